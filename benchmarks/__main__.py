@@ -90,9 +90,14 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(command=_peers)
     p.add_argument("--case", default="all", choices=[*cases.CASES, "all"])
     _data_and_threads(p)
-    p.add_argument("--libraries", help=f"peers, in place of the case's own, of: {', '.join(LIBRARIES)}")
     p.add_argument(
-        "--timeout", type=float, default=3600, help="seconds a measurement may take (default: %(default)s)"
+        "--libraries", help=f"peers, in place of the case's own, of: {', '.join(LIBRARIES)}"
+    )
+    p.add_argument(
+        "--timeout",
+        type=float,
+        default=3600,
+        help="seconds a measurement may take (default: %(default)s)",
     )
     _common(p, repeats=3)
 
@@ -113,7 +118,9 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(command=_frames)
     _common(p, repeats=5)
 
-    p = commands.add_parser("gpu", help="a tree, and prediction, on a CUDA card, beside the processor")
+    p = commands.add_parser(
+        "gpu", help="a tree, and prediction, on a CUDA card, beside the processor"
+    )
     p.set_defaults(command=_gpu)
     _common(p, repeats=3)
 
@@ -144,47 +151,69 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--to", type=Path, default=Path("docs/results.md"), help="default: %(default)s")
 
-    p = commands.add_parser("compare", help="what got slower or worse; exit code 1 when something did")
+    p = commands.add_parser(
+        "compare", help="what got slower or worse; exit code 1 when something did"
+    )
     p.set_defaults(command=_compare)
     p.add_argument("before", type=Path)
     p.add_argument("after", type=Path)
     p.add_argument(
-        "--tolerance", type=float, default=0.05, help="relative change that is noise (default: %(default)s)"
+        "--tolerance",
+        type=float,
+        default=0.05,
+        help="relative change that is noise (default: %(default)s)",
     )
     return parser
 
 
 def _data_and_threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--data", type=Path, default=Path("../shared/data"), help="folder of NAME.npz (default: %(default)s)"
+        "--data",
+        type=Path,
+        default=Path("../shared/data"),
+        help="folder of NAME.npz (default: %(default)s)",
     )
     parser.add_argument(
-        "--threads", type=_positive, default=2, help="threads of every library (default: %(default)s)"
+        "--threads",
+        type=_positive,
+        default=2,
+        help="threads of every library (default: %(default)s)",
     )
 
 
 def _study(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
-        "--table", action="append", help='only this table or figure, for example "Table V"; may be repeated'
+        "--table",
+        action="append",
+        help='only this table or figure, for example "Table V"; may be repeated',
     )
     _data_and_threads(parser)
     parser.add_argument(
-        "--quick", action="store_true", help="small sizes, to see that all works; the figures mean nothing"
+        "--quick",
+        action="store_true",
+        help="small sizes, to see that all works; the figures mean nothing",
     )
     parser.add_argument("--out", type=Path, help=f"finished runs (default: results/{name}.jsonl)")
     parser.add_argument("--again", action="store_true", help="do runs anew that are done")
     parser.add_argument(
-        "--timeout", type=float, default=6 * 3600, help="seconds a run may take (default: %(default)s)"
+        "--timeout",
+        type=float,
+        default=6 * 3600,
+        help="seconds a run may take (default: %(default)s)",
     )
 
 
 def _common(parser: argparse.ArgumentParser, repeats: int) -> None:
     parser.add_argument(
-        "--quick", action="store_true", help="small sizes, to see that all works; the times mean nothing"
+        "--quick",
+        action="store_true",
+        help="small sizes, to see that all works; the times mean nothing",
     )
     parser.add_argument("--repeats", type=_positive, help=f"default: {repeats}, with --quick 1")
     parser.set_defaults(usual_repeats=repeats)
-    parser.add_argument("--out", type=Path, help="result file (JSON), for example results/NAME.json")
+    parser.add_argument(
+        "--out", type=Path, help="result file (JSON), for example results/NAME.json"
+    )
 
 
 def _positive(text: str) -> int:
@@ -198,7 +227,9 @@ def _peers(options: argparse.Namespace) -> int:
     libraries = options.libraries.split(",") if options.libraries else None
     unknown = sorted(set(libraries or ()) - set(LIBRARIES))
     if unknown:
-        print(f"--libraries: {', '.join(unknown)}: not among {', '.join(LIBRARIES)}.", file=sys.stderr)
+        print(
+            f"--libraries: {', '.join(unknown)}: not among {', '.join(LIBRARIES)}.", file=sys.stderr
+        )
         return 2
     chosen = cases.select(options.case, options.quick, options.threads, libraries)
     about, done = report.environment(), []
@@ -209,7 +240,9 @@ def _peers(options: argparse.Namespace) -> int:
         _write(
             options.out, "peers", done, about
         )  # after every case: nothing is lost when a later one is stopped
-    failed = [c for case in done for c in case["contenders"] if c["library"] == "polyleaf" and c["error"]]
+    failed = [
+        c for case in done for c in case["contenders"] if c["library"] == "polyleaf" and c["error"]
+    ]
     return 1 if failed else 0
 
 
@@ -220,7 +253,9 @@ def _explain(options: argparse.Namespace) -> int:
         done.append(report.summarise(case))
         report.show(case["title"], *explaining.rows_of(case))
         _write(options.out, "explain", done, about)
-    failed = [c for case in done for c in case["contenders"] if c["library"] == "polyleaf" and c["error"]]
+    failed = [
+        c for case in done for c in case["contenders"] if c["library"] == "polyleaf" and c["error"]
+    ]
     return 1 if failed else 0
 
 
@@ -273,12 +308,17 @@ def _run_studies(studies: list[Paper], name: str, options: argparse.Namespace) -
     if options.table:
         studies = [chosen for study in studies if (chosen := study.only(options.table)).tables]
         if not studies:
-            print(f"--table: no table or figure is called {' or '.join(options.table)}.", file=sys.stderr)
+            print(
+                f"--table: no table or figure is called {' or '.join(options.table)}.",
+                file=sys.stderr,
+            )
             return 2
     suffix = "-quick" if options.quick else ""
     context = Context(options.data, options.quick, options.threads)
     # Quick runs are so short that starting processes would take most of their time.
-    measure = runner.in_this_process if options.quick else runner.in_own_process(context, options.timeout)
+    measure = (
+        runner.in_this_process if options.quick else runner.in_own_process(context, options.timeout)
+    )
     try:
         store = Store(options.out or Path(f"results/{name}{suffix}.jsonl"))
         failed = []
@@ -307,7 +347,9 @@ def _results(options: argparse.Namespace) -> int:
         studies.append((study, Store(options.folder / f"{name}.jsonl")))
     files = [options.folder / f"{kind}.json" for kind in ("peers", "explain", "kernels", "frames")]
     text = results.page(
-        studies, [report.read(path) for path in files if path.is_file()], options.to.parent / "images"
+        studies,
+        [report.read(path) for path in files if path.is_file()],
+        options.to.parent / "images",
     )
     options.to.parent.mkdir(parents=True, exist_ok=True)
     options.to.write_text(text)
@@ -329,11 +371,15 @@ def _compare(options: argparse.Namespace) -> int:
     report.show("Polyleaf", *compare.rows_of(found.changes))
     moved = [change for change in found.peers if change.verdict != "same"]
     if moved:
-        report.show("Peers that moved too: the machine or their versions differ", *compare.rows_of(moved))
+        report.show(
+            "Peers that moved too: the machine or their versions differ", *compare.rows_of(moved)
+        )
     return 1 if found.is_worse else 0
 
 
-def _compare_files(before: Path, after: Path, tolerance: float) -> tuple[compare.Comparison, set[str | None]]:
+def _compare_files(
+    before: Path, after: Path, tolerance: float
+) -> tuple[compare.Comparison, set[str | None]]:
     """What changed, and the processors that both were measured on."""
     if before.suffix == after.suffix == ".jsonl":
         if missing := [str(path) for path in (before, after) if not path.is_file()]:

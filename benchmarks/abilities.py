@@ -25,7 +25,9 @@ LABELS = (Y > 0).astype(np.int64)
 CLASSES = LABELS.sum(axis=1)
 WEIGHTS = np.abs(Y)
 RISING = [1, 0, 0, 0, 0]
-FALLING = np.column_stack([X[:, 0] + X[:, 1], X[:, 2] - X[:, 0], np.sin(3 * X[:, 0])])  # unless told not to
+FALLING = np.column_stack(
+    [X[:, 0] + X[:, 1], X[:, 2] - X[:, 0], np.sin(3 * X[:, 0])]
+)  # unless told not to
 LEVELS = [0.1, 0.5, 0.9]
 GROUPS = np.repeat(np.arange(N_ROWS // 20), 20)
 GRADES = np.clip(np.round(Y[:, 0]), 0, 3).astype(np.int64)
@@ -124,7 +126,9 @@ def _polyleaf() -> dict[str, Attempt]:
     from polyleaf import PolyleafClassifier, PolyleafRegressor
 
     def fit(X: Any = X, y: Any = Y, weight: Any = None, **params: Any) -> Any:
-        return PolyleafRegressor(n_estimators=5, **params).fit(X, y, sample_weight=weight).predict(X)
+        return (
+            PolyleafRegressor(n_estimators=5, **params).fit(X, y, sample_weight=weight).predict(X)
+        )
 
     def labels(y: Any, **params: Any) -> Any:
         return PolyleafClassifier(n_estimators=5, **params).fit(X, y).predict(X)
@@ -170,7 +174,9 @@ def _xgboost() -> dict[str, Attempt]:
 
     def shap() -> None:
         booster, rows = model().get_booster(), xgboost.DMatrix(X)
-        _adds_up(booster.predict(rows, pred_contribs=True), booster.predict(rows, output_margin=True))
+        _adds_up(
+            booster.predict(rows, pred_contribs=True), booster.predict(rows, output_margin=True)
+        )
 
     quantiles = {"objective": "reg:quantileerror", "quantile_alpha": np.array(LEVELS)}
     return {
@@ -190,7 +196,9 @@ def _xgboost() -> dict[str, Attempt]:
         "400 categories": lambda: model(_many_categories(), enable_categorical=True),
         "SHAP values": shap,
         "ranking": lambda: xgboost.XGBRanker(n_estimators=5).fit(X, GRADES, qid=GROUPS),
-        "text as a feature": lambda: _reads_words(xgboost.XGBRegressor(enable_categorical=True).fit),
+        "text as a feature": lambda: _reads_words(
+            xgboost.XGBRegressor(enable_categorical=True).fit
+        ),
         "embeddings as a feature": lambda: model(_with_embeddings(), enable_categorical=True),
     }
 
@@ -210,12 +218,16 @@ def _lightgbm() -> dict[str, Attempt]:
         "weights per row and output": lambda: model(weight=WEIGHTS),
         "linear leaves": lambda: model(linear_tree=True),
         "linear leaves of several outputs": lambda: model(y=Y, linear_tree=True),
-        "SHAP values of linear leaves": lambda: model(linear_tree=True).predict(X, pred_contrib=True),
+        "SHAP values of linear leaves": lambda: model(linear_tree=True).predict(
+            X, pred_contrib=True
+        ),
         "categorical features": lambda: model(_frame()),
         "monotone constraints": lambda: model(monotone_constraints=RISING),
         "400 categories": lambda: model(_many_categories()),
         "SHAP values": lambda: _adds_up(model().predict(X, pred_contrib=True), model().predict(X)),
-        "ranking": lambda: lightgbm.LGBMRanker(verbose=-1).fit(X, GRADES, group=np.bincount(GROUPS)),
+        "ranking": lambda: lightgbm.LGBMRanker(verbose=-1).fit(
+            X, GRADES, group=np.bincount(GROUPS)
+        ),
         "text as a feature": lambda: _reads_words(lightgbm.LGBMRegressor(verbose=-1).fit),
         "embeddings as a feature": lambda: model(_with_embeddings()),
     }
@@ -238,10 +250,14 @@ def _catboost() -> dict[str, Attempt]:
 
     def shap() -> None:
         fitted = model()
-        _adds_up(fitted.get_feature_importance(catboost.Pool(X, Y), type="ShapValues"), fitted.predict(X))
+        _adds_up(
+            fitted.get_feature_importance(catboost.Pool(X, Y), type="ShapValues"), fitted.predict(X)
+        )
 
     def of_kind(frame: Any, y: Any = Y[:, 0], iterations: int = 5, **kinds: Any) -> Any:
-        fresh = catboost.CatBoostRegressor(iterations=iterations, verbose=0, allow_writing_files=False)
+        fresh = catboost.CatBoostRegressor(
+            iterations=iterations, verbose=0, allow_writing_files=False
+        )
         return fresh.fit(frame, y, **kinds)
 
     def ranking() -> Any:
@@ -252,7 +268,9 @@ def _catboost() -> dict[str, Attempt]:
     return {
         "one tree for all outputs": lambda: _shape(model().predict(X), Y.shape),
         "multi-label": lambda: labels(LABELS),
-        "several quantiles in one model": lambda: _shape(model(Y[:, 0], quantiles).predict(X), (N_ROWS, 3)),
+        "several quantiles in one model": lambda: _shape(
+            model(Y[:, 0], quantiles).predict(X), (N_ROWS, 3)
+        ),
         "missing targets": lambda: model(Y_UNKNOWN, "MultiRMSEWithMissingValues"),
         "weights per row and output": lambda: model(weight=WEIGHTS),
         "sparse targets": lambda: labels(_sparse_labels()),

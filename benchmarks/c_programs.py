@@ -45,14 +45,26 @@ void classes_of(const {name}_input *x, int *out, long n) {{
 class CProgram:
     """A header in `folder`, compiled."""
 
-    def __init__(self, folder, compiler=COMPILERS[0] if COMPILERS else "", name="model", flags=("-O2",)):
+    def __init__(
+        self, folder, compiler=COMPILERS[0] if COMPILERS else "", name="model", flags=("-O2",)
+    ):
         header = (folder / f"{name}.h").read_text()
         has_class = int(f"int {name}_class(" in header)
         source = folder / f"{name}_{compiler}.c"
         source.write_text(_PROGRAM.format(name=name, has_class=has_class))
         library = folder / f"{name}_{compiler}_{abs(hash(flags))}.so"
         strict = (*STRICT, "-Wno-missing-prototypes")
-        command = [compiler, *strict, *flags, "-shared", "-fPIC", str(source), "-o", str(library), "-lm"]
+        command = [
+            compiler,
+            *strict,
+            *flags,
+            "-shared",
+            "-fPIC",
+            str(source),
+            "-o",
+            str(library),
+            "-lm",
+        ]
         subprocess.run(command, check=True, capture_output=True, text=True)
         self._library = ctypes.CDLL(str(library))
         self._dtype = np.float64 if f"typedef double {name}_input" in header else np.float32

@@ -72,7 +72,9 @@ class Case:
     curve_points: int = 0
 
 
-def _beside(problem: Problem, settings: Settings, libraries: Sequence[str]) -> tuple[Contender, ...]:
+def _beside(
+    problem: Problem, settings: Settings, libraries: Sequence[str]
+) -> tuple[Contender, ...]:
     return tuple(Contender(name, name, problem, settings) for name in ("polyleaf", *libraries))
 
 
@@ -100,7 +102,11 @@ def mo16(quick: bool) -> list[Case]:
     settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
     problem = _targets(quick, 16)
     return [
-        Case("mo16", "40,000 x 50 -> 16 targets, depth 6", _beside(problem, settings, MULTI_OUTPUT_PEERS))
+        Case(
+            "mo16",
+            "40,000 x 50 -> 16 targets, depth 6",
+            _beside(problem, settings, MULTI_OUTPUT_PEERS),
+        )
     ]
 
 
@@ -109,7 +115,11 @@ def one(quick: bool) -> list[Case]:
     settings = _same_trees(3 if quick else 50, max_leaves=64)
     peers = ("xgboost", "lightgbm", "lightgbm-quantized", "catboost", "sklearn")
     return [
-        Case("one", "1,000,000 x 28, two classes, 64 leaves", _beside(_two_classes(quick), settings, peers))
+        Case(
+            "one",
+            "1,000,000 x 28, two classes, 64 leaves",
+            _beside(_two_classes(quick), settings, peers),
+        )
     ]
 
 
@@ -134,7 +144,11 @@ def words(quick: bool) -> list[Case]:
         sizes = {"n": n, "n_test": n_test, "n_features": n_features, "n_words": n_words}
         problem = Problem("regression", "words", {**sizes, "n_outputs": n_outputs})
         settings = _same_trees(3 if quick else 20, max_depth=6, max_leaves=64)
-        peers = ("xgboost", "lightgbm", "catboost") if n_outputs == 1 else (*XGBOOST, "lightgbm", "catboost")
+        peers = (
+            ("xgboost", "lightgbm", "catboost")
+            if n_outputs == 1
+            else (*XGBOOST, "lightgbm", "catboost")
+        )
         title = f"20,000 x 30,000 words, 80 in a row -> {n_outputs} target{'s' * (n_outputs > 1)}, depth 6"
         cases.append(Case(f"words-{n_outputs}", title, _beside(problem, settings, peers)))
     return cases
@@ -179,7 +193,10 @@ def predict(quick: bool) -> list[Case]:
     contenders = _beside(problem, settings, MULTI_OUTPUT_PEERS)
     return [
         Case(
-            "predict", "prediction: 100,000 rows, 16 targets, 200 rounds", contenders, focus="predict_seconds"
+            "predict",
+            "prediction: 100,000 rows, 16 targets, 200 rounds",
+            contenders,
+            focus="predict_seconds",
         )
     ]
 
@@ -187,7 +204,9 @@ def predict(quick: bool) -> list[Case]:
 def outputs(quick: bool) -> list[Case]:
     """What outputs cost in Polyleaf."""
     settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
-    contenders = tuple(Contender(f"{k} outputs", "polyleaf", _targets(quick, k), settings) for k in (16, 64))
+    contenders = tuple(
+        Contender(f"{k} outputs", "polyleaf", _targets(quick, k), settings) for k in (16, 64)
+    )
     return [Case("outputs", "cost in outputs, 40,000 x 50", contenders, baseline="16 outputs")]
 
 
@@ -208,11 +227,17 @@ def leaves(quick: bool) -> list[Case]:
         settings = _same_trees(3 if quick else 20, max_depth=depth)
         contenders = tuple(
             Contender(
-                label, "polyleaf", problem, replace(settings, own=_of_trees({**presets.tfbt(), **kind}))
+                label,
+                "polyleaf",
+                problem,
+                replace(settings, own=_of_trees({**presets.tfbt(), **kind})),
             )
             for label, kind in kinds.items()
         )
-        name, title = f"leaves-{n_classes}-{depth}", f"40,000 x 50, {n_classes} classes, depth {depth}"
+        name, title = (
+            f"leaves-{n_classes}-{depth}",
+            f"40,000 x 50, {n_classes} classes, depth {depth}",
+        )
         cases.append(Case(name, title, contenders, baseline="diagonal", focus="round_seconds"))
     return cases
 
@@ -233,7 +258,12 @@ def threads(quick: bool) -> list[Case]:
             for n, label in ((2, "2 threads"), (1, "1 thread"))
         )
         cases.append(
-            Case(f"threads-{source.name}", f"threads: {source.title}", contenders, baseline="2 threads")
+            Case(
+                f"threads-{source.name}",
+                f"threads: {source.title}",
+                contenders,
+                baseline="2 threads",
+            )
         )
     return cases
 
@@ -242,15 +272,20 @@ def memory(quick: bool) -> list[Case]:
     """Peak memory of training, above the data."""
     settings = _same_trees(3 if quick else 10, max_leaves=64)
     contenders = _beside(_two_classes(quick), settings, ("lightgbm", "xgboost"))
-    return [Case("memory", "peak memory, 1,000,000 x 28", contenders, focus="peak_above_data_bytes")]
+    return [
+        Case("memory", "peak memory, 1,000,000 x 28", contenders, focus="peak_above_data_bytes")
+    ]
 
 
 CASES: dict[str, Callable[[bool], list[Case]]] = {
-    f.__name__: f for f in (mo16, one, few, words, quality, predict, outputs, leaves, threads, memory)
+    f.__name__: f
+    for f in (mo16, one, few, words, quality, predict, outputs, leaves, threads, memory)
 }
 
 
-def select(name: str, quick: bool, n_threads: int = 2, libraries: Sequence[str] | None = None) -> list[Case]:
+def select(
+    name: str, quick: bool, n_threads: int = 2, libraries: Sequence[str] | None = None
+) -> list[Case]:
     """The cases of a name ("all": every one), on `n_threads` threads, with `libraries` as the peers.
 
     `threads` keeps its own numbers of threads; cases of Polyleaf alone are not affected by `libraries`.
@@ -267,6 +302,8 @@ def select(name: str, quick: bool, n_threads: int = 2, libraries: Sequence[str] 
                     replace(c, settings=replace(c.settings, threads=n_threads)) for c in contenders
                 )
             cases.append(
-                replace(case, contenders=contenders, title=case.title + (" (quick)" if quick else ""))
+                replace(
+                    case, contenders=contenders, title=case.title + (" (quick)" if quick else "")
+                )
             )
     return cases

@@ -195,7 +195,9 @@ class Crossed:
         return Rows(task, numbers, ids, y, *parts)
 
 
-def _crossed(X: np.ndarray, cross: Sequence[tuple[int, int | float | None]], rng: Any) -> np.ndarray:
+def _crossed(
+    X: np.ndarray, cross: Sequence[tuple[int, int | float | None]], rng: Any
+) -> np.ndarray:
     """Ids of the values that columns take together, numbered by chance."""
     ids = np.zeros(len(X), np.int64)
     for column, cut in cross:
@@ -217,7 +219,9 @@ def _pairs(columns: Sequence[tuple[int, ...]], n: int) -> tuple[tuple[tuple[int,
 # What Polyleaf does with categories was chosen on the first ones, and on the made sets.
 CHOSEN_ON = {
     "california, cells of 0.1 degrees": Crossed("california_housing", (((0, 0.1), (1, 0.1)),)),
-    "bike, weekday x hour x month": Crossed("bike_hour", (((5, None), (3, None), (2, None)),), (0, 6, 12)),
+    "bike, weekday x hour x month": Crossed(
+        "bike_hour", (((5, None), (3, None), (2, None)),), (0, 6, 12)
+    ),
     "pendigits, pairs": Crossed("pendigits", _pairs([(2 * j, 2 * j + 1) for j in range(8)], 22)),
     "letter, triples": Crossed("letter", _pairs([(0, 7, 10), (3, 8, 11), (2, 6, 12)], 11)),
 }
@@ -245,15 +249,20 @@ MANY_CHOSEN_ON = {
     "casp, 20 bins": Crossed("casp", _pairs([(0,), (1,), (2,)], 20)),
     "california, cells of half a degree": Crossed("california_housing", (((0, 0.5), (1, 0.5)),)),
     "bike, weekday x hour": Crossed("bike_hour", (((5, None), (3, None)),), (0, 6, 12)),
-    "bike, hour, weekday, month": Crossed("bike_hour", tuple(((j, None),) for j in (3, 5, 2)), (0, 6, 12)),
+    "bike, hour, weekday, month": Crossed(
+        "bike_hour", tuple(((j, None),) for j in (3, 5, 2)), (0, 6, 12)
+    ),
     "sarcos, 30 bins": Crossed("sarcos4449", _pairs([(0,), (7,), (1,), (8,)], 30)),
     "gas turbine, 100 bins": Crossed("gas_turbine", _pairs([(0,), (3,), (5,)], 100)),
     "parkinsons, subjects": Crossed("parkinsons_updrs", _pairs([(3,), (5,)], 40)),
-    "pendigits, pairs of 10 bins": Crossed("pendigits", _pairs([(2 * j, 2 * j + 1) for j in range(8)], 10)),
+    "pendigits, pairs of 10 bins": Crossed(
+        "pendigits", _pairs([(2 * j, 2 * j + 1) for j in range(8)], 10)
+    ),
     "letter, pairs": Crossed("letter", _pairs([(0, 7), (3, 8), (2, 6)], 11)),
     "covtype, 50 bins": Crossed("covtype20k", _pairs([(0,), (5,), (9,)], 50)),
     "nursery, triples": Crossed(
-        "nursery", tuple(tuple((c, None) for c in cross) for cross in ((0, 1, 7), (2, 4, 6), (3, 5, 7)))
+        "nursery",
+        tuple(tuple((c, None) for c in cross) for cross in ((0, 1, 7), (2, 4, 6), (3, 5, 7))),
     ),
     "satimage, pairs": Crossed("satimage", _pairs([(0, 1), (4, 5), (17, 18), (32, 33)], 8)),
     "waveform, pairs": Crossed("waveform", _pairs([(3, 4), (9, 10), (14, 15)], 8)),
@@ -301,7 +310,9 @@ def made(context: Context, method: str, problem: str) -> Figures:
 
 def real(context: Context, method: str, problem: str) -> Figures:
     """R2, or log loss, of a real set."""
-    return _figures(method, context, (REAL[problem].rows(context, seed) for seed in context.seeds(1)))
+    return _figures(
+        method, context, (REAL[problem].rows(context, seed) for seed in context.seeds(1))
+    )
 
 
 def _figures(method: str, context: Context, draws: Iterator[Rows]) -> Figures:
@@ -343,7 +354,8 @@ def _made(n_outputs: int, also: tuple[str, ...]) -> Table:
         f"Made{outputs}",
         f"R2 by number of categories{outputs}",
         tuple(
-            Subject(f"{size:,}", "R2", "higher", 4, problem=f"{size:,} categories{outputs}") for size in SIZES
+            Subject(f"{size:,}", "R2", "higher", 4, problem=f"{size:,} categories{outputs}")
+            for size in SIZES
         ),
         made,
         _MADE,
@@ -358,7 +370,9 @@ def _real(
     return Table(
         name,
         f"test {unit}, real sets with crossed columns",
-        tuple(Subject(name, unit, better, 4, figure=figure, needs=(REAL[name].file,)) for name in sets),
+        tuple(
+            Subject(name, unit, better, 4, figure=figure, needs=(REAL[name].file,)) for name in sets
+        ),
         real,
         _REAL,
         also=tuple(LIBRARIES),
@@ -377,7 +391,8 @@ def _tables() -> Iterator[Table]:
         ("20 to 255 categories, confirmed on", MANY_CONFIRMED_ON),
     ):
         numbers, classes = (
-            [name for name in sets if (sets[name].file in _CLASSES) == wanted] for wanted in (False, True)
+            [name for name in sets if (sets[name].file in _CLASSES) == wanted]
+            for wanted in (False, True)
         )
         yield _real(f"Real, {words}, numbers", numbers, "score", "R2", "higher")
         yield _real(f"Real, {words}, classes", classes, "loss", "log loss", "lower")

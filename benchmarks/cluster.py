@@ -40,7 +40,9 @@ SHAPE = {
 Shape = tuple[int, int, int]  # rows, features, outputs
 
 
-def part(number: int, n_rows: int, n_features: int, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+def part(
+    number: int, n_rows: int, n_features: int, n_outputs: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The same rows for the same number, wherever they are made."""
     rng = np.random.default_rng(number)
     X = rng.random((n_rows, n_features), np.float32)
@@ -127,7 +129,9 @@ def _alone(shape: Shape) -> tuple[dict[str, float], bytes]:
     with tempfile.TemporaryDirectory() as folder:
         clock = Clock([os.getpid()], f"{folder}/clock")
         model = PolyleafRegressor(n_estimators=ROUNDS, **SHAPE).fit(data, Y, callbacks=[clock])
-        return json.loads(Path(clock.path).read_text()) | {"peak": peak_mb(os.getpid())}, model.save_model()
+        return json.loads(Path(clock.path).read_text()) | {
+            "peak": peak_mb(os.getpid())
+        }, model.save_model()
 
 
 def _on_ranks(shape: Shape, n_ranks: int) -> tuple[dict[str, float], bytes]:
@@ -248,7 +252,14 @@ def _cost_of_messages() -> tuple[float, float]:
         for n, n_bytes in ((400, 320), (40, 8_000_000)):
             asked = [
                 client.submit(
-                    _ask_often, rank, addresses, f"{n_bytes}", n, n_bytes, workers=[address], pure=False
+                    _ask_often,
+                    rank,
+                    addresses,
+                    f"{n_bytes}",
+                    n,
+                    n_bytes,
+                    workers=[address],
+                    pure=False,
                 )
                 for rank, address in enumerate(addresses)
             ]
@@ -276,7 +287,9 @@ def xgboost(client: Any, X: Any, y: Any, n_outputs: int) -> bytes:
     several = {"multi_strategy": "multi_output_tree"} if n_outputs > 1 else {}
     how = {"tree_method": "hist", "max_depth": MAX_DEPTH, "eta": 0.1, "nthread": 1, **several}
     data = dxgb.DaskQuantileDMatrix(client, X, y)
-    return bytes(dxgb.train(client, how, data, num_boost_round=PEER_ROUNDS)["booster"].save_raw("ubj"))
+    return bytes(
+        dxgb.train(client, how, data, num_boost_round=PEER_ROUNDS)["booster"].save_raw("ubj")
+    )
 
 
 def lightgbm(client: Any, X: Any, y: Any, n_outputs: int) -> bytes:
@@ -284,12 +297,24 @@ def lightgbm(client: Any, X: Any, y: Any, n_outputs: int) -> bytes:
 
     if n_outputs > 1:
         raise Unavailable("LightGBM has one output")
-    how = {"max_depth": MAX_DEPTH, "num_leaves": 2**MAX_DEPTH, "n_jobs": 1, "verbose": -1, "random_state": 0}
-    model = DaskLGBMRegressor(client=client, n_estimators=PEER_ROUNDS, tree_learner="data", **how).fit(X, y)
+    how = {
+        "max_depth": MAX_DEPTH,
+        "num_leaves": 2**MAX_DEPTH,
+        "n_jobs": 1,
+        "verbose": -1,
+        "random_state": 0,
+    }
+    model = DaskLGBMRegressor(
+        client=client, n_estimators=PEER_ROUNDS, tree_learner="data", **how
+    ).fit(X, y)
     return model.booster_.model_to_string().split("\nparameters:")[0].encode()
 
 
-METHODS: dict[str, Callable[..., bytes]] = {"Polyleaf": polyleaf, "XGBoost": xgboost, "LightGBM": lightgbm}
+METHODS: dict[str, Callable[..., bytes]] = {
+    "Polyleaf": polyleaf,
+    "XGBoost": xgboost,
+    "LightGBM": lightgbm,
+}
 
 
 def peers(context: Context, method: str, problem: str) -> Figures:

@@ -91,7 +91,9 @@ def _compare_contender(
         (found.changes if ours else found.peers).extend(_changes(case, old, new, tolerance))
 
 
-def _changes(case: str, old: dict[str, Any], new: dict[str, Any], tolerance: float) -> Iterator[Change]:
+def _changes(
+    case: str, old: dict[str, Any], new: dict[str, Any], tolerance: float
+) -> Iterator[Change]:
     for measure in (*LOWER_IS_BETTER, "score"):
         a, b = old["summary"].get(measure), new["summary"].get(measure)
         if a is None or b is None or a["median"] <= 0 or b["median"] <= 0:
@@ -104,7 +106,9 @@ def _changes(case: str, old: dict[str, Any], new: dict[str, Any], tolerance: flo
         yield Change(case, old["label"], measure, a["median"], b["median"], factor, noise)
 
 
-def compare_studies(before: Store, after: Store, studies: Iterable[Paper], tolerance: float) -> Comparison:
+def compare_studies(
+    before: Store, after: Store, studies: Iterable[Paper], tolerance: float
+) -> Comparison:
     """Compare the runs of two files cell by cell: of the tables' methods, those that are Polyleaf's are ours.
 
     A score changed when the ratio of its means is beyond `SCORE_TOLERANCE` and beyond two standard errors of
@@ -135,13 +139,26 @@ def _cell_change(
     factor = new.mean / old.mean
     least = SCORE_TOLERANCE if subject.better else tolerance
     return Change(
-        *where, old.mean, new.mean, 1 / factor if subject.better == "higher" else factor, max(least, error)
+        *where,
+        old.mean,
+        new.mean,
+        1 / factor if subject.better == "higher" else factor,
+        max(least, error),
     )
 
 
 def rows_of(changes: list[Change]) -> tuple[list[str], list[list[str]]]:
     """Header and cells of a table, the worst first."""
-    header = ["verdict", "case", "contender", "measure", "before", "after", "factor (>1: worse)", "noise"]
+    header = [
+        "verdict",
+        "case",
+        "contender",
+        "measure",
+        "before",
+        "after",
+        "factor (>1: worse)",
+        "noise",
+    ]
     rows = [
         [
             c.verdict,

@@ -20,7 +20,9 @@ TESTED, HELD = 0.3, 0.25  # of all rows, and of the others to calibrate on
 COVERAGE = 0.9
 
 QUANTILES = {"objective": "quantile", "quantile_alpha": (0.05, 0.95), "calibrate_quantiles": False}
-MODELS: dict[str, tuple[dict[str, Any], bool | None]] = {  # parameters, and whether jointly; None: not at all
+MODELS: dict[
+    str, tuple[dict[str, Any], bool | None]
+] = {  # parameters, and whether jointly; None: not at all
     "quantiles as they are": (QUANTILES, None),
     "quantiles, each": (QUANTILES, False),
     "quantiles, joint": (QUANTILES, True),
@@ -43,7 +45,9 @@ def conformal(context: Context, method: str, problem: str) -> Figures:
         if joint is None:
             bounds = model.predict(test[0]).reshape(*test[1].shape, 2)
         else:
-            bounds = model.calibrate(*held, coverage=COVERAGE, joint=joint).predict_interval(test[0])
+            bounds = model.calibrate(*held, coverage=COVERAGE, joint=joint).predict_interval(
+                test[0]
+            )
             bounds = bounds.reshape(*test[1].shape, 2)
         inside = (bounds[..., 0] <= test[1]) & (test[1] <= bounds[..., 1])
         width = (bounds[..., 1] - bounds[..., 0]).mean(axis=0) / test[1].std(axis=0)
@@ -80,7 +84,11 @@ _PROTOCOL = (
 
 _FIGURES = {
     "each": ("test coverage, mean over targets", f"% (asked: {100 * COVERAGE:.0f})", 1),
-    "worst": ("test coverage of the target with the least", f"% (asked: {100 * COVERAGE:.0f} of each)", 1),
+    "worst": (
+        "test coverage of the target with the least",
+        f"% (asked: {100 * COVERAGE:.0f} of each)",
+        1,
+    ),
     "all": (
         "share of test rows with all targets inside",
         f"% (asked of joint ones: {100 * COVERAGE:.0f})",

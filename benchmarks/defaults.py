@@ -49,7 +49,9 @@ MULTILABEL = (
 ).split()
 
 # Settings are chosen on these: small enough to try many.
-CHOSEN_ON = ("bike_hour casp edm enb oes10 scpf sf1 slump student_por wq dna satimage vehicle yeast").split()
+CHOSEN_ON = (
+    "bike_hour casp edm enb oes10 scpf sf1 slump student_por wq dna satimage vehicle yeast"
+).split()
 # Of more than 12,500 training rows, where ending early could be the default.
 LARGE = "casp gas_turbine california_housing bike_hour poker25k shuttle letter".split()
 # Of several outputs, of every task and size; recipes are compared on these.
@@ -194,9 +196,15 @@ def catboost(job: Job) -> Predict:
     if job.task == "multilabel":
         varies = y.min(axis=0) < y.max(axis=0)
         y = y[:, varies]
-    loss = {"regression": "MultiRMSE", "multilabel": "MultiLogloss"}.get(job.task) if y.ndim == 2 else None
+    loss = (
+        {"regression": "MultiRMSE", "multilabel": "MultiLogloss"}.get(job.task)
+        if y.ndim == 2
+        else None
+    )
     estimator = job.estimator(CatBoostRegressor, CatBoostClassifier)
-    model = estimator(loss_function=loss, thread_count=job.threads, verbose=False, allow_writing_files=False)
+    model = estimator(
+        loss_function=loss, thread_count=job.threads, verbose=False, allow_writing_files=False
+    )
     predict = job.reader(model.fit(job.X, y, callbacks=[Stop()]))
     if varies.all():
         return predict
@@ -437,7 +445,11 @@ _EARLY_PROTOCOL = (
     "most 10,000 test rows; all else as above."
 )
 _TASKS = {
-    "regression": (REGRESSION, "RMSE / standard deviation, mean over targets", "R2, mean over targets"),
+    "regression": (
+        REGRESSION,
+        "RMSE / standard deviation, mean over targets",
+        "R2, mean over targets",
+    ),
     "multi-class": (MULTICLASS + BINARY, "log loss", "accuracy"),
     "multi-label": (
         MULTILABEL,
@@ -466,7 +478,13 @@ def _tables() -> Iterator[Table]:
     ):
         for what, better in (*_MEASURES.items(), ("seconds", None)):
             yield _table(
-                f"{kind}, {what}", f"{kind}: {what}", what, better, names, (AT_ROUNDS, *methods), protocol
+                f"{kind}, {what}",
+                f"{kind}: {what}",
+                what,
+                better,
+                names,
+                (AT_ROUNDS, *methods),
+                protocol,
             )
     for what, better in (*_MEASURES.items(), ("seconds", None)):
         name, title = f"Early stopping, {what}", f"Early stopping: {what}"
@@ -500,7 +518,8 @@ def _table(
 def _chosen(table: Table) -> Table:
     """With F1 of labels above the threshold that was chosen."""
     subjects = (
-        dataclasses.replace(s, figure="chosen") if s.title in MULTILABEL else s for s in table.subjects
+        dataclasses.replace(s, figure="chosen") if s.title in MULTILABEL else s
+        for s in table.subjects
     )
     return dataclasses.replace(table, subjects=tuple(subjects))
 

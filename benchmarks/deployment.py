@@ -28,7 +28,10 @@ ASKED = 2_000  # single rows
 TIMEOUT = 300.0
 # The models, by problem: one for all libraries, and one of deeper trees for Polyleaf alone.
 SHARED, DEEP = f"{N_OUTPUTS} targets", f"{N_OUTPUTS} targets, 31 leaves"
-SHAPES: dict[str, dict[str, int]] = {SHARED: {"max_depth": 6, "max_leaves": 64}, DEEP: {"max_leaves": 31}}
+SHAPES: dict[str, dict[str, int]] = {
+    SHARED: {"max_depth": 6, "max_leaves": 64},
+    DEEP: {"max_leaves": 31},
+}
 
 
 def _save_lightgbm(model: Any, path: Path) -> None:

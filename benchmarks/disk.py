@@ -53,8 +53,15 @@ def polyleaf(job: Job) -> Train:
     from polyleaf import Dataset, PolyleafRegressor
 
     data = Dataset.from_batches(job.batches, cache_dir=job.folder, n_jobs=job.threads)
-    shape = {"grow_policy": "depthwise", "max_depth": MAX_DEPTH, "max_leaves": None, "colsample_bynode": 1.0}
-    return lambda rounds: PolyleafRegressor(n_estimators=rounds, n_jobs=job.threads, **shape).fit(data)
+    shape = {
+        "grow_policy": "depthwise",
+        "max_depth": MAX_DEPTH,
+        "max_leaves": None,
+        "colsample_bynode": 1.0,
+    }
+    return lambda rounds: PolyleafRegressor(n_estimators=rounds, n_jobs=job.threads, **shape).fit(
+        data
+    )
 
 
 def xgboost(job: Job) -> Train:
@@ -145,7 +152,12 @@ _FIGURES: dict[str, tuple[str, str, Any, int]] = {
     "tree": ("processor time of a tree", "s", "lower", 3),
     "wall": ("time of a tree", "s", None, 3),
     "anonymous": ("memory that no file stands for, at most", "MB", "lower", 0),
-    "fetched": ("come from the disk for a tree (0: the system had the file in memory)", "MB", None, 0),
+    "fetched": (
+        "come from the disk for a tree (0: the system had the file in memory)",
+        "MB",
+        None,
+        0,
+    ),
 }
 
 PAPER = Paper(

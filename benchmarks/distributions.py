@@ -70,7 +70,9 @@ def xgboosts_curvature(job: Job) -> Predict:
         return nll(y, scores[:, 0], np.exp(np.clip(scores[:, 1], -30, 30)))
 
     base_score = [float(job.y.mean()), float(np.log(job.y.std()))]
-    return polyleaf(job, Custom(derivatives, n_outputs=2), base_score=base_score, eval_metric=mean_nll)
+    return polyleaf(
+        job, Custom(derivatives, n_outputs=2), base_score=base_score, eval_metric=mean_nll
+    )
 
 
 def ngboost(job: Job) -> Predict:
@@ -121,7 +123,9 @@ def rounds(context: Context, method: str, problem: str) -> Figures:
     figures: Figures = {"nll": [], "crps": [], "rounds": []}
     n = OF_ROUNDS[method] if not context.quick else QUICK_ROUNDS
     for job, X, y in _parts(context, problem):
-        model = PolyleafRegressor(objective="normal", n_estimators=n, n_jobs=job.threads, random_state=0)
+        model = PolyleafRegressor(
+            objective="normal", n_estimators=n, n_jobs=job.threads, random_state=0
+        )
         model.fit(np.vstack([job.X, job.X_val]), np.concatenate([job.y, job.y_val]))
         raw = model.predict_raw(X)
         mean, deviation = raw[:, 0], np.exp(raw[:, 1])
@@ -165,7 +169,9 @@ _PROTOCOL = (
 )
 
 
-_OF_ROUNDS = "Sets and splits as above; nothing is set but the number of rounds, and 75 % are to train on."
+_OF_ROUNDS = (
+    "Sets and splits as above; nothing is set but the number of rounds, and 75 % are to train on."
+)
 
 
 def _table(figure: str, words: str, unit: str, digits: int) -> Table:
@@ -181,7 +187,9 @@ def _table(figure: str, words: str, unit: str, digits: int) -> Table:
     )
 
 
-def _table_of_rounds(figure: str, words: str, better: Literal["lower"] | None, digits: int) -> Table:
+def _table_of_rounds(
+    figure: str, words: str, better: Literal["lower"] | None, digits: int
+) -> Table:
     return Table(
         f"Rounds, {figure}",
         words,
@@ -202,7 +210,9 @@ PAPER = Paper(
         _table("nll", "test negative log-likelihood", "nats", 3),
         _table("crps", "test continuous ranked probability score", "CRPS", 4),
         _table("seconds", "seconds to train", "s", 2),
-        _table_of_rounds("nll", "test negative log-likelihood, by who says how many rounds", "lower", 3),
+        _table_of_rounds(
+            "nll", "test negative log-likelihood, by who says how many rounds", "lower", 3
+        ),
         _table_of_rounds("crps", "test continuous ranked probability score, likewise", "lower", 4),
         _table_of_rounds("rounds", "how many there were", None, 0),
     ),

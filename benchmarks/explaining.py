@@ -102,7 +102,9 @@ def _our_interactions(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
 def _xgboost_interactions(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
     import xgboost
 
-    return library.model.get_booster().predict(xgboost.DMatrix(rows, nthread=1), pred_interactions=True)
+    return library.model.get_booster().predict(
+        xgboost.DMatrix(rows, nthread=1), pred_interactions=True
+    )
 
 
 def _peers(n_outputs: int, rows: Sequence[int]) -> list[Contender]:
@@ -111,7 +113,9 @@ def _peers(n_outputs: int, rows: Sequence[int]) -> list[Contender]:
     vector = "xgboost-multi-output-tree" if n_outputs > 1 else "xgboost"
     return [
         Contender("polyleaf", "polyleaf", 5000, _ours, n_outputs=n_outputs),
-        Contender("polyleaf's trees in shap", "polyleaf", counts["shap"], _shap, n_outputs=n_outputs),
+        Contender(
+            "polyleaf's trees in shap", "polyleaf", counts["shap"], _shap, n_outputs=n_outputs
+        ),
         Contender("catboost", "catboost", counts["catboost"], _catboost, n_outputs=n_outputs),
         Contender("xgboost", vector, counts["xgboost"], _xgboost, n_outputs=n_outputs),
         Contender("lightgbm", "lightgbm", counts["lightgbm"], _lightgbm, n_outputs=n_outputs),
@@ -130,13 +134,19 @@ CASES: dict[str, tuple[str, list[Contender]]] = {
     ),
     "one_row": (
         "16 targets, a single row",
-        [replace(c, n_rows=1) for c in _peers(16, (1, 1, 1, 1)) if c.label != "polyleaf's trees in shap"],
+        [
+            replace(c, n_rows=1)
+            for c in _peers(16, (1, 1, 1, 1))
+            if c.label != "polyleaf's trees in shap"
+        ],
     ),
     "background": (
         "16 targets, each row against each of as many background rows; per pair of rows",
         [
             Contender("polyleaf, 5,000 x 5,000", "polyleaf", 5000, _our_background, unit=5000),
-            Contender("polyleaf's trees in shap, 20 x 20", "polyleaf", 20, _shap_background, unit=20),
+            Contender(
+                "polyleaf's trees in shap, 20 x 20", "polyleaf", 20, _shap_background, unit=20
+            ),
         ],
     ),
     "interactions": (
@@ -150,20 +160,27 @@ CASES: dict[str, tuple[str, list[Contender]]] = {
 
 
 def run(
-    names: Sequence[str], quick: bool, repeats: int, say: Callable[[str], object] = lambda text: None
+    names: Sequence[str],
+    quick: bool,
+    repeats: int,
+    say: Callable[[str], object] = lambda text: None,
 ) -> Iterator[dict[str, Any]]:
     """Measure cases; as result files have them, whose runs hold `explain_us`: microseconds a row."""
     models = _Models(quick)
     for name in names:
         title, contenders = CASES[name]
         if quick:
-            contenders = [replace(c, n_rows=min(c.n_rows, 3), unit=min(c.unit, 3)) for c in contenders]
+            contenders = [
+                replace(c, n_rows=min(c.n_rows, 3), unit=min(c.unit, 3)) for c in contenders
+            ]
         rows = [_entry(c) for c in contenders]
         for turn in range(repeats):
             for contender, row in zip(contenders, rows, strict=True):
                 if row["error"] is None:
                     _measure(contender, models, row)
-                    say(f"{name}, turn {turn + 1}, {contender.label}: {row['runs'][-1:] or row['error']}")
+                    say(
+                        f"{name}, turn {turn + 1}, {contender.label}: {row['runs'][-1:] or row['error']}"
+                    )
         yield {
             "name": name,
             "title": f"Contributions, {title}",
@@ -228,7 +245,9 @@ def rows_of(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
             continue
         us = c["summary"]["explain_us"]
         ratio = c["ratios"].get("explain_us")
-        rows.append([c["label"], _spread(us), _spread(ratio) if ratio else "", str(c["settings"]["rows"])])
+        rows.append(
+            [c["label"], _spread(us), _spread(ratio) if ratio else "", str(c["settings"]["rows"])]
+        )
     return ["contender", "us a row (min - max)", f"x {case['baseline']}", "rows"], rows
 
 

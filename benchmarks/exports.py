@@ -23,7 +23,9 @@ from .sets import DataMissing, DataSet
 ROUNDS, MOST_LEAVES, MOST_TRAINED = 10, 31, 3_000
 N_ROWS = 200  # of the test part, and as many hard ones
 
-SETS = [name for name in EVERYTHING if name != "rcv1_subset1"]  # 47,236 features: minutes, and not run yet
+SETS = [
+    name for name in EVERYTHING if name != "rcv1_subset1"
+]  # 47,236 features: minutes, and not run yet
 
 Scores = Callable[[np.ndarray], np.ndarray]
 
@@ -41,12 +43,16 @@ def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
     largest = np.finfo(dtype).max
     for feature, thresholds in enumerate(mapper.thresholds_):
         known = np.concatenate([np.asarray(thresholds, dtype), [dtype(0.5)]])
-        special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, largest, -largest, 1e-40, 3.7], dtype)
+        special = np.array(
+            [np.nan, np.inf, -np.inf, 0.0, -0.0, largest, -largest, 1e-40, 3.7], dtype
+        )
         near = np.nextafter(known, dtype(np.inf)), np.nextafter(known, dtype(-np.inf)), known
         X[:, feature] = rng.choice(np.concatenate([*near, rng.choice(special, 1 + len(known))]), n)
         if mapper.is_categorical_[feature]:
             n_codes = int(mapper.n_bins_[feature])
-            X[:, feature] = rng.choice(np.array([*range(n_codes), np.nan, -1, n_codes, 254, 1e9]), n)
+            X[:, feature] = rng.choice(
+                np.array([*range(n_codes), np.nan, -1, n_codes, 254, 1e9]), n
+            )
     return X
 
 
@@ -153,7 +159,9 @@ def exports(context: Context, method: str, problem: str) -> Figures:
     return figures
 
 
-def _asked(context: Context, est: Any, rows: Any) -> tuple[Any, list[tuple[np.ndarray, np.ndarray]]]:
+def _asked(
+    context: Context, est: Any, rows: Any
+) -> tuple[Any, list[tuple[np.ndarray, np.ndarray]]]:
     """The model, and matrices with their raw scores: rows of the test part, and hard ones."""
     from polyleaf.export import as_matrix
     from polyleaf.export.ir import source_of
@@ -179,7 +187,9 @@ def _fitted(context: Context, data: DataSet, parameters: dict[str, Any]) -> tupl
     from polyleaf import PolyleafClassifier, PolyleafRegressor
 
     X, y, X_test, _ = next(parts(context, data))
-    categories = np.flatnonzero(data.categorical).tolist() if data.name != "parkinsons_updrs" else []
+    categories = (
+        np.flatnonzero(data.categorical).tolist() if data.name != "parkinsons_updrs" else []
+    )
     estimator = PolyleafRegressor if data.task == "regression" else PolyleafClassifier
     est = estimator(
         n_estimators=context.rounds(ROUNDS),

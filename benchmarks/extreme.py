@@ -62,7 +62,9 @@ def make_extreme(
     centres = 1.5 * rng.standard_normal((n_groups, n_features))[group]
     centres += rng.standard_normal((n_topics, n_features))
     length = int(min(n_labels, max(4 * n_labels // n_topics, 4 * labels_per_row)))
-    lists = np.stack([rng.choice(n_labels, length, replace=False) for _ in range(n_topics)]).astype(np.int32)
+    lists = np.stack([rng.choice(n_labels, length, replace=False) for _ in range(n_topics)]).astype(
+        np.int32
+    )
     shared = rng.permutation(n_labels).astype(np.int32)
     popularity = np.cumsum(1.0 / np.arange(1, n_topics + 1) ** 0.5)
     popularity /= popularity[-1]
@@ -129,7 +131,12 @@ def _zipf(u: np.ndarray, n: int) -> np.ndarray:
 
 
 def _draws_for(
-    wanted: float, topics: np.ndarray, first: np.ndarray, lists: np.ndarray, shared: np.ndarray, seed: int
+    wanted: float,
+    topics: np.ndarray,
+    first: np.ndarray,
+    lists: np.ndarray,
+    shared: np.ndarray,
+    seed: int,
 ) -> float:
     """Draws per label wanted, so that the mean is met though draws repeat: found by trying on some rows."""
     some, factor = slice(0, 2000), 1.0
@@ -152,9 +159,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--features", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     o = parser.parse_args(arguments)
-    X, Y = make_extreme(o.rows, o.labels, labels_per_row=o.labels_per_row, n_features=o.features, seed=o.seed)
+    X, Y = make_extreme(
+        o.rows, o.labels, labels_per_row=o.labels_per_row, n_features=o.features, seed=o.seed
+    )
     write_multilabel(o.file, X, Y, "xmc")
-    print(f"{o.file}: {X.shape[0]} rows, {X.shape[1]} features, {Y.shape[1]} labels, {Y.nnz} of them hold.")
+    print(
+        f"{o.file}: {X.shape[0]} rows, {X.shape[1]} features, {Y.shape[1]} labels, {Y.nnz} of them hold."
+    )
     return 0
 
 

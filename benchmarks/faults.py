@@ -32,7 +32,13 @@ from .frame.paper import Figures, Paper, Subject, Table
 
 N_WORKERS, TRIALS, PATIENCE = 3, 16, 300.0
 N_ROWS, PART_ROWS, ROUNDS = 6_000, 700, 40
-SETTINGS = {"n_estimators": ROUNDS, "max_depth": 3, "max_leaves": None, "random_state": 0, "n_jobs": 1}
+SETTINGS = {
+    "n_estimators": ROUNDS,
+    "max_depth": 3,
+    "max_leaves": None,
+    "random_state": 0,
+    "n_jobs": 1,
+}
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
@@ -218,7 +224,9 @@ def _cluster(n_workers: int) -> Iterator[tuple[Any, Any]]:
     from distributed.utils import get_mp_context
 
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
-    get_mp_context().set_forkserver_preload(["distributed", "dask.array", "polyleaf.dask", __name__])
+    get_mp_context().set_forkserver_preload(
+        ["distributed", "dask.array", "polyleaf.dask", __name__]
+    )
     about: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(n_workers=n_workers, **about) as cluster, Client(cluster) as client:
         client.wait_for_workers(n_workers, timeout=PATIENCE)
@@ -243,7 +251,9 @@ def _trial(kind: Kind, expected: bytes, seed: int) -> dict[str, Any]:
             return {**fit.figures(expected), "struck": struck}
 
 
-def _strike(strike: Strike, fit: _Fit, moment: Moment, cluster: Any, rng: np.random.Generator) -> bool:
+def _strike(
+    strike: Strike, fit: _Fit, moment: Moment, cluster: Any, rng: np.random.Generator
+) -> bool:
     """Wait for the moment, then strike; False where the fit has ended before."""
     while not moment.has_come():
         if not fit.is_alive():
@@ -282,7 +292,13 @@ class _Fit(threading.Thread):
         if self.is_alive():
             return {"other": 0, "hung": 1, "lost": [], "fit": PATIENCE, "where": _stack(self)}
         if self.error is not None:
-            return {"other": 1, "hung": 0, "lost": [], "fit": self.seconds, "error": repr(self.error)}
+            return {
+                "other": 1,
+                "hung": 0,
+                "lost": [],
+                "fit": self.seconds,
+                "error": repr(self.error),
+            }
         return {
             "other": int(self.found.to_local().save_model() != expected),
             "hung": 0,
@@ -296,7 +312,9 @@ def _stack(thread: threading.Thread) -> str:
     import traceback
 
     frame = sys._current_frames()[thread.ident or 0]
-    return "; ".join(f"{Path(at.filename).name}:{at.lineno}" for at in traceback.extract_stack(frame))
+    return "; ".join(
+        f"{Path(at.filename).name}:{at.lineno}" for at in traceback.extract_stack(frame)
+    )
 
 
 def fitted(client: Any, moment: Moment, is_watched: bool) -> Any:

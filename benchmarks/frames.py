@@ -34,7 +34,9 @@ def _pandas_mixed(X: np.ndarray, names: list[str]) -> Any:
     import pandas as pd
 
     kinds = {
-        name: np.float32 if i % 3 == 0 else np.int64 for i, name in enumerate(names) if not i % 3 or not i % 4
+        name: np.float32 if i % 3 == 0 else np.int64
+        for i, name in enumerate(names)
+        if not i % 3 or not i % 4
     }
     return pd.DataFrame(np.round(64 * X), columns=names).astype(kinds).copy()
 
@@ -73,7 +75,9 @@ def _lightgbm() -> Any:
 def _xgboost() -> Any:
     from xgboost import XGBRegressor
 
-    return XGBRegressor(n_estimators=ROUNDS, n_jobs=1, max_leaves=31, max_depth=0, tree_method="hist")
+    return XGBRegressor(
+        n_estimators=ROUNDS, n_jobs=1, max_leaves=31, max_depth=0, tree_method="hist"
+    )
 
 
 LIBRARIES = {"polyleaf": _polyleaf, "lightgbm": _lightgbm, "xgboost": _xgboost}

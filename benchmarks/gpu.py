@@ -59,11 +59,17 @@ def _polyleaf(device: str) -> Fit:
     def fit(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
         from polyleaf import PolyleafRegressor
 
-        shape: dict[str, Any] = {"max_leaves": case.leaves, "max_depth": case.depth, "max_bins": 255}
+        shape: dict[str, Any] = {
+            "max_leaves": case.leaves,
+            "max_depth": case.depth,
+            "max_bins": 255,
+        }
         if case.sketch is not None:
             shape |= {"sketch": "random_projection", "sketch_dim": case.sketch}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that cards have not been measured: here they are
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # that cards have not been measured: here they are
             est = PolyleafRegressor(n_estimators=rounds, learning_rate=0.1, device=device, **shape)
             return est.fit(X, y)
 
@@ -83,9 +89,16 @@ def _xgboost(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
 def _py_boost(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
     import py_boost
 
-    shape: dict[str, Any] = {"max_depth": case.depth, "max_bin": 255, "lambda_l2": 1, "verbose": 10_000}
+    shape: dict[str, Any] = {
+        "max_depth": case.depth,
+        "max_bin": 255,
+        "lambda_l2": 1,
+        "verbose": 10_000,
+    }
     if case.sketch is not None:
-        shape["multioutput_sketch"] = py_boost.multioutput.sketching.RandomProjectionSketch(case.sketch)
+        shape["multioutput_sketch"] = py_boost.multioutput.sketching.RandomProjectionSketch(
+            case.sketch
+        )
     model = py_boost.GradientBoosting("mse", ntrees=rounds, lr=0.1, **shape)
     model.fit(X, y if y.ndim > 1 else y[:, None])
     return model
@@ -165,7 +178,9 @@ def _lines(done: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
                 continue
             ms = taken["ms"]
             times = f"{median(ms) / median(own):.2f}" if own else ""
-            same = {True: "yes", False: "NO", None: ""}[case["same_bytes"]] if "card" in name else ""
+            same = (
+                {True: "yes", False: "NO", None: ""}[case["same_bytes"]] if "card" in name else ""
+            )
             same = same if name.startswith("polyleaf") else ""
             figures = [f"{x:.2f}" for x in (median(ms), min(ms), max(ms))]
             per_update = f"{1e9 * median(ms) / case['updates']:.2f}"
@@ -184,7 +199,9 @@ def prediction(quick: bool, repeats: int, say: Callable[[str], None]) -> dict[st
     X, y = case.data(quick)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        est = LIBRARIES["polyleaf, processor"][1](case, X[:20_000], y[:20_000], 10 if quick else 200)
+        est = LIBRARIES["polyleaf, processor"][1](
+            case, X[:20_000], y[:20_000], 10 if quick else 200
+        )
         est.set_params(n_jobs=-1)
         here, there = est.predictor(), est.predictor(device="cuda")
         asked: dict[str, Callable[[], Any]] = {
@@ -197,7 +214,9 @@ def prediction(quick: bool, repeats: int, say: Callable[[str], None]) -> dict[st
             on_card = cupy.asarray(X)
             asked["card, rows on it"] = lambda: there.raw(on_card)
         expected = here.raw(X)
-        same = {name: bool(np.array_equal(_in_memory(ask()), expected)) for name, ask in asked.items()}
+        same = {
+            name: bool(np.array_equal(_in_memory(ask()), expected)) for name, ask in asked.items()
+        }
         seconds: dict[str, list[float]] = {name: [] for name in asked}
         for _ in range(repeats):
             for name, ask in asked.items():
@@ -217,7 +236,9 @@ def rows_of_prediction(done: dict[str, Any]) -> tuple[list[str], list[list[str]]
     base = median(done["seconds"]["processor"])
     rows = []
     for name, seconds in done["seconds"].items():
-        ns = [f"{1e9 * x / done['rows']:.1f}" for x in (median(seconds), min(seconds), max(seconds))]
+        ns = [
+            f"{1e9 * x / done['rows']:.1f}" for x in (median(seconds), min(seconds), max(seconds))
+        ]
         same = "yes" if done["same"][name] else "NO"
         rows.append([name, *ns, f"{base / median(seconds):.2f}", same])
     return ["trees", "ns a row", "from", "to", "times the processor", "same bits"], rows

@@ -96,13 +96,17 @@ def intervals(context: Context, method: str, problem: str) -> Figures:
         predicted = METHODS[method](Job(X, y, levels, context.threads, rounds))(X_test)
         inside = (predicted.min(axis=2) <= y_test) & (y_test <= predicted.max(axis=2))
         residual = y_test[..., None] - predicted
-        loss = np.maximum(np.array(levels) * residual, (np.array(levels) - 1) * residual).mean(axis=(0, 2))
+        loss = np.maximum(np.array(levels) * residual, (np.array(levels) - 1) * residual).mean(
+            axis=(0, 2)
+        )
         figures["coverage"].append(float(100 * inside.mean()))
         figures["loss"].append(float(np.mean(loss / y_test.std(axis=0))))
     return figures
 
 
-def _parts(context: Context, name: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+def _parts(
+    context: Context, name: str
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     data, most = context.load(name), context.rows(MOST_ROWS)
     for seed in context.seeds(SETS[name]):
         train, test = data.split(seed, 0.25)
@@ -120,7 +124,9 @@ _PROTOCOL = (
 
 def _table(nominal: str, figure: str, methods: tuple[str, ...]) -> Table:
     is_loss = figure == "loss"
-    unit, words = ("pinball", "pinball loss of") if is_loss else (f"% (asked: {nominal})", "coverage of")
+    unit, words = (
+        ("pinball", "pinball loss of") if is_loss else (f"% (asked: {nominal})", "coverage of")
+    )
     return Table(
         f"{nominal} %, {figure}",
         f"test {words} intervals of {nominal} %",
@@ -144,7 +150,9 @@ PAPER = Paper(
     "Intervals",
     "What share of test rows lies in intervals of quantiles, and what the quantiles cost.",
     tuple(
-        _table(nominal, figure, tuple(METHODS) if nominal == "80" else ("Polyleaf", "not calibrated"))
+        _table(
+            nominal, figure, tuple(METHODS) if nominal == "80" else ("Polyleaf", "not calibrated")
+        )
         for nominal in ("80", "95", "50")
         for figure in ("coverage", "loss")
     ),

@@ -19,7 +19,9 @@ from polyleaf.inputs.features import as_features
 
 DEPTH = 6
 LEAVES = 2**DEPTH
-STEP = _core.LeafConfig(reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, learning_rate=1.0, block_size=0)
+STEP = _core.LeafConfig(
+    reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, learning_rate=1.0, block_size=0
+)
 
 
 def _grow_config(**changes: Any) -> _core.GrowConfig:
@@ -83,7 +85,9 @@ class Workload:
         self.table = as_features(self.X, n_threads=1)
         self.mapper = BinMapper(255).fit(self.table, None, 1)
         self.codes = self.mapper.transform(self.table, 1)
-        self.bins = _core.Bins(self.codes, self.mapper.n_bins_, self.mapper.is_categorical_, 1, None)
+        self.bins = _core.Bins(
+            self.codes, self.mapper.n_bins_, self.mapper.is_categorical_, 1, None
+        )
         self.grower, self.search = _core.Grower(self.bins, 1), _core.HistogramSearch(self.bins, 1)
         self.rng = rng
 
@@ -100,7 +104,11 @@ class Workload:
     def channels(self, n_outputs: int, kind: str) -> Any:
         """Quantised derivatives; curvature, where the kind has any, is uniform in [0.05, 0.25]."""
         columns = {"unit": 0, "shared": 1, "diagonal": n_outputs}[kind]
-        h = self.rng.uniform(0.05, 0.25, (self.n_rows, columns)).astype(np.float32) if columns else None
+        h = (
+            self.rng.uniform(0.05, 0.25, (self.n_rows, columns)).astype(np.float32)
+            if columns
+            else None
+        )
         return _core.Channels(self.gradients(n_outputs), h, kind, None, None, 1)
 
 
@@ -156,7 +164,13 @@ def rows_of(cases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]
         contender = case["contenders"][0]
         ns, settings = contender["summary"]["ns_per_unit"], contender["settings"]
         rows.append(
-            [case["name"], f"{ns['min']:.3f}", f"{ns['median']:.3f}", settings["unit"], settings["includes"]]
+            [
+                case["name"],
+                f"{ns['min']:.3f}",
+                f"{ns['median']:.3f}",
+                settings["unit"],
+                settings["includes"],
+            ]
         )
     return header, rows
 
@@ -176,7 +190,11 @@ def binning(work: Workload) -> Iterator[Kernel]:
         lambda: BinMapper(255).fit(work.table, None, 1),
     )
     yield Kernel(
-        "codes", unit, "float32 to uint8 codes", values, partial(work.mapper.transform, work.table, 1)
+        "codes",
+        unit,
+        "float32 to uint8 codes",
+        values,
+        partial(work.mapper.transform, work.table, 1),
     )
     yield Kernel(
         "packing",
@@ -301,10 +319,7 @@ def leaves(work: Workload) -> Iterator[Kernel]:
     """Leaf values of a grown tree, and their addition to the raw scores."""
     for n_outputs in (1, 16):
         g = work.gradients(n_outputs)
-        tree = work.grow(
-            _core.Channels(g, None, "unit", None, None, 1),
-            _grow_config(),
-        )
+        tree = work.grow(_core.Channels(g, None, "unit", None, None, 1), _grow_config())
         leaf_of_row, n_leaves = work.grower.leaf_of_row.copy(), tree.n_leaves
         newton = partial(_core.newton_leaves, g, None, leaf_of_row, n_leaves, STEP, None, None, 1)
         values, raw = newton(), np.zeros_like(g)
@@ -378,10 +393,14 @@ def other_leaves(work: Workload) -> Iterator[Kernel]:
         )
 
 
-def _chosen(work: Workload, n_leaves: int, n_entries: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
+def _chosen(
+    work: Workload, n_leaves: int, n_entries: int, limit: int
+) -> tuple[np.ndarray, np.ndarray]:
     """indptr, and for each leaf `n_entries` numbers below `limit`, ascending."""
     chosen = [np.sort(work.rng.choice(limit, n_entries, replace=False)) for _ in range(n_leaves)]
-    return np.arange(n_leaves + 1, dtype=np.int64) * n_entries, np.concatenate(chosen).astype(np.int32)
+    return np.arange(n_leaves + 1, dtype=np.int64) * n_entries, np.concatenate(chosen).astype(
+        np.int32
+    )
 
 
 def _sparse_leaves(work: Workload, n_leaves: int, n_entries: int, n_outputs: int) -> Any:
@@ -393,5 +412,8 @@ def _sparse_leaves(work: Workload, n_leaves: int, n_entries: int, n_outputs: int
 def _linear_leaves(work: Workload, n_leaves: int, n_entries: int, n_outputs: int) -> Any:
     indptr, features = _chosen(work, n_leaves, n_entries, work.n_features)
     weights = work.rng.standard_normal((len(features), n_outputs), dtype=np.float32)
-    centre, values = np.zeros(len(features), np.float32), np.zeros((n_leaves, n_outputs), np.float32)
+    centre, values = (
+        np.zeros(len(features), np.float32),
+        np.zeros((n_leaves, n_outputs), np.float32),
+    )
     return _core.LinearLeaves(indptr, features, weights, centre, values, values - 5, values + 5)

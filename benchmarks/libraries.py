@@ -85,7 +85,9 @@ class Polyleaf(Library):
         import polyleaf
 
         s = self.settings
-        cls = polyleaf.PolyleafRegressor if self.kind == "regression" else polyleaf.PolyleafClassifier
+        cls = (
+            polyleaf.PolyleafRegressor if self.kind == "regression" else polyleaf.PolyleafClassifier
+        )
         parameters = {
             "n_estimators": s.rounds,
             "learning_rate": s.learning_rate,
@@ -195,7 +197,9 @@ class LightGBM(Library):
 
         y = _columns(data["y"])
         self.n_classes = int(y.max()) + 1 if self.kind == "multiclass" else 1
-        train = lightgbm.Dataset(data["X"], label=y[:, 0], params=self._parameters(), free_raw_data=False)
+        train = lightgbm.Dataset(
+            data["X"], label=y[:, 0], params=self._parameters(), free_raw_data=False
+        )
         val, y_val = None, None
         if self.settings.patience:
             y_val = _columns(data["y_val"])
@@ -240,7 +244,8 @@ class LightGBM(Library):
 
     def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
         each = [
-            model.predict(X, num_iteration=rounds, num_threads=self.settings.threads) for model in self.model
+            model.predict(X, num_iteration=rounds, num_threads=self.settings.threads)
+            for model in self.model
         ]
         return each[0] if len(each) == 1 else np.column_stack(each)
 
@@ -278,7 +283,9 @@ class CatBoost(Library):
         if self.kind == "multilabel":
             self.varies = y.min(axis=0) < y.max(axis=0)
             y = y[:, self.varies]
-        cls = catboost.CatBoostRegressor if self.kind == "regression" else catboost.CatBoostClassifier
+        cls = (
+            catboost.CatBoostRegressor if self.kind == "regression" else catboost.CatBoostClassifier
+        )
         loss = {
             "regression": "MultiRMSE" if y.ndim == 2 and y.shape[1] > 1 else "RMSE",
             "binary": "Logloss",
@@ -353,7 +360,11 @@ class ScikitLearn(Library):
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
         s = self.settings
-        cls = HistGradientBoostingRegressor if self.kind == "regression" else HistGradientBoostingClassifier
+        cls = (
+            HistGradientBoostingRegressor
+            if self.kind == "regression"
+            else HistGradientBoostingClassifier
+        )
         given = _given(
             l2_regularization=s.reg_lambda, min_samples_leaf=s.min_rows, n_iter_no_change=s.patience
         )
@@ -417,14 +428,18 @@ class OmniGBDT(Library):
         }
         n_outputs = int(y.max()) + 1 if self.kind == "multiclass" else y.shape[1]
         self.model = omnigbdt.MultiOutputGBDT(out_dim=n_outputs, params=parameters | s.own)
-        val = (data["X_val"].astype(np.float64), self._targets(data["y_val"])) if s.patience else None
+        val = (
+            (data["X_val"].astype(np.float64), self._targets(data["y_val"])) if s.patience else None
+        )
         self.model.set_data((data["X"].astype(np.float64), y), val)
         self.model.train(s.rounds)
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         if self.kind == "multiclass":
             return y.astype(np.int32)
-        return np.ascontiguousarray(_columns(y), np.float64 if self.kind == "regression" else np.int32)
+        return np.ascontiguousarray(
+            _columns(y), np.float64 if self.kind == "regression" else np.int32
+        )
 
     def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
         raw = self.model.predict(X.astype(np.float64), rounds or 0)

@@ -55,7 +55,9 @@ def _one(context: Context) -> Work:
     rng, n = np.random.default_rng(0), context.rows(1_000_000)
     X = rng.standard_normal((n, 28), dtype=np.float32)
     score = X[:, 0] * X[:, 1] + np.sin(X[:, 2] * 2) + X[:, 3]
-    return Work(X, (score > 0.3 * rng.standard_normal(n)).astype(np.int64), "binary", context.rounds(50))
+    return Work(
+        X, (score > 0.3 * rng.standard_normal(n)).astype(np.int64), "binary", context.rounds(50)
+    )
 
 
 def _words(context: Context) -> Work:
@@ -81,7 +83,12 @@ def _polyleaf(work: Work, threads: int, **more: Any) -> Any:
 
     estimator = PolyleafRegressor if work.task == "regression" else PolyleafClassifier
     # All features for each node, as the other libraries have them.
-    shape = {"max_leaves": work.leaves, "max_depth": work.depth, "max_bins": 255, "colsample_bynode": 1.0}
+    shape = {
+        "max_leaves": work.leaves,
+        "max_depth": work.depth,
+        "max_bins": 255,
+        "colsample_bynode": 1.0,
+    }
     est = estimator(n_estimators=work.rounds, learning_rate=0.1, n_jobs=threads, **shape, **more)
     return est.fit(work.X, work.y)
 
@@ -90,7 +97,12 @@ def _xgboost(work: Work, threads: int) -> Any:
     import xgboost
 
     estimator = xgboost.XGBRegressor if work.task == "regression" else xgboost.XGBClassifier
-    shape = {"max_leaves": work.leaves, "max_depth": work.depth or 0, "max_bin": 255, "tree_method": "hist"}
+    shape = {
+        "max_leaves": work.leaves,
+        "max_depth": work.depth or 0,
+        "max_bin": 255,
+        "tree_method": "hist",
+    }
     if work.depth is None:
         shape["grow_policy"] = "lossguide"
     if work.y.ndim > 1:
@@ -108,7 +120,12 @@ def _lightgbm(work: Work, threads: int) -> Any:
     import lightgbm
 
     estimator = lightgbm.LGBMRegressor if work.task == "regression" else lightgbm.LGBMClassifier
-    shape = {"num_leaves": work.leaves, "max_depth": work.depth or -1, "max_bin": 255, "verbose": -1}
+    shape = {
+        "num_leaves": work.leaves,
+        "max_depth": work.depth or -1,
+        "max_bin": 255,
+        "verbose": -1,
+    }
 
     def fit(y: np.ndarray) -> Any:
         est = estimator(n_estimators=work.rounds, learning_rate=0.1, n_jobs=threads, **shape)
@@ -269,9 +286,9 @@ def _load_and_predict(load: Call, row: np.ndarray) -> tuple[float, float]:
 def _polyleaf_file(X: np.ndarray, y: np.ndarray, n_trees: int, path: str) -> Call:
     from polyleaf import PolyleafRegressor, load_model
 
-    PolyleafRegressor(n_estimators=n_trees, max_leaves=8, learning_rate=0.01, n_jobs=1).fit(X, y).save_model(
-        path
-    )
+    PolyleafRegressor(n_estimators=n_trees, max_leaves=8, learning_rate=0.01, n_jobs=1).fit(
+        X, y
+    ).save_model(path)
     return lambda: load_model(path)
 
 
@@ -279,7 +296,9 @@ def _xgboost_file(X: np.ndarray, y: np.ndarray, n_trees: int, path: str) -> Call
     import xgboost
 
     shape = {"max_leaves": 8, "max_depth": 0, "grow_policy": "lossguide", "tree_method": "hist"}
-    est = xgboost.XGBRegressor(n_estimators=n_trees, learning_rate=0.01, n_jobs=1, **shape).fit(X, y)
+    est = xgboost.XGBRegressor(n_estimators=n_trees, learning_rate=0.01, n_jobs=1, **shape).fit(
+        X, y
+    )
     est.save_model(path + ".ubj")
 
     def load() -> Any:
@@ -294,7 +313,9 @@ def _lightgbm_file(X: np.ndarray, y: np.ndarray, n_trees: int, path: str) -> Cal
     import lightgbm
 
     shape = {"num_leaves": 8, "learning_rate": 0.01, "verbose": -1}
-    lightgbm.LGBMRegressor(n_estimators=n_trees, n_jobs=1, **shape).fit(X, y).booster_.save_model(path)
+    lightgbm.LGBMRegressor(n_estimators=n_trees, n_jobs=1, **shape).fit(X, y).booster_.save_model(
+        path
+    )
     return lambda: lightgbm.Booster(model_file=path)
 
 
@@ -302,9 +323,9 @@ def _catboost_file(X: np.ndarray, y: np.ndarray, n_trees: int, path: str) -> Cal
     import catboost
 
     shape = {"depth": 3, "learning_rate": 0.01, "thread_count": 1, "verbose": False}
-    catboost.CatBoostRegressor(n_estimators=n_trees, allow_writing_files=False, **shape).fit(X, y).save_model(
-        path
-    )
+    catboost.CatBoostRegressor(n_estimators=n_trees, allow_writing_files=False, **shape).fit(
+        X, y
+    ).save_model(path)
     return lambda: catboost.CatBoostRegressor().load_model(path)
 
 
@@ -335,7 +356,9 @@ def _tree_of(X: np.ndarray, y: np.ndarray, threads: int) -> float:
     data = Dataset(X, y, n_jobs=threads)
 
     def fit(rounds: int) -> Call:
-        return lambda: PolyleafRegressor(n_estimators=rounds, max_leaves=64, n_jobs=threads).fit(data)
+        return lambda: PolyleafRegressor(n_estimators=rounds, max_leaves=64, n_jobs=threads).fit(
+            data
+        )
 
     fit(1)()
     return (_shortest(fit(3), 2) - _shortest(fit(1), 2)) / 2
@@ -404,7 +427,14 @@ PAPER = Paper(
             "kinds",
             "processor time of a fit over that of constant leaves, whole trees",
             tuple(
-                Subject(name, "ratio", None, 2, figure="ratio", needs=("letter",) if "letter" in name else ())
+                Subject(
+                    name,
+                    "ratio",
+                    None,
+                    2,
+                    figure="ratio",
+                    needs=("letter",) if "letter" in name else (),
+                )
                 for name in KINDS
             ),
             kinds,
@@ -417,10 +447,22 @@ PAPER = Paper(
             "983 labels, dense",
             (
                 Subject(
-                    "a round", "ms", "lower", 1, problem="delicious", figure="round", needs=("delicious",)
+                    "a round",
+                    "ms",
+                    "lower",
+                    1,
+                    problem="delicious",
+                    figure="round",
+                    needs=("delicious",),
                 ),
                 Subject(
-                    "five rounds", "s", "lower", 2, problem="delicious", figure="five", needs=("delicious",)
+                    "five rounds",
+                    "s",
+                    "lower",
+                    2,
+                    problem="delicious",
+                    figure="five",
+                    needs=("delicious",),
                 ),
             ),
             labels,

@@ -88,7 +88,9 @@ def truth(kind: str, X: np.ndarray, directions: np.ndarray, rng: np.random.Gener
     return found
 
 
-def made(kind: str, seed: int, is_shared: bool, context: Context) -> tuple[Job, np.ndarray, np.ndarray]:
+def made(
+    kind: str, seed: int, is_shared: bool, context: Context
+) -> tuple[Job, np.ndarray, np.ndarray]:
     """A job, and rows to test on with their truth, without noise."""
     rng = np.random.default_rng([seed, *kind.encode()])
     directions = directions_of(rng, is_shared)
@@ -122,7 +124,10 @@ def alone(job: Job, y_test: np.ndarray, output: int) -> tuple[Job, np.ndarray]:
     """The same for one of the outputs."""
     k = slice(output, output + 1)
     return replace(
-        job, y=job.y[:, k], y_stop=job.y_stop[:, k], directions=np.ascontiguousarray(job.directions[:, k])
+        job,
+        y=job.y[:, k],
+        y_stop=job.y_stop[:, k],
+        directions=np.ascontiguousarray(job.directions[:, k]),
     ), y_test[:, k]
 
 
@@ -322,7 +327,9 @@ def _of_obedience(name: str, title: str, figure: str) -> Table:
     )
     libraries = ("Polyleaf", "XGBoost", "LightGBM, advanced")
     what = {"also": libraries, "ours": ("Polyleaf",), "subjects_are": "rows"}
-    return Table(name, title, subjects, obedience, f"As shared, error, with {MORE_REPEATS} repeats.", **what)
+    return Table(
+        name, title, subjects, obedience, f"As shared, error, with {MORE_REPEATS} repeats.", **what
+    )
 
 
 def _of_cost(name: str, title: str, figure: str) -> Table:
@@ -342,13 +349,19 @@ PAPER = Paper(
     "Monotone constraints",
     "What constraints gain, what they cost, and who keeps to them.",
     (
-        _table("Shared, error", "directions that all outputs share", "shared", METHODS, "error", REAL),
+        _table(
+            "Shared, error", "directions that all outputs share", "shared", METHODS, "error", REAL
+        ),
         _table("Own, error", "directions of each output's own", "own", METHODS, "error"),
         _table("One, error", "one output", "one", _OF_ONE, "error", ONE),
-        _table("Shared, disobeyed", "who keeps to directions", "shared", METHODS, "disobeyed", REAL),
+        _table(
+            "Shared, disobeyed", "who keeps to directions", "shared", METHODS, "disobeyed", REAL
+        ),
         _of_obedience("Few rows, error", "where others are ahead, more often", "error"),
         _of_obedience("Few rows, free", "the same without directions", "free"),
-        _of_obedience("Few rows, ratio", "what directions make of each library's own error", "ratio"),
+        _of_obedience(
+            "Few rows, ratio", "what directions make of each library's own error", "ratio"
+        ),
         _of_cost("Cost, times", "times the fit without directions", "times"),
         _of_cost("Cost, ms", "milliseconds of the processor a round", "ms"),
     ),

@@ -111,7 +111,9 @@ def together_faster(losses: dict[str, str], part: Part, context: Context) -> dic
     return fitted(losses, part, context, learning_rate=FASTER).skills(*part.test)
 
 
-def apart(losses: dict[str, str], part: Part, context: Context, **parameters: Any) -> dict[str, float]:
+def apart(
+    losses: dict[str, str], part: Part, context: Context, **parameters: Any
+) -> dict[str, float]:
     """A model of one task is that of the plain estimator, bit for bit."""
     found = {}
     for name, loss in losses.items():
@@ -174,7 +176,9 @@ def _parts(context: Context, name: str) -> Iterator[Part]:
     for seed in context.seeds(SPLITS):
         order = np.random.default_rng(seed).permutation(len(X))
         test, held, train = np.split(order, [len(X) // 4, len(X) // 4 + len(X) * 3 // 20])
-        yield Part(*((X[own], {n: c[own] for n, c in columns.items()}) for own in (train, held, test)))
+        yield Part(
+            *((X[own], {n: c[own] for n, c in columns.items()}) for own in (train, held, test))
+        )
 
 
 _PROTOCOL = (

@@ -89,7 +89,9 @@ def compositions() -> list[Parameters]:
 def confirmed_on() -> list[str]:
     """A third of the sets of every kind of task, by chance: nothing was chosen on them."""
     rng = np.random.default_rng(17)
-    return [name for names in TASKS.values() for name in sorted(rng.permutation(names)[::3].tolist())]
+    return [
+        name for names in TASKS.values() for name in sorted(rng.permutation(names)[::3].tolist())
+    ]
 
 
 # ------------------------------------------------------------------------------------------------------ runs
@@ -116,12 +118,20 @@ def losses(context: Context, method: str, problem: str) -> Figures:
 
 
 def _train(
-    task: str, parameters: Parameters, X: Any, y: Any, train: np.ndarray, valid: np.ndarray, threads: int
+    task: str,
+    parameters: Parameters,
+    X: Any,
+    y: Any,
+    train: np.ndarray,
+    valid: np.ndarray,
+    threads: int,
 ) -> tuple[float | None, int | None, float | None]:
     from polyleaf import PolyleafClassifier, PolyleafRegressor
 
     many = task == "multiclass" and y.max() >= MOST_CLASSES
-    if (sp.issparse(X) and parameters.get("leaf") == "linear") or (many and "full" in parameters.values()):
+    if (sp.issparse(X) and parameters.get("leaf") == "linear") or (
+        many and "full" in parameters.values()
+    ):
         return None, None, None
     kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
     model = kind(
@@ -159,7 +169,9 @@ def excess(table: Mapping[str, Sequence[float | None]]) -> dict[str, np.ndarray]
     return found
 
 
-def cover(far: Mapping[str, np.ndarray], names: Iterable[str], size: int, first: int = 0) -> list[int]:
+def cover(
+    far: Mapping[str, np.ndarray], names: Iterable[str], size: int, first: int = 0
+) -> list[int]:
     """Greedy: again and again the composition that brings the mean excess of the best so far down most."""
     rows = np.stack([far[name] for name in names])
     chosen = [first]
@@ -189,12 +201,16 @@ def rows_of(
         "greedy cover": lambda size: left(far, apart, cover(far, seen, size)),
         "greedy cover, by kind of task": lambda size: _left_by_task(far, seen, apart, size),
         "at random, mean of 200": lambda size: _left_by_chance(far, apart, size),
-        "greedy cover, on the sets it was chosen on": lambda size: left(far, seen, cover(far, seen, size)),
+        "greedy cover, on the sets it was chosen on": lambda size: left(
+            far, seen, cover(far, seen, size)
+        ),
     }
     return header, [[way, *(f"{100 * of(size):.1f}" for size in sizes)] for way, of in ways.items()]
 
 
-def _left_by_task(far: Mapping[str, np.ndarray], seen: list[str], apart: list[str], size: int) -> float:
+def _left_by_task(
+    far: Mapping[str, np.ndarray], seen: list[str], apart: list[str], size: int
+) -> float:
     total = 0.0
     for names in TASKS.values():
         mine = [name for name in apart if name in names]

@@ -53,7 +53,12 @@ def shared_structure(n: int, n_test: int, n_features: int, n_outputs: int) -> Ar
     factors = np.empty((len(X), 12), np.float32)
     for j in range(factors.shape[1]):
         a, b, c = (X[:, k] for k in rng.choice(n_features, 3, replace=False))
-        factors[:, j] = (np.sin(2 * a) + b, a * b, np.where(a > 0.3, b, c), np.abs(a) - np.exp(-b * b))[j % 4]
+        factors[:, j] = (
+            np.sin(2 * a) + b,
+            a * b,
+            np.where(a > 0.3, b, c),
+            np.abs(a) - np.exp(-b * b),
+        )[j % 4]
     y = factors @ rng.standard_normal((factors.shape[1], n_outputs), dtype=np.float32)
     y += 0.5 * rng.standard_normal(y.shape, dtype=np.float32)
     return _cut(X, y, n)
@@ -85,7 +90,9 @@ def linear_targets(n: int, n_test: int, n_features: int, n_outputs: int) -> Arra
     """scikit-learn's make_regression, as in XGBoost's issue 9870."""
     from sklearn.datasets import make_regression
 
-    X, y = make_regression(n_samples=n + n_test, n_features=n_features, n_targets=n_outputs, random_state=0)
+    X, y = make_regression(
+        n_samples=n + n_test, n_features=n_features, n_targets=n_outputs, random_state=0
+    )
     return _cut(X.astype(np.float32), y.astype(np.float32), n)
 
 
@@ -124,7 +131,9 @@ def read(folder: Path | None, name: str, n_rows: int | None = None) -> Arrays:
     n_val = max(1, round(0.15 * len(train)))
     parts = {"": train[n_val:], "_val": train[:n_val], "_test": test}
     whole = {"X": found.X, "y": found.y}
-    return {f"{a}{part}": values[rows] for part, rows in parts.items() for a, values in whole.items()}
+    return {
+        f"{a}{part}": values[rows] for part, rows in parts.items() for a, values in whole.items()
+    }
 
 
 def _cut(X: np.ndarray, y: np.ndarray, n: int) -> Arrays:
@@ -143,6 +152,10 @@ def save(arrays: Arrays, folder: Path) -> None:
 
 def load(folder: Path) -> Arrays:
     """What `save` wrote, in memory."""
-    dense = {name: np.load(folder / f"{name}.npy") for name in PARTS if (folder / f"{name}.npy").is_file()}
+    dense = {
+        name: np.load(folder / f"{name}.npy")
+        for name in PARTS
+        if (folder / f"{name}.npy").is_file()
+    }
     sparse = {name: folder / f"{name}.npz" for name in PARTS if (folder / f"{name}.npz").is_file()}
     return dense | {name: sp.load_npz(path) for name, path in sparse.items()}

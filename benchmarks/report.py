@@ -28,7 +28,15 @@ RATIOS = (
     "round_seconds",
     "explain_us",
 )
-SUMMARIES = (*RATIOS, "fit_cpu_seconds", "peak_bytes", "score", "rounds", "model_bytes", "ns_per_unit")
+SUMMARIES = (
+    *RATIOS,
+    "fit_cpu_seconds",
+    "peak_bytes",
+    "score",
+    "rounds",
+    "model_bytes",
+    "ns_per_unit",
+)
 PACKAGES = (
     "polyleaf", "xgboost", "lightgbm", "catboost", "scikit-learn", "omnigbdt", "mbtr", "shap", "ngboost",
     "numpy", "scipy",
@@ -57,7 +65,9 @@ def summarise(case: dict[str, Any]) -> dict[str, Any]:
             continue
         for measure in RATIOS:
             pairs = zip(contender["runs"], baseline["runs"], strict=False)
-            ratios = [a[measure] / b[measure] for a, b in pairs if a.get(measure) and b.get(measure)]
+            ratios = [
+                a[measure] / b[measure] for a, b in pairs if a.get(measure) and b.get(measure)
+            ]
             if ratios:
                 contender["ratios"][measure] = spread(ratios)
     return case
@@ -86,7 +96,9 @@ def _mark_time_to_target(case: dict[str, Any]) -> None:
     for contender in case["contenders"]:
         for run in contender["runs"]:
             points = run["curve"] or [[run["rounds"], run["fit_seconds"], run["score"]]]
-            reached = (seconds for _, seconds, value in points if score.reached(value, case["target"]))
+            reached = (
+                seconds for _, seconds, value in points if score.reached(value, case["target"])
+            )
             run["seconds_to_target"] = next(reached, None)
 
 
@@ -97,7 +109,15 @@ def rows_of(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Header and cells of a summarised case of libraries."""
     with_target, with_rounds = "target" in case, case["focus"] == "round_seconds"
     score_name = case["contenders"][0]["score_name"]
-    header = ["contender", "fit s (min - max)", "x fit", "predict s", "x predict", score_name, "rounds"]
+    header = [
+        "contender",
+        "fit s (min - max)",
+        "x fit",
+        "predict s",
+        "x predict",
+        score_name,
+        "rounds",
+    ]
     header += ["peak MB above data", "x peak", "model MB"]
     header += ["s to target", "x to target"] if with_target else []
     header += ["s a round", "x round"] if with_rounds else []
@@ -115,7 +135,11 @@ def rows_of(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         row += [_ratio(c, "predict_seconds"), f"{c['summary']['score']['median']:.5g}"]
         row += [f"{c['summary']['rounds']['median']:.0f}", _megabytes(c, "peak_above_data_bytes")]
         row += [_ratio(c, "peak_above_data_bytes"), _megabytes(c, "model_bytes")]
-        row += [_seconds(c, "seconds_to_target"), _ratio(c, "seconds_to_target")] if with_target else []
+        row += (
+            [_seconds(c, "seconds_to_target"), _ratio(c, "seconds_to_target")]
+            if with_target
+            else []
+        )
         row += [_seconds(c, "round_seconds"), _ratio(c, "round_seconds")] if with_rounds else []
         rows.append(row)
     return header, rows
@@ -131,7 +155,11 @@ def _seconds(contender: dict[str, Any], measure: str, with_range: bool = True) -
 
 def _ratio(contender: dict[str, Any], measure: str) -> str:
     values = contender["ratios"].get(measure)
-    return "" if values is None else f"{values['median']:.2f} ({values['min']:.2f} - {values['max']:.2f})"
+    return (
+        ""
+        if values is None
+        else f"{values['median']:.2f} ({values['min']:.2f} - {values['max']:.2f})"
+    )
 
 
 def _megabytes(contender: dict[str, Any], measure: str) -> str:
@@ -162,7 +190,10 @@ def markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 def lines_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
-    lines = [[cell.replace("|", "\\|") for cell in line] for line in (header, ["---"] * len(header), *rows)]
+    lines = [
+        [cell.replace("|", "\\|") for cell in line]
+        for line in (header, ["---"] * len(header), *rows)
+    ]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -197,7 +228,11 @@ def _version(package: str) -> str | None:
 def _git(*arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, cwd=Path(__file__).parent, check=True
+            ["git", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parent,
+            check=True,
         )
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -233,5 +268,7 @@ def read(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is not a result file: {error}.") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT or "cases" not in content:
-        raise ValueError(f"{path} is not a result file of format {FORMAT}; write it anew with --out.")
+        raise ValueError(
+            f"{path} is not a result file of format {FORMAT}; write it anew with --out."
+        )
     return content

@@ -20,7 +20,9 @@ Written by `python -m benchmarks results` from result files; do not edit. How th
 [benchmarks.md](benchmarks.md)."""
 
 
-def page(studies: Sequence[tuple[Paper, Store]], documents: Sequence[dict[str, Any]], images: Path) -> str:
+def page(
+    studies: Sequence[tuple[Paper, Store]], documents: Sequence[dict[str, Any]], images: Path
+) -> str:
     """The page as Markdown; images are written to the folder `images`, which lies beside the page.
 
     Parameters

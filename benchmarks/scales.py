@@ -18,7 +18,16 @@ from .frame.paper import Figures, Paper, Subject, Table
 
 LIMIT = 40.0  # seconds of processor time that a fit may take
 MOST_ROWS = 4_000  # of a training part, and of a test part
-SETS = {"rf1": 2, "rf2": 1, "enb": 4, "sf1": 6, "sf2": 6, "wq": 4, "sarcos4449": 2, "scpf": 6}  # and splits
+SETS = {
+    "rf1": 2,
+    "rf2": 1,
+    "enb": 4,
+    "sf1": 6,
+    "sf2": 6,
+    "wq": 4,
+    "sarcos4449": 2,
+    "scpf": 6,
+}  # and splits
 RATIOS = {"1 : 1": 1.0, "10 : 1": 10.0, "1e3 : 1": 1e3, "1e6 : 1": 1e6}
 PAIRS = 4  # draws of each
 PAIR_ROWS = 2_000
@@ -32,7 +41,9 @@ METHODS: dict[str, Callable[[Job], Predict]] = {
     "Polyleaf": defaults.polyleaf,
     **{name: functools.partial(defaults.polyleaf, **what) for name, what in SETTINGS.items()},
     "XGBoost": defaults.xgboost,
-    "XGBoost, vector leaves": functools.partial(defaults.xgboost, multi_strategy="multi_output_tree"),
+    "XGBoost, vector leaves": functools.partial(
+        defaults.xgboost, multi_strategy="multi_output_tree"
+    ),
     "LightGBM": defaults.lightgbm,
 }
 
@@ -62,7 +73,9 @@ def r2_of_targets(context: Context, method: str, problem: str) -> Figures:
         predict = METHODS[method](Job("regression", X, y, context.threads, Deadline(LIMIT)))
         error = np.mean((np.asarray(predict(X_test), np.float64) - y_test) ** 2, axis=0)
         spread = np.var(y_test, axis=0, dtype=np.float64)
-        found.append(1 - np.divide(error, spread, out=np.full(len(spread), np.nan), where=spread > 0))
+        found.append(
+            1 - np.divide(error, spread, out=np.full(len(spread), np.nan), where=spread > 0)
+        )
     each = np.array(found)
     figures = {str(k): column.tolist() for k, column in enumerate(each.T)}
     return {
@@ -72,7 +85,9 @@ def r2_of_targets(context: Context, method: str, problem: str) -> Figures:
     }
 
 
-def _parts(context: Context, problem: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+def _parts(
+    context: Context, problem: str
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     if problem in SETS:
         data, most = context.load(problem), context.rows(MOST_ROWS)
         for seed in context.seeds(SETS[problem]):

@@ -32,7 +32,9 @@ def _log_loss(y: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def _label_log_loss(y: np.ndarray, predicted: np.ndarray) -> float:
-    p = np.clip(np.asarray(predicted, np.float64), 1e-7, 1 - 1e-7)  # float32 does not come closer to 1
+    p = np.clip(
+        np.asarray(predicted, np.float64), 1e-7, 1 - 1e-7
+    )  # float32 does not come closer to 1
     return float(-np.mean(np.where(y == 1, np.log(p), np.log1p(-p))))
 
 

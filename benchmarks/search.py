@@ -35,14 +35,18 @@ OURS = {
 AS_IT_COMES = "Polyleaf as it comes"
 
 
-def searched(part: Part, seconds: float, asks_optuna: bool = False, **chosen: Any) -> tuple[Any, Any]:
+def searched(
+    part: Part, seconds: float, asks_optuna: bool = False, **chosen: Any
+) -> tuple[Any, Any]:
     """What the searching estimator finds; its clock is that of this process, like all others' here."""
     from polyleaf import PolyleafClassifierCV, PolyleafRegressorCV
     from polyleaf.search import successive_halving, tpe
 
     kind = PolyleafRegressorCV if part.task == "regression" else PolyleafClassifierCV
     model = kind(time_limit=seconds, n_jobs=1, random_state=0, verbose=0, **chosen)
-    clock = patch.object(successive_halving, "time", SimpleNamespace(perf_counter=time.process_time))
+    clock = patch.object(
+        successive_halving, "time", SimpleNamespace(perf_counter=time.process_time)
+    )
     with clock, patch.object(tpe, "is_worth_asking", lambda seconds: asks_optuna):
         model.fit(part.X, part.y, groups=part.people)
     told = {"parameters": model.best_params_, "candidates": len(model.leaderboard_)}
@@ -126,7 +130,9 @@ def _beside(task: str, y: np.ndarray, ours: np.ndarray, usual: np.ndarray) -> Fi
     of one person, tell less than this takes them to."""
     differences = of_rows(task, y, ours) - of_rows(task, y, usual)
     error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
-    return {"behind": (judge(task, y, ours)[0] - judge(task, y, usual)[0]) / error if error > 0 else 0.0}
+    return {
+        "behind": (judge(task, y, ours)[0] - judge(task, y, usual)[0]) / error if error > 0 else 0.0
+    }
 
 
 def within_5(context: Context, method: str, problem: str) -> Figures:
@@ -201,7 +207,10 @@ def _noise_tables() -> Iterator[Table]:
         yield Table(
             f"15 s, behind the defaults, sets {words}",
             "standard errors of the paired difference over test rows; below 2 is noise, below 0 is better",
-            tuple(Subject(n, "standard errors", "lower", 1, figure="behind", needs=(n,)) for n in names),
+            tuple(
+                Subject(n, "standard errors", "lower", 1, figure="behind", needs=(n,))
+                for n in names
+            ),
             within_15,
             _PROTOCOL,
             also=("Polyleaf",),
@@ -210,7 +219,12 @@ def _noise_tables() -> Iterator[Table]:
         )
 
 
-DRAWN = ("poker25k", "corel5k", "satimage", "usps")  # sets with a panel, once they were run with more time
+DRAWN = (
+    "poker25k",
+    "corel5k",
+    "satimage",
+    "usps",
+)  # sets with a panel, once they were run with more time
 
 
 def _curves() -> Figure:
@@ -238,11 +252,15 @@ def _draw_curves(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
         name, seconds = title.split()
         points.setdefault(name, {}).setdefault(method, []).append((int(seconds), figures["loss"]))
     shown = [name for name in DRAWN if any(len(line) > 1 for line in points.get(name, {}).values())]
-    for panel, name in zip(canvas.subplots(1, max(1, len(shown)), squeeze=False)[0], shown, strict=False):
+    for panel, name in zip(
+        canvas.subplots(1, max(1, len(shown)), squeeze=False)[0], shown, strict=False
+    ):
         for i, method in enumerate(("Polyleaf", *PEERS)):
             line = sorted(points[name].get(method, []))
             if line:
-                panel.plot(*zip(*line, strict=True), "o-", color=f"C{i}", label=method, lw=1.2, ms=3)
+                panel.plot(
+                    *zip(*line, strict=True), "o-", color=f"C{i}", label=method, lw=1.2, ms=3
+                )
         panel.set(title=name, xlabel="seconds of processor time", ylabel="test loss", xscale="log")
         panel.set_xticks([15, 60, 300], ["15", "60", "300"], minor=False)
         panel.minorticks_off()
@@ -276,7 +294,10 @@ def _blend_tables() -> Iterator[Table]:
         yield Table(
             f"15 s, blend, {what}",
             units.get(what, f"test {what}"),
-            tuple(Subject(n, what, better, 4 if better else 2, figure=what, needs=(n,)) for n in BLENDED),
+            tuple(
+                Subject(n, what, better, 4 if better else 2, figure=what, needs=(n,))
+                for n in BLENDED
+            ),
             within_15,
             _PROTOCOL,
             also=tuple(OURS),

@@ -44,9 +44,15 @@ class DataSet:
         """Row ids of a training and a test part, at random; each class by its share, if all have two rows."""
         from sklearn.model_selection import train_test_split
 
-        stratify = self.y if self.y.ndim == 1 and np.unique(self.y, return_counts=True)[1].min() > 1 else None
+        stratify = (
+            self.y
+            if self.y.ndim == 1 and np.unique(self.y, return_counts=True)[1].min() > 1
+            else None
+        )
         rows = np.arange(len(self.y))
-        train, test = train_test_split(rows, test_size=test_share, random_state=seed, stratify=stratify)
+        train, test = train_test_split(
+            rows, test_size=test_share, random_state=seed, stratify=stratify
+        )
         return train, test
 
 

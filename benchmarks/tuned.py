@@ -169,7 +169,9 @@ class LightGBM(Peer):
             column, watched = part.column(k), None if valid is None else valid.column(k)
             own = None if rounds is None else [rounds[k]]
             # `passed(share)`: whether this share of the time is over.
-            each.append(self._one(parameters, own, column, watched, lambda k=k: passed((k + 1) / n)))
+            each.append(
+                self._one(parameters, own, column, watched, lambda k=k: passed((k + 1) / n))
+            )
         return Fitted(
             lambda X: np.column_stack([one.predict(X) for one in each]),
             [one.rounds[0] for one in each],
@@ -195,14 +197,18 @@ class LightGBM(Peer):
                 raise EarlyStopException(state.iteration, state.evaluation_result_list or [])
 
         kind = LGBMRegressor if part.task == "regression" else LGBMClassifier
-        model = kind(n_estimators=rounds[0] if rounds else MOST_ROUNDS, n_jobs=1, verbose=-1, **parameters)
+        model = kind(
+            n_estimators=rounds[0] if rounds else MOST_ROUNDS, n_jobs=1, verbose=-1, **parameters
+        )
         callbacks = [stop]
         if valid is not None:
             callbacks.append(early_stopping(self.patience(parameters), verbose=False))
         watched = None if valid is None else [(valid.X, valid.y)]
         model.fit(part.X, part.y, eval_set=watched, callbacks=callbacks)
         done = model.best_iteration_ or model.n_estimators_
-        return Fitted(_reader(part.task, model), [max(1, done)], max(1, model.booster_.current_iteration()))
+        return Fitted(
+            _reader(part.task, model), [max(1, done)], max(1, model.booster_.current_iteration())
+        )
 
 
 class CatBoost(Peer):
@@ -220,7 +226,9 @@ class CatBoost(Peer):
             "depth": trial.suggest_int("depth", 4, 8),
             "colsample_bylevel": trial.suggest_float("colsample_bylevel", 0.85, 1.0),
             "l2_leaf_reg": trial.suggest_float("l2_leaf_reg", 1e-4, 5.0, log=True),
-            "leaf_estimation_iterations": trial.suggest_int("leaf_estimation_iterations", 1, 20, log=True),
+            "leaf_estimation_iterations": trial.suggest_int(
+                "leaf_estimation_iterations", 1, 20, log=True
+            ),
         }
 
     def fit(
@@ -241,7 +249,11 @@ class CatBoost(Peer):
         if part.task == "multilabel":  # labels that never vary are refused
             varies = part.y.min(axis=0) < part.y.max(axis=0)
         several = part.y.ndim == 2
-        loss = {"regression": "MultiRMSE", "multilabel": "MultiLogloss"}.get(part.task) if several else None
+        loss = (
+            {"regression": "MultiRMSE", "multilabel": "MultiLogloss"}.get(part.task)
+            if several
+            else None
+        )
         kind = CatBoostRegressor if part.task == "regression" else CatBoostClassifier
         model = kind(
             iterations=rounds[0] if rounds else MOST_ROUNDS,

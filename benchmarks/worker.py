@@ -99,7 +99,9 @@ def _round_seconds(ends: list[float]) -> float | None:
     return statistics.median(b - a for a, b in pairwise(ends)) if len(ends) > 1 else None
 
 
-def _curve(library: Library, data: problems.Arrays, start: float, n_points: int) -> list[list[float]]:
+def _curve(
+    library: Library, data: problems.Arrays, start: float, n_points: int
+) -> list[list[float]]:
     """Test scores of shorter models, and when training had them: [rounds, seconds, score]. Not timed."""
     last = library.n_rounds()
     if n_points == 0 or len(library.round_ends) < last:

@@ -48,7 +48,8 @@ struct NewArray {
 
 // A read-only view of memory that `owner` keeps alive.
 template <class T>
-nb::ndarray<nb::numpy, const T> view(const void* data, std::initializer_list<size_t> shape, nb::handle owner,
+nb::ndarray<nb::numpy, const T> view(const void* data, std::initializer_list<size_t> shape,
+                                     nb::handle owner,
                                      std::initializer_list<int64_t> strides = {}) {
   static const double nothing = 0;
   return nb::ndarray<nb::numpy, const T>(data != nullptr ? data : &nothing, shape, owner, strides);

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "arrays.h"
+#include "context_caster.h"
 #include "data/binning.h"
 #include "value_types.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -28,7 +28,8 @@ struct Table {
   }
 
   int32_t claim(int64_t feature) {
-    require(feature >= 0 && feature < static_cast<int64_t>(seen.size()), "A feature index is out of range.");
+    require(feature >= 0 && feature < static_cast<int64_t>(seen.size()),
+            "A feature index is out of range.");
     require(!seen[feature], "A feature occurs in two blocks.");
     seen[feature] = 1;
     return static_cast<int32_t>(feature);
@@ -48,16 +49,16 @@ struct Table {
     for (size_t c = 0; c < features.shape(0); ++c) {
       const int32_t feature = claim(features.data()[c]);
       if (!wants(feature)) continue;
-      columns.dense.push_back(
-          {feature, type,
-           static_cast<const char*>(values.data()) + static_cast<ptrdiff_t>(c) * values.stride(1) * size,
-           static_cast<ptrdiff_t>(values.stride(0)) * size});
+      columns.dense.push_back({feature, type,
+                               static_cast<const char*>(values.data()) +
+                                   static_cast<ptrdiff_t>(c) * values.stride(1) * size,
+                               static_cast<ptrdiff_t>(values.stride(0)) * size});
     }
     owners.push_back(values);
   }
 
-  // (data (nnz,), indices int32 (nnz,), indptr int64 (k + 1,), features (k,)): compressed columns without
-  // duplicates
+  // (data (nnz,), indices int32 (nnz,), indptr int64 (k + 1,), features (k,)): compressed columns
+  // without duplicates
   void add_stored(nb::handle block) {
     const auto values = nb::cast<AnyArray>(block[0]);
     const auto rows =
@@ -67,10 +68,12 @@ struct Table {
     const auto features =
         nb::cast<nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[3]);
     const ValueType type = type_of(values.dtype());
-    require(type == ValueType::f32 || type == ValueType::f64, "Sparse values must be float32 or float64.");
+    require(type == ValueType::f32 || type == ValueType::f64,
+            "Sparse values must be float32 or float64.");
     require(values.ndim() == 1 && (values.shape(0) < 2 || values.stride(0) == 1),
             "Sparse values must be contiguous.");
-    require(indptr.shape(0) == features.shape(0) + 1, "indptr must have one entry per column and one more.");
+    require(indptr.shape(0) == features.shape(0) + 1,
+            "indptr must have one entry per column and one more.");
     const auto n_stored = static_cast<int64_t>(std::min(values.shape(0), rows.shape(0)));
     for (size_t c = 0; c < features.shape(0); ++c) {
       const int64_t begin = indptr.data()[c], end = indptr.data()[c + 1];
@@ -78,10 +81,10 @@ struct Table {
               "indptr of a sparse matrix must ascend from 0 to nnz.");
       const int32_t feature = claim(features.data()[c]);
       if (!wants(feature)) continue;
-      columns.stored.push_back(
-          {feature, type,
-           static_cast<const char*>(values.data()) + begin * static_cast<int64_t>(values.itemsize()),
-           rows.data() + begin, end - begin});
+      columns.stored.push_back({feature, type,
+                                static_cast<const char*>(values.data()) +
+                                    begin * static_cast<int64_t>(values.itemsize()),
+                                rows.data() + begin, end - begin});
     }
     owners.push_back(values);
     owners.emplace_back(rows);
@@ -106,8 +109,8 @@ struct Table {
 };
 
 nb::tuple find_thresholds_of(nb::list dense, nb::list sparse, int64_t n_rows, int64_t n_features,
-                             Optional1<const int64_t> rows, Optional1<const int64_t> weights, int max_bins,
-                             const Workers& workers) {
+                             Optional1<const int64_t> rows, Optional1<const int64_t> weights,
+                             int max_bins, const Workers& workers) {
   require(max_bins >= 2 && max_bins <= kMaxBins, "max_bins must be between 2 and 255.");
   Table table(n_rows, n_features);
   for (nb::handle block : dense) table.add_dense(block);
@@ -127,7 +130,8 @@ nb::tuple find_thresholds_of(nb::list dense, nb::list sparse, int64_t n_rows, in
   std::vector<Thresholds> found;
   {
     nb::gil_scoped_release release;
-    found = find_thresholds(table.columns, sample, static_cast<int32_t>(n_features), max_bins, workers);
+    found =
+        find_thresholds(table.columns, sample, static_cast<int32_t>(n_features), max_bins, workers);
   }
   nb::list thresholds;
   NewArray<bool> wide({static_cast<size_t>(n_features)});
@@ -140,26 +144,31 @@ nb::tuple find_thresholds_of(nb::list dense, nb::list sparse, int64_t n_rows, in
   return nb::make_tuple(thresholds, wide.array);
 }
 
-BinTable make_bin_table(Array1<const double> values, Array1<const int64_t> offsets, Array1<const bool> wide) {
+BinTable make_bin_table(Array1<const double> values, Array1<const int64_t> offsets,
+                        Array1<const bool> wide) {
   const size_t n_features = wide.shape(0);
-  require(offsets.shape(0) == n_features + 1, "offsets must have one entry per feature and one more.");
+  require(offsets.shape(0) == n_features + 1,
+          "offsets must have one entry per feature and one more.");
   std::vector<Thresholds> thresholds(n_features);
   for (size_t f = 0; f < n_features; ++f) {
     const int64_t begin = offsets.data()[f], end = offsets.data()[f + 1];
-    require(
-        0 <= begin && begin <= end && end <= static_cast<int64_t>(values.shape(0)) && end - begin < kMaxBins,
-        "offsets must ascend, by at most 254 thresholds a feature.");
+    require(0 <= begin && begin <= end && end <= static_cast<int64_t>(values.shape(0)) &&
+                end - begin < kMaxBins,
+            "offsets must ascend, by at most 254 thresholds a feature.");
     thresholds[f].values.assign(values.data() + begin, values.data() + end);
     thresholds[f].wide = wide.data()[f];
   }
   return BinTable(thresholds);
 }
 
-// wanted: the features whose codes are written. compact: `codes` has rows for these alone, in order.
+// wanted: the features whose codes are written. compact: `codes` has rows for these alone, in
+// order.
 void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list categories,
-               Array2<uint8_t> codes, const Workers& workers, Optional1<const bool> wanted, bool compact) {
+               Array2<uint8_t> codes, const Workers& workers, Optional1<const bool> wanted,
+               bool compact) {
   const auto n_features = static_cast<size_t>(bins.n_features());
-  require(!wanted.has_value() || wanted->shape(0) == n_features, "wanted must have one flag per feature.");
+  require(!wanted.has_value() || wanted->shape(0) == n_features,
+          "wanted must have one flag per feature.");
   Table table(static_cast<int64_t>(codes.shape(1)), bins.n_features());
   std::vector<int32_t> row_of(n_features);
   int32_t n_codes = 0;
@@ -177,7 +186,8 @@ void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list c
   bins.transform(table.columns, codes.data(), workers, row_of.data());
 }
 
-nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows, const Workers& workers) {
+nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows,
+                           const Workers& workers) {
   Table table(n_rows, bins.n_features());
   table.add_stored(block);
   size_t n_stored = 0;
@@ -191,32 +201,36 @@ nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows
 }
 
 template <class T>
-bool has_infinite_of(nb::ndarray<const T, nb::ndim<2>, nb::device::cpu> values, const Workers& workers) {
+bool has_infinite_of(nb::ndarray<const T, nb::ndim<2>, nb::device::cpu> values,
+                     const Workers& workers) {
   nb::gil_scoped_release release;
-  return has_infinite(values.data(), static_cast<int64_t>(values.shape(0)),
-                      static_cast<int64_t>(values.shape(1)), static_cast<ptrdiff_t>(values.stride(0)),
-                      static_cast<ptrdiff_t>(values.stride(1)), workers);
+  return has_infinite(
+      values.data(), static_cast<int64_t>(values.shape(0)), static_cast<int64_t>(values.shape(1)),
+      static_cast<ptrdiff_t>(values.stride(0)), static_cast<ptrdiff_t>(values.stride(1)), workers);
 }
 
 }  // namespace
 
 void bind_binning(nb::module_& m) {
-  m.def("find_thresholds", &find_thresholds_of, nb::arg("dense"), nb::arg("sparse"), nb::arg("n_rows"),
-        nb::arg("n_features"), nb::arg("rows").none(), nb::arg("weights").none(), nb::arg("max_bins"),
-        nb::arg("n_threads"),
+  m.def("find_thresholds", &find_thresholds_of, nb::arg("dense"), nb::arg("sparse"),
+        nb::arg("n_rows"), nb::arg("n_features"), nb::arg("rows").none(), nb::arg("weights").none(),
+        nb::arg("max_bins"), nb::arg("n_threads"),
         "Thresholds (a list of float64 arrays) and wide (bool, (n_features,)) of numeric columns.");
-  m.def("has_infinite", &has_infinite_of<float>, nb::arg("values").noconvert(), nb::arg("n_threads"));
-  m.def("has_infinite", &has_infinite_of<double>, nb::arg("values").noconvert(), nb::arg("n_threads"),
-        "Whether a float32 or float64 matrix holds an infinity.");
+  m.def("has_infinite", &has_infinite_of<float>, nb::arg("values").noconvert(),
+        nb::arg("n_threads"));
+  m.def("has_infinite", &has_infinite_of<double>, nb::arg("values").noconvert(),
+        nb::arg("n_threads"), "Whether a float32 or float64 matrix holds an infinity.");
   nb::class_<BinTable>(m, "BinTable", "Thresholds of all features, laid out for the search.")
       .def(nb::new_(&make_bin_table), nb::arg("values"), nb::arg("offsets"), nb::arg("wide"))
       .def("transform", &transform, nb::arg("dense"), nb::arg("sparse"), nb::arg("categories"),
-           nb::arg("codes").noconvert(), nb::arg("n_threads"), nb::arg("wanted").none() = nb::none(),
-           nb::arg("compact") = false,
+           nb::arg("codes").noconvert(), nb::arg("n_threads"),
+           nb::arg("wanted").none() = nb::none(), nb::arg("compact") = false,
            "Writes the codes of a table into `codes`: of all features, or of those `wanted`, bool\n"
            "(n_features,), each into its own row or, `compact`, one row after another.")
-      .def("transform_stored", &transform_stored, nb::arg("block"), nb::arg("n_rows"), nb::arg("n_threads"),
-           "Codes of the values that a sparse block stores, and of 0 in each of its columns, uint8.");
+      .def("transform_stored", &transform_stored, nb::arg("block"), nb::arg("n_rows"),
+           nb::arg("n_threads"),
+           "Codes of the values that a sparse block stores, and of 0 in each of its columns, "
+           "uint8.");
 }
 
 }  // namespace polyleaf

@@ -5,13 +5,14 @@
 
 #include "arrays.h"
 #include "base/parallel.h"
-#include "sketch/csr_product.h"
 #include "context_caster.h"
+#include "sketch/csr_product.h"
 
 namespace polyleaf {
 namespace {
 
-void require_columns_below(const Array1<const int32_t>& indices, size_t n_columns, const Workers& workers) {
+void require_columns_below(const Array1<const int32_t>& indices, size_t n_columns,
+                           const Workers& workers) {
   const auto n = static_cast<int64_t>(indices.shape(0));
   const int64_t block = 1 << 16;
   std::atomic<bool> bad{false};
@@ -25,8 +26,8 @@ void require_columns_below(const Array1<const int32_t>& indices, size_t n_column
   require(!bad, "A column of a sparse matrix is out of range.");
 }
 
-auto product(Array1<const int64_t> indptr, Array1<const int32_t> indices, Array1<const float> values,
-             Array2<const float> matrix, const Workers& workers) {
+auto product(Array1<const int64_t> indptr, Array1<const int32_t> indices,
+             Array1<const float> values, Array2<const float> matrix, const Workers& workers) {
   require(indptr.shape(0) >= 1, "indptr must have one entry per row and one more.");
   require(indices.shape(0) == values.shape(0), "indices and data must have the same length.");
   require(matrix.shape(1) <= size_t{INT32_MAX}, "The matrix has too many columns.");
@@ -39,8 +40,8 @@ auto product(Array1<const int64_t> indptr, Array1<const int32_t> indices, Array1
   NewArray<float> out({static_cast<size_t>(n), matrix.shape(1)});
   {
     nb::gil_scoped_release release;
-    csr_product({n, at, indices.data(), values.data()}, matrix.data(), static_cast<int32_t>(matrix.shape(1)),
-                out.data, workers);
+    csr_product({n, at, indices.data(), values.data()}, matrix.data(),
+                static_cast<int32_t>(matrix.shape(1)), out.data, workers);
   }
   return out.array;
 }

@@ -9,6 +9,7 @@
 
 #include "arrays.h"
 #include "base/packed.h"
+#include "context_caster.h"
 #include "curvature_of.h"
 #include "device/bins.h"
 #include "device/channels.h"
@@ -18,12 +19,11 @@
 #include "device/sources.h"
 #include "device_array.h"
 #include "directions_of.h"
+#include "grower_handle.h"
 #include "labels.h"
 #include "leaf_blocks.h"
 #include "sample_of.h"
 #include "search_handle.h"
-#include "grower_handle.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -45,8 +45,10 @@ class HeldDeviceSearch final : public HeldSearch {
 
   void use(const nb::handle_t<DeviceChannels>& handle) {
     const auto& channels = nb::cast<const DeviceChannels&>(handle);
-    require(channels.device().get() == device_, "The channels lie on another device than the bins.");
-    require(channels.sample().n_all == bins().n_rows(), "The channels must have as many rows as the bins.");
+    require(channels.device().get() == device_,
+            "The channels lie on another device than the bins.");
+    require(channels.sample().n_all == bins().n_rows(),
+            "The channels must have as many rows as the bins.");
     release();
     search_.use(channels);
     hold(nb::borrow(handle));
@@ -82,15 +84,17 @@ auto read_channels(const DeviceChannels& channels) {
 
 // The sample of the grower's last tree, of whose leaves derivatives are summed.
 RowSample checked_rows(const DeviceMatrix* h, TreeGrower& grower, int32_t n_leaves,
-                       const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
+                       const Optional1<const uint32_t>& rows,
+                       const Optional1<const float>& multiplier) {
   const int64_t n_rows = grower.grower.bins().n_rows();
   if (h != nullptr) require_rows(*h, n_rows, "h");
   require(n_leaves == static_cast<int32_t>(grower.grower.node_of_leaf().size()),
           "n_leaves must be that of the grower's last tree.");
   return sample_of(n_rows, rows, multiplier);
 }
-RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower& grower, int32_t n_leaves,
-                       const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
+RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower& grower,
+                       int32_t n_leaves, const Optional1<const uint32_t>& rows,
+                       const Optional1<const float>& multiplier) {
   require_rows(g, grower.grower.bins().n_rows(), "g");
   require(h == nullptr || h->n_columns == 1 || h->n_columns == g.n_columns ||
               h->n_columns == packed_size(g.n_columns),
@@ -115,7 +119,8 @@ auto curvature(DeviceLeaves& self, const DeviceMatrix* h, TreeGrower& grower, in
                const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
   DeviceRows& on_device = grower.device_rows();
   const RowSample sample = checked_rows(h, grower, n_leaves, rows, multiplier);
-  NewArray<double> out({static_cast<size_t>(n_leaves), static_cast<size_t>(h != nullptr ? h->n_columns : 1)});
+  NewArray<double> out(
+      {static_cast<size_t>(n_leaves), static_cast<size_t>(h != nullptr ? h->n_columns : 1)});
   nb::gil_scoped_release release;
   const std::vector<double> found = self.curvature(h, sample, on_device, n_leaves);
   std::copy(found.begin(), found.end(), out.data);
@@ -123,20 +128,23 @@ auto curvature(DeviceLeaves& self, const DeviceMatrix* h, TreeGrower& grower, in
 }
 
 std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h,
-                                TreeGrower& grower, int32_t n_leaves, int32_t leaf_k, const Tree* shared,
-                                const LeafConfig& step, const Optional1<const uint32_t>& rows,
+                                TreeGrower& grower, int32_t n_leaves, int32_t leaf_k,
+                                const Tree* shared, const LeafConfig& step,
+                                const Optional1<const uint32_t>& rows,
                                 const Optional1<const float>& multiplier) {
   DeviceRows& on_device = grower.device_rows();
   const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
-  require(h == nullptr || h->n_columns <= g.n_columns, "h must have one column, or one per output.");
+  require(h == nullptr || h->n_columns <= g.n_columns,
+          "h must have one column, or one per output.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
-  require(shared == nullptr || shared->n_leaves == n_leaves, "The tree has another number of leaves.");
+  require(shared == nullptr || shared->n_leaves == n_leaves,
+          "The tree has another number of leaves.");
   nb::gil_scoped_release release;
   return block_of(self.topk(g, h, sample, on_device, n_leaves, step, leaf_k, shared), g.n_columns);
 }
 
-void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, TreeGrower& grower, const AnyLeaves& leaves,
-                int32_t output) {
+void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, TreeGrower& grower,
+                const AnyLeaves& leaves, int32_t output) {
   DeviceRows& rows = grower.device_rows();
   require_rows(raw, grower.grower.bins().n_rows(), "raw");
   const size_t n_leaves = grower.grower.node_of_leaf().size();
@@ -145,8 +153,9 @@ void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, TreeGrower& grower,
                             : std::get<Array2<const float>>(leaves).shape(0)) == n_leaves,
           "The leaves must be those of the grower's last tree.");
   const LeafView view = view_of(leaves);
-  require(output >= -1 && output < raw.n_columns && view.n_columns == (output < 0 ? raw.n_columns : 1),
-          "Leaves must have one column per output, or one for the output that they are for.");
+  require(
+      output >= -1 && output < raw.n_columns && view.n_columns == (output < 0 ? raw.n_columns : 1),
+      "Leaves must have one column per output, or one for the output that they are for.");
   nb::gil_scoped_release release;
   self.add(raw, rows, view, static_cast<int32_t>(n_leaves), output);
 }
@@ -156,10 +165,12 @@ LossInput input_of(int64_t n_rows, int64_t n_outputs, const Optional2<const floa
   LossInput input;
   input.n_rows = n_rows;
   input.n_outputs = n_outputs;
-  require(static_cast<int64_t>(offset.size()) == n_outputs, "offset must have one value for each output.");
+  require(static_cast<int64_t>(offset.size()) == n_outputs,
+          "offset must have one value for each output.");
   input.offset = offset.data();
   if (weight) {
-    require(static_cast<int64_t>(weight->shape(0)) == n_rows, "weight must have one row for each row.");
+    require(static_cast<int64_t>(weight->shape(0)) == n_rows,
+            "weight must have one row for each row.");
     input.weight = weight->data();
     input.weight_columns = static_cast<int64_t>(weight->shape(1));
     require(input.weight_columns == 1 || input.weight_columns == n_outputs,
@@ -178,7 +189,8 @@ void bind_matrices(nb::module_& m) {
             self->values.clear(self->size());
           },
           nb::arg("device"), nb::arg("n_rows"), nb::arg("n_columns"), "Of zeros.")
-      .def_prop_ro("shape", [](const DeviceMatrix& a) { return nb::make_tuple(a.n_rows, a.n_columns); })
+      .def_prop_ro("shape",
+                   [](const DeviceMatrix& a) { return nb::make_tuple(a.n_rows, a.n_columns); })
       .def(
           "write",
           [](DeviceMatrix& self, const Array2<const float>& from) {
@@ -192,9 +204,9 @@ void bind_matrices(nb::module_& m) {
       .def(
           "copy",
           [](DeviceMatrix& self, const DeviceMatrix& from) {
-            require(
-                from.device == self.device && from.n_rows == self.n_rows && from.n_columns == self.n_columns,
-                "The other matrix must be shaped like this one, on its device.");
+            require(from.device == self.device && from.n_rows == self.n_rows &&
+                        from.n_columns == self.n_columns,
+                    "The other matrix must be shaped like this one, on its device.");
             nb::gil_scoped_release release;
             self.values.copy(from.values, self.size());
           },
@@ -202,7 +214,8 @@ void bind_matrices(nb::module_& m) {
       .def(
           "read",
           [](const DeviceMatrix& self) {
-            NewArray<float> out({static_cast<size_t>(self.n_rows), static_cast<size_t>(self.n_columns)});
+            NewArray<float> out(
+                {static_cast<size_t>(self.n_rows), static_cast<size_t>(self.n_columns)});
             {
               nb::gil_scoped_release release;
               self.values.read(out.data, self.size());
@@ -216,10 +229,10 @@ void bind_matrices(nb::module_& m) {
             require(column >= 0 && column < self.n_columns, "There is no such column.");
             DeviceMatrix out(self.device, self.n_rows, 1);
             nb::gil_scoped_release release;
-            self.device->launch(
-                self.device->grid_for(self.n_rows),
-                on_device::TakeColumn{self.data(), self.n_rows, static_cast<int32_t>(self.n_columns),
-                                      static_cast<int32_t>(column), out.data()});
+            self.device->launch(self.device->grid_for(self.n_rows),
+                                on_device::TakeColumn{self.data(), self.n_rows,
+                                                      static_cast<int32_t>(self.n_columns),
+                                                      static_cast<int32_t>(column), out.data()});
             return out;
           },
           nb::arg("column"), "A matrix of one column.");
@@ -233,7 +246,8 @@ void bind_device(nb::module_& m) {
       "device_sources",
       [] {
         std::map<std::string, std::string> found;
-        for (int i = 0; i < kDeviceSourceCount; ++i) found[kDeviceSources[i].name] = kDeviceSources[i].text;
+        for (int i = 0; i < kDeviceSourceCount; ++i)
+          found[kDeviceSources[i].name] = kDeviceSources[i].text;
         return found;
       },
       "The text of the kernels, by the names that they include each other by.");
@@ -247,17 +261,21 @@ void bind_device(nb::module_& m) {
   });
   nb::class_<Device>(m, "Device", "A card, as its driver has it.")
       .def(nb::init<const std::string&, int>(), nb::arg("driver"), nb::arg("ordinal"),
-           "The card of that number; `driver` is the driver's library. DeviceError where there is none.")
+           "The card of that number; `driver` is the driver's library. DeviceError where there is "
+           "none.")
       .def_prop_ro("name", &Device::name)
-      .def_prop_ro("architecture", &Device::architecture, "What programs are compiled for: sm_90, say.")
+      .def_prop_ro("architecture", &Device::architecture,
+                   "What programs are compiled for: sm_90, say.")
       .def_prop_ro("driver_version", &Device::driver_version, "1000 * major + 10 * minor.")
       .def_prop_ro("free_memory", &Device::free_memory, "Bytes.")
       .def_prop_ro("is_loaded", &Device::is_loaded)
-      .def_prop_ro("stream", &Device::stream, "The driver's handle, which other libraries may wait for.")
-      .def("wait_for", &Device::wait_for, nb::arg("stream"), "Until a stream has done what it was asked for.")
+      .def_prop_ro("stream", &Device::stream,
+                   "The driver's handle, which other libraries may wait for.")
+      .def("wait_for", &Device::wait_for, nb::arg("stream"),
+           "Until a stream has done what it was asked for.")
       .def(
-          "load", [](Device& self, const nb::bytes& image) { self.load(image.c_str()); }, nb::arg("image"),
-          "The kernels, compiled for the architecture.");
+          "load", [](Device& self, const nb::bytes& image) { self.load(image.c_str()); },
+          nb::arg("image"), "The kernels, compiled for the architecture.");
   bind_device_arrays(m);
   bind_matrices(m);
   nb::class_<DeviceBins>(m, "DeviceBins", "Bins on a device.")
@@ -292,8 +310,8 @@ void bind_device(nb::module_& m) {
       .def(
           "codes",
           [](const DeviceBins& self) {
-            NewArray<uint8_t> out(
-                {static_cast<size_t>(self.host().n_features()), static_cast<size_t>(self.host().n_rows())});
+            NewArray<uint8_t> out({static_cast<size_t>(self.host().n_features()),
+                                   static_cast<size_t>(self.host().n_rows())});
             {
               nb::gil_scoped_release release;
               self.unpack(out.data);
@@ -307,8 +325,8 @@ void bind_device(nb::module_& m) {
         require(array.array.view().n_columns == table.n_features(),
                 "Rows must have a column for each feature.");
         require_kernels(*array.array.device());
-        NewArray<uint8_t> out(
-            {static_cast<size_t>(table.n_features()), static_cast<size_t>(array.array.view().n_rows)});
+        NewArray<uint8_t> out({static_cast<size_t>(table.n_features()),
+                               static_cast<size_t>(array.array.view().n_rows)});
         {
           nb::gil_scoped_release release;
           codes_of_array(table, array.array, out.data);
@@ -316,19 +334,23 @@ void bind_device(nb::module_& m) {
         return out.array;
       },
       nb::arg("bin_table"), nb::arg("numbers"),
-      "uint8 (n_features, n_rows): codes of numbers on a device, found there; in memory of this machine.");
+      "uint8 (n_features, n_rows): codes of numbers on a device, found there; in memory of this "
+      "machine.");
 }
 
 void bind_device_parts(nb::module_& m) {
   nb::class_<DeviceChannels>(m, "DeviceChannels", "Quantised derivatives, on a device.")
       .def(
           "__init__",
-          [](DeviceChannels* self, const SharedDevice& device) { new (self) DeviceChannels(device); },
+          [](DeviceChannels* self, const SharedDevice& device) {
+            new (self) DeviceChannels(device);
+          },
           nb::arg("device"))
       .def("quantise", &quantise_there, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
            nb::arg("rows").none(), nb::arg("multiplier").none(), "As Channels.quantise.")
       .def("read", &read_channels, "int16 (n_rows, lanes), for tests.");
-  nb::class_<HeldDeviceSearch, HeldSearch>(m, "DeviceSearch", "Best splits from histograms, on a device.")
+  nb::class_<HeldDeviceSearch, HeldSearch>(m, "DeviceSearch",
+                                           "Best splits from histograms, on a device.")
       .def(nb::init<const DeviceBins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &HeldDeviceSearch::use, nb::arg("channels"),
@@ -336,19 +358,20 @@ void bind_device_parts(nb::module_& m) {
       .def("obey", &HeldDeviceSearch::obey, nb::arg("directions").none(), kObeyDoc);
   nb::class_<DeviceLeaves>(m, "DeviceLeaves", "Leaf values, on a device.")
       .def(
-          "__init__", [](DeviceLeaves* self, const SharedDevice& device) { new (self) DeviceLeaves(device); },
+          "__init__",
+          [](DeviceLeaves* self, const SharedDevice& device) { new (self) DeviceLeaves(device); },
           nb::arg("device"))
-      .def("newton", &newton, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
-           nb::arg("step"), nb::arg("rows").none(), nb::arg("multiplier").none(),
-           "As newton_leaves, of the grower's last tree.")
+      .def("newton", &newton, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"),
+           nb::arg("n_leaves"), nb::arg("step"), nb::arg("rows").none(),
+           nb::arg("multiplier").none(), "As newton_leaves, of the grower's last tree.")
       .def("curvature", &curvature, nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
            nb::arg("rows").none(), nb::arg("multiplier").none(),
            "As curvature_of_leaves, of the grower's last tree.")
       .def("topk", &topk, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
            nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"), nb::arg("rows").none(),
            nb::arg("multiplier").none(), "As topk_leaves, of the grower's last tree.")
-      .def("add", &add_leaves, nb::arg("raw"), nb::arg("grower"), nb::arg("leaves"), nb::arg("output"),
-           "As add_leaf_values, of the grower's last tree.");
+      .def("add", &add_leaves, nb::arg("raw"), nb::arg("grower"), nb::arg("leaves"),
+           nb::arg("output"), "As add_leaf_values, of the grower's last tree.");
   nb::class_<DeviceLoss>(m, "DeviceLoss", "Derivatives of a loss, on a device.")
       .def(
           "__init__",
@@ -357,7 +380,8 @@ void bind_device_parts(nb::module_& m) {
              const Array1<const float>& offset, const Array1<const float>& parameter) {
             LossInput input = input_of(static_cast<int64_t>(target.shape(0)),
                                        static_cast<int64_t>(target.shape(1)), weight, offset);
-            require(parameter.size() == target.shape(1), "parameter must have one value for each output.");
+            require(parameter.size() == target.shape(1),
+                    "parameter must have one value for each output.");
             input.target = target.data();
             input.parameter = parameter.data();
             new (self) DeviceLoss(device, &loss, nullptr, input);
@@ -372,7 +396,8 @@ void bind_device_parts(nb::module_& m) {
              const Array1<const float>& offset) {
             LossInput input = input_of(static_cast<int64_t>(label.size()),
                                        static_cast<int64_t>(offset.size()), weight, offset);
-            require(!weight || weight->shape(1) == 1, "A loss of classes takes one weight for each row.");
+            require(!weight || weight->shape(1) == 1,
+                    "A loss of classes takes one weight for each row.");
             input.label = label.data();
             for (int64_t i = 0; i < input.n_rows; ++i)
               require(input.label[i] >= 0 && input.label[i] < input.n_outputs,
@@ -385,13 +410,15 @@ void bind_device_parts(nb::module_& m) {
                   "Whether a device knows a loss of classes; it knows all element-wise ones.")
       .def(
           "derivatives",
-          [](DeviceLoss& self, const DeviceMatrix& raw, const DeviceMatrix& g, const DeviceMatrix* h) {
+          [](DeviceLoss& self, const DeviceMatrix& raw, const DeviceMatrix& g,
+             const DeviceMatrix* h) {
             self.check(raw, g, h);
             nb::gil_scoped_release release;
             self.derivatives(raw, g, h);
           },
           nb::arg("raw"), nb::arg("g"), nb::arg("h").none(),
-          "Writes g, and h unless the curvature of a row is 1: then h is that of the weights and stays.");
+          "Writes g, and h unless the curvature of a row is 1: then h is that of the weights and "
+          "stays.");
 }
 
 }  // namespace polyleaf

@@ -31,9 +31,9 @@ DeviceView view_of(DeviceAddress data, ValueType type, const std::vector<int64_t
   const auto size = static_cast<int64_t>(size_of(type));
   const DeviceView view{
       data, type, shape[0], is_matrix ? shape[1] : 1, strides[0], is_matrix ? strides[1] : size};
-  require(
-      static_cast<int64_t>(data) % size == 0 && view.row_stride % size == 0 && view.column_stride % size == 0,
-      "Numbers of an array on a device must lie at multiples of their size.");
+  require(static_cast<int64_t>(data) % size == 0 && view.row_stride % size == 0 &&
+              view.column_stride % size == 0,
+          "Numbers of an array on a device must lie at multiples of their size.");
   return view;
 }
 
@@ -46,13 +46,14 @@ HeldArray* of_dlpack(const SharedDevice& device, nb::handle capsule) {
     shape.push_back(static_cast<int64_t>(array.shape(i)));
     strides.push_back(array.stride(i) * size);
   }
-  const DeviceView view = view_of(reinterpret_cast<DeviceAddress>(array.data()), type, shape, strides);
+  const DeviceView view =
+      view_of(reinterpret_cast<DeviceAddress>(array.data()), type, shape, strides);
   return new HeldArray{DeviceArray(device, view), array.ndim(), nb::none(), array};
 }
 
-HeldArray* of_address(const SharedDevice& device, DeviceAddress data, const std::string& kind, int size,
-                      const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
-                      nb::object owner) {
+HeldArray* of_address(const SharedDevice& device, DeviceAddress data, const std::string& kind,
+                      int size, const std::vector<int64_t>& shape,
+                      const std::vector<int64_t>& strides, nb::object owner) {
   using Code = nb::dlpack::dtype_code;
   const Code code = kind == "f"                  ? Code::Float
                     : kind == "i"                ? Code::Int
@@ -69,15 +70,16 @@ auto values_of(const HeldArray& self, const Optional1<const int64_t>& rows) {
     for (size_t i = 0; i < rows->size(); ++i)
       require(rows->data()[i] >= 0 && rows->data()[i] < view.n_rows, "A row is out of range.");
   const int64_t n = rows ? static_cast<int64_t>(rows->size()) : view.n_rows;
-  auto* const data =
-      new char[std::max<size_t>(static_cast<size_t>(n * view.n_columns) * self.array.item_size(), 1)];
+  auto* const data = new char[std::max<size_t>(
+      static_cast<size_t>(n * view.n_columns) * self.array.item_size(), 1)];
   nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<char*>(p); });
   {
     nb::gil_scoped_release release;
     self.array.read(rows ? rows->data() : nullptr, n, data);
   }
   const size_t shape[] = {static_cast<size_t>(n), static_cast<size_t>(view.n_columns)};
-  return nb::ndarray<nb::numpy>(data, self.n_dimensions, shape, owner, nullptr, dtype_of(view.type));
+  return nb::ndarray<nb::numpy>(data, self.n_dimensions, shape, owner, nullptr,
+                                dtype_of(view.type));
 }
 
 nb::dict interface_of(const HeldArray& self) {
@@ -96,8 +98,9 @@ nb::object dlpack_of(nb::handle self, const nb::kwargs& options) {
   const auto& held = nb::cast<const HeldArray&>(self);
   const DeviceView& view = held.array.view();
   const size_t shape[] = {static_cast<size_t>(view.n_rows), static_cast<size_t>(view.n_columns)};
-  const nb::ndarray<nb::array_api> array(reinterpret_cast<void*>(view.data), held.n_dimensions, shape, self,
-                                         nullptr, dtype_of(view.type), nb::device::cuda::value, 0);
+  const nb::ndarray<nb::array_api> array(reinterpret_cast<void*>(view.data), held.n_dimensions,
+                                         shape, self, nullptr, dtype_of(view.type),
+                                         nb::device::cuda::value, 0);
   return nb::cast(array).attr("__dlpack__")(**options);
 }
 
@@ -105,7 +108,8 @@ nb::object dlpack_of(nb::handle self, const nb::kwargs& options) {
 
 nb::tuple HeldArray::shape() const {
   const DeviceView& view = array.view();
-  return n_dimensions == 1 ? nb::make_tuple(view.n_rows) : nb::make_tuple(view.n_rows, view.n_columns);
+  return n_dimensions == 1 ? nb::make_tuple(view.n_rows)
+                           : nb::make_tuple(view.n_rows, view.n_columns);
 }
 
 std::string HeldArray::typestr() const {
@@ -116,7 +120,8 @@ std::string HeldArray::typestr() const {
 }
 
 void bind_device_arrays(nb::module_& m) {
-  nb::class_<HeldArray>(m, "DeviceArray", "Numbers on a device: of another library, or handed to others.")
+  nb::class_<HeldArray>(m, "DeviceArray",
+                        "Numbers on a device: of another library, or handed to others.")
       .def_static("of_dlpack", &of_dlpack, nb::arg("device"), nb::arg("capsule"),
                   "Memory of another library's, which it keeps until this goes.")
       .def_static("of_address", &of_address, nb::arg("device"), nb::arg("data"), nb::arg("kind"),

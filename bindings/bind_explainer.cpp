@@ -9,10 +9,10 @@
 
 #include "arrays.h"
 #include "codes.h"
+#include "context_caster.h"
 #include "explain/explainer.h"
 #include "forest/forest.h"
 #include "leaf_blocks.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -20,11 +20,13 @@ namespace {
 using AnyOut = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
 
 void make(Explainer* self, const Forest& forest, int32_t first, std::optional<int32_t> last,
-          const Optional2<const uint8_t>& background, const AnyFeatures& features, const Workers& workers) {
+          const Optional2<const uint8_t>& background, const AnyFeatures& features,
+          const Workers& workers) {
   const TreeRange range{first, last.value_or(forest.n_trees())};
   nb::gil_scoped_release release;
   if (background)
-    new (self) Explainer(forest, range, code_matrix(*background), feature_matrix(features), workers);
+    new (self)
+        Explainer(forest, range, code_matrix(*background), feature_matrix(features), workers);
   else
     new (self) Explainer(forest, range);
 }
@@ -34,16 +36,19 @@ ExplainedOutputs checked_outputs(const Explainer& explainer, const Array1<const 
   std::vector<bool> seen(static_cast<size_t>(explainer.n_outputs()), false);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const int32_t k = outputs.data()[i];
-    require(k >= 0 && k < explainer.n_outputs(), "There is no output " + std::to_string(k) + " among the " +
-                                                     std::to_string(explainer.n_outputs()) + " outputs.");
+    require(k >= 0 && k < explainer.n_outputs(),
+            "There is no output " + std::to_string(k) + " among the " +
+                std::to_string(explainer.n_outputs()) + " outputs.");
     require(!seen[k], "Output " + std::to_string(k) + " is asked for twice.");
     seen[k] = true;
   }
-  require(!scale || scale->size() == outputs.size(), "`scale` must have one number for each of the outputs.");
+  require(!scale || scale->size() == outputs.size(),
+          "`scale` must have one number for each of the outputs.");
   return {outputs.data(), static_cast<int64_t>(outputs.size()), scale ? scale->data() : nullptr};
 }
 
-nb::ndarray<nb::numpy, double> expect(const Explainer& explainer, const Array1<const int32_t>& outputs) {
+nb::ndarray<nb::numpy, double> expect(const Explainer& explainer,
+                                      const Array1<const int32_t>& outputs) {
   const ExplainedOutputs chosen = checked_outputs(explainer, outputs, {});
   NewArray<double> result({outputs.size()});
   {
@@ -54,8 +59,8 @@ nb::ndarray<nb::numpy, double> expect(const Explainer& explainer, const Array1<c
 }
 
 void explain(const Explainer& explainer, const Array2<const uint8_t>& codes, const AnyOut& out,
-             const Array1<const int32_t>& outputs, const Optional1<const double>& scale, bool interactions,
-             const Workers& workers, const AnyFeatures& features) {
+             const Array1<const int32_t>& outputs, const Optional1<const double>& scale,
+             bool interactions, const Workers& workers, const AnyFeatures& features) {
   const ExplainedOutputs chosen = checked_outputs(explainer, outputs, scale);
   std::vector<size_t> shape{codes.shape(1)};
   shape.insert(shape.end(), interactions ? 2 : 1, codes.shape(0));
@@ -65,7 +70,8 @@ void explain(const Explainer& explainer, const Array2<const uint8_t>& codes, con
   require(fits, interactions ? "`out` must have shape (n_rows, n_features, n_features, outputs)."
                              : "`out` must have shape (n_rows, n_features, outputs).");
   nb::gil_scoped_release release;
-  explainer.explain(code_matrix(codes), feature_matrix(features), chosen, interactions, out.data(), workers);
+  explainer.explain(code_matrix(codes), feature_matrix(features), chosen, interactions, out.data(),
+                    workers);
 }
 
 }  // namespace
@@ -84,7 +90,8 @@ void bind_explainer(nb::module_& m) {
       .def("explain", &explain, nb::arg("codes"), nb::arg("out").noconvert(), nb::arg("outputs"),
            nb::arg("scale") = nb::none(), nb::arg("interactions") = false, nb::arg("n_threads") = 1,
            nb::arg("features").noconvert() = nb::none(),
-           "out float32 (n_rows, n_features, n) += contributions to the outputs, which differ, times scale\n"
+           "out float32 (n_rows, n_features, n) += contributions to the outputs, which differ, "
+           "times scale\n"
            "float64 (n,); with interactions (n_rows, n_features, n_features, n).");
 }
 

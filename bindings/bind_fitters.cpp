@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/packed.h"
+#include "context_caster.h"
 #include "labels.h"
 #include "leaf_blocks.h"
 #include "leaves/linear.h"
@@ -10,7 +11,6 @@
 #include "leaves/newton.h"
 #include "leaves/topk.h"
 #include "sample_of.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -44,74 +44,86 @@ int columns(const Curvatures& h) {
   return h ? static_cast<int>(h->shape(1)) : 0;
 }
 
-nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
-                                         int32_t n_leaves, const LeafConfig& step, const InUse& rows,
+nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Curvatures& h,
+                                         const Leaves& leaf_of_row, int32_t n_leaves,
+                                         const LeafConfig& step, const InUse& rows,
                                          const Multiplier& multiplier, const Workers& workers) {
   const size_t n = g.shape(0), k = g.shape(1);
   const RowSample sample =
       checked_rows(static_cast<int64_t>(n), leaf_of_row, n_leaves, rows, multiplier, workers);
-  require(!h || (h->shape(0) == n && (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == packed_size(k))),
+  require(!h || (h->shape(0) == n &&
+                 (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == packed_size(k))),
           "h must have g's rows, and one column, one per output, or K (K + 1) / 2.");
   NewArray<float> out({static_cast<size_t>(n_leaves), k});
   {
     nb::gil_scoped_release release;
-    newton_leaves(g.data(), data(h), static_cast<int>(k), columns(h), sample, leaf_of_row.data(), n_leaves,
-                  step, workers, out.data);
+    newton_leaves(g.data(), data(h), static_cast<int>(k), columns(h), sample, leaf_of_row.data(),
+                  n_leaves, step, workers, out.data);
   }
   return out.array;
 }
 
-std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
-                                    int32_t n_leaves, int32_t leaf_k, const Tree* shared,
-                                    const LeafConfig& step, const InUse& rows, const Multiplier& multiplier,
-                                    const Workers& workers) {
-  const RowSample sample =
-      checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves, rows, multiplier, workers);
+std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Curvatures& h,
+                                    const Leaves& leaf_of_row, int32_t n_leaves, int32_t leaf_k,
+                                    const Tree* shared, const LeafConfig& step, const InUse& rows,
+                                    const Multiplier& multiplier, const Workers& workers) {
+  const RowSample sample = checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves,
+                                        rows, multiplier, workers);
   check_curvature(g, h);
   require(leaf_k >= 1, "leaf_k must be at least 1.");
-  require(shared == nullptr || shared->n_leaves == n_leaves, "The tree has another number of leaves.");
+  require(shared == nullptr || shared->n_leaves == n_leaves,
+          "The tree has another number of leaves.");
   nb::gil_scoped_release release;
   const TopkLeafArrays leaves =
-      topk_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample, leaf_of_row.data(),
-                  n_leaves, step, leaf_k, shared, workers);
+      topk_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample,
+                  leaf_of_row.data(), n_leaves, step, leaf_k, shared, workers);
   return block_of(leaves, static_cast<int64_t>(g.shape(1)));
 }
 
-std::shared_ptr<LeafBlock> fit_topk_of_labels(const LabelRows& g, const Optional1<const float>& weight,
-                                              const Leaves& leaf_of_row, int32_t n_leaves, int32_t leaf_k,
-                                              const LeafConfig& step, const InUse& rows,
-                                              const Multiplier& multiplier, const Workers& workers) {
-  const RowSample sample = checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, workers);
-  require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(), "Weights need one entry per row.");
+std::shared_ptr<LeafBlock> fit_topk_of_labels(const LabelRows& g,
+                                              const Optional1<const float>& weight,
+                                              const Leaves& leaf_of_row, int32_t n_leaves,
+                                              int32_t leaf_k, const LeafConfig& step,
+                                              const InUse& rows, const Multiplier& multiplier,
+                                              const Workers& workers) {
+  const RowSample sample =
+      checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, workers);
+  require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(),
+          "Weights need one entry per row.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   nb::gil_scoped_release release;
-  const TopkLeafArrays leaves = topk_leaves(g, weight ? weight->data() : nullptr, sample, leaf_of_row.data(),
-                                            n_leaves, step, leaf_k, workers);
+  const TopkLeafArrays leaves = topk_leaves(g, weight ? weight->data() : nullptr, sample,
+                                            leaf_of_row.data(), n_leaves, step, leaf_k, workers);
   return block_of(leaves, g.n_outputs());
 }
 
-std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
-                                         const Tree& tree, const Array2<const float>& features,
+std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Curvatures& h,
+                                         const Leaves& leaf_of_row, const Tree& tree,
+                                         const Array2<const float>& features,
                                          const LinearTable& table, const LinearLeafConfig& step,
                                          const InUse& rows, const Multiplier& multiplier,
                                          const Workers& workers) {
   const auto n = static_cast<int64_t>(g.shape(0));
   const RowSample sample = checked_rows(n, leaf_of_row, tree.n_leaves, rows, multiplier, workers);
   check_curvature(g, h);
-  require(static_cast<int>(features.shape(0)) == table.n_features() && features.shape(1) == g.shape(0),
-          "features must have one row for each feature of the table and one column for each row of g.");
-  for (int32_t f : tree.feature) require(f < table.n_features(), "The tree splits on unknown features.");
+  require(
+      static_cast<int>(features.shape(0)) == table.n_features() && features.shape(1) == g.shape(0),
+      "features must have one row for each feature of the table and one column for each row of g.");
+  for (int32_t f : tree.feature)
+    require(f < table.n_features(), "The tree splits on unknown features.");
   nb::gil_scoped_release release;
-  return fit_linear_leaves(
-      g.data(), data(h), static_cast<int>(g.shape(1)), h ? columns(h) : 1, sample, leaf_of_row.data(), tree,
-      {features.data(), static_cast<int64_t>(features.shape(0)), n}, table, step, workers);
+  return fit_linear_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), h ? columns(h) : 1,
+                           sample, leaf_of_row.data(), tree,
+                           {features.data(), static_cast<int64_t>(features.shape(0)), n}, table,
+                           step, workers);
 }
 
-auto curvature_of_leaves(const Curvatures& h, const Leaves& leaf_of_row, int32_t n_leaves, const InUse& rows,
-                         const Multiplier& multiplier, const Workers& workers) {
-  const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row, n_leaves, rows,
-                                        multiplier, workers);
-  require(!h || h->shape(0) == leaf_of_row.size(), "h must have one row for each entry of leaf_of_row.");
+auto curvature_of_leaves(const Curvatures& h, const Leaves& leaf_of_row, int32_t n_leaves,
+                         const InUse& rows, const Multiplier& multiplier, const Workers& workers) {
+  const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row,
+                                        n_leaves, rows, multiplier, workers);
+  require(!h || h->shape(0) == leaf_of_row.size(),
+          "h must have one row for each entry of leaf_of_row.");
   NewArray<double> out({static_cast<size_t>(n_leaves), static_cast<size_t>(h ? columns(h) : 1)});
   nb::gil_scoped_release release;
   const std::vector<double> sums =
@@ -122,8 +134,9 @@ auto curvature_of_leaves(const Curvatures& h, const Leaves& leaf_of_row, int32_t
 
 nb::ndarray<nb::numpy, float> monotone_leaves(const Array2<const float>& values,
                                               const Array2<const int8_t>& directions,
-                                              const Array1<const uint16_t>& n_bins, const Tree& tree,
-                                              const Array2<const double>& weights, const Workers& workers) {
+                                              const Array1<const uint16_t>& n_bins,
+                                              const Tree& tree, const Array2<const double>& weights,
+                                              const Workers& workers) {
   const size_t k = values.shape(1), features = n_bins.size();
   require(static_cast<int32_t>(values.shape(0)) == tree.n_leaves && k >= 1,
           "values must have one row per leaf.");
@@ -139,8 +152,9 @@ nb::ndarray<nb::numpy, float> monotone_leaves(const Array2<const float>& values,
   std::copy_n(values.data(), values.size(), out.data);
   const std::vector<double> own(weights.data(), weights.data() + weights.size());
   nb::gil_scoped_release release;
-  obey_directions(tree, n_bins.data(), {directions.data(), static_cast<int>(features), static_cast<int>(k)},
-                  own, static_cast<int>(weights.shape(1)), workers, out.data);
+  obey_directions(tree, n_bins.data(),
+                  {directions.data(), static_cast<int>(features), static_cast<int>(k)}, own,
+                  static_cast<int>(weights.shape(1)), workers, out.data);
   return out.array;
 }
 
@@ -154,25 +168,31 @@ void bind_fitters(nb::module_& m) {
   m.def("topk_leaves", &fit_topk, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
         nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"),
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-        "TopkLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most (GBDT-MO "
+        "TopkLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most "
+        "(GBDT-MO "
         "eq. 19); `shared`: the tree, whose nodes' children share theirs (Algorithm 4).");
   m.def("topk_leaves_of_labels", &fit_topk_of_labels, nb::arg("g"), nb::arg("weight").none(),
         nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("step"),
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-        "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the curvature of its row, "
+        "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the curvature of "
+        "its row, "
         "`weight` or 1.");
   m.def("linear_leaves", &fit_linear, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
         nb::arg("tree"), nb::arg("features").noconvert(), nb::arg("table"), nb::arg("step"),
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-        "LinearLeaves on the first features that each leaf's path splits on (GBDT-PL eq. 6), times the "
+        "LinearLeaves on the first features that each leaf's path splits on (GBDT-PL eq. 6), times "
+        "the "
         "learning rate.");
   m.def("curvature_of_leaves", &curvature_of_leaves, nb::arg("h").none(), nb::arg("leaf_of_row"),
-        nb::arg("n_leaves"), nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-        "What the rows of each leaf sum to in each column of h, float64 (n_leaves, columns); None: 1 a row.");
-  m.def("monotone_leaves", &monotone_leaves, nb::arg("values"), nb::arg("directions"), nb::arg("n_bins"),
-        nb::arg("tree"), nb::arg("weights"), nb::arg("n_threads"),
-        "The values (n_leaves, K) of leaves, float32, nearest to these that obey the directions int8 "
-        "(n_features, K), in squares weighted by `weights`, (n_leaves, 1 or K).");
+        nb::arg("n_leaves"), nb::arg("rows").none(), nb::arg("multiplier").none(),
+        nb::arg("n_threads"),
+        "What the rows of each leaf sum to in each column of h, float64 (n_leaves, columns); None: "
+        "1 a row.");
+  m.def(
+      "monotone_leaves", &monotone_leaves, nb::arg("values"), nb::arg("directions"),
+      nb::arg("n_bins"), nb::arg("tree"), nb::arg("weights"), nb::arg("n_threads"),
+      "The values (n_leaves, K) of leaves, float32, nearest to these that obey the directions int8 "
+      "(n_features, K), in squares weighted by `weights`, (n_leaves, 1 or K).");
 }
 
 }  // namespace polyleaf

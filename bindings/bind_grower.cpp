@@ -9,13 +9,13 @@
 #include <string>
 
 #include "arrays.h"
-#include "quantised_gradients/quantised_gradients.h"
+#include "context_caster.h"
 #include "curvature_of.h"
 #include "grower/grower.h"
+#include "grower_handle.h"
+#include "quantised_gradients/quantised_gradients.h"
 #include "sample_of.h"
 #include "search_handle.h"
-#include "grower_handle.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -53,24 +53,29 @@ nb::ndarray<nb::numpy, int32_t> dense(const Channels& channels) {
 }
 
 void bind_channels(nb::module_& m) {
-  nb::class_<Channels>(m, "Channels", "Quantised derivatives: what one row adds to a histogram bin.")
+  nb::class_<Channels>(m, "Channels",
+                       "Quantised derivatives: what one row adds to a histogram bin.")
       .def(nb::init<>())
       .def(
           "__init__",
-          [](Channels* self, Array2<const float> g, Optional2<const float> h, const std::string& kind,
-             Optional1<const uint32_t> rows, Optional1<const float> multiplier, const Workers& workers) {
+          [](Channels* self, Array2<const float> g, Optional2<const float> h,
+             const std::string& kind, Optional1<const uint32_t> rows,
+             Optional1<const float> multiplier, const Workers& workers) {
             new (self) Channels();
             quantise(*self, g, h, kind, rows, multiplier, workers);
           },
           nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("rows").none(),
           nb::arg("multiplier").none(), nb::arg("n_threads"))
-      .def("quantise", &quantise, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("rows").none(),
-           nb::arg("multiplier").none(), nb::arg("n_threads"),
-           "Fills the channels from g (n, K) and h: None (unit), (n, 1) (shared), (n, K) (diagonal) or "
+      .def("quantise", &quantise, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
+           nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+           "Fills the channels from g (n, K) and h: None (unit), (n, 1) (shared), (n, K) "
+           "(diagonal) or "
            "(n, K (K + 1) / 2) (full: lower triangles, row after row). Memory is reused.")
-      .def("dense", &dense, "int32 (rows used, K + curvature columns): the quantised values, for tests.")
+      .def("dense", &dense,
+           "int32 (rows used, K + curvature columns): the quantised values, for tests.")
       .def_prop_ro(
-          "gradient_steps", [](const Channels& c) { return steps(c.gradient_step(), c.layout().n_outputs); },
+          "gradient_steps",
+          [](const Channels& c) { return steps(c.gradient_step(), c.layout().n_outputs); },
           nb::rv_policy::move)
       .def_prop_ro(
           "curvature_steps",
@@ -86,7 +91,8 @@ void bind_channels(nb::module_& m) {
       "How many channels a row has with these; -1 regressors: leaves are constant.");
 }
 
-void limit_interactions(TreeGrower& self, const std::optional<Array2<const bool>>& groups, int32_t at_most) {
+void limit_interactions(TreeGrower& self, const std::optional<Array2<const bool>>& groups,
+                        int32_t at_most) {
   require(!groups || static_cast<int>(groups->shape(1)) == self.grower.bins().n_features(),
           "groups needs one flag per feature.");
   require(at_most >= 0, "at_most must not be negative.");
@@ -155,18 +161,22 @@ void bind_growers(nb::module_& m) {
           },
           nb::arg("bins"), nb::arg("n_threads"), nb::keep_alive<1, 2>(),
           "Rows lie on the device of the bins.")
-      .def("limit_interactions", &limit_interactions, nb::arg("groups").none(), nb::arg("at_most"),
-           "Which features may meet on a path, in all trees from here on. `groups`: bool (n_groups, "
-           "n_features), every path stays within one of them; None: any. `at_most`: so many different "
-           "features a path; 0: any number.")
+      .def(
+          "limit_interactions", &limit_interactions, nb::arg("groups").none(), nb::arg("at_most"),
+          "Which features may meet on a path, in all trees from here on. `groups`: bool (n_groups, "
+          "n_features), every path stays within one of them; None: any. `at_most`: so many "
+          "different "
+          "features a path; 0: any number.")
       .def("grow", &grow, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),
            "One tree. `features`: bool (n_features,), the features it may use; None: all.")
       .def("begin", &begin, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),
-           "Starts a tree that is grown layer by layer: `split`, the search told to use new derivatives, "
+           "Starts a tree that is grown layer by layer: `split`, the search told to use new "
+           "derivatives, "
            "`evaluate`, ..., `finish`.")
       .def("split", &split, "Splits the nodes whose turn it is; False where growth has ended.")
       .def("evaluate", &evaluate,
-           "Finds the best splits of the nodes that the last `split` made, by what the search uses now.")
+           "Finds the best splits of the nodes that the last `split` made, by what the search uses "
+           "now.")
       .def(
           "number_leaves", [](TreeGrower& self) { return self.grower.number_leaves(); },
           nb::call_guard<nb::gil_scoped_release>(), "The tree so far; fills `leaf_of_row`.")
@@ -183,11 +193,12 @@ void bind_growers(nb::module_& m) {
             return out.array;
           },
           nb::rv_policy::move,
-          "int32 (n_leaves,): node of each leaf, by the numbers that nodes had before any were cut.")
-      .def_prop_ro(
-          "leaf_of_row", &leaf_of_row, nb::rv_policy::reference,
-          "int32 (n_rows,), read-only view: the leaf of every row in the last tree, overwritten by the "
-          "next.");
+          "int32 (n_leaves,): node of each leaf, by the numbers that nodes had before any were "
+          "cut.")
+      .def_prop_ro("leaf_of_row", &leaf_of_row, nb::rv_policy::reference,
+                   "int32 (n_rows,), read-only view: the leaf of every row in the last tree, "
+                   "overwritten by the "
+                   "next.");
 }
 
 // features, common codes, begin, rows, codes
@@ -203,8 +214,14 @@ CellColumns cell_columns(const std::optional<CellArrays>& sparse) {
   for (size_t i = 0; i < n; ++i)
     require(begin.data()[i] >= 0 && begin.data()[i] <= begin.data()[i + 1],
             "Sparse columns must begin one after another.");
-  require(begin.data()[n] <= static_cast<int64_t>(rows.size()), "Sparse columns end outside their arrays.");
-  return {static_cast<int64_t>(n), features.data(), common.data(), begin.data(), rows.data(), codes.data()};
+  require(begin.data()[n] <= static_cast<int64_t>(rows.size()),
+          "Sparse columns end outside their arrays.");
+  return {static_cast<int64_t>(n),
+          features.data(),
+          common.data(),
+          begin.data(),
+          rows.data(),
+          codes.data()};
 }
 
 int features_of(const Array1<const uint16_t>& n_bins, const Array1<const bool>& is_categorical) {
@@ -219,7 +236,8 @@ template <class T>
 int64_t rows_of(const Bins& bins, const Array2<T>& codes, int64_t first) {
   require(bins.stay(), "Only bins at words of the caller's are packed in turn.");
   const auto n = static_cast<int64_t>(codes.shape(1));
-  require(static_cast<int64_t>(codes.shape(0)) == bins.n_features(), "codes must have one row per feature.");
+  require(static_cast<int64_t>(codes.shape(0)) == bins.n_features(),
+          "codes must have one row per feature.");
   require(first >= 0 && first <= bins.n_rows() && n <= bins.n_rows() - first,
           "codes must be of rows of the bins.");
   return n;
@@ -228,39 +246,46 @@ int64_t rows_of(const Bins& bins, const Array2<T>& codes, int64_t first) {
 }  // namespace
 
 void bind_grower(nb::module_& m) {
-  nb::class_<Bins>(m, "Bins", "Feature codes packed for training: tiles of eight features, one word per row.")
+  nb::class_<Bins>(m, "Bins",
+                   "Feature codes packed for training: tiles of eight features, one word per row.")
       .def(
           "__init__",
           [](Bins* self, Array2<const uint8_t> codes, Array1<const uint16_t> n_bins,
-             Array1<const bool> is_categorical, const Workers& workers, std::optional<CellArrays> sparse) {
+             Array1<const bool> is_categorical, const Workers& workers,
+             std::optional<CellArrays> sparse) {
             const CellColumns columns = cell_columns(sparse);
             require(codes.shape(0) + static_cast<size_t>(columns.n) == n_bins.size() &&
                         n_bins.size() == is_categorical.size(),
-                    "codes must have one row per feature that is not sparse, and n_bins and is_categorical "
+                    "codes must have one row per feature that is not sparse, and n_bins and "
+                    "is_categorical "
                     "one entry per feature.");
             require(n_bins.size() >= 1, "There must be at least one feature.");
             nb::gil_scoped_release release;
-            new (self) Bins(codes.data(), static_cast<int64_t>(codes.shape(1)),
-                            static_cast<int>(n_bins.size()), n_bins.data(),
-                            reinterpret_cast<const uint8_t*>(is_categorical.data()), workers, columns);
+            new (self)
+                Bins(codes.data(), static_cast<int64_t>(codes.shape(1)),
+                     static_cast<int>(n_bins.size()), n_bins.data(),
+                     reinterpret_cast<const uint8_t*>(is_categorical.data()), workers, columns);
           },
           nb::arg("codes"), nb::arg("n_bins"), nb::arg("is_categorical"), nb::arg("n_threads"),
           nb::arg("sparse").none(),
-          "`sparse`: (features int32 (m,), common uint8 (m,), begin int64 (m + 1,), rows int32 (nnz,), codes "
+          "`sparse`: (features int32 (m,), common uint8 (m,), begin int64 (m + 1,), rows int32 "
+          "(nnz,), codes "
           "uint8 (nnz,)), the codes of features that have no row in `codes` as compressed columns.")
       .def_static(
           "at",
           [](Array1<uint64_t> words, int64_t n_rows, Array1<const uint16_t> n_bins,
              Array1<const bool> is_categorical) {
             const int n_features = features_of(n_bins, is_categorical);
-            require(static_cast<int64_t>(words.size()) == Bins::n_words(n_rows, n_features, n_bins.data()),
+            require(static_cast<int64_t>(words.size()) ==
+                        Bins::n_words(n_rows, n_features, n_bins.data()),
                     "words must have n_words(...) entries.");
             return new Bins(words.data(), n_rows, n_features, n_bins.data(),
                             reinterpret_cast<const uint8_t*>(is_categorical.data()));
           },
-          nb::arg("words").noconvert(), nb::arg("n_rows"), nb::arg("n_bins"), nb::arg("is_categorical"),
-          nb::rv_policy::take_ownership, nb::keep_alive<0, 1>(),
-          "Bins whose words `pack` writes to memory of the caller's, where they stay: training copies none.")
+          nb::arg("words").noconvert(), nb::arg("n_rows"), nb::arg("n_bins"),
+          nb::arg("is_categorical"), nb::rv_policy::take_ownership, nb::keep_alive<0, 1>(),
+          "Bins whose words `pack` writes to memory of the caller's, where they stay: training "
+          "copies none.")
       .def_static(
           "n_words",
           [](int64_t n_rows, Array1<const uint16_t> n_bins) {

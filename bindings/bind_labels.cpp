@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "quantised_gradients/sparse_target_sums.h"
+#include "context_caster.h"
 #include "forest/label_scores.h"
 #include "labels.h"
 #include "leaves/topk.h"
+#include "quantised_gradients/sparse_target_sums.h"
 #include "sample_of.h"
 #include "sketch/sketch.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -61,7 +61,8 @@ void bind_rows(nb::module_& m) {
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values"), nb::arg("n_outputs"),
           nb::arg("n_threads"),
-          "From CSR arrays: indptr int64 (n_rows + 1,), outputs int32 (nnz,) ascending in each row, values "
+          "From CSR arrays: indptr int64 (n_rows + 1,), outputs int32 (nnz,) ascending in each "
+          "row, values "
           "float32 (nnz,).")
       .def_prop_ro("n_rows", &LabelRows::n_rows)
       .def_prop_ro("n_outputs", &LabelRows::n_outputs)
@@ -79,7 +80,8 @@ void bind_rows(nb::module_& m) {
                 std::fill(out.data + block.begin * k, out.data + block.end * k, 0.0f);
                 for (int64_t i = block.begin; i < block.end; ++i) {
                   const LabelRow row = rows.row(i);
-                  for (int64_t e = 0; e < row.n; ++e) out.data[i * k + row.outputs[e]] = row.values[e];
+                  for (int64_t e = 0; e < row.n; ++e)
+                    out.data[i * k + row.outputs[e]] = row.values[e];
                 }
               });
             }
@@ -109,8 +111,10 @@ void bind_rows(nb::module_& m) {
             return out.array;
           },
           nb::arg("n_threads"),
-          "float64 (n_outputs,): sums over the rows, of all ranks, exact in units of one power of two.")
-      .def("count_sketch", &sketched, nb::arg("d"), nb::arg("seed"), nb::arg("scale"), nb::arg("n_threads"),
+          "float64 (n_outputs,): sums over the rows, of all ranks, exact in units of one power of "
+          "two.")
+      .def("count_sketch", &sketched, nb::arg("d"), nb::arg("seed"), nb::arg("scale"),
+           nb::arg("n_threads"),
            "float32 (n_rows, d): every output is added to one of d columns with a random sign.");
 }
 
@@ -136,7 +140,8 @@ void bind_scores(nb::module_& m) {
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values").none(), nb::arg("n_outputs"),
           nb::arg("n_threads"),
-          "Rows with targets in CSR form: indptr int64 (n_rows + 1,), outputs int32 (nnz,) ascending in each "
+          "Rows with targets in CSR form: indptr int64 (n_rows + 1,), outputs int32 (nnz,) "
+          "ascending in each "
           "row, "
           "values float32 (nnz,) or None: 1 throughout.")
       .def(
@@ -165,7 +170,8 @@ void bind_scores(nb::module_& m) {
             return out;
           },
           nb::arg("loss"), nb::arg("base"), nb::arg("weight").none(), nb::arg("n_threads"),
-          "LabelGradients at raw + base, times the rows' weights. An output that is not stored must have "
+          "LabelGradients at raw + base, times the rows' weights. An output that is not stored "
+          "must have "
           "the derivative 0.")
       .def(
           "topk",
@@ -181,7 +187,8 @@ void bind_scores(nb::module_& m) {
             return nb::make_tuple(outputs.array, scores.array);
           },
           nb::arg("k"), nb::arg("n_threads"),
-          "outputs int32 (n_rows, k), raw scores float64 (n_rows, k): the best of what each row holds, best "
+          "outputs int32 (n_rows, k), raw scores float64 (n_rows, k): the best of what each row "
+          "holds, best "
           "first, "
           "ties by number; -1 and -inf where there are fewer.")
       .def_prop_ro("n_entries", [](const LabelScores& self) { return self.raw().n_entries(); })

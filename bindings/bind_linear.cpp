@@ -1,5 +1,5 @@
-// Splits that look ahead to linear leaves, at the border: what features are worth as regressors, and
-// channels.
+// Splits that look ahead to linear leaves, at the border: what features are worth as regressors,
+// and channels.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -7,9 +7,9 @@
 #include <stdexcept>
 
 #include "arrays.h"
+#include "context_caster.h"
 #include "sample_of.h"
 #include "search/linear_gradients.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -26,10 +26,12 @@ void init_table(LinearTable* self, const Bins& bins, const Array2<const float>& 
 }
 
 void renew(LinearChannels& channels, const Array2<const float>& g, const Optional2<const float>& h,
-           const std::string& kind, const LinearConfig& config, const Optional1<const uint32_t>& rows,
-           const Optional1<const float>& multiplier, const Workers& workers) {
+           const std::string& kind, const LinearConfig& config,
+           const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier,
+           const Workers& workers) {
   const bool diagonal = kind == "diagonal";
-  require(kind == "unit" || kind == "shared" || diagonal, "The curvature must be unit, shared or diagonal.");
+  require(kind == "unit" || kind == "shared" || diagonal,
+          "The curvature must be unit, shared or diagonal.");
   require(h.has_value() == (kind != "unit"), "h is needed exactly for curvature that is not unit.");
   require(g.shape(1) >= 1, "There must be at least one output.");
   require(!h || (h->shape(0) == g.shape(0) && h->shape(1) == (diagonal ? g.shape(1) : 1)),
@@ -67,7 +69,8 @@ void bind_linear(nb::module_& m) {
             const auto& table = nb::cast<const LinearTable&>(self);
             return view<double>(table.scales().data(), {table.scales().size()}, self);
           },
-          "float64 (n_features,): weighted standard deviation; 0 where a feature can be no regressor")
+          "float64 (n_features,): weighted standard deviation; 0 where a feature can be no "
+          "regressor")
       .def_prop_ro(
           "means",
           [](nb::handle self) {

@@ -11,10 +11,10 @@
 #include "arrays.h"
 #include "base/exact_totals.h"
 #include "bind_loss.h"
+#include "context_caster.h"
 #include "leaves/quantile.h"
 #include "losses/objectives.h"
 #include "sample_of.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -30,7 +30,8 @@ int64_t columns(const auto& array) {
 }
 
 // The part of the input that element-wise losses and those of classes share.
-LossInput input_of(const FloatMatrix& raw, const OptionalMatrix& weight, const Array1<const float>& offset) {
+LossInput input_of(const FloatMatrix& raw, const OptionalMatrix& weight,
+                   const Array1<const float>& offset) {
   LossInput input;
   input.n_rows = rows(raw);
   input.n_outputs = columns(raw);
@@ -45,8 +46,9 @@ LossInput input_of(const FloatMatrix& raw, const OptionalMatrix& weight, const A
   return input;
 }
 
-LossInput element_input(const FloatMatrix& raw, const FloatMatrix& target, const OptionalMatrix& weight,
-                        const Array1<const float>& offset, const Array1<const float>& parameter) {
+LossInput element_input(const FloatMatrix& raw, const FloatMatrix& target,
+                        const OptionalMatrix& weight, const Array1<const float>& offset,
+                        const Array1<const float>& parameter) {
   LossInput input = input_of(raw, weight, offset);
   require(rows(target) == input.n_rows && columns(target) == input.n_outputs,
           "target must be shaped like raw.");
@@ -66,8 +68,8 @@ LossInput class_input(const FloatMatrix& raw, const Array1<const int32_t>& label
 
 void loss_derivatives(const Loss& loss, const FloatMatrix& raw, const FloatMatrix& target,
                       const OptionalMatrix& weight, const Array1<const float>& offset,
-                      const Array1<const float>& parameter, const Array2<float>& g, const Optional2<float>& h,
-                      const Workers& workers) {
+                      const Array1<const float>& parameter, const Array2<float>& g,
+                      const Optional2<float>& h, const Workers& workers) {
   const LossInput input = element_input(raw, target, weight, offset, parameter);
   require(rows(g) == input.n_rows && columns(g) == input.n_outputs, "g must be shaped like raw.");
   require(!h || rows(*h) == input.n_rows, "h must have one row for each row of raw.");
@@ -88,9 +90,10 @@ void require_like(const Array2<float>& array, const FloatMatrix& raw, int64_t n_
   require(rows(array) == rows(raw) && columns(array) == n_columns, message);
 }
 
-void class_loss_derivatives(const ClassLoss& loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
-                            const OptionalMatrix& weight, const Array1<const float>& offset,
-                            const Array2<float>& g, const Array2<float>& h, const Workers& workers) {
+void class_loss_derivatives(const ClassLoss& loss, const FloatMatrix& raw,
+                            const Array1<const int32_t>& label, const OptionalMatrix& weight,
+                            const Array1<const float>& offset, const Array2<float>& g,
+                            const Array2<float>& h, const Workers& workers) {
   const LossInput input = class_input(raw, label, weight, offset);
   require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
   require_like(h, raw, input.n_outputs, "h must be shaped like raw.");
@@ -98,19 +101,21 @@ void class_loss_derivatives(const ClassLoss& loss, const FloatMatrix& raw, const
   derivatives(loss, input, g.data(), h.data(), workers);
 }
 
-void class_loss_hessians(const ClassLoss& loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
-                         const OptionalMatrix& weight, const Array1<const float>& offset,
-                         const Array2<float>& g, const Array2<float>& h, const Workers& workers) {
+void class_loss_hessians(const ClassLoss& loss, const FloatMatrix& raw,
+                         const Array1<const int32_t>& label, const OptionalMatrix& weight,
+                         const Array1<const float>& offset, const Array2<float>& g,
+                         const Array2<float>& h, const Workers& workers) {
   const LossInput input = class_input(raw, label, weight, offset);
   require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
-  require_like(h, raw, packed_size(input.n_outputs), "h must have K (K + 1) / 2 columns for K outputs.");
+  require_like(h, raw, packed_size(input.n_outputs),
+               "h must have K (K + 1) / 2 columns for K outputs.");
   nb::gil_scoped_release release;
   hessians(loss, input, g.data(), h.data(), workers);
 }
 
-double class_loss_mean(const ClassLoss& loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
-                       const OptionalMatrix& weight, const Array1<const float>& offset,
-                       const Workers& workers) {
+double class_loss_mean(const ClassLoss& loss, const FloatMatrix& raw,
+                       const Array1<const int32_t>& label, const OptionalMatrix& weight,
+                       const Array1<const float>& offset, const Workers& workers) {
   const LossInput input = class_input(raw, label, weight, offset);
   nb::gil_scoped_release release;
   return mean_loss(loss, input, workers);
@@ -156,7 +161,8 @@ auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
   require(rows(level) == columns(values), "level must have one value for each column of values.");
   const RowSample sample = sample_of(rows(values), used, std::nullopt, workers);
   if (leaf_of_row) {
-    require(rows(*leaf_of_row) == rows(values), "leaf_of_row must have one id for each row of values.");
+    require(rows(*leaf_of_row) == rows(values),
+            "leaf_of_row must have one id for each row of values.");
     const int32_t* leaf = leaf_of_row->data();
     require(std::all_of(leaf, leaf + rows(values), [&](int32_t id) { return id < n_leaves; }),
             "A leaf id is out of range.");
@@ -164,10 +170,10 @@ auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
   NewArray<T> out({static_cast<size_t>(n_leaves), values.shape(1)});
   {
     nb::gil_scoped_release release;
-    quantile_leaves(values.data(), columns(values),
-                    weight ? begin_of(weight->data(), weight->size()) : nullptr,
-                    weight ? columns(*weight) : 0, sample, leaf_of_row ? leaf_of_row->data() : nullptr,
-                    n_leaves, level.data(), workers, out.data);
+    quantile_leaves(
+        values.data(), columns(values), weight ? begin_of(weight->data(), weight->size()) : nullptr,
+        weight ? columns(*weight) : 0, sample, leaf_of_row ? leaf_of_row->data() : nullptr,
+        n_leaves, level.data(), workers, out.data);
   }
   return out.array;
 }
@@ -189,35 +195,45 @@ void bind_objectives(nb::module_& m) {
   bind_loss<ClassLoss>(m, "ClassLoss", "A loss of one of several classes.");
 
   m.def("loss_derivatives", &loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
-        nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
-        nb::arg("parameter").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert().none(),
-        nb::arg("n_threads"), "Gradient and curvature of an element-wise loss, written into g and h.");
-  m.def("loss_mean", &loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(), nb::arg("target").noconvert(),
-        nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(),
-        nb::arg("n_threads"), "Weighted mean of an element-wise loss.");
+        nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
+        nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(), nb::arg("g").noconvert(),
+        nb::arg("h").noconvert().none(), nb::arg("n_threads"),
+        "Gradient and curvature of an element-wise loss, written into g and h.");
+  m.def("loss_mean", &loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(),
+        nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
+        nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(), nb::arg("n_threads"),
+        "Weighted mean of an element-wise loss.");
   m.def("class_derivatives", &class_loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
-        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
-        nb::arg("g").noconvert(), nb::arg("h").noconvert(), nb::arg("n_threads"),
+        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
+        nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
+        nb::arg("n_threads"),
         "Gradient and diagonal curvature of a loss of classes, written into g and h.");
-  m.def("class_hessians", &class_loss_hessians, nb::arg("loss"), nb::arg("raw").noconvert(),
-        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
-        nb::arg("g").noconvert(), nb::arg("h").noconvert(), nb::arg("n_threads"),
-        "Gradient and packed Hessian (n, K (K + 1) / 2) of a loss of classes, written into g and h.");
+  m.def(
+      "class_hessians", &class_loss_hessians, nb::arg("loss"), nb::arg("raw").noconvert(),
+      nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
+      nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
+      nb::arg("n_threads"),
+      "Gradient and packed Hessian (n, K (K + 1) / 2) of a loss of classes, written into g and h.");
   m.def("class_mean", &class_loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(),
-        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
-        nb::arg("n_threads"), "Weighted mean of a loss of classes.");
-  m.def("exact_totals", &totals<float>, nb::arg("values").noconvert(), nb::arg("weight").noconvert().none(),
-        nb::arg("group").noconvert().none(), nb::arg("n_groups"), nb::arg("n_threads"));
-  m.def("exact_totals", &totals<double>, nb::arg("values").noconvert(), nb::arg("weight").noconvert().none(),
-        nb::arg("group").noconvert().none(), nb::arg("n_groups"), nb::arg("n_threads"),
-        "Sums over the rows of each group of weight * value and of weight, whatever the order of the rows: "
+        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
+        nb::arg("offset").noconvert(), nb::arg("n_threads"), "Weighted mean of a loss of classes.");
+  m.def("exact_totals", &totals<float>, nb::arg("values").noconvert(),
+        nb::arg("weight").noconvert().none(), nb::arg("group").noconvert().none(),
+        nb::arg("n_groups"), nb::arg("n_threads"));
+  m.def("exact_totals", &totals<double>, nb::arg("values").noconvert(),
+        nb::arg("weight").noconvert().none(), nb::arg("group").noconvert().none(),
+        nb::arg("n_groups"), nb::arg("n_threads"),
+        "Sums over the rows of each group of weight * value and of weight, whatever the order of "
+        "the rows: "
         "float64 (2, n_groups, n_columns).");
   m.def("quantile_leaves", &quantiles<float>, nb::arg("values").noconvert(),
-        nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(), nb::arg("n_leaves"),
-        nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(), nb::arg("n_threads"));
+        nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(),
+        nb::arg("n_leaves"), nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(),
+        nb::arg("n_threads"));
   m.def("quantile_leaves", &quantiles<double>, nb::arg("values").noconvert(),
-        nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(), nb::arg("n_leaves"),
-        nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(), nb::arg("n_threads"),
+        nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(),
+        nb::arg("n_leaves"), nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(),
+        nb::arg("n_threads"),
         "Lower weighted quantile of each column in each leaf: (n_leaves, n_columns).");
   m.def("_exp", &elementary<&ObjectiveKernels::exp>, nb::arg("x").noconvert(),
         "The kernels' exp, for tests.");

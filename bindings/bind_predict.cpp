@@ -11,12 +11,12 @@
 
 #include "arrays.h"
 #include "codes.h"
+#include "context_caster.h"
 #include "forest/forest.h"
 #include "grower/tree.h"
 #include "leaf_blocks.h"
 #include "leaves/dense_block.h"
 #include "stored_trees.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -33,13 +33,12 @@ void def_nodes(nb::class_<Tree>& cls, const char* name, Member member, const cha
       doc);
 }
 
-std::shared_ptr<Tree> tree_from_arrays(Array1<const int32_t> feature, Array1<const int32_t> threshold,
-                                       Array1<const bool> missing_left, Array1<const int32_t> left,
-                                       Array1<const int32_t> right, Array1<const int32_t> leaf,
-                                       Array1<const int32_t> category_set, Array2<const uint64_t> categories,
-                                       Array1<const double> gain, Array1<const int64_t> count,
-                                       Array1<const double> cover, Array2<const float> output_gain,
-                                       std::optional<int32_t> n_features) {
+std::shared_ptr<Tree> tree_from_arrays(
+    Array1<const int32_t> feature, Array1<const int32_t> threshold, Array1<const bool> missing_left,
+    Array1<const int32_t> left, Array1<const int32_t> right, Array1<const int32_t> leaf,
+    Array1<const int32_t> category_set, Array2<const uint64_t> categories,
+    Array1<const double> gain, Array1<const int64_t> count, Array1<const double> cover,
+    Array2<const float> output_gain, std::optional<int32_t> n_features) {
   require_four_words(categories);
   if (output_gain.shape(0) != feature.size())
     throw std::invalid_argument("`output_gain` needs one row for each of the " +
@@ -57,7 +56,8 @@ std::shared_ptr<Tree> tree_from_arrays(Array1<const int32_t> feature, Array1<con
 void bind_tree(nb::module_& m) {
   nb::class_<Tree> cls(
       m, "Tree",
-      "Structure of one tree: splits on feature codes and numbered leaves. Every array has one entry\n"
+      "Structure of one tree: splits on feature codes and numbered leaves. Every array has one "
+      "entry\n"
       "a node; node 0 is the root, children come after their parent. Arrays are read-only views.");
   cls.def_prop_ro("n_nodes", &Tree::n_nodes)
       .def_ro("n_leaves", &Tree::n_leaves)
@@ -90,12 +90,13 @@ void bind_tree(nb::module_& m) {
                            {tree.feature.size(), static_cast<size_t>(tree.n_outputs)}, self);
       },
       "float32 (n_nodes, n_outputs); what each output contributes to gain * n_outputs");
-  cls.def_static(
-      "from_arrays", &tree_from_arrays, nb::kw_only(), nb::arg("feature"), nb::arg("threshold"),
-      nb::arg("missing_left"), nb::arg("left"), nb::arg("right"), nb::arg("leaf"), nb::arg("category_set"),
-      nb::arg("categories"), nb::arg("gain"), nb::arg("count"), nb::arg("cover"), nb::arg("output_gain"),
-      nb::arg("n_features") = nb::none(),
-      "A tree from arrays of any origin. ValueError unless they describe one tree on n_features features.");
+  cls.def_static("from_arrays", &tree_from_arrays, nb::kw_only(), nb::arg("feature"),
+                 nb::arg("threshold"), nb::arg("missing_left"), nb::arg("left"), nb::arg("right"),
+                 nb::arg("leaf"), nb::arg("category_set"), nb::arg("categories"), nb::arg("gain"),
+                 nb::arg("count"), nb::arg("cover"), nb::arg("output_gain"),
+                 nb::arg("n_features") = nb::none(),
+                 "A tree from arrays of any origin. ValueError unless they describe one tree on "
+                 "n_features features.");
 }
 
 // Hands a vector over to NumPy.
@@ -104,7 +105,8 @@ nb::ndarray<nb::numpy, T> moved(std::vector<T>&& data) {
   auto* owned = new std::vector<T>(std::move(data));
   nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   static T nothing{};
-  return nb::ndarray<nb::numpy, T>(owned->empty() ? &nothing : owned->data(), {owned->size()}, owner);
+  return nb::ndarray<nb::numpy, T>(owned->empty() ? &nothing : owned->data(), {owned->size()},
+                                   owner);
 }
 
 TreeRange tree_range(const Forest& forest, int32_t first, std::optional<int32_t> last) {
@@ -115,16 +117,17 @@ void predict(const Forest& forest, const Array2<const uint8_t>& codes, const Arr
              int32_t first, std::optional<int32_t> last, const Workers& workers,
              const AnyFeatures& features) {
   if (raw.shape(0) != codes.shape(1) || raw.shape(1) != static_cast<size_t>(forest.n_outputs()))
-    throw std::invalid_argument("`raw` must have shape (n_rows, n_outputs) = (" +
-                                std::to_string(codes.shape(1)) + ", " + std::to_string(forest.n_outputs()) +
-                                "), but has shape (" + std::to_string(raw.shape(0)) + ", " +
-                                std::to_string(raw.shape(1)) + ").");
+    throw std::invalid_argument(
+        "`raw` must have shape (n_rows, n_outputs) = (" + std::to_string(codes.shape(1)) + ", " +
+        std::to_string(forest.n_outputs()) + "), but has shape (" + std::to_string(raw.shape(0)) +
+        ", " + std::to_string(raw.shape(1)) + ").");
   const TreeRange range = tree_range(forest, first, last);
   nb::gil_scoped_release release;
   forest.predict(code_matrix(codes), feature_matrix(features), raw.data(), range, workers);
 }
 
-const double* outputs_data(const Forest& forest, const Optional1<const double>& array, const char* name) {
+const double* outputs_data(const Forest& forest, const Optional1<const double>& array,
+                           const char* name) {
   if (!array) return nullptr;
   if (array->size() != static_cast<size_t>(forest.n_outputs()))
     throw std::invalid_argument(std::string("`") + name + "` must have one value for each of the " +
@@ -145,31 +148,34 @@ ScoreUnit score_unit(const Forest& forest, const Optional1<const double>& base,
 }
 
 nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const uint8_t>& codes,
-                                      const Array1<const double>& base, const Optional1<const double>& scale,
+                                      const Array1<const double>& base,
+                                      const Optional1<const double>& scale,
                                       const Optional1<const double>& offset, int32_t first,
                                       std::optional<int32_t> last, const Workers& workers,
-                                      const AnyFeatures& features, const Optional1<const int32_t>& coded) {
+                                      const AnyFeatures& features,
+                                      const Optional1<const int32_t>& coded) {
   const CodedFeatures some =
       coded ? CodedFeatures(coded->data(), coded->data() + coded->size()) : CodedFeatures();
   require(!coded || some.size() == codes.shape(0),
           "codes must have one row for each of the features `coded`.");
   for (size_t i = 0; i < some.size(); ++i)
-    require(some[i] >= 0 && (i == 0 || some[i - 1] < some[i]), "`coded` must ascend from 0 or above.");
+    require(some[i] >= 0 && (i == 0 || some[i - 1] < some[i]),
+            "`coded` must ascend from 0 or above.");
   const ScoreUnit unit = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   NewArray<double> result({codes.shape(1), static_cast<size_t>(forest.n_outputs())});
   {
     nb::gil_scoped_release release;
-    forest.scores(code_matrix(codes), coded ? &some : nullptr, feature_matrix(features), unit, result.data,
-                  range, workers);
+    forest.scores(code_matrix(codes), coded ? &some : nullptr, feature_matrix(features), unit,
+                  result.data, range, workers);
   }
   return result.array;
 }
 
-nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes, const Optional1<const double>& base,
-               int32_t k, const Optional1<const double>& scale, const Optional1<const double>& offset,
-               int32_t first, std::optional<int32_t> last, const Workers& workers,
-               const AnyFeatures& features) {
+nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
+               const Optional1<const double>& base, int32_t k, const Optional1<const double>& scale,
+               const Optional1<const double>& offset, int32_t first, std::optional<int32_t> last,
+               const Workers& workers, const AnyFeatures& features) {
   const ScoreUnit unit = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   const size_t n_columns = static_cast<size_t>(std::max(0, k));
@@ -177,14 +183,15 @@ nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes, const O
   NewArray<double> scores({codes.shape(1), n_columns});
   {
     nb::gil_scoped_release release;
-    forest.topk(code_matrix(codes), feature_matrix(features), unit, k, outputs.data, scores.data, range,
-                workers);
+    forest.topk(code_matrix(codes), feature_matrix(features), unit, k, outputs.data, scores.data,
+                range, workers);
   }
   return nb::make_tuple(outputs.array, scores.array);
 }
 
 nb::tuple label_scores(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
-                       std::optional<int32_t> last, const Workers& workers, const AnyFeatures& features) {
+                       std::optional<int32_t> last, const Workers& workers,
+                       const AnyFeatures& features) {
   const TreeRange range = tree_range(forest, first, last);
   CompressedRows rows;
   {
@@ -195,8 +202,9 @@ nb::tuple label_scores(const Forest& forest, const Array2<const uint8_t>& codes,
                         moved(std::move(rows.values)));
 }
 
-nb::ndarray<nb::numpy, int32_t> apply(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
-                                      std::optional<int32_t> last, const Workers& workers) {
+nb::ndarray<nb::numpy, int32_t> apply(const Forest& forest, const Array2<const uint8_t>& codes,
+                                      int32_t first, std::optional<int32_t> last,
+                                      const Workers& workers) {
   const TreeRange range = tree_range(forest, first, last);
   NewArray<int32_t> result(
       {codes.shape(1), static_cast<size_t>(range.last > first ? range.last - first : 0)});
@@ -209,7 +217,8 @@ nb::ndarray<nb::numpy, int32_t> apply(const Forest& forest, const Array2<const u
 
 int32_t checked_index(const Forest& forest, int32_t t) {
   if (t < 0 || t >= forest.n_trees())
-    throw nb::index_error(("tree " + std::to_string(t) + " of " + std::to_string(forest.n_trees())).c_str());
+    throw nb::index_error(
+        ("tree " + std::to_string(t) + " of " + std::to_string(forest.n_trees())).c_str());
   return t;
 }
 
@@ -218,16 +227,20 @@ void append(Forest& forest, std::shared_ptr<Tree> tree, const AnyLeaves& leaves,
 }
 
 void extend(Forest& forest, Array1<const int32_t> feature, Array1<const int32_t> threshold,
-            Array1<const bool> missing_left, Array1<const int32_t> left, Array1<const int32_t> right,
-            Array1<const int32_t> leaf, Array1<const int32_t> category_set, Array1<const double> gain,
-            Array1<const int64_t> count, Array1<const double> cover, Array1<const int64_t> node_offsets,
-            Array2<const uint64_t> categories, Array1<const int64_t> set_offsets,
-            Array1<const int32_t> output, Array1<const int32_t> gain_outputs, Array1<const float> output_gain,
+            Array1<const bool> missing_left, Array1<const int32_t> left,
+            Array1<const int32_t> right, Array1<const int32_t> leaf,
+            Array1<const int32_t> category_set, Array1<const double> gain,
+            Array1<const int64_t> count, Array1<const double> cover,
+            Array1<const int64_t> node_offsets, Array2<const uint64_t> categories,
+            Array1<const int64_t> set_offsets, Array1<const int32_t> output,
+            Array1<const int32_t> gain_outputs, Array1<const float> output_gain,
             Array1<const float> values, int32_t n_features) {
-  NodeArrays nodes{feature, threshold, missing_left, left, right, leaf, category_set, gain, count, cover};
-  StoredArrays stored{node_offsets, categories, set_offsets, output, gain_outputs, output_gain, values};
-  forest.extend(
-      std::make_shared<StoredTrees>(std::move(nodes), std::move(stored), forest.n_outputs(), n_features));
+  NodeArrays nodes{feature, threshold,    missing_left, left,  right,
+                   leaf,    category_set, gain,         count, cover};
+  StoredArrays stored{node_offsets, categories,  set_offsets, output,
+                      gain_outputs, output_gain, values};
+  forest.extend(std::make_shared<StoredTrees>(std::move(nodes), std::move(stored),
+                                              forest.n_outputs(), n_features));
 }
 
 void bind_forest(nb::module_& m) {
@@ -236,16 +249,19 @@ void bind_forest(nb::module_& m) {
       .def("__len__", &Forest::n_trees)
       .def_prop_ro("n_outputs", &Forest::n_outputs)
       .def("append", &append, nb::arg("tree"), nb::arg("leaves"), nb::arg("output") = -1,
-           "Adds a tree. leaves: float32 (n_leaves, n_outputs), or (n_leaves, 1) where output >= 0; or\n"
+           "Adds a tree. leaves: float32 (n_leaves, n_outputs), or (n_leaves, 1) where output >= "
+           "0; or\n"
            "TopkLeaves; or LinearLeaves.")
-      .def("extend", &extend, nb::kw_only(), nb::arg("feature"), nb::arg("threshold"),
-           nb::arg("missing_left"), nb::arg("left"), nb::arg("right"), nb::arg("leaf"),
-           nb::arg("category_set"), nb::arg("gain"), nb::arg("count"), nb::arg("cover"),
-           nb::arg("node_offsets"), nb::arg("categories"), nb::arg("set_offsets"), nb::arg("output"),
-           nb::arg("gain_outputs"), nb::arg("output_gain"), nb::arg("values"), nb::arg("n_features"),
-           "Adds trees with dense leaves, whose arrays lie one after another: nodes of tree t from\n"
-           "node_offsets[t] to node_offsets[t + 1]; ValueError as of Tree.from_arrays. The arrays are kept,\n"
-           "and must not be written to: a tree is made of them where one is asked for.")
+      .def(
+          "extend", &extend, nb::kw_only(), nb::arg("feature"), nb::arg("threshold"),
+          nb::arg("missing_left"), nb::arg("left"), nb::arg("right"), nb::arg("leaf"),
+          nb::arg("category_set"), nb::arg("gain"), nb::arg("count"), nb::arg("cover"),
+          nb::arg("node_offsets"), nb::arg("categories"), nb::arg("set_offsets"), nb::arg("output"),
+          nb::arg("gain_outputs"), nb::arg("output_gain"), nb::arg("values"), nb::arg("n_features"),
+          "Adds trees with dense leaves, whose arrays lie one after another: nodes of tree t from\n"
+          "node_offsets[t] to node_offsets[t + 1]; ValueError as of Tree.from_arrays. The arrays "
+          "are kept,\n"
+          "and must not be written to: a tree is made of them where one is asked for.")
       .def("truncate", &Forest::truncate, nb::arg("n_trees"), "Keeps the first n_trees trees.")
       .def(
           "tree",
@@ -256,9 +272,11 @@ void bind_forest(nb::module_& m) {
       .def(
           "values",
           [](const Forest& forest, int32_t t) {
-            return as_python(std::const_pointer_cast<LeafBlock>(forest.leaves(checked_index(forest, t))));
+            return as_python(
+                std::const_pointer_cast<LeafBlock>(forest.leaves(checked_index(forest, t))));
           },
-          nb::arg("t"), "Leaves of tree t: a read-only view, one row a leaf; or TopkLeaves; or LinearLeaves.")
+          nb::arg("t"),
+          "Leaves of tree t: a read-only view, one row a leaf; or TopkLeaves; or LinearLeaves.")
       .def(
           "kind",
           [](const Forest& forest, int32_t t) {
@@ -266,7 +284,8 @@ void bind_forest(nb::module_& m) {
           },
           nb::arg("t"), "What the leaves of tree t are: dense, sparse or linear.")
       .def(
-          "output", [](const Forest& forest, int32_t t) { return forest.output(checked_index(forest, t)); },
+          "output",
+          [](const Forest& forest, int32_t t) { return forest.output(checked_index(forest, t)); },
           nb::arg("t"), "The output that tree t is for; -1: all.")
       .def(
           "regressors",
@@ -282,33 +301,38 @@ void bind_forest(nb::module_& m) {
           },
           nb::arg("first") = 0, nb::arg("last") = nb::none(),
           "Features that trees first .. last - 1 split on: int32, ascending.")
-      .def(
-          "predict", &predict, nb::arg("codes"), nb::arg("raw").noconvert(), nb::arg("first") = 0,
-          nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
-          nb::arg("features").noconvert() = nb::none(),
-          "raw (n_rows, n_outputs) += trees first .. last - 1, in place, in order, in float32. codes: uint8\n"
-          "(n_features, n_rows); features: float32 (n_features, n_rows), where leaves are linear.")
+      .def("predict", &predict, nb::arg("codes"), nb::arg("raw").noconvert(), nb::arg("first") = 0,
+           nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
+           nb::arg("features").noconvert() = nb::none(),
+           "raw (n_rows, n_outputs) += trees first .. last - 1, in place, in order, in float32. "
+           "codes: uint8\n"
+           "(n_features, n_rows); features: float32 (n_features, n_rows), where leaves are linear.")
       .def("scores", &scores, nb::arg("codes"), nb::arg("base"), nb::arg("scale") = nb::none(),
            nb::arg("offset") = nb::none(), nb::arg("first") = 0, nb::arg("last") = nb::none(),
            nb::arg("n_threads") = 1, nb::arg("features").noconvert() = nb::none(),
            nb::arg("coded") = nb::none(),
-           "float64 (n_rows, n_outputs): (base + float32 sum of trees first .. last - 1) * scale + offset.\n"
+           "float64 (n_rows, n_outputs): (base + float32 sum of trees first .. last - 1) * scale + "
+           "offset.\n"
            "coded: int32, the features that codes has rows for, ascending, where it has not all.")
       .def("topk", &topk, nb::arg("codes"), nb::arg("base").none(), nb::arg("k"),
            nb::arg("scale") = nb::none(), nb::arg("offset") = nb::none(), nb::arg("first") = 0,
            nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
            nb::arg("features").noconvert() = nb::none(),
-           "outputs int32 (n_rows, k), scores float64 (n_rows, k): the outputs with the highest `scores`, "
+           "outputs int32 (n_rows, k), scores float64 (n_rows, k): the outputs with the highest "
+           "`scores`, "
            "highest\n"
-           "first, ties by number. base None: raw sums, and only outputs that a leaf of the row holds. Where "
+           "first, ties by number. base None: raw sums, and only outputs that a leaf of the row "
+           "holds. Where "
            "there\n"
            "are fewer than k: -1 and -inf.")
-      .def("label_scores", &label_scores, nb::arg("codes"), nb::arg("first") = 0,
-           nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
-           nb::arg("features").noconvert() = nb::none(),
-           "indptr int64 (n_rows + 1,), outputs int32 (nnz,), values float32 (nnz,): the sums of the outputs "
-           "that a\n"
-           "leaf of the row holds, ascending in each row. ValueError where leaves hold all outputs.")
+      .def(
+          "label_scores", &label_scores, nb::arg("codes"), nb::arg("first") = 0,
+          nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
+          nb::arg("features").noconvert() = nb::none(),
+          "indptr int64 (n_rows + 1,), outputs int32 (nnz,), values float32 (nnz,): the sums of "
+          "the outputs "
+          "that a\n"
+          "leaf of the row holds, ascending in each row. ValueError where leaves hold all outputs.")
       .def("apply", &apply, nb::arg("codes"), nb::arg("first") = 0, nb::arg("last") = nb::none(),
            nb::arg("n_threads") = 1, "Leaf ids, int32 (n_rows, last - first).");
 }

@@ -7,10 +7,10 @@
 #include <tuple>
 
 #include "arrays.h"
+#include "context_caster.h"
 #include "device/predictor.h"
 #include "device_array.h"
 #include "forest/row_predictor.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -23,7 +23,8 @@ std::vector<T> copied(const Array1<const T>& array) {
 }
 
 RowPredictor* make_row_predictor(std::shared_ptr<Forest> forest, std::shared_ptr<BinTable> bins,
-                                 const std::vector<Known>& categories, const Array1<const double>& base,
+                                 const std::vector<Known>& categories,
+                                 const Array1<const double>& base,
                                  const Optional1<const double>& scale,
                                  const Optional1<const double>& offset) {
   std::vector<CategoryValues> known;
@@ -54,7 +55,8 @@ nb::ndarray<nb::numpy, double> scores_of_rows(const Predictor& predictor,
                            predictor.n_features(),
                            last == 0 ? 0 : static_cast<ptrdiff_t>(rows.stride(0)) * size,
                            static_cast<ptrdiff_t>(rows.stride(last)) * size};
-  NewArray<double> result({static_cast<size_t>(numbers.n_rows), static_cast<size_t>(predictor.n_outputs())});
+  NewArray<double> result(
+      {static_cast<size_t>(numbers.n_rows), static_cast<size_t>(predictor.n_outputs())});
   {
     nb::gil_scoped_release release;
     predictor.scores(numbers, result.data, workers);
@@ -65,35 +67,43 @@ nb::ndarray<nb::numpy, double> scores_of_rows(const Predictor& predictor,
 }  // namespace
 
 void bind_row_predictor(nb::module_& m) {
-  nb::class_<RowPredictor>(m, "RowPredictor", "A forest and its bins, for a few rows of numbers at a time.")
+  nb::class_<RowPredictor>(m, "RowPredictor",
+                           "A forest and its bins, for a few rows of numbers at a time.")
       .def(nb::new_(&make_row_predictor), nb::arg("forest"), nb::arg("bins"), nb::arg("categories"),
-           nb::arg("base"), nb::arg("scale").none() = nb::none(), nb::arg("offset").none() = nb::none(),
-           "categories: of each categorical feature its number, the values that it has, ascending, and\n"
+           nb::arg("base"), nb::arg("scale").none() = nb::none(),
+           nb::arg("offset").none() = nb::none(),
+           "categories: of each categorical feature its number, the values that it has, ascending, "
+           "and\n"
            "their codes. The forest must not change from here on.")
-      .def("scores", &scores_of_rows<RowPredictor>, nb::arg("rows").noconvert(), nb::arg("n_threads") = 1,
-           "float64 (n_rows, n_outputs) of rows (n_rows, n_features), or of one row (n_features,); float32 "
+      .def("scores", &scores_of_rows<RowPredictor>, nb::arg("rows").noconvert(),
+           nb::arg("n_threads") = 1,
+           "float64 (n_rows, n_outputs) of rows (n_rows, n_features), or of one row (n_features,); "
+           "float32 "
            "or\n"
            "float64.");
   nb::class_<DevicePredictor>(m, "DevicePredictor", "The same with the trees on a device.")
       .def(
           "__init__",
-          [](DevicePredictor* self, std::shared_ptr<Device> device, std::shared_ptr<RowPredictor> model) {
+          [](DevicePredictor* self, std::shared_ptr<Device> device,
+             std::shared_ptr<RowPredictor> model) {
             nb::gil_scoped_release release;
             new (self) DevicePredictor(std::move(device), std::move(model));
           },
           nb::arg("device"), nb::arg("model"))
-      .def("scores", &scores_of_rows<DevicePredictor>, nb::arg("rows").noconvert(), nb::arg("n_threads") = 1,
-           "As RowPredictor.scores, the same bits.")
+      .def("scores", &scores_of_rows<DevicePredictor>, nb::arg("rows").noconvert(),
+           nb::arg("n_threads") = 1, "As RowPredictor.scores, the same bits.")
       .def(
           "scores_there",
           [](const DevicePredictor& self, const HeldArray& rows) {
             const auto n_columns = rows.array.view().n_columns;
             require(n_columns == self.n_features(), "Rows must have a column for each feature.");
-            require(rows.array.device() == self.device(), "The rows lie on another device than the trees.");
+            require(rows.array.device() == self.device(),
+                    "The rows lie on another device than the trees.");
             nb::gil_scoped_release release;
             return std::make_unique<HeldArray>(HeldArray{self.scores(rows.array), 2, {}, {}});
           },
-          nb::arg("rows"), "The same of rows that lie on the device: float64 (n_rows, n_outputs), there.");
+          nb::arg("rows"),
+          "The same of rows that lie on the device: float64 (n_rows, n_outputs), there.");
 }
 
 }  // namespace polyleaf

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "context_caster.h"
 #include "directions_of.h"
 #include "sample_of.h"
 #include "search/exact_search.h"
@@ -9,14 +10,14 @@
 #include "search/linear_gradients.h"
 #include "search/verified_search.h"
 #include "search_handle.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 namespace {
 
 class HeldHistograms final : public HeldSearch {
  public:
-  HeldHistograms(const Bins& bins, const Workers& workers) : HeldSearch(bins), search_(bins, workers) {}
+  HeldHistograms(const Bins& bins, const Workers& workers)
+      : HeldSearch(bins), search_(bins, workers) {}
 
   // LinearChannels are not const: they make channels anew for every node.
   template <class AnyChannels>
@@ -35,8 +36,8 @@ class HeldHistograms final : public HeldSearch {
   HistogramSearch search_;
 };
 
-void check_gradients(const Bins& bins, const LabelRows& gradients, const Optional1<const float>& weight,
-                     int32_t leaf_k) {
+void check_gradients(const Bins& bins, const LabelRows& gradients,
+                     const Optional1<const float>& weight, int32_t leaf_k) {
   require(gradients.n_rows() == bins.n_rows(), "The gradients must have as many rows as the bins.");
   require(!weight || static_cast<int64_t>(weight->size()) == gradients.n_rows(),
           "Weights need one entry per row.");
@@ -60,7 +61,8 @@ class HeldVerified final : public HeldSearch {
     const auto& gradients = nb::cast<const LabelRows&>(handle);
     const RowSample& sample = nb::cast<const Channels&>(sketch).sample();
     check_gradients(bins(), gradients, weight, leaf_k);
-    require(sample.n_all == gradients.n_rows(), "The sketch must have as many rows as the gradients.");
+    require(sample.n_all == gradients.n_rows(),
+            "The sketch must have as many rows as the gradients.");
     require(!numbers || static_cast<int64_t>(numbers->size()) == gradients.n_rows(),
             "Numbers need one entry per row.");
     release();
@@ -113,10 +115,13 @@ class HeldExact final : public HeldSearch {
 
 void bind_searches(nb::module_& m) {
   nb::class_<HeldSearch>(
-      m, "Search", "Finds the best splits of nodes, for one grower at a time. Memory is reused over trees.")
+      m, "Search",
+      "Finds the best splits of nodes, for one grower at a time. Memory is reused over trees.")
       .def("release", &HeldSearch::release,
-           "Lets go of what it uses, which it otherwise keeps alive until it is told to use something else.");
-  nb::class_<HeldHistograms, HeldSearch>(m, "HistogramSearch", "Best splits from histograms of channels.")
+           "Lets go of what it uses, which it otherwise keeps alive until it is told to use "
+           "something else.");
+  nb::class_<HeldHistograms, HeldSearch>(m, "HistogramSearch",
+                                         "Best splits from histograms of channels.")
       .def(nb::init<const Bins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &HeldHistograms::use<Channels>, nb::arg("channels"),
@@ -124,25 +129,32 @@ void bind_searches(nb::module_& m) {
       .def("use", &HeldHistograms::use<LinearChannels>, nb::arg("channels"),
            "The same; its splits look ahead to linear leaves.")
       .def("obey", &HeldHistograms::obey, nb::arg("directions").none(), kObeyDoc);
-  nb::class_<HeldVerified, HeldSearch>(m, "VerifiedSearch",
-                                       "Best splits of sparse gradients: a histogram search over a sketch of "
-                                       "them proposes, and exact sums over "
-                                       "the outputs that gain most decide.")
+  nb::class_<HeldVerified, HeldSearch>(
+      m, "VerifiedSearch",
+      "Best splits of sparse gradients: a histogram search over a sketch of "
+      "them proposes, and exact sums over "
+      "the outputs that gain most decide.")
       .def(nb::init<HeldHistograms&, const Workers&>(), nb::arg("histograms"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
-      .def("use", &HeldVerified::use, nb::arg("gradients"), nb::arg("weight").none(), nb::arg("sketch"),
-           nb::arg("step"), nb::arg("leaf_k"), nb::arg("numbers").none() = nb::none(), nb::arg("seed") = 0,
-           "What the next tree is judged by: gradients, the curvature of rows (None: 1), channels of a "
-           "sketch of both, and what leaves will be. The histogram search uses the sketch. Large nodes are "
-           "judged by some of their rows, drawn by a seed and int64 (n_rows,) numbers (None: places).");
+      .def("use", &HeldVerified::use, nb::arg("gradients"), nb::arg("weight").none(),
+           nb::arg("sketch"), nb::arg("step"), nb::arg("leaf_k"),
+           nb::arg("numbers").none() = nb::none(), nb::arg("seed") = 0,
+           "What the next tree is judged by: gradients, the curvature of rows (None: 1), channels "
+           "of a "
+           "sketch of both, and what leaves will be. The histogram search uses the sketch. Large "
+           "nodes are "
+           "judged by some of their rows, drawn by a seed and int64 (n_rows,) numbers (None: "
+           "places).");
   nb::class_<HeldExact, HeldSearch>(
       m, "ExactSearch",
       "Best splits of sparse gradients by exact sums of every feature (GBDT-SPARSE, Algorithm 1).")
       .def(nb::init<const Bins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
-      .def("use", &HeldExact::use, nb::arg("gradients"), nb::arg("weight").none(), nb::arg("rows").none(),
-           nb::arg("multiplier").none(), nb::arg("step"), nb::arg("leaf_k"), nb::arg("threshold_step"),
-           "What the next tree is judged by; thresholds are at every threshold_step of a node's rows.");
+      .def("use", &HeldExact::use, nb::arg("gradients"), nb::arg("weight").none(),
+           nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("step"), nb::arg("leaf_k"),
+           nb::arg("threshold_step"),
+           "What the next tree is judged by; thresholds are at every threshold_step of a node's "
+           "rows.");
 }
 
 }  // namespace polyleaf

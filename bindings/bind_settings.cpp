@@ -9,12 +9,12 @@
 namespace polyleaf {
 namespace {
 
-void init_grow_config(GrowConfig* self, int max_leaves, int max_depth, bool level_wise, double reg_lambda,
-                      double reg_alpha, double min_split_gain, double min_child_weight, int min_child_samples,
-                      double max_delta_step, int max_cat_to_onehot, double cat_smooth,
-                      double colsample_bynode, uint64_t seed, size_t histogram_memory, bool post_prune,
-                      int block_size, int leaf_k, bool shared_support,
-                      const Optional1<const float>& factors) {
+void init_grow_config(GrowConfig* self, int max_leaves, int max_depth, bool level_wise,
+                      double reg_lambda, double reg_alpha, double min_split_gain,
+                      double min_child_weight, int min_child_samples, double max_delta_step,
+                      int max_cat_to_onehot, double cat_smooth, double colsample_bynode,
+                      uint64_t seed, size_t histogram_memory, bool post_prune, int block_size,
+                      int leaf_k, bool shared_support, const Optional1<const float>& factors) {
   require(max_leaves >= 1, "max_leaves must be at least 1.");
   require(leaf_k >= 0, "leaf_k must not be negative.");
   require(colsample_bynode > 0 && colsample_bynode <= 1, "colsample_bynode must be in (0, 1].");
@@ -42,7 +42,8 @@ void init_grow_config(GrowConfig* self, int max_leaves, int max_depth, bool leve
                         .factors = {}};
   if (!factors) return;
   self->factors.assign(factors->data(), factors->data() + factors->shape(0));
-  for (const float factor : self->factors) require(factor > 0 && factor <= 1, "factors must be in (0, 1].");
+  for (const float factor : self->factors)
+    require(factor > 0 && factor <= 1, "factors must be in (0, 1].");
 }
 
 void init_leaf_config(LeafConfig* self, double reg_lambda, double reg_alpha, double max_delta_step,
@@ -70,29 +71,33 @@ void init_linear_config(LinearConfig* self, const std::string& fit, int max_regr
   require(fit == "half_additive" || fit == "full", "fit must be half_additive or full.");
   require(max_regressors >= 0 && linear_lambda >= 0,
           "max_regressors and linear_lambda must not be negative.");
-  new (self)
-      LinearConfig{.full = fit == "full", .max_regressors = max_regressors, .linear_lambda = linear_lambda};
+  new (self) LinearConfig{
+      .full = fit == "full", .max_regressors = max_regressors, .linear_lambda = linear_lambda};
 }
 
 }  // namespace
 
 void bind_settings(nb::module_& m) {
   nb::class_<GrowConfig>(m, "GrowConfig", "How one tree grows; see docs/design.md section 4.")
-      .def("__init__", &init_grow_config, nb::kw_only(), nb::arg("max_leaves"), nb::arg("max_depth"),
-           nb::arg("level_wise"), nb::arg("reg_lambda"), nb::arg("reg_alpha"), nb::arg("min_split_gain"),
-           nb::arg("min_child_weight"), nb::arg("min_child_samples"), nb::arg("max_delta_step"),
-           nb::arg("max_cat_to_onehot"), nb::arg("cat_smooth"), nb::arg("colsample_bynode"), nb::arg("seed"),
-           nb::arg("histogram_memory"), nb::arg("post_prune"), nb::arg("block_size"), nb::arg("leaf_k"),
+      .def("__init__", &init_grow_config, nb::kw_only(), nb::arg("max_leaves"),
+           nb::arg("max_depth"), nb::arg("level_wise"), nb::arg("reg_lambda"), nb::arg("reg_alpha"),
+           nb::arg("min_split_gain"), nb::arg("min_child_weight"), nb::arg("min_child_samples"),
+           nb::arg("max_delta_step"), nb::arg("max_cat_to_onehot"), nb::arg("cat_smooth"),
+           nb::arg("colsample_bynode"), nb::arg("seed"), nb::arg("histogram_memory"),
+           nb::arg("post_prune"), nb::arg("block_size"), nb::arg("leaf_k"),
            nb::arg("shared_support"), nb::arg("factors").none());
   nb::class_<LeafConfig>(m, "LeafConfig", "What bounds the step of a leaf.")
-      .def("__init__", &init_leaf_config, nb::kw_only(), nb::arg("reg_lambda"), nb::arg("reg_alpha"),
-           nb::arg("max_delta_step"), nb::arg("learning_rate"), nb::arg("block_size"));
+      .def("__init__", &init_leaf_config, nb::kw_only(), nb::arg("reg_lambda"),
+           nb::arg("reg_alpha"), nb::arg("max_delta_step"), nb::arg("learning_rate"),
+           nb::arg("block_size"));
   nb::class_<LinearLeafConfig>(m, "LinearLeafConfig", "What bounds the step of a linear leaf.")
       .def("__init__", &init_linear_leaf_config, nb::kw_only(), nb::arg("reg_lambda"),
-           nb::arg("linear_lambda"), nb::arg("learning_rate"), nb::arg("max_regressors"), nb::arg("clip"));
-  nb::class_<LinearConfig>(m, "LinearConfig", "What splits that look ahead to linear leaves are judged by.")
-      .def("__init__", &init_linear_config, nb::kw_only(), nb::arg("fit"), nb::arg("max_regressors"),
-           nb::arg("linear_lambda"), "fit: half_additive or full.");
+           nb::arg("linear_lambda"), nb::arg("learning_rate"), nb::arg("max_regressors"),
+           nb::arg("clip"));
+  nb::class_<LinearConfig>(m, "LinearConfig",
+                           "What splits that look ahead to linear leaves are judged by.")
+      .def("__init__", &init_linear_config, nb::kw_only(), nb::arg("fit"),
+           nb::arg("max_regressors"), nb::arg("linear_lambda"), "fit: half_additive or full.");
 }
 
 }  // namespace polyleaf

@@ -4,8 +4,8 @@
 
 #include "arrays.h"
 #include "base/parallel.h"
-#include "sketch/sketch.h"
 #include "context_caster.h"
+#include "sketch/sketch.h"
 
 namespace polyleaf {
 namespace {
@@ -39,44 +39,50 @@ nb::ndarray<nb::numpy, float> sketched(int64_t n, int32_t d, F&& fill) {
 auto sketch_project(Array2<const float> values, Array2<const float> matrix, float scale,
                     const Workers& workers) {
   const Shape shape(values);
-  require(matrix.shape(0) == values.shape(1), "The matrix must have one row for each column of values.");
+  require(matrix.shape(0) == values.shape(1),
+          "The matrix must have one row for each column of values.");
   const auto d = static_cast<int32_t>(matrix.shape(1));
   return sketched(shape.n, d, [&](float* out) {
     project(values.data(), shape.n, shape.n_columns, matrix.data(), d, scale, out, workers);
   });
 }
 
-auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float scale, const Workers& workers) {
+auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float scale,
+                  const Workers& workers) {
   const Shape shape(values);
   return sketched(shape.n, d, [&](float* out) {
     project_signs(values.data(), shape.n, shape.n_columns, seed, d, scale, out, workers);
   });
 }
 
-auto sketch_subspace(Array2<const float> values, int32_t d, uint64_t seed, int n_iterations, float scale,
-                     const Workers& workers) {
+auto sketch_subspace(Array2<const float> values, int32_t d, uint64_t seed, int n_iterations,
+                     float scale, const Workers& workers) {
   const Shape shape(values);
   return sketched(shape.n, d, [&](float* out) {
-    project_subspace(values.data(), shape.n, shape.n_columns, seed, d, n_iterations, scale, out, workers);
+    project_subspace(values.data(), shape.n, shape.n_columns, seed, d, n_iterations, scale, out,
+                     workers);
   });
 }
 
-auto sketch_count(Array2<const float> values, int32_t d, uint64_t seed, float scale, const Workers& workers) {
+auto sketch_count(Array2<const float> values, int32_t d, uint64_t seed, float scale,
+                  const Workers& workers) {
   const Shape shape(values);
   return sketched(shape.n, d, [&](float* out) {
     count_sketch(values.data(), shape.n, shape.n_columns, seed, d, scale, out, workers);
   });
 }
 
-auto sketch_take(Array2<const float> values, Array1<const int32_t> columns, Array1<const float> scale,
-                 const Workers& workers) {
+auto sketch_take(Array2<const float> values, Array1<const int32_t> columns,
+                 Array1<const float> scale, const Workers& workers) {
   const Shape shape(values);
   require(columns.shape(0) == scale.shape(0), "Every column taken needs a scale.");
   for (size_t j = 0; j < columns.shape(0); ++j)
-    require(columns.data()[j] >= 0 && columns.data()[j] < shape.n_columns, "A column is out of range.");
+    require(columns.data()[j] >= 0 && columns.data()[j] < shape.n_columns,
+            "A column is out of range.");
   const auto d = static_cast<int32_t>(columns.shape(0));
   return sketched(shape.n, d, [&](float* out) {
-    take_columns(values.data(), shape.n, shape.n_columns, columns.data(), scale.data(), d, out, workers);
+    take_columns(values.data(), shape.n, shape.n_columns, columns.data(), scale.data(), d, out,
+                 workers);
   });
 }
 
@@ -92,22 +98,25 @@ auto energy_of(Array2<const float> values, const Workers& workers) {
 
 auto means_of(Array2<const float> values, const Workers& workers) {
   const Shape shape(values);
-  return sketched(shape.n, 1,
-                  [&](float* out) { row_means(values.data(), shape.n, shape.n_columns, out, workers); });
+  return sketched(shape.n, 1, [&](float* out) {
+    row_means(values.data(), shape.n, shape.n_columns, out, workers);
+  });
 }
 
 }  // namespace
 
 void bind_sketch(nb::module_& m) {
-  m.def("sketch_project", &sketch_project, nb::arg("values").noconvert(), nb::arg("matrix").noconvert(),
-        nb::arg("scale"), nb::arg("n_threads"), "scale * values @ matrix, in one order of additions.");
-  m.def("sketch_signs", &sketch_signs, nb::arg("values").noconvert(), nb::arg("dim"), nb::arg("seed"),
-        nb::arg("scale"), nb::arg("n_threads"), "scale * values @ (random signs).");
-  m.def("sketch_subspace", &sketch_subspace, nb::arg("values").noconvert(), nb::arg("dim"), nb::arg("seed"),
-        nb::arg("n_iterations"), nb::arg("scale"), nb::arg("n_threads"),
+  m.def("sketch_project", &sketch_project, nb::arg("values").noconvert(),
+        nb::arg("matrix").noconvert(), nb::arg("scale"), nb::arg("n_threads"),
+        "scale * values @ matrix, in one order of additions.");
+  m.def("sketch_signs", &sketch_signs, nb::arg("values").noconvert(), nb::arg("dim"),
+        nb::arg("seed"), nb::arg("scale"), nb::arg("n_threads"),
+        "scale * values @ (random signs).");
+  m.def("sketch_subspace", &sketch_subspace, nb::arg("values").noconvert(), nb::arg("dim"),
+        nb::arg("seed"), nb::arg("n_iterations"), nb::arg("scale"), nb::arg("n_threads"),
         "scale * values @ (basis near the leading right singular vectors).");
-  m.def("sketch_count", &sketch_count, nb::arg("values").noconvert(), nb::arg("dim"), nb::arg("seed"),
-        nb::arg("scale"), nb::arg("n_threads"), "Count-sketch of dense rows.");
+  m.def("sketch_count", &sketch_count, nb::arg("values").noconvert(), nb::arg("dim"),
+        nb::arg("seed"), nb::arg("scale"), nb::arg("n_threads"), "Count-sketch of dense rows.");
   m.def("sketch_take", &sketch_take, nb::arg("values").noconvert(), nb::arg("columns").noconvert(),
         nb::arg("scale").noconvert(), nb::arg("n_threads"), "Some columns, each times its scale.");
   m.def("column_energy", &energy_of, nb::arg("values").noconvert(), nb::arg("n_threads"),

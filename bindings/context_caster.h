@@ -1,6 +1,6 @@
-// What Python may give where the core asks who does the work: a number of threads, or an object that says so
-// in `n_threads` and knows the other ranks in `communicator` (polyleaf.runtime.context.Workers). Included wherever a
-// bound function takes `Workers`.
+// What Python may give where the core asks who does the work: a number of threads, or an object
+// that says so in `n_threads` and knows the other ranks in `communicator`
+// (polyleaf.runtime.context.Workers). Included wherever a bound function takes `Workers`.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -21,15 +21,17 @@ struct nanobind::detail::type_caster<polyleaf::Workers> {
   }
 
   bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
-    const object told =
-        steal(PyLong_Check(source.ptr()) ? nullptr : PyObject_GetAttrString(source.ptr(), "n_threads"));
+    const object told = steal(
+        PyLong_Check(source.ptr()) ? nullptr : PyObject_GetAttrString(source.ptr(), "n_threads"));
     PyErr_Clear();
     PyObject* number = told.is_valid() ? told.ptr() : source.ptr();
     if (!PyLong_Check(number)) return false;
     int overflow = 0;
     const long long n = PyLong_AsLongLongAndOverflow(number, &overflow);
     const long long most = Value::kMostThreads;
-    workers_.emplace(overflow > 0 || n > most ? Value::kMostThreads : n < 1 ? 1 : static_cast<int>(n));
+    workers_.emplace(overflow > 0 || n > most ? Value::kMostThreads
+                     : n < 1                  ? 1
+                                              : static_cast<int>(n));
     return told.is_valid() ? knows_others(source) : true;
   }
   explicit operator Value() const { return *workers_; }

@@ -13,11 +13,12 @@ inline Curvature curvature_of(const std::string& kind) {
   if (kind == "shared") return Curvature::shared;
   if (kind == "diagonal") return Curvature::diagonal;
   if (kind == "full") return Curvature::full;
-  throw std::invalid_argument("The curvature of channels must be unit, shared, diagonal or full, not '" +
-                              kind + "'.");
+  throw std::invalid_argument(
+      "The curvature of channels must be unit, shared, diagonal or full, not '" + kind + "'.");
 }
 
-// Throws unless a matrix of curvatures of so many columns, -1 where there is none, is what the kind needs.
+// Throws unless a matrix of curvatures of so many columns, -1 where there is none, is what the kind
+// needs.
 inline void check_curvature(Curvature curvature, int64_t n_outputs, int64_t columns) {
   require((curvature == Curvature::unit) == (columns < 0),
           "h is needed exactly for curvatures other than unit.");
@@ -26,7 +27,8 @@ inline void check_curvature(Curvature curvature, int64_t n_outputs, int64_t colu
   layout.n_outputs = static_cast<int>(n_outputs);
   layout.curvature = curvature;
   require(columns == layout.n_curvature(),
-          "h must have one column for shared curvature, one per output for diagonal curvature, and K (K + 1) "
+          "h must have one column for shared curvature, one per output for diagonal curvature, and "
+          "K (K + 1) "
           "/ 2 for full curvature.");
 }
 

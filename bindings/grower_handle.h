@@ -13,7 +13,8 @@ namespace polyleaf {
 // A grower, and the search of the tree that it grows step by step.
 struct TreeGrower {
   TreeGrower(const Bins& bins, const Workers& workers) : grower(bins, workers) {}
-  TreeGrower(std::unique_ptr<Rows> rows, const Workers& workers) : grower(std::move(rows), workers) {}
+  TreeGrower(std::unique_ptr<Rows> rows, const Workers& workers)
+      : grower(std::move(rows), workers) {}
   Grower grower;
   nb::object held;
 

@@ -5,32 +5,35 @@
 #include <stdexcept>
 
 #include "arrays.h"
+#include "context_caster.h"
 #include "data/sparse_labels.h"
 #include "leaves/topk.h"
 #include "leaves/topk_block.h"
-#include "context_caster.h"
 
 namespace polyleaf {
 
-inline LabelRows label_rows_of(const Array1<const int64_t>& indptr, const Array1<const int32_t>& outputs,
+inline LabelRows label_rows_of(const Array1<const int64_t>& indptr,
+                               const Array1<const int32_t>& outputs,
                                const Optional1<const float>& values, int64_t n_outputs,
                                const Workers& workers) {
   const auto require = [](bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
   };
   require(indptr.size() >= 1, "indptr needs one entry a row and one more.");
-  require(n_outputs >= 1 && n_outputs <= INT32_MAX, "There must be between 1 and 2147483647 outputs.");
-  require(!values || values->size() == outputs.size(), "The outputs and their values differ in length.");
+  require(n_outputs >= 1 && n_outputs <= INT32_MAX,
+          "There must be between 1 and 2147483647 outputs.");
+  require(!values || values->size() == outputs.size(),
+          "The outputs and their values differ in length.");
   nb::gil_scoped_release release;
   return label_rows(indptr.data(), outputs.data(), values ? values->data() : nullptr,
-                    static_cast<int64_t>(indptr.size()) - 1, static_cast<int64_t>(outputs.size()), n_outputs,
-                    workers);
+                    static_cast<int64_t>(indptr.size()) - 1, static_cast<int64_t>(outputs.size()),
+                    n_outputs, workers);
 }
 
 inline std::shared_ptr<LeafBlock> block_of(const TopkLeafArrays& leaves, int64_t n_outputs) {
-  return std::make_shared<TopkLeaves>(leaves.begin.data(), static_cast<int64_t>(leaves.begin.size()) - 1,
-                                      leaves.outputs.data(), leaves.values.data(),
-                                      static_cast<int64_t>(leaves.outputs.size()), n_outputs);
+  return std::make_shared<TopkLeaves>(
+      leaves.begin.data(), static_cast<int64_t>(leaves.begin.size()) - 1, leaves.outputs.data(),
+      leaves.values.data(), static_cast<int64_t>(leaves.outputs.size()), n_outputs);
 }
 
 }  // namespace polyleaf

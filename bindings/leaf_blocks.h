@@ -1,5 +1,5 @@
-// Leaves as they cross the border: dense ones as a float32 matrix, others as an object of their kind; and raw
-// features.
+// Leaves as they cross the border: dense ones as a float32 matrix, others as an object of their
+// kind; and raw features.
 #pragma once
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/variant.h>
@@ -37,8 +37,8 @@ inline LeafView view_of(const AnyLeaves& leaves) {
 }
 
 // A view of n vectors of a block, without their padding.
-inline nb::ndarray<nb::numpy, const float> vectors(const float* data, int64_t n, const LeafBlock& block,
-                                                   nb::handle owner) {
+inline nb::ndarray<nb::numpy, const float> vectors(const float* data, int64_t n,
+                                                   const LeafBlock& block, nb::handle owner) {
   return view<float>(data, {static_cast<size_t>(n), static_cast<size_t>(block.n_columns())}, owner,
                      {block.view().stride, 1});
 }

@@ -1,4 +1,5 @@
-// A communicator that is a Python object (polyleaf.runtime.collective): takes the GIL, and hands its arrays over.
+// A communicator that is a Python object (polyleaf.runtime.collective): takes the GIL, and hands
+// its arrays over.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -38,7 +39,8 @@ class PythonCommunicator final : public Communicator {
                   const std::shared_ptr<const void>& owner) override {
     const nanobind::gil_scoped_acquire gil;
     using Owner = std::shared_ptr<const void>;
-    const nanobind::capsule held(new Owner(owner), [](void* p) noexcept { delete static_cast<Owner*>(p); });
+    const nanobind::capsule held(new Owner(owner),
+                                 [](void* p) noexcept { delete static_cast<Owner*>(p); });
     nanobind::list shares;
     for (size_t r = 0; r + 1 < begin.size(); ++r)
       shares.append(array(numbers.subspan(begin[r], begin[r + 1] - begin[r]), held));
@@ -47,7 +49,8 @@ class PythonCommunicator final : public Communicator {
     if (found.data() != numbers.data() + begin[rank_])  // they may be added up in place
       std::memcpy(numbers.data() + begin[rank_], found.data(), found.size() * sizeof(int32_t));
   }
-  std::vector<std::vector<std::byte>> exchange(const std::vector<std::vector<std::byte>>& blocks) override {
+  std::vector<std::vector<std::byte>> exchange(
+      const std::vector<std::vector<std::byte>>& blocks) override {
     const nanobind::gil_scoped_acquire gil;
     nanobind::list handed;
     for (const std::vector<std::byte>& block : blocks)
@@ -72,9 +75,9 @@ class PythonCommunicator final : public Communicator {
 
   template <class T>
   static nanobind::object array(std::span<T> numbers, nanobind::handle owner = {}) {
-    return nanobind::cast(
-        nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<1>>(numbers.data(), {numbers.size()}, owner),
-        nanobind::rv_policy::reference);
+    return nanobind::cast(nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<1>>(
+                              numbers.data(), {numbers.size()}, owner),
+                          nanobind::rv_policy::reference);
   }
 
   nanobind::object object_;

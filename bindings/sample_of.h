@@ -28,7 +28,8 @@ inline RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows,
               "A row sample must be ascending row numbers below the number of rows.");
   }
   if (multiplier) {
-    require(static_cast<int64_t>(multiplier->size()) == n_all, "A multiplier needs one entry per row.");
+    require(static_cast<int64_t>(multiplier->size()) == n_all,
+            "A multiplier needs one entry per row.");
     sample.multiplier = begin_of(multiplier->data(), multiplier->size());
   }
   return sample;

@@ -1,8 +1,8 @@
-// A search as Python holds it: beside it what it was told to use, which lives until the search is told to use
-// something else, or to let go.
+// A search as Python holds it: beside it what it was told to use, which lives until the search is
+// told to use something else, or to let go.
 //
-// Owns: lifetimes, and that a search is asked only for trees that it can find splits of. Must not know: which
-// searches there are.
+// Owns: lifetimes, and that a search is asked only for trees that it can find splits of. Must not
+// know: which searches there are.
 #pragma once
 #include <memory>
 #include <tuple>
@@ -37,8 +37,8 @@ class HeldSearch {
 
  protected:
   virtual Search& search() = 0;
-  // Keeps Python objects and arrays alive. Released before the search is told to use others, so that one that
-  // fails to take them on is not asked for a tree.
+  // Keeps Python objects and arrays alive. Released before the search is told to use others, so
+  // that one that fails to take them on is not asked for a tree.
   template <class... Objects>
   void hold(Objects... objects) {
     held_ = std::make_shared<std::tuple<Objects...>>(std::move(objects)...);

@@ -1,5 +1,5 @@
-// Trees in flat arrays of Python: nodes of one tree, or of several one after another, and those of a file as
-// a source of trees.
+// Trees in flat arrays of Python: nodes of one tree, or of several one after another, and those of
+// a file as a source of trees.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -41,14 +41,16 @@ struct NodeArrays {
   Array1<const double> cover;
 
   // Nodes [begin, end) as a tree, checked; an array that ends before gives what it has.
-  void read(size_t begin, size_t end, const SetsAndGains& others, int32_t n_features, Tree& tree) const {
+  void read(size_t begin, size_t end, const SetsAndGains& others, int32_t n_features,
+            Tree& tree) const {
     const auto part = [&](const auto* data, size_t n, auto& to) {
       to.assign(data + std::min(begin, n), data + std::min(end, n));
     };
     part(feature.data(), feature.size(), tree.feature);
     part(threshold.data(), threshold.size(), tree.threshold);
     // As bytes: a bool array from a file may hold bytes other than 0 and 1.
-    part(reinterpret_cast<const uint8_t*>(missing_left.data()), missing_left.size(), tree.missing_left);
+    part(reinterpret_cast<const uint8_t*>(missing_left.data()), missing_left.size(),
+         tree.missing_left);
     part(left.data(), left.size(), tree.left);
     part(right.data(), right.size(), tree.right);
     part(leaf.data(), leaf.size(), tree.leaf);
@@ -60,7 +62,8 @@ struct NodeArrays {
     tree.categories.resize(others.n_sets);
     if (others.n_sets > 0)
       std::memcpy(tree.categories.data(), others.categories, others.n_sets * sizeof(CategorySet));
-    tree.output_gain.assign(others.output_gain, others.output_gain + tree.feature.size() * others.n_outputs);
+    tree.output_gain.assign(others.output_gain,
+                            others.output_gain + tree.feature.size() * others.n_outputs);
     tree.n_outputs = others.n_outputs;
     check_tree(tree, n_features);
   }
@@ -75,11 +78,12 @@ struct StoredArrays {
   Array1<const float> output_gain, values;
 };
 
-// Trees with dense leaves. Arrays are kept, trees made of them for who asks; leaves are made at once.
+// Trees with dense leaves. Arrays are kept, trees made of them for who asks; leaves are made at
+// once.
 class StoredTrees final : public TreeSource, public std::enable_shared_from_this<StoredTrees> {
  public:
-  // Throws std::invalid_argument unless the arrays fit each other; what nodes say is checked when they are
-  // read.
+  // Throws std::invalid_argument unless the arrays fit each other; what nodes say is checked when
+  // they are read.
   StoredTrees(NodeArrays nodes, StoredArrays stored, int32_t n_outputs, int32_t n_features)
       : arrays_(new Arrays{std::move(nodes), std::move(stored)}), n_features_(n_features) {
     const StoredArrays& of = arrays_->stored;
@@ -107,7 +111,8 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
     room_.reserve(room);
     float* at = room_.data();
     for (size_t t = 0; t < n_trees; ++t) {
-      const size_t n_leaves = (nodes_of(t).second - nodes_of(t).first) / 2 + 1, n = columns_of(t, n_outputs);
+      const size_t n_leaves = (nodes_of(t).second - nodes_of(t).first) / 2 + 1,
+                   n = columns_of(t, n_outputs);
       leaves_.emplace_back(of.values.data() + begin_of_values[t], n_leaves, n, at);
       at += DenseLeaves::room(n_leaves, n);
     }
@@ -145,13 +150,15 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
     size_t next(size_t n) {
       const size_t begin = at_;
       if (n > size_ - begin)
-        throw std::invalid_argument("The forest's array '" + name_ + "' is too short for its trees.");
+        throw std::invalid_argument("The forest's array '" + name_ +
+                                    "' is too short for its trees.");
       at_ += n;
       return begin;
     }
     void end() const {
       if (at_ != size_)
-        throw std::invalid_argument("The forest's array '" + name_ + "' is longer than its trees need.");
+        throw std::invalid_argument("The forest's array '" + name_ +
+                                    "' is longer than its trees need.");
     }
 
    private:
@@ -159,7 +166,8 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
     std::string name_;
   };
 
-  static std::pair<size_t, size_t> range_of(const Array1<const int64_t>& offsets, size_t t, size_t size) {
+  static std::pair<size_t, size_t> range_of(const Array1<const int64_t>& offsets, size_t t,
+                                            size_t size) {
     const int64_t begin = offsets.data()[t], end = offsets.data()[t + 1];
     require(0 <= begin && begin <= end && static_cast<size_t>(end) <= size,
             "Offsets must rise within their array.");

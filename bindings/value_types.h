@@ -29,7 +29,9 @@ inline ValueType type_of(nb::dlpack::dtype dtype) {
 inline nb::dlpack::dtype dtype_of(ValueType type) {
   using Code = nb::dlpack::dtype_code;
   const bool is_float = type == ValueType::f32 || type == ValueType::f64;
-  const Code code = is_float ? Code::Float : static_cast<int>(type) % 2 == 0 ? Code::UInt : Code::Int;
+  const Code code = is_float                          ? Code::Float
+                    : static_cast<int>(type) % 2 == 0 ? Code::UInt
+                                                      : Code::Int;
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * size_of(type)), 1};
 }
 

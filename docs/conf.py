@@ -15,7 +15,9 @@ STAGED = ROOT / "build" / "docs" / "examples"  # the gallery reads them from her
 project = "Polyleaf"
 author = "The maintainers of Polyleaf"
 copyright = "the authors of Polyleaf, Apache-2.0"
-version = release = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+version = release = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+    "version"
+]
 
 extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery"]
 exclude_patterns = ["gallery/*.ipynb", "gallery/*.zip"]
@@ -29,7 +31,11 @@ suppress_warnings = ["myst.header"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say them, with shapes
-autodoc_mock_imports = ["dask", "distributed", "autogluon"]  # extras, which pages about them do not need
+autodoc_mock_imports = [
+    "dask",
+    "distributed",
+    "autogluon",
+]  # extras, which pages about them do not need
 numpydoc_show_class_members = False
 
 html_theme = "pydata_sphinx_theme"
@@ -96,7 +102,9 @@ def stage_examples() -> None:
         body = "\n".join([title, "=" * len(title), "", sentence, *docstring.split("\n")[1:]])
         staged, text = STAGED / path.name, f'"""\n{body}"""{rest}'
         kept.add(path.name)
-        if not staged.is_file() or staged.read_text("utf-8") != text:  # unchanged ones are not run again
+        if (
+            not staged.is_file() or staged.read_text("utf-8") != text
+        ):  # unchanged ones are not run again
             staged.write_text(text, "utf-8")
     for path in STAGED.iterdir():
         if path.is_file() and path.name not in kept:

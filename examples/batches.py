@@ -28,7 +28,9 @@ def main() -> dict[str, float]:
     X, y = (np.concatenate(parts) for parts in zip(*batches(), strict=True))  # for comparison
     whole = PolyleafRegressor(n_estimators=30).fit(X, y)
     same = model.save_model() == whole.save_model()
-    print(f"{data.shape}: {data.nbytes / 2**20:.1f} MB of bins, {X.nbytes / 2**20:.1f} MB of float64")
+    print(
+        f"{data.shape}: {data.nbytes / 2**20:.1f} MB of bins, {X.nbytes / 2**20:.1f} MB of float64"
+    )
     print("the model of the batches", "is" if same else "is not", "that of the table")
     return {"same": same, "share": data.nbytes / X.nbytes}
 

@@ -29,7 +29,9 @@ def main() -> dict[str, float]:
     }  # a tree waits for all workers less often
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
         Client(cluster) as client,
     ):
         lazy_X, lazy_Y = (da.from_array(values, chunks=(500, -1)) for values in (X, Y))
@@ -40,7 +42,9 @@ def main() -> dict[str, float]:
     local = PolyleafRegressor(**by_level).fit(X, Y)
     found["same"] = model.to_local().save_model() == local.save_model()
     print(
-        f"the model of {found['workers']} workers", "is" if found["same"] else "is not", "that of one machine"
+        f"the model of {found['workers']} workers",
+        "is" if found["same"] else "is not",
+        "that of one machine",
     )
     return found
 

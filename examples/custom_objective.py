@@ -12,7 +12,9 @@ from polyleaf.datasets import load
 COST_OF_TOO_LOW = 10.0
 
 
-def asymmetric_squared_error(y_true: np.ndarray, y_pred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def asymmetric_squared_error(
+    y_true: np.ndarray, y_pred: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Gradient and curvature of ``cost * (y_pred - y_true)^2 / 2``, both of the shape of `y_pred`."""
     error = y_pred - y_true
     cost = np.where(error < 0, COST_OF_TOO_LOW, 1.0)
@@ -24,7 +26,9 @@ def main() -> dict[str, float]:
     found = {}
     for name, objective in (("squared", "squared_error"), ("asymmetric", asymmetric_squared_error)):
         # Where a leaf has one row, its error vanishes whatever it costs.
-        model = PolyleafRegressor(objective=objective, n_estimators=150, min_child_samples=20).fit(X, y)
+        model = PolyleafRegressor(objective=objective, n_estimators=150, min_child_samples=20).fit(
+            X, y
+        )
         found[name] = float(np.mean(model.predict(X_test) < y_test))
         print(f"{name:10} {found[name]:.0%} of the predictions are too low")
     return found

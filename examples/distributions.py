@@ -20,7 +20,9 @@ def main() -> dict[str, float]:
     found = model.predict_dist(X_test)  # 154 buildings, two loads each
     one_for_all = Normal(y.mean(axis=0), y.std(axis=0))
     likely, nothing = (float(-law.logpdf(y_test).mean()) for law in (found, one_for_all))
-    print(f"negative log-likelihood: {likely:.2f} nats (of one distribution for all: {nothing:.2f})")
+    print(
+        f"negative log-likelihood: {likely:.2f} nats (of one distribution for all: {nothing:.2f})"
+    )
 
     spread, error = found.std()[:, 0], np.abs(found.mean() - y_test)[:, 0]
     is_sure = spread < np.median(spread)
@@ -29,7 +31,9 @@ def main() -> dict[str, float]:
 
     above = found.sf(30.0)[:, 0]  # a plant of 30 kWh/m2
     right = float(np.mean((above > 0.5) == (y_test[:, 0] > 30)))
-    print(f"{np.mean(above > 0.1):.0%} of the buildings may need more than 30; {right:.0%} are told right")
+    print(
+        f"{np.mean(above > 0.1):.0%} of the buildings may need more than 30; {right:.0%} are told right"
+    )
     return {"nats won": nothing - likely, "sure": sure, "unsure": unsure, "told right": right}
 
 

@@ -12,7 +12,9 @@ from polyleaf import PolyleafClassifier
 from polyleaf.datasets import load
 
 
-def every_twentieth_round(model: Any, epoch: int, evals_log: dict[str, dict[str, list[float]]]) -> None:
+def every_twentieth_round(
+    model: Any, epoch: int, evals_log: dict[str, dict[str, list[float]]]
+) -> None:
     """A callback may be a plain function, called after each round; returning True would end the training."""
     if epoch % 20 == 0:
         (metrics,) = evals_log.values()
@@ -22,7 +24,9 @@ def every_twentieth_round(model: Any, epoch: int, evals_log: dict[str, dict[str,
 def main() -> dict[str, float]:
     X, X_test, Y, Y_test = load("emotions").split()
     X_train, X_val, Y_train, Y_val = train_test_split(X, Y, test_size=0.25, random_state=0)
-    model = PolyleafClassifier(n_estimators=1000, max_leaves=8, early_stopping_rounds=20, random_state=0)
+    model = PolyleafClassifier(
+        n_estimators=1000, max_leaves=8, early_stopping_rounds=20, random_state=0
+    )
     model.fit(X_train, Y_train, eval_set=[(X_val, Y_val)], callbacks=[every_twentieth_round])
 
     (metrics,) = model.evals_result_.values()

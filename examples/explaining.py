@@ -27,13 +27,19 @@ def main() -> dict[str, float]:
 
     importance = model.feature_importance("shap", per_output=True, X=X_test)
     glazing = importance[:, names.index("glazing_area")] / importance.sum(axis=1)
-    print(f"the glazed area makes {glazing[0]:.0%} of what moves heating, {glazing[1]:.0%} for cooling")
+    print(
+        f"the glazed area makes {glazing[0]:.0%} of what moves heating, {glazing[1]:.0%} for cooling"
+    )
 
     pairs = np.abs(model.shap_values(X_test, interactions=True)).mean(axis=0)[..., 0]
     pairs[np.diag_indices(len(names))] = 0
     one, other = np.unravel_index(pairs.argmax(), pairs.shape)
     print(f"{names[one]} and {names[other]} do most together")
-    return {"error": error, "glazing for heating": float(glazing[0]), "for cooling": float(glazing[1])}
+    return {
+        "error": error,
+        "glazing for heating": float(glazing[0]),
+        "for cooling": float(glazing[1]),
+    }
 
 
 if __name__ == "__main__":

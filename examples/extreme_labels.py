@@ -24,7 +24,9 @@ def main() -> dict[str, float]:
         "projection_dim": None,
         "tfidf": False,
     }  # 72 dense features: split as they are
-    model = PolyleafClassifier(**presets.gbdt_sparse() | few_rows | no_words, random_state=0).fit(X, Y)
+    model = PolyleafClassifier(**presets.gbdt_sparse() | few_rows | no_words, random_state=0).fit(
+        X, Y
+    )
     model.model_.output_names = emotions.output_names
 
     found = ranking_scores(Y_test, model.predict_topk(X_test, 5))

@@ -33,7 +33,9 @@ def main() -> dict[str, float]:
         "KNN": {},  # one that AutoGluon brings
     }
     with tempfile.TemporaryDirectory() as folder:
-        predictor = TabularPredictor("heating", path=folder, verbosity=0).fit(table, hyperparameters=models)
+        predictor = TabularPredictor("heating", path=folder, verbosity=0).fit(
+            table, hyperparameters=models
+        )
         board = predictor.leaderboard(test)
     print(board[["model", "score_test", "score_val", "fit_time"]])
     return {model: -score for model, score in zip(board["model"], board["score_test"], strict=True)}

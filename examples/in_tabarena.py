@@ -33,7 +33,10 @@ def main() -> dict[str, float]:
         num_random_configs=1, fold_fitting_strategy="sequential_local"
     )
     found = {}
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # where AutoGluon puts models
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+    ):  # where AutoGluon puts models
         for experiment in experiments:
             result = experiment.run(task, fold=0, task_name="energy", cache_task_key="energy")
             found[experiment.name] = float(result["metric_error"])

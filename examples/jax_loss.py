@@ -26,10 +26,14 @@ def main() -> dict[str, float]:
     settings = {"n_estimators": 100, "max_leaves": 8, "min_child_samples": 5, "random_state": 0}
     # The likelihood is not convex in both scores: "absolute" takes the absolute value of its curvature.
     objective = Custom(normal, n_outputs=2, curvature="absolute")
-    mean, log_deviation = PolyleafRegressor(objective=objective, **settings).fit(X, y).predict(X_test).T
+    mean, log_deviation = (
+        PolyleafRegressor(objective=objective, **settings).fit(X, y).predict(X_test).T
+    )
 
     plain = PolyleafRegressor(**settings).fit(X[:460], y[:460])
-    deviation = np.std(y[460:] - plain.predict(X[460:]))  # the same for all, of rows that were set aside
+    deviation = np.std(
+        y[460:] - plain.predict(X[460:])
+    )  # the same for all, of rows that were set aside
 
     found = {}
     for name, m, s in (

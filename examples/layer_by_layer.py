@@ -16,7 +16,11 @@ def main() -> dict[str, float]:
     X, X_test, y, y_test = load("letter").split()
     X, y = X[:6000], y[:6000]  # enough for an example
     ways = {
-        "a tree per class": {"multi_strategy": "one_output_per_tree", "refresh": "tree", "n_estimators": 2},
+        "a tree per class": {
+            "multi_strategy": "one_output_per_tree",
+            "refresh": "tree",
+            "n_estimators": 2,
+        },
         "vectors in the leaves": {"refresh": "round", "n_estimators": TREES},
         "and layers boosted": {"n_estimators": TREES},
     }

@@ -19,7 +19,9 @@ def main() -> dict[str, float]:
         "lines afterwards": {"leaf": "linear", "linear_fit": "post"},
         "linear": {"leaf": "linear"},
     }.items():
-        model = PolyleafRegressor(n_estimators=40, max_leaves=8, random_state=0, **settings).fit(X, y)
+        model = PolyleafRegressor(n_estimators=40, max_leaves=8, random_state=0, **settings).fit(
+            X, y
+        )
         found[name] = float(root_mean_squared_error(y_test, model.predict(X_test)))
         print(f"{name:17} RMSE of 40 trees {found[name]:.3f}")
 

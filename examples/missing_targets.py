@@ -24,7 +24,10 @@ def main() -> dict[str, float]:
         "rows dropped": PolyleafRegressor(**params).fit(X[complete], y[complete]),
         "filled": PolyleafRegressor(**params).fit(X, filled),
     }
-    found = {name: root_mean_squared_error(y_test, model.predict(X_test)) for name, model in models.items()}
+    found = {
+        name: root_mean_squared_error(y_test, model.predict(X_test))
+        for name, model in models.items()
+    }
     print(
         f"{np.isnan(y).mean():.0%} of the targets are missing, {complete.sum()} of {len(y)} rows are complete"
     )

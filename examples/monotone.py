@@ -17,7 +17,10 @@ def main() -> dict[str, float]:
     X, X_test, y, y_test = data.split()
     rows = np.random.default_rng(0).permutation(len(X))[:60]
     noisy = y[rows] + np.random.default_rng(1).normal(0, 4, (len(rows), 2))
-    windows, height = data.feature_names.index("glazing_area"), data.feature_names.index("overall_height")
+    windows, height = (
+        data.feature_names.index("glazing_area"),
+        data.feature_names.index("overall_height"),
+    )
     larger = X_test.copy()
     larger[:, windows] += 0.1
 
@@ -26,8 +29,13 @@ def main() -> dict[str, float]:
     for name, directions in (("free", None), ("told", {windows: 1, height: 1})):
         model = PolyleafRegressor(**params, monotone_constraints=directions).fit(X[rows], noisy)
         falls = np.mean(model.predict(larger) < model.predict(X_test))
-        found |= {name: root_mean_squared_error(y_test, model.predict(X_test)), f"{name} falls": falls}
-        print(f"{name:5} test RMSE {found[name]:.2f}, {falls:.1%} of loads fall where windows are larger")
+        found |= {
+            name: root_mean_squared_error(y_test, model.predict(X_test)),
+            f"{name} falls": falls,
+        }
+        print(
+            f"{name:5} test RMSE {found[name]:.2f}, {falls:.1%} of loads fall where windows are larger"
+        )
     return found
 
 

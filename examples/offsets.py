@@ -59,11 +59,16 @@ def exposure() -> dict[str, float]:
     wide = np.column_stack([X, size])
     feature = PolyleafRegressor(**params).fit(wide[train], y[train])
     found = {
-        "exposure": root_mean_squared_error(y[test], rate.predict(X[test], offset=np.log(size[test]))),
+        "exposure": root_mean_squared_error(
+            y[test], rate.predict(X[test], offset=np.log(size[test]))
+        ),
         "feature": root_mean_squared_error(y[test], feature.predict(wide[test])),
         "rate": float(rate.predict(X[test]).mean()),  # without an offset: of one letter
     }
-    print(f"vowels of longer pages: RMSE {found['feature']:.1f} with the length as a feature,", end=" ")
+    print(
+        f"vowels of longer pages: RMSE {found['feature']:.1f} with the length as a feature,",
+        end=" ",
+    )
     print(f"{found['exposure']:.1f} as exposure; {found['rate']:.0%} of letters are vowels")
     return found
 

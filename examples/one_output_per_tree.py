@@ -14,7 +14,9 @@ def main() -> dict[str, float]:
     X, X_test, y, y_test = load("energy").split()
     found = {}
     for strategy in ("multi_output_tree", "one_output_per_tree"):
-        model = PolyleafRegressor(multi_strategy=strategy, n_estimators=150, random_state=0).fit(X, y)
+        model = PolyleafRegressor(multi_strategy=strategy, n_estimators=150, random_state=0).fit(
+            X, y
+        )
         found[strategy] = root_mean_squared_error(y_test, model.predict(X_test))
         print(f"{strategy:20} RMSE {found[strategy]:.3f}   {model.model_.n_trees} trees")
     return found

@@ -12,7 +12,9 @@ from polyleaf.datasets import load
 
 def letters() -> dict[str, float]:
     X, X_test, y, y_test = load("letter").split()
-    model = PolyleafClassifier(n_estimators=40, max_leaves=16, random_state=0).fit(X[:4000], y[:4000])
+    model = PolyleafClassifier(n_estimators=40, max_leaves=16, random_state=0).fit(
+        X[:4000], y[:4000]
+    )
     model.calibrate(X[4000:6000], y[4000:6000], coverage=0.95)
     sets = model.predict_set(X_test)
     held = sets[np.arange(len(y_test)), np.searchsorted(model.classes_, y_test)].mean()
@@ -20,18 +22,26 @@ def letters() -> dict[str, float]:
     print(
         f"{held:.1%} of the letters are in their sets (asked: 95 %), which have {size.mean():.2f} on average"
     )
-    return {"held": held, "accuracy": model.score(X_test, y_test), "alone": float((size == 1).mean())}
+    return {
+        "held": held,
+        "accuracy": model.score(X_test, y_test),
+        "alone": float((size == 1).mean()),
+    }
 
 
 def loads() -> dict[str, float]:
     X, X_test, y, y_test = load("energy").split()
-    held_out = np.random.default_rng(0).random(len(X)) < 1 / 3  # at random: the table is in an order
+    held_out = (
+        np.random.default_rng(0).random(len(X)) < 1 / 3
+    )  # at random: the table is in an order
     model = PolyleafRegressor(n_estimators=200, random_state=0).fit(X[~held_out], y[~held_out])
     model.calibrate(X[held_out], y[held_out], coverage=0.9, joint=True)
     bounds = model.predict_interval(X_test)
     inside = ((bounds[..., 0] <= y_test) & (y_test <= bounds[..., 1])).all(axis=1).mean()
     width = (bounds[..., 1] - bounds[..., 0]).mean(axis=0)
-    print(f"{inside:.1%} of the buildings have both loads inside (asked: 90 %), widths {width.round(2)}")
+    print(
+        f"{inside:.1%} of the buildings have both loads inside (asked: 90 %), widths {width.round(2)}"
+    )
     return {"inside": float(inside)}
 
 

@@ -19,8 +19,12 @@ def main() -> dict[str, float]:
     inside = float(np.mean((low <= heating_test) & (heating_test <= high)))
     error = float(np.abs(median - heating_test).mean())
     of_median = float(np.abs(np.median(heating) - heating_test).mean())
-    print(f"{inside:.0%} of the test rows lie in their interval (mean width {np.mean(high - low):.2f})")
-    print(f"mean absolute error of the median: {error:.3f} (of the overall median: {of_median:.3f})")
+    print(
+        f"{inside:.0%} of the test rows lie in their interval (mean width {np.mean(high - low):.2f})"
+    )
+    print(
+        f"mean absolute error of the median: {error:.3f} (of the overall median: {of_median:.3f})"
+    )
     return {"inside": inside, "error": error, "baseline": of_median}
 
 

@@ -63,7 +63,9 @@ def main() -> dict[str, float]:
     found = {}
     for level in (0.5, 0.9):
         # Where a leaf has one row, its error vanishes whatever it costs.
-        model = PolyleafRegressor(objective=Expectile(level), n_estimators=150, min_child_samples=20)
+        model = PolyleafRegressor(
+            objective=Expectile(level), n_estimators=150, min_child_samples=20
+        )
         model.fit(X, y)
         with tempfile.TemporaryDirectory() as folder:
             model.save_model(Path(folder) / "expectile.model")

@@ -33,7 +33,9 @@ def main(path: str | None = None) -> dict[str, float]:
     if path is not None:
         page.save(path)
     sections = [name for name in losses if f">{name}</h2>" in page.html]
-    print(f"{len(sections)} tasks on one page of {len(page.html) / 1e6:.2f} MB: {', '.join(sections)}")
+    print(
+        f"{len(sections)} tasks on one page of {len(page.html) / 1e6:.2f} MB: {', '.join(sections)}"
+    )
     return {"sections": len(sections), "megabytes": len(page.html) / 1e6}
 
 

@@ -63,7 +63,9 @@ class Service(ThreadingHTTPServer):
 
 
 def ask(connection: HTTPConnection, rows: list) -> tuple[int, dict]:
-    connection.request("POST", "/", json.dumps({"rows": rows}), {"Content-Type": "application/json"})
+    connection.request(
+        "POST", "/", json.dumps({"rows": rows}), {"Content-Type": "application/json"}
+    )
     answer = connection.getresponse()
     return answer.status, json.loads(answer.read())
 

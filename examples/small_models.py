@@ -22,12 +22,20 @@ def main() -> dict[str, float]:
     metrics = ["merror", "mlogloss"]
     report = model.model_.size_report(X_test, y_test, metrics=metrics, rounds=[1, 5, 10, 25, 50])
     for row in report["scores"]:
-        print(f"{row['trees']:3} trees {row['bytes'] // 1024:4} KiB  error {row['merror']:.3f}  ", end="")
+        print(
+            f"{row['trees']:3} trees {row['bytes'] // 1024:4} KiB  error {row['merror']:.3f}  ",
+            end="",
+        )
         print(f"log-loss {row['mlogloss']:.3f}")
-    print("of that:", ", ".join(f"{what} {size // 1024} KiB" for what, size in report["bytes_of"].items()))
+    print(
+        "of that:",
+        ", ".join(f"{what} {size // 1024} KiB" for what, size in report["bytes_of"].items()),
+    )
 
     for row in leaf_dtype_report(model.model_, X_test, y_test, metrics=metrics):
-        print(f"{row['leaf_dtype']:8} file of {row['file_bytes'] // 1024} KiB  error {row['merror']:.3f}")
+        print(
+            f"{row['leaf_dtype']:8} file of {row['file_bytes'] // 1024} KiB  error {row['merror']:.3f}"
+        )
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "letters.polyleaf"

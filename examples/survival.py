@@ -22,7 +22,11 @@ def main() -> dict[str, float]:
     labels = survival.encode(time, event, ends)
     train, held, test = slice(2400), slice(2400, 3000), slice(3000, None)
     model = PolyleafClassifier(
-        n_estimators=500, learning_rate=0.05, max_leaves=8, early_stopping_rounds=30, missing_targets="ignore"
+        n_estimators=500,
+        learning_rate=0.05,
+        max_leaves=8,
+        early_stopping_rounds=30,
+        missing_targets="ignore",
     )
     model.fit(X[train], labels[train], X_val=X[held], y_val=labels[held])
 

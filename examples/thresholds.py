@@ -19,7 +19,10 @@ def main() -> dict[str, float]:
         "chosen": PolyleafClassifier(**params, threshold="f1").fit(X, y),
         "weighted": PolyleafClassifier(**params, scale_pos_weight="balanced").fit(X, y),
     }
-    found = {name: f1_score(y_test, model.predict(X_test), average="micro") for name, model in models.items()}
+    found = {
+        name: f1_score(y_test, model.predict(X_test), average="micro")
+        for name, model in models.items()
+    }
     half.choose_threshold(X_test)  # no labels of these rows
     found["without labels"] = f1_score(y_test, half.predict(X_test), average="micro")
     for name, f1 in found.items():

@@ -39,7 +39,9 @@ def staircase(panels: Any) -> None:
     for panel, (title, (n, rate, leaves)) in zip(panels, sizes.items(), strict=True):
         panel.plot(X, y, ".", color="0.8", ms=3)
         for color, leaf in (("C0", "constant"), ("C1", "linear")):
-            values = predicted(grid, n_estimators=n, learning_rate=rate, max_leaves=leaves, leaf=leaf)
+            values = predicted(
+                grid, n_estimators=n, learning_rate=rate, max_leaves=leaves, leaf=leaf
+            )
             panel.plot(grid, values, color=color, lw=1.2, label=f"{leaf} leaves")
         panel.set_title(title, fontsize=9)
     panels[0].legend(fontsize=8)
@@ -51,7 +53,9 @@ def far_away(panels: Any) -> None:
     X, y = training_rows()
     for panel, how in zip(panels, ("clip", "free"), strict=True):
         panel.plot(X, y, ".", color="0.8", ms=3)
-        panel.plot(grid, predicted(grid, n_estimators=50, leaf="linear", linear_extrapolation=how), "C1")
+        panel.plot(
+            grid, predicted(grid, n_estimators=50, leaf="linear", linear_extrapolation=how), "C1"
+        )
         panel.axvspan(0, 2, color="0.5", alpha=0.08)
         panel.set_title(f'linear_extrapolation="{how}"', fontsize=9)
         panel.set_ylim(-6, 8)
@@ -66,7 +70,9 @@ def main() -> None:
 
     FOLDER.mkdir(exist_ok=True)
     for paint in (staircase, far_away):
-        figure, panels = pyplot.subplots(1, 2, figsize=SIZE, dpi=DPI, layout="constrained", sharey=True)
+        figure, panels = pyplot.subplots(
+            1, 2, figsize=SIZE, dpi=DPI, layout="constrained", sharey=True
+        )
         paint(panels)
         figure.savefig(FOLDER / f"linear-leaves-{paint.__name__.replace('_', '-')}.png")
 

@@ -78,7 +78,9 @@ def test_early_stopping_in_a_resumed_training():
 
 
 def test_early_stopping_by_what_is_never_a_number_stops_nothing_and_says_so():
-    with pytest.warns(UserWarning, match="'loss', which was NaN in every round: nothing was stopped"):
+    with pytest.warns(
+        UserWarning, match="'loss', which was NaN in every round: nothing was stopped"
+    ):
         model, done = drive(EarlyStopping(3, maximize=False), [math.nan] * 10)
     assert (model.best_iteration, done) == (None, 10)
 
@@ -128,7 +130,11 @@ def test_early_stopping_knows_the_direction_of_metrics(metric, sign):
 def test_monitor_prints_every_period_and_the_last():
     lines = []
     drive(EvaluationMonitor(period=2, logger=lines.append), [3.0, 2.0, 1.0, 0.5])
-    assert lines == ["[0]\tvalid-loss:3.00000", "[2]\tvalid-loss:1.00000", "[3]\tvalid-loss:0.50000"]
+    assert lines == [
+        "[0]\tvalid-loss:3.00000",
+        "[2]\tvalid-loss:1.00000",
+        "[3]\tvalid-loss:0.50000",
+    ]
 
 
 def test_learning_rate_schedules():
@@ -206,13 +212,18 @@ def test_plain_functions_are_callbacks():
     assert seen == [0, 1, 2] and done == 3
 
 
-@pytest.mark.parametrize("function", [lambda env: None, lambda: True, lambda model, epoch, log, more: True])
+@pytest.mark.parametrize(
+    "function", [lambda env: None, lambda: True, lambda model, epoch, log, more: True]
+)
 def test_functions_of_other_signatures_are_refused_when_they_are_set(function):
     with pytest.raises(
         TypeError, match=r"\(model, epoch, evals_log\), and ends .* <lambda>\(.* does not take"
     ):
         as_callbacks([function])
-    assert len(as_callbacks([lambda *arguments: None, lambda model, epoch, log, more=1: None, print])) == 3
+    assert (
+        len(as_callbacks([lambda *arguments: None, lambda model, epoch, log, more=1: None, print]))
+        == 3
+    )
 
 
 def test_objects_with_the_four_hooks_are_callbacks():

@@ -73,7 +73,9 @@ class Task:
     @property
     def key(self) -> str:
         """Unique among all studies."""
-        return "/".join((self.module.rpartition(".")[2], self.run.__name__, self.method, self.problem))
+        return "/".join(
+            (self.module.rpartition(".")[2], self.run.__name__, self.method, self.problem)
+        )
 
 
 @dataclass(frozen=True)
@@ -143,14 +145,20 @@ class Table(_Grid):
     def __post_init__(self) -> None:
         for method in self.ours:
             if method not in self.methods:
-                raise ValueError(f"{self.name}: {method!r} is in `ours` but in no row of the table.")
+                raise ValueError(
+                    f"{self.name}: {method!r} is in `ours` but in no row of the table."
+                )
         for method in self.quoted:
             if method not in self.methods:
-                raise ValueError(f"{self.name}: {method!r} is in `quoted` but in no row of the table.")
+                raise ValueError(
+                    f"{self.name}: {method!r} is in `quoted` but in no row of the table."
+                )
         cells = {(method, subject.title) for method, subject in self.cells()}
         for cell in self.explained:
             if cell not in cells:
-                raise ValueError(f"{self.name}: `explained` names {cell}, which is no cell of the table.")
+                raise ValueError(
+                    f"{self.name}: `explained` names {cell}, which is no cell of the table."
+                )
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -164,21 +172,27 @@ class Table(_Grid):
 
     @cached_property
     def _printed(self) -> dict[tuple[str, str], float | None]:
-        lines = [re.split(r" {2,}", line.strip()) for line in self.paper.splitlines() if line.strip()]
+        lines = [
+            re.split(r" {2,}", line.strip()) for line in self.paper.splitlines() if line.strip()
+        ]
         if not lines:
             return {}
         head, *rows = lines
         found = {}
         for title, *cells in rows:
             if len(cells) != len(head):
-                raise ValueError(f"{self.name}: row {title!r} has {len(cells)} cells, the head {len(head)}.")
+                raise ValueError(
+                    f"{self.name}: row {title!r} has {len(cells)} cells, the head {len(head)}."
+                )
             for name, text in zip(head, cells, strict=True):
                 method, subject = (title, name) if self.subjects_are == "columns" else (name, title)
                 found[method, subject] = None if text == "-" else float(text)
         titles = [subject.title for subject in self.subjects]
         in_text = list(dict.fromkeys(subject for _, subject in found))
         if in_text != titles:
-            raise ValueError(f"{self.name}: the text has subjects {in_text}, `subjects` are {titles}.")
+            raise ValueError(
+                f"{self.name}: the text has subjects {in_text}, `subjects` are {titles}."
+            )
         return found
 
 

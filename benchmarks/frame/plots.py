@@ -58,7 +58,11 @@ def _curves(figure: Figure) -> Any:
                     if name in curves:
                         label = method if len(figure.curves) == 1 else f"{method}, {name}"
                         panel.plot(
-                            *zip(*curves[name], strict=True), style, color=f"C{i}", label=label, lw=1.2
+                            *zip(*curves[name], strict=True),
+                            style,
+                            color=f"C{i}",
+                            label=label,
+                            lw=1.2,
                         )
             panel.set(title=subject.title, xlabel=figure.x, ylabel=figure.y)
             if "x" in figure.log:
@@ -66,7 +70,9 @@ def _curves(figure: Figure) -> Any:
             if "y" in figure.log:
                 panel.set_yscale("log")
         for panel in panels:
-            if panel.get_legend_handles_labels()[0]:  # one legend, in the first panel that has a curve
+            if panel.get_legend_handles_labels()[
+                0
+            ]:  # one legend, in the first panel that has a curve
                 panel.legend(fontsize=7)
                 break
 
@@ -87,11 +93,15 @@ def rank_diagram(panel: Any, means: dict[str, float], critical: float) -> None:
         depth = -0.6 - 0.4 * (i if left else len(ordered) - 1 - i)
         end = low - 0.1 if left else high + 0.1
         panel.plot([rank, rank, end], [0, depth, depth], color="C0", lw=1)
-        panel.text(end, depth, f"{method} ({rank:.2f}) ", ha="right" if left else "left", va="center")
+        panel.text(
+            end, depth, f"{method} ({rank:.2f}) ", ha="right" if left else "left", va="center"
+        )
     for i, (first, last) in enumerate(groups([rank for _, rank in ordered], critical)):
         panel.hlines(-0.12 - 0.1 * i, first - 0.03, last + 0.03, "black", lw=3)
     panel.hlines(0.7, low, low + critical, "C3", lw=2)
-    panel.text(low + critical / 2, 0.8, f"critical difference {critical:.2f}", ha="center", color="C3")
+    panel.text(
+        low + critical / 2, 0.8, f"critical difference {critical:.2f}", ha="center", color="C3"
+    )
     panel.set(
         xlim=(low - 0.35 * (high - low) - 0.5, high + 0.35 * (high - low) + 0.5),
         ylim=(-0.9 - 0.4 * half, 1.2),

@@ -58,7 +58,9 @@ def from_figures(
         sign = -1.0 if subject.better == "higher" else 1.0
         values = {m: value_of(found.get((m, subject.title)), subject.figure) for m in methods}
         row = {
-            m: sign * round(value.mean, subject.digits) for m, value in values.items() if value is not None
+            m: sign * round(value.mean, subject.digits)
+            for m, value in values.items()
+            if value is not None
         }
         if len(row) == len(methods):
             rows.append(row)

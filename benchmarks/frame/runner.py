@@ -97,7 +97,13 @@ class _Progress(AbstractContextManager["_Progress"]):
 
     def __init__(self, n_runs: int):
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         console = Console(stderr=True)
         self.n_runs, self.n_done, self.begun = n_runs, 0, 0.0

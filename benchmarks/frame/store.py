@@ -68,7 +68,11 @@ class Store:
     def found(self, paper: Paper, table: Table | Figure) -> dict[tuple[str, str], dict[str, Any]]:
         """The figures of a table's runs, as far as they have been done, by method and subject's title."""
         keys = ((m, s.title, paper.task(table, m, s).key) for m, s in table.runs())
-        return {(m, title): figures for m, title, key in keys if (figures := self.figures(key)) is not None}
+        return {
+            (m, title): figures
+            for m, title, key in keys
+            if (figures := self.figures(key)) is not None
+        }
 
     def problem_of(self, key: str) -> str | None:
         """Why the run has no figures; None where it has, or was never tried."""
@@ -76,7 +80,9 @@ class Store:
 
     def environments_of(self, paper: Paper) -> list[dict[str, Any]]:
         """What the finished runs of a paper depended on, in the order of the file."""
-        used = {self.records[task.key].get("ran_in") for task in paper.tasks() if self.done(task.key)}
+        used = {
+            self.records[task.key].get("ran_in") for task in paper.tasks() if self.done(task.key)
+        }
         return [environment for i, environment in enumerate(self.environments) if i in used]
 
     def begin(self, environment: dict[str, Any]) -> None:
@@ -87,7 +93,9 @@ class Store:
         for earlier in self.environments:
             if earlier.get("quick") != environment.get("quick"):
                 kinds = ("quick", "full") if earlier.get("quick") else ("full", "quick")
-                raise ValueError(f"{self.path} holds {kinds[0]} runs; write {kinds[1]} ones to another file.")
+                raise ValueError(
+                    f"{self.path} holds {kinds[0]} runs; write {kinds[1]} ones to another file."
+                )
         self.environments.append(environment)
         self._append({"environment": environment})
 

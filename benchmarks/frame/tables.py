@@ -119,14 +119,19 @@ def _letter(notes: list[str], explanation: str) -> str:
     return string.ascii_lowercase[notes.index(explanation)]
 
 
-def _lay_out(table: Table, cell: Callable[[str, Subject], str]) -> tuple[list[str], list[list[str]]]:
+def _lay_out(
+    table: Table, cell: Callable[[str, Subject], str]
+) -> tuple[list[str], list[list[str]]]:
     units = {subject.unit for subject in table.subjects}
     corner = units.pop() if len(units) == 1 else ""
     titles = [s.title + (f", {s.unit}" if s.unit and not corner else "") for s in table.subjects]
     if table.subjects_are == "columns":
-        return [corner, *titles], [[m, *(cell(m, s) for s in table.subjects)] for m in table.methods]
+        return [corner, *titles], [
+            [m, *(cell(m, s) for s in table.subjects)] for m in table.methods
+        ]
     rows = [
-        [title, *(cell(m, s) for m in table.methods)] for title, s in zip(titles, table.subjects, strict=True)
+        [title, *(cell(m, s) for m in table.methods)]
+        for title, s in zip(titles, table.subjects, strict=True)
     ]
     return [corner, *table.methods], rows
 

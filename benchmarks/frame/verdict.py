@@ -40,7 +40,10 @@ def value_of(figures: dict[str, Any] | None, name: str) -> Value | None:
         return None
     if isinstance(found, dict):
         return Value(
-            found["mean"], found["deviation"], found["deviation"] / math.sqrt(found["n"]), found["n"]
+            found["mean"],
+            found["deviation"],
+            found["deviation"] / math.sqrt(found["n"]),
+            found["n"],
         )
     if isinstance(found, list):
         deviation = statistics.stdev(found) if len(found) > 1 else None

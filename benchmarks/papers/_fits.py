@@ -22,7 +22,14 @@ from ..worker import warm_up
 
 CURVE_POINTS = 40
 # What `Settings` tell every library, so that a recipe must not tell it again.
-SHARED = ("n_estimators", "learning_rate", "max_depth", "max_leaves", "reg_lambda", "min_child_samples")
+SHARED = (
+    "n_estimators",
+    "learning_rate",
+    "max_depth",
+    "max_leaves",
+    "reg_lambda",
+    "min_child_samples",
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,13 @@ class Method:
 
 
 def fit(
-    context: Context, library: str, kind: str, data: Arrays, settings: Settings, *, warm: bool = False
+    context: Context,
+    library: str,
+    kind: str,
+    data: Arrays,
+    settings: Settings,
+    *,
+    warm: bool = False,
 ) -> tuple[Library, float]:
     """Train one library; it, and the seconds that took. `Unavailable` where it is not installed.
 

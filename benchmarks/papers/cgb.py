@@ -73,7 +73,9 @@ METHODS = {
     "C-GB": Tuned(Method("polyleaf", recipe="cgb"), **_CGB_GRID),
     "GB": Tuned(Method("polyleaf", ONE_TREE_EACH, recipe="cgb"), **_CGB_GRID),
     "TFBT": Tuned(Method("polyleaf", recipe="tfbt"), most_leaves=None),
-    "GBDT-MO": Tuned(Method("polyleaf", recipe="gbdt_mo"), (2, 5, 10, 20), subsamples=(0.75, 0.5, 1.0)),
+    "GBDT-MO": Tuned(
+        Method("polyleaf", recipe="gbdt_mo"), (2, 5, 10, 20), subsamples=(0.75, 0.5, 1.0)
+    ),
     # Not in the paper:
     "Polyleaf": Tuned(Method("polyleaf")),
     "XGBoost": Tuned(Method("xgboost-one-output-per-tree")),
@@ -109,7 +111,9 @@ def load(context: Context, problem: str) -> DataSet:
         from sklearn import datasets
 
         X, y = getattr(datasets, f"load_{problem}")(return_X_y=True)
-        return DataSet(problem, "multiclass", X.astype(np.float32), y, None, np.zeros(X.shape[1], bool))
+        return DataSet(
+            problem, "multiclass", X.astype(np.float32), y, None, np.zeros(X.shape[1], bool)
+        )
     return context.load(problem)
 
 
@@ -162,12 +166,21 @@ def search(context: Context, method: str, data: DataSet, arrays: Arrays) -> Choi
     if context.quick:
         grid = grid[:: max(1, len(grid) // 3)]
     return max(
-        grid, key=lambda choice: np.mean([_fold(context, method, data, arrays, choice, *f) for f in folds])
+        grid,
+        key=lambda choice: np.mean(
+            [_fold(context, method, data, arrays, choice, *f) for f in folds]
+        ),
     )
 
 
 def _fold(
-    context: Context, method: str, data: DataSet, arrays: Arrays, choice: Choice, train: Any, test: Any
+    context: Context,
+    method: str,
+    data: DataSet,
+    arrays: Arrays,
+    choice: Choice,
+    train: Any,
+    test: Any,
 ) -> float:
     X, y = arrays["X"], arrays["y"]
     fold = {"X": X[train], "y": y[train], "X_test": X[test], "y_test": y[test]}
@@ -186,7 +199,9 @@ class _Known:
         return self.classes[self.model.predict(X).argmax(axis=1)]
 
 
-def _train(context: Context, method: str, data: DataSet, arrays: Arrays, choice: Choice) -> tuple[Any, float]:
+def _train(
+    context: Context, method: str, data: DataSet, arrays: Arrays, choice: Choice
+) -> tuple[Any, float]:
     """A trained model, and the seconds it took. Libraries get the classes that a small fold has."""
     chosen, library = settings(method, data, choice), METHODS[method].method.library
     if data.task == "regression":
@@ -259,7 +274,9 @@ def _by_hand(rounds: int, arrays: Arrays, choice: Choice, seed: int) -> np.ndarr
     for t in range(rounds):
         residual = y - softmax(scores, axis=1)
         rows = rng.permutation(n)[: int(choice.subsample * n)]
-        tree = DecisionTreeRegressor(max_depth=choice.depth, max_features=choice.features, random_state=t)
+        tree = DecisionTreeRegressor(
+            max_depth=choice.depth, max_features=choice.features, random_state=t
+        )
         tree.fit(X[rows], residual[rows])
         leaf, size = tree.apply(X), np.abs(residual[rows])
         top, bottom = np.zeros((2, tree.tree_.node_count, n_classes))
@@ -319,7 +336,12 @@ def _draw_boundaries(canvas: Any, found: dict[tuple[str, str], Figures]) -> None
         x, y, label = np.transpose(figures["rows"])
         style = {"cmap": "viridis", "vmin": 0, "vmax": 2}
         panel.imshow(
-            figures["classes"], origin="lower", extent=figures["extent"], aspect="auto", alpha=0.4, **style
+            figures["classes"],
+            origin="lower",
+            extent=figures["extent"],
+            aspect="auto",
+            alpha=0.4,
+            **style,
         )
         panel.scatter(x, y, c=label, s=4, linewidths=0, rasterized=True, **style)
         panel.set(title=method, xlabel="feature 1", ylabel="feature 2")
@@ -335,7 +357,9 @@ def _draw_ranks(subjects: tuple[Subject, ...]) -> Any:
             canvas.text(0.5, 0.5, "No two methods have been run on the same set yet.", ha="center")
             return
         means = ranks.mean_ranks(values, methods)
-        plots.rank_diagram(canvas.subplots(), means, ranks.critical_difference(len(methods), len(values)))
+        plots.rank_diagram(
+            canvas.subplots(), means, ranks.critical_difference(len(methods), len(values))
+        )
 
     return paint
 
@@ -373,7 +397,9 @@ _RMSE = tuple(
     for title, (name, n) in _TARGETS.items()
     for k in range(n)
 )
-_R2 = tuple(_subject(title, name, "mean R2", "higher", 4, "R2") for title, (name, _) in _TARGETS.items())
+_R2 = tuple(
+    _subject(title, name, "mean R2", "higher", 4, "R2") for title, (name, _) in _TARGETS.items()
+)
 _SECONDS = tuple(
     _subject(f"{title}, {what}", name, "s", None, 2, what)
     for title, name in [*_SETS.items(), *((t, n) for t, (n, _) in _TARGETS.items())]

@@ -32,12 +32,16 @@ METHODS = {
     "GBDT-SO": Method("polyleaf", DIAGONAL, recipe="gbdt_so"),
     "GBDT-MO": Method("polyleaf", DIAGONAL, recipe="gbdt_mo"),
     "diagonal hessian": Method("polyleaf", DIAGONAL, recipe="gbdt_mo"),
-    "exact hessian": Method("polyleaf", {"curvature": "full", "leaf_curvature": "full"}, recipe="gbdt_mo"),
+    "exact hessian": Method(
+        "polyleaf", {"curvature": "full", "leaf_curvature": "full"}, recipe="gbdt_mo"
+    ),
     # Not in the paper:
     "XGBoost, vector leaves": Method("xgboost-multi-output-tree"),
     "CatBoost": Method("catboost"),
     "OmniGBDT": Method("omnigbdt"),
-    "GBDT-MO, residual curvature": Method("polyleaf", {"softmax_curvature": "residual"}, recipe="gbdt_mo"),
+    "GBDT-MO, residual curvature": Method(
+        "polyleaf", {"softmax_curvature": "residual"}, recipe="gbdt_mo"
+    ),
     "C-GB": Method("polyleaf", {"softmax_curvature": "friedman"}, recipe="cgb"),
     # Tables VI and VII, in gbdt_mo_sparse:
     **{
@@ -48,7 +52,11 @@ METHODS = {
         for name, support in (("restricted", "shared"), ("unrestricted", "own"))
     },
 }
-ONE_EACH = ("XGBoost", "LightGBM", "GBDT-SO")  # a model for each target, which stops when it is best
+ONE_EACH = (
+    "XGBoost",
+    "LightGBM",
+    "GBDT-SO",
+)  # a model for each target, which stops when it is best
 
 
 @dataclass(frozen=True)
@@ -92,15 +100,24 @@ def chosen(method: str, problem: str) -> tuple[int, float]:
 def settings(method: str, problem: str, depth: int, rate: float, rounds: int = ROUNDS) -> Settings:
     """What all methods share (appendix B: 0.75 * 2^depth leaves, L2 of 1), in each library's own words."""
     fixed, leaves = FIXED[problem], int(0.75 * 2**depth)
-    library, classes = METHODS[method].library.partition("-")[0], FIXED[problem].kind == "multiclass"
+    library, classes = (
+        METHODS[method].library.partition("-")[0],
+        FIXED[problem].kind == "multiclass",
+    )
     own: dict[str, Any] = {}
     if library == "polyleaf":
-        own = {**METHODS[method].parameters(), "grow_policy": "lossguide", "min_split_gain": fixed.threshold}
+        own = {
+            **METHODS[method].parameters(),
+            "grow_policy": "lossguide",
+            "min_split_gain": fixed.threshold,
+        }
         own = {name: value for name, value in own.items() if name not in _fits.SHARED}
         if not classes:
             own.pop("softmax_curvature", None)
     else:
-        name = {"xgboost": "gamma", "lightgbm": "min_gain_to_split", "omnigbdt": "gamma"}.get(library)
+        name = {"xgboost": "gamma", "lightgbm": "min_gain_to_split", "omnigbdt": "gamma"}.get(
+            library
+        )
         own = {name: fixed.threshold} if name else {}
     if classes and library != "omnigbdt":  # which knows no other error
         name, error = {
@@ -139,7 +156,14 @@ def random_projection(seed: int, n: int) -> Arrays:
 def halves(X: np.ndarray, y: np.ndarray, n: int) -> Arrays:
     """The first `n` rows for training, the others for test, on which training also stops."""
     X, y = X.astype(np.float32), y.astype(np.float32) if y.dtype.kind == "f" else y
-    return {"X": X[:n], "y": y[:n], "X_val": X[n:], "y_val": y[n:], "X_test": X[n:], "y_test": y[n:]}
+    return {
+        "X": X[:n],
+        "y": y[:n],
+        "X_val": X[n:],
+        "y_val": y[n:],
+        "X_test": X[n:],
+        "y_test": y[n:],
+    }
 
 
 def mnist(context: Context) -> Arrays:
@@ -166,7 +190,9 @@ def student(context: Context, seed: int) -> Arrays:
         values = data.X[:, j]
         # Two categories need one column: the paper counts 41 features.
         levels = np.unique(values) if is_categorical and len(np.unique(values)) > 2 else None
-        columns.append(values[:, None] if levels is None else (values[:, None] == levels).astype(np.float32))
+        columns.append(
+            values[:, None] if levels is None else (values[:, None] == levels).astype(np.float32)
+        )
     return shuffled(np.hstack(columns), data.y / 10 - 1, seed)
 
 
@@ -267,14 +293,18 @@ def real(context: Context, method: str, problem: str) -> Figures:
     figures: Figures = {"score": [], "trees": [], "round seconds": []}
     for seed in context.seeds(FIXED[problem].repeats):
         data = load(context, problem, seed)
-        model = fit(context, method, problem, data, settings(method, problem, *chosen(method, problem)))
+        model = fit(
+            context, method, problem, data, settings(method, problem, *chosen(method, problem))
+        )
         figures["score"].append(score(problem, data["y_test"], model.predict(data["X_test"])))
         figures["trees"].append(trees(method, problem, model, data))
         figures["round seconds"].append(model.seconds / (model.n_rounds() + PATIENCE))
     if FIXED[problem].repeats == 1:
         figures = {name: values[0] for name, values in figures.items()}
         if FIXED[problem].kind == "multiclass":
-            figures["errors"] = {"score": _fits.accuracy_error(figures["score"], len(data["y_test"]))}
+            figures["errors"] = {
+                "score": _fits.accuracy_error(figures["score"], len(data["y_test"]))
+            }
     return figures
 
 
@@ -314,7 +344,9 @@ _REAL = (
 )
 
 
-def _subjects(unit: str, digits: int, figure: str, better: Any, *problems: str) -> tuple[Subject, ...]:
+def _subjects(
+    unit: str, digits: int, figure: str, better: Any, *problems: str
+) -> tuple[Subject, ...]:
     names = {
         "mnist": "MNIST",
         "yeast": "Yeast",
@@ -323,7 +355,8 @@ def _subjects(unit: str, digits: int, figure: str, better: Any, *problems: str) 
     }
     files = {"inpainting": "mnist"}
     return tuple(
-        Subject(names[p], unit, better, digits, p, figure, needs=(files.get(p, p),)) for p in problems
+        Subject(names[p], unit, better, digits, p, figure, needs=(files.get(p, p),))
+        for p in problems
     )
 
 

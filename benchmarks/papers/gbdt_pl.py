@@ -35,10 +35,7 @@ METHODS = {
     "XGBoost": Method("xgboost"),
     "CatBoost": Method("catboost"),
 }
-GOSS = {
-    "polyleaf": {"sampling_method": "goss"},
-    "lightgbm": {"data_sample_strategy": "goss"},
-}
+GOSS = {"polyleaf": {"sampling_method": "goss"}, "lightgbm": {"data_sample_strategy": "goss"}}
 
 
 def library_of(method: str) -> str:
@@ -49,7 +46,9 @@ def library_of(method: str) -> str:
 def settings(method: str, own: dict[str, Any], **common: Any) -> Settings:
     """`common` for all, the method's own parameters, and `own` over them, in each library's own words."""
     parameters = METHODS[method].parameters()
-    return Settings(**common, own={**{n: v for n, v in parameters.items() if n not in _fits.SHARED}, **own})
+    return Settings(
+        **common, own={**{n: v for n, v in parameters.items() if n not in _fits.SHARED}, **own}
+    )
 
 
 def paper_settings(method: str, bins: int, goss: bool = False) -> Settings:
@@ -58,7 +57,9 @@ def paper_settings(method: str, bins: int, goss: bool = False) -> Settings:
     name = {"lightgbm": "min_sum_hessian_in_leaf"}.get(library, "min_child_weight")
     least = {name: 100}
     own = {**least, **(GOSS[library] if goss else {})}
-    return settings(method, own, rounds=500, max_leaves=255, max_bins=bins, reg_lambda=0.01, min_rows=1)
+    return settings(
+        method, own, rounds=500, max_leaves=255, max_bins=bins, reg_lambda=0.01, min_rows=1
+    )
 
 
 # -------------------------------------------------------------------------------------------------- data
@@ -128,7 +129,10 @@ class Fitted:
 
     def curves(self) -> dict[str, list[list[float]]]:
         """Error by rounds, and by seconds."""
-        return {"rounds": [[r, e] for r, _, e in self.points], "seconds": [[s, e] for _, s, e in self.points]}
+        return {
+            "rounds": [[r, e] for r, _, e in self.points],
+            "seconds": [[s, e] for _, s, e in self.points],
+        }
 
 
 def error_of(kind: str, y: np.ndarray, predicted: np.ndarray) -> float:
@@ -193,7 +197,9 @@ def synthetic(context: Context, method: str, problem: str) -> Figures:
 def goss(context: Context, method: str, problem: str) -> Figures:
     """Table 3's settings on the fifth of largest gradients and a tenth of the other rows (section 7.5)."""
     data = load(context, problem)
-    return described(fit(context, method, "regression", data, paper_settings(method, 255, goss=True)), data)
+    return described(
+        fit(context, method, "regression", data, paper_settings(method, 255, goss=True)), data
+    )
 
 
 CONVERGENCE = {
@@ -214,7 +220,11 @@ def convergence(context: Context, method: str, problem: str) -> Figures:
     data = real(context, problem, output=output)
     common = {"rounds": 300, "max_leaves": 31}
     peer = fit(context, "LightGBM", kind, data, settings("LightGBM", {}, **common))
-    mine = peer if method == "LightGBM" else fit(context, method, kind, data, settings(method, {}, **common))
+    mine = (
+        peer
+        if method == "LightGBM"
+        else fit(context, method, kind, data, settings(method, {}, **common))
+    )
     there, reached = peer.reaches(peer.best), mine.reaches(peer.best)
     assert there is not None
     figures: Figures = {"best": mine.best, "fit seconds": mine.seconds, "curves": mine.curves()}
@@ -239,10 +249,14 @@ def many_outputs(context: Context, method: str, problem: str) -> Figures:
         # Leaves are CatBoost's way to grow nothing that it is known for: it gets its own depth.
         size: dict[str, Any] = {"max_depth": 6} if method == "CatBoost" else {"max_leaves": 31}
         chosen = settings(method, {}, rounds=300, patience=20, **size)
-        library, seconds = _fits.fit(context, METHODS[method].library, "regression", parts, chosen, warm=True)
+        library, seconds = _fits.fit(
+            context, METHODS[method].library, "regression", parts, chosen, warm=True
+        )
         y, predicted = data["y_test"], library.predict(data["X_test"])
         residual = ((y - predicted.reshape(y.shape)) ** 2).sum(axis=0)
-        figures["aR2"].append(float(np.mean(1 - residual / ((y - y.mean(axis=0)) ** 2).sum(axis=0))))
+        figures["aR2"].append(
+            float(np.mean(1 - residual / ((y - y.mean(axis=0)) ** 2).sum(axis=0)))
+        )
         figures["seconds"].append(seconds)
         figures["rounds"].append(library.n_rounds())
     if MANY[problem] == 1:
@@ -292,7 +306,14 @@ NO_FILES = ("Cubic", "Poly", "one output", "16 outputs")
 CASP_ROWS = tuple(
     f"{name}, {bins} bins"
     for bins in (63, 255)
-    for name in ("GBDT-PL", "LightGBM", "XGBoost", "LightGBM linear_tree", "post-fit", "constant leaves")
+    for name in (
+        "GBDT-PL",
+        "LightGBM",
+        "XGBoost",
+        "LightGBM linear_tree",
+        "post-fit",
+        "constant leaves",
+    )
 )
 TABLE_3 = (
     "500 rounds, 255 leaves, rate 0.1, regularisation 0.01, least sum of Hessians 100 (table 3), at most 5 "
@@ -343,7 +364,9 @@ def draw_prediction(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
     """Figure 6: error against the seconds that predicting the test part takes."""
     panel = canvas.subplots()
     for i, ((method, _), figures) in enumerate(found.items()):
-        panel.plot(figures["prediction seconds"], figures["score"], "o", color=f"C{i}", label=method)
+        panel.plot(
+            figures["prediction seconds"], figures["score"], "o", color=f"C{i}", label=method
+        )
     panel.set(xlabel="seconds to predict the test part", ylabel="RMSE", xlim=0)
     panel.legend(fontsize=7)
 

@@ -32,11 +32,18 @@ from ._fits import CURVE_POINTS
 
 KS = (1, 3, 5)
 FEW_TREES = 50
-REPOSITORY = ("mediamill", "wiki10", "delicious200k")  # to be had from the extreme classification repository
+REPOSITORY = (
+    "mediamill",
+    "wiki10",
+    "delicious200k",
+)  # to be had from the extreme classification repository
 # Section 5: labels of a leaf and features after projection.
 LEAF_K = {"delicious200k": 100}
 DIM = {"mediamill": 50, "delicious200k": 50}
-DENSE = ("cal500", "mediamill")  # features that are no words: nothing to weigh, nothing to give a length
+DENSE = (
+    "cal500",
+    "mediamill",
+)  # features that are no words: nothing to weigh, nothing to give a length
 
 OURS: dict[str, dict[str, Any]] = {
     "GBDT-SPARSE": presets.gbdt_sparse(),
@@ -67,7 +74,9 @@ def load(context: Context, problem: str) -> LabelledSet:
 
 # ------------------------------------------------------------------------------------------------- the runs
 
-Ranker = Callable[[Any], np.ndarray]  # features -> int (n, k): labels, the best first, -1 where there is none
+Ranker = Callable[
+    [Any], np.ndarray
+]  # features -> int (n, k): labels, the best first, -1 where there is none
 
 
 def ranking(context: Context, method: str, problem: str) -> Figures:
@@ -82,7 +91,9 @@ def ranking(context: Context, method: str, problem: str) -> Figures:
     figures: Figures = precisions(Y_test, best)
     figures |= {"training": trained - begun, "prediction": predicted - trained, "MB": size / 2**20}
     figures["us a row"] = 1e6 * (predicted - trained) / len(best)
-    figures["errors"] = {name: standard_error(figures[name], len(best)) for name in precisions(Y_test, best)}
+    figures["errors"] = {
+        name: standard_error(figures[name], len(best)) for name in precisions(Y_test, best)
+    }
     return figures
 
 
@@ -103,7 +114,9 @@ def standard_error(percent: float, n_rows: int) -> float:
     return float(np.sqrt(percent * (100 - percent) / n_rows))
 
 
-def ours(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix) -> tuple[Ranker, int]:
+def ours(
+    context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
+) -> tuple[Ranker, int]:
     """Polyleaf, on one core in prediction as the paper is."""
     model = polyleaf.PolyleafClassifier(**parameters(context, method, problem)).fit(X, Y)
     size = file_size(model)
@@ -119,7 +132,9 @@ def file_size(model: polyleaf.PolyleafClassifier) -> int:
         return path.stat().st_size
 
 
-def omikuji(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix) -> tuple[Ranker, int]:
+def omikuji(
+    context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
+) -> tuple[Ranker, int]:
     """Parabel's linear label trees with their defaults (omikuji)."""
     module = library("omikuji")
     with tempfile.TemporaryDirectory() as folder:
@@ -143,7 +158,9 @@ def omikuji(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matri
     return rank, size
 
 
-def napkinxc(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix) -> tuple[Ranker, int]:
+def napkinxc(
+    context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
+) -> tuple[Ranker, int]:
     """Probabilistic label trees with their defaults (napkinXC)."""
     plt = library("napkinxc.models").PLT
     folder = tempfile.TemporaryDirectory()
@@ -152,13 +169,17 @@ def napkinxc(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matr
     size = sum(f.stat().st_size for f in Path(folder.name).iterdir())
 
     def rank(X_test: Any) -> np.ndarray:
-        assert Path(folder.name).is_dir()  # the model reads it: it must live as long as this function
+        assert Path(
+            folder.name
+        ).is_dir()  # the model reads it: it must live as long as this function
         return padded(model.predict(sp.csr_matrix(X_test), top_k=max(KS)))
 
     return rank, size
 
 
-def pecos(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix) -> tuple[Ranker, int]:
+def pecos(
+    context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
+) -> tuple[Ranker, int]:
     """A tree of linear models over clusters of labels, with its defaults (XR-Linear of PECOS).
 
     PECOS 1.2.8 asks SciPy for what 1.14 removed, and its package for PyTorch, which this part does not need:
@@ -312,7 +333,12 @@ def timed(method: str, X: np.ndarray, Y: sp.csr_matrix, threads: int, rounds: in
         ends.append(time.perf_counter())
         return False
 
-    none = {"projection": None, "projection_dim": None, "tfidf": False, "leaf_k": LEAF_K["delicious200k"]}
+    none = {
+        "projection": None,
+        "projection_dim": None,
+        "tfidf": False,
+        "leaf_k": LEAF_K["delicious200k"],
+    }
     chosen = OURS[method] | none | {"n_estimators": rounds, "n_jobs": threads, "random_state": 0}
     model = polyleaf.PolyleafClassifier(**chosen, callbacks=[note]).fit(X, Y)
     held, _ = model.predict_topk(X, LEAF_K["delicious200k"] * rounds)
@@ -340,7 +366,13 @@ def subjects(problem: str, title: str, *figures: str) -> tuple[Subject, ...]:
     known: dict[str, Any] = FIGURES | COSTS | {"us a row": ("µs", None, 1)}
     return tuple(
         Subject(
-            f"{title}, {f}".lstrip(", "), known[f][0], known[f][1], known[f][2], problem, f, needs=(problem,)
+            f"{title}, {f}".lstrip(", "),
+            known[f][0],
+            known[f][1],
+            known[f][2],
+            problem,
+            f,
+            needs=(problem,),
         )
         for f in figures
     )

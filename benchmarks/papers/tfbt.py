@@ -69,7 +69,9 @@ def poker(context: Context) -> Parts:
     """A million hands dealt and labelled here, to be tested on the real rows."""
     real = context.load("poker25k")
     if (_poker.classes(real.X) != real.y).any():
-        raise ValueError("The rules of poker as written here do not give the classes of poker25k.npz.")
+        raise ValueError(
+            "The rules of poker as written here do not give the classes of poker25k.npz."
+        )
     return Parts(*_poker.deal(context.rows(1_000_000), seed=0), real.X, real.y)
 
 
@@ -87,7 +89,9 @@ def ensembles(context: Context, method: str, problem: str) -> Figures:
             at_sizes(measured(context, method, data.thinned(seed), largest), largest)
             for seed in context.seeds(REPEATS)
         ]
-        figures["errors"] = {name: float(np.std([f[name] for f in others], ddof=1)) for name in figures}
+        figures["errors"] = {
+            name: float(np.std([f[name] for f in others], ddof=1)) for name in figures
+        }
     figures["curves"] = {"test": [[n, accuracy] for n, accuracy, _ in whole]}
     return figures
 
@@ -247,7 +251,9 @@ PROTOCOL = (
 HEAD = "  ".join(f"{size}: acc.  {size}: c.-e." for size in SIZES) + "\n"
 
 
-def table(name: str, title: str, problem: str, needs: str, note: str, printed: str, **more: Any) -> Table:
+def table(
+    name: str, title: str, problem: str, needs: str, note: str, printed: str, **more: Any
+) -> Table:
     judged = more.pop("judged", True)
     return Table(
         f"Table II, {name}",
@@ -360,7 +366,13 @@ WHAT_CHANCE_DOES = (
         "What the candidate thresholds are worth",
         tuple(
             Subject(
-                f"{bins} bins, {size}: {short}", "", None, 4, f"mnist/{bins}", f"{figure} {size}", ("mnist",)
+                f"{bins} bins, {size}: {short}",
+                "",
+                None,
+                4,
+                f"mnist/{bins}",
+                f"{figure} {size}",
+                ("mnist",),
             )
             for bins in (255, 64, 16)
             for size in (25, 100)
@@ -391,7 +403,11 @@ def mnist10k_subject(rate: str, depth: int) -> Subject:
 TABLE_3 = Table(
     "Table III",
     "MNIST with its parts exchanged, 10,000 / 60,000 images: accuracy of large ensembles",
-    tuple(mnist10k_subject(rate, depth) for rate in ("0.04", "0.06", "0.08", "0.1") for depth in (2, 3, 4)),
+    tuple(
+        mnist10k_subject(rate, depth)
+        for rate in ("0.04", "0.06", "0.08", "0.1")
+        for depth in (2, 3, 4)
+    ),
     mnist10k,
     f"The paper does not say how many trees, nor which penalty; here {RATE_TIMES_TREES} / rate: 4,000 at a "
     "rate of 0.04, 1,600 at 0.1, and all else as in Table II. LogitBoost and ABC-LogitBoost, which the paper "

@@ -1,5 +1,5 @@
-// Aligned memory that grows and is reused over trees. Contents are not initialised and not kept when it
-// grows.
+// Aligned memory that grows and is reused over trees. Contents are not initialised and not kept
+// when it grows.
 #pragma once
 #include <cstddef>
 #include <cstdlib>
@@ -41,9 +41,11 @@ class Buffer {
 #endif
     size_ = size;
   }
-  // Memory that `size` elements take. Large buffers sit on huge pages where the system has them, as far as
-  // they fill them: histograms touch memory at random.
-  static size_t bytes_of(size_t size) { return (size * sizeof(T) + 2 * kAlign - 1) / kAlign * kAlign; }
+  // Memory that `size` elements take. Large buffers sit on huge pages where the system has them, as
+  // far as they fill them: histograms touch memory at random.
+  static size_t bytes_of(size_t size) {
+    return (size * sizeof(T) + 2 * kAlign - 1) / kAlign * kAlign;
+  }
   T* data() { return data_; }
   const T* data() const { return data_; }
   size_t size() const { return size_; }

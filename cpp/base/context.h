@@ -1,5 +1,5 @@
-// Who does the work: so many threads of this machine, and whoever has further rows of the same data. Whatever
-// spreads its work is handed this and passes it on.
+// Who does the work: so many threads of this machine, and whoever has further rows of the same
+// data. Whatever spreads its work is handed this and passes it on.
 //
 // Must not know: what the work is.
 #pragma once
@@ -13,8 +13,8 @@
 namespace polyleaf {
 
 struct Workers {
-  // What a thread needs is made for each that is asked for: no number, wherever it comes from, may fill
-  // memory.
+  // What a thread needs is made for each that is asked for: no number, wherever it comes from, may
+  // fill memory.
   static constexpr int kMostThreads = 256;
 
   // A number stands for so many threads.

@@ -16,8 +16,8 @@ constexpr int64_t kRows = 4096;
 // The unit is 2^-94 of the power of two above all terms: 2^31 rows stay below 2^125.
 constexpr int kBits = 94, kLowBits = 47;
 
-// What is added up for each row and column: weight * value, then weight. A weight of 1 for all needs no look
-// at the rows: it is left to the caller.
+// What is added up for each row and column: weight * value, then weight. A weight of 1 for all
+// needs no look at the rows: it is left to the caller.
 template <class T>
 class Terms {
  public:
@@ -61,7 +61,8 @@ std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const W
     const Block block(n_rows, kRows, task);
     if (terms.is_one()) {  // stays in a register
       double best = own[0];
-      for (int64_t i = block.begin; i < block.end; ++i) best = std::max(best, size_of(terms.only(i)));
+      for (int64_t i = block.begin; i < block.end; ++i)
+        best = std::max(best, size_of(terms.only(i)));
       own[0] = best;
       return;
     }
@@ -76,8 +77,8 @@ std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const W
   return largest;
 }
 
-// A term, or a sum of up to kRows of them, which 64 bits hold: both halves have the sign of the term, and
-// less than kLowBits bits of one.
+// A term, or a sum of up to kRows of them, which 64 bits hold: both halves have the sign of the
+// term, and less than kLowBits bits of one.
 struct Halves {
   int64_t high = 0, low = 0;
 
@@ -146,7 +147,8 @@ class Sums {
     if (terms_.is_weighted()) return;
     for (size_t g = 0; g < rows_.size(); ++g)
       for (int64_t j = k / 2; j < k; ++j)  // weights, each of them 1
-        if (units_[j].is_finite) all[static_cast<int64_t>(g) * k + j] += Int128{units_[j].of(1.0)} * rows_[g];
+        if (units_[j].is_finite)
+          all[static_cast<int64_t>(g) * k + j] += Int128{units_[j].of(1.0)} * rows_[g];
   }
 
  private:
@@ -188,7 +190,8 @@ void add_ranks(std::vector<Int128>& sums, const Workers& workers) {
 }  // namespace
 
 template <class T>
-void exact_totals(const T* values, const TotalsInput& input, double* totals, const Workers& workers) {
+void exact_totals(const T* values, const TotalsInput& input, double* totals,
+                  const Workers& workers) {
   const Terms<T> terms(values, input);
   const int64_t k = terms.n_columns(), n = input.n_rows;
   std::vector<Unit> units;
@@ -202,7 +205,8 @@ void exact_totals(const T* values, const TotalsInput& input, double* totals, con
   for (int64_t g = 0; g < input.n_groups; ++g)
     for (int64_t j = 0; j < k; ++j) {
       const int64_t what = j / input.n_columns, column = j % input.n_columns;
-      totals[(what * input.n_groups + g) * input.n_columns + column] = units[j].total(all[g * k + j]);
+      totals[(what * input.n_groups + g) * input.n_columns + column] =
+          units[j].total(all[g * k + j]);
     }
 }
 

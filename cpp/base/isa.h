@@ -1,11 +1,11 @@
 // Instruction sets: which one is active, and how a table of kernels is chosen by it.
 //
-// Every file in a kernels/ folder is compiled once per instruction set, inside `namespace polyleaf::<isa>`
-// (POLYLEAF_ISA_NAMESPACE), and exports one constant table of function pointers. The rest of the core calls
-// through `POLYLEAF_SELECT(table)`. Kernel files must not use std containers or algorithms: a template the
-// linker merges across instruction sets could carry AVX-512 code onto a machine without it. For the same
-// reason what kernels and the rest of the core both use is POLYLEAF_INLINE, or a POLYLEAF_METHOD: it leaves
-// nothing to merge.
+// Every file in a kernels/ folder is compiled once per instruction set, inside `namespace
+// polyleaf::<isa>` (POLYLEAF_ISA_NAMESPACE), and exports one constant table of function pointers.
+// The rest of the core calls through `POLYLEAF_SELECT(table)`. Kernel files must not use std
+// containers or algorithms: a template the linker merges across instruction sets could carry
+// AVX-512 code onto a machine without it. For the same reason what kernels and the rest of the core
+// both use is POLYLEAF_INLINE, or a POLYLEAF_METHOD: it leaves nothing to merge.
 //
 // Owns: the choice. Must not know: what any kernel does.
 #pragma once
@@ -16,8 +16,8 @@
 
 namespace polyleaf {
 
-// Whether kernels have code of their own for what is usual, beside code for all (CMakeLists.txt says where
-// not).
+// Whether kernels have code of their own for what is usual, beside code for all (CMakeLists.txt
+// says where not).
 #ifdef POLYLEAF_CODE_FOR_ALL
 constexpr bool kOwnCode = false;
 #else

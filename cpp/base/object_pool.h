@@ -1,5 +1,5 @@
-// Objects that are made, in order, over and over: for the nodes of one tree, then for those of the next. What
-// their vectors have allocated stays.
+// Objects that are made, in order, over and over: for the nodes of one tree, then for those of the
+// next. What their vectors have allocated stays.
 #pragma once
 #include <cstddef>
 #include <memory>

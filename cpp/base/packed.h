@@ -1,10 +1,11 @@
-// Symmetric matrices as their lower triangles, row after row, and the one way in which systems of them are
-// solved: Gauss' elimination without exchanges. V is a double, or sixteen candidates in float lanes; where
-// they lie, at pointers or otherwise, is for the caller to say.
+// Symmetric matrices as their lower triangles, row after row, and the one way in which systems of
+// them are solved: Gauss' elimination without exchanges. V is a double, or sixteen candidates in
+// float lanes; where they lie, at pointers or otherwise, is for the caller to say.
 //
-// A pivot that has all but vanished, relative to its diagonal entry, stands for a direction without curvature
-// (for softmax without ridge: all scores raised alike); there is no step along it. How little that is, is for
-// the caller to say: float32 sums of 16-bit channels need a larger share than float64 sums.
+// A pivot that has all but vanished, relative to its diagonal entry, stands for a direction without
+// curvature (for softmax without ridge: all scores raised alike); there is no step along it. How
+// little that is, is for the caller to say: float32 sums of 16-bit channels need a larger share
+// than float64 sums.
 //
 // Owns: the layout and the elimination. Must not know: what is solved for.
 #pragma once
@@ -22,9 +23,9 @@ POLYLEAF_INLINE constexpr int packed(int i, int j) {
   return packed_size(i) + j;
 }
 
-// A (m rows) and the right-hand sides y (m, columns) are overwritten; inverse (m) holds the least pivots, and
-// gets 1 / pivot, or 0 where that is not above its least. Entries below the diagonal stay what they were when
-// their column was eliminated.
+// A (m rows) and the right-hand sides y (m, columns) are overwritten; inverse (m) holds the least
+// pivots, and gets 1 / pivot, or 0 where that is not above its least. Entries below the diagonal
+// stay what they were when their column was eliminated.
 template <class Matrix, class Vector>
 POLYLEAF_INLINE void eliminate_above(Matrix A, int m, Vector y, int columns, Vector inverse) {
   for (int j = 0; j < m; ++j) {
@@ -34,7 +35,8 @@ POLYLEAF_INLINE void eliminate_above(Matrix A, int m, Vector y, int columns, Vec
     for (int i = j + 1; i < m; ++i) {
       const auto row = A + packed(i, 0);
       const auto factor = row[j] * inverse[j];
-      for (int k = 0; k < columns; ++k) y[i * columns + k] = y[i * columns + k] - factor * y[j * columns + k];
+      for (int k = 0; k < columns; ++k)
+        y[i * columns + k] = y[i * columns + k] - factor * y[j * columns + k];
       for (int p = j + 1; p <= i; ++p) row[p] = row[p] - factor * A[packed(p, j)];
     }
   }

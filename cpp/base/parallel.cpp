@@ -30,7 +30,8 @@ inline void relax() {
 
 thread_local bool inside_task = false;
 
-// One call of run_tasks. It lives on the caller's stack; workers hold it only between `join` and `leave`.
+// One call of run_tasks. It lives on the caller's stack; workers hold it only between `join` and
+// `leave`.
 struct Job {
   TaskFunction function;
   void* context;
@@ -74,8 +75,9 @@ class Pool {
     }
     wake_.notify_all();
     job.work(0);
-    // Nothing is left to take. Workers that have not come by now, because the machine is busy with other
-    // programs, need not come: to wait for each would cost a time slice of the system, many times a tree.
+    // Nothing is left to take. Workers that have not come by now, because the machine is busy with
+    // other programs, need not come: to wait for each would cost a time slice of the system, many
+    // times a tree.
     int joined = 0;
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -92,8 +94,8 @@ class Pool {
   }
 
  private:
-  // How many workers there are then, up to `n_workers`: where the system makes no more threads, results do
-  // not depend on it.
+  // How many workers there are then, up to `n_workers`: where the system makes no more threads,
+  // results do not depend on it.
   int grow(int n_workers) {
     try {
       while (static_cast<int>(workers_.size()) < n_workers) {
@@ -109,7 +111,8 @@ class Pool {
 
   void loop(int index, uint64_t seen) {
     for (;;) {
-      for (int spins = 0; spins < kSpins && generation_.load(std::memory_order_acquire) == seen; ++spins)
+      for (int spins = 0; spins < kSpins && generation_.load(std::memory_order_acquire) == seen;
+           ++spins)
         relax();
       Job* job = nullptr;
       {
@@ -126,7 +129,8 @@ class Pool {
     }
   }
 
-  std::mutex run_mutex_;  // one job at a time: concurrent fits from several Python threads take turns
+  std::mutex
+      run_mutex_;  // one job at a time: concurrent fits from several Python threads take turns
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<std::thread> workers_;
@@ -137,8 +141,8 @@ class Pool {
   int joined_ = 0;
 };
 
-// Never destroyed: detached workers may outlive static destructors. After a fork the child starts afresh,
-// because threads do not survive it.
+// Never destroyed: detached workers may outlive static destructors. After a fork the child starts
+// afresh, because threads do not survive it.
 Pool* pool_instance = nullptr;
 std::once_flag pool_once;
 

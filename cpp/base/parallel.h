@@ -1,6 +1,6 @@
-// Threads: a persistent pool that runs numbered tasks. No result may depend on which thread ran a task, so
-// every caller writes to memory owned by the task, and sums across tasks are integers or are taken in task
-// order.
+// Threads: a persistent pool that runs numbered tasks. No result may depend on which thread ran a
+// task, so every caller writes to memory owned by the task, and sums across tasks are integers or
+// are taken in task order.
 //
 // Owns: threads. Must not know: what a task does.
 #pragma once
@@ -13,9 +13,10 @@ namespace polyleaf {
 
 using TaskFunction = void (*)(void* context, int64_t task, int thread);
 
-// Runs task 0..n_tasks-1, each once, on at most workers.n_threads threads (the caller is one of them;
-// `thread` is in [0, n_threads)). Tasks are handed out in order. The first exception thrown by a task is
-// rethrown here after the others have ended. A call from inside a task runs its tasks on the calling thread.
+// Runs task 0..n_tasks-1, each once, on at most workers.n_threads threads (the caller is one of
+// them; `thread` is in [0, n_threads)). Tasks are handed out in order. The first exception thrown
+// by a task is rethrown here after the others have ended. A call from inside a task runs its tasks
+// on the calling thread.
 void run_tasks(const Workers& workers, int64_t n_tasks, TaskFunction function, void* context);
 
 template <class F>

@@ -1,5 +1,5 @@
-// By what the best splits on different features compete, where features have factors: such a share of what
-// they gain. Devices judge by the same lines.
+// By what the best splits on different features compete, where features have factors: such a share
+// of what they gain. Devices judge by the same lines.
 #pragma once
 #include "base/inline.h"
 

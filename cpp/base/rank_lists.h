@@ -1,5 +1,5 @@
-// Lists that ranks hand one another: of so many groups, the same on every rank, each with as many entries as
-// a rank happens to have.
+// Lists that ranks hand one another: of so many groups, the same on every rank, each with as many
+// entries as a rank happens to have.
 //
 // Owns: how they are packed. Must not know: what groups and entries are.
 #pragma once
@@ -45,14 +45,16 @@ void append_packed(std::span<const std::byte> packed, Lists<T>& lists) {
   const auto take = [&](auto& into, size_t from, size_t n) {
     using Entry = std::remove_reference_t<decltype(into[0])>;
     if (n > packed.size() / sizeof(Entry))
-      throw std::runtime_error("Ranks have lost step: one has sent lists of other groups than another.");
+      throw std::runtime_error(
+          "Ranks have lost step: one has sent lists of other groups than another.");
     into.resize(from + n);
     if (n > 0) std::memcpy(into.data() + from, packed.data(), n * sizeof(Entry));
     packed = packed.subspan(n * sizeof(Entry));
   };
   std::vector<int64_t> sizes;
   take(sizes, 0, lists.size());
-  for (size_t i = 0; i < lists.size(); ++i) take(lists[i], lists[i].size(), static_cast<size_t>(sizes[i]));
+  for (size_t i = 0; i < lists.size(); ++i)
+    take(lists[i], lists[i].size(), static_cast<size_t>(sizes[i]));
 }
 
 // Every list becomes those of all ranks, rank after rank.

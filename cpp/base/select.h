@@ -1,5 +1,6 @@
-// A choice between two numbers, lane by lane where they are vectors: with it a formula can be written once
-// for numbers of leaves and for the vectors of the kernels (kernels/lanes.h adds those of two halves).
+// A choice between two numbers, lane by lane where they are vectors: with it a formula can be
+// written once for numbers of leaves and for the vectors of the kernels (kernels/lanes.h adds those
+// of two halves).
 #pragma once
 #include "base/inline.h"
 

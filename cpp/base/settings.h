@@ -1,6 +1,7 @@
-// What a user sets, in the form that the core reads: how a tree grows, what makes a split good, what bounds
-// the step of a leaf. No field has a default: parameters are declared in Python, once, and a field that
-// nobody sets is an error of whoever builds the struct (by field name, never by position).
+// What a user sets, in the form that the core reads: how a tree grows, what makes a split good,
+// what bounds the step of a leaf. No field has a default: parameters are declared in Python, once,
+// and a field that nobody sets is an error of whoever builds the struct (by field name, never by
+// position).
 //
 // Owns: the meaning of these fields. Must not know: who reads them.
 #pragma once
@@ -18,8 +19,9 @@ struct SplitConfig {
   double min_split_gain;
   int max_cat_to_onehot;
   double cat_smooth;
-  int block_size;       // full curvature: outputs that a node solves for, those of largest gradient; 0: all
-  int leaf_k;           // sparse leaves: outputs of a leaf; 0: all
+  int block_size;  // full curvature: outputs that a node solves for, those of largest gradient; 0:
+                   // all
+  int leaf_k;      // sparse leaves: outputs of a leaf; 0: all
   bool shared_support;  // sparse leaves: the two children of a node hold the same outputs
 
   // As many outputs as there are is a dense leaf.
@@ -37,8 +39,8 @@ struct GrowConfig {
   size_t histogram_memory;     // bytes of kept histograms
   std::vector<float> factors;  // of what features gain, where they compete; empty: all 1
 
-  // What the best split on a feature, whose children are worth `sum`, competes by with those of others;
-  // of_node: what the node is worth by itself.
+  // What the best split on a feature, whose children are worth `sum`, competes by with those of
+  // others; of_node: what the node is worth by itself.
   template <class T>
   T judged(int feature, T sum, T of_node) const {
     return factors.empty() ? sum : judged_by(static_cast<T>(factors[feature]), sum, of_node);
@@ -47,7 +49,8 @@ struct GrowConfig {
 
 struct LeafConfig {
   double reg_lambda, reg_alpha, max_delta_step, learning_rate;
-  int block_size;  // full curvature: outputs that a leaf solves for, those of largest gradient; 0: all
+  int block_size;  // full curvature: outputs that a leaf solves for, those of largest gradient; 0:
+                   // all
 };
 
 // Of leaves that are linear in some features.

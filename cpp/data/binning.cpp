@@ -15,12 +15,14 @@
 namespace polyleaf {
 namespace {
 
-// Blocks of rows x features that are read once and stay in cache while each feature's codes are found.
+// Blocks of rows x features that are read once and stay in cache while each feature's codes are
+// found.
 constexpr int64_t kBlockRows = 1024;
 constexpr int64_t kBlockFeatures = 64;
 // Below this many values threads cost more than they save.
 constexpr int64_t kSerialValues = 1 << 14;
-// Features whose sampled values are held at once while thresholds are chosen: bounds the memory of a fit.
+// Features whose sampled values are held at once while thresholds are chosen: bounds the memory of
+// a fit.
 constexpr int64_t kSampledFeatures = 32;
 // 8-bit columns at least this long are binned by a table of all 256 values.
 constexpr int64_t kByteTableRows = 1024;
@@ -71,7 +73,8 @@ template <class To>
 void load(const Column& column, int64_t begin, int64_t n, To* out) {
   with_type(column.type, [&]<class From>() {
     const char* from = column.data + begin * column.stride;
-    for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(read_value<From>(from + i * column.stride));
+    for (int64_t i = 0; i < n; ++i)
+      out[i] = convert<To>(read_value<From>(from + i * column.stride));
   });
 }
 
@@ -134,7 +137,8 @@ void sort_by_key(std::vector<Item>& items, std::vector<Item>& scratch) {
   constexpr int kDigits = (8 * sizeof(Key) + kBits - 1) / kBits;
   const size_t n = items.size();
   if (n < kBuckets) {
-    std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return key_of(a) < key_of(b); });
+    std::sort(items.begin(), items.end(),
+              [](const Item& a, const Item& b) { return key_of(a) < key_of(b); });
     return;
   }
   std::vector<uint32_t> counts(kDigits * kBuckets, 0);
@@ -151,7 +155,8 @@ void sort_by_key(std::vector<Item>& items, std::vector<Item>& scratch) {
       next[b] = sum;
       sum += count;
     }
-    for (const Item& item : items) scratch[next[(key_of(item) >> (d * kBits)) & (kBuckets - 1)]++] = item;
+    for (const Item& item : items)
+      scratch[next[(key_of(item) >> (d * kBits)) & (kBuckets - 1)]++] = item;
     items.swap(scratch);
   }
 }
@@ -236,8 +241,8 @@ class FewValues {
   size_t n_ = 0;
 };
 
-// Thresholds of one feature from its sampled values (NaN: missing) and `zeros`, the weight of values 0
-// besides them.
+// Thresholds of one feature from its sampled values (NaN: missing) and `zeros`, the weight of
+// values 0 besides them.
 template <class T>
 Thresholds thresholds_of_values(const T* values, const int64_t* weights, int64_t n, int64_t zeros,
                                 int max_bins) {
@@ -253,7 +258,8 @@ Thresholds thresholds_of_values(const T* values, const int64_t* weights, int64_t
   std::vector<WeightedKey<Key>> items, scratch;
   items.reserve(n + 1);
   for (int64_t i = 0; i < n; ++i)
-    if (values[i] == values[i]) items.push_back({to_key(values[i]), weights == nullptr ? 1 : weights[i]});
+    if (values[i] == values[i])
+      items.push_back({to_key(values[i]), weights == nullptr ? 1 : weights[i]});
   if (zeros > 0) items.push_back({to_key(T{0}), zeros});
   return thresholds_of(sorted_distinct<T>(items, scratch), is_double, max_bins);
 }
@@ -276,7 +282,8 @@ size_t sampled_bytes(ValueType type, int64_t n) {
   return (static_cast<size_t>(n) * size + 7) / 8 * 8;
 }
 
-// The values at the sample's rows of up to kSampledFeatures dense columns, one contiguous run per column.
+// The values at the sample's rows of up to kSampledFeatures dense columns, one contiguous run per
+// column.
 class SampledColumns {
   // Calls f with the memory of column c, as the type its values are sorted in.
   template <class F>
@@ -290,7 +297,8 @@ class SampledColumns {
   }
 
  public:
-  SampledColumns(const Column* columns, int64_t n_columns, const Sample& sample, const Workers& workers)
+  SampledColumns(const Column* columns, int64_t n_columns, const Sample& sample,
+                 const Workers& workers)
       : columns_(columns), sample_(sample), offsets_(static_cast<size_t>(n_columns) + 1, 0) {
     for (int64_t c = 0; c < n_columns; ++c)
       offsets_[c + 1] = offsets_[c] + sampled_bytes(columns[c].type, sample.n);
@@ -315,7 +323,8 @@ class SampledColumns {
  private:
   template <class To>
   void read(const Column& column, const Block& block, To* out) const {
-    if (sample_.rows == nullptr) return load(column, block.begin, block.end - block.begin, out + block.begin);
+    if (sample_.rows == nullptr)
+      return load(column, block.begin, block.end - block.begin, out + block.begin);
     with_type(column.type, [&]<class From>() {
       for (int64_t i = block.begin; i < block.end; ++i)
         out[i] = convert<To>(read_value<From>(column.data + sample_.rows[i] * column.stride));
@@ -330,12 +339,15 @@ class SampledColumns {
 
 void check_row(int32_t row, int64_t n_rows) {
   if (row < 0 || row >= n_rows)
-    throw std::invalid_argument("A sparse matrix holds a row index outside its shape; rebuild the matrix.");
+    throw std::invalid_argument(
+        "A sparse matrix holds a row index outside its shape; rebuild the matrix.");
 }
 
-// `place`: for each row of the table its position in the sample, -1 outside; empty: all rows, in order.
+// `place`: for each row of the table its position in the sample, -1 outside; empty: all rows, in
+// order.
 Thresholds thresholds_of_cells(const StoredColumn& column, const Sample& sample, int64_t n_rows,
-                               const std::vector<int32_t>& place, int64_t total_weight, int max_bins) {
+                               const std::vector<int32_t>& place, int64_t total_weight,
+                               int max_bins) {
   return with_type(column.type, [&]<class From>() {
     using T = std::conditional_t<std::is_same_v<From, float>, float, double>;
     int64_t zeros = total_weight;
@@ -347,7 +359,8 @@ Thresholds thresholds_of_cells(const StoredColumn& column, const Sample& sample,
         if (position < 0) continue;
         const int64_t weight = sample.weights == nullptr ? 1 : sample.weights[position];
         zeros -= weight;
-        if (!f(static_cast<T>(reinterpret_cast<const From*>(column.values)[i]), weight)) return false;
+        if (!f(static_cast<T>(reinterpret_cast<const From*>(column.values)[i]), weight))
+          return false;
       }
       return true;
     };
@@ -363,8 +376,8 @@ Thresholds thresholds_of_cells(const StoredColumn& column, const Sample& sample,
       weights.push_back(weight);
       return true;
     });
-    return thresholds_of_values(values.data(), weights.data(), static_cast<int64_t>(values.size()), zeros,
-                                max_bins);
+    return thresholds_of_values(values.data(), weights.data(), static_cast<int64_t>(values.size()),
+                                zeros, max_bins);
   });
 }
 
@@ -375,7 +388,8 @@ double between(double a, double b, bool wide) {
   return middle >= a && middle < b ? middle : a;
 }
 
-// Values that weigh at least a bin's fair share of what the heavier ones leave. They get bins of their own.
+// Values that weigh at least a bin's fair share of what the heavier ones leave. They get bins of
+// their own.
 struct HeavyValues {
   std::vector<uint8_t> is_heavy;
   int64_t n_heavy = 0;
@@ -399,14 +413,17 @@ struct HeavyValues {
 
 }  // namespace
 
-// Goes through the values in order and closes bins. What is left of the bins is always spread over what is
-// left of the weight. One bin stays in reserve as long as light values are to come: at most max_bins bins
-// result.
-std::vector<double> choose_thresholds(const std::vector<double>& values, const std::vector<int64_t>& weights,
-                                      int max_bins, bool wide) {
+// Goes through the values in order and closes bins. What is left of the bins is always spread over
+// what is left of the weight. One bin stays in reserve as long as light values are to come: at most
+// max_bins bins result.
+std::vector<double> choose_thresholds(const std::vector<double>& values,
+                                      const std::vector<int64_t>& weights, int max_bins,
+                                      bool wide) {
   const auto n = static_cast<int64_t>(values.size());
   std::vector<double> thresholds;
-  const auto close_after = [&](int64_t i) { thresholds.push_back(between(values[i], values[i + 1], wide)); };
+  const auto close_after = [&](int64_t i) {
+    thresholds.push_back(between(values[i], values[i + 1], wide));
+  };
   if (n <= max_bins) {
     for (int64_t i = 0; i + 1 < n; ++i) close_after(i);
     return thresholds;
@@ -428,8 +445,8 @@ std::vector<double> choose_thresholds(const std::vector<double>& values, const s
     --values_left;
     const double share = weight_left / static_cast<double>(bins_left);
     if (heavy.is_heavy[i + 1]) {
-      // Less than half a bin before a heavy value joins the light bin before it, if there is one, or the
-      // heavy value.
+      // Less than half a bin before a heavy value joins the light bin before it, if there is one,
+      // or the heavy value.
       const bool own_bin = open >= share / 2 && (bins_left > 1 || values_left == 0);
       if (own_bin) --bins_left;
       if (!own_bin && !follows_light_bin) continue;
@@ -447,16 +464,17 @@ std::vector<double> choose_thresholds(const std::vector<double>& values, const s
   return thresholds;
 }
 
-std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample, int32_t n_features,
-                                        int max_bins, const Workers& workers) {
+std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample,
+                                        int32_t n_features, int max_bins, const Workers& workers) {
   std::vector<Thresholds> result(static_cast<size_t>(n_features));
   const auto n_dense = static_cast<int64_t>(columns.dense.size());
   for (int64_t begin = 0; begin < n_dense; begin += kSampledFeatures) {
     const int64_t n = std::min(kSampledFeatures, n_dense - begin);
     const Column* group = columns.dense.data() + begin;
     SampledColumns sampled(group, n, sample, workers);
-    parallel_for(workers, n,
-                 [&](int64_t c, int) { result[group[c].feature] = sampled.thresholds(c, max_bins); });
+    parallel_for(workers, n, [&](int64_t c, int) {
+      result[group[c].feature] = sampled.thresholds(c, max_bins);
+    });
   }
   if (columns.stored.empty()) return result;
   std::vector<int32_t> place;
@@ -485,7 +503,8 @@ void lay_out(const std::vector<double>& thresholds, T* table) {
   T* fine = table + kSearchLanes;
   for (int i = 0; i < n; ++i) {
     const int row = i / kSearchLanes, lane = i % kSearchLanes;
-    (lane == kSearchLanes - 1 ? table[row] : fine[row * kSearchLanes + lane]) = static_cast<T>(thresholds[i]);
+    (lane == kSearchLanes - 1 ? table[row] : fine[row * kSearchLanes + lane]) =
+        static_cast<T>(thresholds[i]);
   }
 }
 
@@ -515,8 +534,8 @@ BinTable::BinTable(const std::vector<Thresholds>& thresholds) {
   }
 }
 
-// Codes of up to kBlockRows rows. Values of other types pass through a buffer; the feature's own type is used
-// in place.
+// Codes of up to kBlockRows rows. Values of other types pass through a buffer; the feature's own
+// type is used in place.
 void BinTable::bin_column(const Column& column, int64_t begin, int64_t n, uint8_t* codes) const {
   const BinningKernels& kernels = POLYLEAF_SELECT(binning_kernels);
   const Feature& feature = features_[column.feature];
@@ -524,7 +543,8 @@ void BinTable::bin_column(const Column& column, int64_t begin, int64_t n, uint8_
   const auto run = [&]<class T>(const T* table, ValueType own_type, auto kernel) {
     const ptrdiff_t stride = column.stride / static_cast<ptrdiff_t>(sizeof(T));
     if (column.type == own_type && stride * static_cast<ptrdiff_t>(sizeof(T)) == column.stride)
-      return kernel(reinterpret_cast<const T*>(first), stride, n, table, feature.n_fine_rows, codes);
+      return kernel(reinterpret_cast<const T*>(first), stride, n, table, feature.n_fine_rows,
+                    codes);
     T values[kBlockRows];
     load(column, begin, n, values);
     kernel(values, 1, n, table, feature.n_fine_rows, codes);
@@ -538,12 +558,14 @@ void BinTable::bin_column(const Column& column, int64_t begin, int64_t n, uint8_
 uint8_t BinTable::zero_code(int32_t feature) const {
   const float zero = 0;
   uint8_t code;
-  bin_column({feature, ValueType::f32, reinterpret_cast<const char*>(&zero), sizeof(float)}, 0, 1, &code);
+  bin_column({feature, ValueType::f32, reinterpret_cast<const char*>(&zero), sizeof(float)}, 0, 1,
+             &code);
   return code;
 }
 
 // Codes of the values begin .. begin + n - 1 that a column stores.
-void BinTable::bin_stored(const StoredColumn& column, int64_t begin, int64_t n, uint8_t* codes) const {
+void BinTable::bin_stored(const StoredColumn& column, int64_t begin, int64_t n,
+                          uint8_t* codes) const {
   const ptrdiff_t stride = column.type == ValueType::f32 ? sizeof(float) : sizeof(double);
   bin_column({column.feature, column.type, column.values, stride}, begin, n, codes);
 }
@@ -562,14 +584,15 @@ void BinTable::bin_cells(const StoredColumn& column, int64_t n_rows, uint8_t* co
   }
 }
 
-void BinTable::transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
-                                const Workers& workers) const {
+void BinTable::transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes,
+                                uint8_t* zero_codes, const Workers& workers) const {
   std::vector<int64_t> at(columns.size() + 1, 0);
   for (size_t c = 0; c < columns.size(); ++c) at[c + 1] = at[c] + columns[c].n;
   parallel_for(workers, static_cast<int64_t>(columns.size()), [&](int64_t c, int) {
     zero_codes[c] = zero_code(columns[c].feature);
     for (int64_t begin = 0; begin < columns[c].n; begin += kBlockRows)
-      bin_stored(columns[c], begin, std::min(kBlockRows, columns[c].n - begin), codes + at[c] + begin);
+      bin_stored(columns[c], begin, std::min(kBlockRows, columns[c].n - begin),
+                 codes + at[c] + begin);
   });
 }
 
@@ -598,7 +621,8 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, const Workers& 
 
   const int64_t n_groups = Block::count(n_dense, kBlockFeatures);
   parallel_for(busy, Block::count(n, kBlockRows) * n_groups, [&](int64_t task, int) {
-    const Block rows(n, kBlockRows, task / n_groups), group(n_dense, kBlockFeatures, task % n_groups);
+    const Block rows(n, kBlockRows, task / n_groups),
+        group(n_dense, kBlockFeatures, task % n_groups);
     for (int64_t c = group.begin; c < group.end; ++c) {
       const Column& column = columns.dense[c];
       uint8_t* out = codes_of(column.feature) + rows.begin;
@@ -612,14 +636,17 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, const Workers& 
         out[i] = code_of[static_cast<uint8_t>(value[i * column.stride])];
     }
   });
-  parallel_for(busy, static_cast<int64_t>(columns.stored.size()),
-               [&](int64_t c, int) { bin_cells(columns.stored[c], n, codes_of(columns.stored[c].feature)); });
+  parallel_for(busy, static_cast<int64_t>(columns.stored.size()), [&](int64_t c, int) {
+    bin_cells(columns.stored[c], n, codes_of(columns.stored[c].feature));
+  });
   constexpr int64_t kCategoryRows = kBlockRows * kBlockFeatures;
   const int64_t n_blocks = Block::count(n, kCategoryRows);
-  parallel_for(busy, n_blocks * static_cast<int64_t>(columns.categories.size()), [&](int64_t task, int) {
-    const CategoryColumn& column = columns.categories[task / n_blocks];
-    look_up_categories(column, Block(n, kCategoryRows, task % n_blocks), codes_of(column.feature));
-  });
+  parallel_for(busy, n_blocks * static_cast<int64_t>(columns.categories.size()),
+               [&](int64_t task, int) {
+                 const CategoryColumn& column = columns.categories[task / n_blocks];
+                 look_up_categories(column, Block(n, kCategoryRows, task % n_blocks),
+                                    codes_of(column.feature));
+               });
 }
 
 // --- infinities ---

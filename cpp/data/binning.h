@@ -1,11 +1,11 @@
-// Binning: columns of numbers in, thresholds and uint8 codes out. What a code means: docs/design.md,
-// section 3.
+// Binning: columns of numbers in, thresholds and uint8 codes out. What a code means:
+// docs/design.md, section 3.
 //
-// Owns: reading columns of any type and layout, choosing thresholds, finding codes. Must not know: Python,
-// names of features, what a category is called, trees.
+// Owns: reading columns of any type and layout, choosing thresholds, finding codes. Must not know:
+// Python, names of features, what a category is called, trees.
 //
-// Values are compared as float32 (so that float32 and float64 input give the same bins), except for features
-// marked `wide`, whose distinct values float32 would merge.
+// Values are compared as float32 (so that float32 and float64 input give the same bins), except for
+// features marked `wide`, whose distinct values float32 would merge.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,9 @@ namespace polyleaf {
 // Numbered as kernels of devices read them, too (device/kernels/binning_device.cu).
 enum class ValueType : uint8_t { u8, i8, u16, i16, u32, i32, u64, i64, f32, f64 };
 constexpr size_t size_of(ValueType type) {
-  return type == ValueType::f32 ? 4 : type == ValueType::f64 ? 8 : size_t{1} << (static_cast<int>(type) / 2);
+  return type == ValueType::f32   ? 4
+         : type == ValueType::f64 ? 8
+                                  : size_t{1} << (static_cast<int>(type) / 2);
 }
 
 // One feature's values in the caller's memory: value i is at data + i * stride bytes.
@@ -40,8 +42,8 @@ struct StoredColumn {
   int64_t n;
 };
 
-// One categorical feature, dictionary encoded: the code of row i is code_of[index[i]], 255 where index[i] is
-// outside.
+// One categorical feature, dictionary encoded: the code of row i is code_of[index[i]], 255 where
+// index[i] is outside.
 struct CategoryColumn {
   int32_t feature;
   const int32_t* index;
@@ -49,8 +51,8 @@ struct CategoryColumn {
   int64_t n_categories;
 };
 
-// What the numbers of a categorical feature mean where there is no dictionary: values ascend, each with its
-// code; all others are missing.
+// What the numbers of a categorical feature mean where there is no dictionary: values ascend, each
+// with its code; all others are missing.
 struct CategoryValues {
   int32_t feature;
   std::vector<double> values;
@@ -65,8 +67,9 @@ struct Columns {
   std::vector<CategoryColumn> categories;
 };
 
-// The rows that thresholds are chosen from. `rows` ascending; nullptr: all rows. `weights`: one per entry of
-// the sample, > 0, of sum <= 2^53 (integers, so that sums do not depend on order); nullptr: all 1.
+// The rows that thresholds are chosen from. `rows` ascending; nullptr: all rows. `weights`: one per
+// entry of the sample, > 0, of sum <= 2^53 (integers, so that sums do not depend on order);
+// nullptr: all 1.
 struct Sample {
   int64_t n;
   const int64_t* rows;
@@ -78,15 +81,16 @@ struct Thresholds {
   bool wide = false;
 };
 
-// At most max_bins - 1 thresholds for every feature among dense and sparse (result indexed by feature).
-// Exact (between adjacent distinct values) where the sample has at most max_bins distinct values.
-std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample, int32_t n_features,
-                                        int max_bins, const Workers& workers);
+// At most max_bins - 1 thresholds for every feature among dense and sparse (result indexed by
+// feature). Exact (between adjacent distinct values) where the sample has at most max_bins distinct
+// values.
+std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample,
+                                        int32_t n_features, int max_bins, const Workers& workers);
 
-// Distinct values, ascending, and their weights -> at most max_bins - 1 ascending thresholds t, with
-// a <= t < b for the neighbours a, b that it parts.
-std::vector<double> choose_thresholds(const std::vector<double>& values, const std::vector<int64_t>& weights,
-                                      int max_bins, bool wide);
+// Distinct values, ascending, and their weights -> at most max_bins - 1 ascending thresholds t,
+// with a <= t < b for the neighbours a, b that it parts.
+std::vector<double> choose_thresholds(const std::vector<double>& values,
+                                      const std::vector<int64_t>& weights, int max_bins, bool wide);
 
 // The thresholds of all features, laid out for the search.
 class BinTable {
@@ -99,14 +103,16 @@ class BinTable {
 
   explicit BinTable(const std::vector<Thresholds>& thresholds);
   int32_t n_features() const { return static_cast<int32_t>(features_.size()); }
-  // codes: (n_features, n_rows), C order. Rows of features that occur in no column are left as they are.
-  // row_of: the row of codes that each feature gets.
-  void transform(const Columns& columns, uint8_t* codes, const Workers& workers, const int32_t* row_of) const;
+  // codes: (n_features, n_rows), C order. Rows of features that occur in no column are left as they
+  // are. row_of: the row of codes that each feature gets.
+  void transform(const Columns& columns, uint8_t* codes, const Workers& workers,
+                 const int32_t* row_of) const;
   // Codes of the values that columns store, one column after another, and the code of 0 in each.
-  void transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
-                        const Workers& workers) const;
+  void transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes,
+                        uint8_t* zero_codes, const Workers& workers) const;
 
-  // The tables (kernels/search_layout.h) of all features one after another, for whoever searches elsewhere.
+  // The tables (kernels/search_layout.h) of all features one after another, for whoever searches
+  // elsewhere.
   const std::vector<Feature>& features() const { return features_; }
   std::vector<float> narrow() const { return {narrow_.data(), narrow_.data() + n_narrow_}; }
   std::vector<double> wide() const { return {wide_.data(), wide_.data() + n_wide_}; }
@@ -123,7 +129,8 @@ class BinTable {
   Buffer<double> wide_;
 };
 
-// Whether a (n_rows, n_columns) matrix of float or double with these strides in elements holds an infinity.
+// Whether a (n_rows, n_columns) matrix of float or double with these strides in elements holds an
+// infinity.
 template <class T>
 bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t row_stride,
                   ptrdiff_t column_stride, const Workers& workers);

@@ -12,7 +12,8 @@ namespace polyleaf {
 namespace {
 
 constexpr int64_t kSpareWords = 8;  // that may be read past the last of a tile
-constexpr int64_t kBlock = 4096;    // rows a task packs at once: its codes and words stay in the first cache
+constexpr int64_t kBlock =
+    4096;  // rows a task packs at once: its codes and words stay in the first cache
 
 int log2_stride_for(int n_bins) {
   for (int bits : {2, 4, 6})
@@ -20,8 +21,10 @@ int log2_stride_for(int n_bins) {
   return 8;
 }
 
-// Features of one stride are spread evenly over as few tiles as possible, so that no tile is nearly empty.
-std::vector<Tile> make_tiles(const std::vector<uint16_t>& n_bins, const std::vector<int32_t>& features) {
+// Features of one stride are spread evenly over as few tiles as possible, so that no tile is nearly
+// empty.
+std::vector<Tile> make_tiles(const std::vector<uint16_t>& n_bins,
+                             const std::vector<int32_t>& features) {
   std::vector<Tile> tiles;
   for (int bits : {2, 4, 6, 8}) {
     std::vector<int32_t> members;
@@ -32,7 +35,8 @@ std::vector<Tile> make_tiles(const std::vector<uint16_t>& n_bins, const std::vec
     for (int t = 0; t < n_tiles; ++t) {
       Tile tile;
       tile.log2_stride = bits;
-      tile.n_features = static_cast<int>((members.size() - next + (n_tiles - t) - 1) / (n_tiles - t));
+      tile.n_features =
+          static_cast<int>((members.size() - next + (n_tiles - t) - 1) / (n_tiles - t));
       for (int s = 0; s < tile.n_features; ++s) tile.features[s] = members[next++];
       tiles.push_back(tile);
     }
@@ -44,7 +48,8 @@ std::vector<Tile> make_tiles(const std::vector<uint16_t>& n_bins, const std::vec
 std::vector<int32_t> tile_of_each(const std::vector<Tile>& tiles, int n_features) {
   std::vector<int32_t> found(n_features, -1);
   for (size_t t = 0; t < tiles.size(); ++t)
-    for (int s = 0; s < tiles[t].n_features; ++s) found[tiles[t].features[s]] = static_cast<int32_t>(t);
+    for (int s = 0; s < tiles[t].n_features; ++s)
+      found[tiles[t].features[s]] = static_cast<int32_t>(t);
   return found;
 }
 
@@ -81,7 +86,8 @@ Bins::Bins(uint64_t* words, int64_t n_rows, int n_features, const uint16_t* n_bi
   check();
   lay_out({});
   for (size_t t = 0; t < tiles_.size(); ++t)
-    words_.push_back(words == nullptr ? nullptr : words + static_cast<int64_t>(t) * (n_rows + kSpareWords));
+    words_.push_back(words == nullptr ? nullptr
+                                      : words + static_cast<int64_t>(t) * (n_rows + kSpareWords));
 }
 
 int64_t Bins::n_words(int64_t n_rows, int n_features, const uint16_t* n_bins) {
@@ -90,7 +96,8 @@ int64_t Bins::n_words(int64_t n_rows, int n_features, const uint16_t* n_bins) {
 }
 
 void Bins::check() const {
-  if (n_rows_ < 0 || n_rows_ >= INT32_MAX) throw std::invalid_argument("Bins have at most 2^31 - 2 rows.");
+  if (n_rows_ < 0 || n_rows_ >= INT32_MAX)
+    throw std::invalid_argument("Bins have at most 2^31 - 2 rows.");
   for (uint16_t n : n_bins_)
     if (n > kMaxBins) throw std::invalid_argument("A feature has more than 255 value bins.");
 }
@@ -101,7 +108,8 @@ void Bins::lay_out(const CellColumns& sparse) {
   slot_of_.assign(n_features, -1);
   for (int64_t number = 0; number < sparse.n; ++number) {
     const int32_t f = sparse.features[number];
-    if (is_categorical_[f]) throw std::invalid_argument("A categorical feature cannot be held sparse.");
+    if (is_categorical_[f])
+      throw std::invalid_argument("A categorical feature cannot be held sparse.");
     slot_of_[f] = static_cast<int32_t>(number);
   }
   row_of_.assign(n_features, -1);
@@ -113,7 +121,8 @@ void Bins::lay_out(const CellColumns& sparse) {
   }
   tiles_ = make_tiles(n_bins_, dense);
   tile_of_ = tile_of_each(tiles_, n_features);
-  group_of_ = sparse.n == 0 ? tile_of_ : tile_of_each(make_tiles(n_bins_, all_of(n_features)), n_features);
+  group_of_ =
+      sparse.n == 0 ? tile_of_ : tile_of_each(make_tiles(n_bins_, all_of(n_features)), n_features);
   for (const Tile& tile : tiles_)
     for (int s = 0; s < tile.n_features; ++s) slot_of_[tile.features[s]] = s;
 }

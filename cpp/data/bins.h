@@ -1,14 +1,15 @@
-// Feature codes as training reads them: tiles of up to eight features, one uint64 word per row and tile, so
-// that one load feeds eight histogram updates and one move carries eight features to a child.
+// Feature codes as training reads them: tiles of up to eight features, one uint64 word per row and
+// tile, so that one load feeds eight histogram updates and one move carries eight features to a
+// child.
 //
-// Features are grouped by cardinality: within a tile every feature has the same `stride` (4, 16, 64 or 256
-// bins, the last of them for missing values), so binary features cost histograms 64 times smaller than full
-// ones.
+// Features are grouped by cardinality: within a tile every feature has the same `stride` (4, 16, 64
+// or 256 bins, the last of them for missing values), so binary features cost histograms 64 times
+// smaller than full ones.
 //
 // Features that are handed over as sparse columns have no tile: see cells.h.
 //
-// Words may lie in memory of the caller's, a mapped file say. Then they stay where they are: who reads them
-// for some rows fetches these, and copies none to keep.
+// Words may lie in memory of the caller's, a mapped file say. Then they stay where they are: who
+// reads them for some rows fetches these, and copies none to keep.
 //
 // Owns: packed codes. Must not know: derivatives, trees.
 #pragma once
@@ -36,25 +37,26 @@ struct Tile {
 
 class Bins {
  public:
-  // codes: a row for each feature that is not among the sparse ones, in order; code 255 is missing. n_bins:
-  // value bins of each feature, 1..255 (0: all missing).
+  // codes: a row for each feature that is not among the sparse ones, in order; code 255 is missing.
+  // n_bins: value bins of each feature, 1..255 (0: all missing).
   Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
        const uint8_t* is_categorical, const Workers& workers, const CellColumns& sparse = {});
-  // Of no codes yet, no feature sparse: `pack` writes them to `words`, which outlive this; n_words(...) of
-  // them. nullptr: words lie elsewhere, and this says only where codes stand in them.
+  // Of no codes yet, no feature sparse: `pack` writes them to `words`, which outlive this;
+  // n_words(...) of them. nullptr: words lie elsewhere, and this says only where codes stand in
+  // them.
   Bins(uint64_t* words, int64_t n_rows, int n_features, const uint16_t* n_bins,
        const uint8_t* is_categorical);
   static int64_t n_words(int64_t n_rows, int n_features, const uint16_t* n_bins);
 
-  // Codes of rows first .. first + n - 1, a row for each feature that is not sparse, `n` in each. In any
-  // order, each row once.
+  // Codes of rows first .. first + n - 1, a row for each feature that is not sparse, `n` in each.
+  // In any order, each row once.
   void pack(const uint8_t* codes, int64_t first, int64_t n, const Workers& workers);
   // What was packed; no feature may be sparse.
   void unpack(uint8_t* codes, int64_t first, int64_t n, const Workers& workers) const;
   // The most rows that one code of a feature has, for each tile. Reads all words.
   std::vector<int64_t> most_rows(const Workers& workers) const;
-  // Runs of rows in which no code of a feature has more than `at_most`, for each tile: where each ends, the
-  // last one behind all rows. Reads all words.
+  // Runs of rows in which no code of a feature has more than `at_most`, for each tile: where each
+  // ends, the last one behind all rows. Reads all words.
   std::vector<std::vector<uint32_t>> runs(int64_t at_most, const Workers& workers) const;
   // Whether words are not to be copied.
   bool stay() const { return stay_; }
@@ -70,8 +72,8 @@ class Bins {
   // Where a feature that is not sparse lies.
   int tile_of(int feature) const { return tile_of_[feature]; }
   int slot_of(int feature) const { return slot_of_[feature]; }
-  // The tile that a feature would lie in were none sparse: features that are looked at together, however they
-  // are held.
+  // The tile that a feature would lie in were none sparse: features that are looked at together,
+  // however they are held.
   int group_of(int feature) const { return group_of_[feature]; }
   const Cells& cells() const { return cells_; }
   // Of a sparse feature: its number among them.
@@ -85,7 +87,8 @@ class Bins {
   int code(int feature, int64_t row) const {
     if (in_cells(feature)) return cells_.code(cell_number(feature), row);
     const Tile& tile = tiles_[tile_of_[feature]];
-    const int code = static_cast<int>(words_[tile_of_[feature]][row] >> (8 * slot_of_[feature])) & 255;
+    const int code =
+        static_cast<int>(words_[tile_of_[feature]][row] >> (8 * slot_of_[feature])) & 255;
     return code == tile.missing() ? kMissingCode : code;
   }
 

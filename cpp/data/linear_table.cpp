@@ -14,8 +14,8 @@ constexpr int64_t kRows = 4096;
 
 }  // namespace
 
-// One feature's value, weight and bin of every row. A row that does not count has no value and no weight, and
-// lies in the bin of what is missing.
+// One feature's value, weight and bin of every row. A row that does not count has no value and no
+// weight, and lies in the bin of what is missing.
 struct LinearTable::Column {
   Column(int64_t n_rows, bool is_weighted) : x(n_rows), w(is_weighted ? n_rows : 0), code(n_rows) {}
 
@@ -34,12 +34,14 @@ struct LinearTable::Column {
   std::vector<int32_t> code;
 };
 
-LinearTable::LinearTable(const Bins& bins, const float* features, const float* weight, const Workers& workers)
+LinearTable::LinearTable(const Bins& bins, const float* features, const float* weight,
+                         const Workers& workers)
     : centre_(bins.n_features(), 0.0),
       scale_(bins.n_features(), 0.0),
       means_(static_cast<size_t>(bins.n_features()) * 256, 0.0) {
   if (bins.cells().n_features() > 0)
-    throw std::invalid_argument("Linear leaves need the codes of every row; none may be held sparse.");
+    throw std::invalid_argument(
+        "Linear leaves need the codes of every row; none may be held sparse.");
   Column column(bins.n_rows(), weight != nullptr);
   for (int f = 0; f < bins.n_features(); ++f)
     if (!bins.is_categorical(f))
@@ -87,7 +89,8 @@ void LinearTable::measure(const Bins& bins, const float* values, const float* we
   scale_[feature] = scale;
   for (int b = 0; b < 256; ++b)
     if (of_bins[1][b] > 0)
-      means_[static_cast<size_t>(feature) * 256 + b] = (of_bins[0][b] / of_bins[1][b] - centre) * (1 / scale);
+      means_[static_cast<size_t>(feature) * 256 + b] =
+          (of_bins[0][b] / of_bins[1][b] - centre) * (1 / scale);
 }
 
 }  // namespace polyleaf

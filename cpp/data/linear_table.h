@@ -1,6 +1,6 @@
-// What features are worth as regressors (GBDT-PL, section 4.1): centred on their mean, in units of their
-// standard deviation, and the mean of every bin in that unit. Ridge then means the same for every feature.
-// From exact totals over the rows of all ranks.
+// What features are worth as regressors (GBDT-PL, section 4.1): centred on their mean, in units of
+// their standard deviation, and the mean of every bin in that unit. Ridge then means the same for
+// every feature. From exact totals over the rows of all ranks.
 //
 // Owns: these numbers. Must not know: derivatives, trees.
 #pragma once
@@ -24,13 +24,15 @@ class LinearTable {
   const std::vector<double>& centres() const { return centre_; }
   const std::vector<double>& scales() const { return scale_; }
   // 256 bin means, by code; 0 for bins without rows and for the missing code.
-  const double* means(int feature) const { return means_.data() + static_cast<size_t>(feature) * 256; }
+  const double* means(int feature) const {
+    return means_.data() + static_cast<size_t>(feature) * 256;
+  }
 
  private:
   struct Column;
 
-  void measure(const Bins& bins, const float* values, const float* weight, int feature, Column& column,
-               const Workers& workers);
+  void measure(const Bins& bins, const float* values, const float* weight, int feature,
+               Column& column, const Workers& workers);
 
   std::vector<double> centre_, scale_, means_;
 };

@@ -2,11 +2,12 @@
 
 namespace polyleaf {
 
-std::vector<int64_t> rows_by_leaf(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                                  uint32_t* out) {
+std::vector<int64_t> rows_by_leaf(const RowSample& sample, const int32_t* leaf_of_row,
+                                  int32_t n_leaves, uint32_t* out) {
   const int64_t n = sample.n_used();
   const auto leaf = [&](int64_t row) { return leaf_of_row != nullptr ? leaf_of_row[row] : 0; };
-  // A leaf's rows are counted two places on; its own then moves from where it begins to where it ends.
+  // A leaf's rows are counted two places on; its own then moves from where it begins to where it
+  // ends.
   std::vector<int64_t> begin(static_cast<size_t>(n_leaves) + 2, 0);
   for (int64_t i = 0; i < n; ++i)
     if (const int32_t l = leaf(sample.row(i)); l >= 0) ++begin[l + 2];

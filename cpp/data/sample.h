@@ -8,8 +8,8 @@
 
 namespace polyleaf {
 
-// Where rows, or what there is for each, begin that are none: no rows at all are something else than all of
-// them, and no weights than weights of 1.
+// Where rows, or what there is for each, begin that are none: no rows at all are something else
+// than all of them, and no weights than weights of 1.
 template <class T>
 const T* begin_of(const T* values, size_t n) {
   static constexpr T kNone{};
@@ -27,13 +27,15 @@ struct RowSample {
   POLYLEAF_METHOD int64_t n_used() const { return rows != nullptr ? n_rows : n_all; }
   // The i-th row of the sample.
   POLYLEAF_METHOD int64_t row(int64_t i) const { return rows != nullptr ? rows[i] : i; }
-  POLYLEAF_METHOD float factor(int64_t row) const { return multiplier != nullptr ? multiplier[row] : 1.0f; }
+  POLYLEAF_METHOD float factor(int64_t row) const {
+    return multiplier != nullptr ? multiplier[row] : 1.0f;
+  }
 };
 
-// Writes the rows of the sample to `out` (n_used), leaf after leaf, in their order in each, without those of
-// a negative leaf. Returns where each leaf begins, and the end (n_leaves + 1). leaf_of_row (n_all) nullptr:
-// one leaf.
-std::vector<int64_t> rows_by_leaf(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                                  uint32_t* out);
+// Writes the rows of the sample to `out` (n_used), leaf after leaf, in their order in each, without
+// those of a negative leaf. Returns where each leaf begins, and the end (n_leaves + 1). leaf_of_row
+// (n_all) nullptr: one leaf.
+std::vector<int64_t> rows_by_leaf(const RowSample& sample, const int32_t* leaf_of_row,
+                                  int32_t n_leaves, uint32_t* out);
 
 }  // namespace polyleaf

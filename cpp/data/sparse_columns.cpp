@@ -18,14 +18,16 @@ Cells::Cells(const CellColumns& columns, const uint16_t* n_bins, int32_t n_featu
     : n_rows_(n_rows),
       features_(columns.features, columns.features + columns.n),
       common_(columns.common, columns.common + columns.n) {
-  if (columns.n >= kMostFeatures) throw std::invalid_argument("There are too many sparse features.");
+  if (columns.n >= kMostFeatures)
+    throw std::invalid_argument("There are too many sparse features.");
   begin_.assign(static_cast<size_t>(columns.n) + 1, 0);
   for (int64_t number = 0; number < columns.n; ++number) {
     const int32_t f = features_[number];
     if (f < 0 || f >= n_features || (number > 0 && f <= features_[number - 1]))
       throw std::invalid_argument("Sparse features must ascend.");
     if (common_[number] >= n_bins[f])
-      throw std::invalid_argument("The common code of a sparse feature is not below its number of bins.");
+      throw std::invalid_argument(
+          "The common code of a sparse feature is not below its number of bins.");
     int64_t n = 0;
     for (int64_t i = columns.begin[number]; i < columns.begin[number + 1]; ++i)
       n += columns.codes[i] != common_[number];
@@ -48,19 +50,22 @@ void Cells::check(const CellColumns& columns, int64_t number, int n_bins, int64_
   for (int64_t i = columns.begin[number]; i < columns.begin[number + 1]; ++i) {
     const int64_t row = columns.rows[i];
     if (row <= last_row || row >= n_rows)
-      throw std::invalid_argument("Rows of a sparse feature must ascend and be below the number of rows.");
+      throw std::invalid_argument(
+          "Rows of a sparse feature must ascend and be below the number of rows.");
     if (columns.codes[i] >= n_bins && columns.codes[i] != kMissingCode)
       throw std::invalid_argument("A feature code is not below its feature's number of bins.");
     last_row = row;
   }
 }
 
-// The cells of one feature that do not hold its common code. Counting sort by code: rows stay in order.
+// The cells of one feature that do not hold its common code. Counting sort by code: rows stay in
+// order.
 void Cells::sort(const CellColumns& columns, int64_t number) {
   int64_t next[257] = {};
   const auto each = [&](const auto& use) {
     for (int64_t i = columns.begin[number]; i < columns.begin[number + 1]; ++i)
-      if (columns.codes[i] != common_[number]) use(static_cast<uint32_t>(columns.rows[i]), columns.codes[i]);
+      if (columns.codes[i] != common_[number])
+        use(static_cast<uint32_t>(columns.rows[i]), columns.codes[i]);
   };
   each([&](uint32_t, int code) { ++next[code + 1]; });
   for (int code = 0; code < 256; ++code) next[code + 1] += next[code];

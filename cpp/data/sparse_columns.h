@@ -1,8 +1,8 @@
-// Codes of features that most rows share one code of: only the other cells are held, so that words of a text
-// cost what they are used, not what the vocabulary has.
+// Codes of features that most rows share one code of: only the other cells are held, so that words
+// of a text cost what they are used, not what the vocabulary has.
 //
-// Owns: those cells, in the order that searches read them and in the order that one row's code is looked up
-// in. Must not know: derivatives, trees, which rows a node has.
+// Owns: those cells, in the order that searches read them and in the order that one row's code is
+// looked up in. Must not know: derivatives, trees, which rows a node has.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -59,7 +59,8 @@ class Cells {
   // Keys of one row's cells, ascending.
   std::span<const uint32_t> of_row(int64_t row) const {
     if (row_begin_.empty()) return {};
-    return {keys_.data() + row_begin_[row], static_cast<size_t>(row_begin_[row + 1] - row_begin_[row])};
+    return {keys_.data() + row_begin_[row],
+            static_cast<size_t>(row_begin_[row + 1] - row_begin_[row])};
   }
   int code(int64_t number, int64_t row) const;
 

@@ -1,5 +1,5 @@
-// Rows over very many outputs of which each holds few: pairs (output, value), outputs ascending. Kept in
-// blocks of rows, so that rows can grow block by block.
+// Rows over very many outputs of which each holds few: pairs (output, value), outputs ascending.
+// Kept in blocks of rows, so that rows can grow block by block.
 //
 // Owns: the layout. Must not know: whether the values are scores or gradients.
 #pragma once
@@ -12,12 +12,13 @@
 
 namespace polyleaf {
 
-// So few that an array of a block stays below the 2 MiB from which `Buffer` takes whole huge pages, which the
-// system would have to clear for every tree: up to 8,192 entries a row.
+// So few that an array of a block stays below the 2 MiB from which `Buffer` takes whole huge pages,
+// which the system would have to clear for every tree: up to 8,192 entries a row.
 constexpr int kLabelBlockBits = 6;
 constexpr int64_t kLabelBlock = int64_t{1} << kLabelBlockBits;  // rows of a block
 
-// Which outputs the rows of a block hold. Never changes once made, so that scores and gradients share it.
+// Which outputs the rows of a block hold. Never changes once made, so that scores and gradients
+// share it.
 struct LabelPattern {
   std::vector<int64_t> begin;  // entries of row r of the block: begin[r] .. begin[r + 1] - 1
   Buffer<int32_t> outputs;
@@ -62,7 +63,8 @@ class LabelRows {
   LabelRow row(int64_t i) const {
     const Block& b = blocks_[i >> kLabelBlockBits];
     const int64_t r = i & (kLabelBlock - 1), from = b.pattern->begin[r];
-    return {b.pattern->begin[r + 1] - from, b.pattern->outputs.data() + from, b.values.data() + from};
+    return {b.pattern->begin[r + 1] - from, b.pattern->outputs.data() + from,
+            b.values.data() + from};
   }
 
  private:
@@ -70,10 +72,10 @@ class LabelRows {
   std::vector<Block> blocks_;
 };
 
-// Rows from CSR arrays, which are checked: std::invalid_argument, in a sentence, where they do not fit
-// together. values nullptr: 1 throughout.
-LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t n_rows,
-                     int64_t n_entries, int64_t n_outputs, const Workers& workers);
+// Rows from CSR arrays, which are checked: std::invalid_argument, in a sentence, where they do not
+// fit together. values nullptr: 1 throughout.
+LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float* values,
+                     int64_t n_rows, int64_t n_entries, int64_t n_outputs, const Workers& workers);
 
 // out (n_rows,): Euclidean length of every row.
 void row_norms(const LabelRows& rows, float* out, const Workers& workers);

@@ -41,7 +41,8 @@ const char* skip_spaces(const char* at, const char* end) {
 }
 
 // A non-negative integer below `limit`.
-const char* read_index(const char* at, const char* end, int64_t limit, const char* noun, int32_t& out) {
+const char* read_index(const char* at, const char* end, int64_t limit, const char* noun,
+                       int32_t& out) {
   if (at == end || !is_digit(*at)) fail(word(at, end) + " is no " + noun);
   const char* start = at;
   int64_t value = 0;
@@ -49,8 +50,8 @@ const char* read_index(const char* at, const char* end, int64_t limit, const cha
     value = 10 * value + (*at - '0');
     if (value >= limit) {
       while (at < end && is_digit(*at)) ++at;
-      fail(std::string(noun) + " " + std::string(start, std::min(at, start + 30)) + " is outside 0 .. " +
-           std::to_string(limit - 1));
+      fail(std::string(noun) + " " + std::string(start, std::min(at, start + 30)) +
+           " is outside 0 .. " + std::to_string(limit - 1));
     }
   }
   out = static_cast<int32_t>(value);
@@ -61,15 +62,16 @@ const char* read_index(const char* at, const char* end, int64_t limit, const cha
 bool is_tiny(const char* at, const char* end) {
   if (at < end && *at == '-') ++at;
   const std::string text(at, end);
-  return text.find("e-") != std::string::npos || text.find("E-") != std::string::npos || text[0] == '.' ||
-         text.compare(0, 2, "0.") == 0;
+  return text.find("e-") != std::string::npos || text.find("E-") != std::string::npos ||
+         text[0] == '.' || text.compare(0, 2, "0.") == 0;
 }
 
-// A finite number. Up to 15 digits and small exponents are exact in double arithmetic; the rest is left to
-// the library.
+// A finite number. Up to 15 digits and small exponents are exact in double arithmetic; the rest is
+// left to the library.
 const char* read_value(const char* at, const char* end, float& out) {
-  static constexpr double kPowers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                       1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+  static constexpr double kPowers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                       1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                       1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
   const char* start = at;
   if (at < end && *at == '+') ++at;
   const char* number = at;
@@ -80,7 +82,8 @@ const char* read_value(const char* at, const char* end, float& out) {
   for (; at < end && is_digit(*at); ++at, ++n_digits) mantissa = 10 * mantissa + (*at - '0');
   if (at < end && *at == '.') {
     ++at;
-    for (; at < end && is_digit(*at); ++at, ++n_digits, ++n_decimals) mantissa = 10 * mantissa + (*at - '0');
+    for (; at < end && is_digit(*at); ++at, ++n_digits, ++n_decimals)
+      mantissa = 10 * mantissa + (*at - '0');
   }
   double value;
   const bool plain = n_digits > 0 && n_digits <= 15 && (at == end || (*at != 'e' && *at != 'E'));
@@ -91,7 +94,8 @@ const char* read_value(const char* at, const char* end, float& out) {
     const std::from_chars_result result = std::from_chars(number, end, value);
     if (result.ec == std::errc::invalid_argument || (number != start && *number == '-'))
       fail(word(start, end) + " is no number");
-    if (result.ec == std::errc::result_out_of_range) value = is_tiny(number, result.ptr) ? 0.0 : HUGE_VAL;
+    if (result.ec == std::errc::result_out_of_range)
+      value = is_tiny(number, result.ptr) ? 0.0 : HUGE_VAL;
     at = result.ptr;
   }
   out = static_cast<float>(value);
@@ -113,7 +117,8 @@ class Reader {
 
   void read(const char* at, const char* end) {
     while (at < end) {
-      const char* stop = static_cast<const char*>(std::memchr(at, '\n', static_cast<size_t>(end - at)));
+      const char* stop =
+          static_cast<const char*>(std::memchr(at, '\n', static_cast<size_t>(end - at)));
       const char* line_end = stop != nullptr ? stop : end;
       try {
         line(at, line_end);
@@ -204,7 +209,8 @@ class Reader {
   }
 
   void sort_labels() {
-    const auto begin = rows_.labels.begin() + (rows_.label_indptr.empty() ? 0 : rows_.label_indptr.back());
+    const auto begin =
+        rows_.labels.begin() + (rows_.label_indptr.empty() ? 0 : rows_.label_indptr.back());
     const auto end = rows_.labels.end();
     if (!std::is_sorted(begin, end)) std::sort(begin, end);
     const auto twice = std::adjacent_find(begin, end);
@@ -279,8 +285,9 @@ void append_indptr(std::vector<int64_t>& to, const std::vector<int64_t>& from) {
 
 }  // namespace
 
-TextRows read_label_text(const char* text, int64_t size, RowSyntax syntax, const LabelTextLimits& limits,
-                         int64_t first_line, const Workers& workers) {
+TextRows read_label_text(const char* text, int64_t size, RowSyntax syntax,
+                         const LabelTextLimits& limits, int64_t first_line,
+                         const Workers& workers) {
   const std::vector<int64_t> ends = chunk_ends(text, size);
   std::vector<Chunk> chunks(ends.size());
   parallel_for(workers, static_cast<int64_t>(ends.size()), [&](int64_t c, int) {

@@ -1,11 +1,12 @@
-// Text files of sparse rows: the extreme classification repository's format ("3,17 0:0.5 12:1"), multi-label
-// LIBSVM (the same with comments), and the rows of sparse ARFF ("{0 1.5, 7 2}").
+// Text files of sparse rows: the extreme classification repository's format ("3,17 0:0.5 12:1"),
+// multi-label LIBSVM (the same with comments), and the rows of sparse ARFF ("{0 1.5, 7 2}").
 //
-// Owns: the grammar of a row and the numbers in it, read and written. Must not know: files, headers, what
-// labels and features are for.
+// Owns: the grammar of a row and the numbers in it, read and written. Must not know: files,
+// headers, what labels and features are for.
 //
-// Reading is strict: what is not a row is an error that names its line. Indices of a row may come in any
-// order, and come out ascending; none may come twice. Values are float32 and finite; zeros are not kept.
+// Reading is strict: what is not a row is an error that names its line. Indices of a row may come
+// in any order, and come out ascending; none may come twice. Values are float32 and finite; zeros
+// are not kept.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -34,13 +35,13 @@ struct TextRows {
   std::vector<float> values;
 };
 
-// `first_line`: number of the first line of `text` in its file, for errors. Throws std::invalid_argument with
-// "line 17: what is wrong".
-TextRows read_label_text(const char* text, int64_t size, RowSyntax syntax, const LabelTextLimits& limits,
-                         int64_t first_line, const Workers& workers);
+// `first_line`: number of the first line of `text` in its file, for errors. Throws
+// std::invalid_argument with "line 17: what is wrong".
+TextRows read_label_text(const char* text, int64_t size, RowSyntax syntax,
+                         const LabelTextLimits& limits, int64_t first_line, const Workers& workers);
 
-// CSR rows -> text in the syntax `labelled` (or `pairs`, where labels are nullptr), one line each. Values are
-// written with as many digits as float32 needs to come back the same.
+// CSR rows -> text in the syntax `labelled` (or `pairs`, where labels are nullptr), one line each.
+// Values are written with as many digits as float32 needs to come back the same.
 struct RowsToWrite {
   int64_t n_rows;
   const int64_t* label_indptr;

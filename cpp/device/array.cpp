@@ -45,10 +45,11 @@ void DeviceArray::read(const int64_t* rows, int64_t n, void* to) const {
     const int64_t m = std::min(at_a_time, n - begin);
     gathered.reserve(static_cast<size_t>(m * of_row));
     if (rows != nullptr) chosen.write(rows + begin, static_cast<size_t>(m));
-    device_->launch(device_->grid_for(m * std::max<int64_t>(1, view_.n_columns)),
-                    on_device::GatherRows{rows != nullptr ? numbers() : this->rows(begin, begin + m),
-                                          rows != nullptr ? chosen.data() : nullptr, m,
-                                          static_cast<int32_t>(item_size()), gathered.data()});
+    device_->launch(
+        device_->grid_for(m * std::max<int64_t>(1, view_.n_columns)),
+        on_device::GatherRows{rows != nullptr ? numbers() : this->rows(begin, begin + m),
+                              rows != nullptr ? chosen.data() : nullptr, m,
+                              static_cast<int32_t>(item_size()), gathered.data()});
     gathered.read(static_cast<char*>(to) + begin * of_row,
                   static_cast<size_t>(m * view_.n_columns) * item_size());
   }

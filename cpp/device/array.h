@@ -1,5 +1,5 @@
-// Numbers that lie on a device: a view of memory of another library's, or memory of its own (what is handed
-// to others).
+// Numbers that lie on a device: a view of memory of another library's, or memory of its own (what
+// is handed to others).
 //
 // Owns: what such memory looks like. Must not know: what the numbers are for.
 #pragma once

@@ -15,8 +15,8 @@ DeviceBinTable::DeviceBinTable(std::shared_ptr<const Device> device, const BinTa
       known_codes_(device) {
   std::vector<on_device::SearchedFeature> features;
   for (const BinTable::Feature& f : table.features())
-    features.push_back(
-        {static_cast<int64_t>(f.offset), f.wide ? on_device::kWide : on_device::kNarrow, f.n_fine_rows});
+    features.push_back({static_cast<int64_t>(f.offset),
+                        f.wide ? on_device::kWide : on_device::kNarrow, f.n_fine_rows});
   std::vector<double> known;
   std::vector<uint8_t> codes;
   for (const CategoryValues& c : categories) {
@@ -36,16 +36,16 @@ on_device::BinSearch DeviceBinTable::search() const {
   return {features_.data(), narrow_.data(), wide_.data(), known_.data(), known_codes_.data()};
 }
 
-void DeviceBinTable::pack(const on_device::Numbers& rows, int n_tiles, const on_device::TileAt* tiles,
-                          uint64_t* words) const {
+void DeviceBinTable::pack(const on_device::Numbers& rows, int n_tiles,
+                          const on_device::TileAt* tiles, uint64_t* words) const {
   if (n_tiles == 0) return;
   Device::Grid grid = device_->grid_for(rows.n_rows);
   grid.y = n_tiles;
   device_->launch(grid, on_device::PackCodes{rows, search(), tiles, words});
 }
 
-void DeviceBinTable::find_codes(const on_device::Numbers& rows, const int32_t* wanted, int32_t n_wanted,
-                                uint8_t* codes) const {
+void DeviceBinTable::find_codes(const on_device::Numbers& rows, const int32_t* wanted,
+                                int32_t n_wanted, uint8_t* codes) const {
   if (n_wanted == 0) return;
   Device::Grid grid = device_->grid_for(rows.n_rows);
   grid.y = n_wanted;
@@ -61,7 +61,8 @@ void codes_of_array(const BinTable& table, const DeviceArray& array, uint8_t* co
   for (int64_t begin = 0; begin < n_rows; begin += at_a_time) {
     const int64_t n = std::min(at_a_time, n_rows - begin);
     found.reserve(static_cast<size_t>(n * n_features));
-    there.find_codes(array.rows(begin, begin + n), nullptr, static_cast<int32_t>(n_features), found.data());
+    there.find_codes(array.rows(begin, begin + n), nullptr, static_cast<int32_t>(n_features),
+                     found.data());
     if (n == n_rows) return found.read(codes, static_cast<size_t>(n * n_features));
     here = found.read(static_cast<size_t>(n * n_features));
     for (int64_t f = 0; f < n_features; ++f)

@@ -1,5 +1,5 @@
-// Codes of numbers that lie on a device: thresholds there, as BinTable (data/binning.h) has them, and the
-// same codes.
+// Codes of numbers that lie on a device: thresholds there, as BinTable (data/binning.h) has them,
+// and the same codes.
 //
 // Owns: their memory there. Must not know: where thresholds come from, what codes are for.
 #pragma once
@@ -17,7 +17,8 @@ namespace polyleaf {
 
 class DeviceBinTable {
  public:
-  // `categories`: what the numbers of categorical features mean; without them all features are numeric.
+  // `categories`: what the numbers of categorical features mean; without them all features are
+  // numeric.
   DeviceBinTable(std::shared_ptr<const Device> device, const BinTable& table,
                  const std::vector<CategoryValues>& categories = {});
 

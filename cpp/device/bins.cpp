@@ -28,8 +28,8 @@ DeviceBins::DeviceBins(std::shared_ptr<const Device> device, const Bins* of_call
     std::copy(tile.features, tile.features + kTileFeatures, tiles[t].features);
     for (int s = 0; s < tile.n_features; ++s) {
       const int f = tile.features[s];
-      features[f] = {static_cast<int32_t>(n_bins_ + static_cast<int64_t>(s) * tile.stride()), bins.n_bins(f),
-                     tile.missing(), !bins.is_categorical(f)};
+      features[f] = {static_cast<int32_t>(n_bins_ + static_cast<int64_t>(s) * tile.stride()),
+                     bins.n_bins(f), tile.missing(), !bins.is_categorical(f)};
       places[f] = 8 * t + s;
       has_categories_ |= bins.is_categorical(f);
     }
@@ -48,9 +48,11 @@ DeviceBins::DeviceBins(std::shared_ptr<const Device> device, const Bins& bins)
                    n_rows * sizeof(uint64_t));
 }
 
-DeviceBins::DeviceBins(const DeviceArray& numbers, const BinTable& table, std::unique_ptr<const Bins> layout)
+DeviceBins::DeviceBins(const DeviceArray& numbers, const BinTable& table,
+                       std::unique_ptr<const Bins> layout)
     : DeviceBins(numbers.device(), nullptr, std::move(layout)) {
-  DeviceBinTable(device_, table).pack(numbers.numbers(), bins_.n_tiles(), tiles_.data(), words_.data());
+  DeviceBinTable(device_, table)
+      .pack(numbers.numbers(), bins_.n_tiles(), tiles_.data(), words_.data());
 }
 
 void DeviceBins::unpack(uint8_t* codes) const {

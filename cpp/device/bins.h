@@ -1,4 +1,5 @@
-// Codes of features on a device: the words of `Bins` (data/bins.h), tile after tile, and where features lie.
+// Codes of features on a device: the words of `Bins` (data/bins.h), tile after tile, and where
+// features lie.
 //
 // Words come from memory of this machine, or are made there of numbers that lie there.
 //
@@ -39,7 +40,8 @@ class DeviceBins {
 
  private:
   // One of the two is there.
-  DeviceBins(std::shared_ptr<const Device> device, const Bins* of_caller, std::unique_ptr<const Bins> owned);
+  DeviceBins(std::shared_ptr<const Device> device, const Bins* of_caller,
+             std::unique_ptr<const Bins> owned);
 
   const std::shared_ptr<const Device> device_;
   const std::unique_ptr<const Bins> owned_;

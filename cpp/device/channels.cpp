@@ -29,22 +29,24 @@ void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, Curv
 }
 
 // Returns the steps.
-std::vector<float> DeviceChannels::quantise_part(const DeviceMatrix& values, int offset, int count_lane) {
+std::vector<float> DeviceChannels::quantise_part(const DeviceMatrix& values, int offset,
+                                                 int count_lane) {
   const int n_columns = static_cast<int>(values.n_columns);
   const int64_t n_used = sample().n_used();
   Scales scales(sample_.largest_magnitudes(values.data(), n_columns), n_columns);
   const auto run = [&] {
     inverse_.write(scales.inverse);
     sums_.clear(2 * n_columns);
-    device_->launch(
-        device_->grid_for(std::max<int64_t>(n_used * n_columns, n_columns)),
-        on_device::Quantise{values.data(), n_columns, sample_.at(), inverse_.data(), data_.data(),
-                            layout_.lanes, offset, count_lane, sums_.data(), sums_.data() + n_columns});
+    device_->launch(device_->grid_for(std::max<int64_t>(n_used * n_columns, n_columns)),
+                    on_device::Quantise{values.data(), n_columns, sample_.at(), inverse_.data(),
+                                        data_.data(), layout_.lanes, offset, count_lane,
+                                        sums_.data(), sums_.data() + n_columns});
     return sums_.read(2 * static_cast<size_t>(n_columns));
   };
   std::vector<int64_t> sums = run();
   if (!scales.fit(sums.data(), n_columns, n_used)) sums = run();
-  for (int j = 0; j < n_columns; ++j) totals_[offset + j] = static_cast<int32_t>(sums[n_columns + j]);
+  for (int j = 0; j < n_columns; ++j)
+    totals_[offset + j] = static_cast<int32_t>(sums[n_columns + j]);
   return scales.step;
 }
 
@@ -56,8 +58,9 @@ Chance DeviceChannels::chance() const {
   device_->launch(
       device_->grid_for(std::max<int64_t>(n_used * n_columns, n_columns)),
       on_device::SumSquares{data_.data(), n_columns, layout_.lanes, sample_.at(), squares.data()});
-  return chance_of({&layout_, totals_.data(), n_used, gradient_step_.data(), curvature_step_.data()},
-                   squares.read(n_columns));
+  return chance_of(
+      {&layout_, totals_.data(), n_used, gradient_step_.data(), curvature_step_.data()},
+      squares.read(n_columns));
 }
 
 }  // namespace polyleaf

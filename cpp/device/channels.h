@@ -1,13 +1,14 @@
-// Channels (quantised_gradients/quantised_gradients.h) on a device: the same integers, quantised where derivatives lie.
+// Channels (quantised_gradients/quantised_gradients.h) on a device: the same integers, quantised
+// where derivatives lie.
 //
 // Owns: their memory. Must not know: features, splits.
 #pragma once
 #include <cstdint>
 #include <vector>
 
-#include "quantised_gradients/categorical_gain_correction.h"
 #include "device/device.h"
 #include "device/sample.h"
+#include "quantised_gradients/categorical_gain_correction.h"
 
 namespace polyleaf {
 
@@ -15,9 +16,10 @@ class DeviceChannels {
  public:
   explicit DeviceChannels(std::shared_ptr<const Device> device);
 
-  // g: (n_all, K); h: (n_all, 1 or K), nullptr for unit. Memory is reused. Throws std::invalid_argument where
-  // a derivative is not finite.
-  void quantise(const DeviceMatrix& g, const DeviceMatrix* h, Curvature curvature, const RowSample& sample);
+  // g: (n_all, K); h: (n_all, 1 or K), nullptr for unit. Memory is reused. Throws
+  // std::invalid_argument where a derivative is not finite.
+  void quantise(const DeviceMatrix& g, const DeviceMatrix* h, Curvature curvature,
+                const RowSample& sample);
 
   const ChannelLayout& layout() const { return layout_; }
   const RowSample& sample() const { return sample_.host(); }

@@ -22,7 +22,8 @@ std::string gibibytes(size_t bytes) {
 
 }  // namespace
 
-// A thread's turn. The device's context is the thread's while this lives; then again the one that was before.
+// A thread's turn. The device's context is the thread's while this lives; then again the one that
+// was before.
 class Device::Turn {
  public:
   explicit Turn(const Device& device) : lock_(device.mutex_), driver_(device.driver_) {
@@ -109,10 +110,11 @@ DeviceAddress Device::allocate(size_t bytes) const {
   } catch (const OutOfDeviceMemory&) {
     size_t free = 0, total = 0;
     driver_.memory_info(&free, &total);
-    throw OutOfDeviceMemory("The device has no room for " + gibibytes(bytes) + " more: " + gibibytes(free) +
-                            " of " + gibibytes(total) +
-                            " are free. Lower histogram_memory or max_bins, give the device to this program "
-                            "alone, or use device=\"cpu\".");
+    throw OutOfDeviceMemory(
+        "The device has no room for " + gibibytes(bytes) + " more: " + gibibytes(free) + " of " +
+        gibibytes(total) +
+        " are free. Lower histogram_memory or max_bins, give the device to this program "
+        "alone, or use device=\"cpu\".");
   }
   return address;
 }
@@ -160,11 +162,13 @@ void Device::check_owns(DeviceAddress address) const {
   const Turn turn(*this);
   int ordinal = -1;
   if (driver_.pointer_attribute(&ordinal, kOrdinalOfPointer, address) != 0)
-    throw DeviceError("The array says that it lies on a CUDA card, and the driver knows no memory there.");
+    throw DeviceError(
+        "The array says that it lies on a CUDA card, and the driver knows no memory there.");
   if (ordinal != device_)
-    throw DeviceError("The array lies on CUDA card " + std::to_string(ordinal) + ", and card " +
-                      std::to_string(device_) +
-                      " is to work on it: copy it there, or let CUDA_VISIBLE_DEVICES name one card.");
+    throw DeviceError(
+        "The array lies on CUDA card " + std::to_string(ordinal) + ", and card " +
+        std::to_string(device_) +
+        " is to work on it: copy it there, or let CUDA_VISIBLE_DEVICES name one card.");
 }
 
 void Device::wait_for(uint64_t stream) const {
@@ -177,19 +181,21 @@ Device::Grid Device::grid_for(int64_t n_items) const {
   return {std::clamp<int64_t>(wanted, 1, n_processors_ * kBlocksPerProcessor)};
 }
 
-void Device::launch(const char* kernel, Grid grid, int threads, size_t shared, const void* record) const {
+void Device::launch(const char* kernel, Grid grid, int threads, size_t shared,
+                    const void* record) const {
   if (module_ == nullptr) throw std::logic_error("The device has no kernels yet.");
   const Turn turn(*this);
   void*& function = kernels_[kernel];
   if (function == nullptr) {
     driver_.check(driver_.function(&function, module_, kernel), "find a kernel");
-    driver_.set_function_attribute(function, kMostSharedOfFunction,
-                                   static_cast<int>(block_memory_));  // refused where it declares more itself
+    driver_.set_function_attribute(
+        function, kMostSharedOfFunction,
+        static_cast<int>(block_memory_));  // refused where it declares more itself
   }
   void* arguments[] = {const_cast<void*>(record)};
-  driver_.check(driver_.launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), 1,
-                               static_cast<unsigned>(threads), 1, 1, static_cast<unsigned>(shared), stream_,
-                               arguments, nullptr),
+  driver_.check(driver_.launch(function, static_cast<unsigned>(grid.x),
+                               static_cast<unsigned>(grid.y), 1, static_cast<unsigned>(threads), 1,
+                               1, static_cast<unsigned>(shared), stream_, arguments, nullptr),
                 kernel);
 }
 

@@ -1,8 +1,8 @@
-// A card: its memory, and kernels that run on it one after another, in the order of the calls. A model does
-// not depend on it.
+// A card: its memory, and kernels that run on it one after another, in the order of the calls. A
+// model does not depend on it.
 //
-// One stream: what is launched sees what was copied and launched before. `read` waits, nothing else does.
-// Calls may come from any threads: they take turns.
+// One stream: what is launched sees what was copied and launched before. `read` waits, nothing else
+// does. Calls may come from any threads: they take turns.
 //
 // Owns: context, stream, module. Must not know: what kernels compute.
 #pragma once
@@ -33,7 +33,9 @@ class Device {
   int driver_version() const;        // 1000 * major + 10 * minor
   std::string architecture() const;  // sm_90
   int n_processors() const { return n_processors_; }
-  size_t block_memory() const { return block_memory_; }  // bytes that the threads of a block may share
+  size_t block_memory() const {
+    return block_memory_;
+  }  // bytes that the threads of a block may share
   size_t free_memory() const;
 
   // What `launch` knows kernels from: a program for this architecture.
@@ -62,7 +64,8 @@ class Device {
   template <class Record>
   void launch(Grid grid, const Record& record, int threads = kThreads) const {
     size_t shared = 0;
-    if constexpr (requires { record.shared(threads); }) shared = static_cast<size_t>(record.shared(threads));
+    if constexpr (requires { record.shared(threads); })
+      shared = static_cast<size_t>(record.shared(threads));
     launch(Record::kName, grid, threads, shared, &record);
   }
 

@@ -33,7 +33,8 @@ template <class F>
 void find(void* library, const char* name, F*& function) {
   function = reinterpret_cast<F*>(symbol(library, name));
   if (function == nullptr)
-    throw DeviceError(std::string("The driver of CUDA has no ") + name + ": it is too old, update it.");
+    throw DeviceError(std::string("The driver of CUDA has no ") + name +
+                      ": it is too old, update it.");
 }
 
 }  // namespace
@@ -77,8 +78,8 @@ void Driver::check(int result, const char* what) const {
   const char* sentence = nullptr;
   error_string(result, &sentence);
   const std::string told = std::string("The device failed to ") + what + ": " +
-                           (sentence != nullptr ? sentence : "the driver does not say why") + " (error " +
-                           std::to_string(result) + ").";
+                           (sentence != nullptr ? sentence : "the driver does not say why") +
+                           " (error " + std::to_string(result) + ").";
   if (result == kOutOfMemory) throw OutOfDeviceMemory(told);
   throw DeviceError(told);
 }

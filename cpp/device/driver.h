@@ -1,7 +1,8 @@
-// The driver of CUDA, found while the program runs: nothing of CUDA is needed to build, and nothing to run
-// without a card.
+// The driver of CUDA, found while the program runs: nothing of CUDA is needed to build, and nothing
+// to run without a card.
 //
-// Owns: the entry points, and what their errors are in sentences. Must not know: kernels, what is computed.
+// Owns: the entry points, and what their errors are in sentences. Must not know: kernels, what is
+// computed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -58,8 +59,8 @@ struct Driver {
   int (*fill)(DeviceAddress, unsigned char, size_t, void*);
   int (*pointer_attribute)(void*, int, DeviceAddress);
   int (*error_string)(int, const char**);
-  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
-                void**);
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
+                void**, void**);
 };
 
 }  // namespace polyleaf

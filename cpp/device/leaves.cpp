@@ -18,16 +18,18 @@ DeviceLeaves::DeviceLeaves(std::shared_ptr<const Device> device)
       outputs_(device) {}
 
 void DeviceLeaves::newton(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
-                          const DeviceRows& rows, int32_t n_leaves, const LeafConfig& config, float* out) {
+                          const DeviceRows& rows, int32_t n_leaves, const LeafConfig& config,
+                          float* out) {
   const Sums of = derivatives(g, h, sample, rows, n_leaves);
   newton_steps(of.G, of.H, of.n_outputs, of.h_columns, config, out);
 }
 
-TopkLeafArrays DeviceLeaves::topk(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
-                                  const DeviceRows& rows, int32_t n_leaves, const LeafConfig& config,
-                                  int32_t leaf_k, const Tree* shared) {
+TopkLeafArrays DeviceLeaves::topk(const DeviceMatrix& g, const DeviceMatrix* h,
+                                  const RowSample& sample, const DeviceRows& rows, int32_t n_leaves,
+                                  const LeafConfig& config, int32_t leaf_k, const Tree* shared) {
   Sums of = derivatives(g, h, sample, rows, n_leaves);
-  return topk_steps(std::move(of.G), std::move(of.H), of.n_outputs, of.h_columns, config, leaf_k, shared);
+  return topk_steps(std::move(of.G), std::move(of.H), of.n_outputs, of.h_columns, config, leaf_k,
+                    shared);
 }
 
 std::vector<double> DeviceLeaves::curvature(const DeviceMatrix* h, const RowSample& sample,
@@ -62,8 +64,9 @@ std::vector<double> DeviceLeaves::sums_of(const DeviceMatrix& matrix, const Devi
   return sums(matrix.data(), n_columns, largest, rows, n_leaves);
 }
 
-std::vector<double> DeviceLeaves::sums(const float* values, int n_columns, const std::vector<float>& largest,
-                                       const DeviceRows& rows, int32_t n_leaves) {
+std::vector<double> DeviceLeaves::sums(const float* values, int n_columns,
+                                       const std::vector<float>& largest, const DeviceRows& rows,
+                                       int32_t n_leaves) {
   const FixedColumns fixed(largest, n_columns);
   const size_t n_sums = static_cast<size_t>(n_leaves) * n_columns;
   scale_.write(fixed.scale);
@@ -81,9 +84,10 @@ void DeviceLeaves::add(const DeviceMatrix& raw, const DeviceRows& rows, const Le
   if (leaves.kind->names_outputs) return add_few(raw, rows, leaves, n_leaves);
   values_.write(leaves.values, static_cast<size_t>(n_leaves * leaves.stride));
   const int32_t width = leaves.n_columns;
-  device_->launch(device_->grid_for(std::max<int64_t>(raw.n_rows * width, width)),
-                  on_device::AddLeaves{raw.data(), raw.n_rows, static_cast<int32_t>(raw.n_columns), width,
-                                       output, rows.leaves(), leaves.stride, values_.data()});
+  device_->launch(
+      device_->grid_for(std::max<int64_t>(raw.n_rows * width, width)),
+      on_device::AddLeaves{raw.data(), raw.n_rows, static_cast<int32_t>(raw.n_columns), width,
+                           output, rows.leaves(), leaves.stride, values_.data()});
 }
 
 void DeviceLeaves::add_few(const DeviceMatrix& raw, const DeviceRows& rows, const LeafView& leaves,
@@ -98,8 +102,8 @@ void DeviceLeaves::add_few(const DeviceMatrix& raw, const DeviceRows& rows, cons
   values_.write(leaves.values, n_entries);
   device_->launch(device_->grid_for(std::max<int64_t>(raw.n_rows * most, most)),
                   on_device::AddFew{raw.data(), raw.n_rows, static_cast<int32_t>(raw.n_columns),
-                                    static_cast<int32_t>(most), rows.leaves(), begin_.data(), outputs_.data(),
-                                    values_.data()});
+                                    static_cast<int32_t>(most), rows.leaves(), begin_.data(),
+                                    outputs_.data(), values_.data()});
 }
 
 }  // namespace polyleaf

@@ -10,8 +10,8 @@ bool DeviceLoss::knows(const ClassLoss& loss) {
   return loss.kernels().name == std::string("softmax");
 }
 
-DeviceLoss::DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss, const ClassLoss* of_classes,
-                       const LossInput& input)
+DeviceLoss::DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss,
+                       const ClassLoss* of_classes, const LossInput& input)
     : device_(device),
       of_classes_(of_classes != nullptr),
       unit_(loss != nullptr && loss->kernels().unit_curvature),
@@ -41,16 +41,20 @@ DeviceLoss::DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss, c
   std::copy_n(of_classes_ ? of_classes->numbers() : loss->numbers(), kMostParameters, at_.numbers);
 }
 
-void DeviceLoss::check(const DeviceMatrix& raw, const DeviceMatrix& g, const DeviceMatrix* h) const {
+void DeviceLoss::check(const DeviceMatrix& raw, const DeviceMatrix& g,
+                       const DeviceMatrix* h) const {
   const auto is_alike = [&](const DeviceMatrix& a) {
     return a.device == device_ && a.n_rows == at_.n_rows && a.n_columns == at_.n_outputs;
   };
   if (!is_alike(raw) || !is_alike(g) || (h != nullptr && !unit_ && !is_alike(*h)))
-    throw std::invalid_argument("Scores and derivatives must be shaped like the target, on its device.");
-  if (h == nullptr && !unit_) throw std::invalid_argument("This loss needs an array for its curvature.");
+    throw std::invalid_argument(
+        "Scores and derivatives must be shaped like the target, on its device.");
+  if (h == nullptr && !unit_)
+    throw std::invalid_argument("This loss needs an array for its curvature.");
 }
 
-void DeviceLoss::derivatives(const DeviceMatrix& raw, const DeviceMatrix& g, const DeviceMatrix* h) {
+void DeviceLoss::derivatives(const DeviceMatrix& raw, const DeviceMatrix& g,
+                             const DeviceMatrix* h) {
   on_device::LossAt at = at_;
   at.raw = raw.data();
   at.g = g.data();

@@ -1,5 +1,5 @@
-// Derivatives of losses at raw scores that lie on a device (losses/objectives.h), with targets and weights
-// that stay there.
+// Derivatives of losses at raw scores that lie on a device (losses/objectives.h), with targets and
+// weights that stay there.
 //
 // Owns: which losses a device knows. Must not know: the mathematics of losses.
 #pragma once
@@ -14,8 +14,8 @@ namespace polyleaf {
 
 class DeviceLoss {
  public:
-  // What the loss is of: `raw` is not read, its shape is given. Either of `loss` and `of_classes` is there;
-  // the only loss of classes is softmax.
+  // What the loss is of: `raw` is not read, its shape is given. Either of `loss` and `of_classes`
+  // is there; the only loss of classes is softmax.
   DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss, const ClassLoss* of_classes,
              const LossInput& input);
 

@@ -28,7 +28,8 @@ DevicePredictor::DevicePredictor(std::shared_ptr<const Device> device,
   const Forest& forest = model_->forest();
   for (const ForestPart& part : forest.parts({0, forest.n_trees()})) {
     const auto* leaves = dynamic_cast<const DenseLeaves*>(part.leaves.get());
-    if (leaves == nullptr) throw std::invalid_argument("A device predicts with leaves of constants.");
+    if (leaves == nullptr)
+      throw std::invalid_argument("A device predicts with leaves of constants.");
     trees.push_back({static_cast<int32_t>(nodes.size()), leaves->n_columns(), part.output,
                      static_cast<int64_t>(values.size())});
     const auto first_set = static_cast<int32_t>(sets.size() / 4);
@@ -62,7 +63,8 @@ void DevicePredictor::write_unit() {
     if (part != nullptr) numbers.insert(numbers.end(), part, part + k);
   unit_.write(numbers);
   const bool scaled = here.scale != nullptr;
-  unit_there_ = {unit_.data(), scaled ? unit_.data() + k : nullptr, scaled ? unit_.data() + 2 * k : nullptr};
+  unit_there_ = {unit_.data(), scaled ? unit_.data() + k : nullptr,
+                 scaled ? unit_.data() + 2 * k : nullptr};
 }
 
 int64_t DevicePredictor::rows_at_a_time() const {
@@ -74,10 +76,10 @@ int64_t DevicePredictor::rows_at_a_time() const {
 void DevicePredictor::add_trees(int64_t n_rows) const {
   raw_.clear(static_cast<size_t>(n_rows) * n_outputs());
   constexpr int kRows = on_device::kPredictedRows;
-  device_->launch(
-      {(n_rows + kRows - 1) / kRows},
-      on_device::PredictTrees{codes_.data(), n_rows, n_outputs(), model_->forest().n_trees(), trees_.data(),
-                              nodes_.data(), sets_.data(), values_.data(), raw_.data()});
+  device_->launch({(n_rows + kRows - 1) / kRows},
+                  on_device::PredictTrees{codes_.data(), n_rows, n_outputs(),
+                                          model_->forest().n_trees(), trees_.data(), nodes_.data(),
+                                          sets_.data(), values_.data(), raw_.data()});
 }
 
 void DevicePredictor::scores(const NumberRows& rows, double* scores, const Workers& workers) const {
@@ -97,7 +99,8 @@ void DevicePredictor::scores(const NumberRows& rows, double* scores, const Worke
     }
     const ScoreUnit unit = model_->unit();
     double* const to = scores + begin * n_outputs();
-    for (size_t i = 0; i < sums.size(); ++i) to[i] = unit(static_cast<int32_t>(i % n_outputs()), sums[i]);
+    for (size_t i = 0; i < sums.size(); ++i)
+      to[i] = unit(static_cast<int32_t>(i % n_outputs()), sums[i]);
   }
 }
 

@@ -1,7 +1,9 @@
-// A frozen model on a device: the bits of the processor. Rows in memory of this machine become codes on
-// processors, walk down the trees there, and their scores come back; rows that lie there stay there.
+// A frozen model on a device: the bits of the processor. Rows in memory of this machine become
+// codes on processors, walk down the trees there, and their scores come back; rows that lie there
+// stay there.
 //
-// Owns: the trees' memory there. Thread-safe: calls take turns. Must not know: how numbers become codes.
+// Owns: the trees' memory there. Thread-safe: calls take turns. Must not know: how numbers become
+// codes.
 #pragma once
 #include <cstdint>
 #include <memory>

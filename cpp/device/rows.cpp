@@ -50,7 +50,8 @@ std::vector<RowRange> DeviceRows::regroup(const RowSample& sample, int32_t n_lea
   const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row(), n_leaves, ids.data());
   ids_[0].write(ids);
   std::vector<RowRange> ranges;
-  for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges.push_back({begin[leaf], begin[leaf + 1], 0});
+  for (int32_t leaf = 0; leaf < n_leaves; ++leaf)
+    ranges.push_back({begin[leaf], begin[leaf + 1], 0});
   return ranges;
 }
 
@@ -89,7 +90,8 @@ void DeviceRows::divide(std::vector<Division>& divisions) {
     at.push_back(this->at(d));
     at.back().first_piece = static_cast<int32_t>(pieces.size());
     for (int64_t b = d.rows.begin; b < d.rows.end; b += kMoveBlock)
-      pieces.push_back({b, std::min(b + kMoveBlock, d.rows.end), static_cast<int32_t>(at.size()) - 1});
+      pieces.push_back(
+          {b, std::min(b + kMoveBlock, d.rows.end), static_cast<int32_t>(at.size()) - 1});
     at.back().last_piece = static_cast<int32_t>(pieces.size());
   }
   const Device& device = *bins_.device();
@@ -99,8 +101,10 @@ void DeviceRows::divide(std::vector<Division>& divisions) {
   const Device::Grid of_pieces{static_cast<int64_t>(pieces.size())};
   device.launch(of_pieces,
                 on_device::CountLeft{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()});
-  device.launch({static_cast<int64_t>(at.size())}, on_device::PlacePieces{divisions_.data(), n_left_.data()});
-  device.launch(of_pieces, on_device::MoveRows{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()});
+  device.launch({static_cast<int64_t>(at.size())},
+                on_device::PlacePieces{divisions_.data(), n_left_.data()});
+  device.launch(of_pieces,
+                on_device::MoveRows{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()});
 }
 
 // Of rows outside the sample nobody knows the leaf: then all walk down the tree.
@@ -133,8 +137,8 @@ const int32_t* DeviceRows::leaf_of_row() {
 std::vector<on_device::TreeNode> tree_nodes(const Tree& tree) {
   std::vector<on_device::TreeNode> nodes;
   for (int32_t i = 0; i < tree.n_nodes(); ++i)
-    nodes.push_back({tree.feature[i], tree.threshold[i], tree.missing_left[i], tree.left[i], tree.right[i],
-                     tree.leaf[i], tree.category_set[i]});
+    nodes.push_back({tree.feature[i], tree.threshold[i], tree.missing_left[i], tree.left[i],
+                     tree.right[i], tree.leaf[i], tree.category_set[i]});
   return nodes;
 }
 

@@ -1,8 +1,8 @@
-// Rows by node on a device: ids of the rows of a node lie next to each other, in their order. Words stay
-// where they are.
+// Rows by node on a device: ids of the rows of a node lie next to each other, in their order. Words
+// stay where they are.
 //
-// Who goes left is known in numbers before it is known in rows, since the search counts exactly: so nothing
-// is read back when nodes are split.
+// Who goes left is known in numbers before it is known in rows, since the search counts exactly: so
+// nothing is read back when nodes are split.
 //
 // Owns: ids, and the leaf of every row. Must not know: derivatives, how splits are found.
 #pragma once

@@ -17,7 +17,8 @@ void DeviceSample::take(const RowSample& sample) {
     sample_.rows = begin_of(rows_.data(), rows_.size());
     rows_on_device_.write(rows_);
   }
-  if (sample.multiplier != nullptr) multiplier_.write(sample.multiplier, static_cast<size_t>(sample.n_all));
+  if (sample.multiplier != nullptr)
+    multiplier_.write(sample.multiplier, static_cast<size_t>(sample.n_all));
 }
 
 on_device::Sample DeviceSample::at() const {

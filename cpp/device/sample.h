@@ -21,8 +21,8 @@ class DeviceSample {
   const RowSample& host() const { return sample_; }
   on_device::Sample at() const;
 
-  // Largest |value * multiplier| of every column, zeros behind them to a multiple of 16 and 16 more. Throws
-  // std::invalid_argument where a value is not finite.
+  // Largest |value * multiplier| of every column, zeros behind them to a multiple of 16 and 16
+  // more. Throws std::invalid_argument where a value is not finite.
   std::vector<float> largest_magnitudes(const float* values, int n_columns);
 
  private:

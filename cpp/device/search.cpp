@@ -5,18 +5,18 @@
 #include <stdexcept>
 
 #include "base/packed.h"
-#include "split_gain/full.h"
-#include "search/monotone_split.h"
 #include "search/histogram_search.h"
+#include "search/monotone_split.h"
+#include "split_gain/full.h"
 
 namespace polyleaf {
 namespace {
 
-constexpr int kFewestHistograms = 4;             // a pair, and a pair that it comes from
-constexpr int kLanesOfBlock = 16;                // that one block adds up
-constexpr int64_t kRowsOfBlock = 8192;           // least rows that a histogram's block is worth
-constexpr int kHistogramBlocks = 4;              // of a batch of histograms, for each processor at most
-constexpr int kScanBlocks = 4;                   // for each processor, that have room for what leaves keep
+constexpr int kFewestHistograms = 4;    // a pair, and a pair that it comes from
+constexpr int kLanesOfBlock = 16;       // that one block adds up
+constexpr int64_t kRowsOfBlock = 8192;  // least rows that a histogram's block is worth
+constexpr int kHistogramBlocks = 4;     // of a batch of histograms, for each processor at most
+constexpr int kScanBlocks = 4;          // for each processor, that have room for what leaves keep
 constexpr int64_t kScanRoom = int64_t{1} << 28;  // bytes that they have between them, at most
 constexpr size_t kHead = sizeof(on_device::NodeBest) / sizeof(int32_t);
 
@@ -57,7 +57,8 @@ void DeviceSearch::obey(FeatureDirections directions) {
 void DeviceSearch::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   rows_ = dynamic_cast<const DeviceRows*>(&scope.rows());
-  if (rows_ == nullptr) throw std::invalid_argument("A search on a device needs rows that lie there.");
+  if (rows_ == nullptr)
+    throw std::invalid_argument("A search on a device needs rows that lie there.");
   check_directions(directions_, layout(), scope.config().split);
   lay_out_memory();
   if (!scope.config().factors.empty()) factors_.write(scope.config().factors);
@@ -71,8 +72,10 @@ void DeviceSearch::start(const SearchScope& scope, const SearchNode& root) {
 void DeviceSearch::lay_out_memory() {
   histogram_size_ = bins_.n_bins() * (layout().lanes + (layout().count_lane < 0 ? 1 : 0));
   const size_t bytes = static_cast<size_t>(histogram_size_) * sizeof(int32_t);
-  const auto allowed = static_cast<int64_t>(scope_->config().histogram_memory / std::max<size_t>(bytes, 1));
-  n_histograms_ = static_cast<int>(std::clamp<int64_t>(allowed, kFewestHistograms, n_histograms_wanted()));
+  const auto allowed =
+      static_cast<int64_t>(scope_->config().histogram_memory / std::max<size_t>(bytes, 1));
+  n_histograms_ =
+      static_cast<int>(std::clamp<int64_t>(allowed, kFewestHistograms, n_histograms_wanted()));
   histograms_.reserve(static_cast<size_t>(histogram_size_) * n_histograms_);
   free_.clear();
   for (int i = n_histograms_; i-- > 0;) free_.push_back(i);
@@ -80,7 +83,8 @@ void DeviceSearch::lay_out_memory() {
 
 int DeviceSearch::n_histograms_wanted() const {
   const GrowConfig& config = scope_->config();
-  const int64_t by_depth = config.max_depth < 0 || config.max_depth > 20 ? 1 << 20 : 1 << config.max_depth;
+  const int64_t by_depth =
+      config.max_depth < 0 || config.max_depth > 20 ? 1 << 20 : 1 << config.max_depth;
   return static_cast<int>(
       std::max<int64_t>(kFewestHistograms, std::min<int64_t>(by_depth, config.max_leaves) + 2));
 }
@@ -156,8 +160,8 @@ void DeviceSearch::forget(const std::vector<SearchNode>& nodes) {
   chance_ = scope_->orders_categories() ? channels_->chance() : Chance();
 }
 
-// Two free histograms. Those that were kept longest make way, and their children are built from rows; those
-// of the batch cannot: then false.
+// Two free histograms. Those that were kept longest make way, and their children are built from
+// rows; those of the batch cannot: then false.
 bool DeviceSearch::make_room_for_pair(const Batch& batch) {
   const auto is_in = [](const std::vector<int32_t>& nodes, int32_t id) {
     return std::find(nodes.begin(), nodes.end(), id) != nodes.end();
@@ -187,7 +191,8 @@ void DeviceSearch::plan_alone(int32_t id, Batch& batch) {
 void DeviceSearch::plan_pair(int32_t left, int32_t right, Batch& batch) {
   const int parent = std::exchange(nodes_[left].histogram, -1);
   const bool left_smaller = nodes_[left].at.count <= nodes_[right].at.count;
-  Node &smaller = nodes_[left_smaller ? left : right], &larger = nodes_[left_smaller ? right : left];
+  Node &smaller = nodes_[left_smaller ? left : right],
+       &larger = nodes_[left_smaller ? right : left];
   if (parent < 0 || !scope_->can_split(larger.at)) {
     if (parent >= 0) free_.push_back(parent);
     plan_alone(left, batch);
@@ -230,8 +235,8 @@ void DeviceSearch::run(Batch& batch, std::vector<Choice>& choices, int32_t first
   }
 }
 
-// Rows are cut so that there are blocks for all processors, but no more than pays for adding up what they
-// have found.
+// Rows are cut so that there are blocks for all processors, but no more than pays for adding up
+// what they have found.
 void DeviceSearch::build(const Batch& batch) {
   const int width = std::min(layout().lanes, kLanesOfBlock);
   const bool counts_apart = layout().count_lane < 0;
@@ -243,14 +248,15 @@ void DeviceSearch::build(const Batch& batch) {
   int64_t n_parts = 0;  // of one row: slots of tiles, and lanes
   const auto slots_at_once = [&](const Tile& tile) {
     const size_t of_slot = sizeof(int32_t) * tile.stride() * (width + (counts_apart ? 1 : 0));
-    return static_cast<int>(std::clamp<size_t>(device_->block_memory() / 2 / of_slot, 1, kTileFeatures));
+    return static_cast<int>(
+        std::clamp<size_t>(device_->block_memory() / 2 / of_slot, 1, kTileFeatures));
   };
   for (const int t : scope_->tiles())
-    n_parts += (bins.tile(t).n_features + slots_at_once(bins.tile(t)) - 1) / slots_at_once(bins.tile(t)) *
-               (layout().lanes / width);
-  const int64_t at_once =
-      std::max(kRowsOfBlock, n_rows * std::max<int64_t>(n_parts, 1) /
-                                 (static_cast<int64_t>(device_->n_processors()) * kHistogramBlocks));
+    n_parts += (bins.tile(t).n_features + slots_at_once(bins.tile(t)) - 1) /
+               slots_at_once(bins.tile(t)) * (layout().lanes / width);
+  const int64_t at_once = std::max(
+      kRowsOfBlock, n_rows * std::max<int64_t>(n_parts, 1) /
+                        (static_cast<int64_t>(device_->n_processors()) * kHistogramBlocks));
   for (const int32_t id : batch.built) {
     const Node& node = nodes_[id];
     const RowRange& rows = node.at.rows;
@@ -263,9 +269,11 @@ void DeviceSearch::build(const Batch& batch) {
         const int n_slots = slots_at_once(tile);
         for (int s = 0; s < tile.n_features; s += n_slots) {
           const int n = std::min(n_slots, tile.n_features - s);
-          shared = std::max(shared, sizeof(int32_t) * n * tile.stride() * (width + (counts_apart ? 1 : 0)));
+          shared = std::max(shared,
+                            sizeof(int32_t) * n * tile.stride() * (width + (counts_apart ? 1 : 0)));
           for (int lane = 0; lane < layout().lanes; lane += width)
-            pieces.push_back({b, std::min(b + at_once, rows.end), rows.copy, t, s, n, lane, node.histogram});
+            pieces.push_back(
+                {b, std::min(b + at_once, rows.end), rows.copy, t, s, n, lane, node.histogram});
         }
       }
   }
@@ -331,10 +339,11 @@ void DeviceSearch::scan(const Batch& batch) {
                                      best_.data()},
               batch);
   const bool have_factors = write_own_sums(batch);
-  device_->launch({n_nodes}, on_device::BestOfNodes{histograms(), n_features, channels.count_lane,
-                                                    bins_.features(), nodes_at_.data(), best_.data(),
-                                                    have_factors ? factors_.data() : nullptr,
-                                                    own_sums_.data(), found_.data()});
+  device_->launch({n_nodes},
+                  on_device::BestOfNodes{histograms(), n_features, channels.count_lane,
+                                         bins_.features(), nodes_at_.data(), best_.data(),
+                                         have_factors ? factors_.data() : nullptr, own_sums_.data(),
+                                         found_.data()});
   found_here_ = found_.read(n_nodes * (kHead + lanes));
 }
 
@@ -353,8 +362,10 @@ void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& 
   const auto n_nodes = static_cast<int64_t>(batch.nodes.size());
   const int64_t n_scanned = n_nodes * scan.n_features;
   const auto make_room = [&](int64_t of_block) {
-    const int64_t most = std::max<int64_t>(1, kScanRoom / (of_block * static_cast<int64_t>(sizeof(float))));
-    const int64_t n_blocks = std::min({n_scanned, int64_t{device_->n_processors()} * kScanBlocks, most});
+    const int64_t most =
+        std::max<int64_t>(1, kScanRoom / (of_block * static_cast<int64_t>(sizeof(float))));
+    const int64_t n_blocks =
+        std::min({n_scanned, int64_t{device_->n_processors()} * kScanBlocks, most});
     room_.reserve(static_cast<size_t>(n_blocks * of_block));
     return n_blocks;
   };
@@ -362,18 +373,18 @@ void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& 
     const bool nodes_differ = name_lanes(batch);
     const auto m = static_cast<int32_t>(solved_of(layout(), split));
     const int64_t n_blocks = make_room(on_device::room_of_solved(m));
-    device_->launch({n_blocks},
-                    on_device::ScanSolved{scan, n_scanned, m, lanes_.data(),
-                                          nodes_differ ? on_device::lanes_solved(m) : 0, room_.data()});
+    device_->launch({n_blocks}, on_device::ScanSolved{scan, n_scanned, m, lanes_.data(),
+                                                      nodes_differ ? on_device::lanes_solved(m) : 0,
+                                                      room_.data()});
   } else if (split.keeps_few(layout().n_outputs)) {
     const int64_t n_blocks = make_room(on_device::room_of_few(split.leaf_k));
-    device_->launch({n_blocks},
-                    on_device::ScanFew{scan, n_scanned, split.leaf_k, split.shared_support, room_.data()});
+    device_->launch({n_blocks}, on_device::ScanFew{scan, n_scanned, split.leaf_k,
+                                                   split.shared_support, room_.data()});
   } else if (directions_.any()) {
     write_bounds(batch);
     device_->launch({scan.n_features, n_nodes},
-                    on_device::ScanObeying{scan, directions_.stride(), directions_there_.data(), low_.data(),
-                                           high_.data()});
+                    on_device::ScanObeying{scan, directions_.stride(), directions_there_.data(),
+                                           low_.data(), high_.data()});
   } else {
     device_->launch({scan.n_features, n_nodes}, scan);
   }
@@ -418,9 +429,9 @@ void DeviceSearch::sum_nodes(const Batch& batch) {
   if (scope_->tiles().empty()) return;
   const int tile = scope_->tiles()[0], lanes = layout().lanes;
   const auto n_nodes = static_cast<int64_t>(batch.nodes.size());
-  device_->launch({n_nodes},
-                  on_device::SumNodes{histograms(), bins_.first_bin(tile), bins_.host().tile(tile).stride(),
-                                      nodes_at_.data(), totals_.data()});
+  device_->launch({n_nodes}, on_device::SumNodes{histograms(), bins_.first_bin(tile),
+                                                 bins_.host().tile(tile).stride(), nodes_at_.data(),
+                                                 totals_.data()});
   const std::vector<int32_t> found = totals_.read(static_cast<size_t>(n_nodes * lanes));
   for (int64_t i = 0; i < n_nodes; ++i)
     std::copy_n(found.begin() + i * lanes, lanes, nodes_[batch.nodes[i]].totals.begin());
@@ -462,10 +473,12 @@ void DeviceSearch::scan_categories(Node& node) {
     histograms_.read(sums_here_.data(), n_bins * lanes, first + bins_.first_bin(t) * lanes);
     const bool counts_apart = layout().count_lane < 0;
     int32_t* const counts = sums_here_.data() + n_bins * lanes;
-    if (counts_apart) histograms_.read(counts, n_bins, first + bins_.n_bins() * lanes + bins_.first_bin(t));
+    if (counts_apart)
+      histograms_.read(counts, n_bins, first + bins_.n_bins() * lanes + bins_.first_bin(t));
     TileSplit found;
     best_split_of_tile(
-        bins, t, {sums_here_.data(), counts_apart ? reinterpret_cast<uint32_t*>(counts) : nullptr, nullptr},
+        bins, t,
+        {sums_here_.data(), counts_apart ? reinterpret_cast<uint32_t*>(counts) : nullptr, nullptr},
         scan_node(node), slots, scratch_, found);
     if (found.feature < 0) continue;
     if (node.best.feature < 0 || found.comes_before(node.best)) node.best = std::move(found);

@@ -1,10 +1,10 @@
-// Best splits from histograms of channels, on a device: what histogram_search.h does on processors, with the
-// same sums and the same order of candidates, so that the splits are the same.
+// Best splits from histograms of channels, on a device: what histogram_search.h does on processors,
+// with the same sums and the same order of candidates, so that the splits are the same.
 //
-// Of a pair of children the smaller one's histogram is built, the larger one's is its parent's less that. Of
-// a batch one record a node is read back; where derivatives are renewed within a tree, what nodes sum to as
-// well. Splits on categories are looked for on this machine, in histograms that are read back; they need
-// sorting.
+// Of a pair of children the smaller one's histogram is built, the larger one's is its parent's less
+// that. Of a batch one record a node is read back; where derivatives are renewed within a tree,
+// what nodes sum to as well. Splits on categories are looked for on this machine, in histograms
+// that are read back; they need sorting.
 //
 // Owns: which histograms are made, and their memory. Must not know: the schedule, leaves.
 #pragma once
@@ -31,8 +31,10 @@ class DeviceSearch final : public Search {
   const RowSample& sample() const override { return channels_->sample(); }
   int n_outputs() const override { return layout().n_outputs; }
   void start(const SearchScope& scope, const SearchNode& root) override;
-  void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
-  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override;
+  void evaluate(const std::vector<SearchNode>& nodes, bool renewed,
+                std::vector<Choice>& choices) override;
+  void split(int32_t parent, const SearchNode& left, const SearchNode& right,
+             float* output_gain) override;
   double cover(int32_t node) const override;
 
  private:

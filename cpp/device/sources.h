@@ -1,5 +1,5 @@
-// The text of the kernels, for a compiler that is called while the program runs. The build writes it
-// (cpp/CMakeLists.txt).
+// The text of the kernels, for a compiler that is called while the program runs. The build writes
+// it (cpp/CMakeLists.txt).
 #pragma once
 
 namespace polyleaf {

@@ -13,7 +13,8 @@ void ClippedSlopes::set_row(const ProductGame& game, const std::vector<uint8_t>&
   if (regressors.size() > kMostClippedRegressors)
     throw std::invalid_argument(
         "A linear leaf has " + std::to_string(regressors.size()) +
-        " regressors and bounds that a payload meets: its contributions take a look at every set of them, "
+        " regressors and bounds that a payload meets: its contributions take a look at every set "
+        "of them, "
         "and " +
         std::to_string(kMostClippedRegressors) +
         " are the most. Train with fewer linear_features, or with linear_extrapolation=\"free\".");
@@ -27,8 +28,8 @@ void ClippedSlopes::set_row(const ProductGame& game, const std::vector<uint8_t>&
   for (int32_t q = 0; q < game.n_points; ++q) add_point(game, game.at[q], game.weight[q]);
 }
 
-// others_[term]: the product of the factors of all features that are neither the term's nor regressors,
-// times what the term's own features change.
+// others_[term]: the product of the factors of all features that are neither the term's nor
+// regressors, times what the term's own features change.
 void ClippedSlopes::multiply_others(const ProductGame& game) {
   others_.assign(n_terms_, 1.0);
   const auto change = [&](int32_t j) {
@@ -58,7 +59,9 @@ void ClippedSlopes::add_point(const ProductGame& game, double at, double weight)
       sets_[set] *= set >> i & 1 ? at : (1.0 - at) * game.shares[regressors_[i]];
   // How much likelier a set of known regressors becomes by a regressor's being known.
   const double grows = 1.0 / at, falls = -1.0 / (1.0 - at);
-  const auto change = [&](int32_t bit, size_t set) { return bit < 0 ? 1.0 : set >> bit & 1 ? grows : falls; };
+  const auto change = [&](int32_t bit, size_t set) {
+    return bit < 0 ? 1.0 : set >> bit & 1 ? grows : falls;
+  };
   int32_t term = 0;
   const auto add = [&](int32_t i, int32_t j) {
     const int32_t bit = bit_of_[i], other_bit = j < 0 ? -1 : bit_of_[j];
@@ -74,7 +77,9 @@ void ClippedSlopes::add_point(const ProductGame& game, double at, double weight)
 }
 
 void ClippedSlopes::find(const ClippedPayload& payload, std::vector<double>& contributions) {
-  const auto clip = [&](double value) { return std::min(std::max(value, payload.lower), payload.upper); };
+  const auto clip = [&](double value) {
+    return std::min(std::max(value, payload.lower), payload.upper);
+  };
   payloads_.assign(n_sets_, payload.intercept);
   for (size_t set = 0; set < n_sets_; ++set)
     for (size_t i = 0; i < regressors_.size(); ++i)
@@ -82,7 +87,8 @@ void ClippedSlopes::find(const ClippedPayload& payload, std::vector<double>& con
   for (double& value : payloads_) value = clip(value) - clip(payload.intercept);
   contributions.assign(n_terms_, 0.0);
   for (int32_t term = 0; term < n_terms_; ++term)
-    for (size_t set = 0; set < n_sets_; ++set) contributions[term] += sums(term)[set] * payloads_[set];
+    for (size_t set = 0; set < n_sets_; ++set)
+      contributions[term] += sums(term)[set] * payloads_[set];
 }
 
 }  // namespace polyleaf

@@ -1,9 +1,9 @@
 // Contributions by a linear leaf to a row whose payload may leave the leaf's bounds.
 //
-// A regressor that is not known counts as the leaf's centre, as a missing one does, and whatever the known
-// ones add up to is held within the bounds. Where the bounds are met for some of the sets of regressors that
-// can be known, the payload is no sum over regressors, and every such set is looked at: 2^m of them for the
-// m regressors that the row holds.
+// A regressor that is not known counts as the leaf's centre, as a missing one does, and whatever
+// the known ones add up to is held within the bounds. Where the bounds are met for some of the sets
+// of regressors that can be known, the payload is no sum over regressors, and every such set is
+// looked at: 2^m of them for the m regressors that the row holds.
 //
 // Owns: the sums over these sets. Must not know: outputs, tiles, whose row it is.
 #pragma once
@@ -25,8 +25,8 @@ struct ClippedPayload {
 
 class ClippedSlopes {
  public:
-  // A row that holds feature j where held[j] is set; regressors: features it holds whose slopes are not 0.
-  // Throws std::invalid_argument where there are more than kMostClippedRegressors.
+  // A row that holds feature j where held[j] is set; regressors: features it holds whose slopes are
+  // not 0. Throws std::invalid_argument where there are more than kMostClippedRegressors.
   void set_row(const ProductGame& game, const std::vector<uint8_t>& held,
                const std::vector<int32_t>& regressors);
   // contributions[term]: of what known regressors change in the payload.
@@ -40,8 +40,9 @@ class ClippedSlopes {
   int32_t n_terms_ = 0;
   size_t n_sets_ = 0;
   std::vector<uint8_t> held_;
-  std::vector<int32_t> regressors_, bit_of_;  // bit of each feature in the numbers of sets; -1: no regressor
-  std::vector<double> coefficients_;          // [term][set]
+  std::vector<int32_t> regressors_,
+      bit_of_;  // bit of each feature in the numbers of sets; -1: no regressor
+  std::vector<double> coefficients_;  // [term][set]
   std::vector<double> factors_, sets_, others_, payloads_;
 };
 

@@ -12,8 +12,8 @@
 namespace polyleaf {
 namespace {
 
-// Floats of the tables of a group, if all its leaves had one: with a tile they should fit the second-level
-// cache.
+// Floats of the tables of a group, if all its leaves had one: with a tile they should fit the
+// second-level cache.
 constexpr int64_t kGroupFloats = 1 << 19, kGroupFloatsOfPairs = 1 << 22;
 constexpr int32_t kGroupBits = 8;  // no leaf counts as more than one of so many features
 // Floats of a tile; and at most.
@@ -40,8 +40,9 @@ struct Explainer::Part {
   std::shared_ptr<const LeafBlock> leaves;
   int32_t output;
   std::vector<LeafPaths> paths;
-  std::vector<double> probability;          // of each leaf id
-  std::vector<int32_t> leaf_of_background;  // of each row, where leaves are linear and there is a background
+  std::vector<double> probability;  // of each leaf id
+  std::vector<int32_t>
+      leaf_of_background;  // of each row, where leaves are linear and there is a background
 };
 
 // Some leaves of one tree, ready to be added up.
@@ -109,7 +110,8 @@ Explainer::Explainer(const Forest& forest, TreeRange range, const CodeMatrix& ba
 }
 
 void Explainer::read(const Forest& forest, TreeRange range) {
-  const std::vector<int32_t> splits = forest.split_features(range), regressors = forest.regressors(range);
+  const std::vector<int32_t> splits = forest.split_features(range),
+                             regressors = forest.regressors(range);
   std::set_union(splits.begin(), splits.end(), regressors.begin(), regressors.end(),
                  std::back_inserter(features_));
   n_features_ = features_.empty() ? 0 : features_.back() + 1;
@@ -118,7 +120,8 @@ void Explainer::read(const Forest& forest, TreeRange range) {
   for (int32_t f : regressors) regressors_.push_back(column_of_[f]);
   for (ForestPart& part : forest.parts(range)) {
     std::vector<LeafPaths> paths = leaf_paths(*part.tree, part.leaves->view(), column_of_);
-    parts_.push_back({std::move(part.tree), std::move(part.leaves), part.output, std::move(paths), {}, {}});
+    parts_.push_back(
+        {std::move(part.tree), std::move(part.leaves), part.output, std::move(paths), {}, {}});
   }
 }
 
@@ -128,7 +131,8 @@ void Explainer::prepare() {
     for (const LeafPaths& paths : part.paths) most = std::max(most, paths.most_features());
   if (has_background_ && most > kMostCountedFeatures)
     throw std::invalid_argument("A leaf lies behind splits on " + std::to_string(most) +
-                                " features; against a background " + std::to_string(kMostCountedFeatures) +
+                                " features; against a background " +
+                                std::to_string(kMostCountedFeatures) +
                                 " are the most. Explain without one.");
   rules_.prepare(most);
 }
@@ -136,8 +140,10 @@ void Explainer::prepare() {
 void Explainer::check(const CodeMatrix& codes, const FeatureMatrix& features) const {
   if (codes.n_features < n_features_)
     throw std::invalid_argument("The codes have " + std::to_string(codes.n_features) +
-                                " features, but the trees read " + std::to_string(n_features_) + ".");
-  if (!regressors_.empty()) check_features(features, features_[regressors_.back()] + 1, codes.n_rows);
+                                " features, but the trees read " + std::to_string(n_features_) +
+                                ".");
+  if (!regressors_.empty())
+    check_features(features, features_[regressors_.back()] + 1, codes.n_rows);
 }
 
 void Explainer::copy_codes(const CodeMatrix& codes, int64_t row, int n, uint8_t* to) const {
@@ -164,12 +170,14 @@ CodeTiles Explainer::tiles_of(const CodeMatrix& codes) const {
   tiles.codes.reserve(static_cast<size_t>(tiles_in(codes.n_rows) * size));
   for (int64_t t = 0; t < tiles_in(codes.n_rows); ++t) {
     const Block rows(codes.n_rows, kTileRows, t);
-    copy_codes(codes, rows.begin, static_cast<int>(rows.end - rows.begin), tiles.codes.data() + t * size);
+    copy_codes(codes, rows.begin, static_cast<int>(rows.end - rows.begin),
+               tiles.codes.data() + t * size);
   }
   return tiles;
 }
 
-void Explainer::find_leaves_of_background(const Forest& forest, TreeRange range, const CodeMatrix& background,
+void Explainer::find_leaves_of_background(const Forest& forest, TreeRange range,
+                                          const CodeMatrix& background,
                                           const FeatureMatrix& features, const Workers& workers) {
   for (int32_t c : regressors_) {
     const float* from = features.data + features_[c] * features.n_rows;
@@ -182,7 +190,8 @@ void Explainer::find_leaves_of_background(const Forest& forest, TreeRange range,
     forest.apply(background, leaves.data(), {tree, tree + 1}, workers);
     part.probability.assign(part.leaves->n_leaves(), 0.0);
     for (int32_t leaf : leaves) part.probability[leaf] += 1.0;
-    for (double& probability : part.probability) probability /= static_cast<double>(background.n_rows);
+    for (double& probability : part.probability)
+      probability /= static_cast<double>(background.n_rows);
     if (is_linear(*part.leaves)) part.leaf_of_background = leaves;
   }
 }
@@ -197,12 +206,14 @@ void Explainer::expect_hybrids(const Part& part, const OutputChunk& chunk, doubl
   for (int64_t r = 0; r < n_rows; ++r) {
     const int64_t leaf = part.leaf_of_background[r];
     for (int32_t k = 0; k < n; ++k) {
-      const int64_t column = part.output < 0 ? chunk.outputs[k] : 0, at = leaf * view.stride + column;
+      const int64_t column = part.output < 0 ? chunk.outputs[k] : 0,
+                    at = leaf * view.stride + column;
       double value = view.values[at];
       for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e) {
         const float x = background_features_[row_of[column_of_[view.index[e]]] * n_rows + r];
         if (!std::isnan(x))
-          value += double{view.weights[e * view.stride + column]} * (double{x} - double{view.centre[e]});
+          value +=
+              double{view.weights[e * view.stride + column]} * (double{x} - double{view.centre[e]});
       }
       expected[k] += std::min(std::max(value, double{view.lower[at]}), double{view.upper[at]}) /
                      static_cast<double>(n_rows);
@@ -228,7 +239,8 @@ std::vector<double> Explainer::expected_of(const Part& part, const OutputChunk& 
       continue;
     }
     for (size_t k = 0; k < expected.size(); ++k) {
-      const int64_t at = static_cast<int64_t>(leaf) * view.stride + (part.output < 0 ? chunk.outputs[k] : 0);
+      const int64_t at =
+          static_cast<int64_t>(leaf) * view.stride + (part.output < 0 ? chunk.outputs[k] : 0);
       double value = view.values[at];
       if (view.kind->is_linear)
         value = std::min(std::max(value, double{view.lower[at]}), double{view.upper[at]});
@@ -241,7 +253,8 @@ std::vector<double> Explainer::expected_of(const Part& part, const OutputChunk& 
 void Explainer::expect(const ExplainedOutputs& outputs, double* expected) const {
   std::vector<int32_t> position_of(n_outputs_, -1);
   for (int64_t k = 0; k < outputs.n; ++k) position_of[outputs.outputs[k]] = static_cast<int32_t>(k);
-  const OutputChunk chunk{outputs.outputs, static_cast<int32_t>(outputs.n), position_of.data(), nullptr};
+  const OutputChunk chunk{outputs.outputs, static_cast<int32_t>(outputs.n), position_of.data(),
+                          nullptr};
   std::fill_n(expected, outputs.n, 0.0);
   for (const Part& part : parts_) {
     const std::vector<double> of_tree = expected_of(part, chunk);
@@ -292,7 +305,8 @@ std::vector<Explainer::Group> Explainer::groups(bool pairs) const {
     for (const LeafPaths& paths : part.paths) {
       int64_t floats = 0;
       for (const LeafPath& path : paths.leaves)
-        floats += n_terms(path.n_features, pairs) * table_step(std::min(path.n_features, kGroupBits)) *
+        floats += n_terms(path.n_features, pairs) *
+                  table_step(std::min(path.n_features, kGroupBits)) *
                   (is_linear(*part.leaves) ? 1 + path.n_entries : 1);
       if (all.empty() || size + floats > (pairs ? kGroupFloatsOfPairs : kGroupFloats)) {
         all.emplace_back();
@@ -322,8 +336,8 @@ void Explainer::assign_slots(Group& group, bool pairs) const {
       for (int32_t i = 0; i < path.n_features; ++i) of_terms.push_back(single(columns[i]));
       for (int32_t i = 0; pairs && i < path.n_features; ++i)
         for (int32_t j = i + 1; j < path.n_features; ++j) {
-          const auto [at, is_new] = slot_of_pair.try_emplace(key_of(columns[i], columns[j]),
-                                                             static_cast<int32_t>(group.slots.size()));
+          const auto [at, is_new] = slot_of_pair.try_emplace(
+              key_of(columns[i], columns[j]), static_cast<int32_t>(group.slots.size()));
           if (is_new) group.slots.push_back({columns[i], columns[j], of_terms[i], of_terms[j]});
           of_terms.push_back(at->second);
         }
@@ -354,13 +368,14 @@ void Explainer::explain_group(Group& group, const Work& work) const {
       unit.background = hybrid_background(*unit.part, *unit.paths);
       return;
     }
-    unit.games =
-        std::make_unique<LeafGames>(*unit.paths, rules_, linear, work.interactions, work.codes.n_rows);
+    unit.games = std::make_unique<LeafGames>(*unit.paths, rules_, linear, work.interactions,
+                                             work.codes.n_rows);
     unit.slots.sort(*unit.games, static_cast<int32_t>(n_slots));
   });
   int rows_together = kTileRows;
   const int64_t n = work.outputs.n;
-  while (rows_together > kRowStep && n_slots * std::min<int64_t>(n, 16) * rows_together > kTileFloats)
+  while (rows_together > kRowStep &&
+         n_slots * std::min<int64_t>(n, 16) * rows_together > kTileFloats)
     rows_together /= 2;
   int64_t together = std::max<int64_t>(16, kTileFloats / (n_slots * rows_together) / 16 * 16);
   together = std::clamp<int64_t>(kMostTileFloats / (n_slots * kTileRows), 1, std::min(together, n));
@@ -373,8 +388,8 @@ void Explainer::explain_group(Group& group, const Work& work) const {
     std::vector<std::unique_ptr<LeafPayloads>> made(n_units);
     parallel_for(work.workers, n_units, [&](int64_t u, int) {
       const Part& part = *group.units[u].part;
-      made[u] = std::make_unique<LeafPayloads>(*group.units[u].paths, part.leaves->view(), part.output, chunk,
-                                               expected_of(part, chunk));
+      made[u] = std::make_unique<LeafPayloads>(*group.units[u].paths, part.leaves->view(),
+                                               part.output, chunk, expected_of(part, chunk));
     });
     std::vector<LeafPayloads> payloads;
     for (auto& payload : made) payloads.push_back(std::move(*payload));
@@ -383,8 +398,8 @@ void Explainer::explain_group(Group& group, const Work& work) const {
   }
 }
 
-void Explainer::explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
-                              int64_t first, int32_t n, int rows_together) const {
+void Explainer::explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads,
+                              const Work& work, int64_t first, int32_t n, int rows_together) const {
   const int64_t n_tiles = Block::count(work.codes.n_rows, rows_together);
   const Workers at_work = work.workers.at_most(n_tiles);
   std::vector<Worker> workers(at_work.n_threads);
@@ -395,14 +410,16 @@ void Explainer::explain_chunk(const Group& group, const std::vector<LeafPayloads
     const auto n_rows = static_cast<int>(rows.end - rows.begin);
     worker.tile.reserve(size);
     std::fill_n(worker.tile.data(), size, 0.0f);
-    const ContributionTile tile{worker.tile.data(), n, (n_rows + kRowStep - 1) / kRowStep * kRowStep};
+    const ContributionTile tile{worker.tile.data(), n,
+                                (n_rows + kRowStep - 1) / kRowStep * kRowStep};
     explain_tile(group, payloads, work, rows.begin, n_rows, worker, tile);
     write_tile(group, work, rows.begin, n_rows, first, tile);
   });
 }
 
-void Explainer::explain_tile(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
-                             int64_t row, int n_rows, Worker& worker, const ContributionTile& tile) const {
+void Explainer::explain_tile(const Group& group, const std::vector<LeafPayloads>& payloads,
+                             const Work& work, int64_t row, int n_rows, Worker& worker,
+                             const ContributionTile& tile) const {
   const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
   worker.codes.reserve(features_.size() * kTileRows);
   copy_codes(work.codes, row, n_rows, worker.codes.data());
@@ -418,16 +435,17 @@ void Explainer::explain_tile(const Group& group, const std::vector<LeafPayloads>
     worker.games.reserve(paths);
     if (unit.games != nullptr)
       worker.coefficients.reserve(static_cast<size_t>(unit.games->n_rows()) * kTileRows);
-    kernels.decide(paths.splits.data(), static_cast<int32_t>(paths.splits.size()), worker.codes.data(),
-                   worker.games.decisions.data());
+    kernels.decide(paths.splits.data(), static_cast<int32_t>(paths.splits.size()),
+                   worker.codes.data(), worker.games.decisions.data());
     for (size_t i = 0; i < paths.leaves.size(); ++i) {
       const auto l = static_cast<int32_t>(i);
       const uint8_t* held = worker.games.held.data();
       kernels.hold(paths.tests.data(), paths.test_begin.data() + paths.leaves[i].first,
-                   paths.leaves[i].n_features, worker.games.decisions.data(), worker.games.held.data());
+                   paths.leaves[i].n_features, worker.games.decisions.data(),
+                   worker.games.held.data());
       if (unit.games == nullptr) {
-        payloads[u].add_hybrids(l, unit.background, rules_, unit.slots, work.interactions, held, rows,
-                                worker.payloads, tile);
+        payloads[u].add_hybrids(l, unit.background, rules_, unit.slots, work.interactions, held,
+                                rows, worker.payloads, tile);
         continue;
       }
       unit.games->write(l, tile.n_rows, worker.games, worker.coefficients.data());
@@ -439,10 +457,11 @@ void Explainer::explain_tile(const Group& group, const std::vector<LeafPayloads>
   }
 }
 
-void Explainer::write_tile(const Group& group, const Work& work, int64_t row, int n_rows, int64_t first,
-                           const ContributionTile& tile) const {
+void Explainer::write_tile(const Group& group, const Work& work, int64_t row, int n_rows,
+                           int64_t first, const ContributionTile& tile) const {
   const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
-  const int64_t F = work.codes.n_features, K = work.outputs.n, size = int64_t{tile.n_outputs} * kTileRows;
+  const int64_t F = work.codes.n_features, K = work.outputs.n,
+                size = int64_t{tile.n_outputs} * kTileRows;
   const int64_t row_step = (work.interactions ? F * F : F) * K;
   float* out = work.out + row * row_step + first;
   // Half of what two features do together stands on either side, and is not what one does alone.

@@ -1,12 +1,12 @@
 // Contributions: what each feature adds to the raw scores of a row, as Shapley's values
 // (docs/explaining.md).
 //
-// The trees of a forest are cut into groups of leaves whose tables fit the cache; a group goes over all
-// rows, tile by tile, and adds up its leaves in order. Groups do not depend on rows, outputs or threads, so
-// neither do the bits of the result.
+// The trees of a forest are cut into groups of leaves whose tables fit the cache; a group goes over
+// all rows, tile by tile, and adds up its leaves in order. Groups do not depend on rows, outputs or
+// threads, so neither do the bits of the result.
 //
-// Owns: groups, tiles and their order. Must not know: how coefficients are found (leaf_games.h), what leaves
-// pay out (leaf_payloads.h), base scores.
+// Owns: groups, tiles and their order. Must not know: how coefficients are found (leaf_games.h),
+// what leaves pay out (leaf_payloads.h), base scores.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -29,8 +29,8 @@ class Explainer {
  public:
   // What is unknown of a row is known by the counts of the trees' nodes.
   Explainer(const Forest& forest, TreeRange range);
-  // What is unknown of a row is as in the rows of a background, of which there is at least one; `features`
-  // where leaves are linear. Nothing of it is kept but what trees read.
+  // What is unknown of a row is as in the rows of a background, of which there is at least one;
+  // `features` where leaves are linear. Nothing of it is kept but what trees read.
   Explainer(const Forest& forest, TreeRange range, const CodeMatrix& background,
             const FeatureMatrix& features, const Workers& workers);
   ~Explainer();
@@ -40,10 +40,11 @@ class Explainer {
   // The expected sum of payloads of a row of which nothing is known, not scaled.
   void expect(const ExplainedOutputs& outputs, double* expected) const;
 
-  // out (n_rows, F, n), or with interactions (n_rows, F, F, n), F being codes.n_features, += contributions,
-  // in float32.
-  void explain(const CodeMatrix& codes, const FeatureMatrix& features, const ExplainedOutputs& outputs,
-               bool interactions, float* out, const Workers& workers) const;
+  // out (n_rows, F, n), or with interactions (n_rows, F, F, n), F being codes.n_features, +=
+  // contributions, in float32.
+  void explain(const CodeMatrix& codes, const FeatureMatrix& features,
+               const ExplainedOutputs& outputs, bool interactions, float* out,
+               const Workers& workers) const;
 
  private:
   struct Part;
@@ -58,16 +59,17 @@ class Explainer {
   CodeTiles tiles_of(const CodeMatrix& codes) const;
   void copy_codes(const CodeMatrix& codes, int64_t row, int n, uint8_t* to) const;
   void copy_features(const FeatureMatrix& features, int64_t row, int n, float* to) const;
-  void find_leaves_of_background(const Forest& forest, TreeRange range, const CodeMatrix& background,
-                                 const FeatureMatrix& features, const Workers& workers);
+  void find_leaves_of_background(const Forest& forest, TreeRange range,
+                                 const CodeMatrix& background, const FeatureMatrix& features,
+                                 const Workers& workers);
   void expect_hybrids(const Part& part, const OutputChunk& chunk, double* expected) const;
   std::vector<double> expected_of(const Part& part, const OutputChunk& chunk) const;
   HybridBackground hybrid_background(const Part& part, const LeafPaths& paths) const;
   std::vector<Group> groups(bool pairs) const;
   void assign_slots(Group& group, bool pairs) const;
   void explain_group(Group& group, const Work& work) const;
-  void explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
-                     int64_t first, int32_t n, int rows_together) const;
+  void explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads,
+                     const Work& work, int64_t first, int32_t n, int rows_together) const;
   void explain_tile(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
                     int64_t row, int n_rows, Worker& worker, const ContributionTile& tile) const;
   void write_tile(const Group& group, const Work& work, int64_t row, int n_rows, int64_t first,

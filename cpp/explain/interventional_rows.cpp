@@ -8,15 +8,18 @@
 
 namespace polyleaf {
 
-void HybridRows::choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other) {
+void HybridRows::choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained,
+                             const RowAtLeaf& other) {
   free_.clear();
   const uint64_t both = explained.pattern & other.pattern;
   for (int32_t e = 0; e < leaf.n_entries; ++e)
-    if ((both >> leaf.regressors[e] & 1) != 0 && explained.shifts[e] != other.shifts[e]) free_.push_back(e);
+    if ((both >> leaf.regressors[e] & 1) != 0 && explained.shifts[e] != other.shifts[e])
+      free_.push_back(e);
   if (free_.size() > kMostClippedRegressors)
     throw std::invalid_argument(
         "A linear leaf has " + std::to_string(free_.size()) +
-        " regressors that differ between a row and one of the background; its contributions take a look at "
+        " regressors that differ between a row and one of the background; its contributions take a "
+        "look at "
         "every set of them, and " +
         std::to_string(kMostClippedRegressors) +
         " are the most. Train with fewer linear_features, or explain without a background.");
@@ -28,31 +31,36 @@ int32_t HybridRows::bit_of(int32_t entry) const {
 }
 
 // Of the mixture that has the free regressors in `set` from the explained row.
-void HybridRows::find_payloads(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other,
-                               size_t set) {
+void HybridRows::find_payloads(const HybridLeaf& leaf, const RowAtLeaf& explained,
+                               const RowAtLeaf& other, size_t set) {
   payloads_.assign(leaf.intercept, leaf.intercept + leaf.n_outputs);
   for (int32_t e = 0; e < leaf.n_entries; ++e) {
     const int32_t bit = bit_of(e);
-    const bool own = bit >= 0 ? (set >> bit & 1) != 0 : (explained.pattern >> leaf.regressors[e] & 1) != 0;
+    const bool own =
+        bit >= 0 ? (set >> bit & 1) != 0 : (explained.pattern >> leaf.regressors[e] & 1) != 0;
     const double shift = own ? explained.shifts[e] : other.shifts[e];
     const float* weights = leaf.weights + e * leaf.stride;
-    for (int32_t k = 0; k < leaf.n_outputs; ++k) payloads_[k] += static_cast<double>(weights[k]) * shift;
+    for (int32_t k = 0; k < leaf.n_outputs; ++k)
+      payloads_[k] += static_cast<double>(weights[k]) * shift;
   }
   for (int32_t k = 0; k < leaf.n_outputs; ++k)
     payloads_[k] = std::min(std::max(payloads_[k], static_cast<double>(leaf.lower[k])),
                             static_cast<double>(leaf.upper[k]));
 }
 
-void HybridRows::add(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other, double share,
-                     bool pairs, const CoalitionWeights& weights, double* contributions) {
-  const uint64_t everything = leaf.n_features == 64 ? ~uint64_t{0} : (uint64_t{1} << leaf.n_features) - 1;
+void HybridRows::add(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other,
+                     double share, bool pairs, const CoalitionWeights& weights,
+                     double* contributions) {
+  const uint64_t everything =
+      leaf.n_features == 64 ? ~uint64_t{0} : (uint64_t{1} << leaf.n_features) - 1;
   if ((explained.pattern | other.pattern) != everything) return;  // no mixture is in the leaf
   choose_free(leaf, explained, other);
   side_.resize(leaf.n_features);
   for (size_t set = 0; set < size_t{1} << free_.size(); ++set) {
     for (int32_t j = 0; j < leaf.n_features; ++j)
       side_[j] = static_cast<int8_t>((explained.pattern >> j & 1) - (other.pattern >> j & 1));
-    for (size_t i = 0; i < free_.size(); ++i) side_[leaf.regressors[free_[i]]] = set >> i & 1 ? 1 : -1;
+    for (size_t i = 0; i < free_.size(); ++i)
+      side_[leaf.regressors[free_[i]]] = set >> i & 1 ? 1 : -1;
     const auto in = static_cast<int32_t>(std::count(side_.begin(), side_.end(), 1));
     const auto out = static_cast<int32_t>(std::count(side_.begin(), side_.end(), -1));
     find_payloads(leaf, explained, other, set);
@@ -61,7 +69,8 @@ void HybridRows::add(const HybridLeaf& leaf, const RowAtLeaf& explained, const R
       const int sign = side_[i] * (j < 0 ? 1 : side_[j]);
       const int32_t fewer_in = (side_[i] > 0) + (j >= 0 && side_[j] > 0),
                     fewer_out = (j < 0 ? 1 : 2) - fewer_in;
-      const double weight = sign == 0 ? 0.0 : share * sign * weights(in - fewer_in, out - fewer_out);
+      const double weight =
+          sign == 0 ? 0.0 : share * sign * weights(in - fewer_in, out - fewer_out);
       if (weight != 0.0)
         for (int32_t k = 0; k < leaf.n_outputs; ++k) to[k] += weight * payloads_[k];
       to += leaf.n_outputs;

@@ -1,12 +1,12 @@
 // Contributions by a linear leaf against the rows of a background.
 //
-// A mixture of two rows takes some features from the one and the rest from the other. A linear leaf pays out
-// what the mixture's own values say, so rows of the background cannot be counted by pattern: each is looked
-// at, with each set of regressors that both rows hold. The work grows with the number of rows explained
-// times those of the background.
+// A mixture of two rows takes some features from the one and the rest from the other. A linear leaf
+// pays out what the mixture's own values say, so rows of the background cannot be counted by
+// pattern: each is looked at, with each set of regressors that both rows hold. The work grows with
+// the number of rows explained times those of the background.
 //
-// Owns: mixtures of one row and those of the background in one leaf. Must not know: tiles, trees, outputs by
-// name.
+// Owns: mixtures of one row and those of the background in one leaf. Must not know: tiles, trees,
+// outputs by name.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -15,7 +15,8 @@
 
 namespace polyleaf {
 
-// Payloads of one linear leaf for n_outputs outputs: weights [entry][output], bounds a number an output.
+// Payloads of one linear leaf for n_outputs outputs: weights [entry][output], bounds a number an
+// output.
 struct HybridLeaf {
   int32_t n_features, n_entries, n_outputs;
   const int32_t* regressors;  // of each entry: which of the path's features it is
@@ -24,7 +25,8 @@ struct HybridLeaf {
   int64_t stride;  // of weights
 };
 
-// One row in one leaf: what it holds, and of each entry its value less the centre, 0 where that is missing.
+// One row in one leaf: what it holds, and of each entry its value less the centre, 0 where that is
+// missing.
 struct RowAtLeaf {
   uint64_t pattern;
   const double* shifts;
@@ -32,15 +34,16 @@ struct RowAtLeaf {
 
 class HybridRows {
  public:
-  // Adds to contributions[term * n_outputs + output] those of the explained row mixed with the other.
-  // `share`: of the other row in the background. Throws std::invalid_argument where there are too many
-  // regressors that both hold.
+  // Adds to contributions[term * n_outputs + output] those of the explained row mixed with the
+  // other. `share`: of the other row in the background. Throws std::invalid_argument where there
+  // are too many regressors that both hold.
   void add(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other, double share,
            bool pairs, const CoalitionWeights& weights, double* contributions);
 
  private:
   void choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other);
-  void find_payloads(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other, size_t set);
+  void find_payloads(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other,
+                     size_t set);
   int32_t bit_of(int32_t entry) const;
 
   std::vector<int32_t> free_;  // entries of the regressors that both rows hold

@@ -17,7 +17,8 @@ std::vector<Branch> branches_of(const Tree& tree) {
   for (int32_t node = 0; node < tree.n_nodes(); ++node) {
     if (tree.feature[node] < 0) continue;
     const int32_t left = tree.left[node], right = tree.right[node];
-    const double both = static_cast<double>(tree.count[left]) + static_cast<double>(tree.count[right]);
+    const double both =
+        static_cast<double>(tree.count[left]) + static_cast<double>(tree.count[right]);
     const double share = both > 0.0 ? static_cast<double>(tree.count[left]) / both : 0.5;
     branches[left] = {node, true, share};
     branches[right] = {node, false, 1.0 - share};
@@ -66,7 +67,8 @@ class PathWriter {
       if (steps_[i].column != steps_[from].column) continue;
       steps_[i].used = true;
       share *= steps_[i].branch.share;
-      paths_.tests.push_back({split(steps_[i].node), static_cast<uint8_t>(steps_[i].branch.left ? 0 : 255)});
+      paths_.tests.push_back(
+          {split(steps_[i].node), static_cast<uint8_t>(steps_[i].branch.left ? 0 : 255)});
     }
     end_feature(steps_[from].column, share, path);
   }
@@ -79,7 +81,8 @@ class PathWriter {
   }
 
   void add_regressors(const LeafView& leaves, LeafPath& path) {
-    for (int64_t e = leaves.begin[path.leaf]; e < leaves.begin[path.leaf + 1]; ++e, ++path.n_entries) {
+    for (int64_t e = leaves.begin[path.leaf]; e < leaves.begin[path.leaf + 1];
+         ++e, ++path.n_entries) {
       const int32_t column = column_of_[leaves.index[e]];
       const auto begin = paths_.columns.begin() + path.first;
       const auto at = std::find(begin, paths_.columns.end(), column);
@@ -93,7 +96,8 @@ class PathWriter {
     // As in prediction: with shift 1 the missing code 255 wraps round to 0.
     const uint8_t shift = tree_.missing_left[node];
     const int32_t cut = tree_.category_set[node] < 0 ? tree_.threshold[node] + shift : 0;
-    paths_.splits.push_back({column_of_[tree_.feature[node]], static_cast<uint8_t>(cut), shift, nullptr});
+    paths_.splits.push_back(
+        {column_of_[tree_.feature[node]], static_cast<uint8_t>(cut), shift, nullptr});
     if (tree_.category_set[node] >= 0) {
       std::array<uint8_t, 256> left;
       for (int code = 0; code < 256; ++code)

@@ -14,8 +14,9 @@ int32_t pair_index(int32_t i, int32_t j, int32_t n) {  // i < j
   return i * (2 * n - i - 1) / 2 + (j - i - 1);
 }
 
-// A row of the background that holds `number` of n features, all those of a set of `size` among them, plays
-// a game in which n - number features are in and `size` are out: so many fewer as these say.
+// A row of the background that holds `number` of n features, all those of a set of `size` among
+// them, plays a game in which n - number features are in and `size` are out: so many fewer as these
+// say.
 struct Fewer {
   int32_t in, out;
 };
@@ -28,15 +29,16 @@ double weigh(const int64_t* counts, int64_t step, int32_t n, int32_t size, Fewer
              const CoalitionWeights& weights) {
   double total = 0.0;
   for (int32_t number = size; number <= n; ++number)
-    total += static_cast<double>(counts[number * step]) * weights(n - number - fewer.in, size - fewer.out);
+    total += static_cast<double>(counts[number * step]) *
+             weights(n - number - fewer.in, size - fewer.out);
   return total;
 }
 
-// The coefficients of a row with this pattern. sum(fewer, i, j) is that of the rows of the background which
-// hold all features that the row does not, and i and j, which it does (-1: none).
+// The coefficients of a row with this pattern. sum(fewer, i, j) is that of the rows of the
+// background which hold all features that the row does not, and i and j, which it does (-1: none).
 template <class Sum>
-void write_terms(int32_t n, uint64_t pattern, bool pairs, double n_rows, const Sum& sum, float* coefficients,
-                 int64_t step) {
+void write_terms(int32_t n, uint64_t pattern, bool pairs, double n_rows, const Sum& sum,
+                 float* coefficients, int64_t step) {
   const double of_absent = -sum(Fewer{0, 1}, -1, -1) / n_rows, all = sum(Fewer{1, 0}, -1, -1);
   for (int32_t i = 0; i < n; ++i)
     coefficients[i * step] =
@@ -58,8 +60,8 @@ void write_terms(int32_t n, uint64_t pattern, bool pairs, double n_rows, const S
     }
 }
 
-// How many rows of the background hold all features of a set, of every set, by the number of features they
-// hold.
+// How many rows of the background hold all features of a set, of every set, by the number of
+// features they hold.
 class SupersetCounts {
  public:
   SupersetCounts(int32_t n_features, const std::vector<uint64_t>& patterns,
@@ -141,7 +143,8 @@ void PatternCounts::coefficients(uint64_t pattern, bool pairs, const CoalitionWe
   const auto sum = [&](Fewer fewer, int32_t i, int32_t j) {
     if (i < 0) return weigh(found.of_absent.data(), 1, n, absent, fewer, weights);
     if (j < 0) return weigh(found.and_one.data() + i * sizes, 1, n, absent + 1, fewer, weights);
-    return weigh(found.and_two.data() + pair_index(i, j, n) * sizes, 1, n, absent + 2, fewer, weights);
+    return weigh(found.and_two.data() + pair_index(i, j, n) * sizes, 1, n, absent + 2, fewer,
+                 weights);
   };
   write_terms(n, pattern, pairs, static_cast<double>(n_rows_), sum, coefficients, step);
 }
@@ -163,7 +166,8 @@ void PatternCounts::fill_table(bool pairs, const CoalitionWeights& weights, floa
   for (uint64_t pattern = 0; pattern <= everything(); ++pattern) {
     const uint64_t absent = everything() & ~pattern;
     const auto sum = [&](Fewer fewer, int32_t i, int32_t j) {
-      return sums[kind(fewer)][absent | (i < 0 ? 0 : uint64_t{1} << i) | (j < 0 ? 0 : uint64_t{1} << j)];
+      return sums[kind(fewer)]
+                 [absent | (i < 0 ? 0 : uint64_t{1} << i) | (j < 0 ? 0 : uint64_t{1} << j)];
     };
     write_terms(n, pattern, pairs, static_cast<double>(n_rows_), sum, table + pattern, step);
   }

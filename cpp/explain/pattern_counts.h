@@ -1,18 +1,19 @@
-// How many rows of a background hold which features of a leaf's path, and the coefficients that follow.
+// How many rows of a background hold which features of a leaf's path, and the coefficients that
+// follow.
 //
-// A row of the background and the row to be explained decide together whether a mixture of both is in the
-// leaf: the mixture has to take from the explained row what only that holds, and from the other what only
-// that holds. So a coefficient is a sum over the patterns of the background. Patterns are counted by size
-// first; counts are integers, so a table of all patterns and a walk through those that occur give the same
-// bits.
+// A row of the background and the row to be explained decide together whether a mixture of both is
+// in the leaf: the mixture has to take from the explained row what only that holds, and from the
+// other what only that holds. So a coefficient is a sum over the patterns of the background.
+// Patterns are counted by size first; counts are integers, so a table of all patterns and a walk
+// through those that occur give the same bits.
 //
 // Owns: the counts. Must not know: payloads, features by name, tiles.
 #pragma once
 #include <cstdint>
 #include <vector>
 
-#include "explain/shapley_weights.h"
 #include "explain/kernels/shap_kernels.h"
+#include "explain/shapley_weights.h"
 
 namespace polyleaf {
 
@@ -34,17 +35,18 @@ class PatternCounts {
 
   int64_t n_patterns() const { return static_cast<int64_t>(patterns_.size()); }
   // Coefficients of a row with this pattern: the term t at coefficients[t * step].
-  void coefficients(uint64_t pattern, bool pairs, const CoalitionWeights& weights, float* coefficients,
-                    int64_t step) const;
+  void coefficients(uint64_t pattern, bool pairs, const CoalitionWeights& weights,
+                    float* coefficients, int64_t step) const;
   // The same for every pattern: the term t of pattern p at table[t * step + p].
   void fill_table(bool pairs, const CoalitionWeights& weights, float* table, int64_t step) const;
 
  private:
-  // Rows of the background that hold all features of a set, by the number of features that they hold.
+  // Rows of the background that hold all features of a set, by the number of features that they
+  // hold.
   struct Holders {
     std::vector<int64_t> of_absent;  // the features that the explained row does not hold
-    // [... * (n_features + 1) + number]: these and feature i; these and i and j (i < j). Only of features
-    // that it holds.
+    // [... * (n_features + 1) + number]: these and feature i; these and i and j (i < j). Only of
+    // features that it holds.
     std::vector<int64_t> and_one, and_two;
   };
   uint64_t everything() const;

@@ -5,8 +5,8 @@
 namespace polyleaf {
 namespace {
 
-// With shares a table is no more than a memory of what was computed; for longer paths it would leave the
-// cache.
+// With shares a table is no more than a memory of what was computed; for longer paths it would
+// leave the cache.
 constexpr int32_t kShareTableBits = 8;
 // More points would change nothing: what they integrate are products of numbers between 0 and 1.
 constexpr int32_t kMostPoints = 32;
@@ -46,7 +46,8 @@ void GameScratch::reserve(const LeafPaths& paths) {
   const int64_t most = paths.most_features();
   decisions.reserve(paths.splits.size() * kTileRows);
   held.reserve(static_cast<size_t>(most) * kTileRows);
-  integration.reserve(static_cast<size_t>(integration_scratch(most, points_for(static_cast<int32_t>(most)))));
+  integration.reserve(
+      static_cast<size_t>(integration_scratch(most, points_for(static_cast<int32_t>(most)))));
 }
 
 uint64_t pattern_of(const uint8_t* held, int32_t n_features, int r) {
@@ -56,7 +57,8 @@ uint64_t pattern_of(const uint8_t* held, int32_t n_features, int r) {
   return pattern;
 }
 
-LeafGames::LeafGames(const LeafPaths& paths, const GameRules& rules, bool linear, bool pairs, int64_t n_rows)
+LeafGames::LeafGames(const LeafPaths& paths, const GameRules& rules, bool linear, bool pairs,
+                     int64_t n_rows)
     : paths_(paths), rules_(rules), pairs_(pairs) {
   if (rules.background != nullptr) count_background();
   const auto n = static_cast<int32_t>(paths.leaves.size());
@@ -107,7 +109,8 @@ bool LeafGames::pays(int32_t l, int64_t n_rows) const {
 
 void LeafGames::add_leaf(int32_t l, bool linear, int64_t n_rows) {
   const LeafPath& path = paths_.leaves[l];
-  const int32_t n_games = linear ? 1 + path.n_entries : 1, terms = polyleaf::n_terms(path.n_features, pairs_);
+  const int32_t n_games = linear ? 1 + path.n_entries : 1,
+                terms = polyleaf::n_terms(path.n_features, pairs_);
   leaves_.push_back({n_rows_, terms, n_games, path.n_features > 0 && pays(l, n_rows) ? 0 : -1});
   n_rows_ += n_games * terms;
   shares_begin_.push_back(static_cast<int64_t>(shares_.size()));
@@ -122,9 +125,14 @@ void LeafGames::add_leaf(int32_t l, bool linear, int64_t n_rows) {
 ProductGame LeafGames::game(int32_t l, int32_t g) const {
   const LeafPath& path = paths_.leaves[l];
   const Quadrature& rule = rules_.quadrature(path.n_features);
-  const double* shares = g == 0 ? paths_.shares.data() + path.first
-                                : shares_.data() + shares_begin_[l] + int64_t{g - 1} * path.n_features;
-  return {path.n_features, static_cast<int32_t>(rule.at.size()), shares, rule.at.data(), rule.weight.data(),
+  const double* shares = g == 0
+                             ? paths_.shares.data() + path.first
+                             : shares_.data() + shares_begin_[l] + int64_t{g - 1} * path.n_features;
+  return {path.n_features,
+          static_cast<int32_t>(rule.at.size()),
+          shares,
+          rule.at.data(),
+          rule.weight.data(),
           pairs_};
 }
 
@@ -144,10 +152,12 @@ void LeafGames::fill_tables(int32_t l) {
                    tables_.data() + leaf.table + g * leaf.n_terms * step, step, scratch.data());
 }
 
-void LeafGames::walk_patterns(int32_t l, int n_rows, const uint8_t* held, float* coefficients) const {
+void LeafGames::walk_patterns(int32_t l, int n_rows, const uint8_t* held,
+                              float* coefficients) const {
   const int32_t n = paths_.leaves[l].n_features;
   for (int r = 0; r < n_rows; ++r)
-    counts_[l].coefficients(pattern_of(held, n, r), pairs_, *rules_.weights, coefficients + r, kTileRows);
+    counts_[l].coefficients(pattern_of(held, n, r), pairs_, *rules_.weights, coefficients + r,
+                            kTileRows);
 }
 
 void LeafGames::write(int32_t l, int n_rows, GameScratch& scratch, float* coefficients) const {
@@ -157,13 +167,14 @@ void LeafGames::write(int32_t l, int n_rows, GameScratch& scratch, float* coeffi
   float* to = coefficients + int64_t{leaf.first_row} * kTileRows;
   if (leaf.table >= 0) {
     kernels.number_patterns(scratch.held.data(), n, scratch.patterns);
-    return kernels.look_up(tables_.data() + leaf.table, n, leaf.n_games * leaf.n_terms, scratch.patterns,
-                           n_rows, to);
+    return kernels.look_up(tables_.data() + leaf.table, n, leaf.n_games * leaf.n_terms,
+                           scratch.patterns, n_rows, to);
   }
   if (!counts_.empty()) return walk_patterns(l, n_rows, scratch.held.data(), to);
   for (int32_t g = 0; g < leaf.n_games; ++g)
     kernels.integrate(game(l, g), scratch.held.data(), kTileRows, n_rows,
-                      to + int64_t{g} * leaf.n_terms * kTileRows, kTileRows, scratch.integration.data());
+                      to + int64_t{g} * leaf.n_terms * kTileRows, kTileRows,
+                      scratch.integration.data());
 }
 
 }  // namespace polyleaf

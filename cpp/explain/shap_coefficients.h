@@ -1,14 +1,16 @@
-// The coefficients of leaves: how much of a leaf's payload each feature of its path is worth to a row.
+// The coefficients of leaves: how much of a leaf's payload each feature of its path is worth to a
+// row.
 //
-// To know some features of a row is to know which of a leaf's conditions it meets; what is unknown is taken
-// from the training rows (shares: leaf_paths.h) or from the rows of a background. How likely the row is in
-// the leaf, given what is known, is a game of the features, and a coefficient is Shapley's value of a
-// feature in it. It depends on which features the row holds, its *pattern*, and on nothing else: so where
-// many rows are to be explained, all patterns of a leaf make a table. The two ways differ in how a
-// coefficient is found, and a table has the bits of what it stands for.
+// To know some features of a row is to know which of a leaf's conditions it meets; what is unknown
+// is taken from the training rows (shares: leaf_paths.h) or from the rows of a background. How
+// likely the row is in the leaf, given what is known, is a game of the features, and a coefficient
+// is Shapley's value of a feature in it. It depends on which features the row holds, its *pattern*,
+// and on nothing else: so where many rows are to be explained, all patterns of a leaf make a table.
+// The two ways differ in how a coefficient is found, and a table has the bits of what it stands
+// for.
 //
-// A linear leaf has more games, one a regressor: how likely the row is in the leaf *and* the regressor is
-// known.
+// A linear leaf has more games, one a regressor: how likely the row is in the leaf *and* the
+// regressor is known.
 //
 // Owns: coefficients. Must not know: payloads, outputs, whose rows these are.
 #pragma once
@@ -17,14 +19,15 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
-#include "explain/shapley_weights.h"
 #include "explain/leaf_paths.h"
 #include "explain/pattern_counts.h"
 #include "explain/quadrature.h"
+#include "explain/shapley_weights.h"
 
 namespace polyleaf {
 
-// Codes of the columns that trees read, a tile of rows after the other: column c of a tile at c * kTileRows.
+// Codes of the columns that trees read, a tile of rows after the other: column c of a tile at c *
+// kTileRows.
 struct CodeTiles {
   int64_t n_columns = 0, n_rows = 0;
   Buffer<uint8_t> codes;
@@ -57,9 +60,11 @@ uint64_t pattern_of(const uint8_t* held, int32_t n_features, int r);
 class LeafGames {
  public:
   // For n_rows rows to explain: whether tables pay. `linear`: one more game for each regressor.
-  LeafGames(const LeafPaths& paths, const GameRules& rules, bool linear, bool pairs, int64_t n_rows);
+  LeafGames(const LeafPaths& paths, const GameRules& rules, bool linear, bool pairs,
+            int64_t n_rows);
 
-  // Coefficients of leaf l: rows first_row(l) + game * n_terms(l) + term of all coefficients of a tile.
+  // Coefficients of leaf l: rows first_row(l) + game * n_terms(l) + term of all coefficients of a
+  // tile.
   int32_t first_row(int32_t l) const { return leaves_[l].first_row; }
   int32_t n_terms(int32_t l) const { return leaves_[l].n_terms; }
   int32_t n_rows() const { return n_rows_; }
@@ -84,7 +89,7 @@ class LeafGames {
   bool pairs_;
   int32_t n_rows_ = 0;
   std::vector<Leaf> leaves_;
-  std::vector<double> shares_;         // of the games of regressors, each as long as its leaf's path
+  std::vector<double> shares_;  // of the games of regressors, each as long as its leaf's path
   std::vector<int64_t> shares_begin_;  // of each leaf
   std::vector<PatternCounts> counts_;  // of each leaf, with a background
   Buffer<float> tables_;

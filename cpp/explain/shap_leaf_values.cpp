@@ -24,7 +24,8 @@ void LeafSlots::add_leaf(const std::vector<int32_t>& of_terms) {
 }
 
 void LeafSlots::sort(const LeafGames& games, int32_t n_slots) {
-  std::vector<int32_t> next(n_slots + 1, 0);  // first counts, then where the next term of a slot goes
+  std::vector<int32_t> next(n_slots + 1,
+                            0);  // first counts, then where the next term of a slot goes
   for (int32_t slot : slots) ++next[slot + 1];
   for (int32_t slot = 0; slot < n_slots; ++slot) {
     next[slot + 1] += next[slot];
@@ -63,7 +64,8 @@ void LeafPayloads::read_dense(const LeafView& leaves, const OutputChunk& chunk,
   float* to = values_.data();
   for (const LeafPath& path : paths_.leaves)
     for (int32_t k = 0; k < n_columns_; ++k) {
-      const double value = leaves.values[path.leaf * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0)];
+      const double value =
+          leaves.values[path.leaf * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0)];
       *to++ = within_floats((value - centre[k]) * scale_of(chunk, position_ + k));
     }
 }
@@ -106,9 +108,9 @@ void LeafPayloads::read_linear(const LeafView& leaves, const OutputChunk& chunk,
     for (int64_t e = first; e < first + path.n_entries; ++e) {
       centre_.push_back(leaves.centre[e]);
       for (int32_t k = 0; k < n_columns_; ++k)
-        *weight++ =
-            within_floats(double{leaves.weights[e * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0)]} *
-                          scale_of(chunk, position_ + k));
+        *weight++ = within_floats(
+            double{leaves.weights[e * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0)]} *
+            scale_of(chunk, position_ + k));
     }
   }
 }
@@ -130,13 +132,14 @@ void LeafPayloads::add(const LeafSlots& slots, const float* coefficients,
                     end = entry_begin_[slots.terms[t].payload + 1];
       kernels.add_entries(coefficients + int64_t{slots.terms[t].coefficients} * kTileRows,
                           positions_.data() + begin, values_.data() + begin,
-                          static_cast<int32_t>(end - begin), tile.n_rows, tile.at(slots.occurring[i], 0));
+                          static_cast<int32_t>(end - begin), tile.n_rows,
+                          tile.at(slots.occurring[i], 0));
     }
 }
 
 void LeafPayloads::add_slopes(int32_t l, const LeafGames& games, const GameRules& rules,
-                              const LeafSlots& slots, bool pairs, const uint8_t* held, const TileRows& rows,
-                              float* coefficients, PayloadScratch& scratch,
+                              const LeafSlots& slots, bool pairs, const uint8_t* held,
+                              const TileRows& rows, float* coefficients, PayloadScratch& scratch,
                               const ContributionTile& tile) const {
   const LeafPath& path = paths_.leaves[l];
   if (n_columns_ == 0 || path.n_entries == 0) return;
@@ -161,7 +164,8 @@ void LeafPayloads::add_slopes(int32_t l, const LeafGames& games, const GameRules
                           path.n_entries,
                           n_columns_,
                           n_columns_};
-  const bool any = kernels.find_clipped(slopes, scratch.shifts.data(), tile.n_rows, scratch.clipped.data());
+  const bool any =
+      kernels.find_clipped(slopes, scratch.shifts.data(), tile.n_rows, scratch.clipped.data());
   for (int32_t t = 0; t < terms; ++t)
     kernels.add_slopes(slopes, first + int64_t{t} * kTileRows, int64_t{terms} * kTileRows,
                        scratch.clipped.data(), tile.n_rows,
@@ -169,8 +173,8 @@ void LeafPayloads::add_slopes(int32_t l, const LeafGames& games, const GameRules
   if (!any) return;
   const Quadrature& rule = rules.quadrature(path.n_features);
   add_clipped(l,
-              {path.n_features, static_cast<int32_t>(rule.at.size()), paths_.shares.data() + path.first,
-               rule.at.data(), rule.weight.data(), pairs},
+              {path.n_features, static_cast<int32_t>(rule.at.size()),
+               paths_.shares.data() + path.first, rule.at.data(), rule.weight.data(), pairs},
               slots, held, rows, scratch, tile);
 }
 
@@ -205,8 +209,8 @@ void LeafPayloads::add_clipped(int32_t l, const ProductGame& game, const LeafSlo
       payload.intercept = intercept_[at], payload.lower = lower_[at], payload.upper = upper_[at];
       payload.slopes.clear();
       for (int32_t e : entries)
-        payload.slopes.push_back(shift(e) *
-                                 weights_[static_cast<size_t>(path.first_entry + e) * n_columns_ + k]);
+        payload.slopes.push_back(
+            shift(e) * weights_[static_cast<size_t>(path.first_entry + e) * n_columns_ + k]);
       scratch.slopes.find(payload, scratch.contributions);
       for (size_t t = 0; t < scratch.contributions.size(); ++t)
         tile.at(slots.slots[slots.first[l] + t], position_ + k)[r] +=
@@ -215,9 +219,10 @@ void LeafPayloads::add_clipped(int32_t l, const ProductGame& game, const LeafSlo
   }
 }
 
-void LeafPayloads::add_hybrids(int32_t l, const HybridBackground& background, const GameRules& rules,
-                               const LeafSlots& slots, bool pairs, const uint8_t* held, const TileRows& rows,
-                               PayloadScratch& scratch, const ContributionTile& tile) const {
+void LeafPayloads::add_hybrids(int32_t l, const HybridBackground& background,
+                               const GameRules& rules, const LeafSlots& slots, bool pairs,
+                               const uint8_t* held, const TileRows& rows, PayloadScratch& scratch,
+                               const ContributionTile& tile) const {
   const LeafPath& path = paths_.leaves[l];
   if (n_columns_ == 0 || path.n_features == 0) return;
   const size_t at = static_cast<size_t>(l) * n_columns_;
@@ -243,9 +248,10 @@ void LeafPayloads::add_hybrids(int32_t l, const HybridBackground& background, co
     const RowAtLeaf explained{pattern_of(held, path.n_features, r), shifts.data()};
     scratch.contributions.assign(static_cast<size_t>(terms) * n_columns_, 0.0);
     for (int64_t b = 0; b < background.n_rows; ++b)
-      scratch.hybrids.add(leaf, explained,
-                          {background.patterns[l][b], background.shifts[l].data() + b * path.n_entries},
-                          share, pairs, *rules.weights, scratch.contributions.data());
+      scratch.hybrids.add(
+          leaf, explained,
+          {background.patterns[l][b], background.shifts[l].data() + b * path.n_entries}, share,
+          pairs, *rules.weights, scratch.contributions.data());
     for (int32_t t = 0; t < terms; ++t)
       for (int32_t k = 0; k < n_columns_; ++k)
         tile.at(slots.slots[slots.first[l] + t], position_ + k)[r] +=

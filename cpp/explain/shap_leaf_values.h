@@ -1,12 +1,12 @@
-// Payloads of some leaves of one tree for some outputs, and how coefficients of a tile of rows turn them
-// into contributions.
+// Payloads of some leaves of one tree for some outputs, and how coefficients of a tile of rows turn
+// them into contributions.
 //
-// Dense payloads, and intercepts of linear leaves, are taken less the tree's expectation: that changes no
-// contribution, since a constant is worth nothing to any feature, and spares float32 the difference of large
-// numbers.
+// Dense payloads, and intercepts of linear leaves, are taken less the tree's expectation: that
+// changes no contribution, since a constant is worth nothing to any feature, and spares float32 the
+// difference of large numbers.
 //
-// Owns: which outputs a leaf pays out to, and what each kind of leaf adds. Must not know: how coefficients
-// are found.
+// Owns: which outputs a leaf pays out to, and what each kind of leaf adds. Must not know: how
+// coefficients are found.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -23,11 +23,11 @@ struct OutputChunk {
   const int32_t* outputs;
   int32_t n;
   const int32_t* position_of;  // of every output there is; -1: not in the chunk
-  const double* scale;         // payloads are multiplied by it; of each output of the chunk. Null: 1
+  const double* scale;  // payloads are multiplied by it; of each output of the chunk. Null: 1
 };
 
-// Contributions of a tile of rows: of slot s, which is a feature or a pair of features, for the output at
-// position k of the chunk, and row r at data[(s * n_outputs + k) * kTileRows + r].
+// Contributions of a tile of rows: of slot s, which is a feature or a pair of features, for the
+// output at position k of the chunk, and row r at data[(s * n_outputs + k) * kTileRows + r].
 struct ContributionTile {
   float* data;
   int32_t n_outputs;
@@ -41,8 +41,8 @@ struct ContributionTile {
 struct LeafSlots {
   std::vector<int32_t> first;  // of each leaf: where its terms begin in `slots`
   std::vector<int32_t> slots;
-  // The terms of each slot that occurs: terms begin[i] .. begin[i + 1] - 1, in order of the leaves. A
-  // payload is the number of a leaf.
+  // The terms of each slot that occurs: terms begin[i] .. begin[i + 1] - 1, in order of the leaves.
+  // A payload is the number of a leaf.
   std::vector<int32_t> occurring, begin;
   std::vector<PayloadTerm> terms;
 
@@ -50,7 +50,8 @@ struct LeafSlots {
   void sort(const LeafGames& games, int32_t n_slots);  // after the last leaf
 };
 
-// Raw features of the rows of a tile that linear leaves read: column c of row r at x[c * kTileRows + r].
+// Raw features of the rows of a tile that linear leaves read: column c of row r at x[c * kTileRows
+// + r].
 struct TileRows {
   const float* x;
   int n_rows;  // without padding
@@ -73,15 +74,15 @@ struct HybridBackground {
 
 class LeafPayloads {
  public:
-  // output: the only one of the tree; -1: all. centre: expectation of the tree for each output of the chunk
-  // (one number, where the tree has one output).
-  LeafPayloads(const LeafPaths& paths, const LeafView& leaves, int32_t output, const OutputChunk& chunk,
-               const std::vector<double>& centre);
+  // output: the only one of the tree; -1: all. centre: expectation of the tree for each output of
+  // the chunk (one number, where the tree has one output).
+  LeafPayloads(const LeafPaths& paths, const LeafView& leaves, int32_t output,
+               const OutputChunk& chunk, const std::vector<double>& centre);
 
   // After all coefficients of the tile are written.
   void add(const LeafSlots& slots, const float* coefficients, const ContributionTile& tile) const;
-  // Slopes of linear leaf l, right after its coefficients are written; they are multiplied by what the rows
-  // have of the regressors.
+  // Slopes of linear leaf l, right after its coefficients are written; they are multiplied by what
+  // the rows have of the regressors.
   void add_slopes(int32_t l, const LeafGames& games, const GameRules& rules, const LeafSlots& slots,
                   bool pairs, const uint8_t* held, const TileRows& rows, float* coefficients,
                   PayloadScratch& scratch, const ContributionTile& tile) const;
@@ -91,19 +92,22 @@ class LeafPayloads {
                    PayloadScratch& scratch, const ContributionTile& tile) const;
 
  private:
-  void read_dense(const LeafView& leaves, const OutputChunk& chunk, const std::vector<double>& centre);
+  void read_dense(const LeafView& leaves, const OutputChunk& chunk,
+                  const std::vector<double>& centre);
   void read_topk(const LeafView& leaves, const OutputChunk& chunk);
-  void read_linear(const LeafView& leaves, const OutputChunk& chunk, const std::vector<double>& centre);
+  void read_linear(const LeafView& leaves, const OutputChunk& chunk,
+                   const std::vector<double>& centre);
   void add_clipped(int32_t l, const ProductGame& game, const LeafSlots& slots, const uint8_t* held,
-                   const TileRows& rows, PayloadScratch& scratch, const ContributionTile& tile) const;
+                   const TileRows& rows, PayloadScratch& scratch,
+                   const ContributionTile& tile) const;
 
   const LeafPaths& paths_;
   bool names_outputs_;
   int32_t output_, n_columns_ = 0,
-                   position_ = 0;     // outputs of the chunk that the tree is for: where they begin
-  Buffer<float> values_;              // dense, linear: [leaf][column], centred. Top-k: a number an entry
-  std::vector<int64_t> entry_begin_;  // top-k: of each leaf
-  std::vector<int32_t> positions_;    // top-k: of each entry
+                   position_ = 0;  // outputs of the chunk that the tree is for: where they begin
+  Buffer<float> values_;  // dense, linear: [leaf][column], centred. Top-k: a number an entry
+  std::vector<int64_t> entry_begin_;                   // top-k: of each leaf
+  std::vector<int32_t> positions_;                     // top-k: of each entry
   Buffer<float> weights_, intercept_, lower_, upper_;  // linear: [entry][column], [leaf][column]
   std::vector<float> centre_;                          // linear: of each entry
 };

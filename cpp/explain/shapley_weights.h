@@ -1,9 +1,9 @@
 // Shapley's weights: what the coalitions without a player count.
 //
-// In a game that is won by a coalition which has all of some players (those *in*) and none of others (those
-// *out*), a player who is in is worth w(in - 1, out), one who is out -w(in, out - 1), all others nothing;
-// pairs of players interact by w(in - 2, out), -w(in - 1, out - 1) and w(in, out - 2). Every game here is a
-// sum of such games.
+// In a game that is won by a coalition which has all of some players (those *in*) and none of
+// others (those *out*), a player who is in is worth w(in - 1, out), one who is out -w(in, out - 1),
+// all others nothing; pairs of players interact by w(in - 2, out), -w(in - 1, out - 1) and w(in,
+// out - 2). Every game here is a sum of such games.
 //
 // Owns: the weights. Must not know: what players are.
 #pragma once
@@ -27,8 +27,8 @@ class CoalitionWeights {
   std::vector<double> weights_;  // [in][out]
 };
 
-// Coefficients of a leaf: one for each of its n features, then, with pairs, one for each pair i < j, by i,
-// then by j.
+// Coefficients of a leaf: one for each of its n features, then, with pairs, one for each pair i <
+// j, by i, then by j.
 inline int32_t n_terms(int32_t n_features, bool pairs) {
   return pairs ? n_features * (n_features + 1) / 2 : n_features;
 }

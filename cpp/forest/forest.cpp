@@ -20,8 +20,9 @@ struct CompileRoom {
 
 namespace {
 
-// Inner nodes in the top of a tree with more than kMaxExits leaves. Evaluating one more level for every row
-// costs as much as the whole top before it, while walking costs each row one step a level: the two meet here.
+// Inner nodes in the top of a tree with more than kMaxExits leaves. Evaluating one more level for
+// every row costs as much as the whole top before it, while walking costs each row one step a
+// level: the two meet here.
 constexpr int kTopNodes = 127;
 
 int shift_of(const Tree& tree, int32_t node) {
@@ -33,8 +34,8 @@ int cut_of(const Tree& tree, int32_t node) {
   return tree.category_set[node] < 0 ? tree.threshold[node] + shift_of(tree, node) : 0;
 }
 
-// Appends a set for each categorical node, with bit 255 saying where the missing code goes; rows: each node's
-// set.
+// Appends a set for each categorical node, with bit 255 saying where the missing code goes; rows:
+// each node's set.
 void write_sets(const Tree& tree, std::vector<CategorySet>& sets, std::vector<uint32_t>& rows) {
   rows.assign(tree.n_nodes(), kNumeric);
   for (int32_t i = 0; i < tree.n_nodes(); ++i) {
@@ -84,8 +85,8 @@ class TopWriter {
       if (tree_.feature[node] >= 0) take(node);
   }
 
-  // Up to `limit` inner nodes, those first that most training rows passed through: rows then leave the top
-  // late. order_ has parents before their children.
+  // Up to `limit` inner nodes, those first that most training rows passed through: rows then leave
+  // the top late. order_ has parents before their children.
   void choose(size_t limit) {
     const auto less = [this](int32_t a, int32_t b) {
       return tree_.count[a] != tree_.count[b] ? tree_.count[a] < tree_.count[b] : a > b;
@@ -106,7 +107,8 @@ class TopWriter {
 
   void count_slots() {
     for (size_t i = order_.size(); i-- > 0;) {
-      const int left = slots_needed(tree_.left[order_[i]]), right = slots_needed(tree_.right[order_[i]]);
+      const int left = slots_needed(tree_.left[order_[i]]),
+                right = slots_needed(tree_.right[order_[i]]);
       slots_[i] = std::max(1, left == right ? left + 1 - (left == 0) : std::max(left, right));
     }
   }
@@ -125,8 +127,9 @@ class TopWriter {
     release(first);
     release(second);
     const uint16_t result = acquire();
-    program_.push_back({static_cast<uint32_t>(tree_.feature[node]), sets_[node], left_first ? first : second,
-                        left_first ? second : first, result, static_cast<uint8_t>(cut_of(tree_, node)),
+    program_.push_back({static_cast<uint32_t>(tree_.feature[node]), sets_[node],
+                        left_first ? first : second, left_first ? second : first, result,
+                        static_cast<uint8_t>(cut_of(tree_, node)),
                         static_cast<uint8_t>(shift_of(tree_, node))});
     return result;
   }
@@ -134,7 +137,8 @@ class TopWriter {
   static constexpr int kSlotUnits = kBlockRows / 64;
   uint16_t acquire() {
     const int slot = static_cast<int>(std::find(used_.begin(), used_.end(), false) - used_.begin());
-    if (slot == kMaxSlots) throw std::logic_error("The top of a tree needs more slots than there are.");
+    if (slot == kMaxSlots)
+      throw std::logic_error("The top of a tree needs more slots than there are.");
     used_[slot] = true;
     return static_cast<uint16_t>(kMaxExits + kSlotUnits * slot);
   }
@@ -182,14 +186,17 @@ void write_nodes(const Tree& tree, const std::vector<uint32_t>& sets, std::vecto
 
 void check_leaves(const Tree& tree, const LeafBlock& leaves, int32_t output, int32_t n_outputs) {
   if (output < -1 || output >= n_outputs)
-    throw std::invalid_argument("The tree is for output " + std::to_string(output) + " of a forest with " +
-                                std::to_string(n_outputs) + " outputs; -1 means all of them.");
+    throw std::invalid_argument("The tree is for output " + std::to_string(output) +
+                                " of a forest with " + std::to_string(n_outputs) +
+                                " outputs; -1 means all of them.");
   if (leaves.n_leaves() != tree.n_leaves)
-    throw std::invalid_argument("The tree has " + std::to_string(tree.n_leaves) + " leaves, but there are " +
-                                std::to_string(leaves.n_leaves()) + " payloads.");
+    throw std::invalid_argument("The tree has " + std::to_string(tree.n_leaves) +
+                                " leaves, but there are " + std::to_string(leaves.n_leaves()) +
+                                " payloads.");
   if (output >= 0 && leaves.kind().names_outputs)
     throw std::invalid_argument(
-        "Sparse leaves say themselves which outputs they hold, so their tree must be for all of them "
+        "Sparse leaves say themselves which outputs they hold, so their tree must be for all of "
+        "them "
         "(output=-1), not for output " +
         std::to_string(output) + ".");
   const int32_t needed = output < 0 ? n_outputs : 1;
@@ -274,7 +281,8 @@ void Forest::add(const Tree& tree, Entry entry, CompileRoom& room) {
 
   // One output: a vector is a number.
   const LeafBlock& leaves = *entry.leaves;
-  placed_.push_back({&leaves.view(), n_outputs_ == 1 && !leaves.kind().names_outputs ? 0 : entry.output});
+  placed_.push_back(
+      {&leaves.view(), n_outputs_ == 1 && !leaves.kind().names_outputs ? 0 : entry.output});
   const Entry& last = entries_.empty() ? kNoEntry : entries_.back();
   entry.n_features = std::max(n_features, last.n_features);
   entry.n_regressors = std::max(leaves.n_features(), last.n_regressors);
@@ -289,8 +297,9 @@ void Forest::add(const Tree& tree, Entry entry, CompileRoom& room) {
 void Forest::truncate(int32_t n_trees) {
   std::unique_lock<std::shared_mutex> lock(mutex_);
   if (n_trees < 0 || n_trees > this->n_trees())
-    throw std::invalid_argument("Cannot keep " + std::to_string(n_trees) + " trees of a forest that has " +
-                                std::to_string(this->n_trees()) + ".");
+    throw std::invalid_argument("Cannot keep " + std::to_string(n_trees) +
+                                " trees of a forest that has " + std::to_string(this->n_trees()) +
+                                ".");
   const Entry& last = n_trees == 0 ? kNoEntry : entries_[n_trees - 1];
   nodes_.resize(last.nodes_end);
   payload_.resize(last.nodes_end);

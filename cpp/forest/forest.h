@@ -1,8 +1,8 @@
 // The trees of a model with their leaves, ready to predict.
 //
-// Owns: trees, their leaf blocks, and their compiled form (kernels/predict.h). Thread-safe: predictions run
-// side by side, append and truncate wait for them. Must not know: where codes come from, rounds, base scores'
-// meaning.
+// Owns: trees, their leaf blocks, and their compiled form (kernels/predict.h). Thread-safe:
+// predictions run side by side, append and truncate wait for them. Must not know: where codes come
+// from, rounds, base scores' meaning.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -57,7 +57,8 @@ class Forest {
   explicit Forest(int32_t n_outputs);
 
   // output >= 0: the leaves are of one column, for that output; -1: of all outputs.
-  void append(std::shared_ptr<const Tree> tree, std::shared_ptr<const LeafBlock> leaves, int32_t output);
+  void append(std::shared_ptr<const Tree> tree, std::shared_ptr<const LeafBlock> leaves,
+              int32_t output);
   // All trees of the source, which is kept in their place.
   void extend(const std::shared_ptr<const TreeSource>& source);
   void truncate(int32_t n_trees);  // keeps the first n_trees
@@ -67,31 +68,34 @@ class Forest {
   std::shared_ptr<const Tree> tree(int32_t t) const;  // of a source: made anew
   const std::shared_ptr<const LeafBlock>& leaves(int32_t t) const { return entries_.at(t).leaves; }
   int32_t output(int32_t t) const { return entries_.at(t).output; }
-  std::vector<ForestPart> parts(TreeRange range) const;  // to be kept, whatever becomes of the forest
+  std::vector<ForestPart> parts(
+      TreeRange range) const;  // to be kept, whatever becomes of the forest
 
   // Raw features that leaves of the range read, ascending; features that its nodes split on.
   std::vector<int32_t> regressors(TreeRange range) const;
   std::vector<int32_t> split_features(TreeRange range) const;
 
-  // raw (n_rows, n_outputs) += leaf payloads, tree after tree in order, in float32. `features` are what
-  // leaves read.
+  // raw (n_rows, n_outputs) += leaf payloads, tree after tree in order, in float32. `features` are
+  // what leaves read.
   void predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
                const Workers& workers) const;
-  // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0. `coded`: the features that
-  // codes are of, all that the trees split on among them.
+  // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0. `coded`: the
+  // features that codes are of, all that the trees split on among them.
   void scores(const CodeMatrix& codes, const CodedFeatures* coded, const FeatureMatrix& features,
               const ScoreUnit& unit, double* scores, TreeRange range, const Workers& workers) const;
-  // outputs, scores (n_rows, k): the k outputs of each row with the highest scores, highest first, ties by
-  // number. Without a base only outputs that a leaf of the row holds take part; with one all of them do.
-  // Where there are fewer than k: -1, -inf.
-  void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit, int32_t k,
-            int32_t* outputs, double* scores, TreeRange range, const Workers& workers) const;
-  // The float32 sums of the outputs that a leaf of the row holds. No tree may be for all outputs unless its
-  // leaves are sparse.
-  CompressedRows label_scores(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                              const Workers& workers) const;
+  // outputs, scores (n_rows, k): the k outputs of each row with the highest scores, highest first,
+  // ties by number. Without a base only outputs that a leaf of the row holds take part; with one
+  // all of them do. Where there are fewer than k: -1, -inf.
+  void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit,
+            int32_t k, int32_t* outputs, double* scores, TreeRange range,
+            const Workers& workers) const;
+  // The float32 sums of the outputs that a leaf of the row holds. No tree may be for all outputs
+  // unless its leaves are sparse.
+  CompressedRows label_scores(const CodeMatrix& codes, const FeatureMatrix& features,
+                              TreeRange range, const Workers& workers) const;
   // leaves (n_rows, number of trees): the leaf id of each row in each tree.
-  void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, const Workers& workers) const;
+  void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
+             const Workers& workers) const;
 
  private:
   struct Entry {
@@ -116,17 +120,17 @@ class Forest {
   ForestArrays arrays() const;
   struct Renumbered;
   template <class Visit>
-  void for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, TreeRange range, int block_rows,
-                  const Workers& workers, const Visit& visit) const;
+  void for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, TreeRange range,
+                  int block_rows, const Workers& workers, const Visit& visit) const;
   struct BlockRows {
     int64_t first;
     int n_rows, thread;
   };
   // visit(rows, sums): the sums of each block of rows, from 0 or from `start`.
   using BlockVisit = std::function<void(const BlockRows& rows, ScoreBlock& sums)>;
-  void for_score_blocks(const CodeMatrix& codes, const CodedFeatures* coded, const FeatureMatrix& features,
-                        const float* start, TreeRange range, const Workers& workers,
-                        const BlockVisit& visit) const;
+  void for_score_blocks(const CodeMatrix& codes, const CodedFeatures* coded,
+                        const FeatureMatrix& features, const float* start, TreeRange range,
+                        const Workers& workers, const BlockVisit& visit) const;
   // visit(rows, leaves): the leaf ids of each block of rows, [row][tree].
   using LeavesVisit = std::function<void(const BlockRows& rows, const uint32_t* leaves)>;
   void for_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,

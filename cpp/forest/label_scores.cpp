@@ -24,8 +24,8 @@ std::string of_row(int64_t row, const std::string& what) {
 }
 
 // Rows [first, first + n) of CSR arrays as a block; `indptr` has been checked.
-LabelRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t first,
-                          int64_t n, int64_t n_outputs) {
+LabelRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const float* values,
+                          int64_t first, int64_t n, int64_t n_outputs) {
   auto pattern = std::make_shared<LabelPattern>();
   const int64_t from = indptr[first], size = indptr[first + n] - from;
   pattern->begin.resize(static_cast<size_t>(n) + 1);
@@ -36,8 +36,8 @@ LabelRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const f
   for (int64_t r = 0; r < n; ++r)
     for (int64_t e = indptr[first + r]; e < indptr[first + r + 1]; ++e) {
       if (outputs[e] < 0 || outputs[e] >= n_outputs)
-        reject(of_row(first + r, "has the output " + std::to_string(outputs[e]) + ", outside 0 .. " +
-                                     std::to_string(n_outputs - 1)));
+        reject(of_row(first + r, "has the output " + std::to_string(outputs[e]) +
+                                     ", outside 0 .. " + std::to_string(n_outputs - 1)));
       if (e > indptr[first + r] && outputs[e - 1] >= outputs[e])
         reject(of_row(first + r, "does not have its outputs in ascending order"));
       const float value = values != nullptr ? values[e] : 1.0f;
@@ -65,7 +65,8 @@ struct Merged {
     raw[n] = raw_score;
     ++n;
   }
-  // `marked`: entries of the row that are asked for, ascending; where they are now is written in their place.
+  // `marked`: entries of the row that are asked for, ascending; where they are now is written in
+  // their place.
   void merge(const LabelRow& row, const int32_t* outputs_in, const float* values, int64_t n_in,
              std::span<int64_t> marked, int64_t row_begin) {
     int64_t a = 0, b = 0;
@@ -92,8 +93,8 @@ struct Merged {
 
 }  // namespace
 
-LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t n_rows,
-                     int64_t n_entries, int64_t n_outputs, const Workers& workers) {
+LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float* values,
+                     int64_t n_rows, int64_t n_entries, int64_t n_outputs, const Workers& workers) {
   if (indptr[0] != 0 || indptr[n_rows] != n_entries)
     reject("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
   for (int64_t i = 0; i < n_rows; ++i)
@@ -101,7 +102,8 @@ LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float*
   LabelRows rows(n_rows, n_outputs);
   parallel_for(workers, rows.n_blocks(), [&](int64_t task, int) {
     const Block block(n_rows, kLabelBlock, task);
-    rows.block(task) = block_of(indptr, outputs, values, block.begin, block.end - block.begin, n_outputs);
+    rows.block(task) =
+        block_of(indptr, outputs, values, block.begin, block.end - block.begin, n_outputs);
   });
   return rows;
 }
@@ -116,7 +118,8 @@ LabelScores::LabelScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_out
 }
 
 LabelScores::LabelScores(const LabelRows& targets, const Workers& workers)
-    : raw_(targets.n_rows(), targets.n_outputs()), targets_(static_cast<size_t>(targets.n_blocks())) {
+    : raw_(targets.n_rows(), targets.n_outputs()),
+      targets_(static_cast<size_t>(targets.n_blocks())) {
   parallel_for(workers, targets.n_blocks(), [&](int64_t b, int) {
     const LabelRows::Block& from = targets.block(b);
     const size_t size = static_cast<size_t>(from.pattern->n_entries());
@@ -138,7 +141,8 @@ void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const 
     const LabelPattern& before = *block.pattern;
     const int32_t* leaf = leaf_of_row + b * kLabelBlock;
     int64_t most = before.n_entries();
-    for (int64_t r = 0; r < before.n_rows(); ++r) most += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
+    for (int64_t r = 0; r < before.n_rows(); ++r)
+      most += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
     Merged& merged = scratch[thread];
     merged.reserve(most);
     auto pattern = std::make_shared<LabelPattern>();
@@ -148,8 +152,9 @@ void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const 
     for (int64_t r = 0; r < before.n_rows(); ++r) {
       const int64_t from = leaves.begin[leaf[r]], at = before.begin[r], end = before.begin[r + 1];
       const auto of_row = std::lower_bound(marked.begin(), marked.end(), end) - marked.begin();
-      merged.merge({end - at, before.outputs.data() + at, block.values.data() + at}, leaves.index + from,
-                   leaves.values + from, leaves.begin[leaf[r] + 1] - from, marked.first(of_row), at);
+      merged.merge({end - at, before.outputs.data() + at, block.values.data() + at},
+                   leaves.index + from, leaves.values + from, leaves.begin[leaf[r] + 1] - from,
+                   marked.first(of_row), at);
       marked = marked.subspan(of_row);
       pattern->begin[r + 1] = merged.n;
     }
@@ -187,9 +192,9 @@ void LabelScores::gradients(const Loss& loss, float base, const float* weight, L
     for (int64_t e = 0; e < n; e += kChunk) {
       const int64_t some = std::min(kChunk, n - e);
       targets_[b].write(e, some, target);
-      loss.kernels().derivatives(loss.numbers(),
-                                 {some, block.values.data() + e, target, offset.data(), parameter.data()},
-                                 to.values.data() + e, nullptr);
+      loss.kernels().derivatives(
+          loss.numbers(), {some, block.values.data() + e, target, offset.data(), parameter.data()},
+          to.values.data() + e, nullptr);
     }
     if (weight == nullptr) return;
     const std::vector<int64_t>& begin = block.pattern->begin;

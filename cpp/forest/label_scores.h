@@ -1,6 +1,6 @@
-// Raw scores of rows over very many outputs: of each row its labels, and what leaves have given it so far. An
-// output that is neither has the raw score 0 and, with the losses that are used here, the derivative 0
-// (GBDT-SPARSE, section 4.1: at most |y_i| + k * trees entries a row).
+// Raw scores of rows over very many outputs: of each row its labels, and what leaves have given it
+// so far. An output that is neither has the raw score 0 and, with the losses that are used here,
+// the derivative 0 (GBDT-SPARSE, section 4.1: at most |y_i| + k * trees entries a row).
 //
 // Owns: the merging of leaves into rows. Must not know: trees, searches, how leaves are fitted.
 #pragma once
@@ -31,8 +31,8 @@ class LabelScores {
   void gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
                  const Workers& workers) const;
 
-  // outputs, scores (n_rows, k): of what a row holds, the k outputs of highest raw score, highest first, ties
-  // by number; -1 and -inf where there are fewer.
+  // outputs, scores (n_rows, k): of what a row holds, the k outputs of highest raw score, highest
+  // first, ties by number; -1 and -inf where there are fewer.
   void topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const;
 
   const LabelRows& raw() const { return raw_; }

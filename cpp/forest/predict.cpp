@@ -1,6 +1,6 @@
-// Prediction over all rows: cuts them into blocks, lets the kernels find leaf ids and add leaf vectors, and
-// writes what was asked for. Every row adds its leaf vectors tree after tree in order, whatever the blocks
-// and threads.
+// Prediction over all rows: cuts them into blocks, lets the kernels find leaf ids and add leaf
+// vectors, and writes what was asked for. Every row adds its leaf vectors tree after tree in order,
+// whatever the blocks and threads.
 #include <algorithm>
 #include <iterator>
 #include <mutex>
@@ -16,10 +16,11 @@
 namespace polyleaf {
 namespace {
 
-// Trees whose leaf ids are found before any leaf vector is added: their leaf vectors should stay in the
-// cache.
+// Trees whose leaf ids are found before any leaf vector is added: their leaf vectors should stay in
+// the cache.
 constexpr int kGroup = 16;
-// Up to this many rows, walking each through the trees costs less than running the tops for a whole slice.
+// Up to this many rows, walking each through the trees costs less than running the tops for a whole
+// slice.
 constexpr int64_t kFewRows = 12;
 // A thread takes at least so many rows x trees at a time.
 constexpr int64_t kTaskWork = 1 << 14;
@@ -50,10 +51,10 @@ struct Worker {
   }
 };
 
-// The codes of a block that trees split on, copied together, so that a forest's many reads of them stay in
-// the cache.
-BlockCodes copy_block(const CodeMatrix& codes, const std::vector<int32_t>& split_features, int64_t row,
-                      int n_rows, Worker& worker) {
+// The codes of a block that trees split on, copied together, so that a forest's many reads of them
+// stay in the cache.
+BlockCodes copy_block(const CodeMatrix& codes, const std::vector<int32_t>& split_features,
+                      int64_t row, int n_rows, Worker& worker) {
   worker.codes.reserve(static_cast<size_t>(codes.n_features) * kBlockRows);
   const int n_read = round_up(n_rows, kSliceRows);
   for (int64_t f : split_features) {
@@ -64,15 +65,18 @@ BlockCodes copy_block(const CodeMatrix& codes, const std::vector<int32_t>& split
   return {worker.codes.data(), kBlockRows, row, n_rows, false};
 }
 
-// Cuts rows [begin, end) into blocks. With many features and few trees most codes are not read at all: then
-// blocks are read where they lie (`in_place`), and the rows after the last whole slice are walked.
+// Cuts rows [begin, end) into blocks. With many features and few trees most codes are not read at
+// all: then blocks are read where they lie (`in_place`), and the rows after the last whole slice
+// are walked.
 template <class Visit>
-void for_each_block(const CodeMatrix& codes, const std::vector<int32_t>& split_features, int64_t begin,
-                    int64_t end, int block_rows, bool in_place, Worker& worker, const Visit& visit) {
+void for_each_block(const CodeMatrix& codes, const std::vector<int32_t>& split_features,
+                    int64_t begin, int64_t end, int block_rows, bool in_place, Worker& worker,
+                    const Visit& visit) {
   for (int64_t row = begin; row < end;) {
     int n_rows = static_cast<int>(std::min<int64_t>(block_rows, end - row));
     if (in_place && n_rows >= kSliceRows) n_rows = n_rows / kSliceRows * kSliceRows;
-    const bool few = codes.n_features > 0 && (n_rows <= kFewRows || (in_place && n_rows < kSliceRows));
+    const bool few =
+        codes.n_features > 0 && (n_rows <= kFewRows || (in_place && n_rows < kSliceRows));
     if (few || in_place)
       visit(BlockCodes{codes.data + row, codes.n_rows, row, n_rows, few});
     else
@@ -82,8 +86,8 @@ void for_each_block(const CodeMatrix& codes, const std::vector<int32_t>& split_f
 }
 
 // Leaf ids of the block's rows, and valid ids for its padding, in n_trees <= kGroup trees.
-void find_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_trees, const BlockCodes& block,
-                 Worker& worker) {
+void find_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
+                 const BlockCodes& block, Worker& worker) {
   const PredictKernels& kernels = POLYLEAF_SELECT(predict_kernels);
   worker.leaves.reserve(kGroup * kBlockRows);
   uint32_t* leaves = worker.leaves.data();
@@ -100,11 +104,12 @@ void find_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_tr
   const int step = block.n_rows == kBlockRows ? kBlockRows : kSliceRows;
   for (int t = 0; t < n_trees; ++t)
     for (int r = 0; r < block.n_rows; r += step)
-      kernels.leaves_of_block(forest, trees[t], block.data + r, block.stride, step, worker.top_scratch(),
-                              leaves + t * kBlockRows + r);
+      kernels.leaves_of_block(forest, trees[t], block.data + r, block.stride, step,
+                              worker.top_scratch(), leaves + t * kBlockRows + r);
 }
 
-// Adds trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's block.
+// Adds trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's
+// block.
 void add_group(const PlacedLeaves* trees, int n_trees, int width, const BlockCodes& block,
                const FeatureMatrix& features, Worker& worker) {
   const LeafKind& kind = *trees[0].leaves->kind;
@@ -112,13 +117,14 @@ void add_group(const PlacedLeaves* trees, int n_trees, int width, const BlockCod
   const bool columns = trees[0].output >= 0;
   worker.scores.use(columns);
   if (!columns && kind.add_trees != nullptr)
-    return kind.add_trees(trees, n_trees, leaves, kBlockRows, round_up(block.n_rows, kPadRows), width,
-                          worker.scores.rows());
+    return kind.add_trees(trees, n_trees, leaves, kBlockRows, round_up(block.n_rows, kPadRows),
+                          width, worker.scores.rows());
   const AddLeaves add = kind.adder();
   const RowFeatures of_rows = features.from_row(block.row);
   for (int t = 0; t < n_trees; ++t, leaves += kBlockRows)
     if (columns)
-      add(*trees[t].leaves, leaves, block.n_rows, of_rows, worker.scores.column(trees[t].output), 1);
+      add(*trees[t].leaves, leaves, block.n_rows, of_rows, worker.scores.column(trees[t].output),
+          1);
     else
       add(*trees[t].leaves, leaves, block.n_rows, of_rows, worker.scores.rows(), width);
 }
@@ -143,9 +149,9 @@ void add_trees(const ForestArrays& forest, const CompiledTree* trees, const Plac
 
 void Forest::check(TreeRange range) const {
   if (range.first < 0 || range.first > range.last || range.last > n_trees())
-    throw std::invalid_argument("Trees " + std::to_string(range.first) + " to " + std::to_string(range.last) +
-                                " were asked for, but the forest has " + std::to_string(n_trees()) +
-                                " trees.");
+    throw std::invalid_argument(
+        "Trees " + std::to_string(range.first) + " to " + std::to_string(range.last) +
+        " were asked for, but the forest has " + std::to_string(n_trees()) + " trees.");
 }
 
 void Forest::check(const CodeMatrix& codes, TreeRange range) const {
@@ -204,8 +210,10 @@ struct Forest::Renumbered {
   std::vector<TopNode> tops;
   ForestArrays arrays;
 
-  Renumbered(const Forest& forest, const CodedFeatures& coded, TreeRange range) : arrays(forest.arrays()) {
-    std::vector<uint32_t> row(range.last == 0 ? 0 : forest.entries_[range.last - 1].n_features, kNoRow);
+  Renumbered(const Forest& forest, const CodedFeatures& coded, TreeRange range)
+      : arrays(forest.arrays()) {
+    std::vector<uint32_t> row(range.last == 0 ? 0 : forest.entries_[range.last - 1].n_features,
+                              kNoRow);
     for (size_t i = 0; i < coded.size(); ++i)
       if (static_cast<size_t>(coded[i]) < row.size()) row[coded[i]] = static_cast<uint32_t>(i);
     for (int32_t f : forest.features_of(range))
@@ -214,9 +222,11 @@ struct Forest::Renumbered {
                                     ", but there are no codes of it.");
     const Entry& before = range.first == 0 ? kNoEntry : forest.entries_[range.first - 1];
     const Entry& last = range.last == 0 ? kNoEntry : forest.entries_[range.last - 1];
-    nodes.assign(forest.nodes_.begin(), forest.nodes_.begin() + static_cast<ptrdiff_t>(last.nodes_end));
+    nodes.assign(forest.nodes_.begin(),
+                 forest.nodes_.begin() + static_cast<ptrdiff_t>(last.nodes_end));
     for (size_t i = before.nodes_end; i < nodes.size(); ++i)
-      if (!forest.is_leaf(i)) nodes[i].test = row[nodes[i].test >> 10] << 10 | (nodes[i].test & 1023);
+      if (!forest.is_leaf(i))
+        nodes[i].test = row[nodes[i].test >> 10] << 10 | (nodes[i].test & 1023);
     tops.assign(forest.tops_.begin(), forest.tops_.begin() + static_cast<ptrdiff_t>(last.tops_end));
     for (size_t i = before.tops_end; i < tops.size(); ++i) tops[i].feature = row[tops[i].feature];
     arrays.nodes = nodes.data();
@@ -228,14 +238,14 @@ struct Forest::Renumbered {
 };
 
 template <class Visit>
-void Forest::for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, TreeRange range, int block_rows,
-                        const Workers& workers, const Visit& visit) const {
+void Forest::for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, TreeRange range,
+                        int block_rows, const Workers& workers, const Visit& visit) const {
   const int64_t n_trees = range.last - range.first;
   int64_t n_tops = 0;
   for (int32_t t = range.first; t < range.last; ++t) n_tops += compiled_[t].n_top;
   const bool in_place = codes.n_features > n_tops;
-  const int64_t task_rows =
-      std::max<int64_t>(kBlockRows, kTaskWork / std::max<int64_t>(1, n_trees) / kBlockRows * kBlockRows);
+  const int64_t task_rows = std::max<int64_t>(
+      kBlockRows, kTaskWork / std::max<int64_t>(1, n_trees) / kBlockRows * kBlockRows);
   const Workers busy = workers.at_most(Block::count(codes.n_rows, task_rows) + 1);
   std::vector<Worker> of_thread(busy.n_threads);
   std::vector<int32_t> split_features;
@@ -243,7 +253,8 @@ void Forest::for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, Tre
     split_features = features_of(range);
     if (coded != nullptr)
       for (int32_t& f : split_features)
-        f = static_cast<int32_t>(std::lower_bound(coded->begin(), coded->end(), f) - coded->begin());
+        f = static_cast<int32_t>(std::lower_bound(coded->begin(), coded->end(), f) -
+                                 coded->begin());
   }
   parallel_for(busy, Block::count(codes.n_rows, task_rows), [&](int64_t task, int thread) {
     const Block rows(codes.n_rows, task_rows, task);
@@ -260,13 +271,17 @@ void Forest::for_score_blocks(const CodeMatrix& codes, const CodedFeatures* code
   if (coded != nullptr) renumbered.emplace(*this, *coded, range);
   const ForestArrays trees = coded != nullptr ? renumbered->arrays : arrays();
   const bool columns = range.first < range.last && placed_[range.first].output >= 0;
-  // A block of very many outputs would leave the cache, and one of a million must not fill the memory.
-  const int block_rows = n_outputs_ <= 1024 ? kBlockRows : n_outputs_ <= 32768 ? kSliceRows : kPadRows;
+  // A block of very many outputs would leave the cache, and one of a million must not fill the
+  // memory.
+  const int block_rows = n_outputs_ <= 1024    ? kBlockRows
+                         : n_outputs_ <= 32768 ? kSliceRows
+                                               : kPadRows;
   for_blocks(codes, coded, range, block_rows, workers,
              [&](const BlockCodes& block, int thread, Worker& worker) {
                worker.scores.reset(block.n_rows, n_outputs_, width_, columns);
                if (start != nullptr) worker.scores.load(start + block.row * n_outputs_);
-               add_trees(trees, compiled_.data(), placed_.data(), range, width_, block, features, worker);
+               add_trees(trees, compiled_.data(), placed_.data(), range, width_, block, features,
+                         worker);
                visit({block.row, block.n_rows, thread}, worker.scores);
              });
 }
@@ -276,22 +291,23 @@ void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, const Workers&
   const int n_trees = range.last - range.first;
   // All leaf ids of a block are held at a time.
   const int block_rows = n_trees <= kBlockRows ? kBlockRows : kSliceRows;
-  for_blocks(
-      codes, nullptr, range, block_rows, workers, [&](const BlockCodes& block, int thread, Worker& worker) {
-        worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
-        for (int32_t first = 0; first < n_trees; first += kGroup) {
-          const int n = std::min(kGroup, n_trees - first);
-          find_leaves(arrays(), compiled_.data() + range.first + first, n, block, worker);
-          for (int r = 0; r < block.n_rows; ++r)
-            for (int t = 0; t < n; ++t)
-              worker.by_row[static_cast<size_t>(r) * n_trees + first + t] = worker.leaves[t * kBlockRows + r];
-        }
-        visit({block.row, block.n_rows, thread}, worker.by_row.data());
-      });
+  for_blocks(codes, nullptr, range, block_rows, workers,
+             [&](const BlockCodes& block, int thread, Worker& worker) {
+               worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
+               for (int32_t first = 0; first < n_trees; first += kGroup) {
+                 const int n = std::min(kGroup, n_trees - first);
+                 find_leaves(arrays(), compiled_.data() + range.first + first, n, block, worker);
+                 for (int r = 0; r < block.n_rows; ++r)
+                   for (int t = 0; t < n; ++t)
+                     worker.by_row[static_cast<size_t>(r) * n_trees + first + t] =
+                         worker.leaves[t * kBlockRows + r];
+               }
+               visit({block.row, block.n_rows, thread}, worker.by_row.data());
+             });
 }
 
-void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
-                     const Workers& workers) const {
+void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw,
+                     TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (range.first == range.last) return;
@@ -301,13 +317,15 @@ void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, flo
                    });
 }
 
-void Forest::scores(const CodeMatrix& codes, const CodedFeatures* coded, const FeatureMatrix& features,
-                    const ScoreUnit& unit, double* scores, TreeRange range, const Workers& workers) const {
+void Forest::scores(const CodeMatrix& codes, const CodedFeatures* coded,
+                    const FeatureMatrix& features, const ScoreUnit& unit, double* scores,
+                    TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   if (coded == nullptr)
     check(codes, features, range);
   else
-    check({codes.data, kMaxFeatures, codes.n_rows}, features, range);  // Renumbered looks at the features
+    check({codes.data, kMaxFeatures, codes.n_rows}, features,
+          range);  // Renumbered looks at the features
   for_score_blocks(codes, coded, features, nullptr, range, workers,
                    [&](const BlockRows& rows, ScoreBlock& sums) {
                      double* to = scores + rows.first * n_outputs_;
@@ -320,7 +338,8 @@ void Forest::scores(const CodeMatrix& codes, const CodedFeatures* coded, const F
                    });
 }
 
-void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, const Workers& workers) const {
+void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
+                   const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, range);
   const int64_t n_trees = range.last - range.first;

@@ -1,4 +1,5 @@
-// The k best of the outputs of one row: higher scores first, ties by number of the output. NaN never ranks.
+// The k best of the outputs of one row: higher scores first, ties by number of the output. NaN
+// never ranks.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +13,9 @@ namespace polyleaf {
 
 class Ranking {
  public:
-  explicit Ranking(int32_t k) : k_(k), scores_(kRankChunk), positions_(kRankChunk) { best_.reserve(k); }
+  explicit Ranking(int32_t k) : k_(k), scores_(kRankChunk), positions_(kRankChunk) {
+    best_.reserve(k);
+  }
 
   // Whether it is among the k best so far.
   bool offer(int32_t output, double score) {
@@ -30,7 +33,8 @@ class Ranking {
     return true;
   }
   // n sums, of `outputs` or (null) of 0 .. n - 1; skip_none: where a sum is -0 there is none.
-  void offer(const float* sums, const int32_t* outputs, int32_t n, const ScoreUnit& unit, bool skip_none) {
+  void offer(const float* sums, const int32_t* outputs, int32_t n, const ScoreUnit& unit,
+             bool skip_none) {
     const RankingKernels& kernels = POLYLEAF_SELECT(ranking_kernels);
     for (int32_t at = 0; at < n; at += kRankChunk) {
       const int32_t skipped = outputs == nullptr ? at : 0;
@@ -41,7 +45,8 @@ class Ranking {
                             from(unit.base),   from(unit.scale),
                             from(unit.offset), std::min(kRankChunk, n - at),
                             skip_none};
-      const int32_t found = kernels.candidates(input, k_, least_, scores_.data(), positions_.data());
+      const int32_t found =
+          kernels.candidates(input, k_, least_, scores_.data(), positions_.data());
       for (int32_t i = 0; i < found; ++i) {
         const int32_t position = positions_[i];
         offer(outputs == nullptr ? at + position : outputs[at + position], scores_[position]);

@@ -31,13 +31,14 @@ uint8_t code_of(const CategoryValues& known, double value) {
 void check_sizes(const std::vector<double>& values, size_t n, const char* name) {
   if (values.size() != n)
     throw std::invalid_argument(std::string("`") + name + "` must have one value for each of the " +
-                                std::to_string(n) + " outputs, but has " + std::to_string(values.size()) +
-                                ".");
+                                std::to_string(n) + " outputs, but has " +
+                                std::to_string(values.size()) + ".");
 }
 
 }  // namespace
 
-RowPredictor::RowPredictor(std::shared_ptr<const Forest> forest, std::shared_ptr<const BinTable> bins,
+RowPredictor::RowPredictor(std::shared_ptr<const Forest> forest,
+                           std::shared_ptr<const BinTable> bins,
                            std::vector<CategoryValues> categories, std::vector<double> base,
                            std::vector<double> scale, std::vector<double> offset)
     : forest_(std::move(forest)),
@@ -57,10 +58,13 @@ RowPredictor::RowPredictor(std::shared_ptr<const Forest> forest, std::shared_ptr
       throw std::invalid_argument("The trees read features that the bins do not have.");
   std::vector<uint8_t> is_numeric(n_features(), 1);
   for (CategoryValues& known : categories) {
-    if (known.feature < 0 || known.feature >= n_features() || known.values.size() != known.codes.size())
-      throw std::invalid_argument("The values of a categorical feature need a feature, and a code each.");
+    if (known.feature < 0 || known.feature >= n_features() ||
+        known.values.size() != known.codes.size())
+      throw std::invalid_argument(
+          "The values of a categorical feature need a feature, and a code each.");
     is_numeric[known.feature] = 0;
-    if (std::binary_search(used.begin(), used.end(), known.feature)) categories_.push_back(std::move(known));
+    if (std::binary_search(used.begin(), used.end(), known.feature))
+      categories_.push_back(std::move(known));
   }
   for (int32_t feature : used)
     if (is_numeric[feature]) numeric_.push_back(feature);
@@ -68,12 +72,14 @@ RowPredictor::RowPredictor(std::shared_ptr<const Forest> forest, std::shared_ptr
   std::iota(row_of_.begin(), row_of_.end(), 0);
 }
 
-void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes, const Workers& workers) const {
+void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes,
+                              const Workers& workers) const {
   Columns columns;
   columns.n_rows = rows.n_rows;
   columns.dense.reserve(numeric_.size());
   for (int32_t feature : numeric_)
-    columns.dense.push_back({feature, rows.type, rows.data + feature * rows.column_stride, rows.row_stride});
+    columns.dense.push_back(
+        {feature, rows.type, rows.data + feature * rows.column_stride, rows.row_stride});
   bins_->transform(columns, codes, workers, row_of_.data());
   for (const CategoryValues& known : categories_)
     for (int64_t r = 0; r < rows.n_rows; ++r)
@@ -86,9 +92,10 @@ void RowPredictor::copy_features(const NumberRows& rows, float* features) const 
     for (int64_t r = 0; r < rows.n_rows; ++r) {
       const double value = value_at(rows, r, feature);
       const bool clips = rows.type == ValueType::f64;
-      features[feature * rows.n_rows + r] = static_cast<float>(clips && value > FLT_MAX    ? FLT_MAX
-                                                               : clips && value < -FLT_MAX ? -FLT_MAX
-                                                                                           : value);
+      features[feature * rows.n_rows + r] =
+          static_cast<float>(clips && value > FLT_MAX    ? FLT_MAX
+                             : clips && value < -FLT_MAX ? -FLT_MAX
+                                                         : value);
     }
 }
 

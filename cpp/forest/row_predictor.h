@@ -1,7 +1,7 @@
 // A frozen model for a few rows of plain numbers at a time: from numbers to scores in one call.
 //
-// Owns: how numbers become codes without a table, and the memory of a call. Thread-safe: calls run side by
-// side. Must not know: links, where rows come from.
+// Owns: how numbers become codes without a table, and the memory of a call. Thread-safe: calls run
+// side by side. Must not know: links, where rows come from.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -30,19 +30,19 @@ struct NumberRows {
 
 class RowPredictor {
  public:
-  // base: one an output; scale and offset likewise, or empty. Throws std::invalid_argument for what does not
-  // fit together.
+  // base: one an output; scale and offset likewise, or empty. Throws std::invalid_argument for what
+  // does not fit together.
   RowPredictor(std::shared_ptr<const Forest> forest, std::shared_ptr<const BinTable> bins,
-               std::vector<CategoryValues> categories, std::vector<double> base, std::vector<double> scale,
-               std::vector<double> offset);
+               std::vector<CategoryValues> categories, std::vector<double> base,
+               std::vector<double> scale, std::vector<double> offset);
 
   int32_t n_features() const { return bins_->n_features(); }
   int32_t n_outputs() const { return forest_->n_outputs(); }
   // scores (n_rows, n_outputs), those of Forest::scores.
   void scores(const NumberRows& rows, double* scores, const Workers& workers) const;
 
-  // What scores are made of: trees, codes (n_features, n_rows) of the features that they split on, and the
-  // unit of their sums.
+  // What scores are made of: trees, codes (n_features, n_rows) of the features that they split on,
+  // and the unit of their sums.
   const Forest& forest() const { return *forest_; }
   void find_codes(const NumberRows& rows, uint8_t* codes, const Workers& workers) const;
   const BinTable& bins() const { return *bins_; }

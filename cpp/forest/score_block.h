@@ -1,7 +1,7 @@
 // Raw scores of one block of rows while trees are added to them.
 //
-// Vector trees need a row's outputs side by side, trees of one output need an output's rows side by side; a
-// forest rarely has both, so the layout changes only where the kind of tree does.
+// Vector trees need a row's outputs side by side, trees of one output need an output's rows side by
+// side; a forest rarely has both, so the layout changes only where the kind of tree does.
 //
 // Owns: the two layouts. Must not know: trees, what scores mean.
 #pragma once
@@ -32,7 +32,8 @@ class ScoreBlock {
     if (columns == columns_) return;
     clear(other_);
     for (int r = 0; r < n_rows_; ++r)
-      for (int k = 0; k < n_outputs_; ++k) other_[index(r, k, columns)] = data_[index(r, k, columns_)];
+      for (int k = 0; k < n_outputs_; ++k)
+        other_[index(r, k, columns)] = data_[index(r, k, columns_)];
     data_.swap(other_);
     columns_ = columns;
   }

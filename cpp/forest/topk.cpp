@@ -1,5 +1,5 @@
-// The best outputs of each row, and raw scores in sparse form: work grows with what the leaves of a row hold,
-// not with the number of outputs, unless leaves are dense.
+// The best outputs of each row, and raw scores in sparse form: work grows with what the leaves of a
+// row hold, not with the number of outputs, unless leaves are dense.
 #include <mutex>
 #include <numeric>
 #include <stdexcept>
@@ -25,8 +25,8 @@ std::vector<TreeRange> runs_of(const PlacedLeaves* trees, int32_t n_trees) {
   return runs;
 }
 
-// The outputs that rank first among those that no leaf of a row holds: their score is that of the sum 0. `n`
-// of them are enough where a row holds n - k outputs.
+// The outputs that rank first among those that no leaf of a row holds: their score is that of the
+// sum 0. `n` of them are enough where a row holds n - k outputs.
 struct Unheld {
   std::vector<int32_t> outputs;  // by rank
   std::vector<double> scores;
@@ -38,7 +38,9 @@ struct Unheld {
     n = std::min<int64_t>(n, n_outputs);
     std::vector<int32_t> order(n_outputs);
     std::iota(order.begin(), order.end(), 0);
-    const auto better = [&](int32_t a, int32_t b) { return all[a] > all[b] || (all[a] == all[b] && a < b); };
+    const auto better = [&](int32_t a, int32_t b) {
+      return all[a] > all[b] || (all[a] == all[b] && a < b);
+    };
     if (!std::is_sorted(order.begin(), order.end(), better)) {
       if (n < n_outputs) std::nth_element(order.begin(), order.begin() + n, order.end(), better);
       std::sort(order.begin(), order.begin() + n, better);
@@ -67,7 +69,8 @@ bool Forest::holds_few(TreeRange range) const {
 
 int64_t Forest::most_entries(TreeRange range) const {
   int64_t most = 0;
-  for (int32_t t = range.first; t < range.last; ++t) most += std::max(1, entries_[t].leaves->most_entries());
+  for (int32_t t = range.first; t < range.last; ++t)
+    most += std::max(1, entries_[t].leaves->most_entries());
   return most;
 }
 
@@ -90,9 +93,10 @@ void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, Tr
   const int64_t most = most_entries(range);
   double entries = 0;
   for (int32_t t = range.first; t < range.last; ++t)
-    entries += static_cast<double>(entries_[t].leaves->n_entries()) / entries_[t].leaves->n_leaves();
-  const PayloadSums::Way way =
-      PayloadSums::choose(n_outputs_, static_cast<int64_t>(entries), most, codes.n_rows / workers.n_threads);
+    entries +=
+        static_cast<double>(entries_[t].leaves->n_entries()) / entries_[t].leaves->n_leaves();
+  const PayloadSums::Way way = PayloadSums::choose(n_outputs_, static_cast<int64_t>(entries), most,
+                                                   codes.n_rows / workers.n_threads);
   std::vector<std::unique_ptr<PayloadSums>> of_thread(workers.n_threads);
   const int32_t n_trees = range.last - range.first;
   const PlacedLeaves* trees = placed_.data() + range.first;
@@ -104,21 +108,24 @@ void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, Tr
       const uint32_t* of_row = leaves + static_cast<int64_t>(r) * n_trees;
       for (const TreeRange& run : runs)
         trees[run.first].leaves->kind->add_to_sums(trees + run.first, run.last - run.first,
-                                                   of_row + run.first, features.from_row(rows.first + r),
-                                                   *sums);
+                                                   of_row + run.first,
+                                                   features.from_row(rows.first + r), *sums);
       visit(rows.first + r, rows.thread, *sums);
       sums->clear();
     }
   });
 }
 
-void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit, int32_t k,
-                  int32_t* outputs, double* scores, TreeRange range, const Workers& workers) const {
+void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit,
+                  int32_t k, int32_t* outputs, double* scores, TreeRange range,
+                  const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
   std::vector<Ranking> rankings(workers.n_threads, Ranking(k));
-  const auto take = [&](int64_t row, Ranking& ranking) { ranking.take(outputs + row * k, scores + row * k); };
+  const auto take = [&](int64_t row, Ranking& ranking) {
+    ranking.take(outputs + row * k, scores + row * k);
+  };
   const bool with_unheld = unit.base != nullptr;
   if (holds_few(range)) {
     const Unheld unheld(unit, n_outputs_, k + most_entries(range));
@@ -154,8 +161,8 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const 
                    });
 }
 
-CompressedRows Forest::label_scores(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                                    const Workers& workers) const {
+CompressedRows Forest::label_scores(const CodeMatrix& codes, const FeatureMatrix& features,
+                                    TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   CompressedRows result;
@@ -163,7 +170,8 @@ CompressedRows Forest::label_scores(const CodeMatrix& codes, const FeatureMatrix
   if (range.first == range.last) return result;
   if (!holds_few(range))
     throw std::invalid_argument(
-        "Scores can be sparse only where leaves are: these trees have leaves that hold all outputs, or none "
+        "Scores can be sparse only where leaves are: these trees have leaves that hold all "
+        "outputs, or none "
         "has sparse leaves. Use the dense scores.");
   // Each thread keeps what its rows hold, one row after another, until all sizes are known.
   struct Part {

@@ -9,15 +9,17 @@ namespace {
 
 using Drawn = std::pair<uint64_t, size_t>;  // hash and feature
 
-// Where among m random numbers of 64 bits the k-th smallest may be expected, `spread` standard deviations
-// off.
+// Where among m random numbers of 64 bits the k-th smallest may be expected, `spread` standard
+// deviations off.
 uint64_t expected(double k, double m, double spread) {
   const double share = k / m + spread * std::sqrt(k * (m - k) / m) / m;
   return share <= 0 ? 0 : share >= 1 ? UINT64_MAX : static_cast<uint64_t>(share * 0x1p64);
 }
 
-// The k-th smallest of m that are allowed, k from 0 on. Few have to be put in order: hashes are random.
-Drawn smallest(const std::vector<uint64_t>& hashes, const std::vector<uint8_t>& allowed, size_t k, size_t m) {
+// The k-th smallest of m that are allowed, k from 0 on. Few have to be put in order: hashes are
+// random.
+Drawn smallest(const std::vector<uint64_t>& hashes, const std::vector<uint8_t>& allowed, size_t k,
+               size_t m) {
   const FeatureDrawKernels& kernels = POLYLEAF_SELECT(feature_draw_kernels);
   const auto n = static_cast<int64_t>(hashes.size());
   const auto limit = [&](double spread) {
@@ -41,8 +43,8 @@ Drawn smallest(const std::vector<uint64_t>& hashes, const std::vector<uint8_t>& 
 
 void draw_features(uint64_t seed, int32_t node, double fraction, std::vector<uint8_t>& allowed) {
   const FeatureDrawKernels& kernels = POLYLEAF_SELECT(feature_draw_kernels);
-  const auto m =
-      static_cast<size_t>(std::count_if(allowed.begin(), allowed.end(), [](uint8_t a) { return a != 0; }));
+  const auto m = static_cast<size_t>(
+      std::count_if(allowed.begin(), allowed.end(), [](uint8_t a) { return a != 0; }));
   const auto keep = static_cast<size_t>(std::ceil(fraction * static_cast<double>(m)));
   if (keep >= m) return;
   const auto n = static_cast<int64_t>(allowed.size());

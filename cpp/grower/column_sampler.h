@@ -1,5 +1,5 @@
-// Which of its features a node sees, where it sees a fraction of them: those of smallest hash of (seed, node,
-// feature), so that no order of work can change a draw.
+// Which of its features a node sees, where it sees a fraction of them: those of smallest hash of
+// (seed, node, feature), so that no order of work can change a draw.
 //
 // Owns: that draw. Must not know: features' codes, which of them the tree may use.
 #pragma once

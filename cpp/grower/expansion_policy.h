@@ -1,8 +1,8 @@
-// Which frontier nodes are split next: an order and a stop rule, nothing else. Returns batches of independent
-// nodes.
+// Which frontier nodes are split next: an order and a stop rule, nothing else. Returns batches of
+// independent nodes.
 //
-// Best-first is GBDT-MO's Algorithm 5. When no limit on leaves can bind, its order does not matter and whole
-// levels are grown at once.
+// Best-first is GBDT-MO's Algorithm 5. When no limit on leaves can bind, its order does not matter
+// and whole levels are grown at once.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -19,19 +19,21 @@ class Schedule {
  public:
   // max_depth < 0: no limit.
   Schedule(bool level_wise, int max_leaves, int max_depth)
-      : whole_frontier_(level_wise ||
-                        (max_depth >= 0 && max_depth < 31 && max_leaves >= (int64_t{1} << max_depth))),
+      : whole_frontier_(level_wise || (max_depth >= 0 && max_depth < 31 &&
+                                       max_leaves >= (int64_t{1} << max_depth))),
         leaves_left_(max_leaves - 1) {}
 
   void push(int32_t node, double gain) { frontier_.push_back({node, gain}); }
   bool can_split_more() const { return leaves_left_ > 0; }
 
-  // The nodes to split next, in order of id; empty when growth ends. Every split makes one more leaf.
+  // The nodes to split next, in order of id; empty when growth ends. Every split makes one more
+  // leaf.
   std::vector<int32_t> next() {
     const auto better = [](const Frontier& a, const Frontier& b) {
       return a.gain > b.gain || (a.gain == b.gain && a.node < b.node);
     };
-    const size_t most = std::min<size_t>(whole_frontier_ ? frontier_.size() : 1, std::max(leaves_left_, 0));
+    const size_t most =
+        std::min<size_t>(whole_frontier_ ? frontier_.size() : 1, std::max(leaves_left_, 0));
     const size_t n = std::min(most, frontier_.size());
     if (n < frontier_.size())
       std::partial_sort(frontier_.begin(), frontier_.begin() + n, frontier_.end(), better);

@@ -22,7 +22,8 @@ Tree Grower::grow(Search& search, const GrowConfig& config, const uint8_t* featu
 }
 
 void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* features) {
-  if (!config.factors.empty() && static_cast<int>(config.factors.size()) != rows_->bins().n_features())
+  if (!config.factors.empty() &&
+      static_cast<int>(config.factors.size()) != rows_->bins().n_features())
     throw std::invalid_argument("factors needs one number per feature.");
   search_ = &search;
   config_ = config;
@@ -56,7 +57,8 @@ void Grower::add_node(const SearchNode& at) {
 void Grower::evaluate(bool renewed) {
   if (!schedule_.can_split_more() || new_nodes_.empty()) return;
   if (renewed && !rows_->has(search_->sample())) regroup();
-  if (renewed && !workers_.is_alone()) count_rows();  // those of another rank may have been drawn anew
+  if (renewed && !workers_.is_alone())
+    count_rows();  // those of another rank may have been drawn anew
   std::vector<SearchNode> nodes;
   for (int32_t id : new_nodes_) nodes.push_back(nodes_[id].at);
   std::vector<Choice> choices;
@@ -106,14 +108,16 @@ void Grower::make_children(int32_t id, const Rows::Division& division) {
   if (choice.threshold < 0) {
     tree_.category_set[id] = static_cast<int32_t>(tree_.categories.size());
     tree_.categories.push_back(choice.set);
-    tree_.categories.back()[3] &= ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
+    tree_.categories.back()[3] &=
+        ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
   }
   const SearchNode& at = node.at;
   std::vector<int32_t> path = at.path;
   scope_.extend(path, choice.feature);
   const SearchNode left{left_id, at.depth + 1, division.left, choice.n_left, path};
   const SearchNode right{left_id + 1, at.depth + 1, division.right, at.count - choice.n_left, path};
-  search_->split(id, left, right, tree_.output_gain.data() + static_cast<size_t>(id) * tree_.n_outputs);
+  search_->split(id, left, right,
+                 tree_.output_gain.data() + static_cast<size_t>(id) * tree_.n_outputs);
   for (const SearchNode& child : {left, right}) {
     add_node(child);
     new_nodes_.push_back(child.id);
@@ -121,9 +125,9 @@ void Grower::make_children(int32_t id, const Rows::Division& division) {
 }
 
 bool Grower::may_split() const {
-  return schedule_.can_split_more() && std::any_of(new_nodes_.begin(), new_nodes_.end(), [&](int32_t id) {
-           return scope_.can_split(nodes_[id].at);
-         });
+  return schedule_.can_split_more() &&
+         std::any_of(new_nodes_.begin(), new_nodes_.end(),
+                     [&](int32_t id) { return scope_.can_split(nodes_[id].at); });
 }
 
 Tree Grower::finish() {
@@ -144,15 +148,18 @@ void Grower::prune() {
     worth[i] = (tree_.gain[i] - config_.split.min_split_gain) + (worth[left[i]] + worth[right[i]]);
     if (worth[i] > 0) continue;
     worth[i] = 0.0;
-    tree_.feature[i] = tree_.threshold[i] = tree_.left[i] = tree_.right[i] = tree_.category_set[i] = -1;
+    tree_.feature[i] = tree_.threshold[i] = tree_.left[i] = tree_.right[i] = tree_.category_set[i] =
+        -1;
     tree_.missing_left[i] = 0;
     tree_.gain[i] = 0;
-    std::fill_n(tree_.output_gain.begin() + static_cast<int64_t>(i) * tree_.n_outputs, tree_.n_outputs, 0.0f);
+    std::fill_n(tree_.output_gain.begin() + static_cast<int64_t>(i) * tree_.n_outputs,
+                tree_.n_outputs, 0.0f);
   }
   for (int32_t i = 0; i < n; ++i) {
     if (left[i] < 0) continue;
     const bool kept = nodes_[i].holder == i && tree_.left[i] >= 0;
-    for (int32_t child : {left[i], right[i]}) nodes_[child].holder = kept ? child : nodes_[i].holder;
+    for (int32_t child : {left[i], right[i]})
+      nodes_[child].holder = kept ? child : nodes_[i].holder;
   }
 }
 
@@ -210,8 +217,8 @@ const Tree& Grower::number_leaves() {
   return tree_;
 }
 
-// The search has another sample than the nodes were made with: its rows are grouped by the leaves of the tree
-// so far.
+// The search has another sample than the nodes were made with: its rows are grouped by the leaves
+// of the tree so far.
 void Grower::regroup() {
   number_leaves();
   const std::vector<RowRange> rows = rows_->regroup(search_->sample(), tree_.n_leaves);

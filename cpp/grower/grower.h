@@ -1,10 +1,11 @@
 // The grower. Read this file first.
 //
-// Vocabulary (docs/design.md section 1): *channels* are small integers per row; a *histogram* sums them per
-// bin without knowing what they mean; a *score* reads summed channels and says how good a split is; a
-// *search* finds the best splits of a batch of nodes; the *partition* keeps a node's rows next to each other;
-// the *schedule* says which frontier nodes are split next; the *tree* holds structure and numbered leaves;
-// what a leaf pays out is fitted afterwards (leaves/) from unquantised derivatives.
+// Vocabulary (docs/design.md section 1): *channels* are small integers per row; a *histogram* sums
+// them per bin without knowing what they mean; a *score* reads summed channels and says how good a
+// split is; a *search* finds the best splits of a batch of nodes; the *partition* keeps a node's
+// rows next to each other; the *schedule* says which frontier nodes are split next; the *tree*
+// holds structure and numbered leaves; what a leaf pays out is fitted afterwards (leaves/) from
+// unquantised derivatives.
 //
 // One tree, as GBDT-MO's Algorithm 5 with batches:
 //
@@ -13,19 +14,19 @@
 //   while split              # the schedule's next batch: rows move to the children
 //   finish                   # number the leaves
 //
-// Layer-by-layer boosting (TFBT, section V) is the same steps with new derivatives between `split` and
-// `evaluate`.
+// Layer-by-layer boosting (TFBT, section V) is the same steps with new derivatives between `split`
+// and `evaluate`.
 //
-// Owns: the nodes of one tree and the order of the steps. Must not know: channels, scores, objectives, leaf
-// values.
+// Owns: the nodes of one tree and the order of the steps. Must not know: channels, scores,
+// objectives, leaf values.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "base/context.h"
-#include "grower/row_partitioner.h"
 #include "grower/expansion_policy.h"
+#include "grower/row_partitioner.h"
 #include "grower/search.h"
 #include "grower/tree.h"
 
@@ -48,12 +49,13 @@ class Grower {
 
   // The same, step by step. `config` is copied; `search` must live until `finish`.
   void begin(Search& search, const GrowConfig& config, const uint8_t* features);
-  // Finds the best splits of the nodes that are new. `renewed`: the search's derivatives, or its sample, are
-  // not those that it had when the nodes were made.
+  // Finds the best splits of the nodes that are new. `renewed`: the search's derivatives, or its
+  // sample, are not those that it had when the nodes were made.
   void evaluate(bool renewed);
   // Splits the schedule's next batch; false where there is nothing left to split.
   bool split();
-  // Whether a node that the last split made could have children: false where growth is sure to have ended.
+  // Whether a node that the last split made could have children: false where growth is sure to have
+  // ended.
   bool may_split() const;
   // The tree so far, with every row's leaf in `leaf_of_row`.
   const Tree& number_leaves();
@@ -62,7 +64,8 @@ class Grower {
   const Bins& bins() const { return rows_->bins(); }
   Rows& rows() { return *rows_; }
 
-  // Leaf id of every row, rows outside the sample included; valid after finish() or number_leaves().
+  // Leaf id of every row, rows outside the sample included; valid after finish() or
+  // number_leaves().
   const int32_t* leaf_of_row() { return rows_->leaf_of_row(); }
   // Node that each leaf of the tree is, by the numbers that nodes had while they grew.
   const std::vector<int32_t>& node_of_leaf() const { return node_of_leaf_; }
@@ -71,7 +74,8 @@ class Grower {
   struct Node {
     SearchNode at;
     Choice choice;
-    int32_t holder;  // the node that holds its rows: itself, or the ancestor where the tree was cut back
+    int32_t holder;  // the node that holds its rows: itself, or the ancestor where the tree was cut
+                     // back
     bool is_split;
   };
 

@@ -39,9 +39,11 @@ std::vector<Piece> pieces_of(const std::vector<Partition::Division>& divisions) 
   return pieces;
 }
 
-// Where each piece's rows go: after those of the pieces before it; the right child's after the left one's.
+// Where each piece's rows go: after those of the pieces before it; the right child's after the left
+// one's.
 void place_rows(std::vector<Piece>& pieces, std::vector<Partition::Division>& divisions) {
-  for (Partition::Division& d : divisions) d.left = {d.rows.begin, d.rows.begin, d.rows.copy == 1 ? 2 : 1};
+  for (Partition::Division& d : divisions)
+    d.left = {d.rows.begin, d.rows.begin, d.rows.copy == 1 ? 2 : 1};
   for (Piece& p : pieces) {
     p.left_to = divisions[p.division].left.end;
     divisions[p.division].left.end += p.n_left;
@@ -85,8 +87,8 @@ void Partition::take(const RowSample& sample) {
   sample_.rows = begin_of(rows_.data(), rows_.size());
 }
 
-// Whether words of so many rows are to lie next to each other: of the lines that hold them most is for
-// others.
+// Whether words of so many rows are to lie next to each other: of the lines that hold them most is
+// for others.
 bool Partition::is_few(int64_t n_rows) const {
   return !bins_.stay() && n_rows < bins_.n_rows() / kLine;
 }
@@ -136,7 +138,8 @@ std::vector<RowRange> Partition::regroup(const RowSample& sample, int32_t n_leav
   take(sample);
   is_sample_ = true;
   ids_[0].reserve(sample.n_used());
-  const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row_.data(), n_leaves, ids_[0].data());
+  const std::vector<int64_t> begin =
+      rows_by_leaf(sample_, leaf_of_row_.data(), n_leaves, ids_[0].data());
   std::vector<RowRange> ranges(n_leaves);
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges[leaf] = {begin[leaf], begin[leaf + 1], 0};
   std::vector<RowRange*> all;
@@ -152,7 +155,8 @@ void Partition::codes(const RowRange& rows, int feature, uint8_t* out) const {
     std::memset(out, bins_.cells().common(number), static_cast<size_t>(rows.size()));
     const CellRange named = cell_lists_.range(rows.cells, number, number + 1);
     for (const Cell* e = named.begin; e != named.end; ++e)
-      if (named.place(*e) != CellRange::kGone) out[named.place(*e)] = static_cast<uint8_t>(e->code());
+      if (named.place(*e) != CellRange::kGone)
+        out[named.place(*e)] = static_cast<uint8_t>(e->code());
     return;
   }
   const int t = bins_.tile_of(feature), shift = 8 * bins_.slot_of(feature);
@@ -185,7 +189,8 @@ Route Partition::route_of(const Division& division, CategorySet& set) const {
   return route;
 }
 
-int64_t Partition::decide(const Division& division, int64_t first, int64_t last, uint8_t* bits) const {
+int64_t Partition::decide(const Division& division, int64_t first, int64_t last,
+                          uint8_t* bits) const {
   if (bins_.in_cells(division.feature)) return decide_cells(division, first, last, bits);
   CategorySet set;
   const Route route = route_of(division, set);
@@ -202,7 +207,8 @@ int64_t Partition::decide(const Division& division, int64_t first, int64_t last,
 }
 
 // All rows go where the common code does, but for those that an entry names.
-int64_t Partition::decide_cells(const Division& division, int64_t first, int64_t last, uint8_t* bits) const {
+int64_t Partition::decide_cells(const Division& division, int64_t first, int64_t last,
+                                uint8_t* bits) const {
   const int64_t number = bins_.cell_number(division.feature), n = last - first;
   const bool common_left = bins_.cells().common(number) <= division.threshold;
   std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));
@@ -250,8 +256,9 @@ void Partition::divide(std::vector<Division>& divisions) {
       move.number_ids(static_cast<uint32_t>(piece.begin), bits, n, ids_[to].data() + piece.left_to,
                       piece.n_left, ids_[to].data() + piece.right_to);
     else
-      move.move_ids(ids_[d.rows.copy].data() + piece.begin, bits, n, ids_[to].data() + piece.left_to,
-                    piece.n_left, ids_[to].data() + piece.right_to);
+      move.move_ids(ids_[d.rows.copy].data() + piece.begin, bits, n,
+                    ids_[to].data() + piece.left_to, piece.n_left,
+                    ids_[to].data() + piece.right_to);
     if (in_place || d.left.words == 0) return;
     for (int t : tiles_)
       move.move_words(words_at(d.rows.words, t, piece.begin), bits, n,
@@ -280,7 +287,8 @@ void Partition::divide_cells(std::vector<Division>& divisions) {
 
 // Where there are tiles for all threads no second copy is needed, nor the memory and the way to it.
 bool Partition::moves_in_place(const std::vector<Division>& divisions) const {
-  return workers_.n_threads == 1 || divisions.size() * tiles_.size() >= 2 * size_t(workers_.n_threads);
+  return workers_.n_threads == 1 ||
+         divisions.size() * tiles_.size() >= 2 * size_t(workers_.n_threads);
 }
 
 // Those that go left move up over those that are read already; the others wait apart.
@@ -288,16 +296,18 @@ void Partition::move_in_place(const std::vector<Division>& divisions) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   const std::vector<int64_t> bytes = first_bytes(divisions);
   const auto n_tiles = static_cast<int64_t>(tiles_.size());
-  parallel_for(workers_, static_cast<int64_t>(divisions.size()) * n_tiles, [&](int64_t task, int thread) {
-    const Division& d = divisions[task / n_tiles];
-    if (d.left.words == 0) return;
-    uint64_t* words = words_at(d.left.words, tiles_[task % n_tiles], d.rows.begin);
-    const int64_t n_left = d.left.size(), n_right = d.right.size();
-    room_[thread].reserve(static_cast<size_t>(n_right));
-    uint64_t* right = room_[thread].data();
-    move.move_words(words, bits_.data() + bytes[task / n_tiles], d.rows.size(), words, n_left, right);
-    std::memcpy(words + n_left, right, sizeof(uint64_t) * static_cast<size_t>(n_right));
-  });
+  parallel_for(
+      workers_, static_cast<int64_t>(divisions.size()) * n_tiles, [&](int64_t task, int thread) {
+        const Division& d = divisions[task / n_tiles];
+        if (d.left.words == 0) return;
+        uint64_t* words = words_at(d.left.words, tiles_[task % n_tiles], d.rows.begin);
+        const int64_t n_left = d.left.size(), n_right = d.right.size();
+        room_[thread].reserve(static_cast<size_t>(n_right));
+        uint64_t* right = room_[thread].data();
+        move.move_words(words, bits_.data() + bytes[task / n_tiles], d.rows.size(), words, n_left,
+                        right);
+        std::memcpy(words + n_left, right, sizeof(uint64_t) * static_cast<size_t>(n_right));
+      });
 }
 
 void Partition::number(const std::vector<LeafRows>& leaves, const Tree& tree) {
@@ -321,7 +331,8 @@ void Partition::number(const std::vector<LeafRows>& leaves, const Tree& tree) {
 void Partition::route_outside_rows(const Tree& tree) {
   parallel_for(workers_, Block::count(bins_.n_rows(), kNumberBlock), [&](int64_t task, int) {
     const Block rows(bins_.n_rows(), kNumberBlock, task);
-    const uint32_t* next = std::lower_bound(sample_.rows, sample_.rows + sample_.n_rows, rows.begin);
+    const uint32_t* next =
+        std::lower_bound(sample_.rows, sample_.rows + sample_.n_rows, rows.begin);
     for (int64_t i = rows.begin; i < rows.end; ++i) {
       if (next < sample_.rows + sample_.n_rows && *next == i) {
         ++next;
@@ -329,7 +340,8 @@ void Partition::route_outside_rows(const Tree& tree) {
       }
       int32_t node = 0;
       while (tree.left[node] >= 0)
-        node = tree.goes_left(node, bins_.code(tree.feature[node], i)) ? tree.left[node] : tree.right[node];
+        node = tree.goes_left(node, bins_.code(tree.feature[node], i)) ? tree.left[node]
+                                                                       : tree.right[node];
       leaf_of_row_[i] = tree.leaf[node];
     }
   });

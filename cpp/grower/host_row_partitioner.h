@@ -1,10 +1,10 @@
-// Rows by node: ids of a node's rows lie next to each other. A split moves them to the children and keeps
-// their order (stable), so nothing depends on how rows are cut into blocks. Cells of sparse features:
-// cell_lists.h.
+// Rows by node: ids of a node's rows lie next to each other. A split moves them to the children and
+// keeps their order (stable), so nothing depends on how rows are cut into blocks. Cells of sparse
+// features: cell_lists.h.
 //
-// Words stay where they are while a node has many of all rows: they are found by the ids, and most of what a
-// line of memory holds is wanted. Of a node of fewer rows they are fetched once, tile by tile, and move with
-// its rows from there on, unless they are to stay (bins.h).
+// Words stay where they are while a node has many of all rows: they are found by the ids, and most
+// of what a line of memory holds is wanted. Of a node of fewer rows they are fetched once, tile by
+// tile, and move with its rows from there on, unless they are to stay (bins.h).
 //
 // Owns: the copies of words and ids, reused over trees, and the leaf of every row. Must not know:
 // derivatives, how splits are found.
@@ -15,17 +15,17 @@
 
 #include "base/aligned_buffer.h"
 #include "base/bin_code.h"
-#include "base/isa.h"
 #include "base/context.h"
+#include "base/isa.h"
 #include "data/bins.h"
 #include "data/sample.h"
-#include "grower/sparse_column_partition.h"
 #include "grower/row_partitioner.h"
+#include "grower/sparse_column_partition.h"
 
 namespace polyleaf {
 
-// Where one code of a tile's slot goes. Numeric: left when ((code + offset) & mask) <= threshold, which with
-// offset 1 wraps the missing code (the largest) to zero: no branch for missing values.
+// Where one code of a tile's slot goes. Numeric: left when ((code + offset) & mask) <= threshold,
+// which with offset 1 wraps the missing code (the largest) to zero: no branch for missing values.
 struct Route {
   int slot = 0;
   int offset = 0;
@@ -34,23 +34,24 @@ struct Route {
   const uint64_t* set = nullptr;  // categorical: 256 bits over the tile's codes
 };
 
-constexpr int64_t kFetched = 4096;  // words that are fetched at a time: they stay in the first cache
+constexpr int64_t kFetched =
+    4096;  // words that are fetched at a time: they stay in the first cache
 
 struct PartitionKernels {
   // bits[i / 8] bit i % 8: row i goes left. Returns how many do. Writes (n + 7) / 8 bytes.
   int64_t (*decide)(const uint64_t* words, int64_t n, const Route& route, uint8_t* bits);
-  void (*move_words)(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* left, int64_t n_left,
-                     uint64_t* right);
-  void (*move_ids)(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
-                   uint32_t* right);
+  void (*move_words)(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* left,
+                     int64_t n_left, uint64_t* right);
+  void (*move_ids)(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* left,
+                   int64_t n_left, uint32_t* right);
   // The same for row ids first, first + 1, ... that were never written down.
   void (*number_ids)(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
                      uint32_t* right);
   // ranks[i]: how many of the first 64 i rows go left; for 0 <= i <= n / 64.
   void (*rank)(const uint8_t* bits, int64_t n, uint32_t* ranks);
   // Cells to the side of their rows, whose places are counted anew there.
-  void (*move_entries)(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks, Cell* left,
-                       Cell* right);
+  void (*move_entries)(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
+                       Cell* left, Cell* right);
   // out[i] = words[ids[i]]
   void (*gather_words)(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out);
 };
@@ -70,21 +71,23 @@ class Partition final : public Rows {
   void number(const std::vector<LeafRows>& leaves, const Tree& tree) override;
   const int32_t* leaf_of_row() override { return leaf_of_row_.data(); }
 
-  // Which of the division's rows first .. last - 1 (counted from the first of its range) go left: bit i % 8
-  // of bits[i / 8] is that of row first + i. Returns how many do.
+  // Which of the division's rows first .. last - 1 (counted from the first of its range) go left:
+  // bit i % 8 of bits[i / 8] is that of row first + i. Returns how many do.
   int64_t decide(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
 
-  // Words of the rows of a range from row `first` on: word i is words[i], or words[ids[i]] where there are
-  // ids.
+  // Words of the rows of a range from row `first` on: word i is words[i], or words[ids[i]] where
+  // there are ids.
   struct Words {
     const uint64_t* words;
     const uint32_t* ids;
   };
   Words words_from(const RowRange& rows, int tile, int64_t first) const;
-  // Words of rows first .. first + n - 1 of a range, in their order: where they lie, or fetched into `room`
-  // (n words and a cache line).
-  const uint64_t* words(const RowRange& rows, int tile, int64_t first, int64_t n, uint64_t* room) const;
-  // How many of them are best asked for at once, where there are n: all that lie there, few that are fetched.
+  // Words of rows first .. first + n - 1 of a range, in their order: where they lie, or fetched
+  // into `room` (n words and a cache line).
+  const uint64_t* words(const RowRange& rows, int tile, int64_t first, int64_t n,
+                        uint64_t* room) const;
+  // How many of them are best asked for at once, where there are n: all that lie there, few that
+  // are fetched.
   int64_t words_at_once(const RowRange& rows, int64_t n) const {
     return fetches(rows) ? std::min(n, kFetched) : n;
   }
@@ -109,7 +112,9 @@ class Partition final : public Rows {
   void fetch_words(const std::vector<RowRange*>& ranges);
   bool moves_in_place(const std::vector<Division>& divisions) const;
   void move_in_place(const std::vector<Division>& divisions);
-  uint64_t* words_at(int copy, int tile, int64_t row) { return words_[copy - 1][tile].data() + row; }
+  uint64_t* words_at(int copy, int tile, int64_t row) {
+    return words_[copy - 1][tile].data() + row;
+  }
   void route_outside_rows(const Tree& tree);
   Route route_of(const Division& division, CategorySet& set) const;
   void divide_cells(std::vector<Division>& divisions);
@@ -124,7 +129,8 @@ class Partition final : public Rows {
   std::vector<Buffer<uint64_t>> words_[2];  // copies 1 and 2, per tile; at the places of ids
   std::vector<Buffer<uint64_t>> room_;      // of each thread, for what goes right
   Buffer<uint32_t> ids_[3];
-  Buffer<uint8_t> bits_;  // of the divisions, one after another; each begins at a multiple of 64 rows
+  Buffer<uint8_t>
+      bits_;  // of the divisions, one after another; each begins at a multiple of 64 rows
   CellLists cell_lists_;
   Buffer<int32_t> leaf_of_row_;
 };

@@ -1,4 +1,5 @@
-// Which features may meet on a path from the root to a leaf, so that a model has no other interactions.
+// Which features may meet on a path from the root to a leaf, so that a model has no other
+// interactions.
 //
 // Must not know: which users, and why; a rule is the same for all trees of a training.
 #pragma once
@@ -25,7 +26,8 @@ struct Interactions {
     if (groups.empty()) return;
     std::vector<uint8_t> joined(features.size(), 0);
     for (const std::vector<uint8_t>& group : groups) {
-      if (!std::all_of(path.begin(), path.end(), [&](int32_t f) { return group[f] != 0; })) continue;
+      if (!std::all_of(path.begin(), path.end(), [&](int32_t f) { return group[f] != 0; }))
+        continue;
       for (size_t f = 0; f < joined.size(); ++f) joined[f] |= group[f];
     }
     for (size_t f = 0; f < joined.size(); ++f) features[f] &= joined[f];

@@ -1,7 +1,9 @@
-// Which rows each node has, as the grower asks for it: ranges that a split parts in two, in their order.
+// Which rows each node has, as the grower asks for it: ranges that a split parts in two, in their
+// order.
 //
-// Where rows lie is not known here: in memory of this machine (partition.h), or on a device (device/rows.h).
-// A search reads rows where they lie, and is asked only about ranges of rows of its own kind.
+// Where rows lie is not known here: in memory of this machine (partition.h), or on a device
+// (device/rows.h). A search reads rows where they lie, and is asked only about ranges of rows of
+// its own kind.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,8 +15,8 @@
 
 namespace polyleaf {
 
-// The rows of one node: places [begin, end) of one copy, and the list of their cells of sparse features
-// (cell_lists.h; -1: there are none, or they are not read).
+// The rows of one node: places [begin, end) of one copy, and the list of their cells of sparse
+// features (cell_lists.h; -1: there are none, or they are not read).
 struct RowRange {
   int64_t begin = 0, end = 0;
   int copy = 0;  // 0: the root's; 1 or 2 below it, in turn
@@ -34,8 +36,8 @@ class Rows {
 
   // Whether the tree's rows are those of `sample`.
   virtual bool has(const RowSample& sample) const = 0;
-  // The rows of another sample, grouped by the leaves that `number` has written, ascending in each group; a
-  // range per leaf.
+  // The rows of another sample, grouped by the leaves that `number` has written, ascending in each
+  // group; a range per leaf.
   virtual std::vector<RowRange> regroup(const RowSample& sample, int32_t n_leaves) = 0;
 
   // One node and what parts its rows; `divide` finds `left` and `right`.
@@ -45,8 +47,8 @@ class Rows {
     int threshold = -1;    // last code that goes left; -1: `set` tells
     CategorySet set = {};  // codes that go left, as the model sees them
     bool missing_left = false;
-    // Whether a child may be split further. Where neither may, only ids move: their words and cells are
-    // never read.
+    // Whether a child may be split further. Where neither may, only ids move: their words and cells
+    // are never read.
     bool left_goes_on = true, right_goes_on = true;
     int64_t n_left = 0;  // rows that go left, wherever they lie
     RowRange left, right;

@@ -1,8 +1,9 @@
-// A search finds the best split of nodes. The grower asks it once per batch of nodes and knows nothing of
-// channels, scores or derivatives; a search knows nothing of schedules, leaves or what becomes of a tree.
+// A search finds the best split of nodes. The grower asks it once per batch of nodes and knows
+// nothing of channels, scores or derivatives; a search knows nothing of schedules, leaves or what
+// becomes of a tree.
 //
-// To add a search: derive from `Search`, and bind it as an object of its own (bindings/bind_searches.cpp),
-// which the grower is handed.
+// To add a search: derive from `Search`, and bind it as an object of its own
+// (bindings/bind_searches.cpp), which the grower is handed.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,20 +13,22 @@
 #include "base/bin_code.h"
 #include "base/settings.h"
 #include "grower/column_sampler.h"
-#include "grower/interactions.h"
 #include "grower/host_row_partitioner.h"
+#include "grower/interactions.h"
 
 namespace polyleaf {
 
-constexpr double kLeastRelativeGain = 1.0 / (1 << 20);  // below this float32 cannot tell gain from rounding
+constexpr double kLeastRelativeGain =
+    1.0 / (1 << 20);  // below this float32 cannot tell gain from rounding
 
 // What a search is told about a node.
 struct SearchNode {
   int32_t id = 0;
   int32_t depth = 0;
-  RowRange rows;              // those that lie here: what is read
-  int64_t count = 0;          // rows of the node, wherever they lie: what decides
-  std::vector<int32_t> path;  // features split on from the root, each once; kept where there are rules
+  RowRange rows;      // those that lie here: what is read
+  int64_t count = 0;  // rows of the node, wherever they lie: what decides
+  std::vector<int32_t>
+      path;  // features split on from the root, each once; kept where there are rules
 };
 
 // The best split of a node; feature < 0: none that is admissible.
@@ -63,7 +66,8 @@ class SearchScope {
   const Rows& rows() const { return *rows_; }
   // The same, for searches that read rows in memory of this machine.
   const Partition& partition() const {
-    if (partition_ == nullptr) throw std::invalid_argument("This search reads rows that lie on no device.");
+    if (partition_ == nullptr)
+      throw std::invalid_argument("This search reads rows that lie on no device.");
     return *partition_;
   }
   const Bins& bins() const { return rows_->bins(); }
@@ -78,7 +82,8 @@ class SearchScope {
   bool orders_categories() const {
     const int few = config_->split.max_cat_to_onehot;
     for (int f = 0; f < bins().n_features(); ++f)
-      if (features_[f] && bins().is_categorical(f) && bins().n_bins(f) >= few) return true;  // and missing
+      if (features_[f] && bins().is_categorical(f) && bins().n_bins(f) >= few)
+        return true;  // and missing
     return false;
   }
 
@@ -97,8 +102,8 @@ class SearchScope {
 
   // Whether nodes may use fewer features than the tree.
   bool nodes_differ() const { return config_->colsample_bynode < 1.0 || interactions_->any(); }
-  // Those of the tree that may meet the ones on the node's path; of these m the ceil(fraction * m) with the
-  // smallest hash of (seed, node, feature).
+  // Those of the tree that may meet the ones on the node's path; of these m the ceil(fraction * m)
+  // with the smallest hash of (seed, node, feature).
   std::vector<uint8_t> features_of(const SearchNode& node) const {
     std::vector<uint8_t> allowed = features_;
     interactions_->narrow(node.path, allowed);
@@ -126,13 +131,17 @@ class Search {
   virtual int n_outputs() const = 0;
   // A new tree, of which there is the root. The scope stays valid until the tree is finished.
   virtual void start(const SearchScope& scope, const SearchNode& root) = 0;
-  // Finds the best splits of the root, or of children in pairs (left, right). `renewed`: derivatives, or the
-  // rows of nodes, have changed since their parents were looked at, so that nothing of a parent's sums holds.
-  virtual void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) = 0;
-  // The choice found for `parent` is taken: `left` and `right` are its children. Writes what each output adds
-  // to gain * n_outputs.
-  virtual void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) = 0;
-  // Summed curvature of the root after `start`, or of a node that the last `split` made; mean over outputs.
+  // Finds the best splits of the root, or of children in pairs (left, right). `renewed`:
+  // derivatives, or the rows of nodes, have changed since their parents were looked at, so that
+  // nothing of a parent's sums holds.
+  virtual void evaluate(const std::vector<SearchNode>& nodes, bool renewed,
+                        std::vector<Choice>& choices) = 0;
+  // The choice found for `parent` is taken: `left` and `right` are its children. Writes what each
+  // output adds to gain * n_outputs.
+  virtual void split(int32_t parent, const SearchNode& left, const SearchNode& right,
+                     float* output_gain) = 0;
+  // Summed curvature of the root after `start`, or of a node that the last `split` made; mean over
+  // outputs.
   virtual double cover(int32_t node) const = 0;
 };
 

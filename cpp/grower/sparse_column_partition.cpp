@@ -11,8 +11,8 @@ namespace polyleaf {
 namespace {
 
 constexpr int64_t kEntryBlock = 32768;  // cells that one task moves
-// A list is kept where the smaller child has at most one in so many of its rows and cells: sorting a cell
-// from its row costs about as much as moving so many.
+// A list is kept where the smaller child has at most one in so many of its rows and cells: sorting
+// a cell from its row costs about as much as moving so many.
 constexpr int64_t kFew = 8;
 constexpr int64_t kIndexed = 4;  // cells a feature from which a list knows where features begin
 
@@ -76,8 +76,8 @@ int32_t CellLists::take(int64_t n_cells, int64_t n_rows) {
   return static_cast<int32_t>(best);
 }
 
-// Unused memory is given back where all lists together would have more than twice the cells there are: those
-// of nodes, and those of their children.
+// Unused memory is given back where all lists together would have more than twice the cells there
+// are: those of nodes, and those of their children.
 void CellLists::trim(int64_t wanted) {
   int64_t held = wanted;
   for (const auto& list : lists_) held += static_cast<int64_t>(list->own.size());
@@ -102,7 +102,8 @@ CellRange CellLists::range(int32_t at, int64_t first, int64_t last) const {
   if (at < 0) return {};
   const List& list = *lists_[at];
   const uint32_t* places = list.has_places ? list.places.data() : nullptr;
-  if (list.begin != nullptr) return {list.cells + list.begin[first], list.cells + list.begin[last], places};
+  if (list.begin != nullptr)
+    return {list.cells + list.begin[first], list.cells + list.begin[last], places};
   const auto before = [](const Cell& entry, int64_t number) { return entry.number() < number; };
   const Cell* end = list.cells + list.n;
   const Cell* begin = std::lower_bound(list.cells, end, first, before);
@@ -121,7 +122,8 @@ void CellLists::group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>
       group_of[ids[i]] = static_cast<uint32_t>(g);
       place_of[ids[i]] = static_cast<uint32_t>(i - groups[g].begin);
     }
-  // Blocks are counted, then written behind those before them: the order does not depend on the blocks.
+  // Blocks are counted, then written behind those before them: the order does not depend on the
+  // blocks.
   const int64_t n_blocks = Block::count(cells_.n_entries(), kEntryBlock);
   std::vector<int64_t> next(static_cast<size_t>(n_blocks) * groups.size(), 0);
   const auto each = [&](int64_t block, auto&& use) {
@@ -132,24 +134,27 @@ void CellLists::group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>
       if (g != kNoGroup) use(entry, g, next[block * groups.size() + g]);
     }
   };
-  parallel_for(workers_, n_blocks,
-               [&](int64_t block, int) { each(block, [](const Cell&, uint32_t, int64_t& n) { ++n; }); });
+  parallel_for(workers_, n_blocks, [&](int64_t block, int) {
+    each(block, [](const Cell&, uint32_t, int64_t& n) { ++n; });
+  });
   std::vector<Cell*> to(groups.size());
   for (size_t g = 0; g < groups.size(); ++g) {
     int64_t n = 0;
-    for (int64_t block = 0; block < n_blocks; ++block) n += std::exchange(next[block * groups.size() + g], n);
+    for (int64_t block = 0; block < n_blocks; ++block)
+      n += std::exchange(next[block * groups.size() + g], n);
     groups[g].cells = take(n, groups[g].size());
     to[g] = lists_[groups[g].cells]->own.data();
   }
   parallel_for(workers_, n_blocks, [&](int64_t block, int) {
-    each(block,
-         [&](const Cell& entry, uint32_t g, int64_t& at) { to[g][at++] = {place_of[entry.row], entry.key}; });
+    each(block, [&](const Cell& entry, uint32_t g, int64_t& at) {
+      to[g][at++] = {place_of[entry.row], entry.key};
+    });
   });
   for (const RowRange& group : groups) index(*lists_[group.cells]);
 }
 
-void CellLists::divide(std::vector<Rows::Division>& divisions, const std::vector<const uint8_t*>& bits,
-                       const uint32_t* const* ids) {
+void CellLists::divide(std::vector<Rows::Division>& divisions,
+                       const std::vector<const uint8_t*>& bits, const uint32_t* const* ids) {
   std::vector<Way> few, many;
   for (size_t i = 0; i < divisions.size(); ++i) {
     Rows::Division& d = divisions[i];
@@ -173,7 +178,8 @@ void CellLists::divide(std::vector<Rows::Division>& divisions, const std::vector
   move(many);
 }
 
-CellLists::Way CellLists::way_of(Rows::Division& d, const uint8_t* bits, const uint32_t* const* ids) const {
+CellLists::Way CellLists::way_of(Rows::Division& d, const uint8_t* bits,
+                                 const uint32_t* const* ids) const {
   Way way{&d, bits};
   const List& list = *lists_[d.rows.cells];
   way.smaller = d.left.size() <= d.right.size() ? &d.left : &d.right;
@@ -270,7 +276,8 @@ void CellLists::move(std::vector<Way>& ways) {
   parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
     const uint8_t* bits = ways[p.way].bits;
-    for (const Cell* e = p.begin; e != p.begin + p.n; ++e) p.n_left += bits[e->row / 8] >> (e->row % 8) & 1;
+    for (const Cell* e = p.begin; e != p.begin + p.n; ++e)
+      p.n_left += bits[e->row / 8] >> (e->row % 8) & 1;
   });
   for (Piece& p : pieces) {
     p.left_to = ways[p.way].n_left;

@@ -1,9 +1,10 @@
-// Cells of sparse features by node: a list for each node that may be split, in the order of cells.h.
+// Cells of sparse features by node: a list for each node that may be split, in the order of
+// cells.h.
 //
-// A split makes the children's lists in one of two ways. Where few cells leave, the larger child keeps its
-// parent's list as it is, and is told which rows have left; the others' cells are sorted anew from their
-// rows. So a tree that parts with a few rows at a time does not move all cells each time. Otherwise cells are
-// moved to both sides.
+// A split makes the children's lists in one of two ways. Where few cells leave, the larger child
+// keeps its parent's list as it is, and is told which rows have left; the others' cells are sorted
+// anew from their rows. So a tree that parts with a few rows at a time does not move all cells each
+// time. Otherwise cells are moved to both sides.
 //
 // Owns: those lists, reused over trees. Must not know: derivatives, how splits are found, words.
 #pragma once
@@ -23,7 +24,8 @@ struct CellRange {
   static constexpr uint32_t kGone = UINT32_MAX;
   const Cell* begin = nullptr;
   const Cell* end = nullptr;
-  const uint32_t* places = nullptr;  // of a cell's `row` among the node's, or kGone; nullptr: `row` itself
+  const uint32_t* places =
+      nullptr;  // of a cell's `row` among the node's, or kGone; nullptr: `row` itself
   int64_t size() const { return end - begin; }
   uint32_t place(const Cell& cell) const { return places == nullptr ? cell.row : places[cell.row]; }
 };
@@ -36,8 +38,8 @@ class CellLists {
   int32_t start();
   // Rows grouped anew: each group's list is written to it. ids: the rows that groups are ranges of.
   void group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>& groups);
-  // Gives the children of each division their lists, where they go on. bits[i]: which rows of division i go
-  // left; ids[copy]: of the rows of the children.
+  // Gives the children of each division their lists, where they go on. bits[i]: which rows of
+  // division i go left; ids[copy]: of the rows of the children.
   void divide(std::vector<Rows::Division>& divisions, const std::vector<const uint8_t*>& bits,
               const uint32_t* const* ids);
 

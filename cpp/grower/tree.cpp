@@ -8,23 +8,28 @@ namespace polyleaf {
 namespace {
 
 [[noreturn]] void reject(int32_t node, const std::string& what) {
-  throw std::invalid_argument("The tree is not valid: node " + std::to_string(node) + " " + what + ".");
+  throw std::invalid_argument("The tree is not valid: node " + std::to_string(node) + " " + what +
+                              ".");
 }
 
 void check_sizes(const Tree& tree) {
   const size_t n = tree.feature.size();
-  if (n == 0) throw std::invalid_argument("The tree is not valid: it has no node, not even a root.");
-  if (n > size_t{1} << 30) throw std::invalid_argument("The tree is not valid: it has more than 2^30 nodes.");
-  const bool same = tree.threshold.size() == n && tree.missing_left.size() == n && tree.left.size() == n &&
-                    tree.right.size() == n && tree.leaf.size() == n && tree.category_set.size() == n &&
-                    tree.gain.size() == n && tree.count.size() == n && tree.cover.size() == n &&
-                    tree.n_outputs >= 0 && tree.output_gain.size() == n * static_cast<size_t>(tree.n_outputs);
+  if (n == 0)
+    throw std::invalid_argument("The tree is not valid: it has no node, not even a root.");
+  if (n > size_t{1} << 30)
+    throw std::invalid_argument("The tree is not valid: it has more than 2^30 nodes.");
+  const bool same = tree.threshold.size() == n && tree.missing_left.size() == n &&
+                    tree.left.size() == n && tree.right.size() == n && tree.leaf.size() == n &&
+                    tree.category_set.size() == n && tree.gain.size() == n &&
+                    tree.count.size() == n && tree.cover.size() == n && tree.n_outputs >= 0 &&
+                    tree.output_gain.size() == n * static_cast<size_t>(tree.n_outputs);
   if (!same) throw std::invalid_argument("The tree is not valid: its arrays differ in length.");
 }
 
 void check_leaf(const Tree& tree, int32_t node, uint8_t* seen) {
   if (tree.left[node] != -1 || tree.right[node] != -1) reject(node, "is a leaf but has children");
-  if (tree.threshold[node] != -1 || tree.category_set[node] != -1) reject(node, "is a leaf but has a split");
+  if (tree.threshold[node] != -1 || tree.category_set[node] != -1)
+    reject(node, "is a leaf but has a split");
   const int32_t leaf = tree.leaf[node];
   if (leaf < 0 || leaf >= tree.n_leaves)
     reject(node, "has the leaf id " + std::to_string(leaf) + ", out of range");
@@ -33,9 +38,11 @@ void check_leaf(const Tree& tree, int32_t node, uint8_t* seen) {
 }
 
 void check_split(const Tree& tree, int32_t node, int32_t n_features) {
-  const int32_t feature = tree.feature[node], threshold = tree.threshold[node], set = tree.category_set[node];
+  const int32_t feature = tree.feature[node], threshold = tree.threshold[node],
+                set = tree.category_set[node];
   if (feature < 0 || feature >= n_features)
-    reject(node, "splits on feature " + std::to_string(feature) + " of " + std::to_string(n_features));
+    reject(node,
+           "splits on feature " + std::to_string(feature) + " of " + std::to_string(n_features));
   if (tree.leaf[node] != -1) reject(node, "is a split but has a leaf id");
   if (set != -1) {
     if (set < 0 || static_cast<size_t>(set) >= tree.categories.size())

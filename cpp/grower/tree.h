@@ -1,5 +1,5 @@
-// The structure of one tree: splits on feature codes and numbered leaves. What a leaf holds is not known
-// here.
+// The structure of one tree: splits on feature codes and numbered leaves. What a leaf holds is not
+// known here.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,10 +17,11 @@ struct Tree {
   std::vector<int32_t> leaf;          // leaf id; -1: inner node
   std::vector<int32_t> category_set;  // row of `categories`; -1: numeric or leaf
   std::vector<CategorySet> categories;
-  std::vector<double> gain;        // of the split, averaged over outputs; 0 for a leaf
-  std::vector<int64_t> count;      // training rows of the sample
-  std::vector<double> cover;       // summed curvature (mean over outputs)
-  std::vector<float> output_gain;  // n_nodes x n_outputs: what each output contributes to gain * n_outputs
+  std::vector<double> gain;    // of the split, averaged over outputs; 0 for a leaf
+  std::vector<int64_t> count;  // training rows of the sample
+  std::vector<double> cover;   // summed curvature (mean over outputs)
+  std::vector<float>
+      output_gain;  // n_nodes x n_outputs: what each output contributes to gain * n_outputs
   int32_t n_leaves = 0;
   int32_t n_outputs = 0;
 
@@ -33,9 +34,9 @@ struct Tree {
   }
 };
 
-// Throws std::invalid_argument, in a sentence, unless the arrays agree with each other and describe one tree
-// whose features are < n_features. What passes can be walked without any further check. Trees from files and
-// from Python go through here; trees that the grower made do not need to.
+// Throws std::invalid_argument, in a sentence, unless the arrays agree with each other and describe
+// one tree whose features are < n_features. What passes can be walked without any further check.
+// Trees from files and from Python go through here; trees that the grower made do not need to.
 void check_tree(const Tree& tree, int32_t n_features);
 
 }  // namespace polyleaf

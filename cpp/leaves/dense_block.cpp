@@ -1,7 +1,7 @@
 #include "leaves/dense_block.h"
 
-#include "leaves/leaf_arrays.h"
 #include "leaves/kernels/dense_block_kernels.h"
+#include "leaves/leaf_arrays.h"
 #include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {
@@ -11,8 +11,8 @@ AddLeaves adder() {
   return POLYLEAF_SELECT(dense_block_kernels).add;
 }
 
-void add_trees(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_row, int64_t leaf_step,
-               int n_padded_rows, int width, float* scores) {
+void add_trees(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_row,
+               int64_t leaf_step, int n_padded_rows, int width, float* scores) {
   POLYLEAF_SELECT(dense_block_kernels)
       .add_trees(trees, n_trees, leaf_of_row, leaf_step, n_padded_rows, width, scores);
 }

@@ -1,4 +1,5 @@
-// Dense leaves: a vector over all outputs in each leaf, or one number where a tree is for one output.
+// Dense leaves: a vector over all outputs in each leaf, or one number where a tree is for one
+// output.
 #pragma once
 #include <cstdint>
 
@@ -13,7 +14,8 @@ class DenseLeaves final : public LeafBlock {
  public:
   // values (n_leaves, n_columns), copied.
   DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns);
-  // The same in `room` floats of memory that whoever has the block keeps; a line behind it may be read.
+  // The same in `room` floats of memory that whoever has the block keeps; a line behind it may be
+  // read.
   DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns, float* memory);
   static int64_t room(int64_t n_leaves, int64_t n_columns);
 

@@ -11,19 +11,23 @@ using Pairs = std::vector<std::pair<int32_t, int32_t>>;
 constexpr double kRounding = 1.0 / (int64_t{1} << 40);     // of the sum of magnitudes
 constexpr double kLeastWeight = 1.0 / (int64_t{1} << 40);  // of the largest
 
-// The upper set of largest sum, where nodes have an excess (the sum of all is 0) and a chosen a brings every
-// b of (a, b) with it: what is reached from excess that no flow can take upwards to a lack of it. A maximum
-// flow by layers of distance (Dinitz 1970).
+// The upper set of largest sum, where nodes have an excess (the sum of all is 0) and a chosen a
+// brings every b of (a, b) with it: what is reached from excess that no flow can take upwards to a
+// lack of it. A maximum flow by layers of distance (Dinitz 1970).
 class UpperSet {
  public:
   UpperSet(std::vector<double> excess, const Pairs& pairs)
-      : excess_(std::move(excess)), pairs_(pairs), flow_(pairs.size(), 0.0), begin_(excess_.size() + 1, 0) {
+      : excess_(std::move(excess)),
+        pairs_(pairs),
+        flow_(pairs.size(), 0.0),
+        begin_(excess_.size() + 1, 0) {
     for (const auto& [a, b] : pairs) ++begin_[a + 1], ++begin_[b + 1];
     for (size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1];
     arcs_.resize(2 * pairs.size());
     std::vector<int32_t> next(begin_.begin(), begin_.end() - 1);
     for (size_t e = 0; e < pairs.size(); ++e)
-      for (const int32_t i : {pairs[e].first, pairs[e].second}) arcs_[next[i]++] = static_cast<int32_t>(e);
+      for (const int32_t i : {pairs[e].first, pairs[e].second})
+        arcs_[next[i]++] = static_cast<int32_t>(e);
     double sum = 0;
     for (double x : excess_) sum += std::fabs(x);
     least_ = kRounding * sum;
@@ -97,7 +101,8 @@ class UpperSet {
     }
     double amount = std::min(-excess_[i], excess_[source]);
     for (const int32_t from : path_)
-      if (const int32_t e = arcs_[next_[from]]; pairs_[e].first != from) amount = std::min(amount, flow_[e]);
+      if (const int32_t e = arcs_[next_[from]]; pairs_[e].first != from)
+        amount = std::min(amount, flow_[e]);
     excess_[source] -= amount;
     excess_[i] += amount;
     for (const int32_t from : path_) {
@@ -162,11 +167,13 @@ std::vector<Block> components(const Block& block) {
     number[i] = static_cast<int32_t>(out[own].members.size());
     out[own].members.push_back(block.members[i]);
   }
-  for (const auto& [a, b] : block.pairs) out[part[find(a)]].pairs.emplace_back(number[a], number[b]);
+  for (const auto& [a, b] : block.pairs)
+    out[part[find(a)]].pairs.emplace_back(number[a], number[b]);
   return out;
 }
 
-double mean_of(const Block& block, const std::vector<double>& weights, const std::vector<float>& values) {
+double mean_of(const Block& block, const std::vector<double>& weights,
+               const std::vector<float>& values) {
   double sum = 0, weight = 0;
   for (int32_t i : block.members) {
     sum += weights[i] * static_cast<double>(values[i]);
@@ -175,7 +182,8 @@ double mean_of(const Block& block, const std::vector<double>& weights, const std
   return sum / weight;
 }
 
-// Weights that all count: none is so small, beside the largest, that means would be lost in rounding.
+// Weights that all count: none is so small, beside the largest, that means would be lost in
+// rounding.
 std::vector<double> counting(const std::vector<double>& weights) {
   const double largest = *std::max_element(weights.begin(), weights.end());
   std::vector<double> out(weights);
@@ -185,7 +193,8 @@ std::vector<double> counting(const std::vector<double>& weights) {
 
 }  // namespace
 
-void make_isotonic(const Pairs& pairs, const std::vector<double>& weights, std::vector<float>& values) {
+void make_isotonic(const Pairs& pairs, const std::vector<double>& weights,
+                   std::vector<float>& values) {
   Block all;
   for (size_t i = 0; i < values.size(); ++i) all.members.push_back(static_cast<int32_t>(i));
   all.pairs = pairs;
@@ -198,7 +207,8 @@ void make_isotonic(const Pairs& pairs, const std::vector<double>& weights, std::
     if (block.keeps_to_order(values)) continue;
     const double mean = mean_of(block, counted, values);
     std::vector<double> excess;
-    for (int32_t i : block.members) excess.push_back(counted[i] * (static_cast<double>(values[i]) - mean));
+    for (int32_t i : block.members)
+      excess.push_back(counted[i] * (static_cast<double>(values[i]) - mean));
     const std::vector<uint8_t> upper = UpperSet(std::move(excess), block.pairs).find();
     const auto n = static_cast<size_t>(std::count(upper.begin(), upper.end(), 1));
     if (n == 0 || n == upper.size()) {

@@ -25,11 +25,12 @@ void check_sizes(int64_t n_leaves, int64_t n_columns) {
 
 void check_finite(const float* values, int64_t n, const char* name) {
   for (int64_t i = 0; i < n; ++i)
-    if (!std::isfinite(values[i])) reject_leaves(std::string(name) + " holds a number that is not finite");
+    if (!std::isfinite(values[i]))
+      reject_leaves(std::string(name) + " holds a number that is not finite");
 }
 
-int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* index, int64_t n_entries,
-                      int64_t limit, const char* what) {
+int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* index,
+                      int64_t n_entries, int64_t limit, const char* what) {
   if (begin[0] != 0 || begin[n_leaves] != n_entries)
     reject_leaves("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
   for (int64_t leaf = 0; leaf < n_leaves; ++leaf)
@@ -40,10 +41,12 @@ int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* ind
     most = std::max(most, begin[leaf + 1] - begin[leaf]);
     for (int64_t e = begin[leaf]; e < begin[leaf + 1]; ++e) {
       if (index[e] < 0 || index[e] >= limit)
-        reject_leaves(of_leaf(leaf, std::string("has the ") + what + " " + std::to_string(index[e]) +
-                                        ", outside 0 .. " + std::to_string(limit - 1)));
+        reject_leaves(of_leaf(leaf, std::string("has the ") + what + " " +
+                                        std::to_string(index[e]) + ", outside 0 .. " +
+                                        std::to_string(limit - 1)));
       if (e > begin[leaf] && index[e - 1] >= index[e])
-        reject_leaves(of_leaf(leaf, std::string("does not have its ") + what + "s in ascending order"));
+        reject_leaves(
+            of_leaf(leaf, std::string("does not have its ") + what + "s in ascending order"));
     }
   }
   return static_cast<int32_t>(most);  // distinct 32-bit numbers

@@ -14,7 +14,8 @@ constexpr int64_t kBlock = 16384;
 
 }  // namespace
 
-void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves, const Workers& workers) {
+void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
+                    const Workers& workers) {
   std::atomic<bool> bad{false};
   parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
@@ -30,16 +31,18 @@ void check_features(const FeatureMatrix& features, int32_t n_features, int64_t n
   if (n_features == 0) return;
   if (features.data == nullptr)
     throw std::invalid_argument(
-        "Linear leaves read the raw features; pass them as `features`, float32 (n_features, n_rows).");
+        "Linear leaves read the raw features; pass them as `features`, float32 (n_features, "
+        "n_rows).");
   if (features.n_features < n_features || features.n_rows != n_rows)
-    throw std::invalid_argument("`features` has shape (" + std::to_string(features.n_features) + ", " +
-                                std::to_string(features.n_rows) + "), but the linear leaves read " +
-                                std::to_string(n_features) + " features of " + std::to_string(n_rows) +
-                                " rows.");
+    throw std::invalid_argument("`features` has shape (" + std::to_string(features.n_features) +
+                                ", " + std::to_string(features.n_rows) +
+                                "), but the linear leaves read " + std::to_string(n_features) +
+                                " features of " + std::to_string(n_rows) + " rows.");
 }
 
-void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, int32_t output, const int32_t* leaf_of_row,
-                     const LeafView& view, const FeatureMatrix& features, const Workers& workers) {
+void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, int32_t output,
+                     const int32_t* leaf_of_row, const LeafView& view,
+                     const FeatureMatrix& features, const Workers& workers) {
   const uint32_t* leaves = reinterpret_cast<const uint32_t*>(leaf_of_row);
   const AddLeaves add = view.kind->adder();
   raw += std::max(output, 0);

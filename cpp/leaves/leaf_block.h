@@ -1,11 +1,12 @@
-// The payloads of one tree's leaves: what a leaf adds to the raw scores of its rows. One file for each kind:
+// The payloads of one tree's leaves: what a leaf adds to the raw scores of its rows. One file for
+// each kind:
 //
 // dense_block.h   a vector over outputs
 // topk_block.h  some outputs and their values; the other outputs get nothing
 // linear_block.h  a linear function of a few raw features for each output, held within bounds
 //
-// A block never changes once it is made, so forests, copies and Python share it. Its arrays have passed all
-// checks: kernels use them without any.
+// A block never changes once it is made, so forests, copies and Python share it. Its arrays have
+// passed all checks: kernels use them without any.
 //
 // Owns: what blocks of every kind have. Must not know: the kinds, structure, how leaves are fitted.
 #pragma once
@@ -27,8 +28,10 @@ class LeafBlock {
   int32_t n_leaves() const { return n_leaves_; }
   int32_t n_columns() const { return view_.n_columns; }  // outputs that a leaf is for
   int64_t n_entries() const { return view_.begin != nullptr ? view_.begin[n_leaves_] : 0; }
-  int32_t most_entries() const { return most_entries_; }                  // of one leaf
-  const std::vector<int32_t>& regressors() const { return regressors_; }  // raw features read, ascending
+  int32_t most_entries() const { return most_entries_; }  // of one leaf
+  const std::vector<int32_t>& regressors() const {
+    return regressors_;
+  }  // raw features read, ascending
   int32_t n_features() const { return regressors_.empty() ? 0 : regressors_.back() + 1; }
   const LeafView& view() const { return view_; }
 
@@ -40,14 +43,16 @@ class LeafBlock {
 };
 
 // Throws unless 0 <= leaf_of_row[i] < n_leaves for all n rows.
-void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves, const Workers& workers);
+void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
+                    const Workers& workers);
 
 // Throws unless leaves that read n_features raw features find them, of n_rows rows.
 void check_features(const FeatureMatrix& features, int32_t n_features, int64_t n_rows);
 
-// raw (n, n_outputs) gets the payloads of its rows; output >= 0: one-column payloads go to that column. View
-// and leaf ids must fit.
-void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, int32_t output, const int32_t* leaf_of_row,
-                     const LeafView& view, const FeatureMatrix& features, const Workers& workers);
+// raw (n, n_outputs) gets the payloads of its rows; output >= 0: one-column payloads go to that
+// column. View and leaf ids must fit.
+void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, int32_t output,
+                     const int32_t* leaf_of_row, const LeafView& view,
+                     const FeatureMatrix& features, const Workers& workers);
 
 }  // namespace polyleaf

@@ -5,10 +5,10 @@
 #include <limits>
 #include <vector>
 
-#include "base/parallel.h"
 #include "base/fixed_point.h"
-#include "leaves/leaf_arrays.h"
+#include "base/parallel.h"
 #include "leaves/kernels/linear_leaf_kernels.h"
+#include "leaves/leaf_arrays.h"
 #include "leaves/newton.h"
 
 namespace polyleaf {
@@ -20,8 +20,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 class Fit {
  public:
   Fit(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
-      const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features, const LinearTable& table,
-      const LinearLeafConfig& config, const Workers& workers)
+      const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,
+      const LinearTable& table, const LinearLeafConfig& config, const Workers& workers)
       : g_(g),
         h_(h),
         n_outputs_(n_outputs),
@@ -34,8 +34,8 @@ class Fit {
         config_(config),
         workers_(workers),
         kernels_(POLYLEAF_SELECT(linear_leaf_kernels)),
-        regressors_(
-            path_regressors(tree, table, std::isfinite(config.linear_lambda) ? config.max_regressors : 0)),
+        regressors_(path_regressors(
+            tree, table, std::isfinite(config.linear_lambda) ? config.max_regressors : 0)),
         scratch_(workers.n_threads) {}
 
   std::shared_ptr<LinearLeaves> run() {
@@ -55,7 +55,8 @@ class Fit {
   }
 
  private:
-  // Up to kSumBlock rows of one leaf; `x` is where their regressors lie in x_, `slot` their moments.
+  // Up to kSumBlock rows of one leaf; `x` is where their regressors lie in x_, `slot` their
+  // moments.
   struct Piece {
     int32_t leaf;
     int64_t begin, n;
@@ -70,7 +71,8 @@ class Fit {
   int regressors(int64_t leaf) const { return static_cast<int>(regressors_.count(leaf)); }
   // Gram matrices, their sums of regressors, and the right-hand sides.
   size_t n_moments(int p) const {
-    return static_cast<size_t>(h_columns_) * (packed_size(p) + p) + static_cast<size_t>(p) * n_outputs_;
+    return static_cast<size_t>(h_columns_) * (packed_size(p) + p) +
+           static_cast<size_t>(p) * n_outputs_;
   }
 
   // Rows in order of their leaves, ascending in each, cut into pieces.
@@ -114,7 +116,8 @@ class Fit {
         const int32_t f = regressors_.features[regressors_.begin[piece.leaf] + j];
         range.insert(range.end(), {kInfinity, -kInfinity});
         kernels_.gather(features_.data + f * features_.n_rows, ids_.data() + piece.begin, piece.n,
-                        x_.data() + piece.x + static_cast<size_t>(j) * piece.n, range.data() + 2 * j);
+                        x_.data() + piece.x + static_cast<size_t>(j) * piece.n,
+                        range.data() + 2 * j);
       }
     });
     range_.assign(2 * regressors_.features.size(), -kInfinity);  // minus the least, and the largest
@@ -133,15 +136,16 @@ class Fit {
           if (side == static_cast<double>(kInfinity)) is_finite_[leaf] = 0;
   }
 
-  // What is largest of a regressor in a leaf as `of` sees its values; 0 where it is missing throughout.
+  // What is largest of a regressor in a leaf as `of` sees its values; 0 where it is missing
+  // throughout.
   template <class Of>
   double largest_of(int64_t entry, Of of) const {
     const double least = -range_[2 * entry], most = range_[2 * entry + 1];
     return least > most ? 0.0 : std::max(std::fabs(of(least)), std::fabs(of(most)));
   }
 
-  // Float64 curvature of a piece's rows in the only column, times their multipliers, in units of the leaf;
-  // where there are several, 1.
+  // Float64 curvature of a piece's rows in the only column, times their multipliers, in units of
+  // the leaf; where there are several, 1.
   const double* weights(const Piece& piece, Scratch& s) const {
     s.weight.resize(kSumBlock);
     const bool is_one = h_columns_ == 1;
@@ -170,23 +174,28 @@ class Fit {
     add_pieces(sums, [&](int32_t leaf) { return 2 * regressors_.begin[leaf]; });
     centre_.assign(regressors_.features.size(), 0.0f);
     for (size_t e = 0; e < centre_.size(); ++e) {
-      const auto weight = static_cast<double>(sums[2 * e]), total = static_cast<double>(sums[2 * e + 1]);
+      const auto weight = static_cast<double>(sums[2 * e]),
+                 total = static_cast<double>(sums[2 * e + 1]);
       if (weight > 0) centre_[e] = static_cast<float>(std::ldexp(total / weight, top[e]));
     }
   }
 
-  // Sums of all pieces, of all ranks, where each leaf's begin at `begin_of(leaf)`, up to the next one's.
+  // Sums of all pieces, of all ranks, where each leaf's begin at `begin_of(leaf)`, up to the next
+  // one's.
   template <class BeginOf>
   void add_pieces(std::vector<int64_t>& sums, BeginOf begin_of) const {
     for (const Piece& piece : pieces_) {
       if (!is_finite_[piece.leaf]) continue;
       const size_t begin = begin_of(piece.leaf), n = begin_of(piece.leaf + 1) - begin;
-      for (size_t j = 0; j < n; ++j) sums[begin + j] += static_cast<int64_t>(terms_[piece.slot + j]);
+      for (size_t j = 0; j < n; ++j)
+        sums[begin + j] += static_cast<int64_t>(terms_[piece.slot + j]);
     }
     if (!sums.empty()) workers_.sum(sums);
   }
 
-  double inverse_scale(int64_t entry) const { return 1 / table_.scale(regressors_.features[entry]); }
+  double inverse_scale(int64_t entry) const {
+    return 1 / table_.scale(regressors_.features[entry]);
+  }
 
   // Powers of two above the standardised regressors of every leaf.
   void find_units() {
@@ -226,7 +235,8 @@ class Fit {
           for (int64_t r = 0; r < piece.n; ++r) s.weighted[r] = w[r] * zi[r];
           out[triangle + i] = kernels_.dot(w, zi, piece.n);
           for (int j = 0; j <= i; ++j)
-            out[packed(i, j)] = kernels_.dot(s.weighted.data(), s.z.data() + j * kSumBlock, piece.n);
+            out[packed(i, j)] =
+                kernels_.dot(s.weighted.data(), s.z.data() + j * kSumBlock, piece.n);
         }
         out += triangle + p;
       } else {
@@ -237,12 +247,12 @@ class Fit {
             for (int64_t r = 0; r < piece.n; ++r)
               product[r] = s.z[i * kSumBlock + r] * s.z[j * kSumBlock + r];
           }
-        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_, units_of(h_top_, bits).data(), h_columns_,
-                       ids, sample_, piece.n, out);
+        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_, units_of(h_top_, bits).data(),
+                       h_columns_, ids, sample_, piece.n, out);
         out += static_cast<size_t>(p + triangle) * h_columns_;
       }
-      kernels_.outer(s.z.data(), kSumBlock, p, g_, units_of(g_top_, bits).data(), n_outputs_, ids, sample_,
-                     piece.n, out);
+      kernels_.outer(s.z.data(), kSumBlock, p, g_, units_of(g_top_, bits).data(), n_outputs_, ids,
+                     sample_, piece.n, out);
     });
     moments_.assign(moments_begin_.back(), 0);
     add_pieces(moments_, [&](int32_t leaf) { return moments_begin_[leaf]; });
@@ -284,8 +294,9 @@ class Fit {
     return found;
   }
 
-  // Moments of a leaf, as `sum_moments` lays them out: with one Gram matrix its triangle, then the sums of
-  // regressors; with many the sums, then the triangle, column by column. Products with gradients are behind.
+  // Moments of a leaf, as `sum_moments` lays them out: with one Gram matrix its triangle, then the
+  // sums of regressors; with many the sums, then the triangle, column by column. Products with
+  // gradients are behind.
   struct Moments {
     const double *gram, *sums, *products;
     int stride;
@@ -306,7 +317,8 @@ class Fit {
       const int columns = h_columns_ == 1 ? n_outputs_ : 1, first = h_columns_ == 1 ? 0 : column;
       const Moments moments = moments_of(sums, p, column);
       const double total = curvature(leaf, column);
-      set_up(moments, p, total, gradient_.data() + leaf * n_outputs_, first, columns, A.data(), t.data());
+      set_up(moments, p, total, gradient_.data() + leaf * n_outputs_, first, columns, A.data(),
+             t.data());
       eliminate<kLeafPivotBits>(A.data(), p, t.data(), columns, inverse.data());
       substitute(A.data(), p, t.data(), columns, inverse.data());
       for (int k = 0; k < columns; ++k)
@@ -315,10 +327,10 @@ class Fit {
     if (!finite) make_constant(leaf, p);
   }
 
-  // The system of `columns` outputs from `first` on, regressors centred on the leaf: A (lower triangle, with
-  // the ridge) and right-hand sides t (p, columns). G: gradients of the leaf.
-  void set_up(const Moments& of, int p, double total, const double* G, int first, int columns, double* A,
-              double* t) const {
+  // The system of `columns` outputs from `first` on, regressors centred on the leaf: A (lower
+  // triangle, with the ridge) and right-hand sides t (p, columns). G: gradients of the leaf.
+  void set_up(const Moments& of, int p, double total, const double* G, int first, int columns,
+              double* A, double* t) const {
     const double inverse = total > 0 ? 1.0 / total : 0.0;
     const auto sum = [&](int i) { return of.sums[i * of.stride]; };
     for (int i = 0; i < p; ++i) {
@@ -326,14 +338,15 @@ class Fit {
         A[packed(i, j)] = of.gram[packed(i, j) * of.stride] - (sum(i) * sum(j)) * inverse;
       A[packed(i, i)] += config_.linear_lambda;
       for (int k = 0; k < columns; ++k)
-        t[i * columns + k] = of.products[i * n_outputs_ + first + k] - sum(i) * (G[first + k] * inverse);
+        t[i * columns + k] =
+            of.products[i * n_outputs_ + first + k] - sum(i) * (G[first + k] * inverse);
     }
   }
 
-  // Slopes and intercept of output k from minus its solution (p numbers, `step` apart); whether all are
-  // finite.
-  bool keep_function(int64_t leaf, int k, int p, double total, const Moments& of, const double* solution,
-                     int step) {
+  // Slopes and intercept of output k from minus its solution (p numbers, `step` apart); whether all
+  // are finite.
+  bool keep_function(int64_t leaf, int k, int p, double total, const Moments& of,
+                     const double* solution, int step) {
     const int64_t entry = regressors_.begin[leaf];
     const double inverse = total > 0 ? 1.0 / total : 0.0;
     bool finite = true;
@@ -362,8 +375,8 @@ class Fit {
       intercept_[leaf * n_outputs_ + k] =
           static_cast<float>(constant(leaf, k, total) * config_.learning_rate);
     }
-    std::fill_n(weights_.begin() + regressors_.begin[leaf] * n_outputs_, static_cast<size_t>(p) * n_outputs_,
-                0.0f);
+    std::fill_n(weights_.begin() + regressors_.begin[leaf] * n_outputs_,
+                static_cast<size_t>(p) * n_outputs_, 0.0f);
   }
 
   // Ascending order of a leaf's regressors that have a slope.
@@ -383,7 +396,8 @@ class Fit {
   // Least and largest payload of every leaf's rows, by the kernel that pays them out.
   void bound() {
     const AddLeaves add = kLinear.adder();
-    const int64_t stride = padded_columns(n_outputs_), step = std::max<int64_t>(16, 65536 / n_outputs_);
+    const int64_t stride = padded_columns(n_outputs_),
+                  step = std::max<int64_t>(16, 65536 / n_outputs_);
     std::vector<std::vector<float>> lower(pieces_.size()), upper(pieces_.size());
     const Piece* begin = pieces_.data();
     for_pieces([&](const Piece& piece, Scratch& s) {
@@ -400,8 +414,9 @@ class Fit {
                   intercept.begin());
       const int64_t span[2] = {0, static_cast<int64_t>(order.size())};
       const std::vector<int32_t> index(order.begin(), order.end());
-      const LeafView view{&kLinear,     n_outputs_,     stride,        intercept.data(), span,
-                          index.data(), weights.data(), centre.data(), below.data(),     above.data()};
+      const LeafView view{&kLinear,     n_outputs_,   stride,         intercept.data(),
+                          span,         index.data(), weights.data(), centre.data(),
+                          below.data(), above.data()};
       const size_t p = static_cast<size_t>(&piece - begin);
       lower[p].assign(n_outputs_, kInfinity);
       upper[p].assign(n_outputs_, -kInfinity);
@@ -409,7 +424,8 @@ class Fit {
       for (int64_t r = 0; r < piece.n; r += step) {
         const int64_t n = std::min(step, piece.n - r);
         s.scores.assign(static_cast<size_t>(n) * n_outputs_, 0.0f);
-        add(view, s.zeros.data(), n, {x_.data() + piece.x + r, piece.n}, s.scores.data(), n_outputs_);
+        add(view, s.zeros.data(), n, {x_.data() + piece.x + r, piece.n}, s.scores.data(),
+            n_outputs_);
         kernels_.bound(s.scores.data(), n_outputs_, n, lower[p].data(), upper[p].data());
       }
     });
@@ -455,9 +471,10 @@ class Fit {
       }
       begin.push_back(static_cast<int64_t>(features.size()));
     }
-    return std::make_shared<LinearLeaves>(LinearArrays{
-        begin.data(), features.data(), weights.data(), centre.data(), intercept_.data(), lower_.data(),
-        upper_.data(), n_leaves_, static_cast<int64_t>(features.size()), n_outputs_});
+    return std::make_shared<LinearLeaves>(
+        LinearArrays{begin.data(), features.data(), weights.data(), centre.data(),
+                     intercept_.data(), lower_.data(), upper_.data(), n_leaves_,
+                     static_cast<int64_t>(features.size()), n_outputs_});
   }
 
   const float* g_;
@@ -479,9 +496,10 @@ class Fit {
   std::vector<float> x_;
   std::vector<double> terms_,
       range_;  // sums of pieces; of regressors in leaves: minus the least, and the most
-  std::vector<int> bits_, h_top_, g_top_, z_top_;  // of terms of a leaf; powers of two above what they are of
-  std::vector<char> is_finite_;                    // leaves whose regressors are
-  std::vector<size_t> moments_begin_;              // of each leaf in moments_, and the end
+  std::vector<int> bits_, h_top_, g_top_,
+      z_top_;                          // of terms of a leaf; powers of two above what they are of
+  std::vector<char> is_finite_;        // leaves whose regressors are
+  std::vector<size_t> moments_begin_;  // of each leaf in moments_, and the end
   std::vector<int64_t> moments_;
   std::vector<float> centre_, weights_, intercept_, lower_, upper_;
 };
@@ -497,7 +515,8 @@ Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t m
       continue;
     }
     const int32_t f = tree.feature[i];
-    if (tree.category_set[i] < 0 && table.is_regressor(f) && static_cast<int32_t>(mine.size()) < most &&
+    if (tree.category_set[i] < 0 && table.is_regressor(f) &&
+        static_cast<int32_t>(mine.size()) < most &&
         std::find(mine.begin(), mine.end(), f) == mine.end())
       mine.push_back(f);
     of_node[tree.left[i]] = mine;
@@ -511,12 +530,13 @@ Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t m
   return regressors;
 }
 
-std::shared_ptr<LinearLeaves> fit_linear_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                                                const RowSample& sample, const int32_t* leaf_of_row,
-                                                const Tree& tree, const FeatureMatrix& features,
-                                                const LinearTable& table, const LinearLeafConfig& config,
-                                                const Workers& workers) {
-  return Fit(g, h, n_outputs, h_columns, sample, leaf_of_row, tree, features, table, config, workers).run();
+std::shared_ptr<LinearLeaves> fit_linear_leaves(
+    const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
+    const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,
+    const LinearTable& table, const LinearLeafConfig& config, const Workers& workers) {
+  return Fit(g, h, n_outputs, h_columns, sample, leaf_of_row, tree, features, table, config,
+             workers)
+      .run();
 }
 
 }  // namespace polyleaf

@@ -1,9 +1,9 @@
-// Linear leaves: one Newton step a leaf, linear in a few raw features (GBDT-PL eq. 6), from sums that do not
-// depend on the order of rows or on who has them (rounded.h).
+// Linear leaves: one Newton step a leaf, linear in a few raw features (GBDT-PL eq. 6), from sums
+// that do not depend on the order of rows or on who has them (rounded.h).
 //
-// The regressors are centred on the leaf's own rows, so the intercept is what a constant leaf would pay out,
-// and slopes come on top: with an infinite penalty on slopes a linear leaf *is* the constant leaf. A
-// regressor that the ones before it all but determine is left out.
+// The regressors are centred on the leaf's own rows, so the intercept is what a constant leaf would
+// pay out, and slopes come on top: with an infinite penalty on slopes a linear leaf *is* the
+// constant leaf. A regressor that the ones before it all but determine is left out.
 //
 // Owns: the leaf problem of linear leaves. Must not know: how the structure was found.
 #pragma once
@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/settings.h"
 #include "base/context.h"
+#include "base/settings.h"
 #include "data/linear_table.h"
 #include "data/sample.h"
 #include "grower/tree.h"
@@ -27,14 +27,14 @@ struct Regressors {
   int64_t count(int64_t leaf) const { return begin[leaf + 1] - begin[leaf]; }
 };
 
-// The first distinct features on each leaf's path that can be regressors, at most `most` (section 4.2).
+// The first distinct features on each leaf's path that can be regressors, at most `most`
+// (section 4.2).
 Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t most);
 
 // g (n_all, n_outputs), h (n_all, 1 or n_outputs) or nullptr: curvature 1. features: all rows.
-std::shared_ptr<LinearLeaves> fit_linear_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                                                const RowSample& sample, const int32_t* leaf_of_row,
-                                                const Tree& tree, const FeatureMatrix& features,
-                                                const LinearTable& table, const LinearLeafConfig& config,
-                                                const Workers& workers);
+std::shared_ptr<LinearLeaves> fit_linear_leaves(
+    const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
+    const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,
+    const LinearTable& table, const LinearLeafConfig& config, const Workers& workers);
 
 }  // namespace polyleaf

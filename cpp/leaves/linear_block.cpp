@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "leaves/leaf_arrays.h"
 #include "leaves/kernels/linear_block_kernels.h"
+#include "leaves/leaf_arrays.h"
 #include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {
@@ -14,8 +14,8 @@ AddLeaves adder() {
 }
 
 // Only of trees for one output: rows that hold few outputs have no others.
-void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures row,
-                 PayloadSums& sums) {
+void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* leaves,
+                 RowFeatures row, PayloadSums& sums) {
   const AddLeaves add = adder();
   for (int32_t t = 0; t < n_trees; ++t) {
     float payload = 0.0f;

@@ -10,8 +10,8 @@ namespace polyleaf {
 extern const LeafKind kLinear;
 
 // Of a row in leaf l, column k gets
-// clip(intercept[l][k] + sum over the leaf's entries e of weights[e][k] * (x[features[e]] - centre[e]),
-// lower[l][k], upper[l][k]), where a missing x adds nothing.
+// clip(intercept[l][k] + sum over the leaf's entries e of weights[e][k] * (x[features[e]] -
+// centre[e]), lower[l][k], upper[l][k]), where a missing x adds nothing.
 struct LinearArrays {
   const int64_t* begin;
   const int32_t* features;  // ascending within a leaf

@@ -28,9 +28,9 @@ bool overlap(const CategorySet& a, const CategorySet& b) {
 
 }  // namespace
 
-// What each node holds of the features that the tree splits on: sets of codes where these are categories,
-// spans where they have an order; those without any direction before the others, since they rule most pairs
-// out.
+// What each node holds of the features that the tree splits on: sets of codes where these are
+// categories, spans where they have an order; those without any direction before the others, since
+// they rule most pairs out.
 struct LeafOrder::Boxes {
   Boxes(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed);
 
@@ -46,7 +46,8 @@ struct LeafOrder::Boxes {
   void divide(const Tree& tree, int32_t node, const std::vector<int32_t>& number);
 };
 
-LeafOrder::Boxes::Boxes(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed) {
+LeafOrder::Boxes::Boxes(const Tree& tree, const uint16_t* n_bins,
+                        const std::vector<uint8_t>& is_directed) {
   std::vector<int32_t> number(is_directed.size(), -1);
   for (const bool directed : {false, true})
     for (int32_t i = 0; i < tree.n_nodes(); ++i) {
@@ -68,7 +69,8 @@ LeafOrder::Boxes::Boxes(const Tree& tree, const uint16_t* n_bins, const std::vec
 }
 
 void LeafOrder::Boxes::divide(const Tree& tree, int32_t node, const std::vector<int32_t>& number) {
-  const size_t j = number[tree.feature[node]], n_sets = set_features.size(), n_spans = span_features.size();
+  const size_t j = number[tree.feature[node]], n_sets = set_features.size(),
+               n_spans = span_features.size();
   const bool by_set = tree.category_set[node] >= 0;
   const CategorySet goes_left = by_set ? left_codes(tree, node) : CategorySet{};
   for (const auto& [child, is_left] :
@@ -78,7 +80,8 @@ void LeafOrder::Boxes::divide(const Tree& tree, int32_t node, const std::vector<
     std::copy_n(sets_of(node), n_sets, to_sets);
     std::copy_n(spans_of(node), n_spans, to_spans);
     if (by_set) {
-      for (int word = 0; word < 4; ++word) to_sets[j][word] &= is_left ? goes_left[word] : ~goes_left[word];
+      for (int word = 0; word < 4; ++word)
+        to_sets[j][word] &= is_left ? goes_left[word] : ~goes_left[word];
       continue;
     }
     const auto last = static_cast<int16_t>(tree.threshold[node]);
@@ -98,7 +101,8 @@ int LeafOrder::apart(const Span& a, const Span& b) {
   return a.last < b.first ? 1 : b.last < a.first ? -1 : 0;
 }
 
-LeafOrder::LeafOrder(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed)
+LeafOrder::LeafOrder(const Tree& tree, const uint16_t* n_bins,
+                     const std::vector<uint8_t>& is_directed)
     : tree_(tree) {
   const Boxes boxes(tree, n_bins, is_directed);
   const size_t n_sets = boxes.set_features.size(), n_spans = boxes.span_features.size();
@@ -116,7 +120,8 @@ LeafOrder::LeafOrder(const Tree& tree, const uint16_t* n_bins, const std::vector
       for (size_t j = 0; j < n_spans && can_move; ++j) {
         const int how = apart(spans[j], other_spans[j]);
         can_move = how == 0 || (how != 2 && j >= boxes.n_free);
-        if (how != 0 && can_move) sides_.push_back({boxes.span_features[j], static_cast<int8_t>(how)});
+        if (how != 0 && can_move)
+          sides_.push_back({boxes.span_features[j], static_cast<int8_t>(how)});
       }
       for (size_t j = 0; j < n_sets && can_move; ++j) can_move = overlap(sets[j], other_sets[j]);
       if (can_move)
@@ -132,8 +137,8 @@ LeafOrder::Pairs LeafOrder::reduced(Pairs pairs, const std::vector<int32_t>& pla
     return std::pair(place[one.first], place[one.second]) <
            std::pair(place[other.first], place[other.second]);
   });
-  // From the highest leaf down: what is above a leaf that must not be above another one. Of the leaves above
-  // a, by place, one that is above an earlier one follows from it.
+  // From the highest leaf down: what is above a leaf that must not be above another one. Of the
+  // leaves above a, by place, one that is above an earlier one follows from it.
   const size_t n_words = (place.size() + 63) / 64;
   std::vector<uint64_t> above(place.size() * n_words, 0);
   std::vector<uint8_t> keeps(pairs.size(), 0);

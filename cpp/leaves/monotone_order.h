@@ -1,11 +1,12 @@
-// Which leaves of a tree must not be above which others, where features have directions: leaf a not above
-// leaf b, where some row of a becomes one of b by raising features of direction 1 and lowering those of -1
-// alone. Missing values can be neither raised nor lowered, categories neither.
+// Which leaves of a tree must not be above which others, where features have directions: leaf a not
+// above leaf b, where some row of a becomes one of b by raising features of direction 1 and
+// lowering those of -1 alone. Missing values can be neither raised nor lowered, categories neither.
 //
-// Pairs never form a circle: of the leaves of a circle some split would be the uppermost that divides them,
-// and it is crossed one way only.
+// Pairs never form a circle: of the leaves of a circle some split would be the uppermost that
+// divides them, and it is crossed one way only.
 //
-// Owns: what of a tree's splits matters for that. Must not know: values, where directions come from.
+// Owns: what of a tree's splits matters for that. Must not know: values, where directions come
+// from.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -18,18 +19,20 @@ namespace polyleaf {
 
 class LeafOrder {
  public:
-  // n_bins: one number a feature, its value bins. `is_directed[f]`: whether some output has a direction for
-  // f.
+  // n_bins: one number a feature, its value bins. `is_directed[f]`: whether some output has a
+  // direction for f.
   LeafOrder(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed);
 
-  // Pairs (a, b): leaf a must not be above leaf b; what follows from others is left out. In an order such
-  // that what is said of a by pairs (., a) comes before any (a, .). `direction(f)`: 1, -1 or 0.
+  // Pairs (a, b): leaf a must not be above leaf b; what follows from others is left out. In an
+  // order such that what is said of a by pairs (., a) comes before any (a, .). `direction(f)`: 1,
+  // -1 or 0.
   template <class Direction>
   std::vector<std::pair<int32_t, int32_t>> pairs(const Direction& direction) const;
 
  private:
   using Pairs = std::vector<std::pair<int32_t, int32_t>>;
-  // Leaves that some directions order: `first .. last` of sides_ are the features by which they lie apart.
+  // Leaves that some directions order: `first .. last` of sides_ are the features by which they lie
+  // apart.
   struct Apart {
     int32_t a, b;
     size_t first, last;
@@ -38,13 +41,15 @@ class LeafOrder {
     int32_t feature;
     int8_t sign;  // 1: a lies below b
   };
-  // The codes of a feature of thresholds that a node holds: values first .. last, none where these cross.
+  // The codes of a feature of thresholds that a node holds: values first .. last, none where these
+  // cross.
   struct Span {
     int16_t first, last;
     bool has_missing;
   };
   struct Boxes;
-  // How two spans lie: 0 overlap, 1 or -1 the first below or above, 2 no move leads from one to the other.
+  // How two spans lie: 0 overlap, 1 or -1 the first below or above, 2 no move leads from one to the
+  // other.
   static int apart(const Span& a, const Span& b);
   // Leaves by their place from low to high: of a split the child that is to be lower comes first.
   template <class Direction>

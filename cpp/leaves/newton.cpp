@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "base/parallel.h"
 #include "base/fixed_point.h"
+#include "base/parallel.h"
 
 namespace polyleaf {
 namespace {
@@ -44,8 +44,8 @@ std::vector<double> leaf_sums(const float* values, int n_columns, const RowSampl
     if (sums[thread].empty()) sums[thread].assign(size, 0);
     const Block rows(n_used, kBlock, task);
     POLYLEAF_SELECT(leaf_kernels)
-        .sum(values, n_columns, sample, rows.begin, rows.end, leaf_of_row, n_leaves, fixed.scale.data(),
-             sums[thread].data());
+        .sum(values, n_columns, sample, rows.begin, rows.end, leaf_of_row, n_leaves,
+             fixed.scale.data(), sums[thread].data());
   });
   std::vector<int64_t> all(size, 0);
   for (const auto& part : sums)
@@ -57,8 +57,9 @@ std::vector<double> leaf_sums(const float* values, int n_columns, const RowSampl
 namespace {
 
 // Curvature 1 for every row: the rows of each leaf, or the sum of their multipliers.
-std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                                 const Workers& workers, std::vector<float>* largest) {
+std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of_row,
+                                 int32_t n_leaves, const Workers& workers,
+                                 std::vector<float>* largest) {
   if (sample.multiplier != nullptr) {
     const std::vector<float> ones(static_cast<size_t>(sample.n_all), 1.0f);
     return leaf_sums(ones.data(), 1, sample, leaf_of_row, n_leaves, workers, largest);
@@ -89,7 +90,8 @@ std::vector<int> block_outputs(const double* G, int n_outputs, int size) {
 }
 
 // One leaf's w = -(H + lambda I)^-1 G over some outputs, 0 for the others.
-void solve_full(const double* G, const double* H, int n_outputs, const LeafConfig& config, float* out) {
+void solve_full(const double* G, const double* H, int n_outputs, const LeafConfig& config,
+                float* out) {
   const std::vector<int> outputs = block_outputs(G, n_outputs, config.block_size);
   const int m = static_cast<int>(outputs.size());
   std::vector<double> A(packed_size(m)), y(m), inverse(m);
@@ -107,14 +109,14 @@ void solve_full(const double* G, const double* H, int n_outputs, const LeafConfi
 }  // namespace
 
 std::vector<double> curvature_sums(const float* h, int h_columns, const RowSample& sample,
-                                   const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers,
-                                   std::vector<float>* largest) {
+                                   const int32_t* leaf_of_row, int32_t n_leaves,
+                                   const Workers& workers, std::vector<float>* largest) {
   return h != nullptr ? leaf_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers, largest)
                       : leaf_weights(sample, leaf_of_row, n_leaves, workers, largest);
 }
 
-void newton_steps(const std::vector<double>& G, const std::vector<double>& H, int n_outputs, int h_columns,
-                  const LeafConfig& config, float* out) {
+void newton_steps(const std::vector<double>& G, const std::vector<double>& H, int n_outputs,
+                  int h_columns, const LeafConfig& config, float* out) {
   if (h_columns > std::max(1, n_outputs)) {
     for (size_t leaf = 0; leaf < G.size() / n_outputs; ++leaf)
       solve_full(G.data() + leaf * n_outputs, H.data() + leaf * h_columns, n_outputs, config,
@@ -128,11 +130,12 @@ void newton_steps(const std::vector<double>& G, const std::vector<double>& H, in
   }
 }
 
-void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
-                   const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
-                   const Workers& workers, float* out) {
+void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
+                   const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
+                   const LeafConfig& config, const Workers& workers, float* out) {
   const std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
-  const std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers);
+  const std::vector<double> H =
+      curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers);
   newton_steps(G, H, n_outputs, h != nullptr ? h_columns : 1, config, out);
 }
 

@@ -14,7 +14,8 @@
 namespace polyleaf {
 namespace {
 
-// A level times a total is a float just above the integer meant (0.07 * 100 > 7): this much is forgiven.
+// A level times a total is a float just above the integer meant (0.07 * 100 > 7): this much is
+// forgiven.
 constexpr double kLevelSlack = 1.0 - 1e-12;
 constexpr int kWeightBits = 31;  // 2^31 rows of 2^31 each are within int64
 constexpr int kDigitBits = 8;
@@ -29,15 +30,16 @@ double wanted_weight(double level, int64_t total) {
 template <class T>
 T quantile(std::vector<T>& values, double level) {
   const double wanted = std::ceil(wanted_weight(level, static_cast<int64_t>(values.size())));
-  const auto rank =
-      std::clamp<int64_t>(static_cast<int64_t>(wanted) - 1, 0, static_cast<int64_t>(values.size()) - 1);
+  const auto rank = std::clamp<int64_t>(static_cast<int64_t>(wanted) - 1, 0,
+                                        static_cast<int64_t>(values.size()) - 1);
   std::nth_element(values.begin(), values.begin() + rank, values.end());
   return values[static_cast<size_t>(rank)];
 }
 
 template <class T>
 T weighted_quantile(std::vector<std::pair<T, uint32_t>>& items, double level) {
-  std::sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(items.begin(), items.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
   int64_t total = 0, sum = 0;
   for (const auto& item : items) total += item.second;
   const double wanted = wanted_weight(level, total);
@@ -46,8 +48,8 @@ T weighted_quantile(std::vector<std::pair<T, uint32_t>>& items, double level) {
   return items.back().first;
 }
 
-// Of each column of weights the power of two that makes integers up to 2^31 of them: their sums are exact, in
-// any order, and integers keep their proportions.
+// Of each column of weights the power of two that makes integers up to 2^31 of them: their sums are
+// exact, in any order, and integers keep their proportions.
 std::vector<double> integer_scales(const float* weight, int64_t n_rows, int64_t n_columns,
                                    const Workers& workers) {
   std::vector<double> largest(n_columns, 0.0), scale(n_columns, 0.0);
@@ -72,7 +74,8 @@ template <class T>
 class LeafRows {
  public:
   LeafRows(const T* values, int64_t n_columns, const float* weight, int64_t weight_columns,
-           const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers)
+           const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
+           const Workers& workers)
       : values_(values),
         n_columns_(n_columns),
         weight_(weight),
@@ -127,11 +130,11 @@ struct Ordered {
   }
 };
 
-// Quantiles of the rows of all ranks, of a run of (leaf, column): eight bits of their keys at a time, the
-// first first, by how much weight there is for each of the values that these may have.
+// Quantiles of the rows of all ranks, of a run of (leaf, column): eight bits of their keys at a
+// time, the first first, by how much weight there is for each of the values that these may have.
 template <class T>
-void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level, int64_t first, int64_t n,
-                 const Workers& workers, T* out) {
+void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level, int64_t first,
+                 int64_t n, const Workers& workers, T* out) {
   using Key = typename Ordered<T>::Key;
   struct Search {
     Key known = 0;       // the bits found so far
@@ -171,10 +174,11 @@ void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level
 }  // namespace
 
 template <class T>
-void quantile_leaves(const T* values, int64_t n_columns, const float* weight, int64_t weight_columns,
-                     const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                     const double* level, const Workers& workers, T* out) {
-  const LeafRows<T> rows(values, n_columns, weight, weight_columns, sample, leaf_of_row, n_leaves, workers);
+void quantile_leaves(const T* values, int64_t n_columns, const float* weight,
+                     int64_t weight_columns, const RowSample& sample, const int32_t* leaf_of_row,
+                     int32_t n_leaves, const double* level, const Workers& workers, T* out) {
+  const LeafRows<T> rows(values, n_columns, weight, weight_columns, sample, leaf_of_row, n_leaves,
+                         workers);
   const int64_t n_all = n_leaves * n_columns;
   if (!workers.is_alone()) {
     for (int64_t first = 0; first < n_all; first += kAtOnce)
@@ -203,9 +207,9 @@ void quantile_leaves(const T* values, int64_t n_columns, const float* weight, in
   });
 }
 
-template void quantile_leaves(const float*, int64_t, const float*, int64_t, const RowSample&, const int32_t*,
-                              int32_t, const double*, const Workers&, float*);
-template void quantile_leaves(const double*, int64_t, const float*, int64_t, const RowSample&, const int32_t*,
-                              int32_t, const double*, const Workers&, double*);
+template void quantile_leaves(const float*, int64_t, const float*, int64_t, const RowSample&,
+                              const int32_t*, int32_t, const double*, const Workers&, float*);
+template void quantile_leaves(const double*, int64_t, const float*, int64_t, const RowSample&,
+                              const int32_t*, int32_t, const double*, const Workers&, double*);
 
 }  // namespace polyleaf

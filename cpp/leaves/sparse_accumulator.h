@@ -1,13 +1,14 @@
 // Sums of the sparse payloads of one row: which outputs its leaves hold, and the sum of each.
 //
-// A sum adds the trees in order, in float32, so it has the bits of a dense sum. Three ways to find an
-// output's sum; which is fastest was measured (docs/leaves.md):
+// A sum adds the trees in order, in float32, so it has the bits of a dense sum. Three ways to find
+// an output's sum; which is fastest was measured (docs/leaves.md):
 //
 // scan  one float an output, all of them read at the end: rows hold most outputs
 // list  one float an output, and a list of those that were touched
 // hash  open addressing: very many outputs, or too few rows to pay for clearing one float an output
 //
-// Owns: that memory; it is reused from row to row. Must not know: trees, kinds of leaves, base scores, ranks.
+// Owns: that memory; it is reused from row to row. Must not know: trees, kinds of leaves, base
+// scores, ranks.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -32,7 +33,8 @@ class PayloadSums {
   PayloadSums(Way way, int64_t n_outputs, int64_t most_entries) : way_(way), n_outputs_(n_outputs) {
     const int64_t most = std::min(most_entries, n_outputs);
     if (way != Way::scan)
-      for (Buffer<int32_t>* buffer : {&touched_, &held_}) buffer->reserve(static_cast<size_t>(most) + 1);
+      for (Buffer<int32_t>* buffer : {&touched_, &held_})
+        buffer->reserve(static_cast<size_t>(most) + 1);
     if (way != Way::scan) values_.reserve(static_cast<size_t>(most));
     if (way == Way::hash) {
       const auto capacity = std::bit_ceil(static_cast<uint64_t>(2 * most + 2));
@@ -60,7 +62,8 @@ class PayloadSums {
     add(&output, &value, 1);
   }
 
-  // visit(sums, outputs, n): all that is held. outputs null: 0 .. n - 1, and a sum -0 where one is not held.
+  // visit(sums, outputs, n): all that is held. outputs null: 0 .. n - 1, and a sum -0 where one is
+  // not held.
   template <class Visit>
   void all(const Visit& visit) {
     if (way_ == Way::scan) return visit(sums_.data(), nullptr, static_cast<int32_t>(n_outputs_));
@@ -80,7 +83,9 @@ class PayloadSums {
       return;
     }
     if (way_ == Way::hash) {
-      const auto by_output = [this](int32_t a, int32_t b) { return slots_[a].output < slots_[b].output; };
+      const auto by_output = [this](int32_t a, int32_t b) {
+        return slots_[a].output < slots_[b].output;
+      };
       std::sort(touched_.data(), touched_.data() + n_touched_, by_output);
     } else {
       std::sort(touched_.data(), touched_.data() + n_touched_);
@@ -109,10 +114,12 @@ class PayloadSums {
  private:
   // Outputs up to which one float for each is worth its memory (16 MiB a thread).
   static constexpr int64_t kMostDense = int64_t{1} << 22;
-  // Marks an output that no leaf holds. Payloads are never -0, and adding to -0 gives the other number, so no
-  // sum is -0.
+  // Marks an output that no leaf holds. Payloads are never -0, and adding to -0 gives the other
+  // number, so no sum is -0.
   static constexpr float kNone = -0.0f;
-  static bool is_sum(float x) { return std::bit_cast<uint32_t>(x) != std::bit_cast<uint32_t>(kNone); }
+  static bool is_sum(float x) {
+    return std::bit_cast<uint32_t>(x) != std::bit_cast<uint32_t>(kNone);
+  }
 
   struct Slot {
     int32_t output;  // -1: free
@@ -120,7 +127,8 @@ class PayloadSums {
   };
   size_t slot_of(int32_t output) const {
     size_t at = (static_cast<uint64_t>(output) * 0x9E3779B97F4A7C15u) >> shift_;
-    while (slots_[at].output != output && slots_[at].output >= 0) at = (at + 1) & (slots_.size() - 1);
+    while (slots_[at].output != output && slots_[at].output >= 0)
+      at = (at + 1) & (slots_.size() - 1);
     return at;
   }
   // Without branches: an output stays in the list where it was touched first.

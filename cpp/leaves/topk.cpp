@@ -48,7 +48,8 @@ float leaf_value(const NewtonStep& step, const LeafConfig& config) {
   return static_cast<float>(step.w * config.learning_rate);
 }
 
-// Sums of all nodes from those of the leaves, float64 (n_nodes, n_columns): children before parents.
+// Sums of all nodes from those of the leaves, float64 (n_nodes, n_columns): children before
+// parents.
 std::vector<double> node_sums(const Tree& tree, const std::vector<double>& leaves, int n_columns) {
   std::vector<double> sums(static_cast<size_t>(tree.n_nodes()) * n_columns, 0.0);
   const auto of = [&](int32_t node) { return sums.data() + static_cast<size_t>(node) * n_columns; };
@@ -67,20 +68,23 @@ TopkLeafArrays topk_leaves(const float* g, const float* h, int n_outputs, int h_
                            const Workers& workers) {
   std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
   std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers);
-  return topk_steps(std::move(G), std::move(H), n_outputs, h != nullptr ? h_columns : 1, config, leaf_k,
-                    shared);
+  return topk_steps(std::move(G), std::move(H), n_outputs, h != nullptr ? h_columns : 1, config,
+                    leaf_k, shared);
 }
 
-TopkLeafArrays topk_steps(std::vector<double> G, std::vector<double> H, int n_outputs, int h_columns,
-                          const LeafConfig& config, int32_t leaf_k, const Tree* shared) {
+TopkLeafArrays topk_steps(std::vector<double> G, std::vector<double> H, int n_outputs,
+                          int h_columns, const LeafConfig& config, int32_t leaf_k,
+                          const Tree* shared) {
   const auto n_leaves = static_cast<int32_t>(G.size() / n_outputs);
   std::vector<std::vector<Candidate>> leaves(n_leaves);
-  // Candidates of a set of rows; the worth is its own, and that of the rows beside it where they are given.
-  const auto candidates = [&](const std::vector<double>& G, const std::vector<double>& H, int64_t set,
-                              int64_t beside) {
+  // Candidates of a set of rows; the worth is its own, and that of the rows beside it where they
+  // are given.
+  const auto candidates = [&](const std::vector<double>& G, const std::vector<double>& H,
+                              int64_t set, int64_t beside) {
     std::vector<Candidate> found;
     const auto step = [&](int64_t of, int k) {
-      return NewtonStep(G[of * n_outputs + k], H[of * h_columns + (h_columns == 1 ? 0 : k)], config);
+      return NewtonStep(G[of * n_outputs + k], H[of * h_columns + (h_columns == 1 ? 0 : k)],
+                        config);
     };
     for (int k = 0; k < n_outputs; ++k) {
       const NewtonStep own = step(set, k);
@@ -140,8 +144,9 @@ struct OutputSum {
   int64_t output, sum;
 };
 
-// The leaves of sparse gradients: what each holds, from the sums of its rows. Where other ranks have further
-// rows, outputs are shared out: each rank is sent the sums of its own, and all are told its best.
+// The leaves of sparse gradients: what each holds, from the sums of its rows. Where other ranks
+// have further rows, outputs are shared out: each rank is sent the sums of its own, and all are
+// told its best.
 class LabelLeaves {
  public:
   LabelLeaves(const LabelRows& g, const LeafConfig& config, int32_t leaf_k, const Workers& workers)

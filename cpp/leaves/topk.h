@@ -1,6 +1,7 @@
-// Sparse Newton leaves: the k outputs of a leaf whose Newton step lowers the loss most, and their values
-// (GBDT-MO eq. 19, GBDT-SPARSE eq. 19), from exact fixed-point sums of the unquantised derivatives. Either
-// every leaf has outputs of its own, or the two children of a node share theirs (GBDT-MO, Algorithm 4).
+// Sparse Newton leaves: the k outputs of a leaf whose Newton step lowers the loss most, and their
+// values (GBDT-MO eq. 19, GBDT-SPARSE eq. 19), from exact fixed-point sums of the unquantised
+// derivatives. Either every leaf has outputs of its own, or the two children of a node share theirs
+// (GBDT-MO, Algorithm 4).
 //
 // Owns: the leaf problem of sparse leaves. Must not know: how the structure was found.
 #pragma once
@@ -21,16 +22,17 @@ struct TopkLeafArrays {
   std::vector<float> values;
 };
 
-// From dense derivatives, as `newton_leaves` takes them (no full curvature). `shared`: the tree whose nodes'
-// children share their outputs; nullptr: each leaf for itself.
+// From dense derivatives, as `newton_leaves` takes them (no full curvature). `shared`: the tree
+// whose nodes' children share their outputs; nullptr: each leaf for itself.
 TopkLeafArrays topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                            const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
                            const LeafConfig& config, int32_t leaf_k, const Tree* shared,
                            const Workers& workers);
 
 // The same from summed derivatives of the leaves; H: 1 or n_outputs columns.
-TopkLeafArrays topk_steps(std::vector<double> G, std::vector<double> H, int n_outputs, int h_columns,
-                          const LeafConfig& config, int32_t leaf_k, const Tree* shared);
+TopkLeafArrays topk_steps(std::vector<double> G, std::vector<double> H, int n_outputs,
+                          int h_columns, const LeafConfig& config, int32_t leaf_k,
+                          const Tree* shared);
 
 // From sparse gradients; every output has the curvature of its row: `weight` (n_all), or 1.
 TopkLeafArrays topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,

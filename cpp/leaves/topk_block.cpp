@@ -13,7 +13,8 @@ void add(const LeafView& leaves, const uint32_t* leaf_of_row, int64_t n, RowFeat
          int64_t row_step) {
   for (int64_t r = 0; r < n; ++r) {
     float* out = scores + r * row_step;
-    for (int64_t e = leaves.begin[leaf_of_row[r]], end = leaves.begin[leaf_of_row[r] + 1]; e < end; ++e)
+    for (int64_t e = leaves.begin[leaf_of_row[r]], end = leaves.begin[leaf_of_row[r] + 1]; e < end;
+         ++e)
       out[leaves.index[e]] += leaves.values[e];
   }
 }
@@ -49,8 +50,8 @@ const LeafKind kTopk{.name = "sparse",
                      .add_trees = nullptr,
                      .add_to_sums = add_to_sums};
 
-TopkLeaves::TopkLeaves(const int64_t* begin, int64_t n_leaves, const int32_t* outputs, const float* values,
-                       int64_t n_entries, int64_t n_outputs) {
+TopkLeaves::TopkLeaves(const int64_t* begin, int64_t n_leaves, const int32_t* outputs,
+                       const float* values, int64_t n_entries, int64_t n_outputs) {
   check_sizes(n_leaves, n_outputs);
   most_entries_ = check_entries(begin, n_leaves, outputs, n_entries, n_outputs, "output");
   check_finite(values, n_entries, "values");

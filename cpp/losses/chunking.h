@@ -1,14 +1,15 @@
 // How rows are cut into chunks for losses: whole rows, alike for any number of threads.
 //
-// Owns: sizes of chunks, and what a chunk needs repeated for each of its rows. Must not know: any loss.
+// Owns: sizes of chunks, and what a chunk needs repeated for each of its rows. Must not know: any
+// loss.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "base/aligned_buffer.h"
-#include "base/parallel.h"
 #include "base/context.h"
+#include "base/parallel.h"
 
 namespace polyleaf {
 
@@ -16,8 +17,8 @@ namespace polyleaf {
 constexpr int64_t kChunkElements = 1024;
 constexpr int64_t kChunksPerTask = 8;
 
-// Tasks of whole chunks of whole rows, whatever the number of threads. Chunks are multiples of the 16 rows
-// softmax works on.
+// Tasks of whole chunks of whole rows, whatever the number of threads. Chunks are multiples of the
+// 16 rows softmax works on.
 struct Cut {
   int64_t n_rows, n_outputs, rows_per_chunk, rows_per_task;
   // `n_outputs`: floats that are read or written for a row.
@@ -40,7 +41,8 @@ struct Cut {
   }
 };
 
-// A value per output, repeated for the rows of a chunk: element-wise kernels then run over flat arrays.
+// A value per output, repeated for the rows of a chunk: element-wise kernels then run over flat
+// arrays.
 inline Buffer<float> tile(const float* values, const Cut& cut) {
   Buffer<float> tiled(static_cast<size_t>(cut.elements()));
   for (int64_t row = 0; row < cut.rows_per_chunk; ++row)
@@ -54,8 +56,8 @@ inline std::vector<Buffer<float>> scratch_of_threads(const Workers& workers, int
   return buffers;
 }
 
-// Weights of rows [row, row + n) as (n, columns), of a matrix of `weight_columns` (1 or `columns`) or nullptr
-// (all 1): in place where the matrix has as many columns, else repeated.
+// Weights of rows [row, row + n) as (n, columns), of a matrix of `weight_columns` (1 or `columns`)
+// or nullptr (all 1): in place where the matrix has as many columns, else repeated.
 inline const float* weights_of(const float* weight, int64_t weight_columns, int64_t row, int64_t n,
                                int64_t columns, float* space) {
   if (weight == nullptr) {

@@ -23,8 +23,8 @@ void derivatives(const Likelihood& likelihood, const LikelihoodInput& input, flo
     const int64_t at = row * n_scores;
     const float* weight =
         weights_of(input.weight, input.weight_columns, row, n, n_targets, space[thread].data());
-    const LikelihoodChunk chunk{n * n_targets, input.raw + at, input.target + row * n_targets, offset.data(),
-                                weight};
+    const LikelihoodChunk chunk{n * n_targets, input.raw + at, input.target + row * n_targets,
+                                offset.data(), weight};
     likelihood.kernels().derivatives(likelihood.numbers(), chunk, g + at, h + at);
   });
 }

@@ -1,17 +1,19 @@
-// Derivatives of likelihoods with two scores a target: where the distribution lies, and the logarithm of how
-// far it spreads. T targets have 2 T scores in a row, those of the first target first.
+// Derivatives of likelihoods with two scores a target: where the distribution lies, and the
+// logarithm of how far it spreads. T targets have 2 T scores in a row, those of the first target
+// first.
 //
-// The curvature is Fisher's information, which for these pairs of parameters is diagonal (Cox and Reid,
-// "Parameter orthogonality and approximate conditional inference", JRSS B, 1987): a leaf's step is the
-// natural gradient of its rows. It is raised where one row alone would ask for a long step.
+// The curvature is Fisher's information, which for these pairs of parameters is diagonal (Cox and
+// Reid, "Parameter orthogonality and approximate conditional inference", JRSS B, 1987): a leaf's
+// step is the natural gradient of its rows. It is raised where one row alone would ask for a long
+// step.
 //
-// Owns: the mathematics of these derivatives. Must not know: trees, boosting, losses themselves, which Python
-// computes in float64 where they are asked for.
+// Owns: the mathematics of these derivatives. Must not know: trees, boosting, losses themselves,
+// which Python computes in float64 where they are asked for.
 #pragma once
 #include <cstdint>
 
-#include "base/isa.h"
 #include "base/context.h"
+#include "base/isa.h"
 #include "losses/loss_registry.h"
 
 namespace polyleaf {
@@ -52,7 +54,8 @@ POLYLEAF_DECLARE_KERNELS(LikelihoodTable, likelihood_kernels)
 LossTable<LikelihoodKernels> table_of_likelihoods();
 using Likelihood = LossOf<LikelihoodKernels, table_of_likelihoods>;
 
-// Writes g and h, (n_rows, 2 n_targets). The same bits for any number of threads and any instruction set.
+// Writes g and h, (n_rows, 2 n_targets). The same bits for any number of threads and any
+// instruction set.
 void derivatives(const Likelihood& likelihood, const LikelihoodInput& input, float* g, float* h,
                  const Workers& workers);
 

@@ -1,6 +1,7 @@
 // A loss by its name: one line of a table of kernels, and the numbers that go with it.
 //
-// Owns: names and numbers of losses. Must not know: what losses compute, or what their kernels are handed.
+// Owns: names and numbers of losses. Must not know: what losses compute, or what their kernels are
+// handed.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -18,8 +19,8 @@ struct LossTable {
   int n;
 };
 
-// `Kernels` has a `name` and the names of `parameters`, nullptr behind the last; `kTable` gives those of the
-// instruction set in use.
+// `Kernels` has a `name` and the names of `parameters`, nullptr behind the last; `kTable` gives
+// those of the instruction set in use.
 template <class Kernels, LossTable<Kernels> (*kTable)()>
 class LossOf {
  public:
@@ -32,11 +33,13 @@ class LossOf {
     const std::vector<std::string> wanted = names(kernels().parameters);
     for (const auto& [parameter, value] : parameters)
       if (std::find(wanted.begin(), wanted.end(), parameter) == wanted.end())
-        throw std::invalid_argument("Loss \"" + name + "\" has no parameter \"" + parameter + "\".");
+        throw std::invalid_argument("Loss \"" + name + "\" has no parameter \"" + parameter +
+                                    "\".");
     for (size_t i = 0; i < wanted.size(); ++i) {
       const auto given = parameters.find(wanted[i]);
       if (given == parameters.end())
-        throw std::invalid_argument("Loss \"" + name + "\" needs the parameter \"" + wanted[i] + "\".");
+        throw std::invalid_argument("Loss \"" + name + "\" needs the parameter \"" + wanted[i] +
+                                    "\".");
       numbers_[i] = given->second;
     }
   }
@@ -48,14 +51,16 @@ class LossOf {
   // The losses there are, each with the names of its parameters.
   static std::map<std::string, std::vector<std::string>> known() {
     std::map<std::string, std::vector<std::string>> found;
-    for (int i = 0; i < kTable().n; ++i) found[kTable().first[i].name] = names(kTable().first[i].parameters);
+    for (int i = 0; i < kTable().n; ++i)
+      found[kTable().first[i].name] = names(kTable().first[i].parameters);
     return found;
   }
 
  private:
   static std::vector<std::string> names(const char* const* parameters) {
     std::vector<std::string> found;
-    for (int i = 0; i < kMostParameters && parameters[i] != nullptr; ++i) found.emplace_back(parameters[i]);
+    for (int i = 0; i < kMostParameters && parameters[i] != nullptr; ++i)
+      found.emplace_back(parameters[i]);
     return found;
   }
 

@@ -13,7 +13,8 @@ namespace {
 
 void check_input(const LossInput& input) {
   if (input.n_outputs < 1) throw std::invalid_argument("A loss needs at least one output.");
-  if (input.weight != nullptr && input.weight_columns != 1 && input.weight_columns != input.n_outputs)
+  if (input.weight != nullptr && input.weight_columns != 1 &&
+      input.weight_columns != input.n_outputs)
     throw std::invalid_argument("Weights must have one column, or one for each output.");
 }
 
@@ -32,23 +33,28 @@ LossChunk chunk_of(const LossInput& input, int64_t row, int64_t n, const Buffer<
   return {n * input.n_outputs, input.raw + at, input.target + at, offset.data(), parameter.data()};
 }
 
-const float* weights_of(const LossInput& input, int64_t row, int64_t n, int64_t columns, float* space) {
+const float* weights_of(const LossInput& input, int64_t row, int64_t n, int64_t columns,
+                        float* space) {
   return polyleaf::weights_of(input.weight, input.weight_columns, row, n, columns, space);
 }
 
 ClassChunk class_chunk_of(const LossInput& input, int64_t row, int64_t n, float* scratch) {
-  return {n, input.n_outputs, input.raw + row * input.n_outputs, input.label + row, input.offset, scratch};
+  return {
+      n,      input.n_outputs, input.raw + row * input.n_outputs, input.label + row, input.offset,
+      scratch};
 }
 
-// Runs `losses(thread, row, n, out)` over all chunks (`columns` losses a row) and returns their weighted
-// mean.
+// Runs `losses(thread, row, n, out)` over all chunks (`columns` losses a row) and returns their
+// weighted mean.
 template <class F>
-double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& workers, F&& losses) {
+double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& workers,
+                        F&& losses) {
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const Cut cut(input.n_rows, input.n_outputs);
   const int64_t size = cut.rows_per_chunk * columns;
   auto weights = scratch_of_threads(workers, size);
-  std::vector<std::vector<double>> out(weights.size(), std::vector<double>(static_cast<size_t>(size)));
+  std::vector<std::vector<double>> out(weights.size(),
+                                       std::vector<double>(static_cast<size_t>(size)));
   std::vector<std::pair<double, double>> partial(static_cast<size_t>(cut.n_tasks()));
   cut.for_each_chunk(workers, [&](int64_t task, int thread, int64_t row, int64_t n) {
     losses(thread, row, n, out[thread].data());
@@ -65,10 +71,11 @@ double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& 
   return weight > 0 ? total / weight : 0.0;
 }
 
-// Calls kernel(chunk, g, h) for every chunk of rows, and applies the weights. h: (n_rows, h_columns).
+// Calls kernel(chunk, g, h) for every chunk of rows, and applies the weights. h: (n_rows,
+// h_columns).
 template <class F>
-void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns, const Workers& workers,
-                       F&& kernel) {
+void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns,
+                       const Workers& workers, F&& kernel) {
   check_labels(input);
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const int64_t k = input.n_outputs;
@@ -99,7 +106,8 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
   const LossKernels& of_loss = loss.kernels();
   const bool unit = of_loss.unit_curvature;
   if (!unit && (h == nullptr || h_columns != input.n_outputs))
-    throw std::invalid_argument("This loss needs a curvature array with one column for each output.");
+    throw std::invalid_argument(
+        "This loss needs a curvature array with one column for each output.");
   if (h != nullptr && h_columns != input.n_outputs && (h_columns != 1 || input.weight_columns > 1))
     throw std::invalid_argument("The curvature array has too few columns for these weights.");
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
@@ -109,7 +117,8 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
   cut.for_each_chunk(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
     const int64_t k = input.n_outputs, size = n * k;
     float *gi = g + row * k, *hi = h == nullptr ? nullptr : h + row * h_columns;
-    of_loss.derivatives(loss.numbers(), chunk_of(input, row, n, offset, parameter), gi, unit ? nullptr : hi);
+    of_loss.derivatives(loss.numbers(), chunk_of(input, row, n, offset, parameter), gi,
+                        unit ? nullptr : hi);
     if (input.weight != nullptr) {
       const float* weight = weights_of(input, row, n, k, space[thread].data());
       kernels.multiply(gi, weight, size);
@@ -122,14 +131,16 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
   });
 }
 
-void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers) {
+void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h,
+                 const Workers& workers) {
   class_derivatives(input, g, h, input.n_outputs, workers,
                     [&](const ClassChunk& chunk, float* gi, float* hi) {
                       loss.kernels().derivatives(loss.numbers(), chunk, gi, hi);
                     });
 }
 
-void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers) {
+void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
+              const Workers& workers) {
   class_derivatives(input, g, h, packed_size(input.n_outputs), workers, loss.kernels().hessians);
 }
 
@@ -137,9 +148,10 @@ double mean_loss(const Loss& loss, const LossInput& input, const Workers& worker
   check_input(input);
   const Cut cut(input.n_rows, input.n_outputs);
   const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
-  return mean_over_chunks(input, input.n_outputs, workers, [&](int, int64_t row, int64_t n, double* out) {
-    loss.kernels().losses(loss.numbers(), chunk_of(input, row, n, offset, parameter), out);
-  });
+  return mean_over_chunks(
+      input, input.n_outputs, workers, [&](int, int64_t row, int64_t n, double* out) {
+        loss.kernels().losses(loss.numbers(), chunk_of(input, row, n, offset, parameter), out);
+      });
 }
 
 double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& workers) {

@@ -1,21 +1,22 @@
-// Losses: gradient, curvature and mean loss of raw scores against targets; the sums behind base scores.
+// Losses: gradient, curvature and mean loss of raw scores against targets; the sums behind base
+// scores.
 //
-// Two shapes of loss exist here. Element-wise ones (`Loss`) see one raw score and one target at a time, so
-// any number of outputs is one flat array to them. Those of one of several classes (`ClassLoss`) see a row at
-// a time. (likelihoods.h has a third: those of two scores a target.) How one is added:
-// CONTRIBUTING.md, "Add an objective".
+// Two shapes of loss exist here. Element-wise ones (`Loss`) see one raw score and one target at a
+// time, so any number of outputs is one flat array to them. Those of one of several classes
+// (`ClassLoss`) see a row at a time. (likelihoods.h has a third: those of two scores a target.) How
+// one is added: CONTRIBUTING.md, "Add an objective".
 //
-// Matrices are row-major (n_rows, n_outputs). `offset` (n_outputs) is added to the raw scores before the loss
-// sees them (the base score, where the loss could not take it off the target). Results are the same bits for
-// any number of threads and any instruction set.
+// Matrices are row-major (n_rows, n_outputs). `offset` (n_outputs) is added to the raw scores
+// before the loss sees them (the base score, where the loss could not take it off the target).
+// Results are the same bits for any number of threads and any instruction set.
 //
 // Owns: the mathematics of losses. Must not know: trees, boosting, how channels are quantised.
 #pragma once
 #include <cstdint>
 
+#include "base/context.h"
 #include "base/isa.h"
 #include "base/packed.h"
-#include "base/context.h"
 #include "losses/loss_registry.h"
 
 namespace polyleaf {
@@ -49,8 +50,8 @@ struct ClassChunk {
   const float* offset = nullptr;
   float* scratch = nullptr;  // class_scratch(n_outputs)
 };
-// Floats that a chunk needs: two groups of 16 rows, read in squares; a row and a packed Hessian, each to the
-// next 16.
+// Floats that a chunk needs: two groups of 16 rows, read in squares; a row and a packed Hessian,
+// each to the next 16.
 inline int64_t class_scratch(int64_t n_outputs) {
   return 2 * 16 * (n_outputs < 16 ? 16 : n_outputs) + n_outputs + packed_size(n_outputs) + 3 * 16;
 }
@@ -58,7 +59,8 @@ inline int64_t class_scratch(int64_t n_outputs) {
 struct LossKernels {
   const char* name;
   const char* parameters[kMostParameters];  // names; nullptr: no more
-  bool unit_curvature;  // 1 for every unweighted row and output: `h` then holds weights, or is not needed
+  bool unit_curvature;  // 1 for every unweighted row and output: `h` then holds weights, or is not
+                        // needed
   void (*derivatives)(const LossNumbers& numbers, const LossChunk& chunk, float* g,
                       float* h);  // h nullptr: g only
   void (*losses)(const LossNumbers& numbers, const LossChunk& chunk, double* out);
@@ -88,16 +90,19 @@ LossTable<ClassLossKernels> table_of_class_losses();
 using Loss = LossOf<LossKernels, table_of_losses>;
 using ClassLoss = LossOf<ClassLossKernels, table_of_class_losses>;
 
-// Writes g (n_rows, n_outputs) and, unless it is nullptr, h (n_rows, h_columns). h_columns is n_outputs, or 1
-// where the curvature is unit and weights are per row.
+// Writes g (n_rows, n_outputs) and, unless it is nullptr, h (n_rows, h_columns). h_columns is
+// n_outputs, or 1 where the curvature is unit and weights are per row.
 void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
                  const Workers& workers);
 // h (n_rows, n_outputs) is the diagonal.
-void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers);
+void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h,
+                 const Workers& workers);
 // g as above, and h (n_rows, packed_size(n_outputs)): all second derivatives.
-void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers);
+void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
+              const Workers& workers);
 
-// Weighted mean of the loss over rows and outputs (class losses: over rows); 0 where no row has weight.
+// Weighted mean of the loss over rows and outputs (class losses: over rows); 0 where no row has
+// weight.
 double mean_loss(const Loss& loss, const LossInput& input, const Workers& workers);
 double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& workers);
 

@@ -34,8 +34,8 @@ std::vector<int64_t> sum_squares(const ChannelLayout& layout, const int16_t* cha
   return sums;
 }
 
-// Means of categories vary most along a direction that was found for them: by (sqrt(n - 1) + sqrt(K - 1))^2
-// variances (Marchenko and Pastur, 1967), where a given direction has K - 1.
+// Means of categories vary most along a direction that was found for them: by (sqrt(n - 1) + sqrt(K
+// - 1))^2 variances (Marchenko and Pastur, 1967), where a given direction has K - 1.
 float Chance::of_order(int64_t n_categories) const {
   const double rest = static_cast<double>(n_categories - 1), others = std::max(width - 1.0, 0.0);
   return static_cast<float>(kBestCut * (rest + 2.0 * std::sqrt(rest * others)) * variance);

@@ -1,5 +1,6 @@
-// What the best order of many categories gains where they say nothing (docs/design.md section 4): with
-// gradients that were drawn by chance, the more categories a feature has, the more some cut of them explains.
+// What the best order of many categories gains where they say nothing (docs/design.md section 4):
+// with gradients that were drawn by chance, the more categories a feature has, the more some cut of
+// them explains.
 //
 // Owns: how much that is. Must not know: candidates, nodes.
 #pragma once
@@ -15,8 +16,8 @@ struct Chance {
   double variance = 0;  // for each unit of curvature
   double width = 1;     // how many outputs vary; one that varies little counts for little
 
-  // By how much the best cut of so many categories, in the order of their gradients, raises a score's sum
-  // above that of a cut without a choice.
+  // By how much the best cut of so many categories, in the order of their gradients, raises a
+  // score's sum above that of a cut without a choice.
   float of_order(int64_t n_categories) const;
 };
 

@@ -62,8 +62,8 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, workers);
   curvature_step_.assign(layout_.n_curvature() + 16, 0.0f);
   if (!unit)
-    quantise_part(h, layout_.n_curvature(), layout_.curvature_offset, layout_.count_lane, curvature_step_,
-                  workers);
+    quantise_part(h, layout_.n_curvature(), layout_.curvature_offset, layout_.count_lane,
+                  curvature_step_, workers);
 }
 
 // Lanes that no column fills must be zero; nobody writes anything else there afterwards.
@@ -78,7 +78,8 @@ void Channels::clear(const Workers& workers) {
 void check_finite(float largest) {
   if (!std::isfinite(largest))
     throw std::invalid_argument(
-        "A derivative is not finite; check the objective, the targets, the weights and the learning rate.");
+        "A derivative is not finite; check the objective, the targets, the weights and the "
+        "learning rate.");
 }
 
 std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
@@ -109,7 +110,8 @@ std::vector<float> largest_magnitudes(const float* values, int n_columns, const 
 namespace {
 
 // Sums of all ranks, in one message.
-void add_ranks(std::vector<int64_t>& size, std::vector<int64_t>& total, int n, const Workers& workers) {
+void add_ranks(std::vector<int64_t>& size, std::vector<int64_t>& total, int n,
+               const Workers& workers) {
   std::vector<int64_t> both(size.begin(), size.begin() + n);
   both.insert(both.end(), total.begin(), total.begin() + n);
   workers.sum(both);
@@ -119,8 +121,8 @@ void add_ranks(std::vector<int64_t>& size, std::vector<int64_t>& total, int n, c
 
 }  // namespace
 
-// Quantises one group of columns. The scale of a column is 32767 / max, halved until no sum over any rows can
-// leave int32.
+// Quantises one group of columns. The scale of a column is 32767 / max, halved until no sum over
+// any rows can leave int32.
 void Channels::quantise_part(const float* values, int n_columns, int offset, int count_lane,
                              std::vector<float>& step, const Workers& workers) {
   const ChannelKernels& kernels = POLYLEAF_SELECT(channel_kernels);
@@ -135,9 +137,9 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
     total.assign(static_cast<size_t>(workers.n_threads) * padded, 0);
     parallel_for(workers, n_blocks, [&](int64_t task, int thread) {
       const Block rows(n_used, kBlock, task);
-      kernels.quantise(values, n_columns, sample_, rows.begin, rows.end, scales.inverse.data(), data_.data(),
-                       layout_.lanes, offset, count_lane, size.data() + thread * padded,
-                       total.data() + thread * padded);
+      kernels.quantise(values, n_columns, sample_, rows.begin, rows.end, scales.inverse.data(),
+                       data_.data(), layout_.lanes, offset, count_lane,
+                       size.data() + thread * padded, total.data() + thread * padded);
     });
     for (int t = 1; t < workers.n_threads; ++t)
       for (int j = 0; j < n_columns; ++j) {

@@ -1,6 +1,7 @@
-// Channels: what one row adds to a bin, as small integers (docs/design.md section 4). A row's channels are
-//   [g_0 .. g_{K-1}] [curvature: none, 1, K or the lower triangle of K x K, row after row] [1, the count, if
-//   a lane is free], padded to 4, 8 or a multiple of 16.
+// Channels: what one row adds to a bin, as small integers (docs/design.md section 4). A row's
+// channels are
+//   [g_0 .. g_{K-1}] [curvature: none, 1, K or the lower triangle of K x K, row after row] [1, the
+//   count, if a lane is free], padded to 4, 8 or a multiple of 16.
 // Whoever sums them need not know what they mean.
 //
 // Owns: quantisation and its overflow bound. Must not know: features, splits.
@@ -9,11 +10,11 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/context.h"
 #include "base/isa.h"
 #include "base/packed.h"
-#include "base/context.h"
-#include "quantised_gradients/scales.h"
 #include "data/sample.h"
+#include "quantised_gradients/scales.h"
 
 namespace polyleaf {
 
@@ -27,9 +28,9 @@ struct ChannelLayout {
   int lanes = 4;              // int16 per row, int32 per bin
   int curvature_offset = -1;  // first curvature lane; -1: none
   int count_lane = -1;        // -1: counts are kept in an array beside the sums
-  // Linear leaves (linear_channels.h): products with p regressors z of the node follow the curvature: h z_i
-  // (p lanes), h z_i z_j (lower triangle), g_k z_i (all outputs of the first regressor first). -1: constant
-  // leaves.
+  // Linear leaves (linear_channels.h): products with p regressors z of the node follow the
+  // curvature: h z_i (p lanes), h z_i z_j (lower triangle), g_k z_i (all outputs of the first
+  // regressor first). -1: constant leaves.
   int regressors = -1;
 
   static ChannelLayout make(int n_outputs, Curvature curvature, int regressors = -1);
@@ -71,23 +72,24 @@ struct ChannelLayout {
 };
 
 struct ChannelKernels {
-  // largest[j] = max(largest[j], max |values_ij * multiplier_i|) over rows i in [begin, end) of the sample
-  void (*largest)(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
-                  float* largest);
-  // channels[row][offset + j] = q = rint(values_ij * multiplier_i * inverse_j); size_j += |q|; total_j += q.
-  // Lanes after these may be zeroed; count_lane (-1: none) is set to 1 afterwards. `inverse` has 16 zeros
-  // behind it.
-  void (*quantise)(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
-                   const float* inverse, int16_t* channels, int lanes, int offset, int count_lane,
-                   int64_t* size, int64_t* total);
+  // largest[j] = max(largest[j], max |values_ij * multiplier_i|) over rows i in [begin, end) of the
+  // sample
+  void (*largest)(const float* values, int n_columns, const RowSample& sample, int64_t begin,
+                  int64_t end, float* largest);
+  // channels[row][offset + j] = q = rint(values_ij * multiplier_i * inverse_j); size_j += |q|;
+  // total_j += q. Lanes after these may be zeroed; count_lane (-1: none) is set to 1 afterwards.
+  // `inverse` has 16 zeros behind it.
+  void (*quantise)(const float* values, int n_columns, const RowSample& sample, int64_t begin,
+                   int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
+                   int count_lane, int64_t* size, int64_t* total);
 };
 POLYLEAF_DECLARE_KERNELS(ChannelKernels, channel_kernels)
 
 // Throws std::invalid_argument, in a sentence, where the largest of derivatives is not finite.
 void check_finite(float largest);
 
-// Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of 16 and 16
-// more. Throws std::invalid_argument where a value is not finite.
+// Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of
+// 16 and 16 more. Throws std::invalid_argument where a value is not finite.
 std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
                                       const Workers& workers);
 
@@ -99,8 +101,8 @@ class Channels {
 
   // g: (n_all, K); h: (n_all, layout().n_curvature()), unused for unit. May be called again
   // for the next tree: buffers are reused.
-  void quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
-                const Workers& workers);
+  void quantise(const float* g, const float* h, int n_outputs, Curvature curvature,
+                const RowSample& sample, const Workers& workers);
 
   const ChannelLayout& layout() const { return layout_; }
   const RowSample& sample() const { return sample_; }
@@ -115,8 +117,8 @@ class Channels {
   const float* curvature_step() const { return curvature_step_.data(); }
 
  private:
-  void quantise_part(const float* values, int n_columns, int offset, int count_lane, std::vector<float>& step,
-                     const Workers& workers);
+  void quantise_part(const float* values, int n_columns, int offset, int count_lane,
+                     std::vector<float>& step, const Workers& workers);
   void clear(const Workers& workers);
 
   ChannelLayout layout_;

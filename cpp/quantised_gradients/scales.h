@@ -1,5 +1,5 @@
-// The scales that columns of derivatives are quantised by (docs/design.md section 4): 32767 / max, halved
-// until no sum over any rows can leave int32.
+// The scales that columns of derivatives are quantised by (docs/design.md section 4): 32767 / max,
+// halved until no sum over any rows can leave int32.
 //
 // Must not know: where derivatives lie, how they are quantised.
 #pragma once
@@ -9,12 +9,14 @@
 
 namespace polyleaf {
 
-constexpr float kSmallestDerivative = 1e-28f;  // a column whose largest magnitude is below counts as zero
+constexpr float kSmallestDerivative =
+    1e-28f;  // a column whose largest magnitude is below counts as zero
 
 struct Scales {
   std::vector<float> inverse, step;  // of the columns, and zeros behind them
 
-  // largest: magnitude of each column over the rows in use, readable as far as the scales are to be.
+  // largest: magnitude of each column over the rows in use, readable as far as the scales are to
+  // be.
   Scales(const std::vector<float>& largest, int n_columns)
       : inverse(largest.size(), 0.0f), step(largest.size(), 0.0f) {
     for (int j = 0; j < n_columns; ++j) {
@@ -24,8 +26,8 @@ struct Scales {
     }
   }
 
-  // size: summed magnitudes of the columns quantised by these scales. False where some had to be made
-  // coarser, so that all is to be quantised again.
+  // size: summed magnitudes of the columns quantised by these scales. False where some had to be
+  // made coarser, so that all is to be quantised again.
   bool fit(const int64_t* size, int n_columns, int64_t n_used) {
     const int64_t limit = int64_t{INT32_MAX};
     bool fits = true;

@@ -31,7 +31,8 @@ FixedPoint FixedPoint::above(float largest) {
   if (largest < kSmallestDerivative) return {};
   int exponent = 0;
   std::frexp(largest, &exponent);  // largest = m * 2^exponent with 0.5 <= m < 1
-  return {std::ldexp(1.0f, kFixedPointBits - exponent), std::ldexp(1.0, exponent - kFixedPointBits)};
+  return {std::ldexp(1.0f, kFixedPointBits - exponent),
+          std::ldexp(1.0, exponent - kFixedPointBits)};
 }
 
 FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Workers& workers) {

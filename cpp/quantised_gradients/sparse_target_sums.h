@@ -1,19 +1,20 @@
-// Exact sums of sparse rows over sets of rows: fixed-point integers, so that no order of work leaves a trace.
+// Exact sums of sparse rows over sets of rows: fixed-point integers, so that no order of work
+// leaves a trace.
 //
-// Owns: the scale, and the scratch that sums very many outputs of which few are touched. Must not know: what
-// sums are for.
+// Owns: the scale, and the scratch that sums very many outputs of which few are touched. Must not
+// know: what sums are for.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "base/context.h"
-#include "data/sparse_labels.h"
 #include "data/sample.h"
+#include "data/sparse_labels.h"
 
 namespace polyleaf {
 
-// Integers stand for values: trunc(value * scale), of 31 bits; `unit` is worth 1. Both 0 where all values
-// vanish.
+// Integers stand for values: trunc(value * scale), of 31 bits; `unit` is worth 1. Both 0 where all
+// values vanish.
 struct FixedPoint {
   float scale = 0;
   double unit = 0;
@@ -22,14 +23,16 @@ struct FixedPoint {
   int32_t operator()(float value) const { return static_cast<int32_t>(value * scale); }
 };
 
-// One power of two for all outputs: 2^30 units are the smallest one above every |value * multiplier| of the
-// sample, of all ranks. Throws std::invalid_argument where a value is not finite.
+// One power of two for all outputs: 2^30 units are the smallest one above every |value *
+// multiplier| of the sample, of all ranks. Throws std::invalid_argument where a value is not
+// finite.
 FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Workers& workers);
 
 // Sum of every output over all rows, of all ranks.
 std::vector<double> label_totals(const LabelRows& rows, const Workers& workers);
 
-// The outputs that have been touched since the last `clear`, whatever their number, in the order of touching.
+// The outputs that have been touched since the last `clear`, whatever their number, in the order of
+// touching.
 class TouchedOutputs {
  public:
   void reserve(int64_t n_outputs) { seen_.resize(static_cast<size_t>(n_outputs + 63) / 64, 0); }

@@ -9,7 +9,7 @@ namespace polyleaf {
 namespace {
 
 constexpr size_t kRoom = size_t{1} << 28;  // bytes of histograms that are sent at once
-constexpr int64_t kSpare = 16;             // vectors may read past the last bin, and begin at multiples of it
+constexpr int64_t kSpare = 16;  // vectors may read past the last bin, and begin at multiples of it
 
 int64_t round_up(int64_t n) {
   return (n + kSpare - 1) / kSpare * kSpare;
@@ -19,8 +19,8 @@ int64_t round_up(int64_t n) {
 class Writer {
  public:
   void write(const TileSplit& split) {
-    put(Head{split.sum, split.judged, split.feature, split.bin, split.missing_left, split.left_count,
-             split.n_absent, split.set});
+    put(Head{split.sum, split.judged, split.feature, split.bin, split.missing_left,
+             split.left_count, split.n_absent, split.set});
     if (split.feature < 0) return;
     put_all(split.left);
     put_all(split.left_products);
@@ -78,7 +78,8 @@ class Reader {
   bool is_at_end() const { return rest_.empty(); }
 
   [[noreturn]] static void lost_step() {
-    throw std::runtime_error("Ranks have lost step: they have found splits of different numbers of nodes.");
+    throw std::runtime_error(
+        "Ranks have lost step: they have found splits of different numbers of nodes.");
   }
 
  private:
@@ -101,9 +102,12 @@ class Reader {
 
 }  // namespace
 
-void SharedTiles::share_out(const Bins& bins, const std::vector<int>& tiles, const ChannelLayout& layout) {
+void SharedTiles::share_out(const Bins& bins, const std::vector<int>& tiles,
+                            const ChannelLayout& layout) {
   const int64_t n_ranks = workers_.communicator->size();
-  const auto n_bins = [&](int t) { return int64_t{bins.tile(t).n_features} * bins.tile(t).stride(); };
+  const auto n_bins = [&](int t) {
+    return int64_t{bins.tile(t).n_features} * bins.tile(t).stride();
+  };
   lanes_ = layout.lanes;
   counts_apart_ = layout.count_lane < 0 || layout.linear();
   int64_t all = 0, before = 0;
@@ -114,7 +118,8 @@ void SharedTiles::share_out(const Bins& bins, const std::vector<int>& tiles, con
   width_.assign(n_ranks, 0);
   for (int t : tiles) {
     const int64_t n = n_bins(t);
-    const auto rank = static_cast<int>((2 * before + n) * n_ranks / (2 * all));  // where its middle lies
+    const auto rank =
+        static_cast<int>((2 * before + n) * n_ranks / (2 * all));  // where its middle lies
     owner_.push_back(rank);
     sums_.push_back(width_[rank]);
     counts_.push_back(width_[rank] + round_up(n * lanes_ + kSpare));
@@ -132,7 +137,8 @@ size_t SharedTiles::at_once() const {
 
 void SharedTiles::start(size_t n_histograms) {
   begin_.assign(1, 0);
-  for (int64_t width : width_) begin_.push_back(begin_.back() + static_cast<int64_t>(n_histograms) * width);
+  for (int64_t width : width_)
+    begin_.push_back(begin_.back() + static_cast<int64_t>(n_histograms) * width);
   const auto ints = static_cast<size_t>(begin_.back());
   std::swap(sent_, room_);
   if (room_ == nullptr || room_->size() < ints) room_ = std::make_shared<Buffer<int32_t>>(ints);
@@ -142,11 +148,13 @@ void SharedTiles::start(size_t n_histograms) {
 TileBins SharedTiles::bins(size_t histogram, int i, const ChannelLayout& layout) {
   const int rank = owner_[i];
   int32_t* part = room_->data() + begin_[rank] + static_cast<int64_t>(histogram) * width_[rank];
-  return {part + sums_[i], layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(part + counts_[i]) : nullptr};
+  return {part + sums_[i],
+          layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(part + counts_[i]) : nullptr};
 }
 
 void SharedTiles::add_ranks() {
-  workers_.communicator->sum_shares({room_->data(), static_cast<size_t>(begin_.back())}, begin_, room_);
+  workers_.communicator->sum_shares({room_->data(), static_cast<size_t>(begin_.back())}, begin_,
+                                    room_);
 }
 
 std::vector<TileSplit> SharedTiles::gather(const std::vector<TileSplit>& found) const {

@@ -12,8 +12,8 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-// Sums of the left child of a numeric split, added up again once the best is known: cheaper than keeping
-// every prefix.
+// Sums of the left child of a numeric split, added up again once the best is known: cheaper than
+// keeping every prefix.
 void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split) {
   const int lanes = node.layout->lanes;
   const SumKernels& kernels = POLYLEAF_SELECT(sum_kernels);
@@ -25,7 +25,8 @@ void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split
       kernels.add_rows(rows, lanes, rows.start[first], rows.start[last] + feature.counts[last],
                        split.left.data());
     } else {
-      kernels.add_bins(feature.bin(*node.layout, first), lanes, last - first + 1, split.left.data());
+      kernels.add_bins(feature.bin(*node.layout, first), lanes, last - first + 1,
+                       split.left.data());
     }
   };
   add(0, split.bin);
@@ -55,9 +56,10 @@ struct Category {
   double position = 0;
 };
 
-// Positions of the categories along the leading direction of their gradient means (docs/design.md section 4;
-// for one output it is the mean itself, the order of Fisher 1958).
-void place_categories(const ScanNode& node, const ScanFeature& feature, std::vector<Category>& categories) {
+// Positions of the categories along the leading direction of their gradient means (docs/design.md
+// section 4; for one output it is the mean itself, the order of Fisher 1958).
+void place_categories(const ScanNode& node, const ScanFeature& feature,
+                      std::vector<Category>& categories) {
   const ChannelLayout& layout = *node.layout;
   const int K = layout.n_outputs;
   const size_t n = categories.size();
@@ -104,7 +106,8 @@ void place_categories(const ScanNode& node, const ScanFeature& feature, std::vec
       start = i;
     }
   }
-  std::vector<double> direction(deviation.begin() + start * K, deviation.begin() + (start + 1) * K), next(K);
+  std::vector<double> direction(deviation.begin() + start * K, deviation.begin() + (start + 1) * K),
+      next(K);
   for (int round = 0; round < 8; ++round) {  // power iteration
     std::fill(next.begin(), next.end(), 0.0);
     for (size_t i = 0; i < n; ++i) {
@@ -217,21 +220,23 @@ void TileSplit::follow_larger_child(const ScanNode& node) {
   missing_left = left_count >= node.count - left_count;
 }
 
-void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram, const ScanNode& node,
-                        const Slots& allowed, ScanScratch& scratch, TileSplit& best) {
+void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram,
+                        const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
+                        TileSplit& best) {
   const Tile& t = bins.tile(tile);
   const ScoreKernels& scores = scores_of(node);
   const auto feature_of = [&](int slot) {
     const int64_t first = static_cast<int64_t>(slot) * t.stride();
-    return ScanFeature{histogram.rows == nullptr ? histogram.sums + first * node.layout->lanes : nullptr,
-                       histogram.counts != nullptr ? histogram.counts + first : nullptr,
-                       histogram.touched != nullptr ? histogram.touched + slot * 4 : nullptr,
-                       bins.n_bins(t.features[slot]),
-                       t.missing(),
-                       histogram.rows != nullptr ? histogram.rows + slot : nullptr,
-                       node.linear != nullptr && node.linear->joins[t.features[slot]]
-                           ? node.linear->table->means(t.features[slot])
-                           : nullptr};
+    return ScanFeature{
+        histogram.rows == nullptr ? histogram.sums + first * node.layout->lanes : nullptr,
+        histogram.counts != nullptr ? histogram.counts + first : nullptr,
+        histogram.touched != nullptr ? histogram.touched + slot * 4 : nullptr,
+        bins.n_bins(t.features[slot]),
+        t.missing(),
+        histogram.rows != nullptr ? histogram.rows + slot : nullptr,
+        node.linear != nullptr && node.linear->joins[t.features[slot]]
+            ? node.linear->table->means(t.features[slot])
+            : nullptr};
   };
   best.begin(node);
   int best_slot = -1;

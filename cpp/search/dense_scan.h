@@ -1,6 +1,6 @@
-// The best split of one node over the features of one tile. Sums are exact integers; scores are float32 in
-// one fixed order (docs/design.md section 4), so the answer is the same for any thread count and instruction
-// set.
+// The best split of one node over the features of one tile. Sums are exact integers; scores are
+// float32 in one fixed order (docs/design.md section 4), so the answer is the same for any thread
+// count and instruction set.
 //
 // Owns: candidates and their order. Must not know: rows, trees, which node comes next.
 #pragma once
@@ -36,8 +36,8 @@ struct TileSplit {
   CategorySet set = {};  // codes as the model sees them (missing is 255)
   int32_t left_count = 0;
   std::vector<int32_t> left;  // lanes
-  // Linear leaves: products of the feature's bin means with sums left and in all (empty where the feature is
-  // no regressor), and the sums over rows where the feature is missing.
+  // Linear leaves: products of the feature's bin means with sums left and in all (empty where the
+  // feature is no regressor), and the sums over rows where the feature is missing.
   std::vector<double> left_products, products;
   std::vector<int32_t> absent;
   int32_t n_absent = 0;
@@ -48,15 +48,15 @@ struct TileSplit {
   }
   // Nothing is found yet.
   void begin(const ScanNode& node);
-  // Whether a feature's best, judged so, is better; its sums follow once the best of all is known. Features
-  // come in ascending order: ties keep the first.
+  // Whether a feature's best, judged so, is better; its sums follow once the best of all is known.
+  // Features come in ascending order: ties keep the first.
   bool take_if_better(const NumericBest& found, int of_feature, float judged_so);
   // Missing values, of which the node has none.
   void follow_larger_child(const ScanNode& node);
 };
 
-// Histogram of a tile: sums [slot][bin][lane], counts [slot][bin] or nullptr, touched [slot][4] or nullptr.
-// Or, where `rows` is set, the rows by bin of each slot, and counts.
+// Histogram of a tile: sums [slot][bin][lane], counts [slot][bin] or nullptr, touched [slot][4] or
+// nullptr. Or, where `rows` is set, the rows by bin of each slot, and counts.
 struct TileHistogram {
   const int32_t* sums;
   const uint32_t* counts;
@@ -65,7 +65,8 @@ struct TileHistogram {
 };
 
 // allowed: slots that may be used.
-void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram, const ScanNode& node,
-                        const Slots& allowed, ScanScratch& scratch, TileSplit& best);
+void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram,
+                        const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
+                        TileSplit& best);
 
 }  // namespace polyleaf

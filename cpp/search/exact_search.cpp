@@ -16,7 +16,8 @@ void ExactSearch::start(const SearchScope& scope, const SearchNode&) {
   number_of_.resize(std::max(number_of_.size(), static_cast<size_t>(gradients_->n_outputs())), 0);
 }
 
-void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool, std::vector<Choice>& choices) {
+void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool,
+                           std::vector<Choice>& choices) {
   choices.assign(nodes.size(), Choice());
   for (size_t i = 0; i < nodes.size(); ++i) {
     const SearchNode& node = nodes[i];
@@ -59,8 +60,8 @@ void ExactSearch::gather(const SearchNode& node, const std::vector<uint8_t>& all
   entries.worth = worth(largest_, entries.total_curvature);
 }
 
-// The entries of all ranks' rows, in place of those of this rank's, and the rows' codes of the features that
-// are this rank's.
+// The entries of all ranks' rows, in place of those of this rank's, and the rows' codes of the
+// features that are this rank's.
 void ExactSearch::hear_ranks(const SearchNode& node, const std::vector<uint8_t>& allowed) {
   Lists<int32_t> entries(3);
   for (size_t i = 0; i + 1 < entries_.begin.size(); ++i)
@@ -101,7 +102,8 @@ void ExactSearch::clear_entries() {
 }
 
 double ExactSearch::worth(Largest& magnitudes, int64_t curvature) const {
-  return worth_of_largest(magnitudes, fixed_.unit, static_cast<double>(curvature) * curvature_unit(), step_);
+  return worth_of_largest(magnitudes, fixed_.unit,
+                          static_cast<double>(curvature) * curvature_unit(), step_);
 }
 
 const uint8_t* ExactSearch::codes_of(const SearchNode& node, int feature, Scratch& s) const {
@@ -125,7 +127,8 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
     std::vector<int64_t> next(start, start + 256);
     for (int64_t i = 0; i < n; ++i) s.order[next[codes[i]]++] = static_cast<uint32_t>(i);
   }
-  const int64_t n_missing = start[kMissingCode + 1] - start[kMissingCode], n_present = n - n_missing;
+  const int64_t n_missing = start[kMissingCode + 1] - start[kMissingCode],
+                n_present = n - n_missing;
   const int64_t stride =
       std::max<int64_t>(1, static_cast<int64_t>(threshold_step_ * static_cast<double>(node.count)));
   const int64_t least = std::max(1, limits.min_child_samples);
@@ -164,13 +167,15 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
         s.left.offer(std::abs(s.sums[j]));
         s.right.offer(std::abs(entries.totals[j] - s.sums[j]));
       }
-      const double sum = worth(s.left, curvature) + worth(s.right, entries.total_curvature - curvature);
+      const double sum =
+          worth(s.left, curvature) + worth(s.right, entries.total_curvature - curvature);
       if (best.feature >= 0 && (sum < best.sum || (sum == best.sum && best.bin <= b))) continue;
       best = {sum, feature, b, missing_left, n_left, curvature};
     }
   }
   // Where nothing was missing in this node, missing values follow the larger child.
-  if (best.feature >= 0 && n_missing == 0) best.missing_left = best.n_left >= node.count - best.n_left;
+  if (best.feature >= 0 && n_missing == 0)
+    best.missing_left = best.n_left >= node.count - best.n_left;
   return best;
 }
 

@@ -1,15 +1,15 @@
-// Splits of sparse gradients by exact sums of every feature (GBDT-SPARSE, Algorithm 1): rows in order of the
-// feature, running sums of the outputs of the left child, and at every so many rows the k largest of both
-// children. Where other ranks have further rows, all are sent what the gradients of a node are; features are
-// shared out.
+// Splits of sparse gradients by exact sums of every feature (GBDT-SPARSE, Algorithm 1): rows in
+// order of the feature, running sums of the outputs of the left child, and at every so many rows
+// the k largest of both children. Where other ranks have further rows, all are sent what the
+// gradients of a node are; features are shared out.
 //
 // Owns: the order of thresholds. Must not know: sketches, histograms. Numeric features only.
 #pragma once
 #include <cstdint>
 #include <vector>
 
-#include "base/rank_lists.h"
 #include "base/context.h"
+#include "base/rank_lists.h"
 #include "search/sparse_target_search.h"
 
 namespace polyleaf {
@@ -18,23 +18,26 @@ class ExactSearch final : public LabelSearch {
  public:
   ExactSearch(const Bins& bins, const Workers& workers);
 
-  // As LabelSearch::use. threshold_step: a threshold at every such share of a node's rows; 0: at every bin.
-  void use(const LabelRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,
-           int32_t leaf_k, double threshold_step) {
+  // As LabelSearch::use. threshold_step: a threshold at every such share of a node's rows; 0: at
+  // every bin.
+  void use(const LabelRows& gradients, const float* weight, const RowSample& sample,
+           const LeafConfig& step, int32_t leaf_k, double threshold_step) {
     LabelSearch::use(gradients, weight, sample, step, leaf_k);
     threshold_step_ = threshold_step;
   }
 
   void start(const SearchScope& scope, const SearchNode&) override;
-  void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
-  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override {
+  void evaluate(const std::vector<SearchNode>& nodes, bool renewed,
+                std::vector<Choice>& choices) override;
+  void split(int32_t parent, const SearchNode& left, const SearchNode& right,
+             float* output_gain) override {
     (void)output_gain;
     note_split(parent, left.id, right.id);
   }
 
  private:
-  // The entries of a node's rows, wherever they lie. Outputs are numbered anew: 0, 1, ... in the order of
-  // their meeting.
+  // The entries of a node's rows, wherever they lie. Outputs are numbered anew: 0, 1, ... in the
+  // order of their meeting.
   struct Entries {
     std::vector<int64_t> begin;  // of each row
     std::vector<int32_t> number, value;
@@ -83,7 +86,8 @@ class ExactSearch final : public LabelSearch {
   }
   // What ranks do for one another.
   bool is_own(int feature) const {
-    return workers_.is_alone() || feature % workers_.communicator->size() == workers_.communicator->rank();
+    return workers_.is_alone() ||
+           feature % workers_.communicator->size() == workers_.communicator->rank();
   }
   void hear_ranks(const SearchNode& node, const std::vector<uint8_t>& allowed);
   const uint8_t* codes_of(const SearchNode& node, int feature, Scratch& s) const;
@@ -92,7 +96,7 @@ class ExactSearch final : public LabelSearch {
 
   double threshold_step_ = 0;
   Entries entries_;
-  Lists<uint8_t> codes_;            // of a node's rows, by feature, where other ranks have some of them
+  Lists<uint8_t> codes_;  // of a node's rows, by feature, where other ranks have some of them
   std::vector<int32_t> number_of_;  // every output's number in the node, and 1 more; 0: not met
   std::vector<int32_t> met_;        // the outputs of the node
   Largest largest_;

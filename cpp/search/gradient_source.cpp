@@ -46,7 +46,8 @@ void FixedChannels::fill(std::vector<Request>& requests) {
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
   parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
-    kernels.gather(channels_->row(0), piece.ids, piece.n, lanes, gathered_.data() + piece.to * lanes);
+    kernels.gather(channels_->row(0), piece.ids, piece.n, lanes,
+                   gathered_.data() + piece.to * lanes);
   });
   for (size_t j = 0; j < requests.size(); ++j)
     if (start[j] >= 0) requests[j].channels = gathered_.data() + start[j] * lanes;

@@ -1,5 +1,5 @@
-// Where the channels of a node come from: quantised once for a tree and gathered, or made anew for every node
-// from what its parent has fitted (linear_channels.h).
+// Where the channels of a node come from: quantised once for a tree and gathered, or made anew for
+// every node from what its parent has fitted (linear_channels.h).
 //
 // Owns: the contract between who makes channels and who sums them.
 #pragma once
@@ -8,9 +8,9 @@
 
 #include "base/aligned_buffer.h"
 #include "base/context.h"
+#include "grower/search.h"
 #include "quantised_gradients/categorical_gain_correction.h"
 #include "quantised_gradients/quantised_gradients.h"
-#include "grower/search.h"
 #include "search/dense_scan.h"
 
 namespace polyleaf {
@@ -21,7 +21,8 @@ struct ChannelView {
   const float* gradient_step = nullptr;
   const float* curvature_step = nullptr;
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
-  const int32_t* largest = nullptr;    // magnitude of a row's channel, of every lane; nullptr: not known
+  const int32_t* largest =
+      nullptr;  // magnitude of a row's channel, of every lane; nullptr: not known
 };
 
 class ChannelSource {
@@ -32,13 +33,14 @@ class ChannelSource {
   virtual const RowSample& sample() const = 0;
   // Of the nodes that have most channels.
   virtual const ChannelLayout& layout() const = 0;
-  // Whether a row has the same channels in all nodes of a tree, so that a node's sums are its children's.
+  // Whether a row has the same channels in all nodes of a tree, so that a node's sums are its
+  // children's.
   virtual bool fixed() const = 0;
   // A new tree; makes the root's channels.
   virtual void start(const SearchScope& scope, const SearchNode& root) = 0;
 
-  // The channels of a node's rows, next to each other, and, where channels are not fixed, their sums, those
-  // of the rows of all ranks.
+  // The channels of a node's rows, next to each other, and, where channels are not fixed, their
+  // sums, those of the rows of all ranks.
   struct Request {
     int32_t node;
     RowRange rows;
@@ -54,10 +56,10 @@ class ChannelSource {
   // Of the gradients of all rows of the tree, or of the layer. Asked for before any call of `fill`.
   virtual Chance chance() const = 0;
 
-  // The node's split was found to be this, and is taken. Writes what each output adds to gain * n_outputs,
-  // unless channels are fixed.
-  virtual void split(int32_t parent, const TileSplit& split, const ScanNode& node, const SearchNode& left,
-                     const SearchNode& right, float* output_gain) = 0;
+  // The node's split was found to be this, and is taken. Writes what each output adds to gain *
+  // n_outputs, unless channels are fixed.
+  virtual void split(int32_t parent, const TileSplit& split, const ScanNode& node,
+                     const SearchNode& left, const SearchNode& right, float* output_gain) = 0;
 };
 
 // Channels that a row keeps.
@@ -70,7 +72,9 @@ class FixedChannels final : public ChannelSource {
   const RowSample& sample() const override { return channels_->sample(); }
   const ChannelLayout& layout() const override { return channels_->layout(); }
   bool fixed() const override { return true; }
-  void start(const SearchScope& scope, const SearchNode&) override { partition_ = &scope.partition(); }
+  void start(const SearchScope& scope, const SearchNode&) override {
+    partition_ = &scope.partition();
+  }
   void fill(std::vector<Request>& requests) override;
   ChannelView view(int32_t) const override {
     return {&channels_->layout(), channels_->gradient_step(), channels_->curvature_step(), nullptr,

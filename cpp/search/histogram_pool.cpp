@@ -22,7 +22,8 @@ void TileBins::clear(const Tile& tile, int lanes) const {
 void TileBins::clear_touched(const Tile& tile, const uint64_t* words, int64_t n, int lanes) const {
   for (int64_t i = 0; i < n; ++i)
     for (int s = 0; s < tile.n_features; ++s) {
-      const size_t bin = (static_cast<size_t>(s) << tile.log2_stride) + ((words[i] >> (8 * s)) & 255);
+      const size_t bin =
+          (static_cast<size_t>(s) << tile.log2_stride) + ((words[i] >> (8 * s)) & 255);
       std::memset(sums + bin * lanes, 0, sizeof(int32_t) * lanes);
       if (counts != nullptr) counts[bin] = 0;
     }
@@ -33,7 +34,8 @@ void TileBins::subtract(const TileBins& other, const Tile& tile, int lanes) cons
   const auto n = static_cast<int64_t>(bins_of(tile));
   kernels.subtract(sums, other.sums, n * lanes);
   if (counts != nullptr)
-    kernels.subtract(reinterpret_cast<int32_t*>(counts), reinterpret_cast<const int32_t*>(other.counts), n);
+    kernels.subtract(reinterpret_cast<int32_t*>(counts),
+                     reinterpret_cast<const int32_t*>(other.counts), n);
 }
 
 void TileBins::copy(const TileBins& other, const Tile& tile, int lanes) const {
@@ -78,7 +80,8 @@ int HistogramPool::take() {
 
 TileBins HistogramPool::tile(int slot, int t) {
   int32_t* ints = slots_[slot].data();
-  return {ints + sums_[t], counts_apart_ ? reinterpret_cast<uint32_t*>(ints + counts_[t]) : nullptr};
+  return {ints + sums_[t],
+          counts_apart_ ? reinterpret_cast<uint32_t*>(ints + counts_[t]) : nullptr};
 }
 
 }  // namespace polyleaf

@@ -1,15 +1,16 @@
-// Histograms of whole nodes, kept for their children: one slot each, within a budget of memory, reused over
-// trees.
+// Histograms of whole nodes, kept for their children: one slot each, within a budget of memory,
+// reused over trees.
 //
-// Owns: how a histogram lies in memory, and which slots are free. Must not know: nodes, what a channel means.
+// Owns: how a histogram lies in memory, and which slots are free. Must not know: nodes, what a
+// channel means.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "base/aligned_buffer.h"
-#include "quantised_gradients/quantised_gradients.h"
 #include "data/bins.h"
+#include "quantised_gradients/quantised_gradients.h"
 
 namespace polyleaf {
 

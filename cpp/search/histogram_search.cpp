@@ -15,11 +15,13 @@ namespace polyleaf {
 namespace {
 
 constexpr int64_t kChunkRows = 16384;  // least rows of a histogram chunk
-constexpr int64_t kLabelRows = 192;    // nodes up to this size are built and scanned by touched bins
-constexpr int64_t kJointRows = 2;      // rows for each bin of a tile from which they are added as one number
-constexpr int64_t kJointRunRows = 2047;  // of a bin: a gradient, a curvature and a count take 64 bits at most
-constexpr int kRidingLanes = 64;         // of more, counting rows takes little of the time
-constexpr double kTilesToKeep = 0.4;     // with fewer tiles in use by a node histograms are not kept
+constexpr int64_t kLabelRows = 192;  // nodes up to this size are built and scanned by touched bins
+constexpr int64_t kJointRows =
+    2;  // rows for each bin of a tile from which they are added as one number
+constexpr int64_t kJointRunRows =
+    2047;  // of a bin: a gradient, a curvature and a count take 64 bits at most
+constexpr int kRidingLanes = 64;      // of more, counting rows takes little of the time
+constexpr double kTilesToKeep = 0.4;  // with fewer tiles in use by a node histograms are not kept
 
 // The first of those that are judged best; nullptr: none was found.
 const TileSplit* best_of(const std::vector<TileSplit>& splits) {
@@ -64,7 +66,8 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
     lay_out_memory();
     laid_out_ = true;
   }
-  for (Scratch& s : scratch_) s.workspace.reserve(workspace_floats(layout_, scope.config().split) + 16);
+  for (Scratch& s : scratch_)
+    s.workspace.reserve(workspace_floats(layout_, scope.config().split) + 16);
   pool_.start(scope.config().histogram_memory);
   nodes_.clear();
   Node& added = add_node(root, source_->view(root.id));
@@ -82,7 +85,8 @@ void HistogramSearch::find_runs() {
   runs_ = bins_.runs(kRidingRows, workers_);
 }
 
-// Channels that a row keeps are known to their largest; of those made for each node sums are kept apart.
+// Channels that a row keeps are known to their largest; of those made for each node sums are kept
+// apart.
 void HistogramSearch::set_joint_formats() {
   const ChannelView view = source_->view(0);
   joint_.assign(bins_.n_tiles(), {});
@@ -116,10 +120,12 @@ void HistogramSearch::set_joint_formats() {
 void HistogramSearch::lay_out_memory() {
   pool_.lay_out(bins_, layout_);
   set_thresholds();
-  for (Scratch& s : scratch_) s.reserve(layout_, pool_.most_bins(), static_cast<size_t>(ordered_rows_));
+  for (Scratch& s : scratch_)
+    s.reserve(layout_, pool_.most_bins(), static_cast<size_t>(ordered_rows_));
 }
 
-void HistogramSearch::Scratch::reserve(const ChannelLayout& layout, size_t most_bins, size_t ordered_rows) {
+void HistogramSearch::Scratch::reserve(const ChannelLayout& layout, size_t most_bins,
+                                       size_t ordered_rows) {
   sums.reserve(most_bins * layout.lanes + 16);
   counts.reserve(most_bins + 16);
   order.reserve(kTileFeatures * ordered_rows + 16);
@@ -142,27 +148,31 @@ void HistogramSearch::set_thresholds() {
   const int64_t n_in_tiles = bins_.n_features() - bins_.cells().n_features();
   const double bins_per_feature =
       static_cast<double>(pool_.n_bins()) / static_cast<double>(std::max<int64_t>(1, n_in_tiles));
-  // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a histogram is
-  // written, read and cleared bin by bin. One output, and one curvature for all, are scanned from
-  // histograms alone.
+  // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a
+  // histogram is written, read and cleared bin by bin. One output, and one curvature for all, are
+  // scanned from histograms alone.
   const int vectors = layout_.lanes / 16;
-  const bool can_order = layout_.n_outputs > 1 && layout_.curvature != Curvature::shared && vectors >= 1 &&
-                         layout_.curvature != Curvature::full && !layout_.linear();
-  ordered_rows_ = can_order ? std::min<int64_t>(60000, static_cast<int64_t>(bins_per_feature * 4 * vectors /
-                                                                            (2.2 + 0.1 * vectors)))
-                            : 0;
-  // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows at which
-  // both cost the same, from the costs measured in docs/design.md section 5.
-  // Histograms that have to be sent cost more than either.
-  direct_rows_ = !workers_.is_alone()
-                     ? 0
-                     : std::max<int64_t>(std::max(kLabelRows, ordered_rows_),
-                                         static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes /
-                                                              (layout_.lanes + 12)));
+  const bool can_order = layout_.n_outputs > 1 && layout_.curvature != Curvature::shared &&
+                         vectors >= 1 && layout_.curvature != Curvature::full && !layout_.linear();
+  ordered_rows_ =
+      can_order
+          ? std::min<int64_t>(
+                60000, static_cast<int64_t>(bins_per_feature * 4 * vectors / (2.2 + 0.1 * vectors)))
+          : 0;
+  // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows
+  // at which both cost the same, from the costs measured in docs/design.md section 5. Histograms
+  // that have to be sent cost more than either.
+  direct_rows_ =
+      !workers_.is_alone()
+          ? 0
+          : std::max<int64_t>(std::max(kLabelRows, ordered_rows_),
+                              static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes /
+                                                   (layout_.lanes + 12)));
 }
 
-// Children of the last level are never scanned, and small children are built directly: neither needs the
-// parent. Where a node looks at few features only their tiles are built, and a child needs others.
+// Children of the last level are never scanned, and small children are built directly: neither
+// needs the parent. Where a node looks at few features only their tiles are built, and a child
+// needs others.
 bool HistogramSearch::keeps_histogram(const Node& node) const {
   const GrowConfig& config = scope_->config();
   const double tiles_in_use = 1.0 - std::pow(1.0 - config.colsample_bynode, kTileFeatures);
@@ -223,12 +233,14 @@ void HistogramSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewe
   choices.assign(nodes.size(), Choice());
   const Pool<Proposals>& found = propose(nodes, renewed);
   for (size_t i = 0; i < found.size(); ++i)
-    choices[found[i].node - nodes[0].id] = choose(found[i]);  // ids of a batch of children follow each other
+    choices[found[i].node - nodes[0].id] =
+        choose(found[i]);  // ids of a batch of children follow each other
 }
 
-const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vector<SearchNode>& nodes,
-                                                                 bool renewed, size_t wanted) {
-  per_part_ = wanted > 1 && bins_.cells().n_features() > 0 ? kTileFeatures : 1;  // else a tile is a group
+const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(
+    const std::vector<SearchNode>& nodes, bool renewed, size_t wanted) {
+  per_part_ =
+      wanted > 1 && bins_.cells().n_features() > 0 ? kTileFeatures : 1;  // else a tile is a group
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
   if (renewed) {
     for (const SearchNode& node : nodes) {
@@ -255,7 +267,8 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
   make_room(jobs);
   const size_t at_once = workers_.is_alone() ? jobs.size() : shared_.at_once();
   for (size_t first = 0; first < jobs.size(); first += at_once) {
-    const std::span<Job> some = std::span(jobs).subspan(first, std::min(at_once, jobs.size() - first));
+    const std::span<Job> some =
+        std::span(jobs).subspan(first, std::min(at_once, jobs.size() - first));
     if (!workers_.is_alone()) add_ranks(some);
     run(some);
   }
@@ -273,7 +286,8 @@ void HistogramSearch::run(std::span<Job> jobs) {
     return nodes_[a->build].size() > nodes_[b->build].size();
   });
   parallel_for(workers_, n_jobs * n_parts, [&](int64_t task, int thread) {
-    // Words that stay may have to be read from a disk: all that is wanted of one tile before the next one.
+    // Words that stay may have to be read from a disk: all that is wanted of one tile before the
+    // next one.
     const int64_t job = bins_.stay() ? task % n_jobs : task / n_parts;
     run_part(*order[job], static_cast<int>(bins_.stay() ? task / n_jobs : task % n_parts), thread);
   });
@@ -284,11 +298,13 @@ void HistogramSearch::add_ranks(std::span<Job> jobs) {
   const auto n_tiles = static_cast<int64_t>(scope_->tiles().size());
   shared_.start(jobs.size());
   for (size_t j = 0; j < jobs.size(); ++j) jobs[j].shared = j;
-  parallel_for(workers_, static_cast<int64_t>(jobs.size()) * n_tiles, [&](int64_t task, int thread) {
-    const Job& job = jobs[task / n_tiles];
-    const auto tile = static_cast<int>(task % n_tiles);
-    build_tile(job, tile, shared_.bins(job.shared, tile, *nodes_[job.build].view.layout), thread);
-  });
+  parallel_for(workers_, static_cast<int64_t>(jobs.size()) * n_tiles,
+               [&](int64_t task, int thread) {
+                 const Job& job = jobs[task / n_tiles];
+                 const auto tile = static_cast<int>(task % n_tiles);
+                 build_tile(job, tile,
+                            shared_.bins(job.shared, tile, *nodes_[job.build].view.layout), thread);
+               });
   shared_.add_ranks();
 }
 
@@ -367,12 +383,13 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
   return jobs;
 }
 
-// Channels of the rows to be read, next to each other: read once per tile. Cells of sparse features are read
-// for both siblings: there is nothing to subtract from.
+// Channels of the rows to be read, next to each other: read once per tile. Cells of sparse features
+// are read for both siblings: there is nothing to subtract from.
 void HistogramSearch::gather_channels(std::vector<Job>& jobs) {
   std::vector<ChannelSource::Request> requests;
   const auto ask = [&](int32_t node) {
-    requests.push_back({node, nodes_[node].at.rows, nodes_[node].at.count, nullptr, &nodes_[node].totals});
+    requests.push_back(
+        {node, nodes_[node].at.rows, nodes_[node].at.count, nullptr, &nodes_[node].totals});
   };
   for (const Job& job : jobs) ask(job.build);
   if (bins_.cells().n_features() > 0)
@@ -403,7 +420,8 @@ void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
   workers_.sum(sums);
   for (size_t j = 0; j < jobs.size(); ++j) {
     std::vector<int32_t>& totals = nodes_[jobs[j].build].totals;
-    std::copy_n(sums.begin() + static_cast<int64_t>(j * totals.size()), totals.size(), totals.begin());
+    std::copy_n(sums.begin() + static_cast<int64_t>(j * totals.size()), totals.size(),
+                totals.begin());
   }
 }
 
@@ -411,7 +429,8 @@ void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
 void HistogramSearch::set_bounds(const std::vector<Job>& jobs) {
   if (scores().out_of_reach == nullptr) return;
   const GrowConfig& config = scope_->config();
-  const double needed = 2.0 * layout_.n_outputs * config.split.min_split_gain;  // above the node's own sum
+  const double needed =
+      2.0 * layout_.n_outputs * config.split.min_split_gain;  // above the node's own sum
   parallel_for(workers_, static_cast<int64_t>(2 * jobs.size()), [&](int64_t task, int thread) {
     const Job& job = jobs[task / 2];
     const int32_t i = task % 2 == 0 ? job.build : job.subtract;
@@ -419,14 +438,15 @@ void HistogramSearch::set_bounds(const std::vector<Job>& jobs) {
     const ScanNode node = scan_node(nodes_[i], thread);
     nodes_[i].out_of_reach = scores().out_of_reach(node);
     nodes_[i].floor =
-        config.post_prune || chance_.variance > 0 || !config.factors.empty()  // the largest sum need not win
+        config.post_prune || chance_.variance > 0 ||
+                !config.factors.empty()  // the largest sum need not win
             ? -std::numeric_limits<float>::infinity()
             : static_cast<float>((scores().node_sum(node) + needed) * (1.0 - kLeastRelativeGain));
   });
 }
 
-// Where there are fewer tiles than work for all threads, the rows of large nodes are cut into chunks whose
-// histograms are added up: integers, so the cut leaves no trace.
+// Where there are fewer tiles than work for all threads, the rows of large nodes are cut into
+// chunks whose histograms are added up: integers, so the cut leaves no trace.
 void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   const std::vector<int>& tiles = scope_->tiles();
   const int64_t n_tiles = static_cast<int64_t>(tiles.size());
@@ -462,8 +482,9 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
     std::memset(buffer.data(), 0, sizeof(int32_t) * n_bins * (layout.lanes + 1));
     const int64_t begin = node.size() * piece.chunk / job.chunks;
     const int64_t end = node.size() * (piece.chunk + 1) / job.chunks;
-    uint32_t* counts =
-        layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(buffer.data() + n_bins * layout.lanes) : nullptr;
+    uint32_t* counts = layout.count_lane < 0
+                           ? reinterpret_cast<uint32_t*>(buffer.data() + n_bins * layout.lanes)
+                           : nullptr;
     build_rows(job, t, begin, end, {buffer.data(), counts}, thread);
   });
 }
@@ -473,7 +494,8 @@ void HistogramSearch::run_part(const Job& job, int part, int thread) {
   const int n_tiles = static_cast<int>(scope_->tiles().size());
   const size_t first = static_cast<size_t>(part) * per_part_;
   TileSplit* of_built = &proposals_[job.proposals].splits[first];
-  TileSplit* of_sibling = job.subtract >= 0 ? &proposals_[job.proposals + 1].splits[first] : nullptr;
+  TileSplit* of_sibling =
+      job.subtract >= 0 ? &proposals_[job.proposals + 1].splits[first] : nullptr;
   if (part < n_tiles) return run_tile(job, part, thread, of_built, of_sibling);
   if (scope_->can_split(nodes_[job.build].at))
     scan_group(job.build, part - n_tiles, job.channels, thread, of_built);
@@ -510,13 +532,15 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   if (of_sibling != nullptr) {
     const TileBins parent = pool_.tile(job.parent, t);
     parent.subtract(bins, tile, layout_.lanes);
-    scan(job.subtract, t, {parent.sums, parent.counts, nullptr}, slots_of(nodes_[job.subtract], tile), thread,
-         of_sibling);
+    scan(job.subtract, t, {parent.sums, parent.counts, nullptr},
+         slots_of(nodes_[job.subtract], tile), thread, of_sibling);
   }
   uint64_t touched[kTileFeatures * 4] = {};
-  if (job.few) POLYLEAF_SELECT(histogram_kernels).touch(rows, node.size(), tile.n_features, touched);
+  if (job.few)
+    POLYLEAF_SELECT(histogram_kernels).touch(rows, node.size(), tile.n_features, touched);
   if (scope_->can_split(node.at))
-    scan(job.build, t, {bins.sums, bins.counts, job.few ? touched : nullptr}, slots, thread, of_built);
+    scan(job.build, t, {bins.sums, bins.counts, job.few ? touched : nullptr}, slots, thread,
+         of_built);
   if (job.few) bins.clear_touched(tile, rows, node.size(), lanes);
 }
 
@@ -528,8 +552,8 @@ const uint64_t* HistogramSearch::words_of_all(const Node& node, int t, int threa
 }
 
 // Adds rows begin .. end - 1 of the node that a job builds to one tile's bins.
-void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t end, const TileBins& bins,
-                                 int thread) {
+void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t end,
+                                 const TileBins& bins, int thread) {
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
   const Tile& tile = bins_.tile(t);
   const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
@@ -550,12 +574,14 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
   const bool riding = rides(job, t, end - begin);
   for (int64_t i = begin, last; i < end; i = last) {
     last = riding ? end_of_run(job, runs_[t], i, end) : end;
-    with_words(job, t, i, last, thread, [&](const uint64_t* words, const int16_t* channels, int64_t n) {
-      kernels.build(words, channels, n, tile.n_features, tile.log2_stride, lanes, riding, bins.sums,
-                    bins.counts);
-    });
+    with_words(job, t, i, last, thread,
+               [&](const uint64_t* words, const int16_t* channels, int64_t n) {
+                 kernels.build(words, channels, n, tile.n_features, tile.log2_stride, lanes, riding,
+                               bins.sums, bins.counts);
+               });
     if (riding)
-      kernels.dismount(bins.sums, n_bins, lanes, last == end, scratch_[thread].below.data(), bins.counts);
+      kernels.dismount(bins.sums, n_bins, lanes, last == end, scratch_[thread].below.data(),
+                       bins.counts);
   }
 }
 
@@ -563,11 +589,12 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
 bool HistogramSearch::rides(const Job& job, int t, int64_t n_rows) const {
   if (runs_.empty() || !may_ride(*nodes_[job.build].view.layout)) return false;
   const Tile& tile = bins_.tile(t);
-  return 2 * n_rows >= int64_t{tile.n_features} * tile.stride() * static_cast<int64_t>(runs_[t].size());
+  return 2 * n_rows >=
+         int64_t{tile.n_features} * tile.stride() * static_cast<int64_t>(runs_[t].size());
 }
 
-// The first row, of rows i .. end - 1 of the node that a job builds, that is not of row i's run; rows of a
-// node ascend.
+// The first row, of rows i .. end - 1 of the node that a job builds, that is not of row i's run;
+// rows of a node ascend.
 int64_t HistogramSearch::end_of_run(const Job& job, const std::vector<uint32_t>& ends, int64_t i,
                                     int64_t end) const {
   const RowRange& rows = nodes_[job.build].at.rows;
@@ -585,8 +612,8 @@ int64_t HistogramSearch::end_of_joint(const Job& job, int t, int64_t i, int64_t 
   return joint.format.rows == most_rows_[t] ? end : std::min(end, i + joint.format.rows);
 }
 
-// Calls add(words, channels, n) for these rows of the node that a job builds, so many at a time as are
-// fetched at once.
+// Calls add(words, channels, n) for these rows of the node that a job builds, so many at a time as
+// are fetched at once.
 template <class Add>
 void HistogramSearch::with_words(const Job& job, int t, int64_t begin, int64_t end, int thread,
                                  const Add& add) {
@@ -611,7 +638,8 @@ void HistogramSearch::build_tile(const Job& job, int tile_index, const TileBins&
   if (job.chunks == 1) return build_rows(job, t, 0, node.size(), bins, thread);
   const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
   for (int c = 0; c < job.chunks; ++c) {
-    const Buffer<int32_t>& part = chunk_[job.first_chunk + static_cast<size_t>(tile_index) * job.chunks + c];
+    const Buffer<int32_t>& part =
+        chunk_[job.first_chunk + static_cast<size_t>(tile_index) * job.chunks + c];
     kernels.add(bins.sums, part.data(), n_bins * lanes);
     if (bins.counts != nullptr)
       kernels.add(reinterpret_cast<int32_t*>(bins.counts), part.data() + n_bins * lanes, n_bins);
@@ -624,8 +652,8 @@ bool HistogramSearch::has_categories(int t) const {
                      [&](int f) { return bins_.is_categorical(f); });
 }
 
-// A small node with many outputs: no histogram is written, its rows are visited in order of each feature's
-// bins.
+// A small node with many outputs: no histogram is written, its rows are visited in order of each
+// feature's bins.
 void HistogramSearch::scan_by_rows(const Job& job, int t, const uint64_t* rows, const Slots& slots,
                                    int thread, TileSplit* out) {
   const Tile& tile = bins_.tile(t);
@@ -645,9 +673,10 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, const uint64_t* rows, 
 }
 
 ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
-  ScanNode scanned{&scope_->config().split,           node.view.layout,   node.view.gradient_step,
-                   node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
-                   scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
+  ScanNode scanned{
+      &scope_->config().split,           node.view.layout,   node.view.gradient_step,
+      node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
+      scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
   scanned.chance = chance_;
   if (directions_.any()) scanned = scanned.obeying(directions_, node.value_bounds);
   return with_factors(scanned, scope_->config());
@@ -664,7 +693,8 @@ const std::vector<uint8_t>& HistogramSearch::allowed_of(const Node& node) const 
   return scope_->nodes_differ() ? node.allowed : scope_->features();
 }
 
-// What other parts have found makes a scan faster; the best split of the node does not depend on it.
+// What other parts have found makes a scan faster; the best split of the node does not depend on
+// it.
 template <class Find>
 void HistogramSearch::with_floor(Node& node, int thread, const Find& find) {
   ScanScratch& scratch = scratch_[thread].scan;
@@ -676,8 +706,8 @@ void HistogramSearch::with_floor(Node& node, int thread, const Find& find) {
   }
 }
 
-void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, const Slots& slots, int thread,
-                           TileSplit* out) {
+void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, const Slots& slots,
+                           int thread, TileSplit* out) {
   Node& node = nodes_[i];
   const Tile& tile = bins_.tile(t);
   with_floor(node, thread, [&](ScanScratch& scratch) {
@@ -686,14 +716,16 @@ void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, con
     for (int first = 0, last; first < tile.n_features; first = last, ++out) {
       const int group = bins_.group_of(tile.features[first]);
       Slots own = {};
-      for (last = first; last < tile.n_features && bins_.group_of(tile.features[last]) == group; ++last)
+      for (last = first; last < tile.n_features && bins_.group_of(tile.features[last]) == group;
+           ++last)
         own[last] = slots[last];
       best_split_of_tile(bins_, t, histogram, scan_node(node, thread), own, scratch, *out);
     }
   });
 }
 
-void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, int thread, TileSplit* out) {
+void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, int thread,
+                                 TileSplit* out) {
   Node& node = nodes_[i];
   const CellsToScan cells{&scope_->partition().cell_lists(),
                           node.at.rows.cells,
@@ -703,8 +735,8 @@ void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, 
                           allowed_of(node).data(),
                           node.bounds.get()};
   with_floor(node, thread, [&](ScanScratch& scratch) {
-    best_splits_of_cells(bins_, cells, scan_node(node, thread), scratch, scratch_[thread].cells, out,
-                         per_part_);
+    best_splits_of_cells(bins_, cells, scan_node(node, thread), scratch, scratch_[thread].cells,
+                         out, per_part_);
   });
 }
 
@@ -746,7 +778,8 @@ void HistogramSearch::hand_down_bounds(Node& parent, Node& left, Node& right) {
 // The best of the tiles' splits, if it is admissible.
 Choice HistogramSearch::choose(const Proposals& proposals) {
   const TileSplit* best = best_of(proposals.splits);
-  const float node_sum = best == nullptr ? 0.0f : scores().node_sum(scan_node(nodes_[proposals.node]));
+  const float node_sum =
+      best == nullptr ? 0.0f : scores().node_sum(scan_node(nodes_[proposals.node]));
   const Choice choice = admitted(best, node_sum, layout_.n_outputs, scope_->config());
   take(proposals.node, choice.feature >= 0 ? best : nullptr);
   return choice;

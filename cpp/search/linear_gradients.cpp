@@ -18,7 +18,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 }  // namespace
 
 void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvature curvature,
-                         const RowSample& sample, const LinearConfig& config, const Workers& workers) {
+                         const RowSample& sample, const LinearConfig& config,
+                         const Workers& workers) {
   config_ = config;
   curvature_ = curvature;
   n_outputs_ = n_outputs;
@@ -71,9 +72,9 @@ Chance LinearChannels::chance() const {
   const Node& root = nodes_[0];
   RowSample rows;
   rows.n_all = root_.rows.size();
-  return chance_of(
-      {root.layout, root_totals_.data(), root_.count, root.gradient_step.data(), root.curvature_step.data()},
-      sum_squares(*root.layout, root_channels_, rows, workers_));
+  return chance_of({root.layout, root_totals_.data(), root_.count, root.gradient_step.data(),
+                    root.curvature_step.data()},
+                   sum_squares(*root.layout, root_channels_, rows, workers_));
 }
 
 ChannelView LinearChannels::view(int32_t node) const {
@@ -143,7 +144,8 @@ void LinearChannels::read_rows() {
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const Piece& piece = pieces_[i];
     Columns& c = batch_[piece.of];
-    for (size_t j = 0; j < c.largest.size(); ++j) c.largest[j] = std::max(c.largest[j], piece.largest[j]);
+    for (size_t j = 0; j < c.largest.size(); ++j)
+      c.largest[j] = std::max(c.largest[j], piece.largest[j]);
     for (size_t j = 0; j < c.range.size(); j += 2) {
       c.range[j] = std::min(c.range[j], piece.range[j]);
       c.range[j + 1] = std::max(c.range[j + 1], piece.range[j + 1]);
@@ -159,7 +161,8 @@ void LinearChannels::hear_ranges() {
   for (size_t i = 0; i < batch_.size(); ++i) {
     const Columns& c = batch_[i];
     largest.insert(largest.end(), c.largest.begin(), c.largest.end());
-    for (size_t j = 0; j < c.range.size(); ++j) largest.push_back(j % 2 == 0 ? -c.range[j] : c.range[j]);
+    for (size_t j = 0; j < c.range.size(); ++j)
+      largest.push_back(j % 2 == 0 ? -c.range[j] : c.range[j]);
   }
   workers_.largest(largest);
   const double* next = largest.data();
@@ -170,26 +173,30 @@ void LinearChannels::hear_ranges() {
   }
 }
 
-void LinearChannels::read_block(const Columns& c, int64_t begin, int64_t n, float* largest, float* range) {
+void LinearChannels::read_block(const Columns& c, int64_t begin, int64_t n, float* largest,
+                                float* range) {
   if (config_.full) return read_columns(c, begin, n, largest, range);
   return narrow() ? read_narrow(c, begin, n, largest, range) : read_many(c, begin, n, largest);
 }
 
-void LinearChannels::read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest, float* range) {
+void LinearChannels::read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest,
+                                 float* range) {
   const Partition& partition = scope_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
   const uint32_t* ids = partition.ids(rows);
   const int32_t f = c.node->feature;
   uint64_t room[kRowBlock + 8];
-  const uint64_t* words = c.p > 0 ? partition.words(rows, bins.tile_of(f), begin, n, room) : nullptr;
+  const uint64_t* words =
+      c.p > 0 ? partition.words(rows, bins.tile_of(f), begin, n, room) : nullptr;
   float least[4] = {kInfinity, kInfinity, kInfinity, kInfinity}, most[4];
   for (int j = 0; j < 4; ++j) most[j] = -kInfinity;
   POLYLEAF_SELECT(linear_channel_kernels)
-      .read_narrow(rows_.data(), ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n, words,
-                   c.p > 0 ? 8 * bins.slot_of(f) : 0, c.node->old, c.node->line,
+      .read_narrow(rows_.data(), ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
+                   words, c.p > 0 ? 8 * bins.slot_of(f) : 0, c.node->old, c.node->line,
                    columns_.data() + c.at + 4 * begin, least, most);
-  for (int j = 0; j < n_derivatives(); ++j) largest[j] = std::max(std::fabs(least[j]), std::fabs(most[j]));
+  for (int j = 0; j < n_derivatives(); ++j)
+    largest[j] = std::max(std::fabs(least[j]), std::fabs(most[j]));
   if (c.p == 0) return;
   range[0] = least[2];
   range[1] = most[2];
@@ -213,12 +220,14 @@ void LinearChannels::read_many(const Columns& c, int64_t begin, int64_t n, float
             node.slope.data()};
   }
   POLYLEAF_SELECT(linear_channel_kernels)
-      .read_many(rows_.data(), stride_, n_outputs_, n_curvature(), ids != nullptr ? ids + begin : nullptr,
-                 rows.begin + begin, n, node.feature >= 0 ? &step : nullptr,
-                 columns_.data() + c.at + begin * stride_, largest);
+      .read_many(rows_.data(), stride_, n_outputs_, n_curvature(),
+                 ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
+                 node.feature >= 0 ? &step : nullptr, columns_.data() + c.at + begin * stride_,
+                 largest);
 }
 
-void LinearChannels::read_columns(const Columns& c, int64_t begin, int64_t n, float* largest, float* range) {
+void LinearChannels::read_columns(const Columns& c, int64_t begin, int64_t n, float* largest,
+                                  float* range) {
   const LinearChannelKernels& kernels = POLYLEAF_SELECT(linear_channel_kernels);
   const Partition& partition = scope_->partition();
   const Bins& bins = partition.bins();
@@ -226,8 +235,8 @@ void LinearChannels::read_columns(const Columns& c, int64_t begin, int64_t n, fl
   const uint32_t* ids = partition.ids(rows);
   float* out = columns_.data() + c.at + begin;
   uint64_t room[kRowBlock + 8];
-  kernels.gather(rows_.data(), stride_, ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
-                 n_derivatives(), rows.size(), out, largest);
+  kernels.gather(rows_.data(), stride_, ids != nullptr ? ids + begin : nullptr, rows.begin + begin,
+                 n, n_derivatives(), rows.size(), out, largest);
   for (int j = 0; j < c.p; ++j) {
     const int32_t f = c.node->regressors[j];
     const int tile = bins.tile_of(f);
@@ -280,7 +289,8 @@ void LinearChannels::set_scales(Columns& c) {
   scan.ridge.assign(c.p + 1, config_.linear_lambda * (config_.full ? 1.0 : node.norm));
   scan.noise.clear();
   for (int i = 0; i < c.p; ++i)
-    scan.noise.push_back(0.5 * static_cast<double>(scan.step[layout.second_moments() + packed(i, i)]));
+    scan.noise.push_back(0.5 *
+                         static_cast<double>(scan.step[layout.second_moments() + packed(i, i)]));
   const bool room = static_cast<int>(node.regressors.size()) < config_.max_regressors;
   scan.joins.assign(table_.n_features(), 0);
   if (room)
@@ -294,7 +304,8 @@ std::vector<LaneProduct> LinearChannels::lane_products(int p) const {
   const bool unit = n_curvature() == 0;
   std::vector<LaneProduct> lanes;
   for (int k = 0; k < n_derivatives(); ++k) lanes.push_back({k, -1, -1});
-  for (int a = 0; a < p; ++a) lanes.push_back(unit ? LaneProduct{z + a, -1, -1} : LaneProduct{h, z + a, -1});
+  for (int a = 0; a < p; ++a)
+    lanes.push_back(unit ? LaneProduct{z + a, -1, -1} : LaneProduct{h, z + a, -1});
   for (int a = 0; a < p; ++a)
     for (int b = 0; b <= a; ++b)
       lanes.push_back(unit ? LaneProduct{z + a, z + b, -1} : LaneProduct{h, z + a, z + b});
@@ -313,8 +324,8 @@ void LinearChannels::fill_channels(const Columns& c, int64_t begin, int64_t n, i
     return kernels.quantise_narrow(rows, n, c.p, n_curvature() == 0, c.p > 0 ? c.range[0] : 0.0f,
                                    c.inverse.data(), out, totals);
   if (!config_.full)
-    return kernels.quantise_many(rows, n, stride_, c.inverse.data(), layout.count_lane, layout.lanes, out,
-                                 totals);
+    return kernels.quantise_many(rows, n, stride_, c.inverse.data(), layout.count_lane,
+                                 layout.lanes, out, totals);
   std::vector<const float*> at;
   for (int j = 0; j < n_derivatives() + c.p; ++j) {
     float* column = columns_.data() + c.at + j * c.request->rows.size() + begin;
@@ -322,8 +333,8 @@ void LinearChannels::fill_channels(const Columns& c, int64_t begin, int64_t n, i
     at.push_back(column);
   }
   const std::vector<LaneProduct> products = lane_products(c.p);
-  kernels.quantise(at.data(), n, products.data(), static_cast<int>(products.size()), c.inverse.data(),
-                   layout.count_lane, layout.lanes, out, totals);
+  kernels.quantise(at.data(), n, products.data(), static_cast<int>(products.size()),
+                   c.inverse.data(), layout.count_lane, layout.lanes, out, totals);
 }
 
 void LinearChannels::quantise() {
@@ -372,11 +383,12 @@ void LinearChannels::set_side(int side, const TileSplit& split, const ScanNode& 
     for (int j = 0; j < layout.lanes; ++j) s.there[j] -= split.absent[j];
   s.products = split.left_products;
   if (side == 1)
-    for (size_t q = 0; q < s.products.size(); ++q) s.products[q] = split.products[q] - s.products[q];
+    for (size_t q = 0; q < s.products.size(); ++q)
+      s.products[q] = split.products[q] - s.products[q];
 }
 
-void LinearChannels::split(int32_t parent, const TileSplit& split, const ScanNode& node, const SearchNode&,
-                           const SearchNode&, float* output_gain) {
+void LinearChannels::split(int32_t parent, const TileSplit& split, const ScanNode& node,
+                           const SearchNode&, const SearchNode&, float* output_gain) {
   const LinearKernels& kernels = POLYLEAF_SELECT(linear_kernels);
   const int K = n_outputs_, p = node.layout->regressors;
   for (Side& s : sides_) {
@@ -390,16 +402,18 @@ void LinearChannels::split(int32_t parent, const TileSplit& split, const ScanNod
     Side& s = sides_[side];
     const int32_t n_absent = (side == 0) == split.missing_left ? split.n_absent : 0;
     kernels.solve(node, s.all.data(), count[side], s.there.data(), count[side] - n_absent,
-                  s.products.empty() ? nullptr : s.products.data(), s.slopes.data(), s.middle.data(),
-                  s.terms.data());
+                  s.products.empty() ? nullptr : s.products.data(), s.slopes.data(),
+                  s.middle.data(), s.terms.data());
   }
   Side& whole = sides_[2];
-  kernels.solve(node, node.totals, node.count, node.totals, 0, nullptr, nullptr, whole.middle.data(),
-                whole.terms.data());
+  kernels.solve(node, node.totals, node.count, node.totals, 0, nullptr, nullptr,
+                whole.middle.data(), whole.terms.data());
   for (int k = 0; k < K; ++k)
-    output_gain[k] = static_cast<float>(0.5 * ((sides_[0].terms[k] + sides_[1].terms[k]) - whole.terms[k]));
+    output_gain[k] =
+        static_cast<float>(0.5 * ((sides_[0].terms[k] + sides_[1].terms[k]) - whole.terms[k]));
   for (int side = 0; side < 2; ++side)
-    pass_on(nodes_[parent], split, sides_[side].slopes.data(), sides_[side].middle.data(), nodes_.add());
+    pass_on(nodes_[parent], split, sides_[side].slopes.data(), sides_[side].middle.data(),
+            nodes_.add());
 }
 
 void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const double* slopes,
@@ -417,7 +431,8 @@ void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const d
   if (!narrow()) {
     if (!joins) return;
     child.feature = f;
-    for (int code = 0; code < 256; ++code) child.line[code] = static_cast<float>(table_.means(f)[code]);
+    for (int code = 0; code < 256; ++code)
+      child.line[code] = static_cast<float>(table_.means(f)[code]);
     for (int k = 0; k < n_outputs_; ++k) {
       const float slope = static_cast<float>(slopes[k]);
       child.middle.push_back(static_cast<float>(middle[k]));
@@ -427,7 +442,8 @@ void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const d
       readable->resize((n_outputs_ + 15) / 16 * 16);
     return;
   }
-  const double slope = joins ? slopes[0] : 0.0, old = parent.layout->regressors > 0 ? slopes[1] : 0.0;
+  const double slope = joins ? slopes[0] : 0.0,
+               old = parent.layout->regressors > 0 ? slopes[1] : 0.0;
   child.norm = slope * slope + (old * old) * parent.norm;
   if (!(child.norm > 0)) {
     child.norm = 0;
@@ -438,7 +454,8 @@ void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const d
   const Bins& bins = scope_->bins();
   for (int code = 0; code < 256; ++code)
     child.line[code] = joins ? static_cast<float>(slope * table_.means(f)[code]) : 0.0f;
-  if (joins) child.line[bins.tile(bins.tile_of(f)).missing()] = static_cast<float>(slope * middle[0]);
+  if (joins)
+    child.line[bins.tile(bins.tile_of(f)).missing()] = static_cast<float>(slope * middle[0]);
 }
 
 }  // namespace polyleaf

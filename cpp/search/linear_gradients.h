@@ -1,23 +1,24 @@
-// Channels of nodes whose leaves will be linear (GBDT-PL, sections 3.2 and 4): the node's derivatives, and
-// their products with the regressors that the node has of its own. With the bin means of a candidate's
-// feature these give the least loss of both children.
+// Channels of nodes whose leaves will be linear (GBDT-PL, sections 3.2 and 4): the node's
+// derivatives, and their products with the regressors that the node has of its own. With the bin
+// means of a candidate's feature these give the least loss of both children.
 //
-// half-additive (section 4.3)  one regressor: the slopes' part of what the parent has fitted. With many
-//                              outputs these differ; their coefficients stay 1, so that what has been fitted
-//                              moves into the gradients and no regressor is left (the additive fit that the
-//                              paper compares with)
+// half-additive (section 4.3)  one regressor: the slopes' part of what the parent has fitted. With
+// many
+//                              outputs these differ; their coefficients stay 1, so that what has
+//                              been fitted moves into the gradients and no regressor is left (the
+//                              additive fit that the paper compares with)
 // full (eq. 6)                 the features of the splits above
 //
-// Owns: what nodes pass on to their children, and the channels made from it. Must not know: how candidates
-// are scored, schedules.
+// Owns: what nodes pass on to their children, and the channels made from it. Must not know: how
+// candidates are scored, schedules.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/context.h"
 #include "base/object_pool.h"
 #include "base/settings.h"
-#include "base/context.h"
 #include "data/linear_table.h"
 #include "search/gradient_source.h"
 #include "search/kernels/linear_gradient_kernels.h"
@@ -30,10 +31,10 @@ class LinearChannels final : public ChannelSource {
   LinearChannels(const LinearChannels&) = delete;
   LinearChannels& operator=(const LinearChannels&) = delete;
 
-  // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared curvature, (n_all,
-  // n_outputs) for diagonal (half-additive only), nullptr for unit. Copied.
-  void use(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
-           const LinearConfig& config, const Workers& workers);
+  // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared curvature,
+  // (n_all, n_outputs) for diagonal (half-additive only), nullptr for unit. Copied.
+  void use(const float* g, const float* h, int n_outputs, Curvature curvature,
+           const RowSample& sample, const LinearConfig& config, const Workers& workers);
 
   const RowSample& sample() const override { return sample_; }
   const ChannelLayout& layout() const override { return layouts_.back(); }
@@ -70,8 +71,8 @@ class LinearChannels final : public ChannelSource {
       layout = nullptr;
     }
   };
-  // One request's rows in columns_: rows as they are in rows_ where half-additive; otherwise, column after
-  // column, g of every output, the curvature if there is one, the regressors.
+  // One request's rows in columns_: rows as they are in rows_ where half-additive; otherwise,
+  // column after column, g of every output, the curvature if there is one, the regressors.
   struct Columns {
     Node* node;
     const Request* request;
@@ -101,7 +102,9 @@ class LinearChannels final : public ChannelSource {
   // One output, half-additive: rows (g, h or 1, fitted, 1).
   bool narrow() const { return n_outputs_ == 1 && !config_.full; }
   int n_regressors(const Node& node) const {
-    return config_.full ? static_cast<int>(node.regressors.size()) : narrow() && node.norm > 0 ? 1 : 0;
+    return config_.full                ? static_cast<int>(node.regressors.size())
+           : narrow() && node.norm > 0 ? 1
+                                       : 0;
   }
   void cut_into_pieces();
   void read_rows();
@@ -116,8 +119,8 @@ class LinearChannels final : public ChannelSource {
   std::vector<LaneProduct> lane_products(int p) const;
   void quantise();
   void set_side(int side, const TileSplit& split, const ScanNode& node);
-  void pass_on(const Node& parent, const TileSplit& split, const double* slopes, const double* middle,
-               Node& child) const;
+  void pass_on(const Node& parent, const TileSplit& split, const double* slopes,
+               const double* middle, Node& child) const;
 
   const LinearTable& table_;
   LinearConfig config_{};
@@ -135,7 +138,7 @@ class LinearChannels final : public ChannelSource {
   SearchNode root_;
   std::vector<int32_t> root_totals_;
   const int16_t* root_channels_ = nullptr;  // made by `start`, until they are asked for
-  Buffer<float> rows_;                      // by row id: g, curvature; where narrow: g, curvature, fitted, 1
+  Buffer<float> rows_;  // by row id: g, curvature; where narrow: g, curvature, fitted, 1
   Buffer<float> columns_;
   Buffer<int16_t> channels_;
 };

@@ -10,9 +10,11 @@ void check_directions(const FeatureDirections& directions, const ChannelLayout& 
                       const SplitConfig& split) {
   if (!directions.any()) return;
   if (!are_separable(layout, split))
-    throw std::invalid_argument("Directions are for leaves of one value an output, each with its own step.");
+    throw std::invalid_argument(
+        "Directions are for leaves of one value an output, each with its own step.");
   if (directions.n_outputs() != layout.n_outputs)
-    throw std::invalid_argument("The directions are of another number of outputs than the channels.");
+    throw std::invalid_argument(
+        "The directions are of another number of outputs than the channels.");
 }
 
 ScanNode split_like(const ScanNode& node, const Bins& bins, const TileSplit& split) {
@@ -20,7 +22,8 @@ ScanNode split_like(const ScanNode& node, const Bins& bins, const TileSplit& spl
   return missing_apart ? node.split_freely() : node.split_on(split.feature);
 }
 
-void bound_children(const ScanNode& node, const TileSplit& split, ValueBounds& left, ValueBounds& right) {
+void bound_children(const ScanNode& node, const TileSplit& split, ValueBounds& left,
+                    ValueBounds& right) {
   left = right = *node.bounds;
   std::vector<float> pooled(node.directions->stride());
   scores_of(node).pooled_values(node, split.left.data(), split.left_count, pooled.data());

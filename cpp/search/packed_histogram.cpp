@@ -20,7 +20,8 @@ bool fits(std::span<const ChannelRange> channels, int64_t rows) {
 JointFormat JointFormat::make(std::span<const ChannelRange> channels, int64_t rows) {
   JointFormat format;
   if (channels.size() > kChannels || rows < 1) return format;
-  if (!fits(channels, rows)) rows = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows)));
+  if (!fits(channels, rows))
+    rows = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows)));
   while (rows > 0 && !fits(channels, rows)) rows /= 2;
   if (rows == 0) return format;
   format.rows = rows;
@@ -30,7 +31,8 @@ JointFormat JointFormat::make(std::span<const ChannelRange> channels, int64_t ro
     if (width == 0) continue;  // always zero, whatever lies at its shift
     format.shift[j] = static_cast<uint64_t>(below);
     format.mask[j] = ~uint64_t{0} >> (64 - width);
-    format.middle[j] = static_cast<uint64_t>(rows) * static_cast<uint64_t>(-int64_t{channels[j].least});
+    format.middle[j] =
+        static_cast<uint64_t>(rows) * static_cast<uint64_t>(-int64_t{channels[j].least});
     format.all_middles += format.middle[j] << below;
     below += width;
   }

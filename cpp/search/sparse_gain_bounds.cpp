@@ -19,8 +19,9 @@ float rounded_up(double x) {
 
 bool CellBounds::hold_for(const ScanNode& node) {
   const SplitConfig& config = *node.config;
-  return are_separable(*node.layout, config) && node.directions == nullptr && node.factors == nullptr &&
-         config.reg_alpha == 0 && config.max_delta_step == 0 && config.reg_lambda > 0;
+  return are_separable(*node.layout, config) && node.directions == nullptr &&
+         node.factors == nullptr && config.reg_alpha == 0 && config.max_delta_step == 0 &&
+         config.reg_lambda > 0;
 }
 
 void CellBounds::start(int64_t n) {
@@ -37,7 +38,8 @@ CellBounds::NodeSums CellBounds::sums_of(const ScanNode& node) {
   NodeSums sums{};
   double squares = 0;
   for (int k = 0; k < layout.n_outputs; ++k) {
-    const double g = static_cast<double>(node.totals[k]) * static_cast<double>(node.gradient_step[k]);
+    const double g =
+        static_cast<double>(node.totals[k]) * static_cast<double>(node.gradient_step[k]);
     squares += g * g;
   }
   sums.norm = std::sqrt(squares);
@@ -52,9 +54,10 @@ CellBounds::NodeSums CellBounds::sums_of(const ScanNode& node) {
   sums.least += sums.lambda;
   sums.most += sums.lambda;
   sums.least_side = sums.lambda;
-  if (layout.curvature == Curvature::unit) sums.least_side += std::max(1, node.config->min_child_samples);
-  // Terms are rounded a few times each, and sixteen lanes of them are added one after another; bounds are
-  // rounded too.
+  if (layout.curvature == Curvature::unit)
+    sums.least_side += std::max(1, node.config->min_child_samples);
+  // Terms are rounded a few times each, and sixteen lanes of them are added one after another;
+  // bounds are rounded too.
   sums.margin = 1.0 + (64.0 + layout.n_outputs / 16.0) / (1 << 20);
   return sums;
 }
@@ -90,7 +93,8 @@ int64_t CellBounds::reach(int64_t first, int64_t last, const NodeSums& node, flo
                           int32_t* out) const {
   // Where the other side may have next to no curvature, the difference is all rounding.
   const CellBoundLimit limit{rounded_up(node.norm), -rounded_up(-node.least),
-                             static_cast<float>(node.least / 256), static_cast<float>(node.margin), floor};
+                             static_cast<float>(node.least / 256), static_cast<float>(node.margin),
+                             floor};
   return POLYLEAF_SELECT(cell_bound_kernels)
       .reach({own_.data(), norm_.data(), weight_.data()}, first, last, limit, out);
 }

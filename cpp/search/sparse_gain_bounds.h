@@ -1,17 +1,18 @@
-// What splits on the sparse features of a node can be worth at most, without its cells being read: from what
-// they were worth when they were last looked at, in the node or above it, and what rows have left since.
+// What splits on the sparse features of a node can be worth at most, without its cells being read:
+// from what they were worth when they were last looked at, in the node or above it, and what rows
+// have left since.
 //
-// A side of a split that has none but cells of the feature is not touched by rows that leave without one; the
-// other side has nearly all rows, and is worth little. So the bounds are tight where trees part with few rows
-// at a time, and few features have to be looked at again. They hold for scores whose terms are g^2 / (h +
-// lambda):
+// A side of a split that has none but cells of the feature is not touched by rows that leave
+// without one; the other side has nearly all rows, and is worth little. So the bounds are tight
+// where trees part with few rows at a time, and few features have to be looked at again. They hold
+// for scores whose terms are g^2 / (h + lambda):
 //
 //   cells' side   |g|^2 / (h + lambda) <= own,  |g| <= norm,  h <= weight
 //   other side    |T - g|^2 / (H - h + lambda) <= (|T| + norm)^2 / (H - weight + lambda)
 //
-// and a side of which rows leave whose gradients have norms of d and curvatures of e together, x + lambda
-// being the least that a side can have, has sqrt(own') <= sqrt(own (1 + e / (x + lambda))) + d / sqrt(x +
-// lambda).
+// and a side of which rows leave whose gradients have norms of d and curvatures of e together, x +
+// lambda being the least that a side can have, has sqrt(own') <= sqrt(own (1 + e / (x + lambda))) +
+// d / sqrt(x + lambda).
 //
 // Owns: those bounds. Must not know: which splits there are, rows, cells.
 #pragma once
@@ -24,7 +25,8 @@
 
 namespace polyleaf {
 
-// What is known of features: `own` +inf, nothing; -inf, there is no split, nor will there be one below.
+// What is known of features: `own` +inf, nothing; -inf, there is no split, nor will there be one
+// below.
 struct CellBoundColumns {
   const float *own, *norm, *weight;
 };
@@ -33,9 +35,10 @@ struct CellBoundLimit {
   float norm, least, least_rest, margin, floor;
 };
 struct CellBoundKernels {
-  // Writes those of the features first .. last - 1 that a split on may be worth the floor; returns how many.
-  int64_t (*reach)(const CellBoundColumns& columns, int64_t first, int64_t last, const CellBoundLimit& limit,
-                   int32_t* out);
+  // Writes those of the features first .. last - 1 that a split on may be worth the floor; returns
+  // how many.
+  int64_t (*reach)(const CellBoundColumns& columns, int64_t first, int64_t last,
+                   const CellBoundLimit& limit, int32_t* out);
 };
 POLYLEAF_DECLARE_KERNELS(CellBoundKernels, cell_bound_kernels)
 
@@ -57,10 +60,11 @@ class CellBounds {
   };
   static NodeSums sums_of(const ScanNode& node);
 
-  // What the best split on a feature is worth (-inf: there is none), and the curvature of its cells.
+  // What the best split on a feature is worth (-inf: there is none), and the curvature of its
+  // cells.
   void found(int64_t number, float sum, double weight, const NodeSums& node);
-  // Writes those of the features first .. last - 1 that a split on may be worth the floor, in the node;
-  // returns how many.
+  // Writes those of the features first .. last - 1 that a split on may be worth the floor, in the
+  // node; returns how many.
   int64_t reach(int64_t first, int64_t last, const NodeSums& node, float floor, int32_t* out) const;
 
   // A row with a cell of the feature leaves: the norm of its gradients, and its largest curvature.
@@ -82,8 +86,9 @@ class CellBounds {
   void set(int64_t number, double own, const NodeSums& node);
 
   struct Since {
-    double own = 0, norm = 0, weight = 0;  // what `own` was when it was found, and what has left since
-    bool waits = false;                    // to be renewed
+    double own = 0, norm = 0,
+           weight = 0;   // what `own` was when it was found, and what has left since
+    bool waits = false;  // to be renewed
   };
   Buffer<float> own_, norm_, weight_;
   std::vector<Since> since_;

@@ -1,8 +1,9 @@
-// What the Newton step of a set of rows is worth where a leaf holds k of very many outputs (GBDT-SPARSE eq.
-// 20, GBDT-MO eq. 20), from exact sums. The same numbers as those of the leaves (leaves/topk.cpp).
+// What the Newton step of a set of rows is worth where a leaf holds k of very many outputs
+// (GBDT-SPARSE eq. 20, GBDT-MO eq. 20), from exact sums. The same numbers as those of the leaves
+// (leaves/topk.cpp).
 //
-// Owns: the choice of the k outputs and the order in which their worths are added. Must not know: rows,
-// splits.
+// Owns: the choice of the k outputs and the order in which their worths are added. Must not know:
+// rows, splits.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -50,7 +51,8 @@ class Largest {
 };
 
 // Sum over the k outputs of largest |sum|, from the largest on, of what their steps are worth.
-inline double worth_of_largest(Largest& magnitudes, double unit, double curvature, const LeafConfig& config) {
+inline double worth_of_largest(Largest& magnitudes, double unit, double curvature,
+                               const LeafConfig& config) {
   double worth = 0;
   for (int64_t magnitude : magnitudes.sorted())
     worth += NewtonStep(static_cast<double>(magnitude) * unit, curvature, config).worth;

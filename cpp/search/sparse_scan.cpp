@@ -41,7 +41,8 @@ class CellScan {
       visit_runs(cells);
   }
 
-  // Writes the best of each group, the best of all first, and of equal sums that of the first feature.
+  // Writes the best of each group, the best of all first, and of equal sums that of the first
+  // feature.
   void choose(TileSplit* best, int n_best) {
     std::vector<FoundSplit>& found = histogram_.found;
     const auto is_better = [](const FoundSplit& a, const FoundSplit& b) {
@@ -65,14 +66,16 @@ class CellScan {
   void visit_features(const CellsToScan& cells) {
     if (cells.bounds == nullptr) {
       for (int64_t number = cells.first; number < cells.last; ++number)
-        if (is_allowed(cells, number)) consider(number, cells.lists->range(cells.list, number, number + 1));
+        if (is_allowed(cells, number))
+          consider(number, cells.lists->range(cells.list, number, number + 1));
       return;
     }
     const CellBounds::NodeSums sums = CellBounds::sums_of(node_);
     const int64_t n = cells.last - cells.first;
     histogram_.reach.reserve(static_cast<size_t>(n));
     int32_t* reach = histogram_.reach.data();
-    const int64_t n_reach = cells.bounds->reach(cells.first, cells.last, sums, scratch_.floor, reach);
+    const int64_t n_reach =
+        cells.bounds->reach(cells.first, cells.last, sums, scratch_.floor, reach);
     for (int64_t i = 0; i < n_reach; ++i) {
       const int64_t number = reach[i];
       int32_t still;  // what was found since may have raised the floor
@@ -111,7 +114,8 @@ class CellScan {
     const int f = bins_.cells().feature(number), n_bins = bins_.n_bins(f);
     uint64_t touched[4] = {};
     build(number, there.begin, there.size(), touched);
-    const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins, n_bins};
+    const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins,
+                              n_bins};
     const ScanNode split_on = node_.split_on(f);
     if (node_.factors != nullptr)
       scratch_.floor = -std::numeric_limits<float>::infinity();  // as tiles have it
@@ -146,7 +150,8 @@ class CellScan {
     const float sum = scores_.candidate_sum(split_on, left, common < code ? node_.count - n : n);
     if (!(sum > none)) return none;                       // NaN, too
     if (node_.factors != nullptr) scratch_.floor = none;  // as tiles have it
-    histogram_.found.push_back({{sum, std::min(common, code), 0}, split_on.judged(sum), f, number, cells});
+    histogram_.found.push_back(
+        {{sum, std::min(common, code), 0}, split_on.judged(sum), f, number, cells});
     return sum;
   }
 
@@ -201,15 +206,18 @@ class CellScan {
     if (missing == end) best.follow_larger_child(node_);
   }
 
-  // The bins of one feature: those that entries name, and the common one, which holds all other rows.
+  // The bins of one feature: those that entries name, and the common one, which holds all other
+  // rows.
   void build(int64_t number, const Cell* entries, int64_t n, uint64_t* touched) {
-    const int common = bins_.cells().common(number), missing = bins_.n_bins(bins_.cells().feature(number));
+    const int common = bins_.cells().common(number),
+              missing = bins_.n_bins(bins_.cells().feature(number));
     int32_t* sums = histogram_.sums.data();
     int32_t* all = histogram_.all.data();
     std::fill_n(sums, lanes_, 0);  // scans read the first bin in any case
     std::fill_n(sums + static_cast<size_t>(missing) * lanes_, lanes_, 0);
     std::fill_n(all, lanes_, 0);
-    kernels_.build_few(entries, n, channels_, lanes_, missing, sums, histogram_.counts.data(), all, touched);
+    kernels_.build_few(entries, n, channels_, lanes_, missing, sums, histogram_.counts.data(), all,
+                       touched);
     int32_t* rest = sums + static_cast<size_t>(common) * lanes_;
     for (int j = 0; j < lanes_; ++j) rest[j] = node_.totals[j] - all[j];
     histogram_.counts[common] = static_cast<uint32_t>(node_.count - n);
@@ -245,7 +253,8 @@ class CellScan {
 }  // namespace
 
 void best_splits_of_cells(const Bins& bins, const CellsToScan& cells, const ScanNode& node,
-                          ScanScratch& scratch, CellHistogram& histogram, TileSplit* best, int n_best) {
+                          ScanScratch& scratch, CellHistogram& histogram, TileSplit* best,
+                          int n_best) {
   for (int i = 0; i < n_best; ++i) best[i].begin(node);
   CellScan scan(bins, cells.channels, node, scratch, histogram);
   scan.run(cells);

@@ -1,5 +1,5 @@
-// The best split of one node over features that are held sparse: a histogram of the node's cells for one
-// feature at a time, which is scanned as any other (tile_scan.h).
+// The best split of one node over features that are held sparse: a histogram of the node's cells
+// for one feature at a time, which is scanned as any other (tile_scan.h).
 //
 // Owns: that histogram. Must not know: where cells come from, which node comes next.
 #pragma once
@@ -9,8 +9,8 @@
 #include "base/aligned_buffer.h"
 #include "data/sparse_columns.h"
 #include "grower/sparse_column_partition.h"
-#include "search/sparse_gain_bounds.h"
 #include "search/dense_scan.h"
+#include "search/sparse_gain_bounds.h"
 
 namespace polyleaf {
 
@@ -34,8 +34,8 @@ struct CellHistogram {
   void reserve(int lanes);
 };
 
-// What the best splits of a node are looked for in: features numbered `first` .. `last` - 1, of those that
-// allowed[feature] says, and `channels` of the node's rows.
+// What the best splits of a node are looked for in: features numbered `first` .. `last` - 1, of
+// those that allowed[feature] says, and `channels` of the node's rows.
 struct CellsToScan {
   const CellLists* lists;
   int32_t list;
@@ -45,9 +45,10 @@ struct CellsToScan {
   CellBounds* bounds = nullptr;  // of what was found above; nullptr: all are looked at
 };
 
-// The best splits among sparse features, `n_best` at most, each of another group of features, the best first;
-// with bounds, none where none is worth the scratch's floor.
+// The best splits among sparse features, `n_best` at most, each of another group of features, the
+// best first; with bounds, none where none is worth the scratch's floor.
 void best_splits_of_cells(const Bins& bins, const CellsToScan& cells, const ScanNode& node,
-                          ScanScratch& scratch, CellHistogram& histogram, TileSplit* best, int n_best);
+                          ScanScratch& scratch, CellHistogram& histogram, TileSplit* best,
+                          int n_best);
 
 }  // namespace polyleaf

@@ -5,7 +5,8 @@
 
 namespace polyleaf {
 
-LabelSearch::LabelSearch(const Bins& bins, const Workers& workers) : bins_(bins), workers_(workers) {}
+LabelSearch::LabelSearch(const Bins& bins, const Workers& workers)
+    : bins_(bins), workers_(workers) {}
 
 void LabelSearch::use(const LabelRows& gradients, const float* weight, const RowSample& sample,
                       const LeafConfig& step, int32_t leaf_k) {

@@ -1,9 +1,10 @@
-// What the searches over sparse gradients have in common: exact sums over rows, and gains over the k outputs
-// that gain most (GBDT-SPARSE, section 4.1; GBDT-MO, Algorithm 3). No histogram, and nothing kept for a
-// node, is as large as the number of outputs.
+// What the searches over sparse gradients have in common: exact sums over rows, and gains over the
+// k outputs that gain most (GBDT-SPARSE, section 4.1; GBDT-MO, Algorithm 3). No histogram, and
+// nothing kept for a node, is as large as the number of outputs.
 //
-//   ExactSearch     every feature, thresholds at every s-th row in its order (GBDT-SPARSE, Algorithm 1)
-//   VerifiedSearch  a histogram search over a count-sketch of the gradients proposes a split for each tile
+//   ExactSearch     every feature, thresholds at every s-th row in its order (GBDT-SPARSE,
+//   Algorithm 1) VerifiedSearch  a histogram search over a count-sketch of the gradients proposes a
+//   split for each tile
 //                   of features; the best few of them are judged by exact sums
 //
 // Owns: statistics of rows and gains. Must not know: losses, sketches, the schedule, leaves.
@@ -11,12 +12,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/settings.h"
 #include "base/context.h"
-#include "quantised_gradients/sparse_target_sums.h"
+#include "base/settings.h"
 #include "data/sparse_labels.h"
 #include "grower/search.h"
 #include "leaves/newton.h"
+#include "quantised_gradients/sparse_target_sums.h"
 #include "search/sparse_leaf_gain.h"
 
 namespace polyleaf {
@@ -31,10 +32,10 @@ class LabelSearch : public Search {
  protected:
   LabelSearch(const Bins& bins, const Workers& workers);
 
-  // What the next tree is judged by. weight: curvature of rows, nullptr: 1. step, leaf_k: what bounds the
-  // steps of leaves, and the outputs that a leaf holds.
-  void use(const LabelRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,
-           int32_t leaf_k);
+  // What the next tree is judged by. weight: curvature of rows, nullptr: 1. step, leaf_k: what
+  // bounds the steps of leaves, and the outputs that a leaf holds.
+  void use(const LabelRows& gradients, const float* weight, const RowSample& sample,
+           const LeafConfig& step, int32_t leaf_k);
   void begin(const SearchScope& scope);
 
   // Whether nothing weighs rows: then curvature counts them.

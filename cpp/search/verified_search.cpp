@@ -26,15 +26,19 @@ int64_t* line_of(SetSums& sums, int32_t output) {
 }  // namespace
 
 VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Workers& workers)
-    : LabelSearch(bins, workers), proposals_(proposals), scratch_(static_cast<size_t>(workers_.n_threads)) {
+    : LabelSearch(bins, workers),
+      proposals_(proposals),
+      scratch_(static_cast<size_t>(workers_.n_threads)) {
   for (int sides = 0; sides < (1 << kCandidates); ++sides)
     for (int lane = 0; lane < kSetLanes; ++lane)
-      lanes_[sides][lane] = lane == 0 || (lane <= kCandidates && ((sides >> (lane - 1)) & 1)) ? -1 : 0;
+      lanes_[sides][lane] =
+          lane == 0 || (lane <= kCandidates && ((sides >> (lane - 1)) & 1)) ? -1 : 0;
 }
 
 void VerifiedSearch::start(const SearchScope& scope, const SearchNode& root) {
   if (!(proposals_.sample() == sample_))
-    throw std::invalid_argument("The sketch has taken another sample since the search was told to use it.");
+    throw std::invalid_argument(
+        "The sketch has taken another sample since the search was told to use it.");
   begin(scope);
   proposals_.start(scope, root);
   const size_t n = static_cast<size_t>(gradients_->n_outputs());
@@ -49,7 +53,8 @@ void VerifiedSearch::start(const SearchScope& scope, const SearchNode& root) {
   }
 }
 
-void VerifiedSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right, float*) {
+void VerifiedSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right,
+                           float*) {
   std::vector<float> unused(static_cast<size_t>(proposals_.n_outputs()));
   proposals_.split(parent, left, right, unused.data());
   note_split(parent, left.id, right.id);
@@ -59,7 +64,8 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
                               std::vector<Choice>& choices) {
   choices.assign(nodes.size(), Choice());
   const int32_t first = nodes[0].id;  // ids of a batch follow each other
-  const Pool<HistogramSearch::Proposals>& proposals = proposals_.propose(nodes, renewed, kCandidates);
+  const Pool<HistogramSearch::Proposals>& proposals =
+      proposals_.propose(nodes, renewed, kCandidates);
   std::vector<Case> cases;
   for (size_t i = 0; i < proposals.size(); ++i) {
     Case c = case_of(nodes[proposals[i].node - first], proposals[i].splits);
@@ -101,7 +107,8 @@ void VerifiedSearch::judge_with_ranks(std::span<Case> cases) {
       Scratch& s = scratch_[thread];
       for (int i = 0; i < kMagnitudes; ++i) {
         s.magnitudes[i].start(leaf_k_);
-        for (const int64_t magnitude : largest[task * kMagnitudes + i]) s.magnitudes[i].offer(magnitude);
+        for (const int64_t magnitude : largest[task * kMagnitudes + i])
+          s.magnitudes[i].offer(magnitude);
       }
       judge(some[task], s);
     });
@@ -167,7 +174,9 @@ VerifiedSearch::Case VerifiedSearch::case_of(const SearchNode& node,
   Case c;
   c.node = node;
   // Of each group of features the best, wherever its features lie.
-  const auto group_of = [&](const TileSplit* split) { return scope_->bins().group_of(split->feature); };
+  const auto group_of = [&](const TileSplit* split) {
+    return scope_->bins().group_of(split->feature);
+  };
   for (const TileSplit* split : in_order(splits)) {
     if (c.splits.size() == kCandidates) break;
     const bool is_new = std::none_of(c.splits.begin(), c.splits.end(), [&](const TileSplit* other) {
@@ -211,7 +220,8 @@ void VerifiedSearch::add_rows(Case& c, Scratch& s) const {
       ++c.n_judged;
       const LabelRow row = gradients_->row(id);
       const int64_t* lanes = lanes_[s.sides[at - first]];
-      kernels.add_row(row.outputs, row.values, row.n, sample_.factor(id), fixed_.scale, lanes, &s.sums);
+      kernels.add_row(row.outputs, row.values, row.n, sample_.factor(id), fixed_.scale, lanes,
+                      &s.sums);
       const int64_t curvature = row_curvature(id);
       for (int lane = 0; lane < kSetLanes; ++lane) c.curvature[lane] += curvature & lanes[lane];
     }
@@ -224,7 +234,8 @@ void VerifiedSearch::clear(Scratch& s) const {
   s.sums.n_touched = 0;
 }
 
-// The largest magnitudes of both sides of every set, each with outputs of its own; the sums are cleared.
+// The largest magnitudes of both sides of every set, each with outputs of its own; the sums are
+// cleared.
 void VerifiedSearch::find_largest(const Case& c, Scratch& s) const {
   for (int i = 0; i < 2 * c.n_sets(); ++i) s.magnitudes[i].start(leaf_k_);
   for (int64_t i = 0; i < s.sums.n_touched; ++i) {
@@ -249,7 +260,8 @@ void VerifiedSearch::judge(Case& c, Scratch& s) const {
     double gain = 0;
     if (!admits(worth[set], worth[0], gain)) continue;
     const double judged = scope_->config().judged(split->feature, worth[set], worth[0]);
-    if (c.best != nullptr && (judged < best || (judged == best && split->feature > c.best->feature)))
+    if (c.best != nullptr &&
+        (judged < best || (judged == best && split->feature > c.best->feature)))
       continue;
     best = judged;
     c.best = split;
@@ -283,8 +295,9 @@ std::array<double, kSets> VerifiedSearch::worths(const Case& c, Scratch& s) cons
   worth[0] = worth_of_largest(s.magnitudes[0], fixed_.unit, of_node, step_);
   for (int set = 1; set < c.n_sets(); ++set) {
     const double curvature = static_cast<double>(c.curvature[set]) * curvature_unit();
-    worth[set] = worth_of_largest(s.magnitudes[2 * set], fixed_.unit, curvature, step_) +
-                 worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit, of_node - curvature, step_);
+    worth[set] =
+        worth_of_largest(s.magnitudes[2 * set], fixed_.unit, curvature, step_) +
+        worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit, of_node - curvature, step_);
   }
   return worth;
 }

@@ -1,10 +1,11 @@
-// Splits of sparse gradients: proposed by a histogram search over a sketch of them, judged by exact sums.
+// Splits of sparse gradients: proposed by a histogram search over a sketch of them, judged by exact
+// sums.
 //
-// One pass over a node's entries sums the left children of all its candidates at once, a line of integers for
-// every output that is met; the cost is that of the entries, whatever the number of outputs and features. Of
-// a large node some rows, drawn by their numbers, stand for all: they are enough to tell six splits apart.
-// Where other ranks have further rows, outputs are shared out: each rank is sent the sums of its own, and all
-// are told the largest of each set.
+// One pass over a node's entries sums the left children of all its candidates at once, a line of
+// integers for every output that is met; the cost is that of the entries, whatever the number of
+// outputs and features. Of a large node some rows, drawn by their numbers, stand for all: they are
+// enough to tell six splits apart. Where other ranks have further rows, outputs are shared out:
+// each rank is sent the sums of its own, and all are told the largest of each set.
 //
 // Owns: the choice among proposals. Must not know: how the sketch was made.
 #pragma once
@@ -14,9 +15,9 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/context.h"
 #include "base/rank_lists.h"
 #include "base/rng.h"
-#include "base/context.h"
 #include "search/histogram_search.h"
 #include "search/kernels/sparse_target_kernels.h"
 #include "search/sparse_target_search.h"
@@ -27,23 +28,27 @@ class VerifiedSearch final : public LabelSearch {
  public:
   VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Workers& workers);
 
-  // As LabelSearch::use. `proposals` must be using channels of the same sample. What draws the rows that
-  // stand for a large node: their numbers (nullptr: places) among all, wherever they lie, and a seed.
-  void use(const LabelRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,
-           int32_t leaf_k, const int64_t* numbers, uint64_t seed) {
+  // As LabelSearch::use. `proposals` must be using channels of the same sample. What draws the rows
+  // that stand for a large node: their numbers (nullptr: places) among all, wherever they lie, and
+  // a seed.
+  void use(const LabelRows& gradients, const float* weight, const RowSample& sample,
+           const LeafConfig& step, int32_t leaf_k, const int64_t* numbers, uint64_t seed) {
     LabelSearch::use(gradients, weight, sample, step, leaf_k);
     numbers_ = numbers;
     seed_ = seed;
   }
 
   void start(const SearchScope& scope, const SearchNode& root) override;
-  void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
-  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override;
+  void evaluate(const std::vector<SearchNode>& nodes, bool renewed,
+                std::vector<Choice>& choices) override;
+  void split(int32_t parent, const SearchNode& left, const SearchNode& right,
+             float* output_gain) override;
 
  private:
   static constexpr int kCandidates = kSets - 1;  // set 0 is the node itself
   static constexpr int64_t kJudgedRows = 4096;   // of a large node, about
-  static constexpr int kMagnitudes = 2 * kSets;  // of the sets, and of what the sets leave of the node
+  static constexpr int kMagnitudes =
+      2 * kSets;  // of the sets, and of what the sets leave of the node
 
   // A node, the splits that it is judged by, and the answer.
   struct Case {
@@ -75,7 +80,8 @@ class VerifiedSearch final : public LabelSearch {
   bool is_judged(int64_t row, int64_t count) const {
     if (count <= kJudgedRows) return true;
     const uint64_t number = static_cast<uint64_t>(numbers_ != nullptr ? numbers_[row] : row);
-    return (hash(seed_, number, 0) >> 32) * static_cast<uint64_t>(count) < uint64_t{kJudgedRows} << 32;
+    return (hash(seed_, number, 0) >> 32) * static_cast<uint64_t>(count) < uint64_t{kJudgedRows}
+                                                                               << 32;
   }
   void add_rows(Case& c, Scratch& s) const;
   void find_largest(const Case& c, Scratch& s) const;

@@ -7,11 +7,13 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kBlock = 64;  // rows of a task: the rows of a transposed matrix may be very unequal
+constexpr int64_t kBlock =
+    64;  // rows of a task: the rows of a transposed matrix may be very unequal
 
 }  // namespace
 
-void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out, const Workers& workers) {
+void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out,
+                 const Workers& workers) {
   parallel_for(workers, Block::count(rows.n_rows, kBlock), [&](int64_t task, int) {
     const Block block(rows.n_rows, kBlock, task);
     POLYLEAF_SELECT(csr_product_kernels).product(rows, block.begin, block.end, matrix, d, out);

@@ -1,15 +1,15 @@
 // Sparse rows times a dense matrix: what projections of sparse features are made of.
 //
-// out (n, d) = rows (n, m) in CSR form @ matrix (m, d), float32. Terms are added in the order they are
-// stored, in runs of 256 whose sums are added in turn (a long row keeps its digits): the same bits for any
-// number of threads and any instruction set.
+// out (n, d) = rows (n, m) in CSR form @ matrix (m, d), float32. Terms are added in the order they
+// are stored, in runs of 256 whose sums are added in turn (a long row keeps its digits): the same
+// bits for any number of threads and any instruction set.
 //
 // Owns: the product. Must not know: what is projected, and why.
 #pragma once
 #include <cstdint>
 
-#include "base/isa.h"
 #include "base/context.h"
+#include "base/isa.h"
 
 namespace polyleaf {
 
@@ -20,7 +20,8 @@ struct CsrMatrix {
   const float* values;
 };
 
-void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out, const Workers& workers);
+void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out,
+                 const Workers& workers);
 
 struct CsrProductKernels {
   void (*product)(const CsrMatrix& rows, int64_t begin, int64_t end, const float* matrix, int32_t d,

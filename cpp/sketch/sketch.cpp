@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
-#include "base/parallel.h"
 #include "base/fixed_point.h"
+#include "base/parallel.h"
 
 namespace polyleaf {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kBlock = 256;         // rows of a task
 constexpr int64_t kProductRows = 1024;  // least rows of a part of a transposed product,
 constexpr int64_t kProductParts = 16;   // and most parts
-constexpr double kDependent = 1e-6;     // a column shorter than this share of its length is dependent
+constexpr double kDependent = 1e-6;  // a column shorter than this share of its length is dependent
 
 const SketchKernels& kernels() {
   return POLYLEAF_SELECT(sketch_kernels);
@@ -29,7 +29,8 @@ int lanes_of(int32_t d) {
 // A (K, d) matrix with its columns padded to whole vectors.
 class Padded {
  public:
-  Padded(int32_t n_rows, int32_t d) : lanes_(lanes_of(d)), data_(static_cast<size_t>(n_rows) * lanes_) {
+  Padded(int32_t n_rows, int32_t d)
+      : lanes_(lanes_of(d)), data_(static_cast<size_t>(n_rows) * lanes_) {
     std::fill_n(data_.data(), static_cast<size_t>(n_rows) * lanes_, 0.0f);
   }
   int lanes() const { return lanes_; }
@@ -51,12 +52,12 @@ Padded random_signs(int32_t n_rows, int32_t d, uint64_t seed) {
   return signs;
 }
 
-void project_padded(const float* values, int64_t n, int32_t n_columns, const Padded& matrix, float scale,
-                    float* out, int width, const Workers& workers) {
+void project_padded(const float* values, int64_t n, int32_t n_columns, const Padded& matrix,
+                    float scale, float* out, int width, const Workers& workers) {
   parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
-    kernels().project(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, matrix.data(),
-                      matrix.lanes(), scale, out + rows.begin * width, width);
+    kernels().project(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
+                      matrix.data(), matrix.lanes(), scale, out + rows.begin * width, width);
   });
 }
 
@@ -90,9 +91,10 @@ Padded rounded(const Columns& q, int32_t n_rows) {
   return matrix;
 }
 
-// values' @ factors, factors (n, lanes): parts of fixed size, each in float32, added in order in float64.
-Columns transposed_product(const float* values, int64_t n, int32_t n_columns, const float* factors, int lanes,
-                           int32_t d, const Workers& workers) {
+// values' @ factors, factors (n, lanes): parts of fixed size, each in float32, added in order in
+// float64.
+Columns transposed_product(const float* values, int64_t n, int32_t n_columns, const float* factors,
+                           int lanes, int32_t d, const Workers& workers) {
   const int64_t size = std::max(kProductRows, Block::count(n, kProductParts));
   const int64_t n_parts = Block::count(n, size), n_sums = static_cast<int64_t>(n_columns) * lanes;
   Buffer<float> sums(static_cast<size_t>(n_parts * n_sums));
@@ -107,21 +109,23 @@ Columns transposed_product(const float* values, int64_t n, int32_t n_columns, co
   for (int64_t part = 0; part < n_parts; ++part)
     for (int32_t k = 0; k < n_columns; ++k)
       for (int32_t j = 0; j < d; ++j)
-        product[j][k] += static_cast<double>(sums[part * n_sums + static_cast<int64_t>(k) * lanes + j]);
+        product[j][k] +=
+            static_cast<double>(sums[part * n_sums + static_cast<int64_t>(k) * lanes + j]);
   return product;
 }
 
 }  // namespace
 
-void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d, float scale,
-             float* out, const Workers& workers) {
+void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d,
+             float scale, float* out, const Workers& workers) {
   Padded padded(n_columns, d);
-  for (int32_t k = 0; k < n_columns; ++k) std::copy_n(matrix + static_cast<int64_t>(k) * d, d, padded.row(k));
+  for (int32_t k = 0; k < n_columns; ++k)
+    std::copy_n(matrix + static_cast<int64_t>(k) * d, d, padded.row(k));
   project_padded(values, n, n_columns, padded, scale, out, d, workers);
 }
 
-void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d, float scale,
-                   float* out, const Workers& workers) {
+void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
+                   float scale, float* out, const Workers& workers) {
   project_padded(values, n, n_columns, random_signs(n_columns, d, seed), scale, out, d, workers);
 }
 
@@ -142,8 +146,8 @@ void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_
   project_padded(values, n, n_columns, rounded(q, n_columns), scale, out, d, workers);
 }
 
-void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d, float scale,
-                  float* out, const Workers& workers) {
+void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
+                  float scale, float* out, const Workers& workers) {
   Buffer<int32_t> bucket(static_cast<size_t>(n_columns));
   Buffer<float> sign(static_cast<size_t>(n_columns));
   for (int32_t k = 0; k < n_columns; ++k) {
@@ -155,8 +159,9 @@ void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t se
   for (auto& buffer : space) buffer.reserve(static_cast<size_t>(d) * 16);
   parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int thread) {
     const Block rows(n, kBlock, task);
-    kernels().count(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, bucket.data(),
-                    sign.data(), d, scale, space[thread].data(), out + rows.begin * d);
+    kernels().count(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
+                    bucket.data(), sign.data(), d, scale, space[thread].data(),
+                    out + rows.begin * d);
   });
 }
 
@@ -166,8 +171,8 @@ void count_sketch(const LabelRows& rows, uint64_t seed, int32_t d, float scale, 
     const LabelRows::Block& block = rows.block(b);
     const LabelPattern& pattern = *block.pattern;
     kernels().count_csr(
-        {0, pattern.n_rows(), pattern.begin.data(), pattern.outputs.data(), block.values.data()}, seed, d,
-        scale, out + b * kLabelBlock * d);
+        {0, pattern.n_rows(), pattern.begin.data(), pattern.outputs.data(), block.values.data()},
+        seed, d, scale, out + b * kLabelBlock * d);
   });
 }
 
@@ -193,7 +198,8 @@ void column_energy(const float* values, int64_t n, int32_t n_columns, double* en
   workers.largest(largest);
   const int term = term_bits(workers.sum(n));
   for (int32_t k = 0; k < n_columns; ++k)
-    unit[k] = std::isfinite(largest[k]) ? std::ldexp(1.0, term - 2 * exponent_above(largest[k])) : 0.0;
+    unit[k] =
+        std::isfinite(largest[k]) ? std::ldexp(1.0, term - 2 * exponent_above(largest[k])) : 0.0;
   std::vector<double> parts(static_cast<size_t>(n_blocks) * n_columns, 0.0);
   parallel_for(workers, n_blocks, [&](int64_t task, int) {
     const Block rows(n, kSumBlock, task);
@@ -206,14 +212,16 @@ void column_energy(const float* values, int64_t n, int32_t n_columns, double* en
       if (unit[k] > 0) sums[k] += static_cast<int64_t>(parts[task * n_columns + k]);
   workers.sum(sums);
   for (int32_t k = 0; k < n_columns; ++k)
-    energy[k] =
-        unit[k] > 0 ? static_cast<double>(sums[k]) / unit[k] : std::numeric_limits<double>::quiet_NaN();
+    energy[k] = unit[k] > 0 ? static_cast<double>(sums[k]) / unit[k]
+                            : std::numeric_limits<double>::quiet_NaN();
 }
 
-void row_means(const float* values, int64_t n, int32_t n_columns, float* out, const Workers& workers) {
+void row_means(const float* values, int64_t n, int32_t n_columns, float* out,
+               const Workers& workers) {
   parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
-    kernels().row_means(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, out + rows.begin);
+    kernels().row_means(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
+                        out + rows.begin);
   });
 }
 
@@ -222,7 +230,8 @@ void take_columns(const float* values, int64_t n, int32_t n_columns, const int32
   parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
     for (int64_t i = rows.begin; i < rows.end; ++i)
-      for (int32_t j = 0; j < d; ++j) out[i * d + j] = values[i * n_columns + columns[j]] * scale[j];
+      for (int32_t j = 0; j < d; ++j)
+        out[i * d + j] = values[i * n_columns + columns[j]] * scale[j];
   });
 }
 

@@ -1,40 +1,41 @@
-// Sketches: derivatives of K outputs -> d columns that stand for them while the structure of a tree is
-// sought. All of them keep, or keep in expectation, squared distances between rows times `scale` squared.
+// Sketches: derivatives of K outputs -> d columns that stand for them while the structure of a tree
+// is sought. All of them keep, or keep in expectation, squared distances between rows times `scale`
+// squared.
 //
-// Values are float32, row-major (n, K); sketches float32 (n, d). Every sum runs in a fixed order, so the
-// result is the same bits for any number of threads and any instruction set (tests/reference/sketches.py
-// says which order).
+// Values are float32, row-major (n, K); sketches float32 (n, d). Every sum runs in a fixed order,
+// so the result is the same bits for any number of threads and any instruction set
+// (tests/reference/sketches.py says which order).
 //
 // Owns: the products. Must not know: losses, trees, which sketch is the best.
 #pragma once
 #include <cstdint>
 
+#include "base/context.h"
 #include "base/isa.h"
 #include "base/rng.h"
-#include "base/context.h"
 #include "data/sparse_labels.h"
 
 namespace polyleaf {
 
 // out = scale * values @ matrix (K, d), terms in order of k.
-void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d, float scale,
-             float* out, const Workers& workers);
+void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d,
+             float scale, float* out, const Workers& workers);
 
-// `project` on random signs: that of output k and column j is one bit of hash(seed, k, j / 64) (Achlioptas,
-// "Database-friendly random projections", 2003).
-void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d, float scale,
-                   float* out, const Workers& workers);
+// `project` on random signs: that of output k and column j is one bit of hash(seed, k, j / 64)
+// (Achlioptas, "Database-friendly random projections", 2003).
+void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
+                   float scale, float* out, const Workers& workers);
 
-// `project` on an orthonormal basis that comes near the leading right singular vectors: subspace iteration
-// from random signs (Halko, Martinsson and Tropp, 2011, algorithm 4.4).
+// `project` on an orthonormal basis that comes near the leading right singular vectors: subspace
+// iteration from random signs (Halko, Martinsson and Tropp, 2011, algorithm 4.4).
 void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
                       int n_iterations, float scale, float* out, const Workers& workers);
 
-// Count-sketch (Charikar, Chen and Farach-Colton, 2002): output k is added to one of d buckets with a sign,
-// both from hash(seed, k, 0). The second form takes sparse rows and costs O(non-zeros) whatever K is; it
-// gives the same bits as the first on the same matrix made dense.
-void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d, float scale,
-                  float* out, const Workers& workers);
+// Count-sketch (Charikar, Chen and Farach-Colton, 2002): output k is added to one of d buckets with
+// a sign, both from hash(seed, k, 0). The second form takes sparse rows and costs O(non-zeros)
+// whatever K is; it gives the same bits as the first on the same matrix made dense.
+void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
+                  float scale, float* out, const Workers& workers);
 void count_sketch(const LabelRows& rows, uint64_t seed, int32_t d, float scale, float* out,
                   const Workers& workers);
 struct CsrRows {
@@ -51,33 +52,37 @@ static inline float sign_of(uint64_t z) {
   return (z & 1) != 0 ? -1.0f : 1.0f;
 }
 
-// energy (K,): sum of squares of each column over the rows of all ranks, of terms rounded as in rounded.h;
-// NaN where one is not finite.
-void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy, const Workers& workers);
+// energy (K,): sum of squares of each column over the rows of all ranks, of terms rounded as in
+// rounded.h; NaN where one is not finite.
+void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy,
+                   const Workers& workers);
 
 // out (n,): mean of each row.
-void row_means(const float* values, int64_t n, int32_t n_columns, float* out, const Workers& workers);
+void row_means(const float* values, int64_t n, int32_t n_columns, float* out,
+               const Workers& workers);
 
 // out (n, d): column columns[j] times scale[j].
 void take_columns(const float* values, int64_t n, int32_t n_columns, const int32_t* columns,
                   const float* scale, int32_t d, float* out, const Workers& workers);
 
-// What is compiled once per instruction set. Matrices have `lanes` columns, d rounded up to a multiple of 16.
+// What is compiled once per instruction set. Matrices have `lanes` columns, d rounded up to a
+// multiple of 16.
 struct SketchKernels {
   // out (n, width), width <= lanes
   void (*project)(const float* values, int64_t n, int32_t n_columns, const float* matrix, int lanes,
                   float scale, float* out, int width);
   // sums (K, lanes) += values' @ factors (n, lanes), row after row
-  void (*accumulate)(const float* values, int64_t n, int32_t n_columns, const float* factors, int lanes,
-                     float* sums);
+  void (*accumulate)(const float* values, int64_t n, int32_t n_columns, const float* factors,
+                     int lanes, float* sums);
   // out (n, d); space: 16 * d floats
-  void (*count)(const float* values, int64_t n, int32_t n_columns, const int32_t* bucket, const float* sign,
-                int32_t d, float scale, float* space, float* out);
+  void (*count)(const float* values, int64_t n, int32_t n_columns, const int32_t* bucket,
+                const float* sign, int32_t d, float scale, float* space, float* out);
   void (*count_csr)(const CsrRows& rows, uint64_t seed, int32_t d, float scale, float* out);
   // largest (K,) = the largest bits of a magnitude, of what it is and the values
   void (*largest)(const float* values, int64_t n, int32_t n_columns, uint32_t* largest);
   // sums (K,) += values * values * unit (K,), each rounded to an integer
-  void (*energy)(const float* values, int64_t n, int32_t n_columns, const double* unit, double* sums);
+  void (*energy)(const float* values, int64_t n, int32_t n_columns, const double* unit,
+                 double* sums);
   void (*row_means)(const float* values, int64_t n, int32_t n_columns, float* out);
 };
 POLYLEAF_DECLARE_KERNELS(SketchKernels, sketch_kernels)

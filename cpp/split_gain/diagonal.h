@@ -14,7 +14,9 @@ struct Diagonal {
     const f32x16 term = ((gl * gl) * cr + (gr * gr) * cl) / product;
     return select(product != 0.0f, term, f32x16{});
   }
-  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return select(c != 0.0f, (g * g) / c, f32x16{}); }
+  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const {
+    return select(c != 0.0f, (g * g) / c, f32x16{});
+  }
 };
 
 static_assert(Score<Diagonal>);

@@ -24,7 +24,9 @@ class FeatureDirections {
   int n_outputs() const { return n_outputs_; }
   // Numbers to each feature: one an output, zeros after them to the next sixteen.
   int stride() const { return (n_outputs_ + 15) / 16 * 16; }
-  const float* of(int feature) const { return rows_.data() + static_cast<int64_t>(feature) * stride(); }
+  const float* of(int feature) const {
+    return rows_.data() + static_cast<int64_t>(feature) * stride();
+  }
   // Those of a feature that all outputs are free of.
   const float* none() const { return of(n_features_); }
 

@@ -1,6 +1,6 @@
-// What a side is worth whose outputs are solved for together (TFBT, eq. 7; in blocks: AOSO-LogitBoost as
-// TFBT, section IV, describes it), and which outputs a node solves for. Float32 is enough: channels have 15
-// bits.
+// What a side is worth whose outputs are solved for together (TFBT, eq. 7; in blocks:
+// AOSO-LogitBoost as TFBT, section IV, describes it), and which outputs a node solves for. Float32
+// is enough: channels have 15 bits.
 //
 // Must not know: where sums lie.
 #pragma once
@@ -12,8 +12,8 @@ namespace polyleaf {
 
 constexpr int kScorePivotBits = 13;
 
-// The outputs of the largest of these magnitudes, `size` of k, the first on ties, in ascending order; all of
-// them where size is 0. Returns how many.
+// The outputs of the largest of these magnitudes, `size` of k, the first on ties, in ascending
+// order; all of them where size is 0. Returns how many.
 template <class Magnitude>
 POLYLEAF_INLINE int solved_outputs(int k, int size, const Magnitude& magnitude, int32_t* outputs) {
   int m = 0;
@@ -35,10 +35,11 @@ POLYLEAF_INLINE int solved_outputs(int k, int size, const Magnitude& magnitude, 
   return m;
 }
 
-// g' (H + lambda I)^-1 g of one side: gradient(i) and curvature(i, j) of the i-th and j-th of m outputs.
+// g' (H + lambda I)^-1 g of one side: gradient(i) and curvature(i, j) of the i-th and j-th of m
+// outputs.
 template <class Gradient, class Curvature, class Matrix, class Vector>
-POLYLEAF_INLINE auto worth_of_side(int m, float lambda, const Gradient& gradient, const Curvature& curvature,
-                                   Matrix A, Vector y, Vector inverse) {
+POLYLEAF_INLINE auto worth_of_side(int m, float lambda, const Gradient& gradient,
+                                   const Curvature& curvature, Matrix A, Vector y, Vector inverse) {
   for (int i = 0; i < m; ++i) {
     y[i] = gradient(i);
     for (int j = 0; j <= i; ++j) A[packed(i, j)] = curvature(i, j);

@@ -1,12 +1,12 @@
-// The leaf problem of one side of a split where leaves are linear (GBDT-PL eq. 7): an intercept, the slope of
-// the candidate's feature x, and slopes of the p regressors z that the node has of its own. Everything is
-// centred on the side, so the intercept's part is that of a constant leaf. Float64; V is a double, or a
-// vector of candidates.
+// The leaf problem of one side of a split where leaves are linear (GBDT-PL eq. 7): an intercept,
+// the slope of the candidate's feature x, and slopes of the p regressors z that the node has of its
+// own. Everything is centred on the side, so the intercept's part is that of a constant leaf.
+// Float64; V is a double, or a vector of candidates.
 //
 // One regressor that those before it (x first) all but determine is left out.
 //
-// Candidates of one output and at most one regressor have the same in closed form, with two divisions for
-// five (OneOutput).
+// Candidates of one output and at most one regressor have the same in closed form, with two
+// divisions for five (OneOutput).
 #pragma once
 #include "base/kernels/float8.h"
 #include "base/packed.h"
@@ -15,7 +15,8 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-constexpr double kLeastSpread = 1.0 / (1 << 30);  // of x, relative to its second moment: below, a constant
+constexpr double kLeastSpread =
+    1.0 / (1 << 30);  // of x, relative to its second moment: below, a constant
 constexpr int kAnyRegressors = -1;
 constexpr double kLeastMomentPivot = 1.0 / (1 << 10);  // of z, whose moments are rounded
 
@@ -25,9 +26,10 @@ POLYLEAF_INLINE V inverse_of(V x) {  // 0 where x is not above 0
   return select(positive, 1.0 / select(positive, x, V{} + 1.0), V{});
 }
 
-// One output, at most one regressor z: twice the loss removed. `there`: sums over the rows where x is there.
-// Each part is brought on one denominator: with centred moments a / h_there, b / h, c / h_there of x and z,
-// and right-hand sides v / h_there, w / h, eliminating x leaves (h v^2 d + e^2) / (h a h_there d).
+// One output, at most one regressor z: twice the loss removed. `there`: sums over the rows where x
+// is there. Each part is brought on one denominator: with centred moments a / h_there, b / h, c /
+// h_there of x and z, and right-hand sides v / h_there, w / h, eliminating x leaves (h v^2 d + e^2)
+// / (h a h_there d).
 template <class V, int P>
 struct OneOutput {
   V count, h, g, hz, hzz, gz;
@@ -53,9 +55,9 @@ struct OneOutput {
   }
 };
 
-// Sums of a side, in the unit of the derivatives. Over all its rows: count, h, hz, hzz, and g, gz of one
-// output at a time; over the rows where x is there: `h_there`, `hz_there`, `g_there`; products with x: hx,
-// hxx, hzx, gx.
+// Sums of a side, in the unit of the derivatives. Over all its rows: count, h, hz, hzz, and g, gz
+// of one output at a time; over the rows where x is there: `h_there`, `hz_there`, `g_there`;
+// products with x: hx, hxx, hzx, gx.
 //
 // P: how many z there are, or kAnyRegressors: then `p` says how many.
 template <class V, int P>
@@ -98,7 +100,9 @@ struct LinearSide {
     A[0] = select(spread > kLeastSpread * hxx, spread + slope_ridge, V{});
     for (int i = 0; i < n(); ++i) A[packed(i + 1, 0)] = hzx(i) - middle * hz_there(i);
   }
-  POLYLEAF_METHOD void eliminate() { eliminate_above(A, n() + 1, static_cast<V*>(nullptr), 0, kept); }
+  POLYLEAF_METHOD void eliminate() {
+    eliminate_above(A, n() + 1, static_cast<V*>(nullptr), 0, kept);
+  }
 
   // The right-hand side of one output; gx: product of its gradient with x, where x takes part.
   template <class GZ>

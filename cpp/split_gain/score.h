@@ -1,12 +1,12 @@
-// Scores whose terms are separate by output: what one reads of summed channels, sixteen outputs (or sixteen
-// candidates) at a time, and says of the fall of the loss. The step behind it is that of the leaves (step.h).
-// Included by kernels only, inside the namespace of an instruction set.
+// Scores whose terms are separate by output: what one reads of summed channels, sixteen outputs (or
+// sixteen candidates) at a time, and says of the fall of the loss. The step behind it is that of
+// the leaves (step.h). Included by kernels only, inside the namespace of an instruction set.
 //
-// To add one: a header here that satisfies the concept, a line in `with_score` (kernels/separable.h), a twin
-// in tests/reference/scores.py. Scores of other kinds (full curvature, leaves of few outputs, linear leaves)
-// fill a ScoreKernels of their own (score_kernels.h): that is the contract of all scores. Of its entries
-// `output_terms` may be null where LinearKernels::solve answers for it, `out_of_reach` where leaves hold all
-// outputs.
+// To add one: a header here that satisfies the concept, a line in `with_score`
+// (kernels/separable.h), a twin in tests/reference/scores.py. Scores of other kinds (full
+// curvature, leaves of few outputs, linear leaves) fill a ScoreKernels of their own
+// (score_kernels.h): that is the contract of all scores. Of its entries `output_terms` may be null
+// where LinearKernels::solve answers for it, `out_of_reach` where leaves hold all outputs.
 #pragma once
 #include <concepts>
 
@@ -24,8 +24,10 @@ template <class S>
 concept Score = requires(const S s, f32x16 g, f32x16 h) {
   { S::kPerOutput } -> std::convertible_to<bool>;  // curvature differs between outputs
   { s.coefficient(h) } -> std::same_as<f32x16>;    // from summed curvature to what `pair` wants
-  { s.pair(g, g, h, h) } -> std::same_as<f32x16>;  // terms of (left, right), with their coefficients
-  { s.single(g, h) } -> std::same_as<f32x16>;      // terms of one node
+  {
+    s.pair(g, g, h, h)
+  } -> std::same_as<f32x16>;                   // terms of (left, right), with their coefficients
+  { s.single(g, h) } -> std::same_as<f32x16>;  // terms of one node
 };
 
 // A term of one side where plain division is not enough: L1 and limited steps.

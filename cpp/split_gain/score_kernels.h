@@ -1,8 +1,8 @@
-// The contract of scores: what the scan tells them of a node and of a feature, and what they answer. One
-// table of functions for each family of scores, compiled once for each instruction set.
+// The contract of scores: what the scan tells them of a node and of a feature, and what they
+// answer. One table of functions for each family of scores, compiled once for each instruction set.
 //
-// Owns: these records and tables, and which scores a node asks for. Must not know: where histograms come
-// from, rows, trees.
+// Owns: these records and tables, and which scores a node asks for. Must not know: where histograms
+// come from, rows, trees.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -40,21 +40,22 @@ struct ScanNode {
   float* workspace;                    // workspace_floats() of the layout
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
   float out_of_reach = 0;              // sparse leaves: see ScoreKernels
-  // Where values must obey directions: those of all features, and those of the feature at hand, for each
-  // output and readable to the next sixteen. nullptr: all are free.
+  // Where values must obey directions: those of all features, and those of the feature at hand, for
+  // each output and readable to the next sixteen. nullptr: all are free.
   const FeatureDirections* directions = nullptr;
   const float* direction = nullptr;
   const ValueBounds* bounds = nullptr;  // the same: of the node
   Chance chance = {};                   // what is taken off where categories are put in order
-  // Where features have factors: those of all, what the node is worth by itself, and that of the feature at
-  // hand.
+  // Where features have factors: those of all, what the node is worth by itself, and that of the
+  // feature at hand.
   const GrowConfig* factors = nullptr;
   float own_sum = 0;
   int feature = -1;
 
   // What the best candidate of the feature at hand competes by with those of others.
   float judged(float sum, float by_chance = 0) const {
-    return factors == nullptr ? sum - by_chance : factors->judged(feature, sum - by_chance, own_sum);
+    return factors == nullptr ? sum - by_chance
+                              : factors->judged(feature, sum - by_chance, own_sum);
   }
   // The same, where values must obey these directions within these bounds.
   ScanNode obeying(const FeatureDirections& all, const ValueBounds& of_node) const {
@@ -79,8 +80,8 @@ struct ScanNode {
   }
 };
 
-// A small node's rows in order of one feature's bins, in place of a histogram: order[start[b] + i] is the
-// i-th row of bin b, as an index into `channels`.
+// A small node's rows in order of one feature's bins, in place of a histogram: order[start[b] + i]
+// is the i-th row of bin b, as an index into `channels`.
 struct RowsByBin {
   const int16_t* channels;
   const uint16_t* order;
@@ -100,7 +101,8 @@ struct ScanFeature {
   uint32_t count(const ChannelLayout& layout, int bin) const {
     return counts != nullptr
                ? counts[bin]
-               : static_cast<uint32_t>(sums[static_cast<int64_t>(bin) * layout.lanes + layout.count_lane]);
+               : static_cast<uint32_t>(
+                     sums[static_cast<int64_t>(bin) * layout.lanes + layout.count_lane]);
   }
   const int32_t* bin(const ChannelLayout& layout, int bin) const {
     return sums + static_cast<int64_t>(bin) * layout.lanes;
@@ -122,8 +124,8 @@ struct ScanScratch {
   float floor;      // sparse leaves: sums below need not be known; raised as larger ones are found
 };
 
-// What reads sums: one table for scores whose terms are separate by output, others for leaves that keep few
-// of them, for full curvature and for linear leaves.
+// What reads sums: one table for scores whose terms are separate by output, others for leaves that
+// keep few of them, for full curvature and for linear leaves.
 struct ScoreKernels {
   void (*scan_numeric)(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                        NumericBest* best);
@@ -134,26 +136,31 @@ struct ScoreKernels {
   float (*node_curvature)(const ScanNode& node);
   // What each output adds to half of sum(candidate) - sum(node), for the candidate chosen.
   void (*output_terms)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out);
-  // Sparse leaves (nullptr otherwise): what of a sum over all outputs no children of the node can hold, at
-  // least. -inf: nothing is known.
+  // Sparse leaves (nullptr otherwise): what of a sum over all outputs no children of the node can
+  // hold, at least. -inf: nothing is known.
   float (*out_of_reach)(const ScanNode& node) = nullptr;
-  // Where values must obey (nullptr where they cannot): the one value of both children, for each output; NaN
-  // where each has its own. `out` is writable to the next sixteen.
-  void (*pooled_values)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) = nullptr;
+  // Where values must obey (nullptr where they cannot): the one value of both children, for each
+  // output; NaN where each has its own. `out` is writable to the next sixteen.
+  void (*pooled_values)(const ScanNode& node, const int32_t* left, int32_t left_count,
+                        float* out) = nullptr;
 };
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, separable_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, topk_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, full_scores)
-POLYLEAF_DECLARE_KERNELS(ScoreKernels, linear_scores)  // without output_terms: see LinearKernels::solve
+POLYLEAF_DECLARE_KERNELS(ScoreKernels,
+                         linear_scores)  // without output_terms: see LinearKernels::solve
 
-// Whether leaves hold one value an output, each with its own step: sums are those of one term an output.
+// Whether leaves hold one value an output, each with its own step: sums are those of one term an
+// output.
 inline bool are_separable(const ChannelLayout& layout, const SplitConfig& config) {
-  return !layout.linear() && layout.curvature != Curvature::full && !config.keeps_few(layout.n_outputs);
+  return !layout.linear() && layout.curvature != Curvature::full &&
+         !config.keeps_few(layout.n_outputs);
 }
 inline const ScoreKernels& scores_of(const ChannelLayout& layout, const SplitConfig& config) {
   if (are_separable(layout, config)) return POLYLEAF_SELECT(separable_scores);
   if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
-  return layout.curvature == Curvature::full ? POLYLEAF_SELECT(full_scores) : POLYLEAF_SELECT(topk_scores);
+  return layout.curvature == Curvature::full ? POLYLEAF_SELECT(full_scores)
+                                             : POLYLEAF_SELECT(topk_scores);
 }
 inline const ScoreKernels& scores_of(const ScanNode& node) {
   return scores_of(*node.layout, *node.config);
@@ -173,14 +180,18 @@ size_t moment_doubles(const ChannelLayout& layout);
 
 // What the winner of a search for linear leaves is asked for.
 struct LinearKernels {
-  // Sums of products with the bin means, in channels' integers: g of every output, h x and h x^2 (of every
-  // output, where curvature is diagonal), hz of every regressor; over the bins up to `last`, and over all.
-  void (*products)(const ScanNode& node, const ScanFeature& feature, int last, double* left, double* whole);
-  // The slopes (1 + p, K) of one side: of the feature split on, then of the node's regressors; the feature's
-  // mean (K); what each output adds to the score (K). `there`: sums over rows whose feature is not missing;
-  // products nullptr: the feature is no regressor. Sums and products are readable to the next eight.
+  // Sums of products with the bin means, in channels' integers: g of every output, h x and h x^2
+  // (of every output, where curvature is diagonal), hz of every regressor; over the bins up to
+  // `last`, and over all.
+  void (*products)(const ScanNode& node, const ScanFeature& feature, int last, double* left,
+                   double* whole);
+  // The slopes (1 + p, K) of one side: of the feature split on, then of the node's regressors; the
+  // feature's mean (K); what each output adds to the score (K). `there`: sums over rows whose
+  // feature is not missing; products nullptr: the feature is no regressor. Sums and products are
+  // readable to the next eight.
   void (*solve)(const ScanNode& node, const int32_t* lanes, int32_t count, const int32_t* there,
-                int32_t count_there, const double* products, double* slopes, double* middle, double* terms);
+                int32_t count_there, const double* products, double* slopes, double* middle,
+                double* terms);
 };
 POLYLEAF_DECLARE_KERNELS(LinearKernels, linear_kernels)
 

@@ -1,6 +1,6 @@
-// One curvature for all outputs (a shared channel, or the row count): GBDT-MO eq. 16 with H common to all
-// outputs, and C-GB eq. 10 where it is the count. The gain needs two multiplications per side and no division
-// per output.
+// One curvature for all outputs (a shared channel, or the row count): GBDT-MO eq. 16 with H common
+// to all outputs, and C-GB eq. 10 where it is the count. The gain needs two multiplications per
+// side and no division per output.
 #pragma once
 #include "split_gain/score.h"
 

@@ -1,9 +1,10 @@
-// The leaf problem of one output: the step w that is best for g w + (c / 2) w^2 + alpha |w|, |w| <= limit,
-// where g is the sum of the gradients and c that of the curvature plus lambda (GBDT-MO eq. 15, C-GB eq. 13).
-// Gains and leaf values are made of the same step; V is a double, or sixteen sums in float lanes.
+// The leaf problem of one output: the step w that is best for g w + (c / 2) w^2 + alpha |w|, |w| <=
+// limit, where g is the sum of the gradients and c that of the curvature plus lambda (GBDT-MO eq.
+// 15, C-GB eq. 13). Gains and leaf values are made of the same step; V is a double, or sixteen sums
+// in float lanes.
 //
-// Without alpha and limit the loss falls by g^2 / (2 c): shared.h and diagonal.h write that down with fewer
-// divisions.
+// Without alpha and limit the loss falls by g^2 / (2 c): shared.h and diagonal.h write that down
+// with fewer divisions.
 #pragma once
 #include "base/select.h"
 

@@ -1,6 +1,6 @@
-// The k largest of terms that are offered one by one, and their sum from the largest on: what a leaf is worth
-// that keeps k outputs (GBDT-MO, eq. 20 to 22). V is a float, or a vector of sixteen candidates; where they
-// lie is for the caller to say.
+// The k largest of terms that are offered one by one, and their sum from the largest on: what a
+// leaf is worth that keeps k outputs (GBDT-MO, eq. 20 to 22). V is a float, or a vector of sixteen
+// candidates; where they lie is for the caller to say.
 #pragma once
 #include "base/kernels/lanes.h"
 

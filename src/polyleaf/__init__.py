@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     )
     from polyleaf.data.binning import BinMapper
     from polyleaf.data.dataset import Dataset
-    from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
+    from polyleaf.estimators import (
+        PolyleafClassifier,
+        PolyleafMultiTask,
+        PolyleafRegressor,
+        load_model,
+    )
     from polyleaf.estimators.memory_estimate import memory_estimate
     from polyleaf.model import Model
     from polyleaf.search.classifier import PolyleafClassifierCV
@@ -59,7 +64,29 @@ _MODULES = {
     "sketching": "sketching",
 }
 
-__all__ = [*_HOME, *_MODULES]
+__all__ = [
+    "BinMapper",
+    "Dataset",
+    "Model",
+    "PolyleafClassifier",
+    "PolyleafClassifierCV",
+    "PolyleafMultiTask",
+    "PolyleafRegressor",
+    "PolyleafRegressorCV",
+    "callbacks",
+    "datasets",
+    "distributions",
+    "export",
+    "files",
+    "inspection",
+    "integrations",
+    "load_model",
+    "memory_estimate",
+    "metrics",
+    "objectives",
+    "presets",
+    "sketching",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -70,7 +97,9 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         from polyleaf.settings.aliases import function_instead
 
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{function_instead(name)}")
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}{function_instead(name)}"
+        )
     value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -228,7 +228,9 @@ class EarlyStopping(Callback):
         self._first: int | None = None  # round of this run
         self._last = 0
         self._metric = ""
-        self._best_layer: tuple[Any, Any] | None = None  # tree and leaves, where the best is inside a tree
+        self._best_layer: tuple[Any, Any] | None = (
+            None  # tree and leaves, where the best is inside a tree
+        )
 
     def after_layer(self, model: Model, epoch: int, values: Any, tree: Any, leaves: Any) -> None:
         """Keep the tree so far where it is the best yet."""
@@ -258,7 +260,11 @@ class EarlyStopping(Callback):
                     stacklevel=2,
                 )
             return
-        if self.best_iteration == self._first and self._best_layer is None and self._last > self._first:
+        if (
+            self.best_iteration == self._first
+            and self._best_layer is None
+            and self._last > self._first
+        ):
             warnings.warn(
                 f"The metric {self._metric!r} was best at round {self._first}, the first of all. It is taken "
                 f"that {'larger' if self._sign == 1 else 'smaller'} is better: a function may return (name, "
@@ -291,7 +297,9 @@ class EarlyStopping(Callback):
             )
         data = self.data_name if self.data_name is not None else list(evals_log)[-1]
         if data not in evals_log:
-            raise ValueError(f"Early stopping watches the data set {data!r}; there are {list(evals_log)}.")
+            raise ValueError(
+                f"Early stopping watches the data set {data!r}; there are {list(evals_log)}."
+            )
         metric = self.metric_name if self.metric_name is not None else list(evals_log[data])[-1]
         if metric not in evals_log[data]:
             raise ValueError(
@@ -385,7 +393,9 @@ class LearningRateScheduler(Callback):
         else:
             rate = self.learning_rates[min(epoch, len(self.learning_rates) - 1)]
         if not (math.isfinite(rate) and rate > 0):
-            raise ValueError(f"The learning rate of round {epoch} is {rate}; it must be a positive number.")
+            raise ValueError(
+                f"The learning rate of round {epoch} is {rate}; it must be a positive number."
+            )
         model.learning_rate = rate
         return False
 
@@ -411,7 +421,11 @@ class Checkpoint(Callback):
     """
 
     def __init__(
-        self, directory: str | Path, interval: int = 100, keep: int | None = 1, name: str = "checkpoint"
+        self,
+        directory: str | Path,
+        interval: int = 100,
+        keep: int | None = 1,
+        name: str = "checkpoint",
     ):
         if interval < 1:
             raise ValueError(f"Checkpoint needs interval >= 1, got {interval}.")
@@ -518,7 +532,9 @@ def _checkpoints(directory: Path, name: str) -> list[Path]:
     """Checkpoint files in order of rounds (by number: 1000 comes after 200)."""
     pattern = re.compile(_file_pattern(name))
     found = [
-        (match, path) for path in directory.glob("*.polyleaf") if (match := pattern.fullmatch(path.name))
+        (match, path)
+        for path in directory.glob("*.polyleaf")
+        if (match := pattern.fullmatch(path.name))
     ]
     return [path for _, path in sorted((int(match[1]), path) for match, path in found)]
 
@@ -576,7 +592,13 @@ class ProgressBar(Callback):
             if time.monotonic() - self._start < self.delay:
                 return
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeRemainingColumn,
+            )
 
             self._bar = Progress(
                 TextColumn("boosting"),
@@ -662,7 +684,9 @@ def _check_signature(function: Callable[..., Any]) -> None:
 
 
 def _has_hooks(callback: Any) -> bool:
-    return not isinstance(callback, type) and all(callable(getattr(callback, hook, None)) for hook in _HOOKS)
+    return not isinstance(callback, type) and all(
+        callable(getattr(callback, hook, None)) for hook in _HOOKS
+    )
 
 
 def _by_name(values: np.ndarray, model: Model) -> list[str]:

@@ -7,14 +7,27 @@ import json
 import host_device
 import numpy as np
 import pytest
-from benchmarks import abilities, cases, compare, frames, gpu, kernels, peers, problems, report, worker
+from benchmarks import (
+    abilities,
+    cases,
+    compare,
+    frames,
+    gpu,
+    kernels,
+    peers,
+    problems,
+    report,
+    worker,
+)
 from benchmarks.__main__ import main
 from benchmarks.libraries import LIBRARIES, is_installed
 from benchmarks.scores import SCORES
 
 
 def polyleaf_alone(case):
-    return dataclasses.replace(case, contenders=tuple(c for c in case.contenders if c.library == "polyleaf"))
+    return dataclasses.replace(
+        case, contenders=tuple(c for c in case.contenders if c.library == "polyleaf")
+    )
 
 
 def write_set(folder, name, kind, n=120):
@@ -51,7 +64,8 @@ def test_everyone_gets_the_same_problem_and_settings(name):
             json.dumps(dataclasses.asdict(case.contenders[0].settings))
         }
         assert all(
-            c.problem == case.contenders[0].problem and c.settings.threads == 3 for c in case.contenders
+            c.problem == case.contenders[0].problem and c.settings.threads == 3
+            for c in case.contenders
         )
 
 
@@ -65,7 +79,10 @@ def test_kinds_of_leaves_differ_in_nothing_else():
 
 def test_threads_case_keeps_its_own_numbers():
     for case in cases.select("threads", quick=True, n_threads=7):
-        assert {c.label: c.settings.threads for c in case.contenders} == {"2 threads": 2, "1 thread": 1}
+        assert {c.label: c.settings.threads for c in case.contenders} == {
+            "2 threads": 2,
+            "1 thread": 1,
+        }
 
 
 def test_libraries_replace_the_peers_only():
@@ -110,7 +127,9 @@ def test_a_missing_set_is_skipped_by_name(tmp_path):
 
 def test_every_case_runs_on_polyleaf(tmp_path):
     for case in cases.quality(True):
-        write_set(tmp_path, case.contenders[0].problem.arguments["name"], case.contenders[0].problem.kind)
+        write_set(
+            tmp_path, case.contenders[0].problem.arguments["name"], case.contenders[0].problem.kind
+        )
     chosen = [polyleaf_alone(case) for case in cases.select("all", quick=True, n_threads=1)]
     done = [report.summarise(case) for case in peers.run(chosen, tmp_path, 1, worker.measure)]
     assert [case["name"] for case in done] == [case.name for case in chosen]
@@ -139,7 +158,9 @@ def test_a_process_of_its_own_gives_the_same_score():
     (inside,) = peers.run([case], None, 1, worker.measure)
     (outside,) = peers.run([case], None, 1, peers.in_own_process(timeout=120))
     assert outside["contenders"][0]["error"] is None
-    assert outside["contenders"][0]["runs"][0]["score"] == inside["contenders"][0]["runs"][0]["score"]
+    assert (
+        outside["contenders"][0]["runs"][0]["score"] == inside["contenders"][0]["runs"][0]["score"]
+    )
 
 
 def test_contenders_take_turns_and_one_that_fails_is_left_out_with_its_reason():
@@ -178,7 +199,10 @@ def test_cards_are_measured_beside_the_processor(monkeypatch):
     done = gpu.measure(quick=True, repeats=1, say=lambda text: None)
     assert done[0]["same_bytes"] is True
     _, rows = gpu.rows_of(done)
-    assert [(row[1], row[-1]) for row in rows] == [("polyleaf, card", "yes"), ("polyleaf, processor", "")]
+    assert [(row[1], row[-1]) for row in rows] == [
+        ("polyleaf, card", "yes"),
+        ("polyleaf, processor", ""),
+    ]
 
 
 def test_predictions_of_cards_are_measured_beside_the_processor(monkeypatch):
@@ -210,7 +234,9 @@ def test_kernels_count_rows_of_smaller_children():
         count = np.array([100, 70, 30, 50, 20])
 
     assert kernels.rows_in_smaller_children(Tree, max_depth=3) == 30 + 20
-    assert kernels.rows_in_smaller_children(Tree, max_depth=2) == 30  # the children of node 1 are leaves
+    assert (
+        kernels.rows_in_smaller_children(Tree, max_depth=2) == 30
+    )  # the children of node 1 are leaves
 
 
 def test_kernels_run_and_say_what_they_include():
@@ -238,8 +264,15 @@ def contender(label, library, runs, **more):
 
 
 def run_of(seconds, score=1.0, curve=()):
-    figures = dict.fromkeys(("predict_seconds", "peak_above_data_bytes", "model_bytes", "rounds"), 10)
-    return {**figures, "fit_seconds": seconds, "score": score, "curve": [list(point) for point in curve]}
+    figures = dict.fromkeys(
+        ("predict_seconds", "peak_above_data_bytes", "model_bytes", "rounds"), 10
+    )
+    return {
+        **figures,
+        "fit_seconds": seconds,
+        "score": score,
+        "curve": [list(point) for point in curve],
+    }
 
 
 def case_of(*contenders):
@@ -280,14 +313,20 @@ def test_time_to_the_best_peers_score():
 
 def test_a_higher_score_can_be_the_better_one():
     auc = {"higher_is_better": True, "score_name": "AUC"}
-    polyleaf = contender("polyleaf", "polyleaf", [run_of(3.0, 0.9, [(1, 1.0, 0.7), (2, 2.0, 0.9)])], **auc)
-    peers_ = [contender(str(s), "xgboost", [run_of(9.0, s, [(1, 3.0, s)])], **auc) for s in (0.6, 0.8)]
+    polyleaf = contender(
+        "polyleaf", "polyleaf", [run_of(3.0, 0.9, [(1, 1.0, 0.7), (2, 2.0, 0.9)])], **auc
+    )
+    peers_ = [
+        contender(str(s), "xgboost", [run_of(9.0, s, [(1, 3.0, s)])], **auc) for s in (0.6, 0.8)
+    ]
     case = report.summarise(case_of(polyleaf, *peers_))
     assert case["target"] == 0.8 and case["contenders"][0]["runs"][0]["seconds_to_target"] == 2.0
 
 
 def test_result_files_come_back_as_they_were(tmp_path):
-    content = file_of(contender("polyleaf", "polyleaf", [run_of(1.0)]), contender("peer", "xgboost", []))
+    content = file_of(
+        contender("polyleaf", "polyleaf", [run_of(1.0)]), contender("peer", "xgboost", [])
+    )
     content["environment"] = report.environment()
     path = tmp_path / "results" / "a.json"
     report.write(path, content)
@@ -329,7 +368,8 @@ def verdicts(before, after):
 )
 def test_seconds_are_compared_against_their_spread(before, after, verdict):
     files = [
-        file_of(contender("polyleaf", "polyleaf", [run_of(s) for s in times])) for times in (before, after)
+        file_of(contender("polyleaf", "polyleaf", [run_of(s) for s in times]))
+        for times in (before, after)
     ]
     found, by_measure = verdicts(*files)
     assert by_measure["fit_seconds"] == verdict
@@ -339,7 +379,11 @@ def test_seconds_are_compared_against_their_spread(before, after, verdict):
 @pytest.mark.parametrize(("higher_is_better", "verdict"), [(False, "worse"), (True, "better")])
 def test_scores_are_compared_in_their_direction(higher_is_better, verdict):
     files = [
-        file_of(contender("polyleaf", "polyleaf", [run_of(1.0, score)], higher_is_better=higher_is_better))
+        file_of(
+            contender(
+                "polyleaf", "polyleaf", [run_of(1.0, score)], higher_is_better=higher_is_better
+            )
+        )
         for score in (0.80, 0.81)
     ]
     found, by_measure = verdicts(*files)
@@ -349,7 +393,10 @@ def test_scores_are_compared_in_their_direction(higher_is_better, verdict):
 
 def test_slower_peers_are_told_but_do_not_fail():
     files = [
-        file_of(contender("polyleaf", "polyleaf", [run_of(1.0)]), contender("peer", "xgboost", [run_of(s)]))
+        file_of(
+            contender("polyleaf", "polyleaf", [run_of(1.0)]),
+            contender("peer", "xgboost", [run_of(s)]),
+        )
         for s in (1.0, 2.0)
     ]
     found = compare.compare(*files)
@@ -399,14 +446,18 @@ def _small_problem(kind):
 @pytest.mark.parametrize("kind", list(SCORES))
 @pytest.mark.parametrize("name", list(LIBRARIES))
 def test_every_library_that_is_installed_knows_every_kind(name, kind):
-    if not is_installed(name) or name == "mbtr":  # mbtr's newest release does not import with today's Numba
+    if (
+        not is_installed(name) or name == "mbtr"
+    ):  # mbtr's newest release does not import with today's Numba
         pytest.skip("not installed")
     data = _small_problem(kind)
     settings = cases.Settings(8, max_depth=3, max_leaves=8, min_rows=1, patience=4, threads=1)
     library = LIBRARIES[name](kind, settings)
     library.fit(data)
     predicted = np.asarray(library.predict(data["X_test"]))
-    shape = {"binary": (30,), "multiclass": (30, 3), "multilabel": (30, 3), "regression": (30, 2)}[kind]
+    shape = {"binary": (30,), "multiclass": (30, 3), "multilabel": (30, 3), "regression": (30, 2)}[
+        kind
+    ]
     assert predicted.shape == shape and np.isfinite(predicted).all()
     if kind != "regression":
         assert predicted.min() >= 0 and predicted.max() <= 1
@@ -419,9 +470,16 @@ def test_every_library_that_is_installed_knows_every_kind(name, kind):
 
 
 def test_polyleaf_can_what_the_comparison_says():
-    own = {ability: outcome for name, ability, outcome in abilities.run() if name.startswith("polyleaf")}
+    own = {
+        ability: outcome
+        for name, ability, outcome in abilities.run()
+        if name.startswith("polyleaf")
+    }
     cannot = {"ranking", "text as a feature", "embeddings as a feature"}
-    assert len(own) > 5 and {ability for ability, outcome in own.items() if outcome != "works"} == cannot
+    assert (
+        len(own) > 5
+        and {ability for ability, outcome in own.items() if outcome != "works"} == cannot
+    )
 
 
 def test_an_attempt_that_fails_is_a_no_with_its_reason(monkeypatch):
@@ -432,4 +490,6 @@ def test_an_attempt_that_fails_is_a_no_with_its_reason(monkeypatch):
         abilities, "_LIBRARIES", {"numpy": lambda: {"a wish": refuse}, "no_such_module": dict}
     )
     ((name, ability, outcome),) = abilities.run()
-    assert name.startswith("numpy ") and ability == "a wish" and outcome == "no: ValueError: not this."
+    assert (
+        name.startswith("numpy ") and ability == "a wish" and outcome == "no: ValueError: not this."
+    )

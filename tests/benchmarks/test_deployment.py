@@ -40,7 +40,9 @@ def test_what_is_shown_is_measured(job, monkeypatch):
 def test_a_loaded_model_predicts(job, method):
     X = np.load(job["rows"])
     predict = serving.LOADERS[method]()(job["path"])
-    np.testing.assert_array_equal(predict(X), PolyleafRegressor(n_estimators=3).fit(X, X[:, :2]).predict(X))
+    np.testing.assert_array_equal(
+        predict(X), PolyleafRegressor(n_estimators=3).fit(X, X[:, :2]).predict(X)
+    )
 
 
 def test_every_method_has_a_loader():
@@ -100,7 +102,9 @@ def is_shown(text, figure):
 def test_the_page_shows_the_committed_figures(line):
     methods = CALLED.get(line[0], [line[0]])
     (subject, *_) = deployment.PAPER.tables[0].subjects
-    keys = [deployment.PAPER.task(deployment.PAPER.tables[0], method, subject).key for method in methods]
+    keys = [
+        deployment.PAPER.task(deployment.PAPER.tables[0], method, subject).key for method in methods
+    ]
     found = [COMMITTED.figures(key) for key in keys]
     for cell, names in zip(line[1:], COLUMNS, strict=True):
         shown = re.findall(r"\d[\d,]*\.?\d*(?<!,)", cell)
@@ -134,7 +138,9 @@ def test_the_page_of_exports_shows_the_committed_figures():
     page = " ".join((PAGE.parents[1] / "export.md").read_text("utf-8").split())
 
     def of(method, figure, digits, problem=deployment.DEEP):
-        return f"{COMMITTED.figures(f'deployment/deployment/{method}/{problem}')[figure]:.{digits}f}"
+        return (
+            f"{COMMITTED.figures(f'deployment/deployment/{method}/{problem}')[figure]:.{digits}f}"
+        )
 
     half, (gcc, clang) = "array_p50_us", deployment.C
     assert f"took {of('Polyleaf, predictor()', half, 1)} µs or less" in page

@@ -9,7 +9,9 @@ from benchmarks import explaining, report, results
 def test_every_case_runs_on_polyleaf(name, monkeypatch):
     monkeypatch.setattr(explaining, "is_installed", lambda library: library == "polyleaf")
     (case,) = (report.summarise(case) for case in explaining.run([name], quick=True, repeats=2))
-    ours = [c for c in case["contenders"] if c["library"] == "polyleaf" and "shap" not in c["label"]]
+    ours = [
+        c for c in case["contenders"] if c["library"] == "polyleaf" and "shap" not in c["label"]
+    ]
     assert ours and all(len(c["runs"]) == 2 and c["error"] is None for c in ours)
     others = [c for c in case["contenders"] if c["library"] != "polyleaf"]
     assert all(c["error"] == "not installed" and not c["runs"] for c in others)

@@ -63,7 +63,20 @@ def test_too_many_labels_a_row():
 def test_the_program_writes_a_file(tmp_path, capsys):
     path = tmp_path / "made.txt"
     assert (
-        main([str(path), "--rows", "50", "--labels", "300", "--labels-per-row", "5", "--features", "3"]) == 0
+        main(
+            [
+                str(path),
+                "--rows",
+                "50",
+                "--labels",
+                "300",
+                "--labels-per-row",
+                "5",
+                "--features",
+                "3",
+            ]
+        )
+        == 0
     )
     X, Y = make_extreme(50, 300, labels_per_row=5, n_features=3)
     found = read_multilabel(path)

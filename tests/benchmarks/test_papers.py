@@ -75,7 +75,9 @@ def test_the_text_is_read_as_the_paper_prints_it():
     assert table.methods == ("Ours", "Theirs")
     assert table.printed("Ours", letters) == 92.0 and table.printed("Theirs", digits) is None
     turned = paper(
-        subjects_are="rows", paper="Ours  Theirs\nLetters  92.0  91.5\nDigits  82.1  -", also=("More",)
+        subjects_are="rows",
+        paper="Ours  Theirs\nLetters  92.0  91.5\nDigits  82.1  -",
+        also=("More",),
     ).tables[0]
     assert turned.methods == ("Ours", "Theirs", "More")
     assert turned.printed("Theirs", letters) == 91.5 and turned.printed("More", letters) is None
@@ -97,9 +99,13 @@ def test_declarations_that_do_not_fit_are_refused(changes, message):
 
 
 def test_a_run_that_several_cells_show_is_one_task():
-    seconds = Subject("Letters", "s", None, 1, problem="letters", figure="seconds", needs=("letters",))
+    seconds = Subject(
+        "Letters", "s", None, 1, problem="letters", figure="seconds", needs=("letters",)
+    )
     made = paper(
-        Table("Table 2", "time", (seconds,), accuracy, "", paper="Letters\nOurs  3.0", ours=("Ours",))
+        Table(
+            "Table 2", "time", (seconds,), accuracy, "", paper="Letters\nOurs  3.0", ours=("Ours",)
+        )
     )
     keys = [task.key for task in made.tasks()]
     assert len(keys) == len(set(keys)) == 4 and keys[0] == "small/accuracy/Ours/letters"
@@ -182,7 +188,10 @@ def test_a_missing_set_is_skipped_by_name_and_done_once_it_is_there(context, tmp
 def test_failures_are_told_and_tried_again(context, tmp_path):
     made, path = paper(also=("Absent", "Broken")), tmp_path / "runs.jsonl"
     failed = run(made, context, Store(path))
-    assert [task.method for task in failed] == ["Broken", "Broken"]  # a library that is absent is no failure
+    assert [task.method for task in failed] == [
+        "Broken",
+        "Broken",
+    ]  # a library that is absent is no failure
     store = Store(path)
     assert store.problem_of("small/accuracy/Absent/digits") == "absent is not installed"
     DONE.clear()
@@ -213,28 +222,44 @@ def test_other_files_are_refused(tmp_path, text):
 
 
 def test_cells_show_ours_the_papers_and_lead_to_the_explanation(context, tmp_path):
-    made, store = paper(explained={("Ours", "Digits"): "See table 2."}), Store(tmp_path / "runs.jsonl")
+    made, store = (
+        paper(explained={("Ours", "Digits"): "See table 2."}),
+        Store(tmp_path / "runs.jsonl"),
+    )
     run(made, context, store)
     filled = tables.fill(made, made.tables[0], store)
     assert filled.header == ["accuracy, %", "Letters", "Digits"]
     assert filled.rows[0] == ["Ours", "92.0 ± 1.0 (92.0)", "82.0 ± 1.0 (82.1) ↘ [a]"]
     assert filled.rows[1] == ["Theirs", "91.0 ± 1.0 (91.5)", "81.0 ± 1.0"]  # peers are not judged
     assert filled.notes == ["[a] See table 2."]
-    assert tables.count(filled.verdicts) == "Of 2 cells of ours: 1 as good, 1 within one standard error."
+    assert (
+        tables.count(filled.verdicts)
+        == "Of 2 cells of ours: 1 as good, 1 within one standard error."
+    )
 
 
 def test_the_page_has_every_table_and_plot_and_is_the_same_every_time(context, tmp_path):
     subject = Subject("Digits", problem="digits", **ACCURACY)
     curves = Figure(
-        "Figure 1", "curves", (subject,), accuracy, "As the table.", lines=("Ours",), curves=("test",)
+        "Figure 1",
+        "curves",
+        (subject,),
+        accuracy,
+        "As the table.",
+        lines=("Ours",),
+        curves=("test",),
     )
-    absent = Figure("Figure 2", "none", (subject,), accuracy, "", lines=("Nobody",), curves=("test",))
+    absent = Figure(
+        "Figure 2", "none", (subject,), accuracy, "", lines=("Nobody",), curves=("test",)
+    )
     made, store = paper(curves), Store(tmp_path / "runs.jsonl")
     run(made, context, store)
     made = paper(curves, absent)
     text = results.page([(made, store)], [], tmp_path / "images")
     assert "| Ours | 92.0 ± 1.0 (92.0) | 82.0 ± 1.0 (82.1) ↘ |" in text
-    assert "![curves](images/small-figure-1.svg)" in text and "### Figure 2: none\n\nNot run." in text
+    assert (
+        "![curves](images/small-figure-1.svg)" in text and "### Figure 2: none\n\nNot run." in text
+    )
     assert store.environments[0]["commit"][:10] in text and "Three repeats." in text
     image = tmp_path / "images" / "small-figure-1.svg"
     before = image.read_bytes()
@@ -245,7 +270,13 @@ def test_the_page_has_every_table_and_plot_and_is_the_same_every_time(context, t
 def test_a_figure_may_draw_itself(context, tmp_path):
     subject, seen = Subject("Digits", problem="digits", **ACCURACY), {}
     figure = Figure(
-        "F", "f", (subject,), accuracy, "", lines=("Ours",), draw=lambda canvas, found: seen.update(found)
+        "F",
+        "f",
+        (subject,),
+        accuracy,
+        "",
+        lines=("Ours",),
+        draw=lambda canvas, found: seen.update(found),
     )
     made, store = paper(figure), Store(tmp_path / "runs.jsonl")
     run(made, context, store)
@@ -258,7 +289,8 @@ def test_a_figure_may_draw_itself(context, tmp_path):
 
 def test_two_files_of_runs_are_compared_cell_by_cell(tmp_path):
     made = paper(
-        subjects=(Subject("Digits", problem="digits", **ACCURACY),), paper="Digits\nOurs  1\nTheirs  1"
+        subjects=(Subject("Digits", problem="digits", **ACCURACY),),
+        paper="Digits\nOurs  1\nTheirs  1",
     )
     files = {}
     for name, ours, theirs in (
@@ -295,7 +327,11 @@ def test_mean_ranks_share_ties_and_leave_out_what_not_all_have():
         ("A", "t"): {"score": [1.0, 3.0]}, ("B", "t"): {"score": 9.0}, ("C", "t"): {"score": 8.0},
         ("A", "u"): {"score": 1.0},
     }  # fmt: skip
-    subjects = [Subject("s", "", "higher", 1), Subject("t", "", "lower", 1), Subject("u", "", "lower", 1)]
+    subjects = [
+        Subject("s", "", "higher", 1),
+        Subject("t", "", "lower", 1),
+        Subject("u", "", "lower", 1),
+    ]
     values, methods = ranks.from_figures(found, subjects)
     assert len(values) == 2 and methods == ["A", "B", "C"]
     assert ranks.mean_ranks(values, methods) == {"A": 1.0, "B": 2.75, "C": 2.25}
@@ -347,7 +383,9 @@ def test_poker_hands_are_dealt_as_from_a_deck():
     np.testing.assert_allclose(
         np.bincount(cards.astype(int).ravel(), minlength=52) / 60_000, 5 / 52, rtol=0.06
     )
-    np.testing.assert_allclose(np.bincount(y, minlength=10)[:3] / 60_000, [0.5012, 0.4226, 0.0475], rtol=0.06)
+    np.testing.assert_allclose(
+        np.bincount(y, minlength=10)[:3] / 60_000, [0.5012, 0.4226, 0.0475], rtol=0.06
+    )
 
 
 def test_all_papers_are_well_formed():
@@ -424,7 +462,9 @@ def test_sparse_runs_give_what_their_tables_show(tmp_path):
     topic = rng.integers(0, 4, 700)
     held = rng.random((700, 12)) < np.where(rng.random((4, 12)) < 0.3, 0.7, 0.05)[topic]
     indptr, indices = np.r_[0, np.cumsum(held.sum(1))], np.nonzero(held)[1]
-    X = (rng.random((700, 30)) < np.where(rng.random((4, 30)) < 0.3, 0.5, 0.05)[topic]).astype(np.uint8)
+    X = (rng.random((700, 30)) < np.where(rng.random((4, 30)) < 0.3, 0.5, 0.05)[topic]).astype(
+        np.uint8
+    )
     np.savez(tmp_path / "delicious.npz", X=X, Y_indices=indices, Y_indptr=indptr, Y_shape=(700, 12),
              train_idx=np.arange(600), test_idx=np.arange(600, 700))  # fmt: skip
     context = Context(tmp_path, quick=True)

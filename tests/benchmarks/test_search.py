@@ -19,7 +19,9 @@ def context(tmp_path):
 
 
 def test_a_cover_takes_what_helps_most_where_nothing_helps_yet():
-    far = portfolio.excess({"a": [2.0, 1.0, 1.1, None], "b": [1.0, 9.0, 1.2, 1.0], "c": [2.0, 1.5, 1.0, 2.0]})
+    far = portfolio.excess(
+        {"a": [2.0, 1.0, 1.1, None], "b": [1.0, 9.0, 1.2, 1.0], "c": [2.0, 1.5, 1.0, 2.0]}
+    )
     assert far["a"][1] == far["b"][0] == 0 and far["a"][3] == far["b"][1] == 1.0  # at most 1
     assert portfolio.cover(far, "abc", 3) == [0, 2, 1]
     assert portfolio.cover(far, "b", 2) == [0, 1]  # nothing helps: the first of them
@@ -29,7 +31,8 @@ def test_a_cover_takes_what_helps_most_where_nothing_helps_yet():
 def test_a_third_of_the_sets_is_kept_apart():
     apart = portfolio.confirmed_on()
     assert (
-        set(apart) < set(portfolio.SETS) and len(portfolio.SETS) / 3 <= len(apart) < len(portfolio.SETS) / 2.5
+        set(apart) < set(portfolio.SETS)
+        and len(portfolio.SETS) / 3 <= len(apart) < len(portfolio.SETS) / 2.5
     )
     assert all(set(apart) & set(names) for names in portfolio.TASKS.values())
     assert set(apart) <= set(search.apart()) >= set(portfolio.LEFT_OUT)
@@ -40,7 +43,9 @@ def test_compositions_differ_and_each_trains(context):
     assert all(parameters not in found[:i] for i, parameters in enumerate(found))
     figures = portfolio.losses(context, "Polyleaf", "enb")
     assert len(figures["losses"]) == 3 and all(0 < loss < 1 for loss in figures["losses"])
-    assert figures["gained"] == pytest.approx(100 * (1 - min(figures["losses"]) / figures["losses"][0]))
+    assert figures["gained"] == pytest.approx(
+        100 * (1 - min(figures["losses"]) / figures["losses"][0])
+    )
     header, rows = portfolio.rows_of({"enb": figures, "edm": figures}, sizes=(1, 3))
     assert header[1:] == ["1 tried", "3 tried"] and all(row[2] == "0.0" for row in rows)
 
@@ -49,7 +54,9 @@ def test_compositions_differ_and_each_trains(context):
 def test_ours_runs(context, method):
     before = tpe.is_worth_asking, successive_halving.time
     figures = search.within_15(context, method, "enb")
-    assert (tpe.is_worth_asking, successive_halving.time) == before, "a run leaves the library as it found it"
+    assert (tpe.is_worth_asking, successive_halving.time) == before, (
+        "a run leaves the library as it found it"
+    )
     assert 0 < figures["loss"] < 1 and figures["score"] > 0
     assert 0 < figures["megabytes"] < 10 and figures["us"] > 0
     assert ("behind" in figures) == (method == "Polyleaf")
@@ -64,9 +71,9 @@ def test_noise_is_that_of_the_difference_over_test_rows():
         search.judge("regression", y[i], far[i])[0] - search.judge("regression", y[i], near[i])[0]
         for i in drawn
     ]
-    expected = (search.judge("regression", y, far)[0] - search.judge("regression", y, near)[0]) / np.std(
-        apart
-    )
+    expected = (
+        search.judge("regression", y, far)[0] - search.judge("regression", y, near)[0]
+    ) / np.std(apart)
     found = search._beside("regression", y, far, near)["behind"]
     assert found == pytest.approx(expected, rel=0.15) and found > 5
     assert search._beside("regression", y, near, far)["behind"] == -found
@@ -81,7 +88,9 @@ def test_a_panel_is_drawn_where_there_is_more_than_one_number_of_seconds(tmp_pat
     found = {("Polyleaf", "usps 15"): {"loss": 0.2}, ("XGBoost", "satimage 60"): {"loss": 0.3}}
     found |= {("Polyleaf", f"satimage {s}"): {"loss": 10.0 / s} for s in (15, 60)}
     panels = []
-    plots.save(lambda canvas: (figure.draw(canvas, found), panels.extend(canvas.axes)), tmp_path / "x.svg")
+    plots.save(
+        lambda canvas: (figure.draw(canvas, found), panels.extend(canvas.axes)), tmp_path / "x.svg"
+    )
     (panel,) = panels
     assert panel.get_title() == "satimage"
     assert [line.get_label() for line in panel.get_lines()] == ["Polyleaf", "XGBoost"]

@@ -82,7 +82,9 @@ def test_each_way_to_ask_polyleaf_for_quantiles_runs(context):
 def test_intervals_after_calibration(context, method):
     figures = conformal.conformal(context, method, "enb")
     assert all(len(values) == 2 for values in figures.values())
-    for each, worst, all_targets in zip(figures["each"], figures["worst"], figures["all"], strict=True):
+    for each, worst, all_targets in zip(
+        figures["each"], figures["worst"], figures["all"], strict=True
+    ):
         assert 0 <= all_targets <= worst <= each <= 100
     if "joint" in method:
         assert min(figures["all"]) > 70
@@ -111,7 +113,9 @@ def test_the_threshold_is_chosen_on_rows_held_out(context, monkeypatch):
     assert figures["chosen_micro"][0] > 0.97 and 0.18 < figures["threshold"][0] < 0.22
 
 
-def test_out_of_the_box_labels_are_judged_above_a_chosen_threshold_and_above_one_half(tmp_path, monkeypatch):
+def test_out_of_the_box_labels_are_judged_above_a_chosen_threshold_and_above_one_half(
+    tmp_path, monkeypatch
+):
     """By a library that says less than it should."""
     rng = np.random.default_rng(0)
     X = rng.random((400, 3)).astype(np.float32)
@@ -155,7 +159,9 @@ def test_f1_of_labels():
 @pytest.mark.parametrize("method", distributions.OF_ROUNDS)
 def test_rounds_of_distributions_are_told(context, method):
     figures = distributions.rounds(context, method, "enb")
-    assert figures["rounds"] == [distributions.QUICK_ROUNDS] * 2 and np.isfinite(figures["nll"]).all()
+    assert (
+        figures["rounds"] == [distributions.QUICK_ROUNDS] * 2 and np.isfinite(figures["nll"]).all()
+    )
 
 
 def test_errors_with_directions_are_told_beside_those_without(context):
@@ -249,7 +255,8 @@ def test_made_truths_obey_their_directions(context):
             moved = X.copy()
             moved[:, f] += directions[f, k]
             low, high = (
-                monotone.truth(kind, rows, directions, np.random.default_rng(1)) for rows in (X, moved)
+                monotone.truth(kind, rows, directions, np.random.default_rng(1))
+                for rows in (X, moved)
             )
             assert np.all(high[:, k] >= low[:, k] - 1e-6)
 
@@ -303,7 +310,9 @@ def test_limits_are_measured(context):
     assert limits.kinds(context, "Polyleaf", "linear leaves, one output")["ratio"] > 0
     assert set(limits.loading(context, "Polyleaf", "10,000 trees")) == {"load", "first"}
     X = np.random.default_rng(0).random((60, 4), np.float32)
-    np.savez(context.data / "delicious.npz", X=X, y=(X[:, :3] > 0.6).astype(np.int8), task="multilabel")
+    np.savez(
+        context.data / "delicious.npz", X=X, y=(X[:, :3] > 0.6).astype(np.int8), task="multilabel"
+    )
     assert limits.labels(context, "Polyleaf, top outputs", "delicious")["five"] > 0
     curve = limits.rows(context, "Polyleaf", "50 features, 4 outputs")["curves"]["tree"]
     assert [n for n, _ in curve] == [400]
@@ -312,7 +321,11 @@ def test_limits_are_measured(context):
 def test_parts_are_made_alike_anywhere():
     X, Y = cluster.part(3, 20, 9, 2)
     again = cluster.part(3, 20, 9, 1)
-    assert X.shape == (20, 9) and Y.shape == (20, 2) and not np.array_equal(X, cluster.part(4, 20, 9, 1)[0])
+    assert (
+        X.shape == (20, 9)
+        and Y.shape == (20, 2)
+        and not np.array_equal(X, cluster.part(4, 20, 9, 1)[0])
+    )
     np.testing.assert_array_equal(X, again[0])
     np.testing.assert_array_equal(Y[:, 0], again[1])
 

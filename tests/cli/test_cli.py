@@ -28,7 +28,9 @@ def write_csv(path, names, columns):
     with open(path, "w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(names)
-        writer.writerows(zip(*(np.asarray(column).astype(str).tolist() for column in columns), strict=True))
+        writer.writerows(
+            zip(*(np.asarray(column).astype(str).tolist() for column in columns), strict=True)
+        )
     return path
 
 
@@ -43,8 +45,24 @@ def folder(tmp_path_factory):
             index = getattr(small, part)[:rows]
             columns = [*small.X[index].T, *np.atleast_2d(small.y[index].T)]
             write_csv(folder / f"{name}_{part}.csv", [*small.feature_names, *targets], columns)
-    polyleaf("train", folder / "energy_train.csv", "-t", "*_load", "-m", folder / "energy.polyleaf", *FAST)
-    polyleaf("train", folder / "letter_train.csv", "-t", "letter", "-m", folder / "letter.polyleaf", *FAST)
+    polyleaf(
+        "train",
+        folder / "energy_train.csv",
+        "-t",
+        "*_load",
+        "-m",
+        folder / "energy.polyleaf",
+        *FAST,
+    )
+    polyleaf(
+        "train",
+        folder / "letter_train.csv",
+        "-t",
+        "letter",
+        "-m",
+        folder / "letter.polyleaf",
+        *FAST,
+    )
     return folder
 
 
@@ -62,9 +80,20 @@ def test_regression_equals_the_estimator(folder, capsys):
     y, y_test = (
         numbers.astype(str).astype(float) for numbers in (y, y_test)
     )  # as the text of the file has them
-    expected = PolyleafRegressor(n_estimators=20, learning_rate=0.3, random_state=0).fit(X, y).predict(X_test)
+    expected = (
+        PolyleafRegressor(n_estimators=20, learning_rate=0.3, random_state=0)
+        .fit(X, y)
+        .predict(X_test)
+    )
 
-    polyleaf("predict", folder / "energy_test.csv", "-m", folder / "energy.polyleaf", "-o", folder / "p.csv")
+    polyleaf(
+        "predict",
+        folder / "energy_test.csv",
+        "-m",
+        folder / "energy.polyleaf",
+        "-o",
+        folder / "p.csv",
+    )
     predicted = read_table(folder / "p.csv")
     assert predicted.names == energy.output_names
     np.testing.assert_array_equal(predicted.values, expected)
@@ -109,7 +138,16 @@ def test_columns_are_found_by_name(folder, tmp_path):
 
 
 def test_quiet(folder, tmp_path, capfd):
-    train = "train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", "--rounds", "3"
+    train = (
+        "train",
+        folder / "energy_train.csv",
+        "-t",
+        "*_load",
+        "-m",
+        tmp_path / "m",
+        "--rounds",
+        "3",
+    )
     polyleaf(*train, "--quiet")
     polyleaf("predict", folder / "energy_test.csv", "-m", tmp_path / "m", "-o", tmp_path / "p.csv")
     assert capfd.readouterr() == ("", "")
@@ -117,10 +155,16 @@ def test_quiet(folder, tmp_path, capfd):
 
 def test_a_time_limit_ends_the_training(folder, tmp_path, capsys):
     train = "train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m"
-    polyleaf(*train, "--time-limit", "1e-9")  # less than a round takes, of which there is always one
+    polyleaf(
+        *train, "--time-limit", "1e-9"
+    )  # less than a round takes, of which there is always one
     assert load_model(tmp_path / "m").n_iter_ == 1
-    assert "--time-limit takes a number of seconds above 0" in fails(capsys, *train, "--time-limit", "0")
-    assert "--search has its seconds already" in fails(capsys, *train, "--time-limit", "1", "--search", "1")
+    assert "--time-limit takes a number of seconds above 0" in fails(
+        capsys, *train, "--time-limit", "0"
+    )
+    assert "--search has its seconds already" in fails(
+        capsys, *train, "--time-limit", "1", "--search", "1"
+    )
 
 
 def test_parquet_in_and_out(folder, tmp_path):
@@ -135,7 +179,12 @@ def test_parquet_in_and_out(folder, tmp_path):
     polyleaf("train", tmp_path / "train.parquet", "-t", "last:2", "-m", tmp_path / "m", *FAST)
     polyleaf("predict", tmp_path / "test.arrow", "-m", tmp_path / "m", "-o", tmp_path / "p.parquet")
     polyleaf(
-        "predict", folder / "energy_test.csv", "-m", folder / "energy.polyleaf", "-o", tmp_path / "p.csv"
+        "predict",
+        folder / "energy_test.csv",
+        "-m",
+        folder / "energy.polyleaf",
+        "-o",
+        tmp_path / "p.csv",
     )
     table = pq.read_table(tmp_path / "p.parquet")
     assert table.schema.field(0).type == pa.float64()
@@ -157,16 +206,23 @@ def test_arff_labels(tmp_path, capsys):
     polyleaf("train", tmp_path / "train.arff", "-t", "last:6", "-m", tmp_path / "m", *FAST)
     polyleaf("evaluate", tmp_path / "test.arff", "-m", tmp_path / "m", "--json")
     assert json.loads(capsys.readouterr().out)["micro F1"] > 0.5
-    polyleaf("predict", tmp_path / "test.arff", "-m", tmp_path / "m", "--proba", "-o", tmp_path / "p.csv")
+    polyleaf(
+        "predict", tmp_path / "test.arff", "-m", tmp_path / "m", "--proba", "-o", tmp_path / "p.csv"
+    )
     predicted = read_table(tmp_path / "p.csv")
-    assert predicted.names == (*emotions.output_names, *(f"proba_{name}" for name in emotions.output_names))
+    assert predicted.names == (
+        *emotions.output_names,
+        *(f"proba_{name}" for name in emotions.output_names),
+    )
     np.testing.assert_array_equal(predicted.values[:, :6], predicted.values[:, 6:] > 0.5)
 
 
 def libsvm(path, X, label_of_row):
     lines = []
     for row, label in zip(X, label_of_row, strict=True):
-        lines.append(f"{label} " + " ".join(f"{i + 1}:{value:.9g}" for i, value in enumerate(row) if value))
+        lines.append(
+            f"{label} " + " ".join(f"{i + 1}:{value:.9g}" for i, value in enumerate(row) if value)
+        )
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -176,17 +232,23 @@ def test_libsvm(tmp_path, capsys):
     numbers, numbers_test = ([ord(label) for label in labels] for labels in (y[:1500], y_test))
     libsvm(tmp_path / "train.svm", X[:1500], numbers)
     libsvm(tmp_path / "test.svm", X_test, numbers_test)
-    polyleaf("train", tmp_path / "train.svm", "-m", tmp_path / "m", "--task", "classification", *FAST)
+    polyleaf(
+        "train", tmp_path / "train.svm", "-m", tmp_path / "m", "--task", "classification", *FAST
+    )
     polyleaf("evaluate", tmp_path / "test.svm", "-m", tmp_path / "m", "--json")
     found = json.loads(capsys.readouterr().out)["accuracy"]
-    model = PolyleafClassifier(n_estimators=20, learning_rate=0.3, random_state=0).fit(X[:1500], y[:1500])
+    model = PolyleafClassifier(n_estimators=20, learning_rate=0.3, random_state=0).fit(
+        X[:1500], y[:1500]
+    )
     assert found == pytest.approx(model.score(X_test, y_test))
 
 
 def test_libsvm_labels(tmp_path, capsys):
     X, X_test, Y, Y_test = datasets.load("emotions").split()
     for name, features, labels in (("train.svm", X, Y), ("test.svm", X_test, Y_test)):
-        libsvm(tmp_path / name, features, [",".join(map(str, np.flatnonzero(row))) for row in labels])
+        libsvm(
+            tmp_path / name, features, [",".join(map(str, np.flatnonzero(row))) for row in labels]
+        )
     polyleaf("train", tmp_path / "train.svm", "-m", tmp_path / "m", *FAST)
     polyleaf("evaluate", tmp_path / "test.svm", "-m", tmp_path / "m", "--json")
     assert json.loads(capsys.readouterr().out)["micro F1"] > 0.5
@@ -205,13 +267,26 @@ def test_categories_weights_dropped_columns_and_missing_values(tmp_path, capsys)
         "price": np.array([0.5, 9.25, 3.5, 7.5, 1.5, 5.5])[code],
     }
     write_csv(tmp_path / "t.csv", columns, columns.values())
-    options = ["--drop", "id", "--weight", "w", "--categorical", "shape", "--set", "min_child_samples=5"]
+    options = [
+        "--drop",
+        "id",
+        "--weight",
+        "w",
+        "--categorical",
+        "shape",
+        "--set",
+        "min_child_samples=5",
+    ]
     polyleaf("train", tmp_path / "t.csv", "-t", "price", "-m", tmp_path / "m", *options, *FAST)
     write_csv(
-        tmp_path / "new.csv", ["shape", "x", "colour"], [[10, 10, 11], ["", 1, 2], ["red", "green", "unseen"]]
+        tmp_path / "new.csv",
+        ["shape", "x", "colour"],
+        [[10, 10, 11], ["", 1, 2], ["red", "green", "unseen"]],
     )
     polyleaf("predict", tmp_path / "new.csv", "-m", tmp_path / "m")
-    red, green, _ = (float(row["price"]) for row in csv.DictReader(capsys.readouterr().out.splitlines()))
+    red, green, _ = (
+        float(row["price"]) for row in csv.DictReader(capsys.readouterr().out.splitlines())
+    )
     # 20 rounds of rate 0.3 leave .7^20 of the way, some thousandths; penalties a little more.
     assert red == pytest.approx(0.5, abs=0.02) and green == pytest.approx(3.5, abs=0.02)
     polyleaf("inspect", tmp_path / "m")
@@ -222,7 +297,16 @@ def test_categories_weights_dropped_columns_and_missing_values(tmp_path, capsys)
 
 
 def test_validation_and_early_stopping(folder, tmp_path):
-    train = ["train", folder / "energy_train.csv", "-t", "*_load", "--early-stopping", "3", "-r", "0.5"]
+    train = [
+        "train",
+        folder / "energy_train.csv",
+        "-t",
+        "*_load",
+        "--early-stopping",
+        "3",
+        "-r",
+        "0.5",
+    ]
     for validation, model in ((folder / "energy_test.csv", "a"), ("0.25", "b")):
         polyleaf(*train, "--validation", validation, "-m", tmp_path / model, "--rounds", "2000")
         assert load_model(tmp_path / model).best_iteration_ < 1999
@@ -297,7 +381,16 @@ def test_offsets_are_columns_that_the_model_remembers(tmp_path, capsys):
     names = ["x", "log_exposure", "claims"]
     columns = x, np.log(exposure).round(4), rng.poisson(exposure * np.exp(x))
     train = write_csv(tmp_path / "train.csv", names, columns)
-    options = ["-t", "claims", "--task", "regression", "--objective", "poisson", "--offset", "log_exposure"]
+    options = [
+        "-t",
+        "claims",
+        "--task",
+        "regression",
+        "--objective",
+        "poisson",
+        "--offset",
+        "log_exposure",
+    ]
     polyleaf("train", train, *options, "-m", tmp_path / "m", "--validation", "0.2", *FAST)
     model = load_model(tmp_path / "m")
     assert model.n_features_in_ == 1
@@ -311,8 +404,12 @@ def test_offsets_are_columns_that_the_model_remembers(tmp_path, capsys):
 
     without = write_csv(tmp_path / "without.csv", ["x"], [x])
     assert "has no column 'log_exposure'" in fails(capsys, "predict", without, "-m", tmp_path / "m")
-    gap = write_csv(tmp_path / "gap.csv", ["x", "log_exposure"], [x, ["", *columns[1][1:].astype(str)]])
-    assert "'log_exposure' has no offset in row 1" in fails(capsys, "predict", gap, "-m", tmp_path / "m")
+    gap = write_csv(
+        tmp_path / "gap.csv", ["x", "log_exposure"], [x, ["", *columns[1][1:].astype(str)]]
+    )
+    assert "'log_exposure' has no offset in row 1" in fails(
+        capsys, "predict", gap, "-m", tmp_path / "m"
+    )
     polyleaf("explain", without, "-m", tmp_path / "m", "-o", tmp_path / "c.csv")
     wide = write_csv(tmp_path / "wide.csv", ["z", *names], [x, *columns])
     unlike = [*options[:-1], "x,log_exposure", "-m", tmp_path / "m"]
@@ -325,14 +422,24 @@ def test_intervals_and_sets_of_a_calibrated_model(folder, tmp_path, capsys):
         model.write_bytes((folder / f"{name}.polyleaf").read_bytes())
         assert "calibrate" in fails(capsys, "predict", test, "-m", model, "--intervals")
         polyleaf(
-            "calibrate", test, "-m", model, "--coverage", "0.8", *(["--joint"] if name == "energy" else [])
+            "calibrate",
+            test,
+            "-m",
+            model,
+            "--coverage",
+            "0.8",
+            *(["--joint"] if name == "energy" else []),
         )
         polyleaf("predict", test, "-m", model, "--intervals", "-o", tmp_path / f"{name}.csv")
     table, truth = read_table(tmp_path / "energy.csv"), read_table(folder / "energy_test.csv")
     targets = datasets.load("energy").output_names
-    assert table.names == (*targets, *(f"{target}_{end}" for target in targets for end in ("low", "high")))
+    assert table.names == (
+        *targets,
+        *(f"{target}_{end}" for target in targets for end in ("low", "high")),
+    )
     inside = [
-        (table.column(f"{t}_low") <= truth.column(t)) & (truth.column(t) <= table.column(f"{t}_high"))
+        (table.column(f"{t}_low") <= truth.column(t))
+        & (truth.column(t) <= table.column(f"{t}_high"))
         for t in targets
     ]
     assert 0.8 <= np.mean(np.all(inside, axis=0)) < 0.87  # of the rows it was calibrated on
@@ -340,7 +447,9 @@ def test_intervals_and_sets_of_a_calibrated_model(folder, tmp_path, capsys):
     letters = np.array(truth.categories["letter"])[truth.column("letter").astype(int)]
     held = [sets.column(f"set_{letter}")[i] for i, letter in enumerate(letters)]
     assert 0.8 <= np.mean(held) < 0.9
-    assert "--joint is for" in fails(capsys, "calibrate", test, "-m", tmp_path / "letter", "--joint")
+    assert "--joint is for" in fails(
+        capsys, "calibrate", test, "-m", tmp_path / "letter", "--joint"
+    )
     few = tmp_path / "few.csv"
     few.write_text("".join((folder / "energy_test.csv").read_text().splitlines(keepends=True)[:6]))
     assert "rows are too few for a coverage of 0.9" in fails(
@@ -368,7 +477,10 @@ def test_distributions(folder, tmp_path, capsys):
     polyleaf("predict", energy, "-m", model, "-o", tmp_path / "p.csv", "--levels", "0.05,0.95")
     table = read_table(tmp_path / "p.csv")
     targets = ("heating_load", "cooling_load")
-    assert table.names == (*targets, *(f"{target}_q{level}" for target in targets for level in (0.05, 0.95)))
+    assert table.names == (
+        *targets,
+        *(f"{target}_q{level}" for target in targets for level in (0.05, 0.95)),
+    )
     _, X_test, _, y = datasets.load("energy").split()
     found = load_model(model).predict_dist(X_test)
     np.testing.assert_allclose(table.column("cooling_load_q0.95"), found.ppf(0.95)[:, 1], rtol=1e-6)
@@ -387,7 +499,16 @@ def test_levels_are_of_distributions(folder, tmp_path, capsys):
     assert "--levels: this model predicts numbers, and no distributions" in fails(
         capsys, "predict", energy, "-m", folder / "energy.polyleaf", "--levels", "0.5"
     )
-    train = ["train", folder / "energy_train.csv", "-t", "heating_load", "-m", model, "--rounds", "2"]
+    train = [
+        "train",
+        folder / "energy_train.csv",
+        "-t",
+        "heating_load",
+        "-m",
+        model,
+        "--rounds",
+        "2",
+    ]
     polyleaf(*train, "--objective", "normal", "--drop", "cooling_load")
     for levels in ("0", "0.5,x", "1.5", ""):
         said = fails(capsys, "predict", energy, "-m", model, "--levels", levels)
@@ -436,7 +557,9 @@ def test_errors_are_one_sentence(folder, tmp_path, capsys):
     )
     assert "no column" in fails(capsys, "predict", folder / "letter_test.csv", "-m", model)
     assert "--proba" in fails(capsys, "predict", energy, "-m", model, "--proba")
-    assert "CSV or Parquet" in fails(capsys, "predict", energy, "-m", model, "-o", tmp_path / "p.xlsx")
+    assert "CSV or Parquet" in fails(
+        capsys, "predict", energy, "-m", model, "-o", tmp_path / "p.xlsx"
+    )
     assert "no model file" in fails(capsys, "predict", energy, "-m", tmp_path / "absent")
     assert "energy_train.csv" in fails(capsys, "inspect", energy)
     assert "the model has 20 trees" in fails(capsys, "inspect", model, "--tree", "20")
@@ -446,7 +569,9 @@ def test_errors_are_one_sentence(folder, tmp_path, capsys):
 def test_a_model_made_in_python_says_that_its_columns_are_not_known(tmp_path, folder, capsys):
     X, _, y, _ = datasets.load("energy").split()
     PolyleafRegressor(n_estimators=2).fit(X, y).save_model(tmp_path / "m")
-    assert "use it in Python" in fails(capsys, "predict", folder / "energy_test.csv", "-m", tmp_path / "m")
+    assert "use it in Python" in fails(
+        capsys, "predict", folder / "energy_test.csv", "-m", tmp_path / "m"
+    )
     polyleaf("inspect", tmp_path / "m")
     assert capsys.readouterr().out
 
@@ -478,7 +603,16 @@ def test_recipes_and_settings_reach_the_estimator(folder, tmp_path, options, par
     assert bits(estimator) == bits(expected)
 
 
-SEARCH = ["--search", "100000", "--set", "n_candidates=3", "-n", "12", "--threads", "1"]  # no clock ends it
+SEARCH = [
+    "--search",
+    "100000",
+    "--set",
+    "n_candidates=3",
+    "-n",
+    "12",
+    "--threads",
+    "1",
+]  # no clock ends it
 
 
 def test_a_search_trains_the_best_and_tells_what_it_tried(folder, tmp_path, capsys):
@@ -487,14 +621,25 @@ def test_a_search_trains_the_best_and_tells_what_it_tried(folder, tmp_path, caps
     assert "3 candidates by mlogloss (less is better)" in said and "learning_rate=0.05" in said
     letter = datasets.load("letter")
     X, y = letter.X[letter.train[:1500]], letter.y[letter.train[:1500]]
-    again = PolyleafClassifierCV(n_candidates=3, n_estimators=12, n_jobs=1, random_state=0).fit(X, y)
+    again = PolyleafClassifierCV(n_candidates=3, n_estimators=12, n_jobs=1, random_state=0).fit(
+        X, y
+    )
     trained = load_model(tmp_path / "m").model_
     np.testing.assert_array_equal(trained.raw_predict(X), again.model_.raw_predict(X))
 
 
 def test_a_search_on_rows_that_are_held_out(folder, tmp_path, capsys):
     held_out = "--validation", folder / "energy_test.csv"
-    polyleaf("train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *SEARCH, *held_out)
+    polyleaf(
+        "train",
+        folder / "energy_train.csv",
+        "-t",
+        "*_load",
+        "-m",
+        tmp_path / "m",
+        *SEARCH,
+        *held_out,
+    )
     assert "3 candidates by relative_rmse" in capsys.readouterr().err
     assert isinstance(load_model(tmp_path / "m"), PolyleafRegressor)
 
@@ -504,7 +649,9 @@ def test_linear_leaves(folder, tmp_path, capsys):
     given = "-t", "*_load", "--rounds", "20", "--validation", "0.2"
     polyleaf("train", file, *given, "-m", tmp_path / "m", "--recipe", "gbdt_pl")
     model = load_model(tmp_path / "m")
-    assert model.leaf == "linear" and model.model_.trees[0].leaf_linear(0).coefficients.shape[1] == 2
+    assert (
+        model.leaf == "linear" and model.model_.trees[0].leaf_linear(0).coefficients.shape[1] == 2
+    )
     polyleaf("predict", test, "-m", tmp_path / "m", "--out", tmp_path / "predicted.csv")
     assert "--linear-fit" in fails(
         capsys, "train", file, *given, "-m", tmp_path / "n", "--linear-fit", "line"
@@ -513,10 +660,14 @@ def test_linear_leaves(folder, tmp_path, capsys):
 
 def test_recipes_of_regression(folder, tmp_path, capsys):
     file = folder / "energy_train.csv"
-    polyleaf("train", file, "-t", "*_load", "-m", tmp_path / "m", "--recipe", "tfbt", "--rounds", "5")
+    polyleaf(
+        "train", file, "-t", "*_load", "-m", tmp_path / "m", "--recipe", "tfbt", "--rounds", "5"
+    )
     assert load_model(tmp_path / "m").refresh == "layer"
     arguments = ("train", file, "-t", "*_load", "-m", tmp_path / "n")
-    assert "there is no recipe 'tfbtt'; there are cgb," in fails(capsys, *arguments, "--recipe", "tfbtt")
+    assert "there is no recipe 'tfbtt'; there are cgb," in fails(
+        capsys, *arguments, "--recipe", "tfbtt"
+    )
     assert "for classes" in fails(capsys, *arguments, "--recipe", "samme")
     assert "--set refresh=layer" in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
     assert not (tmp_path / "n").exists()
@@ -535,7 +686,9 @@ def test_labels_that_were_not_learned_are_told(folder, tmp_path, capsys):
     assert "not learned" not in capsys.readouterr().err
 
 
-def test_a_place_that_cannot_be_written_and_a_parameter_that_is_not_known_are_sentences(folder, capsys):
+def test_a_place_that_cannot_be_written_and_a_parameter_that_is_not_known_are_sentences(
+    folder, capsys
+):
     model, missing = folder / "letter.polyleaf", folder / "none" / "out.csv"
     for command in ("predict", "explain"):
         said = fails(capsys, command, folder / "letter_test.csv", "-m", model, "--out", missing)
@@ -560,7 +713,11 @@ def test_targets_that_are_not_known_count_in_bins_as_in_a_fit(where, tmp_path):
         pa, path = pytest.importorskip("pyarrow"), tmp_path
         table = pa.table(
             dict(
-                zip(["a", "b", "y", "z"], [*X.T, *(pa.array(y, from_pandas=True) for y in Y.T)], strict=True)
+                zip(
+                    ["a", "b", "y", "z"],
+                    [*X.T, *(pa.array(y, from_pandas=True) for y in Y.T)],
+                    strict=True,
+                )
             )
         )
         pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "rows.parquet")

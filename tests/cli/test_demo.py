@@ -13,7 +13,16 @@ from polyleaf.cli.main import run as command
 def test_quick_demo(tmp_path, capsys):
     assert command(["demo", "--quick", "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
-    for word in ("Energy", "Letter", "Emotions", "RMSE", "accuracy", "micro F1", "exactly the same", "out/"):
+    for word in (
+        "Energy",
+        "Letter",
+        "Emotions",
+        "RMSE",
+        "accuracy",
+        "micro F1",
+        "exactly the same",
+        "out/",
+    ):
         assert word in shown
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {
@@ -55,14 +64,20 @@ def test_a_saved_model_that_differs_is_not_passed_over(tmp_path, monkeypatch, ca
 
 @pytest.mark.parametrize(
     "name, shape, n_outputs, n_test",
-    [("energy", (768, 8), 2, 153), ("letter", (20000, 16), 26, 4000), ("emotions", (593, 72), 6, 202)],
+    [
+        ("energy", (768, 8), 2, 153),
+        ("letter", (20000, 16), 26, 4000),
+        ("emotions", (593, 72), 6, 202),
+    ],
 )
 def test_data(name, shape, n_outputs, n_test):
     small = datasets.load(name)
     assert small.X.shape == shape and small.X.dtype == np.float32 and np.isfinite(small.X).all()
     assert len(small.feature_names) == shape[1] and len(small.output_names) == n_outputs
     assert len(small.test) == n_test
-    np.testing.assert_array_equal(np.sort(np.concatenate([small.train, small.test])), np.arange(shape[0]))
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([small.train, small.test])), np.arange(shape[0])
+    )
     X, X_test, y, y_test = small.split()
     assert len(X) == len(y) == shape[0] - n_test and len(X_test) == len(y_test) == n_test
 

@@ -42,18 +42,34 @@ def test_the_model_is_that_of_one_file(folder, options, capsys):
     for name in ("all.parquet", "parts"):
         polyleaf("train", folder / name, "-m", folder / f"{name}.model", "--rounds", "5", *options)
         said.append(capsys.readouterr().err.replace(name, ""))
-    for name, files in {"cached": ["--cache", folder], "limited": ["--memory-limit", "8 MiB"]}.items():
+    for name, files in {
+        "cached": ["--cache", folder],
+        "limited": ["--memory-limit", "8 MiB"],
+    }.items():
         train = "train", folder / "parts", "-m", folder / f"{name}.model", *files
         polyleaf(*train, "--rounds", "5", "--quiet", *options)
     for name in ("parts", "cached", "limited"):
-        assert (folder / "all.parquet.model").read_bytes() == (folder / f"{name}.model").read_bytes()
+        assert (folder / "all.parquet.model").read_bytes() == (
+            folder / f"{name}.model"
+        ).read_bytes()
     assert said[0] == said[1] and "300 rows" in said[0]
 
 
 @pytest.fixture
 def model(folder):
     """With linear leaves, which read features, and an offset."""
-    options = "-t", "price", "--drop", "kind,weight", "--offset", "x", "--leaf", "linear", "--rounds", "5"
+    options = (
+        "-t",
+        "price",
+        "--drop",
+        "kind,weight",
+        "--offset",
+        "x",
+        "--leaf",
+        "linear",
+        "--rounds",
+        "5",
+    )
     polyleaf("train", folder / "all.parquet", "-m", folder / "m", *options, "--quiet")
     polyleaf("calibrate", folder / "parts", "-m", folder / "m", "--weight", "weight")
     return folder / "m"

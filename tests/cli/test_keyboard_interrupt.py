@@ -101,9 +101,13 @@ def test_so_does_one_in_its_last_training(table, model, monkeypatch, capsys):
     assert load_model(model).n_iter_ == 2
 
 
-@pytest.mark.parametrize("how", [["--search", "60", "--set", "n_candidates=2"], ["--validation", "0.2"]])
+@pytest.mark.parametrize(
+    "how", [["--search", "60", "--set", "n_candidates=2"], ["--validation", "0.2"]]
+)
 @pytest.mark.parametrize("verbose", ["1", "2"])
 def test_training_speaks_on_the_error_stream(how, verbose, table, model, capsys):
-    polyleaf("train", table, "-t", "y", "-m", model, "--rounds", "4", "--set", f"verbose={verbose}", *how)
+    polyleaf(
+        "train", table, "-t", "y", "-m", model, "--rounds", "4", "--set", f"verbose={verbose}", *how
+    )
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") > 2

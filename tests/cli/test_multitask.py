@@ -47,7 +47,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def expected():
-    return PolyleafMultiTask(LOSSES, n_estimators=8, random_state=0, n_jobs=1).fit(X[:300], FRAME[:300])
+    return PolyleafMultiTask(LOSSES, n_estimators=8, random_state=0, n_jobs=1).fit(
+        X[:300], FRAME[:300]
+    )
 
 
 def read(path):
@@ -64,7 +66,16 @@ def test_predictions_are_the_estimators(folder, expected):
         expected.predict(X[300:]),
         expected.predict_proba(X[300:]),
     )
-    assert list(found)[:8] == ["price", "demand_q0.1", "demand_q0.9", "sold", "rooms", "a", "b", "price_q0.5"]
+    assert list(found)[:8] == [
+        "price",
+        "demand_q0.1",
+        "demand_q0.9",
+        "sold",
+        "rooms",
+        "a",
+        "b",
+        "price_q0.5",
+    ]
     np.testing.assert_array_equal(np.array(found["price"], float), predicted["price"])
     np.testing.assert_array_equal(np.array(found["demand_q0.9"], float), predicted["demand"][:, 1])
     assert found["sold"] == predicted["sold"].tolist()
@@ -91,7 +102,11 @@ def test_scores_are_told_for_each_task(folder, expected, capsys):
     assert set(found["tasks"]["a+b"]["targets"]) == {"a", "b"}
     polyleaf("evaluate", folder / "test.csv", "-m", folder / "m")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("skill") and "rooms" in lines and any("micro F1" in line for line in lines)
+    assert (
+        lines[0].startswith("skill")
+        and "rooms" in lines
+        and any("micro F1" in line for line in lines)
+    )
 
 
 def test_a_task_is_extracted_for_what_takes_one_kind_of_target(folder, expected, capsys, tmp_path):
@@ -143,7 +158,10 @@ def test_settings_and_data_to_watch_reach_the_tasks(folder, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "2 tasks: price (squared_error, guessed), sold (logistic, guessed)" in said
     assert "validation sold: logloss" in said
-    assert [place.task.weight for place in load_model(tmp_path / "m").model_.objective.tasks] == [1.0, 2.0]
+    assert [place.task.weight for place in load_model(tmp_path / "m").model_.objective.tasks] == [
+        1.0,
+        2.0,
+    ]
 
 
 def test_mistakes_are_answered_by_sentences(folder, tmp_path, capsys):
@@ -154,8 +172,12 @@ def test_mistakes_are_answered_by_sentences(folder, tmp_path, capsys):
     assert "Unknown objective 'nice'" in fails(capsys, *train, "--task", "price=nice")
     assert "'normal' has no parameter" in fails(capsys, *train, "--task", "price=normal:3")
     assert "--task price=huber:x: huber_delta" in fails(capsys, *train, "--task", "price=huber:x")
-    assert "target of two tasks" in fails(capsys, *train, "--task", "price", "--task", "price=normal")
-    assert "'sold' holds text" in fails(capsys, *train, "--task", "sold=squared_error", "--task", "price")
+    assert "target of two tasks" in fails(
+        capsys, *train, "--task", "price", "--task", "price=normal"
+    )
+    assert "'sold' holds text" in fails(
+        capsys, *train, "--task", "sold=squared_error", "--task", "price"
+    )
     named = [*train, "--task", "price"]
     assert "--objective does not go with tasks" in fails(capsys, *named, "--objective", "normal")
     assert "--offset does not go with tasks" in fails(capsys, *named, "--offset", "x")
@@ -169,4 +191,6 @@ def test_mistakes_are_answered_by_sentences(folder, tmp_path, capsys):
     assert "has no tasks" in fails(capsys, "extract", tmp_path / "m", "--task", "price", *out)
     text = ["--task", "regression", "-t", "sold,rooms"]
     assert "regression needs numbers" in fails(capsys, *train[:2], "-m", tmp_path / "n", *text)
-    assert "--task NAME for each" in fails(capsys, *train[:2], "-m", tmp_path / "n", "-t", "sold,rooms")
+    assert "--task NAME for each" in fails(
+        capsys, *train[:2], "-m", tmp_path / "n", "-t", "sold,rooms"
+    )

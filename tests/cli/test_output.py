@@ -31,7 +31,9 @@ def numbers():
 @pytest.fixture
 def model(tmp_path, numbers):
     (tmp_path / "train.csv").write_text(as_csv(numbers))
-    polyleaf("train", tmp_path / "train.csv", "-t", "y", "-m", tmp_path / "m", "--rounds", "2", "--quiet")
+    polyleaf(
+        "train", tmp_path / "train.csv", "-t", "y", "-m", tmp_path / "m", "--rounds", "2", "--quiet"
+    )
     return tmp_path / "m"
 
 
@@ -53,7 +55,9 @@ def test_csv_comes_out_as_it_stands(fast, style, numbers, model, tmp_path, monke
     found = kept(capsys, tmp_path / "t.csv", "-m", model, "--keep", "zip,note,id", *style)
     assert list(found) == ["zip", "note", "id", "y"]
     assert {name: found[name] for name in KEPT} == KEPT
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "t.csv").read_bytes())))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "t.csv").read_bytes()))
+    )
     assert kept(capsys, "-", "-m", model, "--keep", "zip,note,id", *style) == found
 
 

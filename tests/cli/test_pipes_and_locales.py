@@ -46,7 +46,9 @@ def houses(tmp_path):
 
 @pytest.fixture
 def model(houses, tmp_path):
-    polyleaf("train", houses, "-t", "price,size", "-m", tmp_path / "m", "--quiet", "--drop", "id,weight")
+    polyleaf(
+        "train", houses, "-t", "price,size", "-m", tmp_path / "m", "--quiet", "--drop", "id,weight"
+    )
     return tmp_path / "m"
 
 
@@ -55,10 +57,17 @@ def test_train_says_what_it_did(houses, tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.out == ""
     said = printed.err.splitlines()
-    assert said[0] == "regression of price (guessed; --task says otherwise), from 90 rows and 5 features"
+    assert (
+        said[0]
+        == "regression of price (guessed; --task says otherwise), from 90 rows and 5 features"
+    )
     assert said[1] == "text taken for categories: town"
-    assert said[2].startswith("8 rounds, validation rmse ") and said[2].endswith(f"saved to {tmp_path / 'm'}")
-    polyleaf("train", houses, "-t", "rooms", "--task", "classification", "-m", tmp_path / "m", *FAST)
+    assert said[2].startswith("8 rounds, validation rmse ") and said[2].endswith(
+        f"saved to {tmp_path / 'm'}"
+    )
+    polyleaf(
+        "train", houses, "-t", "rooms", "--task", "classification", "-m", tmp_path / "m", *FAST
+    )
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "classification of rooms, from 120 rows and 5 features"
     assert said[2] == f"8 rounds, saved to {tmp_path / 'm'}"
@@ -79,7 +88,9 @@ def test_standard_input(houses, model, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
     typed(houses.read_bytes())
-    polyleaf("train", "-", "-t", "price,size", "-m", tmp_path / "n", "--quiet", "--drop", "id,weight")
+    polyleaf(
+        "train", "-", "-t", "price,size", "-m", tmp_path / "n", "--quiet", "--drop", "id,weight"
+    )
     polyleaf("predict", houses, "-m", model)
     expected = capsys.readouterr().out
     typed(houses.read_bytes())
@@ -108,7 +119,17 @@ def test_styles_of_csv(options, style, model, houses, tmp_path, capsys):
     polyleaf("predict", other, "-m", model, *options)
     assert capsys.readouterr().out == expected
     polyleaf("evaluate", other, "-m", model, *options)
-    train = "train", other, "-t", "price,size", "-m", tmp_path / "n", "--drop", "id,weight", "--quiet"
+    train = (
+        "train",
+        other,
+        "-t",
+        "price,size",
+        "-m",
+        tmp_path / "n",
+        "--drop",
+        "id,weight",
+        "--quiet",
+    )
     polyleaf(*train, *options)
     assert load_model(tmp_path / "n").model_.equals(load_model(model).model_)
 
@@ -153,7 +174,9 @@ def test_evaluate_weighs_rows(houses, model, tmp_path, capsys):
     weighted = json.loads(capsys.readouterr().out)
     head, *lines = houses.read_text().splitlines()
     twice = tmp_path / "twice.csv"
-    twice.write_text("\n".join([head, *lines, *(line for line in lines if line.endswith(",2"))]) + "\n")
+    twice.write_text(
+        "\n".join([head, *lines, *(line for line in lines if line.endswith(",2"))]) + "\n"
+    )
     polyleaf("evaluate", twice, "-m", model, "--json")
     repeated = json.loads(capsys.readouterr().out)
     assert weighted["targets"]["size"] == pytest.approx(repeated["targets"]["size"])
@@ -168,7 +191,9 @@ def test_predict_keeps_columns(houses, model, capsys):
     assert [row["id"] for row in rows] == [row["id"] for row in ROWS]
     assert [row["rooms"] for row in rows] == [str(row["rooms"]) for row in ROWS]
     assert [float(row["width"]) for row in rows] == [float(row["width"]) for row in ROWS]
-    assert "predictions have a column" in fails(capsys, "predict", houses, "-m", model, "--keep", "price")
+    assert "predictions have a column" in fails(
+        capsys, "predict", houses, "-m", model, "--keep", "price"
+    )
     assert "no column 'x'" in fails(capsys, "predict", houses, "-m", model, "--keep", "x")
 
 
@@ -217,5 +242,11 @@ def test_help_fits_eighty_columns_and_cuts_no_option(command, capsys, monkeypatc
     lines = [line for line in printed.split("Examples")[0].splitlines() if len(line) > 80]
     assert lines == []
     if command == "train":
-        for option in ("--early-stopping", "--learning-rate", "--label-names", "--leaf-dtype", "--no-header"):
+        for option in (
+            "--early-stopping",
+            "--learning-rate",
+            "--label-names",
+            "--leaf-dtype",
+            "--no-header",
+        ):
             assert option in printed

@@ -26,7 +26,18 @@ def files(tmp_path_factory):
     for targets, model in (("heating,cooling", "both"), ("heating", "one")):
         arguments = ["-t", targets, "--drop", "cooling"] if model == "one" else ["-t", targets]
         assert (
-            run(["train", str(folder / "train.csv"), *arguments, "-m", str(folder / model), "-n", "20"]) == 0
+            run(
+                [
+                    "train",
+                    str(folder / "train.csv"),
+                    *arguments,
+                    "-m",
+                    str(folder / model),
+                    "-n",
+                    "20",
+                ]
+            )
+            == 0
         )
     return folder
 
@@ -63,7 +74,9 @@ def test_a_line_for_each_row_and_output(files, capsys, monkeypatch):
 def test_one_output_needs_no_name(files, capsys):
     lines = explained(files, capsys, model="one")
     assert "output" not in lines[0] and len(lines) == 30
-    lines = explained(files, capsys, "--outputs", "cooling", "--background", str(files / "train.csv"))
+    lines = explained(
+        files, capsys, "--outputs", "cooling", "--background", str(files / "train.csv")
+    )
     assert "output" not in lines[0] and len(lines) == 30
     lines = explained(files, capsys, "--outputs", "1,heating")
     assert [line["output"] for line in lines[:2]] == ["cooling", "heating"]
@@ -76,7 +89,12 @@ def test_files_are_csv_or_parquet(files, capsys):
     as_text, as_table = pd.read_csv(files / "values.csv"), pd.read_parquet(files / "values.parquet")
     assert list(as_text) == list(as_table) and len(as_text) == 60
     np.testing.assert_allclose(as_text["shap_x0"], as_table["shap_x0"], rtol=1e-6)
-    assert run(["explain", str(files / "test.csv"), "--model", str(files / "both"), "-o", "values.xyz"]) == 2
+    assert (
+        run(
+            ["explain", str(files / "test.csv"), "--model", str(files / "both"), "-o", "values.xyz"]
+        )
+        == 2
+    )
     assert "ends like neither" in capsys.readouterr().err
 
 
@@ -86,9 +104,14 @@ def test_importance_is_ranked(files, capsys):
     mean = np.abs(values).mean(axis=0)
     order = np.argsort(-mean.mean(axis=1), kind="stable")
     assert [line["feature"] for line in lines] == [frame.columns[f] for f in order]
-    found = np.array([[float(line["mean_shap_heating"]), float(line["mean_shap_cooling"])] for line in lines])
+    found = np.array(
+        [[float(line["mean_shap_heating"]), float(line["mean_shap_cooling"])] for line in lines]
+    )
     np.testing.assert_allclose(found, mean[order], rtol=1e-6)
-    assert list(explained(files, capsys, "--importance", model="one")[0]) == ["feature", "mean_shap"]
+    assert list(explained(files, capsys, "--importance", model="one")[0]) == [
+        "feature",
+        "mean_shap",
+    ]
 
 
 def test_refusals_are_sentences(files, capsys):

@@ -13,7 +13,16 @@ from polyleaf.files.multilabel import read_sparse_matrix, write_multilabel
 from polyleaf.metrics.ranking import ranking_scores
 from polyleaf.settings import presets
 
-FAST = ["--rounds", "6", "--set", "min_child_samples=10", "--set", "projection_dim=6", "--set", "leaf_k=3"]
+FAST = [
+    "--rounds",
+    "6",
+    "--set",
+    "min_child_samples=10",
+    "--set",
+    "projection_dim=6",
+    "--set",
+    "leaf_k=3",
+]
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +31,27 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("labels")
     rng = np.random.default_rng(0)
     group = rng.integers(0, 5, 400)
-    X = sp.csr_matrix((rng.random((400, 30)) < np.where(rng.random((5, 30)) < 0.2, 0.6, 0.03)[group]) * 1.0)
-    Y = sp.csr_matrix((rng.random((400, 12)) < np.where(rng.random((5, 12)) < 0.2, 0.8, 0.02)[group]) * 1.0)
+    X = sp.csr_matrix(
+        (rng.random((400, 30)) < np.where(rng.random((5, 30)) < 0.2, 0.6, 0.03)[group]) * 1.0
+    )
+    Y = sp.csr_matrix(
+        (rng.random((400, 12)) < np.where(rng.random((5, 12)) < 0.2, 0.8, 0.02)[group]) * 1.0
+    )
     write_multilabel(folder / "train.txt", X[:300], Y[:300], "xmc")
     write_multilabel(folder / "test.xmc", X[300:], Y[300:], "xmc")
     write_multilabel(folder / "narrow.xmc", X[300:, :29], Y[300:], "xmc")
     (folder / "names.txt").write_text("".join(f"topic {k}\n" for k in range(12)))
     np.savez(folder / "data.npz", X=X.toarray(), Y=Y.toarray())
-    train = "train", folder / "train.txt", "--format", "xmc", "--leaf", "sparse", "-m", folder / "model"
+    train = (
+        "train",
+        folder / "train.txt",
+        "--format",
+        "xmc",
+        "--leaf",
+        "sparse",
+        "-m",
+        folder / "model",
+    )
     polyleaf(*train, "--label-names", folder / "names.txt", *FAST)
     return folder
 
@@ -42,7 +64,9 @@ def read(folder):
 def test_the_model_is_the_estimators(folder):
     X, Y = read(folder)
     settings = {"n_estimators": 6, "min_child_samples": 10, "projection_dim": 6, "leaf_k": 3}
-    expected = PolyleafClassifier(**presets.gbdt_sparse() | settings, random_state=0).fit(X[:300], Y[:300])
+    expected = PolyleafClassifier(**presets.gbdt_sparse() | settings, random_state=0).fit(
+        X[:300], Y[:300]
+    )
     model = load_model(folder / "model")
     for mine, theirs in zip(model.predict_topk(X, 4), expected.predict_topk(X, 4), strict=True):
         np.testing.assert_array_equal(mine, theirs)
@@ -50,7 +74,16 @@ def test_the_model_is_the_estimators(folder):
 
 
 def test_best_labels_by_name(folder):
-    polyleaf("predict", folder / "test.xmc", "-m", folder / "model", "--top", 2, "-o", folder / "best.csv")
+    polyleaf(
+        "predict",
+        folder / "test.xmc",
+        "-m",
+        folder / "model",
+        "--top",
+        2,
+        "-o",
+        folder / "best.csv",
+    )
     with open(folder / "best.csv", newline="") as file:
         head, *rows = csv.reader(file)
     assert head == ["label_1", "score_1", "label_2", "score_2"] and len(rows) == 100
@@ -60,7 +93,16 @@ def test_best_labels_by_name(folder):
 
 
 def test_best_labels_as_a_sparse_matrix(folder):
-    polyleaf("predict", folder / "test.xmc", "-m", folder / "model", "--top", 3, "-o", folder / "best.txt")
+    polyleaf(
+        "predict",
+        folder / "test.xmc",
+        "-m",
+        folder / "model",
+        "--top",
+        3,
+        "-o",
+        folder / "best.txt",
+    )
     found = read_sparse_matrix(folder / "best.txt")
     labels, scores = load_model(folder / "model").predict_topk(read(folder)[0][300:], 3)
     assert found.shape == (100, 12)
@@ -83,7 +125,9 @@ def test_scores(folder, capsys):
 def test_watching(folder, validation):
     watched = folder / "test.xmc" if validation == "file" else validation
     given = "--validation", watched, "--early-stopping", 2
-    polyleaf("train", folder / "train.txt", "--format", "xmc", "-m", folder / "watched", *FAST, *given)
+    polyleaf(
+        "train", folder / "train.txt", "--format", "xmc", "-m", folder / "watched", *FAST, *given
+    )
     assert load_model(folder / "watched").best_iteration_ is not None
 
 
@@ -92,7 +136,10 @@ def test_watching(folder, validation):
     [
         (["train", "train.txt", "--format", "xmc", "--target", "a"], "--target is about columns"),
         (["train", "train.txt", "--format", "xmc", "--drop", "a"], "--drop is about columns"),
-        (["train", "train.txt", "--format", "xmc", "--early-stopping", "3"], "--early-stopping needs"),
+        (
+            ["train", "train.txt", "--format", "xmc", "--early-stopping", "3"],
+            "--early-stopping needs",
+        ),
         (["train", "train.txt", "--format", "xmc", "--validation", "1.5"], "leaves no row"),
         (["train", "train.txt", "--format", "xmc", "--validation", "narrow.xmc"], "29 features"),
         (["train", "train.txt", "--format", "xmc", "--set", "leafs=3"], "no parameter 'leafs'"),
@@ -116,4 +163,6 @@ def test_errors_are_one_sentence(folder, capsys, arguments, message):
 def test_a_model_of_a_table_is_refused(folder, capsys, tmp_path):
     (tmp_path / "table.csv").write_text("a,b\n" + "".join(f"{i},{i * 0.1}\n" for i in range(60)))
     polyleaf("train", tmp_path / "table.csv", "-t", "b", "-m", tmp_path / "m", "--rounds", 2)
-    assert "learned from a table" in fails(capsys, "predict", folder / "test.xmc", "-m", tmp_path / "m")
+    assert "learned from a table" in fails(
+        capsys, "predict", folder / "test.xmc", "-m", tmp_path / "m"
+    )

@@ -58,7 +58,9 @@ def assert_same_from_cells(p, held=None):
 
 def shares_of_smaller_children(tree):
     inner = np.flatnonzero(tree.left >= 0)
-    return np.minimum(tree.count[tree.left[inner]], tree.count[tree.right[inner]]) / tree.count[inner]
+    return (
+        np.minimum(tree.count[tree.left[inner]], tree.count[tree.right[inner]]) / tree.count[inner]
+    )
 
 
 @pytest.mark.parametrize("leaf_k", [0, 2])
@@ -169,7 +171,8 @@ def test_models_of_sparse_rows_are_those_of_dense_ones(parameters):
     model = PolyleafRegressor if parameters.get("curvature") != "full" else PolyleafClassifier
     y = y if model is PolyleafRegressor else y.argmax(axis=1)
     sparse, dense = (
-        model(n_estimators=4, max_leaves=20, n_jobs=2, **parameters).fit(rows, y) for rows in (X, X.toarray())
+        model(n_estimators=4, max_leaves=20, n_jobs=2, **parameters).fit(rows, y)
+        for rows in (X, X.toarray())
     )
     np.testing.assert_array_equal(sparse.predict(X), dense.predict(X.toarray()))
 

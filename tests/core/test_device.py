@@ -11,12 +11,23 @@ from core_settings import grow_config
 from directions import DIRECTIONS_THAT_DO_NOT_FIT, with_directions
 from host_device import COMPILER, OnDevice, device, library, sent
 from losses import draw_raw, draw_target, run
-from problems import KINDS, MISSING_TIES, Core, Twin, assert_same_tree, core_bins, make_problem, sampled
+from problems import (
+    KINDS,
+    MISSING_TIES,
+    Core,
+    Twin,
+    assert_same_tree,
+    core_bins,
+    make_problem,
+    sampled,
+)
 
 from polyleaf import _core
 from polyleaf.objectives import get_objective
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="kernels are compiled by g++, which is not here")
+pytestmark = pytest.mark.skipif(
+    COMPILER is None, reason="kernels are compiled by g++, which is not here"
+)
 
 
 def assert_device_equals_twin(p, **only_core):
@@ -37,7 +48,9 @@ def assert_device_equals_twin(p, **only_core):
 def test_trees_are_those_of_the_twin(kind, n_outputs):
     if kind == "diagonal" and n_outputs == 1:
         pytest.skip("the curvature of one output is shared")
-    p = make_problem(n_outputs, n=150, n_outputs=n_outputs, kind=kind, max_leaves=8, min_child_samples=3)
+    p = make_problem(
+        n_outputs, n=150, n_outputs=n_outputs, kind=kind, max_leaves=8, min_child_samples=3
+    )
     assert assert_device_equals_twin(p).n_leaves > 2
 
 
@@ -65,14 +78,22 @@ def test_categories(kind, n_outputs, max_cat_to_onehot):
     if kind == "diagonal" and n_outputs == 1:
         pytest.skip("the curvature of one output is shared")
     p = make_problem(
-        5, n=200, n_bins=(5, 8, 12, 3), categorical=(1, 2, 3), n_outputs=n_outputs, kind=kind, max_leaves=8
+        5,
+        n=200,
+        n_bins=(5, 8, 12, 3),
+        categorical=(1, 2, 3),
+        n_outputs=n_outputs,
+        kind=kind,
+        max_leaves=8,
     )
     twin = assert_device_equals_twin(p.with_config(max_cat_to_onehot=max_cat_to_onehot))
     assert (twin.category_set >= 0).any()
 
 
 def test_categories_among_some_of_the_rows():
-    p = make_problem(15, n=300, n_bins=(5, 40, 12, 3), categorical=(1, 2), n_outputs=2, max_leaves=8)
+    p = make_problem(
+        15, n=300, n_bins=(5, 40, 12, 3), categorical=(1, 2), n_outputs=2, max_leaves=8
+    )
     assert (assert_device_equals_twin(sampled(p, multiplied=True)).category_set >= 0).any()
 
 
@@ -136,7 +157,9 @@ def assert_topk_equals_twin(p):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shared_support", [False, True])
 def test_leaves_of_some_outputs(kind, n_outputs, leaf_k, shared_support):
-    p = make_problem(3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind)
+    p = make_problem(
+        3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind
+    )
     p = p.with_config(leaf_k=leaf_k, shared_support=shared_support, max_leaves=8)
     assert assert_topk_equals_twin(p).n_leaves > 5
     assert_topk_equals_twin(sampled(p, multiplied=kind != "unit"))
@@ -166,7 +189,9 @@ def test_leaves_of_some_outputs_whose_gradients_are_extreme(kind, shared_support
     p = p.with_config(shared_support=shared_support)
     h = None if p.h is None else np.where(p.codes[0][:, None] < 2, np.float32(0), p.h)
     assert_topk_equals_twin(replace(p, g=p.g * np.array([0, 1e-36, 1e17, 1], np.float32), h=h))
-    assert_topk_equals_twin(replace(p, g=p.g * np.float32(1e30)))  # squares that float32 does not hold
+    assert_topk_equals_twin(
+        replace(p, g=p.g * np.float32(1e30))
+    )  # squares that float32 does not hold
 
 
 def test_sums_over_all_outputs_that_float32_does_not_hold():
@@ -188,7 +213,11 @@ def test_leaves_that_hold_nothing_and_leaves_that_read_features():
     on_device.leaves.add(there, on_device.grower, empty, -1)
     np.testing.assert_array_equal(there.read(), raw)
     zeros = np.zeros((n_leaves, 3), np.float32)
-    no_features = np.zeros(n_leaves + 1, np.int64), np.zeros(0, np.int32), np.zeros((0, 3), np.float32)
+    no_features = (
+        np.zeros(n_leaves + 1, np.int64),
+        np.zeros(0, np.int32),
+        np.zeros((0, 3), np.float32),
+    )
     linear = _core.LinearLeaves(*no_features, np.zeros(0, np.float32), zeros, zeros, zeros)
     with pytest.raises(ValueError, match="read no features"):
         on_device.leaves.add(there, on_device.grower, linear, -1)
@@ -201,7 +230,9 @@ def test_leaves_that_hold_nothing_and_leaves_that_read_features():
     ("n_outputs", "block_size"), [(1, 0), (2, 0), (2, 1), (5, 0), (5, 3), (7, 9), (17, 4)]
 )
 def test_full_curvature(n_outputs, block_size):
-    p = make_problem(3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind="full")
+    p = make_problem(
+        3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind="full"
+    )
     p = p.with_config(block_size=block_size, max_leaves=8)
     assert assert_device_equals_twin(p).n_leaves > 5
     assert_device_equals_twin(sampled(p))
@@ -225,7 +256,9 @@ def test_full_curvature_under_penalties(config, block_size):
 
 def test_weights_of_children_with_full_curvature_of_more_outputs_than_lanes():
     p = make_problem(8, n=120, n_bins=(9, 5), n_outputs=18, kind="full", min_child_weight=12.0)
-    free = assert_device_equals_twin(p.with_config(min_child_weight=0.0, max_leaves=4, min_child_samples=2))
+    free = assert_device_equals_twin(
+        p.with_config(min_child_weight=0.0, max_leaves=4, min_child_samples=2)
+    )
     held = assert_device_equals_twin(
         p.with_config(min_child_weight=float(free.cover[1:].min()) * 1.01, max_leaves=4)
     )
@@ -251,14 +284,18 @@ def factors_of(p, draw=0):
     return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], len(p.n_bins)).astype(np.float32)
 
 
-@pytest.mark.parametrize("options", [{}, {"post_prune": True}, {"leaf_k": 1}, {"reg_alpha": 0.4}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"post_prune": True}, {"leaf_k": 1}, {"reg_alpha": 0.4}], ids=str
+)
 @pytest.mark.parametrize(("kind", "n_outputs"), [*product(KINDS, (1, 3, 17)), ("full", 4)])
 def test_features_that_have_factors(kind, n_outputs, options):
     if (kind == "diagonal" and n_outputs == 1) or (
         kind == "full" and options.keys() & {"leaf_k", "reg_alpha"}
     ):
         pytest.skip("there is no such curvature")
-    p = make_problem(18, n=200, n_bins=(25, 30, 90, 6, 9), categorical=[0], n_outputs=n_outputs, kind=kind)
+    p = make_problem(
+        18, n=200, n_bins=(25, 30, 90, 6, 9), categorical=[0], n_outputs=n_outputs, kind=kind
+    )
     p = p.with_config(factors=factors_of(p), max_leaves=8, **options)
     tree = assert_device_equals_twin(p) if "leaf_k" not in options else assert_topk_equals_twin(p)
     assert tree.n_leaves > 2
@@ -284,7 +321,9 @@ def test_factors_and_sums_that_float32_does_not_hold():
 def test_splits_that_obey_directions(kind, n_outputs, config):
     if kind == "diagonal" and n_outputs == 1:
         pytest.skip("the curvature of one output is shared")
-    p = make_problem(22, n=250, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind)
+    p = make_problem(
+        22, n=250, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind
+    )
     p = p.with_config(max_leaves=10, **config)
     tree = assert_device_equals_twin(with_directions(p))
     assert not np.array_equal(tree.gain, Twin.grow(p)[0].gain)
@@ -323,9 +362,13 @@ def test_directions_where_much_is_missing(kind, n_outputs):
 
 
 def test_bounds_of_values_are_handed_down(monkeypatch):
-    p = with_directions(make_problem(27, n=300, n_bins=(9, 30, 5, 7), n_outputs=17, kind="diagonal"))
+    p = with_directions(
+        make_problem(27, n=300, n_bins=(9, 30, 5, 7), n_outputs=17, kind="diagonal")
+    )
     tree = assert_device_equals_twin(p.with_config(max_leaves=16))
-    monkeypatch.setattr(reference.value_bounds.ValueBounds, "of_children", lambda self, *_: (self, self))
+    monkeypatch.setattr(
+        reference.value_bounds.ValueBounds, "of_children", lambda self, *_: (self, self)
+    )
     assert not np.array_equal(tree.gain, Twin.grow(p.with_config(max_leaves=16))[0].gain)
 
 
@@ -337,7 +380,9 @@ def test_directions_do_not_outlive_their_rule():
     gains = []
     for directions in (with_directions(p).directions, None):
         search.obey(directions)
-        gains.append(np.array(on_device.grower.grow(search, grow_config(p.config), p.features).gain))
+        gains.append(
+            np.array(on_device.grower.grow(search, grow_config(p.config), p.features).gain)
+        )
     np.testing.assert_array_equal(gains[1], Twin.grow(p)[0].gain)
     assert not np.array_equal(*gains)
 
@@ -448,7 +493,9 @@ def test_derivatives_of_softmax(n_classes, curvature):
 
 def test_what_a_device_does_not_know_is_left_to_the_processor():
     label = np.array([0, 1, 2, 1], np.int32)
-    assert get_objective("exponential", n_classes=3).prepare(label, None).on_device(device()) is None
+    assert (
+        get_objective("exponential", n_classes=3).prepare(label, None).on_device(device()) is None
+    )
 
 
 # --- errors ------------------------------------------------------------------------------------------
@@ -465,7 +512,9 @@ def test_derivatives_that_are_not_finite_are_refused():
 def test_memory_that_does_not_suffice_is_an_error_with_a_remedy(monkeypatch):
     monkeypatch.setenv("POLYLEAF_DRIVER_ON_HOST_MEMORY", str(2**20))
     small = _core.Device(library(), 0)
-    with pytest.raises(MemoryError, match=r"no room for 0\.1 GiB more.*histogram_memory.*device=\"cpu\""):
+    with pytest.raises(
+        MemoryError, match=r"no room for 0\.1 GiB more.*histogram_memory.*device=\"cpu\""
+    ):
         _core.DeviceMatrix(small, 2**20, 16)
     monkeypatch.undo()
     _core.Device(library(), 0)  # the driver's memory is that of the process again

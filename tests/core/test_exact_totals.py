@@ -45,7 +45,9 @@ def test_totals_are_those_of_the_twin_in_any_order(seed, n, k, dtype, spread, we
 def test_totals_are_the_nearest_floats_of_true_sums(scale):
     values = np.random.default_rng(0).normal(size=(10_000, 1)) * scale
     true = float(sum(Fraction(x) for x in values[:, 0]))
-    assert _core.exact_totals(values, None, None, 1, 2)[0, 0, 0] == pytest.approx(true, rel=1e-15, abs=5e-324)
+    assert _core.exact_totals(values, None, None, 1, 2)[0, 0, 0] == pytest.approx(
+        true, rel=1e-15, abs=5e-324
+    )
     assert math.isfinite(true)
 
 

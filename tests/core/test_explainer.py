@@ -22,7 +22,9 @@ def contributions(explainer, codes, outputs=OUTPUTS, interactions=False, **optio
     """What the core adds to zeros."""
     features = (codes.shape[0],) * (2 if interactions else 1)
     out = np.zeros((codes.shape[1], *features, len(outputs)), np.float32)
-    explainer.explain(codes, out, np.asarray(outputs, np.int32), interactions=interactions, **options)
+    explainer.explain(
+        codes, out, np.asarray(outputs, np.int32), interactions=interactions, **options
+    )
     return out
 
 
@@ -70,7 +72,9 @@ def test_is_what_the_definition_says(kinds, n_background):
     explainer = explainer_of(forest, background)
     np.testing.assert_allclose(explainer.expect(OUTPUTS), base, atol=1e-13)
     assert_close(contributions(explainer, codes, features=x), values, parts)
-    assert_close(contributions(explainer, codes, features=x, interactions=True), interactions, parts)
+    assert_close(
+        contributions(explainer, codes, features=x, interactions=True), interactions, parts
+    )
 
 
 def long_tree(rng, n_splits, n_features):
@@ -94,7 +98,9 @@ def long_forest(seed, n_features):
 def test_long_paths_are_what_the_definition_says(n_features, n_background):
     forest, parts, rng = long_forest(n_features, n_features)
     codes = random_codes(rng, n_features, 2)
-    background = None if n_background is None else (random_codes(rng, n_features, n_background), None)
+    background = (
+        None if n_background is None else (random_codes(rng, n_features, n_background), None)
+    )
     values, interactions, _ = reference.explained(parts, 1, codes, None, background)
     explainer = explainer_of(forest, background)
     np.testing.assert_allclose(contributions(explainer, codes, [0]), values, atol=CLOSE)
@@ -144,7 +150,9 @@ def test_nodes_that_count_nothing_send_half_of_the_rows_either_way():
     values, _, base = reference.explained(bare_parts, N_OUTPUTS, codes, x)
     np.testing.assert_allclose(explainer_of(bare).expect(OUTPUTS), base, atol=1e-13)
     assert_close(contributions(explainer_of(bare), codes), values, parts)
-    assert (contributions(explainer_of(forest), codes) != contributions(explainer_of(bare), codes)).any()
+    assert (
+        contributions(explainer_of(forest), codes) != contributions(explainer_of(bare), codes)
+    ).any()
 
 
 def test_a_split_of_rows_in_layers_shares_what_its_children_count():
@@ -177,7 +185,9 @@ def test_contributions_add_up(seed, kinds, sizes, n_rows, n_background):
     expected = explainer.expect(OUTPUTS)
     assert_close(values.sum(axis=1) + expected, raw, parts)
     if n_rows * sum(sizes) < 4000:
-        interactions = contributions(explainer, codes, features=x, interactions=True).astype(np.float64)
+        interactions = contributions(explainer, codes, features=x, interactions=True).astype(
+            np.float64
+        )
         assert (interactions == interactions.transpose(0, 2, 1, 3)).all()
         assert_close(interactions.sum(axis=2), values, parts)
 
@@ -193,7 +203,10 @@ def test_a_constant_in_all_leaves_costs_no_digits():
     moved.append(tree, shifted)
     wanted = _core.Forest(1)
     wanted.append(tree, (shifted - np.float32(2.0**20)).astype(np.float32))
-    a, b = contributions(explainer_of(moved), codes, [0]), contributions(explainer_of(wanted), codes, [0])
+    a, b = (
+        contributions(explainer_of(moved), codes, [0]),
+        contributions(explainer_of(wanted), codes, [0]),
+    )
     np.testing.assert_allclose(a, b, atol=1e-6)
     assert np.abs(a).max() > 0.1
 
@@ -217,13 +230,17 @@ def test_features_that_do_the_same_get_the_same():
     rng = np.random.default_rng(9)
     arrays = tree_arrays(rng, 2, N_OUTPUTS, 12)
     leaves = random_leaves(rng, "dense", 12, N_OUTPUTS, 2)
-    other = dict(arrays, feature=np.where(arrays["feature"] >= 0, 1 - arrays["feature"], -1).astype(np.int32))
+    other = dict(
+        arrays, feature=np.where(arrays["feature"] >= 0, 1 - arrays["feature"], -1).astype(np.int32)
+    )
     forest = _core.Forest(N_OUTPUTS)
     for tree in (arrays, other):
         forest.append(_core.Tree.from_arrays(**tree), leaves)
     codes = np.repeat(random_codes(rng, 1, 20), 2, axis=0)
     for background in (None, np.repeat(random_codes(rng, 1, 6), 2, axis=0)):
-        found = contributions(explainer_of(forest, None if background is None else (background, None)), codes)
+        found = contributions(
+            explainer_of(forest, None if background is None else (background, None)), codes
+        )
         np.testing.assert_allclose(found[:, 0], found[:, 1], atol=4 * CLOSE)
 
 
@@ -342,15 +359,21 @@ def test_lines_owe_each_regressor_its_slope():
 
 def test_what_bounds_take_off_is_taken_from_those_who_push():
     forest, parts = linear_stump([1.0, 1.0, -1.0], -2.0, 3.0, 3)
-    x = np.array([[10.0, 1.0, 1e30, 3.4e38], [1.0, 1.0, 0.0, 3.4e38], [0.0, 9.0, 0.0, 3.4e38]], np.float32)
+    x = np.array(
+        [[10.0, 1.0, 1e30, 3.4e38], [1.0, 1.0, 0.0, 3.4e38], [0.0, 9.0, 0.0, 3.4e38]], np.float32
+    )
     codes = np.zeros((3, 4), np.uint8)
     found = contributions(explainer_of(forest), codes, [0], features=x)
     values, _, base = reference.explained(parts, 1, codes, x)
     np.testing.assert_allclose(found, values, atol=1e-6)
     raw = forest.scores(codes, np.zeros(1), features=x)
     np.testing.assert_allclose(found.sum(axis=1) + base, raw, atol=1e-6)
-    np.testing.assert_allclose(found[2, :, 0], [3.0, 0.0, 0.0], atol=1e-6)  # alone it ends at the bound
-    np.testing.assert_allclose(found[0, :, 0], [2.5, 0.5, 0.0], atol=1e-6)  # 10 and 1 against a bound of 3
+    np.testing.assert_allclose(
+        found[2, :, 0], [3.0, 0.0, 0.0], atol=1e-6
+    )  # alone it ends at the bound
+    np.testing.assert_allclose(
+        found[0, :, 0], [2.5, 0.5, 0.0], atol=1e-6
+    )  # 10 and 1 against a bound of 3
 
 
 def test_too_many_clipped_regressors_are_refused():
@@ -399,7 +422,11 @@ def test_no_trees_and_no_rows():
     assert (contributions(empty, np.zeros((4, 3), np.uint8)) == 0).all()
     assert (empty.expect(OUTPUTS) == 0).all()
     forest, _, (codes, _), _ = problem(16)
-    assert contributions(explainer_of(forest), codes[:, :0].copy()).shape == (0, N_FEATURES, N_OUTPUTS)
+    assert contributions(explainer_of(forest), codes[:, :0].copy()).shape == (
+        0,
+        N_FEATURES,
+        N_OUTPUTS,
+    )
 
 
 def test_an_explainer_outlives_its_forest():

@@ -39,7 +39,9 @@ def without_pairs(p):
 )
 def test_without_pairs_full_curvature_is_diagonal(library, n_outputs, options):
     n = 300 if n_outputs < 16 else 80  # the twin is slow
-    p = make_problem(1, n=n, n_bins=(9, 14, 5), categorical=[2], n_outputs=n_outputs, kind="diagonal")
+    p = make_problem(
+        1, n=n, n_bins=(9, 14, 5), categorical=[2], n_outputs=n_outputs, kind="diagonal"
+    )
     p = p.with_config(min_child_samples=5, max_leaves=12, **options)
     (diagonal, rows), (full, full_rows) = library.grow(p), library.grow(without_pairs(p))
     assert diagonal.n_leaves > 5
@@ -102,7 +104,9 @@ def test_a_block_of_all_classes_is_full(refresh):
     for size in (3, 100):
         blocks = classifier(**parameters, curvature="block", block_size=size).fit(X, CLASSES)
         assert bits(blocks) == bits(full)
-    assert bits(classifier(**parameters, curvature="block", block_size=2).fit(X, CLASSES)) != bits(full)
+    assert bits(classifier(**parameters, curvature="block", block_size=2).fit(X, CLASSES)) != bits(
+        full
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -154,10 +158,15 @@ def test_leaves_solve_their_equations(n_outputs, rank, reg_lambda, seed):
     leaf = rng.integers(0, 3, n).astype(np.int32)
     w = Core.leaves(p, leaf, 3).astype(np.float64)
     for j in range(3):
-        G, H = p.g[leaf == j].sum(axis=0, dtype=np.float64), unpacked(p.h[leaf == j].sum(axis=0, dtype=float))
+        G, H = (
+            p.g[leaf == j].sum(axis=0, dtype=np.float64),
+            unpacked(p.h[leaf == j].sum(axis=0, dtype=float)),
+        )
         A = H + reg_lambda * np.eye(n_outputs)
         np.testing.assert_allclose(w[j], -np.linalg.solve(A, G), rtol=1e-4, atol=1e-5)
-        gain = reference.full_sum(G[None], packed(H)[None], np.arange(n_outputs), reg_lambda, 2.0**-20)[0]
+        gain = reference.full_sum(
+            G[None], packed(H)[None], np.arange(n_outputs), reg_lambda, 2.0**-20
+        )[0]
         np.testing.assert_allclose(gain, G @ np.linalg.solve(A, G), rtol=1e-8)
 
 
@@ -181,7 +190,13 @@ def quadratic(y, scores):
 @pytest.mark.parametrize("refresh", ["round", "layer"])
 def test_one_step_reaches_the_minimum_of_a_coupled_quadratic(refresh):
     """Rate 1, no penalty: in every leaf the gradients that are left sum to zero, for all outputs at once."""
-    parameters = {**LAYERS, "refresh": refresh, "n_estimators": 1, "learning_rate": 1.0, "reg_lambda": 0.0}
+    parameters = {
+        **LAYERS,
+        "refresh": refresh,
+        "n_estimators": 1,
+        "learning_rate": 1.0,
+        "reg_lambda": 0.0,
+    }
     estimator = regressor(**parameters, objective=quadratic, curvature="full").fit(X, Y)
     left, _ = quadratic(Y, estimator.predict(X))
     leaf = estimator.apply(X)[:, 0]
@@ -206,9 +221,17 @@ def test_the_loop_is_the_twins(refresh, block_size):
     estimator = regressor(**parameters, curvature=curvature, block_size=block_size or 7).fit(X, Y)
     model = estimator.model_
     codes = model.mapper.transform(estimator._features(X), 1)
-    data = codes, np.asarray(model.mapper.n_bins_, np.uint16), np.asarray(model.mapper.is_categorical_)
+    data = (
+        codes,
+        np.asarray(model.mapper.n_bins_, np.uint16),
+        np.asarray(model.mapper.is_categorical_),
+    )
     config = reference.GrowConfig(
-        max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=4, min_child_weight=1e-3
+        max_leaves=2**31 - 1,
+        max_depth=3,
+        level_wise=True,
+        min_child_samples=4,
+        min_child_weight=1e-3,
     )
     config = replace(config, block_size=block_size)
 
@@ -241,7 +264,12 @@ def test_the_loop_is_the_twins(refresh, block_size):
 @pytest.mark.parametrize("curvature", ["full", "block"])
 def test_softmax_without_ridge(reg_lambda, curvature):
     """All scores raised alike change nothing: no curvature that way, and no step is taken."""
-    parameters = {"curvature": curvature, "block_size": 3, "reg_lambda": reg_lambda, "min_child_samples": 20}
+    parameters = {
+        "curvature": curvature,
+        "block_size": 3,
+        "reg_lambda": reg_lambda,
+        "min_child_samples": 20,
+    }
     before = loss(classifier(**parameters, n_estimators=1).fit(X, CLASSES), X, CLASSES)
     estimator = classifier(**parameters, n_estimators=20).fit(X, CLASSES)
     assert np.isfinite(estimator.decision_function(X)).all()
@@ -252,7 +280,12 @@ def test_softmax_without_ridge(reg_lambda, curvature):
 @pytest.mark.parametrize("reg_lambda", [0.0, 1.0])
 def test_order_of_classes_changes_no_probability(reg_lambda):
     """Which pivot vanishes depends on the order; the step differs then by the same number for all classes."""
-    parameters = {"curvature": "full", "reg_lambda": reg_lambda, "min_child_samples": 30, "n_estimators": 5}
+    parameters = {
+        "curvature": "full",
+        "reg_lambda": reg_lambda,
+        "min_child_samples": 30,
+        "n_estimators": 5,
+    }
     order = np.array([2, 0, 1])
     one = classifier(**parameters).fit(X, CLASSES).predict_proba(X)
     other = classifier(**parameters).fit(X, order[CLASSES]).predict_proba(X)[:, order]
@@ -294,6 +327,8 @@ def test_full_curvature_sees_what_the_diagonal_does_not():
         return float((residual @ np.array([[1.0, 0.9], [0.9, 1.0]]) * residual).sum(axis=1).mean())
 
     rate = {"learning_rate": 1.0, "n_estimators": 5}
-    full = PolyleafRegressor(**{**SMALL, **rate}, objective=opposed, curvature="full").fit(X, Y[:, :2])
+    full = PolyleafRegressor(**{**SMALL, **rate}, objective=opposed, curvature="full").fit(
+        X, Y[:, :2]
+    )
     other = PolyleafRegressor(**{**SMALL, **rate}, objective=diagonal).fit(X, Y[:, :2])
     assert mean_loss(full) < 0.8 * mean_loss(other)

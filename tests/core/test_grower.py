@@ -106,7 +106,9 @@ def test_channels_of_nothing_and_of_extremes():
 @pytest.mark.parametrize("n_outputs", OUTPUTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_trees_at_every_number_of_outputs(kind, n_outputs):
-    p = make_problem(3, n=400, n_bins=(9, 30, 5, 7, 12), categorical=[2, 4], n_outputs=n_outputs, kind=kind)
+    p = make_problem(
+        3, n=400, n_bins=(9, 30, 5, 7, 12), categorical=[2, 4], n_outputs=n_outputs, kind=kind
+    )
     tree = assert_core_equals_twin(p)
     assert tree.n_leaves > 5
     assert_core_equals_twin(sampled(p, multiplied=kind != "unit"), n_threads=2)
@@ -156,14 +158,18 @@ def test_trees_that_are_cut_back(kind, level_wise, min_split_gain):
         worth = np.zeros(tree.n_nodes)
         for i in reversed(range(tree.n_nodes)):
             if inner[i]:
-                worth[i] = tree.gain[i] - min_split_gain + worth[tree.left[i]] + worth[tree.right[i]]
+                worth[i] = (
+                    tree.gain[i] - min_split_gain + worth[tree.left[i]] + worth[tree.right[i]]
+                )
         assert (worth[inner] > 0).all()
     assert (full.gain[full.feature >= 0] < min_split_gain).any() or full.n_leaves <= before.n_leaves
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "full"])
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
-@pytest.mark.parametrize("options", [{}, {"colsample_bynode": 0.5}, {"max_leaves": 9}, {"post_prune": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"colsample_bynode": 0.5}, {"max_leaves": 9}, {"post_prune": True}]
+)
 def test_layers_of_renewed_derivatives(kind, n_outputs, options):
     """Every layer by derivatives of its own, unrelated to those before."""
     layers = [
@@ -174,7 +180,13 @@ def test_layers_of_renewed_derivatives(kind, n_outputs, options):
             categorical=[2],
             n_outputs=n_outputs,
             kind=kind,
-            **{"max_depth": 4, "max_leaves": 16, "level_wise": True, "min_split_gain": 0.05, **options},
+            **{
+                "max_depth": 4,
+                "max_leaves": 16,
+                "level_wise": True,
+                "min_split_gain": 0.05,
+                **options,
+            },
         )
     ]
     for draw in range(21, 25):
@@ -215,7 +227,9 @@ def test_layers_of_different_rows():
     np.testing.assert_array_equal(same_leaves, whole_leaves)
 
 
-@pytest.mark.parametrize("n_outputs, kind", [(16, "unit"), (8, "diagonal"), (64, "unit"), (70, "unit")])
+@pytest.mark.parametrize(
+    "n_outputs, kind", [(16, "unit"), (8, "diagonal"), (64, "unit"), (70, "unit")]
+)
 def test_trees_whose_bins_hold_more_rows_than_are_counted_at_once(n_outputs, kind):
     """No lane is free for counts, and codes have hundreds of rows (search/packed_count.h)."""
     p = make_problem(27, n=3000, n_bins=(9, 3, 30, 2), n_outputs=n_outputs, kind=kind, max_leaves=8)
@@ -272,10 +286,17 @@ def test_trees_at_every_number_of_features(n_features):
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_trees_at_every_number_of_bins(n_bins, categorical, n_outputs):
     p = make_problem(
-        5, n=600, n_bins=(n_bins, n_bins), categorical=categorical, n_outputs=n_outputs, min_child_samples=5
+        5,
+        n=600,
+        n_bins=(n_bins, n_bins),
+        categorical=categorical,
+        n_outputs=n_outputs,
+        min_child_samples=5,
     )
     rng = np.random.default_rng(0)
-    uniform = np.where(p.codes == reference.MISSING, p.codes, rng.integers(0, n_bins, p.codes.shape))
+    uniform = np.where(
+        p.codes == reference.MISSING, p.codes, rng.integers(0, n_bins, p.codes.shape)
+    )
     assert_core_equals_twin(p)
     assert_core_equals_twin(replace(p, codes=uniform.astype(np.uint8)))
 
@@ -299,7 +320,13 @@ def test_ties_over_missing_values():
 @pytest.mark.parametrize("options", [{}, {"max_cat_to_onehot": 30}, {"cat_smooth": 0.5}])
 def test_categories(kind, n_outputs, options):
     p = make_problem(
-        7, n=500, n_bins=(25, 3, 90), categorical=[0, 1, 2], n_outputs=n_outputs, kind=kind, **options
+        7,
+        n=500,
+        n_bins=(25, 3, 90),
+        categorical=[0, 1, 2],
+        n_outputs=n_outputs,
+        kind=kind,
+        **options,
     )
     tree = assert_core_equals_twin(p)
     assert len(tree.categories) == tree.n_leaves - 1
@@ -307,11 +334,19 @@ def test_categories(kind, n_outputs, options):
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 17])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("options", [{}, {"max_cat_to_onehot": 30}, {"reg_alpha": 0.5}, {"post_prune": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"max_cat_to_onehot": 30}, {"reg_alpha": 0.5}, {"post_prune": True}]
+)
 def test_categories_beside_numbers(kind, n_outputs, options):
     """What chance gives is taken off before they compete, and given back to what wins."""
     p = make_problem(
-        17, n=500, n_bins=(25, 30, 90, 6), categorical=[0, 2], n_outputs=n_outputs, kind=kind, **options
+        17,
+        n=500,
+        n_bins=(25, 30, 90, 6),
+        categorical=[0, 2],
+        n_outputs=n_outputs,
+        kind=kind,
+        **options,
     )
     tree = assert_core_equals_twin(p)
     numeric = tree.category_set[tree.feature >= 0] < 0
@@ -341,7 +376,9 @@ def factors_of(p, draw=0):
     return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], len(p.n_bins)).astype(np.float32)
 
 
-@pytest.mark.parametrize("options", [{}, {"post_prune": True}, {"leaf_k": 1}, {"reg_alpha": 0.4}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"post_prune": True}, {"leaf_k": 1}, {"reg_alpha": 0.4}], ids=str
+)
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 @pytest.mark.parametrize("kind", [*KINDS, "full"])
 def test_features_that_compete_by_a_share_of_their_gain(kind, n_outputs, options):
@@ -349,7 +386,13 @@ def test_features_that_compete_by_a_share_of_their_gain(kind, n_outputs, options
         options = {}
     n_outputs = min(n_outputs, 5) if kind == "full" else n_outputs
     p = make_problem(
-        18, n=500, n_bins=(25, 30, 90, 6, 9), categorical=[0], n_outputs=n_outputs, kind=kind, **options
+        18,
+        n=500,
+        n_bins=(25, 30, 90, 6, 9),
+        categorical=[0],
+        n_outputs=n_outputs,
+        kind=kind,
+        **options,
     )
     tree = assert_core_equals_twin(p.with_config(factors=factors_of(p)))
     assert tree.n_leaves > 5
@@ -378,8 +421,12 @@ def test_chance_is_what_noise_gains(n_outputs, n_categories):
         codes = (np.arange(n) % n_categories).astype(np.uint8)[None]
         g = rng.normal(size=(n, n_outputs)).astype(np.float32)
         channels = reference.quantise(g, None, "unit")
-        best = reference.best_candidate(codes, np.array([n_categories]), [True], channels, config, [0])
-        plain = float(np.sum(np.mean(g, axis=0) ** 2) * n) + n_outputs  # of a cut without a choice, expected
+        best = reference.best_candidate(
+            codes, np.array([n_categories]), [True], channels, config, [0]
+        )
+        plain = (
+            float(np.sum(np.mean(g, axis=0) ** 2) * n) + n_outputs
+        )  # of a cut without a choice, expected
         found.append(float(best.sum) - plain)
     expected = float(reference.chance_of(channels).of_order(n_categories))
     assert abs(np.mean(found) - expected) < 0.2 * expected
@@ -451,10 +498,18 @@ GROUPS = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 1]], bool)
 
 
 @pytest.mark.parametrize("fraction", [0.5, 1.0])
-@pytest.mark.parametrize("groups, at_most", [(GROUPS, 0), (GROUPS, 1), (None, 1), (None, 2), (GROUPS[:1], 0)])
+@pytest.mark.parametrize(
+    "groups, at_most", [(GROUPS, 0), (GROUPS, 1), (None, 1), (None, 2), (GROUPS[:1], 0)]
+)
 def test_features_that_may_meet_on_a_path(groups, at_most, fraction):
     p = make_problem(
-        21, n=500, n_bins=(8,) * 5, categorical=[2], n_outputs=2, colsample_bynode=fraction, max_leaves=20
+        21,
+        n=500,
+        n_bins=(8,) * 5,
+        categorical=[2],
+        n_outputs=2,
+        colsample_bynode=fraction,
+        max_leaves=20,
     )
     tree = assert_core_equals_twin(replace(p, groups=groups, at_most=at_most), n_threads=2)
     assert tree.n_leaves > 4
@@ -476,7 +531,13 @@ def test_features_that_may_not_meet_do_not_outlive_their_rule():
 def test_splits_that_obey_directions(kind, n_outputs, penalties):
     """Of children that would disobey an output both have the value that is best for both."""
     p = make_problem(
-        22, n=400, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind, **penalties
+        22,
+        n=400,
+        n_bins=(9, 30, 5, 7),
+        categorical=[2],
+        n_outputs=n_outputs,
+        kind=kind,
+        **penalties,
     )
     tree = assert_core_equals_twin(with_directions(p))
     assert tree.n_leaves > 5
@@ -491,7 +552,9 @@ def test_below_a_split_that_pools_an_output_its_values_are_bounded(kind, n_outpu
     p = make_problem(27, n=500, n_bins=(9, 30, 5, 7), n_outputs=n_outputs, kind=kind)
     p = with_directions(p)
     tree = assert_core_equals_twin(p)
-    monkeypatch.setattr(reference.value_bounds.ValueBounds, "of_children", lambda self, *_: (self, self))
+    monkeypatch.setattr(
+        reference.value_bounds.ValueBounds, "of_children", lambda self, *_: (self, self)
+    )
     unbounded = Twin.grow(p)[0]
     assert unbounded.n_leaves > 5
     assert not np.array_equal(tree.gain, unbounded.gain)
@@ -501,7 +564,9 @@ def test_an_output_alone_is_bounded_by_nothing(monkeypatch):
     """No split pays for which its only output would disobey."""
     p = with_directions(make_problem(28, n=500, n_bins=(9, 30, 5, 7)))
     tree = assert_core_equals_twin(p)
-    monkeypatch.setattr(reference.value_bounds.ValueBounds, "of_children", lambda self, *_: (self, self))
+    monkeypatch.setattr(
+        reference.value_bounds.ValueBounds, "of_children", lambda self, *_: (self, self)
+    )
     assert_same_tree(tree, Twin.grow(p)[0])
 
 
@@ -519,9 +584,13 @@ def test_directions_where_much_is_missing(kind, n_outputs):
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_directions_of_layers(n_outputs):
-    p = make_problem(24, n=500, n_bins=(9, 30, 5), n_outputs=n_outputs, max_depth=4, level_wise=True)
+    p = make_problem(
+        24, n=500, n_bins=(9, 30, 5), n_outputs=n_outputs, max_depth=4, level_wise=True
+    )
     p = with_directions(p)
-    layers = [p] + [replace(p, g=make_problem(25 + i, n=500, n_outputs=n_outputs).g) for i in range(4)]
+    layers = [p] + [
+        replace(p, g=make_problem(25 + i, n=500, n_outputs=n_outputs).g) for i in range(4)
+    ]
     twin, twin_leaves = Twin.grow_by_layers(layers)
     assert twin.n_leaves > 4
     core, core_leaves = Core.grow_by_layers(layers, n_threads=2)
@@ -564,7 +633,9 @@ def test_no_feature_allowed():
 @pytest.mark.parametrize("kind", KINDS)
 def test_threads_on_blocks_of_rows(kind, n_threads):
     """More rows than any block of work, so that threads share them."""
-    p = make_problem(11, n=9000, n_bins=(200, 6, 30), categorical=[2], n_outputs=3, kind=kind, max_leaves=12)
+    p = make_problem(
+        11, n=9000, n_bins=(200, 6, 30), categorical=[2], n_outputs=3, kind=kind, max_leaves=12
+    )
     assert_core_equals_twin(p, n_threads)
     assert_core_equals_twin(sampled(p, multiplied=kind != "unit"), n_threads)
 
@@ -580,7 +651,9 @@ def test_many_rows_for_each_bin(kind, n_outputs):
 @pytest.mark.parametrize("kind", KINDS)
 def test_deep_trees(kind):
     """Nodes of every size, from many blocks of rows to one row."""
-    p = make_problem(17, n=2000, n_bins=(200, 6, 30), categorical=[2], n_outputs=2, kind=kind, max_leaves=250)
+    p = make_problem(
+        17, n=2000, n_bins=(200, 6, 30), categorical=[2], n_outputs=2, kind=kind, max_leaves=250
+    )
     assert assert_core_equals_twin(p, n_threads=2).n_leaves == 250
 
 
@@ -588,7 +661,9 @@ def test_deep_trees(kind):
 @pytest.mark.parametrize("level_wise", [False, True])
 def test_memory_for_histograms_changes_nothing(histogram_memory, level_wise):
     """Kept and subtracted, or thrown away and built again: the sums are exact."""
-    p = make_problem(18, n=2000, n_bins=(200, 6, 30) * 4, categorical=[2], n_outputs=3, max_leaves=60)
+    p = make_problem(
+        18, n=2000, n_bins=(200, 6, 30) * 4, categorical=[2], n_outputs=3, max_leaves=60
+    )
     p = p.with_config(level_wise=level_wise)
     tree, leaf_of_row = Core.grow(p, n_threads=2)
     bounded, bounded_leaf_of_row = Core.grow(p, n_threads=2, histogram_memory=histogram_memory)
@@ -708,7 +783,9 @@ def test_trees_at_random_for_long(p, n_threads):
 def test_one_grower_serves_channels_of_every_kind():
     """Memory is laid out again where the channels change, even between layouts of as many lanes."""
     problems = [
-        make_problem(31, n=300, n_bins=(200, 9), n_outputs=k, kind=kind) for kind in KINDS for k in (9, 14)
+        make_problem(31, n=300, n_bins=(200, 9), n_outputs=k, kind=kind)
+        for kind in KINDS
+        for k in (9, 14)
     ]
     grower = Core.grower(problems[0], 2)
     for p in [*problems, *reversed(problems)]:

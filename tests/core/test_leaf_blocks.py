@@ -73,7 +73,10 @@ def test_arrays_come_back_as_they_went_in(kind):
 
 def sparse(indptr=(0, 2, 3), outputs=(0, 2, 1), values=(1, 2, 3), n_outputs=3):
     return _core.TopkLeaves(
-        np.array(indptr, np.int64), np.array(outputs, np.int32), np.array(values, np.float32), n_outputs
+        np.array(indptr, np.int64),
+        np.array(outputs, np.int32),
+        np.array(values, np.float32),
+        n_outputs,
     )
 
 
@@ -105,15 +108,24 @@ def linear(indptr=(0, 2, 3), features=(0, 2, 1), **changes):
         (lambda: sparse(values=(1, np.nan, 1)), "values holds a number that is not finite"),
         (lambda: sparse(values=(1, 2)), "differ in length"),
         (lambda: sparse(n_outputs=0), "for 0 outputs"),
-        (lambda: linear(features=(2, 0, 1)), "leaf 0 does not have its features in ascending order"),
+        (
+            lambda: linear(features=(2, 0, 1)),
+            "leaf 0 does not have its features in ascending order",
+        ),
         (lambda: linear(features=(0, 2, -1)), "leaf 1 has the feature -1"),
         (lambda: linear(features=(0, 2)), "one entry for each regressor"),
         (lambda: linear(weights=np.ones((3, 1))), "one column for each of the 2 outputs"),
-        (lambda: linear(weights=np.full((3, 2), np.inf)), "weights holds a number that is not finite"),
+        (
+            lambda: linear(weights=np.full((3, 2), np.inf)),
+            "weights holds a number that is not finite",
+        ),
         (lambda: linear(centre=[0, np.nan, 0]), "centre holds"),
         (lambda: linear(intercept=np.full((2, 2), np.nan)), "intercept holds"),
         (lambda: linear(lower=np.zeros((1, 2))), "one row a leaf and one column an output"),
-        (lambda: linear(lower=np.ones((2, 2)), upper=np.zeros((2, 2))), "lower must not be above upper"),
+        (
+            lambda: linear(lower=np.ones((2, 2)), upper=np.zeros((2, 2))),
+            "lower must not be above upper",
+        ),
         (lambda: linear(upper=np.full((2, 2), np.nan)), "lower must not be above upper"),
         (lambda: linear(lower=np.full((2, 2), np.inf)), "only lower may be -inf"),
         (lambda: linear(k=0), "for 0 outputs"),
@@ -127,21 +139,34 @@ def test_leaves_that_do_not_fit_together_are_refused(make, message):
 def test_wrong_calls_are_refused():
     rng = np.random.default_rng(1)
     forest, [(tree, _, _)] = random_forest(rng, 4, 3, [2])
-    codes, x, raw = np.zeros((4, 5), np.uint8), np.zeros((4, 5), np.float32), np.zeros((5, 3), np.float32)
+    codes, x, raw = (
+        np.zeros((4, 5), np.uint8),
+        np.zeros((4, 5), np.float32),
+        np.zeros((5, 3), np.float32),
+    )
     leaf_of_row = np.zeros(5, np.int32)
     with_linear, _ = random_forest(rng, 4, 3, [])
     with_linear.append(tree, linear(k=3))
     for call, message in [
         (lambda: forest.append(tree, sparse(n_outputs=4)), "for 4 outputs where 3"),
         (lambda: forest.append(tree, sparse(), 0), "not for output 0"),
-        (lambda: forest.append(tree, sparse(indptr=(0, 1, 2, 3))), "2 leaves, but there are 3 payloads"),
+        (
+            lambda: forest.append(tree, sparse(indptr=(0, 1, 2, 3))),
+            "2 leaves, but there are 3 payloads",
+        ),
         (lambda: forest.append(tree, linear(), 1), "for 2 outputs where 1"),
         (lambda: with_linear.predict(codes, raw), "Linear leaves read the raw features"),
         (lambda: with_linear.scores(codes, np.zeros(3)), "Linear leaves read the raw features"),
-        (lambda: with_linear.predict(codes, raw, features=x[:2].copy()), "read 3 features of 5 rows"),
+        (
+            lambda: with_linear.predict(codes, raw, features=x[:2].copy()),
+            "read 3 features of 5 rows",
+        ),
         (lambda: with_linear.predict(codes, raw, features=x[:, :4].copy()), r"shape \(4, 4\)"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row, linear(k=3)), "Linear leaves read"),
-        (lambda: _core.add_leaf_values(raw, leaf_of_row, linear(k=2), features=x), "do not fit the raw"),
+        (
+            lambda: _core.add_leaf_values(raw, leaf_of_row, linear(k=2), features=x),
+            "do not fit the raw",
+        ),
         (lambda: _core.add_leaf_values(raw, leaf_of_row, sparse(), 1), "do not fit the raw"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row, sparse(), 3), "do not fit the raw"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row + 2, sparse()), "leaf id is out of range"),
@@ -166,11 +191,16 @@ def test_a_linear_leaf_by_hand():
         (np.nan, (-1, 4), 1),
         (np.nan, (2, 4), 2),
     ]:
-        bounds = {name: np.full((1, 1), b) for name, b in zip(("lower", "upper"), bounds, strict=True)}
+        bounds = {
+            name: np.full((1, 1), b) for name, b in zip(("lower", "upper"), bounds, strict=True)
+        }
         leaves = linear((0, 1), (0,), weights=[[2]], centre=[0.5], intercept=[[1]], **bounds)
         forest.append(tree, leaves)
         features = np.array([[x]], np.float32)
-        assert forest.scores(nothing.T[:0].reshape(0, 1), np.zeros(1), features=features)[0, 0] == expected
+        assert (
+            forest.scores(nothing.T[:0].reshape(0, 1), np.zeros(1), features=features)[0, 0]
+            == expected
+        )
         forest.truncate(0)
 
 
@@ -180,7 +210,9 @@ def test_huge_numbers_give_no_nan():
     largest = np.finfo(np.float32).max
     free = {"lower": np.full((1, 3), -np.inf), "upper": np.full((1, 3), np.inf)}
     weights = [[1e30, 0, -1], [-1e30, 1e30, 1]]
-    leaves = linear((0, 2), (0, 1), weights=weights, centre=[-largest, 0], intercept=[[1, 2, 3]], **free)
+    leaves = linear(
+        (0, 2), (0, 1), weights=weights, centre=[-largest, 0], intercept=[[1, 2, 3]], **free
+    )
     for _ in range(3):
         forest.append(tree, leaves)
     x = np.array([[largest, -largest, 1e30, np.nan]] * 2, np.float32)

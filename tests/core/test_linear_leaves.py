@@ -33,7 +33,15 @@ class Case:
     def twin(self, most=5, **options):
         p = self.problem
         regressors = linear.path_regressors(self.tree, self.table.scale, most)
-        data = p.g, p.h, self.leaf_of_row, self.tree.n_leaves, regressors, self.features, self.table.scale
+        data = (
+            p.g,
+            p.h,
+            self.leaf_of_row,
+            self.tree.n_leaves,
+            regressors,
+            self.features,
+            self.table.scale,
+        )
         return linear.linear_leaves(*data, rows=p.rows, multiplier=p.multiplier, **options)
 
 
@@ -48,7 +56,9 @@ def assert_same_leaves(ours, theirs):
 @pytest.mark.parametrize("kind", ["unit", "shared", "diagonal"])
 def test_leaves_equal_twin(kind, n_outputs):
     case = Case(
-        make_problem(n_outputs, n=400, n_outputs=n_outputs, kind=kind, max_leaves=9, categorical=(3,))
+        make_problem(
+            n_outputs, n=400, n_outputs=n_outputs, kind=kind, max_leaves=9, categorical=(3,)
+        )
     )
     assert_same_leaves(case.core(), case.twin())
     assert_same_leaves(case.core(most=2, clip=False), case.twin(most=2, clip=False))

@@ -8,7 +8,14 @@ import reference
 from core_settings import grow_config, linear_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import HistogramGrower, as_reference_tree, core_bins, make_problem, raw_features, sampled
+from problems import (
+    HistogramGrower,
+    as_reference_tree,
+    core_bins,
+    make_problem,
+    raw_features,
+    sampled,
+)
 from reference.linear import linear_table
 from reference.linear_search import LinearConfig, LinearSearch
 
@@ -61,7 +68,13 @@ def test_half_additive_trees_equal_twin(kind, n_outputs):
 @pytest.mark.parametrize("fit", ["half_additive", "full"])
 def test_features_that_compete_by_a_share_of_their_gain(fit, n_outputs):
     p = make_problem(
-        6, n=600, n_outputs=n_outputs, kind="unit", categorical=(3,), max_leaves=9, n_bins=(40, 8, 30, 20)
+        6,
+        n=600,
+        n_outputs=n_outputs,
+        kind="unit",
+        categorical=(3,),
+        max_leaves=9,
+        n_bins=(40, 8, 30, 20),
     )
     factors = np.array([1, 0.1, 0.05, 1], np.float32)
     tree = assert_same(p.with_config(factors=factors), LinearConfig(fit, 2))
@@ -87,7 +100,9 @@ def test_small_nodes_samples_and_limits(n_outputs, kind):
     assert_same(p, LinearConfig(max_regressors=1, linear_lambda=0.0))
 
 
-@pytest.mark.parametrize(("n_outputs", "kind"), [(1, "shared"), (1, "unit"), (5, "unit"), (5, "diagonal")])
+@pytest.mark.parametrize(
+    ("n_outputs", "kind"), [(1, "shared"), (1, "unit"), (5, "unit"), (5, "diagonal")]
+)
 def test_same_bits_for_any_number_of_threads(n_outputs, kind):
     p = make_problem(8, n=30_000, n_outputs=n_outputs, kind=kind, max_leaves=20, n_bins=(250,) * 9)
     features = raw_features(p)
@@ -116,7 +131,12 @@ def test_any_tree_equals_twin(draw, n, n_outputs, kind, fit, d, linear_lambda, c
         kind = "shared"
     options = dict(min_child_samples=1, max_leaves=12, reg_lambda=0.3)
     p = make_problem(
-        draw, n=n, n_outputs=n_outputs, kind=kind, categorical=(3,) if categorical else (), **options
+        draw,
+        n=n,
+        n_outputs=n_outputs,
+        kind=kind,
+        categorical=(3,) if categorical else (),
+        **options,
     )
     p = replace(p, g=(p.g * scale).astype(np.float32))
     assert_same(p, LinearConfig(fit, d, linear_lambda), draw)

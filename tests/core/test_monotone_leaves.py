@@ -31,14 +31,20 @@ def problem(seed, n_leaves=6, n_outputs=2, categorical=0.3, n_features=3):
     return tree, np.full(n_features, 8, np.uint16), directions, values
 
 
-def obeying(tree, n_bins, directions, values, h=None, leaf_of_row=None, reg_lambda=1.0, n_threads=1):
+def obeying(
+    tree, n_bins, directions, values, h=None, leaf_of_row=None, reg_lambda=1.0, n_threads=1
+):
     leaf_of_row = np.arange(tree.n_leaves, dtype=np.int32) if leaf_of_row is None else leaf_of_row
-    weights = _core.curvature_of_leaves(h, leaf_of_row, tree.n_leaves, None, None, n_threads) + reg_lambda
+    weights = (
+        _core.curvature_of_leaves(h, leaf_of_row, tree.n_leaves, None, None, n_threads) + reg_lambda
+    )
     return _core.monotone_leaves(values, directions, n_bins, tree, weights, n_threads)
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), n_leaves=st.integers(1, 7), columns=st.sampled_from([0, 1, 2]))
+@given(
+    seed=st.integers(0, 2**32 - 1), n_leaves=st.integers(1, 7), columns=st.sampled_from([0, 1, 2])
+)
 def test_values_are_the_nearest_that_obey(seed, n_leaves, columns):
     tree, n_bins, directions, values = problem(seed, n_leaves)
     rng = np.random.default_rng(seed)
@@ -48,7 +54,9 @@ def test_values_are_the_nearest_that_obey(seed, n_leaves, columns):
     ids = twin.leaf[twin.leaf >= 0]  # the twin's leaves are in the order of nodes
     for k in range(values.shape[1]):
         order = leaf_order(twin, n_bins, directions[:, k])
-        weights = 1.0 + (np.ones(n_leaves) if h is None else h[:, min(k, columns - 1)].astype(np.float64))
+        weights = 1.0 + (
+            np.ones(n_leaves) if h is None else h[:, min(k, columns - 1)].astype(np.float64)
+        )
         expected = isotonic(values[ids, k].astype(np.float64), weights[ids], order)
         np.testing.assert_allclose(found[ids, k], expected, rtol=0, atol=1e-6)
         a, b = np.nonzero(order)
@@ -69,11 +77,15 @@ def test_values_that_obey_stay_as_they_are(seed):
 def test_leaves_along_one_feature_are_scikit_learns_isotonic_regression(n_leaves):
     """Every pair of leaves is ordered, and all but neighbours follow from others."""
     rng = np.random.default_rng(n_leaves)
-    arrays = tree_arrays(rng, 1, 2, n_leaves, chain=True)  # the right child is split again and again
+    arrays = tree_arrays(
+        rng, 1, 2, n_leaves, chain=True
+    )  # the right child is split again and again
     inner = arrays["feature"] >= 0
     arrays["threshold"] = np.where(inner, np.cumsum(inner) - 1, -1).astype(np.int32)
     tree, leaves = _core.Tree.from_arrays(**arrays), arrays["leaf"][~inner]
-    values = (rng.normal(size=(n_leaves, 2)) + np.linspace(0, 3, n_leaves)[:, None]).astype(np.float32)
+    values = (rng.normal(size=(n_leaves, 2)) + np.linspace(0, 3, n_leaves)[:, None]).astype(
+        np.float32
+    )
     h = rng.uniform(0.1, 3, (n_leaves, 2)).astype(np.float32)
     found = obeying(tree, np.array([n_leaves], np.uint16), np.array([[1, -1]], np.int8), values, h)
     for k, rises in enumerate((True, False)):
@@ -88,7 +100,9 @@ def test_leaves_along_one_feature_are_scikit_learns_isotonic_regression(n_leaves
 def test_rows_that_move_obey(seed):
     tree, n_bins, directions, values = problem(seed, n_leaves=60, n_features=4)
     found, rng = obeying(tree, n_bins, directions, values), np.random.default_rng(seed)
-    codes = np.where(random_codes(rng, 4, 300) % 5 == 0, reference.MISSING, rng.integers(0, 8, (4, 300)))
+    codes = np.where(
+        random_codes(rng, 4, 300) % 5 == 0, reference.MISSING, rng.integers(0, 8, (4, 300))
+    )
     twin = as_reference_tree(tree)
     for k in range(values.shape[1]):
         moved = np.clip(codes + rng.integers(0, 4, codes.shape) * directions[:, [k]], 0, 7)
@@ -101,10 +115,14 @@ def test_leaves_without_any_weight_count_alike():
     tree, n_bins, directions, values = problem(3, n_leaves=5, categorical=0.0)
     h = np.zeros((5, 1), np.float32)
     ones = obeying(tree, n_bins, directions, values, None, reg_lambda=0.0)
-    np.testing.assert_array_equal(obeying(tree, n_bins, directions, values, h, reg_lambda=0.0), ones)
+    np.testing.assert_array_equal(
+        obeying(tree, n_bins, directions, values, h, reg_lambda=0.0), ones
+    )
 
 
-@pytest.mark.parametrize("what, sentence", [("values", "one row per leaf"), ("directions", "per feature")])
+@pytest.mark.parametrize(
+    "what, sentence", [("values", "one row per leaf"), ("directions", "per feature")]
+)
 def test_arrays_that_do_not_fit_are_refused(what, sentence):
     tree, n_bins, directions, values = problem(0)
     wrong = {"values": values, "directions": directions} | {what: np.zeros((9, 2), np.int8)}

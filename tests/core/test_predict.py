@@ -32,9 +32,13 @@ def assert_predicts(forest, parts, codes, n_threads=1):
     scalar=st.sampled_from([0.0, 0.5, 1.0]),
     n_threads=st.integers(1, 3),
 )
-def test_equals_the_walk(seed, n_features, n_outputs, sizes, n_rows, categorical, scalar, n_threads):
+def test_equals_the_walk(
+    seed, n_features, n_outputs, sizes, n_rows, categorical, scalar, n_threads
+):
     rng = np.random.default_rng(seed)
-    forest, parts = random_forest(rng, n_features, n_outputs, sizes, categorical=categorical, scalar=scalar)
+    forest, parts = random_forest(
+        rng, n_features, n_outputs, sizes, categorical=categorical, scalar=scalar
+    )
     assert_predicts(forest, parts, random_codes(rng, n_features, n_rows), n_threads)
 
 
@@ -69,7 +73,9 @@ def scores_of_some(forest, codes, coded, n_threads=1, first=0, last=None):
     n_threads=st.integers(1, 3),
     data=st.data(),
 )
-def test_codes_of_some_features(seed, n_features, n_outputs, sizes, n_rows, categorical, n_threads, data):
+def test_codes_of_some_features(
+    seed, n_features, n_outputs, sizes, n_rows, categorical, n_threads, data
+):
     """What trees split on is enough, whatever else there is codes of; also for some of the trees."""
     rng = np.random.default_rng(seed)
     forest, _ = random_forest(rng, n_features, n_outputs, sizes, categorical=categorical)
@@ -106,7 +112,9 @@ def test_deep_chains(n_leaves):
     tree = parts[0][0]
     # Each split sends only a few codes to its leaf: rows get far down.
     arrays = {name: np.array(getattr(tree, name)) for name in tree_arrays(rng, 1, 1, 1)}
-    arrays["threshold"] = np.where(arrays["threshold"] >= 0, arrays["threshold"] % 4, -1).astype(np.int32)
+    arrays["threshold"] = np.where(arrays["threshold"] >= 0, arrays["threshold"] % 4, -1).astype(
+        np.int32
+    )
     deep = _core.Tree.from_arrays(**arrays)
     values = rng.normal(size=(n_leaves, 2)).astype(np.float32)
     forest.append(deep, values)
@@ -151,7 +159,9 @@ def test_ranges_of_trees_add_up():
     for first, last in [(0, 1), (1, 1), (1, 17), (17, 40)]:
         forest.predict(codes, parts, first=first, last=last)
     assert whole.tobytes() == parts.tobytes()
-    np.testing.assert_array_equal(forest.apply(codes, first=7, last=30), forest.apply(codes)[:, 7:30])
+    np.testing.assert_array_equal(
+        forest.apply(codes, first=7, last=30), forest.apply(codes)[:, 7:30]
+    )
 
 
 def test_scores_are_base_plus_sum_in_the_unit_of_y():
@@ -165,7 +175,9 @@ def test_scores_are_base_plus_sum_in_the_unit_of_y():
     np.testing.assert_array_equal(
         forest.scores(codes, base, scale, offset, n_threads=2), (base + raw) * scale + offset
     )
-    np.testing.assert_array_equal(forest.scores(codes, base, first=2, last=2), np.tile(base, (300, 1)))
+    np.testing.assert_array_equal(
+        forest.scores(codes, base, first=2, last=2), np.tile(base, (300, 1))
+    )
 
 
 def test_no_trees():
@@ -277,7 +289,9 @@ def test_what_passes_the_checks_can_be_walked(seed, data):
     rng = np.random.default_rng(seed)
     arrays = tree_arrays(rng, 3, 2, data.draw(st.integers(1, 6)), categorical=0.3)
     for _ in range(data.draw(st.integers(1, 3))):
-        name = data.draw(st.sampled_from(["feature", "threshold", "left", "right", "leaf", "category_set"]))
+        name = data.draw(
+            st.sampled_from(["feature", "threshold", "left", "right", "leaf", "category_set"])
+        )
         arrays[name] = arrays[name].copy()
         arrays[name][rng.integers(len(arrays[name]))] = rng.integers(-3, 14)
     try:

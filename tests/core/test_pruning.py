@@ -33,7 +33,9 @@ def prune_by_hand(tree, penalty):
     number = {old: new for new, old in enumerate(kept)}
 
     def renumbered(old):
-        return np.array([-1 if cut else number[i] for cut, i in zip(leaf, old, strict=True)], np.int32)
+        return np.array(
+            [-1 if cut else number[i] for cut, i in zip(leaf, old, strict=True)], np.int32
+        )
 
     values = {f.name: getattr(tree, f.name)[kept] for f in fields(tree) if f.name != "categories"}
     for name, of_leaf in (("feature", -1), ("threshold", -1), ("missing_left", False), ("gain", 0)):
@@ -92,7 +94,9 @@ def test_splits_that_gain_nothing_may_open_others():
     assert after.score(features, y) > 0.99
 
 
-@pytest.mark.parametrize("parameters", [{}, LAYERS, {"curvature": "full"}, {**LAYERS, "subsample": 0.7}])
+@pytest.mark.parametrize(
+    "parameters", [{}, LAYERS, {"curvature": "full"}, {**LAYERS, "subsample": 0.7}]
+)
 @pytest.mark.parametrize("make, y", [(regressor, Y), (classifier, CLASSES)])
 def test_cut_trees_are_smaller_and_gain_as_much_by_leaf(parameters, make, y):
     uncut = make(**parameters, pruning="post").fit(X, y)
@@ -102,7 +106,9 @@ def test_cut_trees_are_smaller_and_gain_as_much_by_leaf(parameters, make, y):
     assert estimator.model_.forest.tree(0).n_leaves < first.n_leaves
     for t in range(estimator.model_.n_trees):
         tree = estimator.model_.forest.tree(t)
-        whole = reference.Tree(**{f.name: np.array(getattr(tree, f.name)) for f in fields(reference.Tree)})
+        whole = reference.Tree(
+            **{f.name: np.array(getattr(tree, f.name)) for f in fields(reference.Tree)}
+        )
         assert_same_tree(prune_by_hand(whole, penalty), whole)  # nothing is left to cut
         assert tree.n_leaves == 1 or tree.gain.sum() > penalty * (tree.n_leaves - 1)
 

@@ -52,7 +52,9 @@ def test_nothing_else_need_hold_what_a_search_uses():
         verified.use(gradients_of(), weight.copy(), core_channels(P, 1), STEP, 1)
         exact.use(gradients_of(), weight.copy(), None, weight.copy(), STEP, 1, 0.05)
         junk = [gradients_of() for _ in range(20)]  # where what was freed has been
-        found.append([_core.Grower(bins, 1).grow(s, CONFIG, None).gain.tolist() for s in (verified, exact)])
+        found.append(
+            [_core.Grower(bins, 1).grow(s, CONFIG, None).gain.tolist() for s in (verified, exact)]
+        )
         del junk
     assert found[0] == found[1]
 
@@ -119,7 +121,11 @@ def test_exact_search_is_for_numeric_features():
 
 def test_steps_belong_to_a_tree_that_was_begun():
     bins = bins_of()
-    grower, other, search = _core.Grower(bins, 1), _core.Grower(bins, 1), _core.HistogramSearch(bins, 1)
+    grower, other, search = (
+        _core.Grower(bins, 1),
+        _core.Grower(bins, 1),
+        _core.HistogramSearch(bins, 1),
+    )
     search.use(core_channels(P, 1))
     for step in (grower.split, grower.evaluate, grower.finish):
         with pytest.raises(ValueError, match="call begin first"):

@@ -48,12 +48,26 @@ def assert_core_equals_twin(p, n_threads=1):
 
 @pytest.mark.parametrize(
     ("n_outputs", "leaf_k"),
-    [(2, 1), (3, 2), (5, 1), (5, 4), (16, 3), (17, 5), (17, 16), (33, 12), (70, 1), (70, 20), (70, 40)],
+    [
+        (2, 1),
+        (3, 2),
+        (5, 1),
+        (5, 4),
+        (16, 3),
+        (17, 5),
+        (17, 16),
+        (33, 12),
+        (70, 1),
+        (70, 20),
+        (70, 40),
+    ],
 )
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shared_support", SUPPORTS)
 def test_trees_and_leaves(kind, n_outputs, leaf_k, shared_support):
-    p = make_problem(3, n=400, n_bins=(9, 30, 5, 7, 12), categorical=[2, 4], n_outputs=n_outputs, kind=kind)
+    p = make_problem(
+        3, n=400, n_bins=(9, 30, 5, 7, 12), categorical=[2, 4], n_outputs=n_outputs, kind=kind
+    )
     p = p.with_config(leaf_k=leaf_k, shared_support=shared_support)
     assert assert_core_equals_twin(p).n_leaves > 5
     assert_core_equals_twin(sampled(p, multiplied=kind != "unit"), n_threads=2)
@@ -88,7 +102,9 @@ def test_regularisers_and_schedules(kind, config, shared_support):
 @pytest.mark.parametrize("shared_support", SUPPORTS)
 @pytest.mark.parametrize("missing", [0.5, 0.97])
 def test_missing_values(missing, shared_support):
-    p = make_problem(6, n_bins=(9, 4, 6), categorical=[2], n_outputs=4, kind="diagonal", missing=missing)
+    p = make_problem(
+        6, n_bins=(9, 4, 6), categorical=[2], n_outputs=4, kind="diagonal", missing=missing
+    )
     assert_core_equals_twin(p.with_config(leaf_k=2, shared_support=shared_support))
 
 
@@ -102,7 +118,9 @@ def test_no_curvature_and_extreme_gradients(kind, shared_support):
     h = None if p.h is None else np.where(p.codes[0][:, None] < 2, np.float32(0), p.h)
     assert_core_equals_twin(replace(p, g=g, h=h))
     assert_core_equals_twin(replace(p, g=g, h=h).with_config(reg_lambda=1e-20))
-    assert_core_equals_twin(replace(p, g=p.g * np.float32(1e30)))  # squares that float32 does not hold
+    assert_core_equals_twin(
+        replace(p, g=p.g * np.float32(1e30))
+    )  # squares that float32 does not hold
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
@@ -126,7 +144,9 @@ def test_threads_on_blocks_of_rows(kind, n_threads, shared_support):
 @settings(max_examples=60, deadline=None)
 def test_any_problem(draw, n_outputs, leaf_k, kind, shared_support, reg_lambda):
     """The bound skips candidates; it must never skip the best one."""
-    p = make_problem(draw, n=150, n_bins=(40, 6, 25), n_outputs=n_outputs, kind=kind, reg_lambda=reg_lambda)
+    p = make_problem(
+        draw, n=150, n_bins=(40, 6, 25), n_outputs=n_outputs, kind=kind, reg_lambda=reg_lambda
+    )
     p = p.with_config(leaf_k=leaf_k, shared_support=shared_support, max_leaves=8)
     assert_same_tree(Core.grow(p)[0], Twin.grow(p)[0])
 
@@ -166,7 +186,9 @@ def test_gains_are_those_of_the_best_choice_of_outputs(library, shared_support):
     tree, _ = library.grow(p.with_config(leaf_k=2, shared_support=shared_support))
 
     def worth(rows, outputs):
-        return sum(float(p.g[rows, k].sum(dtype=np.float64)) ** 2 / (len(rows) + 1) for k in outputs)
+        return sum(
+            float(p.g[rows, k].sum(dtype=np.float64)) ** 2 / (len(rows) + 1) for k in outputs
+        )
 
     def best(sides):
         choices = list(combinations(range(4), 2))
@@ -184,10 +206,14 @@ def test_gains_are_those_of_the_best_choice_of_outputs(library, shared_support):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_output_gains_add_up_and_say_what_is_kept(library, kind):
-    p = make_problem(6, n=300, n_bins=(20, 9, 7), n_outputs=12, kind=kind, leaf_k=3, shared_support=True)
+    p = make_problem(
+        6, n=300, n_bins=(20, 9, 7), n_outputs=12, kind=kind, leaf_k=3, shared_support=True
+    )
     tree, _ = library.grow(p)
     inner = tree.feature >= 0
-    np.testing.assert_allclose(tree.output_gain[inner].sum(axis=1), 12 * tree.gain[inner], rtol=1e-3)
+    np.testing.assert_allclose(
+        tree.output_gain[inner].sum(axis=1), 12 * tree.gain[inner], rtol=1e-3
+    )
     assert (
         (tree.output_gain[inner] != 0).sum(axis=1) <= 6
     ).all()  # three of the children, three of the parent
@@ -205,7 +231,13 @@ TARGETS = {"regression": SIGNAL, "classes": CLASSES, "labels": (SIGNAL > 1).asty
 
 def make(task, **parameters):
     kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
-    defaults = {"leaf": "sparse", "leaf_k": 3, "n_estimators": 8, "min_child_samples": 5, "random_state": 0}
+    defaults = {
+        "leaf": "sparse",
+        "leaf_k": 3,
+        "n_estimators": 8,
+        "min_child_samples": 5,
+        "random_state": 0,
+    }
     return kind(**{**defaults, **parameters})
 
 
@@ -263,7 +295,9 @@ def test_saved_stopped_and_continued(task, tmp_path):
     )
     assert fitted.best_iteration_ is not None
     fitted.save_model(tmp_path / "m")
-    np.testing.assert_array_equal(predicted(type(fitted).load_model(tmp_path / "m")), predicted(fitted))
+    np.testing.assert_array_equal(
+        predicted(type(fitted).load_model(tmp_path / "m")), predicted(fitted)
+    )
     fitted.save_model(tmp_path / "half", leaf_dtype="float16")
     assert (tmp_path / "half").stat().st_size < (tmp_path / "m").stat().st_size
     first = make(task, n_estimators=4).fit(X, y)
@@ -278,7 +312,9 @@ def test_the_children_of_a_node_share_their_outputs():
     for left, right in zip(tree.left, tree.right, strict=True):
         if left >= 0 and tree.leaf[left] >= 0 and tree.leaf[right] >= 0:
             held = [
-                leaves.outputs[leaves.indptr[tree.leaf[i]] : leaves.indptr[tree.leaf[i] + 1]].tolist()
+                leaves.outputs[
+                    leaves.indptr[tree.leaf[i]] : leaves.indptr[tree.leaf[i] + 1]
+                ].tolist()
                 for i in (left, right)
             ]
             assert held[0] == held[1]

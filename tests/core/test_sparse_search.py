@@ -25,7 +25,9 @@ SEED = 2**63 + 5  # of the rows that stand for large nodes
 class Problem:
     """Random codes whose first features tell which outputs a row holds; `draw` numbers the problem."""
 
-    def __init__(self, draw, n=400, n_bins=(5, 40, 12, 3, 90), categorical=(), n_outputs=30, missing=0.1):
+    def __init__(
+        self, draw, n=400, n_bins=(5, 40, 12, 3, 90), categorical=(), n_outputs=30, missing=0.1
+    ):
         rng = np.random.default_rng(draw)
         codes = np.stack([rng.integers(0, b, n) for b in n_bins])
         chance = np.where(rng.random((n_bins[0], n_outputs)) < 0.2, 0.7, 0.05)
@@ -40,13 +42,17 @@ class Problem:
 
     def weighted(self):
         weight = self.rng.uniform(0.2, 3, len(self.gradients.g)).astype(np.float32)
-        self.gradients = replace(self.gradients, g=self.gradients.g * weight[:, None], weight=weight)
+        self.gradients = replace(
+            self.gradients, g=self.gradients.g * weight[:, None], weight=weight
+        )
         return self
 
     def sampled(self, multiplied=True):
         n = len(self.gradients.g)
         rows = np.flatnonzero(self.rng.random(n) < 0.7).astype(np.uint32)
-        multiplier = np.where(self.rng.random(n) < 0.5, 1, 3.7).astype(np.float32) if multiplied else None
+        multiplier = (
+            np.where(self.rng.random(n) < 0.5, 1, 3.7).astype(np.float32) if multiplied else None
+        )
         self.gradients = replace(self.gradients, rows=rows, multiplier=multiplier)
         return self
 
@@ -77,7 +83,15 @@ def sketched(problem, d=8):
 
 
 def core_tree(
-    problem, search, config, leaf_k, step, threshold_step=0.05, n_threads=1, features=None, held_sparse=()
+    problem,
+    search,
+    config,
+    leaf_k,
+    step,
+    threshold_step=0.05,
+    n_threads=1,
+    features=None,
+    held_sparse=(),
 ):
     p = problem.gradients
     bins = core_bins(*problem.data, held_sparse, n_threads)
@@ -125,7 +139,9 @@ def assert_same_growth(problem, search, config, leaf_k=4, step=None, held_sparse
 
 
 def config_of(**changes):
-    return reference.GrowConfig(**{"max_leaves": 9, "min_child_samples": 12, "level_wise": True} | changes)
+    return reference.GrowConfig(
+        **{"max_leaves": 9, "min_child_samples": 12, "level_wise": True} | changes
+    )
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -182,7 +198,8 @@ def test_thresholds_of_the_exact_search(threshold_step):
 def test_coarser_thresholds_are_others():
     """The step matters: otherwise the test above says nothing."""
     fine, coarse = (
-        twin_tree(Problem(7), "exact", config_of(), 4, twin.Step(), threshold_step=s) for s in (0.0, 0.3)
+        twin_tree(Problem(7), "exact", config_of(), 4, twin.Step(), threshold_step=s)
+        for s in (0.0, 0.3)
     )
     assert not np.array_equal(fine[0].threshold, coarse[0].threshold)
 
@@ -252,7 +269,9 @@ def test_more_tiles_than_are_judged():
 @pytest.mark.slow
 @pytest.mark.parametrize("search", ["sketch", "exact"])
 def test_nodes_of_several_blocks_of_rows(search):
-    assert_same_growth(Problem(12, n=9000, n_bins=(5, 30)).sampled(), search, config_of(max_leaves=4))
+    assert_same_growth(
+        Problem(12, n=9000, n_bins=(5, 30)).sampled(), search, config_of(max_leaves=4)
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -267,7 +286,9 @@ def test_nodes_of_several_blocks_of_rows(search):
     least=st.sampled_from([1, 4]),
 )
 def test_any_problem(draw, search, variant, n, n_outputs, leaf_k, missing, least):
-    problem = VARIANTS[variant](Problem(draw, n=n, n_bins=(5, 2), n_outputs=n_outputs, missing=missing))
+    problem = VARIANTS[variant](
+        Problem(draw, n=n, n_bins=(5, 2), n_outputs=n_outputs, missing=missing)
+    )
     rows = problem.gradients.rows
     if rows is not None and len(rows) == 0:
         return
@@ -293,7 +314,9 @@ def assert_same_leaves(core, expected):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("leaf_k", [1, 4, 40])
-@pytest.mark.parametrize("step", [{}, {"reg_alpha": 4.0}, {"max_delta_step": 0.2, "learning_rate": 0.1}])
+@pytest.mark.parametrize(
+    "step", [{}, {"reg_alpha": 4.0}, {"max_delta_step": 0.2, "learning_rate": 0.1}]
+)
 def test_leaves_equal_the_twin(variant, leaf_k, step):
     p = VARIANTS[variant](Problem(14)).gradients
     leaf_of_row = np.random.default_rng(0).integers(0, 6, len(p.g)).astype(np.int32)
@@ -346,7 +369,9 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
         indptr, outputs, values = gradients.csr()
         np.testing.assert_array_equal(gradients.dense(n_threads), expected)
         assert len(values) < expected.size
-        np.testing.assert_array_equal(sp.csr_matrix((values, outputs, indptr), (n, K)).toarray(), expected)
+        np.testing.assert_array_equal(
+            sp.csr_matrix((values, outputs, indptr), (n, K)).toarray(), expected
+        )
 
 
 @pytest.mark.parametrize("name", ["squared_hinge", "squared_error"])
@@ -371,7 +396,9 @@ def data():
     X = rng.normal(size=(500, 7)) + 3.0 * rng.normal(size=(6, 7))[group]
     X[rng.random(X.shape) < 0.3] = 0  # sparse input has zeros
     chance = np.where(rng.random((6, 40)) < 0.15, 0.8, 0.02)
-    return X.astype(np.float32), sp.csr_matrix((rng.random((500, 40)) < chance[group]).astype(np.float32))
+    return X.astype(np.float32), sp.csr_matrix(
+        (rng.random((500, 40)) < chance[group]).astype(np.float32)
+    )
 
 
 SMALL = {"n_estimators": 8, "min_child_samples": 15, "leaf_k": 4}
@@ -391,7 +418,9 @@ def fitted(X, Y, estimator=PolyleafClassifier, weight=None, **parameters):
 def test_training_equals_the_twin(data, estimator, loss, base, weighted):
     """Exact search: the whole of training, derivative by derivative and tree by tree."""
     X, Y = data
-    weight = np.random.default_rng(3).uniform(0.5, 2, len(X)).astype(np.float32) if weighted else None
+    weight = (
+        np.random.default_rng(3).uniform(0.5, 2, len(X)).astype(np.float32) if weighted else None
+    )
     options = {"split_search": "exact", "threshold_step": 0.05, "max_depth": 3}
     model = fitted(X, Y, estimator, weight, **options).model_
     codes = model.mapper.transform(as_features(X))
@@ -462,7 +491,12 @@ def test_all_outputs_in_a_leaf(data, search):
 def test_a_weight_of_two_is_two_rows(data):
     """For leaves and gains; the minimum of rows is off."""
     X, Y = data
-    options = {"split_search": "exact", "threshold_step": 0.0, "min_child_samples": 1, "max_depth": 3}
+    options = {
+        "split_search": "exact",
+        "threshold_step": 0.0,
+        "min_child_samples": 1,
+        "max_depth": 3,
+    }
     weight = np.ones(len(X))
     weight[:100] = 2
     twice = fitted(np.vstack([X, X[:100]]), sp.vstack([Y, Y[:100]]).tocsr(), **options)

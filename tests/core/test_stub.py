@@ -18,7 +18,9 @@ def declared(body):
                 declared(getattr(statement, "body", [])) if statement.name[0] != "_" else {}
             )
         elif isinstance(statement, ast.AnnAssign | ast.Assign):
-            target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
+            target = (
+                statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
+            )
             names[target.id] = {}
     return names
 

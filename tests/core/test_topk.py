@@ -40,7 +40,9 @@ def assert_same(found, expected):
 @settings(max_examples=150, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    kinds=st.sampled_from([("sparse",), ("dense",), ("sparse", "linear"), ("sparse", "dense", "linear")]),
+    kinds=st.sampled_from(
+        [("sparse",), ("dense",), ("sparse", "linear"), ("sparse", "dense", "linear")]
+    ),
     n_outputs=st.sampled_from([1, 2, 7, 16, 17, 60, 1100]),
     sizes=st.lists(st.sampled_from([1, 2, 7, 30]), max_size=6),
     n_rows=st.sampled_from([0, 1, 13, 70]),
@@ -50,9 +52,13 @@ def assert_same(found, expected):
     ties=st.booleans(),
     n_threads=st.integers(1, 3),
 )
-def test_topk_sorts_the_dense_scores(seed, kinds, n_outputs, sizes, n_rows, scalar, k, unit, ties, n_threads):
+def test_topk_sorts_the_dense_scores(
+    seed, kinds, n_outputs, sizes, n_rows, scalar, k, unit, ties, n_threads
+):
     rng = np.random.default_rng(seed)
-    forest, codes, x, raw, held = problem(rng, 4, n_outputs, sizes, n_rows, kinds=kinds, scalar=scalar)
+    forest, codes, x, raw, held = problem(
+        rng, 4, n_outputs, sizes, n_rows, kinds=kinds, scalar=scalar
+    )
     base, options = None, {}
     if unit != "raw":
         base = np.zeros(n_outputs) if unit == "equal base" else rng.normal(size=n_outputs)
@@ -133,7 +139,9 @@ def test_fewer_outputs_than_k_are_filled_up():
     assert (outputs[:, 3:] == -1).all() and (outputs[:, :3] >= 0).all()
     assert np.isneginf(scores[:, 3:]).all() and np.isfinite(scores[:, :3]).all()
     outputs, scores = forest.topk(np.zeros((5, 4), np.uint8), np.zeros(50), 60)
-    assert (np.sort(outputs[:, :50], axis=1) == np.arange(50)).all() and (outputs[:, 50:] == -1).all()
+    assert (np.sort(outputs[:, :50], axis=1) == np.arange(50)).all() and (
+        outputs[:, 50:] == -1
+    ).all()
 
 
 def test_ties_go_to_the_smaller_number():
@@ -158,7 +166,10 @@ def test_wrong_calls_are_refused():
     for call, message in [
         (lambda: forest.topk(codes, None, 0), "k must be at least 1, but is 0"),
         (lambda: forest.topk(codes, None, -3), "k must be at least 1, but is -3"),
-        (lambda: forest.topk(codes, np.zeros(3), 2), "`base` must have one value for each of the 4"),
+        (
+            lambda: forest.topk(codes, np.zeros(3), 2),
+            "`base` must have one value for each of the 4",
+        ),
         (lambda: forest.topk(codes, None, 2, scale=np.ones(4), offset=np.ones(4)), "need a `base`"),
         (lambda: forest.topk(codes, np.zeros(4), 2, scale=np.ones(4)), "give both or neither"),
         (lambda: forest.topk(codes, None, 2, last=3), "the forest has 2 trees"),

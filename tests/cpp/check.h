@@ -1,4 +1,5 @@
-// What the core's own tests assert with: an exit that says where, also where exceptions would be caught.
+// What the core's own tests assert with: an exit that says where, also where exceptions would be
+// caught.
 #pragma once
 #include <cstdio>
 #include <cstdlib>

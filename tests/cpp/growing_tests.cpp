@@ -1,11 +1,11 @@
-// Trees and dense leaves, from every number of threads, sampled or not, from dense and from sparse codes.
+// Trees and dense leaves, from every number of threads, sampled or not, from dense and from sparse
+// codes.
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <stdexcept>
 #include <vector>
 
-#include "quantised_gradients/quantised_gradients.h"
 #include "check.h"
 #include "data/bins.h"
 #include "forest/forest.h"
@@ -14,6 +14,7 @@
 #include "leaves/dense_block.h"
 #include "leaves/newton.h"
 #include "problem.h"
+#include "quantised_gradients/quantised_gradients.h"
 #include "search/histogram_search.h"
 #include "tests.h"
 
@@ -38,7 +39,8 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
   std::vector<float> first;
   std::vector<int32_t> first_leaves;
   for (int n_threads : {1, 2, 3}) {
-    const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(), n_threads);
+    const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
+                    n_threads);
     Channels channels;
     Grower grower(bins, n_threads);
     HistogramSearch search(bins, n_threads);
@@ -50,8 +52,8 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
       check_tree(tree, grower.leaf_of_row(), p.n);
     }
     std::vector<float> values(static_cast<size_t>(tree.n_leaves) * p.n_outputs);
-    newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(), tree.n_leaves, kStep,
-                  n_threads, values.data());
+    newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(),
+                  tree.n_leaves, kStep, n_threads, values.data());
     std::vector<int32_t> leaves(grower.leaf_of_row(), grower.leaf_of_row() + p.n);
     if (n_threads == 1) {
       first = values;
@@ -60,23 +62,26 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
     CHECK(values == first && leaves == first_leaves);
 
     const HeldLabels held(p);
-    const Bins cell_bins(held.dense.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
-                         n_threads, held.columns());
+    const Bins cell_bins(held.dense.data(), p.n, p.n_features, p.n_bins.data(),
+                         p.categorical.data(), n_threads, held.columns());
     Grower label_grower(cell_bins, n_threads);
     HistogramSearch label_search(cell_bins, n_threads);
     for (int again = 0; again < 2; ++again) {
       label_search.use(channels);
       const Tree same = label_grower.grow(label_search, config, nullptr);
-      CHECK(same.gain == tree.gain && same.threshold == tree.threshold && same.feature == tree.feature);
+      CHECK(same.gain == tree.gain && same.threshold == tree.threshold &&
+            same.feature == tree.feature);
       CHECK(std::equal(leaves.begin(), leaves.end(), label_grower.leaf_of_row()));
     }
 
     Forest forest(p.n_outputs);
-    const auto block = std::make_shared<const DenseLeaves>(values.data(), tree.n_leaves, p.n_outputs);
+    const auto block =
+        std::make_shared<const DenseLeaves>(values.data(), tree.n_leaves, p.n_outputs);
     forest.append(std::make_shared<const Tree>(tree), block, -1);
     std::vector<float> raw(p.n * p.n_outputs, 0.0f), expected(raw);
     forest.predict({p.codes.data(), p.n_features, p.n}, {}, raw.data(), {0, 1}, n_threads);
-    add_leaf_values(expected.data(), p.n, p.n_outputs, -1, leaves.data(), block->view(), {}, n_threads);
+    add_leaf_values(expected.data(), p.n, p.n_outputs, -1, leaves.data(), block->view(), {},
+                    n_threads);
     CHECK(raw == expected);
     std::vector<int32_t> applied(p.n);
     forest.apply({p.codes.data(), p.n_features, p.n}, applied.data(), {0, 1}, n_threads);
@@ -103,12 +108,13 @@ void test_growing() {
       }
   GrowConfig deep = grow_config();
   deep.max_leaves = 3000;
-  test_grow(make_problem(99, 40000, 3, 2), Curvature::shared, deep, false);  // chunks, kept histograms
-  test_grow(make_problem(98, 1, 2, 2), Curvature::unit, deep, false);        // one row
+  test_grow(make_problem(99, 40000, 3, 2), Curvature::shared, deep,
+            false);                                                    // chunks, kept histograms
+  test_grow(make_problem(98, 1, 2, 2), Curvature::unit, deep, false);  // one row
 }
 
-// In whatever order rows lie, their sums are the same: as they come, where runs of them are added as one
-// number, and by the code that most have, where runs are too short.
+// In whatever order rows lie, their sums are the same: as they come, where runs of them are added
+// as one number, and by the code that most have, where runs are too short.
 void test_orders() {
   constexpr int64_t n = 50001;
   constexpr int kFeatures = 8;
@@ -120,7 +126,8 @@ void test_orders() {
   for (uint8_t& code : p.codes) code = static_cast<uint8_t>(random() % 10 < 3 ? 7 : random() % 200);
   std::vector<int64_t> order(n);
   for (int64_t i = 0; i < n; ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return p.codes[a] < p.codes[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return p.codes[a] < p.codes[b]; });
   Problem sorted = p;
   for (int64_t i = 0; i < n; ++i) {
     for (int f = 0; f < kFeatures; ++f) sorted.codes[f * n + i] = p.codes[f * n + order[i]];
@@ -137,23 +144,26 @@ void test_orders() {
       const Bins bins(problem->codes.data(), n, kFeatures, problem->n_bins.data(),
                       problem->categorical.data(), n_threads);
       Channels channels;
-      channels.quantise(problem->g.data(), problem->h.data(), 1, Curvature::shared, sample, n_threads);
+      channels.quantise(problem->g.data(), problem->h.data(), 1, Curvature::shared, sample,
+                        n_threads);
       HistogramSearch search(bins, n_threads);
       search.use(channels);
       Grower grower(bins, n_threads);
       trees.push_back(grower.grow(search, config, nullptr));
       const Tree &first = trees.front(), &tree = trees.back();
       CHECK(tree.n_leaves > 6 && tree.gain == first.gain && tree.cover == first.cover &&
-            tree.count == first.count && tree.feature == first.feature && tree.threshold == first.threshold);
+            tree.count == first.count && tree.feature == first.feature &&
+            tree.threshold == first.threshold);
     }
 }
 
-// However words come to the rows of a node, they are those of its ids: found by them, fetched, and moved in
-// place or to another copy, as there are tiles for the threads.
+// However words come to the rows of a node, they are those of its ids: found by them, fetched, and
+// moved in place or to another copy, as there are tiles for the threads.
 void test_words() {
   Problem p = make_problem(7, 30000, 9, 1);
   std::fill(p.n_bins.begin(), p.n_bins.end(), 100);
-  for (size_t i = 0; i < p.codes.size(); ++i) p.codes[i] = static_cast<uint8_t>(i * 2654435761u >> 13) % 100;
+  for (size_t i = 0; i < p.codes.size(); ++i)
+    p.codes[i] = static_cast<uint8_t>(i * 2654435761u >> 13) % 100;
   std::vector<uint32_t> some;
   for (int64_t i = 0; i < p.n; i += 3) some.push_back(static_cast<uint32_t>(i));
   for (const bool sampled : {false, true})
@@ -182,7 +192,8 @@ void test_words() {
         std::vector<uint64_t> room(static_cast<size_t>(rows.size()) + 8);
         for (const int t : tiles) {
           const uint64_t* words = partition.words(rows, t, 0, rows.size(), room.data());
-          for (int64_t i = 0; i < rows.size(); ++i) CHECK(words[i] == bins.words(t)[partition.ids(rows)[i]]);
+          for (int64_t i = 0; i < rows.size(); ++i)
+            CHECK(words[i] == bins.words(t)[partition.ids(rows)[i]]);
         }
       }
       CHECK(fetched > 3 && (sampled || there > 0));

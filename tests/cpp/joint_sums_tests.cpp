@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kChannels = JointFormat::kChannels;
 
-// As many rows as fit, in one bin, each channel at one end of its range or the other, the ends of different
-// channels in every combination; and in another bin rows in between.
+// As many rows as fit, in one bin, each channel at one end of its range or the other, the ends of
+// different channels in every combination; and in another bin rows in between.
 void check_at_the_ends(const std::vector<ChannelRange>& channels, int64_t rows, bool all_fit) {
   const JointFormat format = JointFormat::make(channels, rows);
   CHECK(all_fit ? format.rows == rows : format.rows > 0 && format.rows < rows);
@@ -28,7 +28,8 @@ void check_at_the_ends(const std::vector<ChannelRange>& channels, int64_t rows, 
         words.push_back(at_the_end ? 1 : 3);
         for (size_t j = 0; j < kChannels; ++j) {
           int32_t value = 0;
-          if (j < channels.size()) value = (ends >> j & 1) != 0 ? channels[j].most : channels[j].least;
+          if (j < channels.size())
+            value = (ends >> j & 1) != 0 ? channels[j].most : channels[j].least;
           if (!at_the_end) value /= 3;
           values.push_back(static_cast<int16_t>(value));
           expected[(at_the_end ? 0 : kChannels) + j] += value;
@@ -37,11 +38,13 @@ void check_at_the_ends(const std::vector<ChannelRange>& channels, int64_t rows, 
       const auto n = static_cast<int64_t>(words.size());
       std::vector<uint64_t> joint(4, 0), by_id(4, 0);
       std::vector<int32_t> sums(4 * kChannels, 0);
-      kernels_of(isa).build_joint(words.data(), nullptr, values.data(), n, 1, 2, format, joint.data());
+      kernels_of(isa).build_joint(words.data(), nullptr, values.data(), n, 1, 2, format,
+                                  joint.data());
       std::vector<uint32_t> ids;  // of the same words, which lie the other way round
       for (int64_t i = 0; i < n; ++i) ids.push_back(static_cast<uint32_t>(n - 1 - i));
       const std::vector<uint64_t> turned(words.rbegin(), words.rend());
-      kernels_of(isa).build_joint(turned.data(), ids.data(), values.data(), n, 1, 2, format, by_id.data());
+      kernels_of(isa).build_joint(turned.data(), ids.data(), values.data(), n, 1, 2, format,
+                                  by_id.data());
       CHECK(joint == by_id);
       for (int pass = 0; pass < 2; ++pass) {  // the second time there is nothing left to spread
         kernels_of(isa).spread(joint.data(), 4, format, sums.data());

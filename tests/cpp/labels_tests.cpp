@@ -5,7 +5,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "quantised_gradients/quantised_gradients.h"
 #include "check.h"
 #include "data/bins.h"
 #include "data/sparse_labels.h"
@@ -16,6 +15,7 @@
 #include "leaves/topk_block.h"
 #include "losses/objectives.h"
 #include "problem.h"
+#include "quantised_gradients/quantised_gradients.h"
 #include "search/exact_search.h"
 #include "search/histogram_search.h"
 #include "search/verified_search.h"
@@ -34,7 +34,8 @@ struct LabelTraining {
 
 // The raw scores and the best outputs of every row that come of it.
 std::vector<double> train_labels(const Problem& p, const LabelTraining& training, int n_threads) {
-  const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(), n_threads);
+  const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
+                  n_threads);
   Grower grower(bins, n_threads);
   HistogramSearch histograms(bins, n_threads);
   VerifiedSearch verified(bins, histograms, n_threads);
@@ -79,8 +80,8 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
       tree = grower.grow(verified, config, nullptr);
     }
     check_tree(tree, grower.leaf_of_row(), p.n);
-    const TopkLeafArrays leaves =
-        topk_leaves(gradients, w, sample, grower.leaf_of_row(), tree.n_leaves, kStep, leaf_k, n_threads);
+    const TopkLeafArrays leaves = topk_leaves(gradients, w, sample, grower.leaf_of_row(),
+                                              tree.n_leaves, kStep, leaf_k, n_threads);
     const auto block = std::make_shared<const TopkLeaves>(
         leaves.begin.data(), tree.n_leaves, leaves.outputs.data(), leaves.values.data(),
         static_cast<int64_t>(leaves.outputs.size()), training.n_outputs);
@@ -90,12 +91,14 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
   const CodeMatrix codes{p.codes.data(), p.n_features, p.n};
   const CompressedRows predicted = forest.label_scores(codes, {}, {0, n_rounds}, n_threads);
   std::vector<double> results;
-  for (int64_t i = 0; i < p.n; ++i) {  // every output that a leaf has held is among what the row holds
+  for (int64_t i = 0; i < p.n;
+       ++i) {  // every output that a leaf has held is among what the row holds
     const LabelRow row = scores.raw().row(i);
     int64_t e = 0;
     for (int64_t at = predicted.begin[i]; at < predicted.begin[i + 1]; ++at) {
       while (e < row.n && row.outputs[e] < predicted.outputs[at]) ++e;
-      CHECK(e < row.n && row.outputs[e] == predicted.outputs[at] && row.values[e] == predicted.values[at]);
+      CHECK(e < row.n && row.outputs[e] == predicted.outputs[at] &&
+            row.values[e] == predicted.values[at]);
     }
     results.insert(results.end(), row.values, row.values + row.n);
   }
@@ -130,8 +133,8 @@ void test_sparse() {
           const auto n_entries = static_cast<int64_t>(labels.size());
           const LabelTraining training{
               n_outputs,
-              label_rows(indptr.data(), labels.data(), nullptr, n, n_entries, n_outputs, n_threads), exact,
-              sampled};
+              label_rows(indptr.data(), labels.data(), nullptr, n, n_entries, n_outputs, n_threads),
+              exact, sampled};
           const std::vector<double> found = train_labels(p, training, n_threads);
           if (n_threads == 1) first = found;
           CHECK(found == first);

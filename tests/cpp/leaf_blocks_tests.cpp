@@ -18,8 +18,9 @@
 namespace polyleaf::tests {
 namespace {
 
-std::shared_ptr<const LeafBlock> random_leaves(const LeafKind* kind, std::mt19937& random, int32_t n_leaves,
-                                               int32_t n_columns, int32_t n_features) {
+std::shared_ptr<const LeafBlock> random_leaves(const LeafKind* kind, std::mt19937& random,
+                                               int32_t n_leaves, int32_t n_columns,
+                                               int32_t n_features) {
   std::normal_distribution<float> normal;
   const auto numbers = [&](size_t n) {
     std::vector<float> values(n);
@@ -27,7 +28,8 @@ std::shared_ptr<const LeafBlock> random_leaves(const LeafKind* kind, std::mt1993
     return values;
   };
   const size_t size = static_cast<size_t>(n_leaves) * n_columns;
-  if (kind == &kDense) return std::make_shared<DenseLeaves>(numbers(size).data(), n_leaves, n_columns);
+  if (kind == &kDense)
+    return std::make_shared<DenseLeaves>(numbers(size).data(), n_leaves, n_columns);
   std::vector<int64_t> begin{0};
   std::vector<int32_t> entries;
   const int32_t limit = kind == &kTopk ? n_columns : n_features;
@@ -39,10 +41,10 @@ std::shared_ptr<const LeafBlock> random_leaves(const LeafKind* kind, std::mt1993
   }
   const auto n = static_cast<int64_t>(entries.size());
   if (kind == &kTopk)
-    return std::make_shared<TopkLeaves>(begin.data(), n_leaves, entries.data(), numbers(n).data(), n,
-                                        n_columns);
-  const std::vector<float> weights = numbers(n * n_columns), centre = numbers(n), intercept = numbers(size),
-                           lower(size, -1.0f), upper(size, INFINITY);
+    return std::make_shared<TopkLeaves>(begin.data(), n_leaves, entries.data(), numbers(n).data(),
+                                        n, n_columns);
+  const std::vector<float> weights = numbers(n * n_columns), centre = numbers(n),
+                           intercept = numbers(size), lower(size, -1.0f), upper(size, INFINITY);
   return std::make_shared<LinearLeaves>(LinearArrays{begin.data(), entries.data(), weights.data(),
                                                      centre.data(), intercept.data(), lower.data(),
                                                      upper.data(), n_leaves, n, n_columns});
@@ -66,7 +68,8 @@ std::shared_ptr<const Tree> stump(int32_t feature, int32_t threshold) {
   return std::make_shared<const Tree>(tree);
 }
 
-// Every kind of leaves, from every number of threads: one result, in prediction, training and ranking.
+// Every kind of leaves, from every number of threads: one result, in prediction, training and
+// ranking.
 void test_leaf_blocks(int32_t n_outputs, const std::vector<const LeafKind*>& kinds, int64_t n,
                       int32_t n_trees) {
   const int32_t n_features = 5;
@@ -89,7 +92,8 @@ void test_leaf_blocks(int32_t n_outputs, const std::vector<const LeafKind*>& kin
     std::vector<int32_t> leaf_of_row(n);
     forest.apply(matrix, leaf_of_row.data(), {t, t + 1}, 2);
     check_leaf_ids(leaf_of_row.data(), n, 2, 3);
-    add_leaf_values(expected.data(), n, n_outputs, output, leaf_of_row.data(), leaves->view(), x, 3);
+    add_leaf_values(expected.data(), n, n_outputs, output, leaf_of_row.data(), leaves->view(), x,
+                    3);
   }
   const TreeRange all{0, n_trees};
   const bool sparse = kinds.size() == 1 && kinds[0] == &kTopk;
@@ -103,7 +107,8 @@ void test_leaf_blocks(int32_t n_outputs, const std::vector<const LeafKind*>& kin
     std::vector<int32_t> outputs(n * k), held(n * k);
     std::vector<double> scores(n * k);
     forest.topk(matrix, x, {}, k, held.data(), scores.data(), all, n_threads);
-    forest.topk(matrix, x, {base.data(), nullptr, nullptr}, k, outputs.data(), scores.data(), all, n_threads);
+    forest.topk(matrix, x, {base.data(), nullptr, nullptr}, k, outputs.data(), scores.data(), all,
+                n_threads);
     for (int64_t i = 0; i < n * k; ++i) {
       CHECK(outputs[i] < n_outputs && held[i] < n_outputs);
       if (outputs[i] >= 0) CHECK(scores[i] == 0.5 + double{raw[i / k * n_outputs + outputs[i]]});

@@ -13,7 +13,8 @@
 
 namespace polyleaf::tests {
 
-// Trees whose splits look ahead to linear leaves, and these leaves: the same from every number of threads.
+// Trees whose splits look ahead to linear leaves, and these leaves: the same from every number of
+// threads.
 void test_linear() {
   for (int n_outputs : {1, 3, 17})
     for (bool full : {false, true}) {
@@ -28,7 +29,8 @@ void test_linear() {
       config.split.min_child_samples = 10;
       std::vector<float> first;
       for (int n_threads : {1, 2, 3}) {
-        const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(), n_threads);
+        const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
+                        n_threads);
         const LinearTable table(bins, features.data(), nullptr, n_threads);
         LinearChannels channels(table);
         channels.use(p.g.data(), nullptr, n_outputs, Curvature::unit, sample,
@@ -39,10 +41,12 @@ void test_linear() {
         const Tree tree = grower.grow(search, config, nullptr);
         check_tree(tree, grower.leaf_of_row(), p.n);
         const FeatureMatrix x{features.data(), p.n_features, p.n};
-        const auto leaves = fit_linear_leaves(p.g.data(), nullptr, n_outputs, 0, sample, grower.leaf_of_row(),
-                                              tree, x, table, kLinearStep, n_threads);
+        const auto leaves =
+            fit_linear_leaves(p.g.data(), nullptr, n_outputs, 0, sample, grower.leaf_of_row(), tree,
+                              x, table, kLinearStep, n_threads);
         std::vector<float> raw(p.n * n_outputs, 0.0f);
-        add_leaf_values(raw.data(), p.n, n_outputs, -1, grower.leaf_of_row(), leaves->view(), x, n_threads);
+        add_leaf_values(raw.data(), p.n, n_outputs, -1, grower.leaf_of_row(), leaves->view(), x,
+                        n_threads);
         if (n_threads == 1) first = raw;
         CHECK(raw == first);
       }

@@ -1,6 +1,6 @@
-// The core's own tests, for the sanitizers (scripts/sanitize): they drive every part through its memory and
-// threads. That results are right is what the Python tests against tests/reference/ show; here results are
-// only compared between thread counts and with what can be said in a line.
+// The core's own tests, for the sanitizers (scripts/sanitize): they drive every part through its
+// memory and threads. That results are right is what the Python tests against tests/reference/
+// show; here results are only compared between thread counts and with what can be said in a line.
 #include <cstdio>
 
 #include "tests.h"

@@ -54,7 +54,8 @@ void test_objectives() {
   const int64_t n = 1003, k = 5;
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  std::vector<float> raw(n * k), target(n * k), g(n * k), h(n * k), offset(k, 0.1f), parameter(k, 0.5f);
+  std::vector<float> raw(n * k), target(n * k), g(n * k), h(n * k), offset(k, 0.1f),
+      parameter(k, 0.5f);
   std::vector<int32_t> label(n);
   for (auto& x : raw) x = 3 * normal(random);
   for (auto& y : target) y = normal(random) > 0 ? 1.0f : 0.0f;

@@ -37,10 +37,16 @@ inline GrowConfig grow_config() {
           .histogram_memory = size_t{1} << 30};
 }
 
-inline constexpr LeafConfig kStep{
-    .reg_lambda = 1.0, .reg_alpha = 0.0, .max_delta_step = 0.0, .learning_rate = 1.0, .block_size = 0};
-inline constexpr LinearLeafConfig kLinearStep{
-    .reg_lambda = 1.0, .linear_lambda = 1.0, .learning_rate = 1.0, .max_regressors = 5, .clip = true};
+inline constexpr LeafConfig kStep{.reg_lambda = 1.0,
+                                  .reg_alpha = 0.0,
+                                  .max_delta_step = 0.0,
+                                  .learning_rate = 1.0,
+                                  .block_size = 0};
+inline constexpr LinearLeafConfig kLinearStep{.reg_lambda = 1.0,
+                                              .linear_lambda = 1.0,
+                                              .learning_rate = 1.0,
+                                              .max_regressors = 5,
+                                              .clip = true};
 
 struct Problem {
   int64_t n;
@@ -68,7 +74,8 @@ inline Problem make_problem(uint32_t seed, int64_t n, int n_features, int n_outp
   return p;
 }
 
-// The problem's codes as compressed columns of the features that are no categories, the others dense.
+// The problem's codes as compressed columns of the features that are no categories, the others
+// dense.
 struct HeldLabels {
   std::vector<int32_t> features, rows;
   std::vector<uint8_t> common, codes, dense;

@@ -14,8 +14,8 @@
 namespace polyleaf::tests {
 namespace {
 
-// Runs of as many rows of one bin as may ride, of the largest channels there are, up and down in turn or
-// always up: sums that no longer leave bits for a count once a few runs are added.
+// Runs of as many rows of one bin as may ride, of the largest channels there are, up and down in
+// turn or always up: sums that no longer leave bits for a count once a few runs are added.
 void check_at_the_ends(int lanes, bool in_turn) {
   constexpr int kRuns = 5, kBins = 4, kBin = 2;
   for (int isa = 0; isa < static_cast<int>(available_isas().size()); ++isa) {
@@ -25,9 +25,10 @@ void check_at_the_ends(int lanes, bool in_turn) {
     for (int run = 0; run < kRuns; ++run) {
       const auto value = static_cast<int16_t>(in_turn && run % 2 == 1 ? -INT16_MAX : INT16_MAX);
       const std::vector<int16_t> channels(words.size() * lanes, value);
-      kernels_of(isa).build(words.data(), channels.data(), kRidingRows, 1, 2, lanes, true, sums.data(),
-                            counts.data());
-      kernels_of(isa).dismount(sums.data(), kBins, lanes, run == kRuns - 1, below.data(), counts.data());
+      kernels_of(isa).build(words.data(), channels.data(), kRidingRows, 1, 2, lanes, true,
+                            sums.data(), counts.data());
+      kernels_of(isa).dismount(sums.data(), kBins, lanes, run == kRuns - 1, below.data(),
+                               counts.data());
       for (int32_t& sum : expected) sum += static_cast<int32_t>(kRidingRows) * value;
     }
     for (int bin = 0; bin < kBins; ++bin) {
@@ -42,7 +43,8 @@ void check_at_the_ends(int lanes, bool in_turn) {
 void check_runs(int64_t at_most) {
   const Problem p = make_problem(7, 3000, 20, 1);
   const Workers workers{2};
-  const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(), workers);
+  const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
+                  workers);
   const auto runs = bins.runs(at_most, workers);
   CHECK(static_cast<int>(runs.size()) == bins.n_tiles());
   for (int t = 0; t < bins.n_tiles(); ++t) {
@@ -68,7 +70,8 @@ void check_runs(int64_t at_most) {
 void test_riding_counts() {
   for (const int lanes : {16, 32, 48, 64})
     for (const bool in_turn : {false, true}) check_at_the_ends(lanes, in_turn);
-  for (const int64_t at_most : {int64_t{1}, int64_t{40}, kRidingRows, int64_t{3000}}) check_runs(at_most);
+  for (const int64_t at_most : {int64_t{1}, int64_t{40}, kRidingRows, int64_t{3000}})
+    check_runs(at_most);
 }
 
 }  // namespace polyleaf::tests

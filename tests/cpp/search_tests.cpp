@@ -13,8 +13,8 @@
 namespace polyleaf::tests {
 namespace {
 
-// Splits feature 0 in the middle of the codes that a node has, and tells counts of its own, as if other rows
-// of the node lay elsewhere.
+// Splits feature 0 in the middle of the codes that a node has, and tells counts of its own, as if
+// other rows of the node lay elsewhere.
 class ToldSearch final : public Search {
  public:
   explicit ToldSearch(int64_t n) { sample_.n_all = n; }

@@ -43,7 +43,8 @@ void test_sketches() {
       keep();
       project_subspace(values.data(), n, n_columns, 5, dim, 2, 0.5f, out.data(), n_threads);
       keep();
-      take_columns(values.data(), n, n_columns, columns.data(), scale.data(), dim, out.data(), n_threads);
+      take_columns(values.data(), n, n_columns, columns.data(), scale.data(), dim, out.data(),
+                   n_threads);
       keep();
       csr_product({n, indptr.data(), indices.data(), stored.data()}, matrix.data(), dim, out.data(),
                   n_threads);
@@ -51,8 +52,9 @@ void test_sketches() {
       count_sketch(values.data(), n, n_columns, 5, dim, 0.5f, out.data(), n_threads);
       const std::vector<float> dense = out;
       const auto n_entries = static_cast<int64_t>(indices.size());
-      count_sketch(label_rows(indptr.data(), indices.data(), stored.data(), n, n_entries, k, n_threads), 5,
-                   dim, 0.5f, out.data(), n_threads);
+      count_sketch(
+          label_rows(indptr.data(), indices.data(), stored.data(), n, n_entries, k, n_threads), 5,
+          dim, 0.5f, out.data(), n_threads);
       CHECK(out == dense);
       row_means(values.data(), n, n_columns, means.data(), n_threads);
       all.insert(all.end(), means.begin(), means.end());

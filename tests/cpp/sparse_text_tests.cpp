@@ -12,12 +12,14 @@ namespace polyleaf::tests {
 void test_label_text() {
   std::string text;
   for (int i = 0; i < 40000; ++i)
-    text +=
-        std::to_string(i % 7) + "," + std::to_string(7 + i % 5) + " 31:" + std::to_string(i) + ".5 2:-1e-3\n";
+    text += std::to_string(i % 7) + "," + std::to_string(7 + i % 5) + " 31:" + std::to_string(i) +
+            ".5 2:-1e-3\n";
   for (int n_threads : {1, 3}) {
     const auto size = static_cast<int64_t>(text.size());
-    const TextRows rows = read_label_text(text.data(), size, RowSyntax::labelled, {32, 12}, 1, n_threads);
-    CHECK(rows.indptr.size() == 40001 && rows.indptr.back() == 80000 && rows.label_indptr.back() == 80000);
+    const TextRows rows =
+        read_label_text(text.data(), size, RowSyntax::labelled, {32, 12}, 1, n_threads);
+    CHECK(rows.indptr.size() == 40001 && rows.indptr.back() == 80000 &&
+          rows.label_indptr.back() == 80000);
     CHECK(rows.indices[0] == 2 && rows.indices[1] == 31 && rows.values[79999] == 39999.5f);
     const std::string again =
         write_label_text({40000, rows.label_indptr.data(), rows.labels.data(), rows.indptr.data(),
@@ -37,7 +39,9 @@ void test_label_text() {
   const std::string row = "3,17 0:0.5 12:1e-5 7:123456789012345678901234567890";
   for (size_t size = 0; size <= row.size(); ++size) {
     const std::vector<char> part(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(size));
-    for (RowSyntax syntax : {RowSyntax::pairs, RowSyntax::labelled, RowSyntax::libsvm, RowSyntax::arff}) try {
+    for (RowSyntax syntax :
+         {RowSyntax::pairs, RowSyntax::labelled, RowSyntax::libsvm, RowSyntax::arff})
+      try {
         read_label_text(part.data(), static_cast<int64_t>(size), syntax, {100, 100}, 1, 1);
       } catch (const std::invalid_argument&) {
       }

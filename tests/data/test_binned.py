@@ -44,7 +44,9 @@ def targets(X, n_outputs=3, seed=1):
     return signal + 0.3 * rng.normal(size=signal.shape)
 
 
-@pytest.mark.parametrize("X", [words(), words().tocsc(), words(density=0.5), words().astype(np.float64)])
+@pytest.mark.parametrize(
+    "X", [words(), words().tocsc(), words(density=0.5), words().astype(np.float64)]
+)
 def test_the_codes_are_those_of_the_dense_matrix(X):
     data = Dataset(X)
     dense = Dataset(X.toarray(), reference=data)
@@ -67,7 +69,9 @@ def test_a_very_wide_table_needs_memory_for_what_it_stores():
     """Dense, its codes would be 1.2 GB."""
     rng = np.random.default_rng(0)
     columns = np.where(rng.random(40_000) < 0.02, 7, rng.integers(0, 300_000, 40_000))
-    X = sp.csr_matrix((np.ones(40_000), (rng.integers(0, 4_000, 40_000), columns)), (4_000, 300_000))
+    X = sp.csr_matrix(
+        (np.ones(40_000), (rng.integers(0, 4_000, 40_000), columns)), (4_000, 300_000)
+    )
     y = X[:, [7]].toarray().ravel()
     data = Dataset(X)
     assert data.nbytes < 2**23 and data.bins.nbytes < 2**20
@@ -104,7 +108,9 @@ def test_classes_do_not_depend_on_how_codes_are_held(curvature, monkeypatch):
 @pytest.mark.parametrize("take", [lambda p: p, sampled], ids=["all rows", "some rows"])
 def test_many_rows_and_cells(take, n_outputs):
     """More than one block of rows, of cells to move, and of features to look at."""
-    p = make_problem(5, 30_000, (3, 90, 5, 200, 7, 4), n_outputs=n_outputs, missing=0.01, max_leaves=40)
+    p = make_problem(
+        5, 30_000, (3, 90, 5, 200, 7, 4), n_outputs=n_outputs, missing=0.01, max_leaves=40
+    )
     p = take(replace(p, kind="unit"))
     tree, leaf_of_row = Core.grow(p)
     for features in (None, (1, 3, 5)):
@@ -130,10 +136,9 @@ def test_validation_and_going_on(monkeypatch):
 def test_linear_leaves_hold_all_codes():
     X = words()
     data = Dataset(X.toarray(), keep_features=True)
-    assert PolyleafRegressor(n_estimators=2, leaf="linear").fit(data, targets(X)).predict(data).shape == (
-        600,
-        3,
-    )
+    assert PolyleafRegressor(n_estimators=2, leaf="linear").fit(data, targets(X)).predict(
+        data
+    ).shape == (600, 3)
     p = make_problem(1).sparsely_held()
     with pytest.raises(ValueError, match="none may be held sparse"):
         bins = core_bins(p.codes, p.n_bins, p.is_categorical, p.held_sparse)
@@ -168,7 +173,9 @@ def test_malformed_cells_are_refused(change, message):
     names = ("features", "common", "begin", "rows", "codes")
     arrays = dict(zip(names, sparse_arrays(p.codes, (0, 1)), strict=True))
     with pytest.raises(ValueError, match=message):
-        _core.Bins(p.codes[:0], p.n_bins, p.is_categorical, 1, tuple((arrays | change(arrays)).values()))
+        _core.Bins(
+            p.codes[:0], p.n_bins, p.is_categorical, 1, tuple((arrays | change(arrays)).values())
+        )
 
 
 def test_categories_are_not_held_sparse():
@@ -177,7 +184,9 @@ def test_categories_are_not_held_sparse():
         core_bins(p.codes, p.n_bins, p.is_categorical, (1,))
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux to tell the memory held")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="needs Linux to tell the memory held"
+)
 def test_room_of_which_few_rows_are_touched_takes_the_memory_of_those():
     def held():
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE

@@ -52,7 +52,8 @@ def column(x):
 @settings(max_examples=150, deadline=None)
 @given(
     values=st.lists(
-        st.floats(allow_infinity=False) | st.sampled_from([0.0, -0.0, 1.0, 1 + 2.0**-40]), min_size=1
+        st.floats(allow_infinity=False) | st.sampled_from([0.0, -0.0, 1.0, 1 + 2.0**-40]),
+        min_size=1,
     ),
     others=st.lists(st.floats(allow_infinity=False), min_size=1),
     max_bins=st.integers(2, 255),
@@ -65,7 +66,9 @@ def test_codes_equal_the_definition(values, others, max_bins):
     assert mapper.n_bins_[0] == len(mapper.thresholds_[0]) + 1 <= max_bins
 
 
-@pytest.mark.parametrize("n_distinct", [1, 2, 15, 16, 17, 18, 31, 32, 33, 128, 239, 240, 241, 254, 255])
+@pytest.mark.parametrize(
+    "n_distinct", [1, 2, 15, 16, 17, 18, 31, 32, 33, 128, 239, 240, 241, 254, 255]
+)
 @pytest.mark.parametrize("wide", [False, True])
 def test_every_size_of_table(n_distinct, wide):
     values = np.arange(n_distinct) * (1e-12 if wide else 1.0) + 1
@@ -103,7 +106,11 @@ def test_threshold_value_is_the_border():
 
 
 @settings(max_examples=100, deadline=None)
-@given(values=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=200))
+@given(
+    values=st.lists(
+        st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=200
+    )
+)
 def test_few_distinct_values_are_told_apart_by_float32_numbers(values):
     mapper, codes = fitted(column(values))
     distinct, index = np.unique(np.float32(values) + np.float32(0), return_inverse=True)
@@ -156,7 +163,9 @@ def test_bins_of_several_values_are_of_even_weight(draw, max_bins):
 
 def test_float32_and_float64_give_the_same_bins():
     rng = np.random.default_rng(0)
-    X = np.column_stack([rng.normal(size=5000), rng.integers(0, 1000, 5000), rng.lognormal(size=5000) / 3])
+    X = np.column_stack(
+        [rng.normal(size=5000), rng.integers(0, 1000, 5000), rng.lognormal(size=5000) / 3]
+    )
     narrow, wide = fitted(X.astype(np.float32)), fitted(X)
     assert_same_bins(narrow[0], wide[0])
     np.testing.assert_array_equal(narrow[1], wide[1])
@@ -199,7 +208,9 @@ def test_integer_weights_are_repeated_rows(max_bins, scale):
     weights = rng.integers(0, 5, 400)
     table, repeated = as_features(X, categorical_features=[1]), np.repeat(X, weights, axis=0)
     weighted = BinMapper(max_bins).fit(table, weights * scale)
-    assert_same_bins(weighted, BinMapper(max_bins).fit(as_features(repeated, categorical_features=[1])))
+    assert_same_bins(
+        weighted, BinMapper(max_bins).fit(as_features(repeated, categorical_features=[1]))
+    )
 
 
 def test_sparse_weights_equal_dense_weights():
@@ -257,7 +268,9 @@ def test_categories_are_sorted_and_the_rarest_share_a_bin():
     table = as_features(column(values), categorical_features=[0])
     mapper = BinMapper(4).fit(table)
     assert (
-        mapper.categories_ == [[5, 7, 9]] and mapper.rare_categories_ == [[1, 3]] and mapper.n_bins_[0] == 4
+        mapper.categories_ == [[5, 7, 9]]
+        and mapper.rare_categories_ == [[1, 3]]
+        and mapper.n_bins_[0] == 4
     )
     new = as_features(column([1, 3, 5, 7, 9, 11, np.nan]), reference=mapper)
     np.testing.assert_array_equal(mapper.transform(new)[0], [3, 3, 0, 1, 2, 255, 255])
@@ -282,7 +295,9 @@ def test_numbers_sort_before_text_and_numbers_are_equal_by_value():
     X = np.array([["b"], [2], ["a"], [True], [10]], dtype=object)
     mapper = BinMapper().fit(as_features(X, categorical_features=[0]))
     assert mapper.categories_ == [[True, 2, 10, "a", "b"]]
-    assert mapper.transform(as_features(np.array([[1.0], [2.0]]), reference=mapper)).tolist() == [[0, 1]]
+    assert mapper.transform(as_features(np.array([[1.0], [2.0]]), reference=mapper)).tolist() == [
+        [0, 1]
+    ]
 
 
 def test_all_categories_missing():
@@ -349,7 +364,9 @@ def test_instruction_sets_and_threads_give_the_same_bits():
 
 def example():
     rng = np.random.default_rng(0)
-    X = np.column_stack([rng.normal(size=400), 1.7e9 + np.arange(400), rng.integers(0, 9, 400), np.ones(400)])
+    X = np.column_stack(
+        [rng.normal(size=400), 1.7e9 + np.arange(400), rng.integers(0, 9, 400), np.ones(400)]
+    )
     table = as_features(X, categorical_features=[2], feature_names=list("abcd"))
     return BinMapper(8).fit(table), table
 

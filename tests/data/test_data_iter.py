@@ -121,7 +121,9 @@ def test_very_many_categories():
     y = X["x"] + (X["id"].str.len() == 3)
     found = Dataset.from_batches(cut(300, X, y), categorical_features=["id"])
     expected = Dataset(X, y, categorical_features=["id"])
-    predictions = [PolyleafRegressor(n_estimators=5).fit(data).predict(X) for data in (found, expected)]
+    predictions = [
+        PolyleafRegressor(n_estimators=5).fit(data).predict(X) for data in (found, expected)
+    ]
     np.testing.assert_array_equal(*predictions)
 
 
@@ -168,21 +170,33 @@ def test_iterators_are_refused_and_readings_must_agree():
     ("batches", "message"),
     [
         ([np.zeros((2, 2)), np.zeros((2, 3))], "Batch 1: X has 3 features"),
-        ([pd.DataFrame({"a": [1]}), pd.DataFrame({"b": [1]})], "Batch 1: The feature names should match"),
+        (
+            [pd.DataFrame({"a": [1]}), pd.DataFrame({"b": [1]})],
+            "Batch 1: The feature names should match",
+        ),
         ([np.zeros((2, 2)), np.full((2, 2), np.inf)], "Batch 1: Input X contains infinity"),
         ([(np.zeros((2, 2)), [1])], "Batch 0: y has 1 rows, but X has 2"),
         ([(np.zeros((2, 2)), [1, 2]), np.zeros((2, 2))], "Batch 1: y is in some batches"),
         ([np.zeros((2, 2)), (np.zeros((2, 2)), [1, 2])], "Batch 1: y is in some batches"),
         ([scipy.sparse.eye(2)], "Batch 0 is a SciPy matrix"),
         ([(1, 2, 3, 4)], "Batch 0 is a tuple of 4"),
-        ([{"X": np.ones((20, 2)), "y": np.ones(20)}], r"Batch 0 is a dict; it should be X, \(X, y\)"),
-        ([(np.zeros((2, 1)), [1, 2]), (np.zeros((2, 1)), ["a", "b"])], "y holds text in some batches"),
+        (
+            [{"X": np.ones((20, 2)), "y": np.ones(20)}],
+            r"Batch 0 is a dict; it should be X, \(X, y\)",
+        ),
+        (
+            [(np.zeros((2, 1)), [1, 2]), (np.zeros((2, 1)), ["a", "b"])],
+            "y holds text in some batches",
+        ),
         (
             [pd.DataFrame({"a": [1.0]}), pd.DataFrame({"a": ["x"]})],
             "Batch 1: column 'a' of X holds numbers in some batches and text in others",
         ),
         (
-            [pd.DataFrame({"a": list("123456789012345")}), pd.DataFrame({"a": ["16", "17", "none here"]})],
+            [
+                pd.DataFrame({"a": list("123456789012345")}),
+                pd.DataFrame({"a": ["16", "17", "none here"]}),
+            ],
             "row 17 holds the text 'none here'",
         ),
     ],
@@ -228,7 +242,12 @@ PRESETS = {
     "a tree for each output": {"multi_strategy": "one_output_per_tree"},
     "rows drawn": {"subsample": 0.6},
     "rows of large gradients": {"sampling_method": "goss"},
-    "layers": {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3, "rows_per_layer": [0.4, 0.7]},
+    "layers": {
+        "refresh": "layer",
+        "grow_policy": "depthwise",
+        "max_depth": 3,
+        "rows_per_layer": [0.4, 0.7],
+    },
     "pruned": {"pruning": "post"},
     "sparse leaves": {"leaf": "sparse", "leaf_k": 1},
     "quantile leaves": {"objective": "absolute_error"},
@@ -248,7 +267,9 @@ def test_models_of_a_file_are_those_of_memory(recipe, tmp_path):
     filed = Dataset.from_batches(cut(1100, X, y), cache_dir=tmp_path, **options)
     models = []
     for data in (held, filed):
-        model = PolyleafRegressor(n_estimators=4, calibrate_quantiles=False).set_params(**PRESETS[recipe])
+        model = PolyleafRegressor(n_estimators=4, calibrate_quantiles=False).set_params(
+            **PRESETS[recipe]
+        )
         models.append(model.fit(data, eval_set=[(data, y)]))
     assert models[0].save_model() == models[1].save_model()
     assert models[0].evals_result_ == models[1].evals_result_
@@ -269,7 +290,9 @@ def test_labels_are_learned_from_a_file(search, tmp_path):
     labels = scipy.sparse.csr_matrix(np.nan_to_num(X[:, :8]) > 0.8)
     held, filed = Dataset(X, labels), Dataset.from_batches(cut(150, X, labels), cache_dir=tmp_path)
     models = [
-        PolyleafClassifier(n_estimators=3, leaf="sparse", leaf_k=2, split_search=search).fit(data, labels)
+        PolyleafClassifier(n_estimators=3, leaf="sparse", leaf_k=2, split_search=search).fit(
+            data, labels
+        )
         for data in (held, filed)
     ]
     assert models[0].save_model() == models[1].save_model()
@@ -284,7 +307,10 @@ def test_codes_of_a_file_are_read_again_and_outlive_it(tmp_path):
     some = np.arange(3, 2500, 7)
     np.testing.assert_array_equal(filed.rows(some).codes, held.codes[:, some])
     first = PolyleafRegressor(n_estimators=3).fit(held)
-    further = [PolyleafRegressor(n_estimators=3).fit(data, init_model=first.model_) for data in (held, filed)]
+    further = [
+        PolyleafRegressor(n_estimators=3).fit(data, init_model=first.model_)
+        for data in (held, filed)
+    ]
     assert further[0].save_model() == further[1].save_model()
     assert "Dataset(2500 rows" in repr(filed) and filed.nbytes >= X.size
 
@@ -362,9 +388,9 @@ def test_targets_that_are_not_known_count_as_in_one_table(columns, weighted, unk
     expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
     same(Dataset.from_batches(cut(70, *arrays), max_bins=16), expected)
     if unknown == "some":
-        assert not Dataset(X, max_bins=16, sample_weight=weight if weighted else None).mapper.same_bins(
-            expected.mapper
-        )
+        assert not Dataset(
+            X, max_bins=16, sample_weight=weight if weighted else None
+        ).mapper.same_bins(expected.mapper)
     monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 100, "random_state": 0})
     expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
     same(Dataset.from_batches(cut(70, *arrays), max_bins=16), expected)

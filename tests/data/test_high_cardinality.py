@@ -41,7 +41,9 @@ def model(data):
 # ---- as good as the best of other libraries ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n_categories", "least"), [(100, 0.89), (400, 0.89), (1000, 0.89), (3000, 0.866)])
+@pytest.mark.parametrize(
+    ("n_categories", "least"), [(100, 0.89), (400, 0.89), (1000, 0.89), (3000, 0.866)]
+)
 def test_more_than_255_categories(n_categories, least):
     """15,000 rows; the figures of the best of the other libraries stood at .893, .880, .887 and .866."""
     X, y = effects(20_000, n_categories)
@@ -71,7 +73,11 @@ def test_missing_values_that_training_never_saw_are_worth_what_unseen_categories
     """A data frame whose categories are those of the training data has NaN where a new one comes."""
     unseen, missing = (np.array([[value, 0.0, 0.0]]) for value in (12345.0, np.nan))
     assert not model.model_.mapper.made_.wide[0].missing_seen
-    assert model.predict(missing) == model.predict(unseen) != model.predict([[data[0][0, 0], 0.0, 0.0]])
+    assert (
+        model.predict(missing)
+        == model.predict(unseen)
+        != model.predict([[data[0][0, 0], 0.0, 0.0]])
+    )
     again = Model.from_bytes(model.model_.to_bytes())
     assert again.mapper.made_.equals(model.model_.mapper.made_)
 
@@ -100,7 +106,10 @@ def test_up_to_255_categories_stay_as_they_are():
 
 def test_columns_have_names_and_a_source(model):
     mapper = model.model_.mapper
-    assert mapper.n_features_ == 3 and mapper.n_columns_ == len(mapper.source_) == model.model_.n_features
+    assert (
+        mapper.n_features_ == 3
+        and mapper.n_columns_ == len(mapper.source_) == model.model_.n_features
+    )
     assert model.model_.feature_names == mapper.column_names_
     assert mapper.column_names_[:3] == ("f0: mean (part 1 of 2)", "f1", "f2")
     assert mapper.column_names_[3:] == ("f0: mean (part 2 of 2)", "f0: group 1", "f0: group 2")
@@ -114,7 +123,11 @@ def test_importances_are_those_of_the_features_of_x(model):
     shares = model.feature_importances_
     assert shares.shape == (3,) and shares.sum() == pytest.approx(1) and shares[0] > 0.95
     splits = model.model_.feature_importance("split")
-    assert model.feature_importance("split").tolist() == [splits[[0, 3, 4, 5]].sum(), splits[1], splits[2]]
+    assert model.feature_importance("split").tolist() == [
+        splits[[0, 3, 4, 5]].sum(),
+        splits[1],
+        splits[2],
+    ]
     assert "f0: mean" in summary(model.model_)
     assert any("f0: " in str(name) for name in nodes_table(model.model_, "dict")["feature"])
 
@@ -162,7 +175,9 @@ def test_kinds_of_tables_give_the_same_model(data, model):
     np.testing.assert_array_equal(regressor().fit(sparse, y).predict(sparse), whole)
     rare = sp.csr_matrix(np.column_stack([X, np.arange(N) % 100 == 0]))
     dense = regressor().fit(rare.toarray(), y)
-    np.testing.assert_array_equal(regressor().fit(rare, y).predict(rare), dense.predict(rare.toarray()))
+    np.testing.assert_array_equal(
+        regressor().fit(rare, y).predict(rare), dense.predict(rare.toarray())
+    )
 
 
 def test_numbers_in_place_of_text_are_refused(data):
@@ -192,7 +207,9 @@ def test_files_hold_the_columns_as_version_3(data, model, tmp_path):
     loaded = PolyleafRegressor.load_model(tmp_path / "m")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     assert loaded.n_features_in_ == 3 and not hasattr(loaded, "feature_names_in_")
-    assert loaded.model_.to_bytes() == file and pickle.loads(pickle.dumps(model)).model_.equals(model.model_)
+    assert loaded.model_.to_bytes() == file and pickle.loads(pickle.dumps(model)).model_.equals(
+        model.model_
+    )
     assert loaded.model_.mapper.same_bins(model.model_.mapper)
 
 
@@ -266,9 +283,13 @@ def test_a_dataset_without_target_makes_its_columns_when_it_is_trained_on(data, 
     assert dataset.mapper.made_ is None and dataset.shape == (N, 3)
     trained = regressor().fit(dataset, y)
     assert trained.model_.equals(model.model_)
-    np.testing.assert_array_equal(trained.predict(Dataset(X[:50], reference=dataset)), model.predict(X[:50]))
+    np.testing.assert_array_equal(
+        trained.predict(Dataset(X[:50], reference=dataset)), model.predict(X[:50])
+    )
     np.testing.assert_array_equal(trained.predict(dataset), model.predict(X))
-    other = regressor().fit(pickle.loads(pickle.dumps(dataset)), -y)  # another target, other columns
+    other = regressor().fit(
+        pickle.loads(pickle.dumps(dataset)), -y
+    )  # another target, other columns
     assert not other.model_.mapper.same_bins(trained.model_.mapper)
     as_model = Dataset(X, reference=model.model_.mapper)
     np.testing.assert_array_equal(trained.predict(as_model), model.predict(X))
@@ -306,7 +327,11 @@ def test_evaluation_sets_are_read_as_in_prediction(data):
     X, y = data
     train, rest = slice(0, 3000), slice(3000, None)
     dataset = Dataset(X[train], categorical_features=[0])
-    watched = [(X[rest], y[rest]), (Dataset(X[rest], reference=dataset), y[rest]), (dataset, y[train])]
+    watched = [
+        (X[rest], y[rest]),
+        (Dataset(X[rest], reference=dataset), y[rest]),
+        (dataset, y[train]),
+    ]
     model = regressor().fit(dataset, y[train], eval_set=watched)
     logs = [model.evals_result_[f"validation_{i}"]["rmse"] for i in range(3)]
     assert logs[0] == logs[1]
@@ -319,7 +344,9 @@ def test_cross_validation_learns_the_columns_of_each_fold_anew():
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 1000, (3000, 1)), rng.normal(size=3000)
     scores = cross_val_score(clone(regressor()), X, y, cv=4, scoring="r2")
-    assert np.mean(scores) < 0.02  # the categories say nothing, and no fold has seen the others' targets
+    assert (
+        np.mean(scores) < 0.02
+    )  # the categories say nothing, and no fold has seen the others' targets
 
 
 # ---- targets and leaves ------------------------------------------------------------------------------------
@@ -341,7 +368,8 @@ def test_kinds_of_targets(data):
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"leaf": "linear"}, {"refresh": "layer", "grow_policy": "depthwise"}, {"subsample": 0.5}]
+    "parameters",
+    [{"leaf": "linear"}, {"refresh": "layer", "grow_policy": "depthwise"}, {"subsample": 0.5}],
 )
 def test_kinds_of_training_predict_what_they_trained(data, parameters):
     X, y = data
@@ -351,7 +379,9 @@ def test_kinds_of_training_predict_what_they_trained(data, parameters):
     assert model.evals_result_["validation_0"]["rmse"][-1] == pytest.approx(rmse, rel=1e-5)
     assert r2(y, model.predict(X)) > 0.6
     again = Model.from_bytes(model.model_.to_bytes())
-    np.testing.assert_array_equal(again.predict(model._features(X)), model.model_.predict(model._features(X)))
+    np.testing.assert_array_equal(
+        again.predict(model._features(X)), model.model_.predict(model._features(X))
+    )
     from_dataset = regressor(**parameters).fit(
         Dataset(X, categorical_features=[0], keep_features=parameters.get("leaf") == "linear"), y
     )

@@ -21,7 +21,9 @@ def learned(category, y, weight=None, numeric=(), target=None, n_threads=1):
 
 
 def folds_of(category):
-    return target_encoding._folds(np.unique(category, return_inverse=True)[1], np.arange(len(category)))
+    return target_encoding._folds(
+        np.unique(category, return_inverse=True)[1], np.arange(len(category))
+    )
 
 
 def test_statistics_are_means_drawn_to_the_common_one_by_a_prior():
@@ -69,7 +71,9 @@ def test_rows_of_well_known_categories_see_all_of_them():
     X, y = effects(20_000, 300, noise=0.3)
     wide, training = learned(X[:, 0], y)
     np.testing.assert_array_equal(training[:, 0], wide.values[X[:, 0].astype(int), 0])
-    assert wide.n_numeric == 2 and wide.n_groups == 2  # parts of the range, and the categories themselves
+    assert (
+        wide.n_numeric == 2 and wide.n_groups == 2
+    )  # parts of the range, and the categories themselves
 
 
 def test_a_category_for_every_row_says_nothing():
@@ -84,7 +88,9 @@ def test_slopes_are_found_where_they_differ_by_category_and_only_there():
     slopes = rng.normal(size=400)
     y = slopes[category] * x[:, 1] + x[:, 0] + 0.3 * rng.normal(size=8000)
     ranks = np.argsort(np.argsort(x, axis=0), axis=0)
-    numeric = [FeatureCodes(f"x{j}", (ranks[:, j] * 255 // 8000).astype(np.uint8), 255) for j in range(2)]
+    numeric = [
+        FeatureCodes(f"x{j}", (ranks[:, j] * 255 // 8000).astype(np.uint8), 255) for j in range(2)
+    ]
     wide, training = learned(category, y, numeric=numeric)
     assert wide.labels == ("mean", "slope by x1")
     assert np.corrcoef(wide.values[:, 1], slopes)[0, 1] > 0.9
@@ -105,7 +111,12 @@ def test_what_other_features_say_already_is_left_out():
     noise = 0.5 * rng.normal(size=4000)
     assert learned(cells(x, 500), told + noise)[0].says_something
     wide, training = learned(cells(x, 500), told + noise, numeric=other)
-    assert not wide.says_something and not wide.values.any() and not training.any() and wide.n_columns == 1
+    assert (
+        not wide.says_something
+        and not wide.values.any()
+        and not training.any()
+        and wide.n_columns == 1
+    )
     kept, _ = learned(category, told + own + noise, numeric=other)
     np.testing.assert_array_equal(kept.values, learned(category, told + own + noise)[0].values)
 
@@ -162,7 +173,9 @@ def test_classes_and_labels_have_a_statistic_each():
     assert wide.labels == ("mean of a", "mean of b", "mean of c")
     labels = np.eye(3)[ids]
     many = learned(category, None, target=encode_classification(labels))[0]
-    sparse = learned(category, None, target=encode_sparse(sp.csr_matrix(labels), kind="multilabel"))[0]
+    sparse = learned(
+        category, None, target=encode_sparse(sp.csr_matrix(labels), kind="multilabel")
+    )[0]
     np.testing.assert_array_equal(many.values, wide.values)
     np.testing.assert_array_equal(sparse.values, wide.values)
 

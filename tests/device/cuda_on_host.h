@@ -1,6 +1,6 @@
-// Enough of CUDA C++ for the kernels of cpp/device to be compiled for this machine: blocks run one after
-// another, the threads of a block as fibres that take turns at barriers. Slow, and in one order only: it
-// shows what kernels compute, not that they are free of races.
+// Enough of CUDA C++ for the kernels of cpp/device to be compiled for this machine: blocks run one
+// after another, the threads of a block as fibres that take turns at barriers. Slow, and in one
+// order only: it shows what kernels compute, not that they are free of races.
 #pragma once
 #include <cstdint>
 

@@ -1,6 +1,7 @@
-// A driver of CUDA without a card: the entry points that polyleaf asks for, over kernels that are compiled
-// for this machine. Memory of the "device" is poisoned where it is new, and surrounded by bytes that must
-// stay as they are. What the module is that is loaded does not matter: the kernels are in here.
+// A driver of CUDA without a card: the entry points that polyleaf asks for, over kernels that are
+// compiled for this machine. Memory of the "device" is poisoned where it is new, and surrounded by
+// bytes that must stay as they are. What the module is that is loaded does not matter: the kernels
+// are in here.
 #include <ucontext.h>
 
 #include <csetjmp>
@@ -268,8 +269,8 @@ Result cuGetErrorString(Result, const char** sentence) {
   *sentence = "an error of the driver on this machine";
   return 0;
 }
-Result cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                      unsigned bz, unsigned shared, void*, void** arguments, void**) {
+Result cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                      unsigned by, unsigned bz, unsigned shared, void*, void** arguments, void**) {
   if (shared > kMostShared || by * bz != 1 || bx > 1024 || gx * gy * gz == 0) return kInvalid;
   const auto& kernel = *static_cast<std::function<void(const void*)>*>(function);
   const std::function<void()> once = [&] { kernel(arguments[0]); };

@@ -122,7 +122,9 @@ def test_predictions_stay_on_the_card(kind, dtype):
     for found in (predictor(kind(values)), predictor.raw(kind(values))):
         assert lies_on_card(found) and found.shape == expected.shape and len(found) == len(X)
         np.testing.assert_array_equal(foreign.taken(found), expected)
-        np.testing.assert_array_equal(array_on(host_device.device(), found, "found").read(), expected)
+        np.testing.assert_array_equal(
+            array_on(host_device.device(), found, "found").read(), expected
+        )
 
 
 def test_rows_of_categories_that_are_numbers():
@@ -169,7 +171,9 @@ def test_streams_are_waited_for(monkeypatch):
         def wait_for(self, stream):
             waited.append(stream)
 
-    monkeypatch.setattr(_core, "DeviceArray", type("A", (), {"of_address": staticmethod(lambda *told: told)}))
+    monkeypatch.setattr(
+        _core, "DeviceArray", type("A", (), {"of_address": staticmethod(lambda *told: told)})
+    )
     for stream in (None, 2, False):
         array_on(Device(), ByInterface(X, stream=stream), "X")
     assert waited == [2, 1]
@@ -210,7 +214,11 @@ def test_infinities_are_told_as_of_arrays_in_memory():
     bad = X.copy()
     bad[17, 4] = bad[90, 1] = -np.inf
     said = []
-    for values, device in ((bad, "cpu"), (ByDLPack(bad), "cuda"), (ByInterface(bad.T.copy().T), "cuda")):
+    for values, device in (
+        (bad, "cpu"),
+        (ByDLPack(bad), "cuda"),
+        (ByInterface(bad.T.copy().T), "cuda"),
+    ):
         with pytest.raises(ValueError) as error:
             PolyleafRegressor(**SMALL | {"device": device}).fit(values, Y)
         said.append(str(error.value))
@@ -232,7 +240,9 @@ def test_what_needs_memory_of_this_machine_says_so():
     model = PolyleafRegressor(**SMALL).fit(X, Y)
     with pytest.raises(TypeError, match='make the predictor with device="cuda"'):
         model.predictor()(there)
-    with pytest.raises(ValueError, match=r"must be an array \(n_rows, 11\), and these are \(700, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"must be an array \(n_rows, 11\), and these are \(700, 4\)"
+    ):
         model.predictor(device="cuda")(ByDLPack(X[:, :4]))
     with pytest.raises(ValueError, match="expecting 11 features"):
         model.predict(ByDLPack(X[:, :4]))

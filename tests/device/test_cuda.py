@@ -47,7 +47,9 @@ def test_without_a_compiler_it_is_said_what_to_install(monkeypatch):
 def test_a_driver_that_is_too_old(monkeypatch):
     monkeypatch.setattr(cuda, "_DRIVER", library())
     monkeypatch.setattr(cuda, "_OLDEST_DRIVER", 99)
-    with pytest.raises(_core.DeviceError, match=r"needs a driver for CUDA 99 or later; .* is for CUDA 12"):
+    with pytest.raises(
+        _core.DeviceError, match=r"needs a driver for CUDA 99 or later; .* is for CUDA 12"
+    ):
         cuda.card()
 
 
@@ -56,7 +58,9 @@ def test_a_card_gets_the_program_of_its_architecture_once_and_a_warning(monkeypa
     asked = []
     monkeypatch.setattr(cuda, "_DRIVER", library())
     monkeypatch.setattr(nvrtc, "found", lambda newest: f"of CUDA {newest}")
-    monkeypatch.setattr(cuda, "program", lambda compiler, arch: asked.append((compiler, arch)) or b"program")
+    monkeypatch.setattr(
+        cuda, "program", lambda compiler, arch: asked.append((compiler, arch)) or b"program"
+    )
     with pytest.warns(UserWarning, match="not on a card"):
         assert cuda.device_of("cuda").is_loaded
     with warnings.catch_warnings():

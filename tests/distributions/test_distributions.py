@@ -69,7 +69,9 @@ def test_far_tails_keep_their_digits(case):
     ours, theirs, _ = case
     for tail in (1e-12, 1e-100):
         np.testing.assert_allclose(ours.isf(tail), theirs.isf(tail), rtol=1e-8)
-        assert (ours.sf(ours.isf(tail)) <= tail * (1 + 1e-6)).all() and (ours.isf(tail) > ours.mean()).all()
+        assert (ours.sf(ours.isf(tail)) <= tail * (1 + 1e-6)).all() and (
+            ours.isf(tail) > ours.mean()
+        ).all()
 
 
 def test_values_that_cannot_be(case):
@@ -90,10 +92,13 @@ def crps_by_definition(law, y):
         x = np.arange(max(most.max(), y.max()) + 1)[:, None]
         return ((law.cdf(x) - (x >= y)) ** 2).sum(axis=0)
     below = (
-        np.minimum(least, y - 1e-9) + (y - np.minimum(least, y - 1e-9)) * np.linspace(0, 1, 400_001)[:, None]
+        np.minimum(least, y - 1e-9)
+        + (y - np.minimum(least, y - 1e-9)) * np.linspace(0, 1, 400_001)[:, None]
     )
     above = y + (np.maximum(most, y + 1e-9) - y) * np.linspace(0, 1, 400_001)[:, None]
-    return np.trapezoid(law.cdf(below) ** 2, below, axis=0) + np.trapezoid(law.sf(above) ** 2, above, axis=0)
+    return np.trapezoid(law.cdf(below) ** 2, below, axis=0) + np.trapezoid(
+        law.sf(above) ** 2, above, axis=0
+    )
 
 
 def test_crps_is_the_integral(case):

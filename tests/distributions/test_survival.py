@@ -64,7 +64,9 @@ def test_survival_and_incidences_sum_to_one():
 def test_between_ends_hazards_are_even():
     found = curves([[0.5, 0.75], [0.0, 0.1]], [2.0, 4.0])
     np.testing.assert_allclose(found.at(2.0), [0.5, 1.0])
-    np.testing.assert_allclose(found.at([0.0, 1.0, 3.0, 4.0, 9.0])[0], [1, np.sqrt(0.5), 0.25, 0.125, 0.125])
+    np.testing.assert_allclose(
+        found.at([0.0, 1.0, 3.0, 4.0, 9.0])[0], [1, np.sqrt(0.5), 0.25, 0.125, 0.125]
+    )
     assert found.median().tolist() == [2.0, np.inf]
     assert found.risk()[0] > found.risk()[1]
 

@@ -48,7 +48,11 @@ def public_methods(cls: type) -> Iterator[tuple[str, Callable[..., Any], list[st
     for name in dir(cls):
         method = getattr(cls, name, None)
         if not name.startswith("_") and inspect.isroutine(method) and is_ours(method):
-            yield name, method, [vars(base)[name].__doc__ for base in cls.__mro__ if name in vars(base)]
+            yield (
+                name,
+                method,
+                [vars(base)[name].__doc__ for base in cls.__mro__ if name in vars(base)],
+            )
 
 
 def untold_of(name: str, value: Any) -> list[str]:
@@ -70,7 +74,9 @@ def test_every_argument_is_told_of(module):
     if module in EXTRA:
         pytest.importorskip(EXTRA[module], reason="an extra is not installed")
     values = importlib.import_module(module)
-    assert [line for name in public_names(module) for line in untold_of(name, getattr(values, name))] == []
+    assert [
+        line for name in public_names(module) for line in untold_of(name, getattr(values, name))
+    ] == []
 
 
 def test_what_is_missing_is_found():

@@ -20,7 +20,9 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 def readme_examples() -> list[tuple[str, str]]:
     """Title and code of each section of the README that shows Python."""
     sections = (ROOT / "README.md").read_text("utf-8").split("\n### ")[1:]
-    found = [(section.partition("\n")[0], section.partition("```python\n")[2]) for section in sections]
+    found = [
+        (section.partition("\n")[0], section.partition("```python\n")[2]) for section in sections
+    ]
     return [(title, code.partition("```")[0]) for title, code in found if code]
 
 
@@ -33,20 +35,32 @@ SHOWS = {
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
     "cluster": lambda found: found["same"] and found["workers"] == 2,
     "distributions": lambda found: (
-        found["nats won"] > 2 and found["sure"] < 0.8 * found["unsure"] and found["told right"] > 0.95
+        found["nats won"] > 2
+        and found["sure"] < 0.8 * found["unsure"]
+        and found["told right"] > 0.95
     ),
     "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
-    "explaining": lambda found: found["error"] < 1e-4 and found["for cooling"] < found["glazing for heating"],
+    "explaining": lambda found: (
+        found["error"] < 1e-4 and found["for cooling"] < found["glazing for heating"]
+    ),
     "extreme_labels": lambda found: (
         found["P@1"] > found["P@1 of the most frequent"] + 0.15 and found["nDCG@3"] > 0.7
     ),
     "gbdt_mo": lambda found: found["rmse"] < 0.25 * found["baseline"],
-    "in_autogluon": lambda found: max(v for name, v in found.items() if name.startswith("Polyleaf")) < 1,
-    "in_openml": lambda found: found["accuracy"] == found["again"] > 0.8 and found["parameters"] > 30,
+    "in_autogluon": lambda found: (
+        max(v for name, v in found.items() if name.startswith("Polyleaf")) < 1
+    ),
+    "in_openml": lambda found: (
+        found["accuracy"] == found["again"] > 0.8 and found["parameters"] > 30
+    ),
     "in_tabarena": lambda found: len(found) == 2 and max(found.values()) < 1,
-    "jax_loss": lambda found: found["own"] < found["one for all"] - 0.3 and 0.8 < found["inside"] < 0.98,
+    "jax_loss": lambda found: (
+        found["own"] < found["one for all"] - 0.3 and 0.8 < found["inside"] < 0.98
+    ),
     "layer_by_layer": lambda found: (
-        found["and layers boosted"] > found["vectors in the leaves"] + 0.01 > found["a tree per class"] + 0.1
+        found["and layers boosted"]
+        > found["vectors in the leaves"] + 0.01
+        > found["a tree per class"] + 0.1
     ),
     "linear_leaves": lambda found: found["linear"] < found["lines afterwards"] < found["constant"],
     "looking": lambda found: found["least gained"] > 0.05 and found["outputs in the map"] == 6,
@@ -62,9 +76,13 @@ SHOWS = {
     ),
     "one_output_per_tree": lambda found: max(found.values()) < 3,
     "prediction_sets": lambda found: (
-        abs(found["held"] - 0.95) < 0.015 and found["alone"] > 0.3 and abs(found["inside"] - 0.9) < 0.065
+        abs(found["held"] - 0.95) < 0.015
+        and found["alone"] > 0.3
+        and abs(found["inside"] - 0.9) < 0.065
     ),
-    "quantiles": lambda found: 0.75 < found["inside"] < 0.85 and found["error"] < 0.25 * found["baseline"],
+    "quantiles": lambda found: (
+        0.75 < found["inside"] < 0.85 and found["error"] < 0.25 * found["baseline"]
+    ),
     "registered_objective": lambda found: found["too low at 0.9"] < found["too low at 0.5"] - 0.1,
     "report": lambda found: found["sections"] == 3 and 0.1 < found["megabytes"] < 1,
     "searching": lambda found: max(found["best"], found["blend"]) < found["defaults"],
@@ -76,13 +94,19 @@ SHOWS = {
         found["with help"] < found["without"] - 0.5 < found["deviation"] and found["right"] > 0.85
     ),
     "thresholds": lambda found: (
-        min(found["chosen"], found["without labels"]) > found["one half"] and found["threshold"] < 0.45
+        min(found["chosen"], found["without labels"]) > found["one half"]
+        and found["threshold"] < 0.45
     ),
-    "service": lambda found: found["same"] == 1 and found["refused"] == 400 and found["answers a second"] > 0,
+    "service": lambda found: (
+        found["same"] == 1 and found["refused"] == 400 and found["answers a second"] > 0
+    ),
     "small_models": lambda found: (
-        abs(found["rounded"] - found["accuracy"]) < 0.01 and found["accuracy"] > found["first"] + 0.3
+        abs(found["rounded"] - found["accuracy"]) < 0.01
+        and found["accuracy"] > found["first"] + 0.3
     ),
-    "survival": lambda found: found["error"] < 0.5 * found["of one curve"] and found["correlation"] > 0.7,
+    "survival": lambda found: (
+        found["error"] < 0.5 * found["of one curve"] and found["correlation"] > 0.7
+    ),
 }
 
 
@@ -141,7 +165,9 @@ def test_the_service_tells_apart_what_the_model_does():
 
 def test_the_service_answers_for_each_task():
     X = np.random.default_rng(0).normal(size=(60, 2))
-    model = PolyleafMultiTask(n_estimators=2).fit(X, {"a": X[:, 0], "b": np.where(X[:, 1] > 0, "p", "q")})
+    model = PolyleafMultiTask(n_estimators=2).fit(
+        X, {"a": X[:, 0], "b": np.where(X[:, 1] > 0, "p", "q")}
+    )
     status, told = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
     assert status == 200
     assert told["predictions"] == {task: found.tolist() for task, found in model.predict(X).items()}

@@ -29,12 +29,19 @@ def test_no_yes_without_a_source():
     for said, sourced in zip(rows_of(README), rows_of(SOURCES), strict=True):
         for claim, source in zip(said[1:], sourced[1:], strict=True):
             if claim.startswith("yes"):
-                assert source.startswith("tried") or re.search(r"\[.+\]|`\w+`", source), (said[0], claim)
+                assert source.startswith("tried") or re.search(r"\[.+\]|`\w+`", source), (
+                    said[0],
+                    claim,
+                )
 
 
 def test_every_source_is_listed_and_used():
     table, _, notes = SOURCES.rpartition("\n\n")
     listed = re.findall(r"(?m)^(\d+)\. ", notes)
-    used = {number for group in re.findall(r"\[([\d, ]+)\]", table) for number in re.findall(r"\d+", group)}
+    used = {
+        number
+        for group in re.findall(r"\[([\d, ]+)\]", table)
+        for number in re.findall(r"\d+", group)
+    }
     assert listed == [str(k) for k in range(1, len(listed) + 1)]
     assert used == set(listed)

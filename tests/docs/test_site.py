@@ -29,7 +29,11 @@ def sections_of(page: Path) -> dict[str, str]:
 
 
 def pages() -> list[Path]:
-    return [path for path in sorted(DOCS.rglob("*.md")) if path.relative_to(DOCS).parts[0] not in GENERATED]
+    return [
+        path
+        for path in sorted(DOCS.rglob("*.md"))
+        if path.relative_to(DOCS).parts[0] not in GENERATED
+    ]
 
 
 # --- the pages ---
@@ -51,7 +55,9 @@ def test_every_public_name_has_its_example(module):
 def test_every_public_module_has_its_page():
     import polyleaf
 
-    modules = {f"polyleaf.{name}" for name in polyleaf.__all__ if inspect.ismodule(getattr(polyleaf, name))}
+    modules = {
+        f"polyleaf.{name}" for name in polyleaf.__all__ if inspect.ismodule(getattr(polyleaf, name))
+    }
     assert {name for name in modules if not any(page.startswith(name) for page in PAGES)} == set()
     assert {page.stem for page in (DOCS / "reference").glob("*.md")} == {"index", *PAGES.values()}
 
@@ -63,7 +69,9 @@ def test_every_page_is_in_the_contents():
             names = [line for line in block.splitlines() if line and not line.startswith(":")]
             listed |= {page.parent / f"{name}.md" for name in names}
     missing = [str(page.relative_to(ROOT)) for page in pages() if page not in listed]
-    assert not missing, f"{missing}: name it in a toctree (docs/methods.md, docs/how-to/index.md, ...)"
+    assert not missing, (
+        f"{missing}: name it in a toctree (docs/methods.md, docs/how-to/index.md, ...)"
+    )
     unknown = [path for path in listed if not path.is_file() and path.parent.name not in GENERATED]
     assert not unknown
 
@@ -80,7 +88,14 @@ def test_links_between_pages_lead_somewhere():
 # --- what is built ---
 
 
-FETCHED = {"link": "href", "script": "src", "img": "src", "source": "src", "iframe": "src", "video": "src"}
+FETCHED = {
+    "link": "href",
+    "script": "src",
+    "img": "src",
+    "source": "src",
+    "iframe": "src",
+    "video": "src",
+}
 
 
 class Requests(HTMLParser):
@@ -123,11 +138,18 @@ def test_pages_fetch_nothing_from_elsewhere(site):
 @pytest.mark.slow
 def test_style_sheets_fetch_nothing_from_elsewhere(site):
     for path in site.rglob("*.css"):
-        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", path.read_text("utf-8")), path.name
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", path.read_text("utf-8")), (
+            path.name
+        )
 
 
 @pytest.mark.slow
 def test_search_finds_names_and_pages(site):
     index = (site / "searchindex.js").read_text("utf-8")
-    for word in ("EarlyStopping", "how-to/from-xgboost", "tutorials/very-many-labels", "gallery/quantiles"):
+    for word in (
+        "EarlyStopping",
+        "how-to/from-xgboost",
+        "tutorials/very-many-labels",
+        "gallery/quantiles",
+    ):
         assert word in index, word

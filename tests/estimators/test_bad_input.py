@@ -59,10 +59,14 @@ def test_bad_features(make, features, match):
         make().fit(features, y)
 
 
-@pytest.mark.parametrize("features", [np.zeros((60, 2)), np.full((60, 2), NAN), sp.csr_array((60, 2))])
+@pytest.mark.parametrize(
+    "features", [np.zeros((60, 2)), np.full((60, 2), NAN), sp.csr_array((60, 2))]
+)
 def test_columns_that_say_nothing_are_no_error(features):
     np.testing.assert_allclose(
-        regressor().fit(features, Y).predict(features), np.broadcast_to(Y.mean(0), (60, 2)), atol=1e-6
+        regressor().fit(features, Y).predict(features),
+        np.broadcast_to(Y.mean(0), (60, 2)),
+        atol=1e-6,
     )
     assert set(classifier().fit(features, C).predict(features)) == {np.bincount(C).argmax()}
 
@@ -190,12 +194,18 @@ def bent(y, scores, **changes):
 @pytest.mark.parametrize(
     ("hessian", "match"),
     [
-        (lambda y, z: bent(y, z, _7_0_1=0.2), r"not symmetric at row 7: entry \(0, 1\) is 0.2.*transpose"),
+        (
+            lambda y, z: bent(y, z, _7_0_1=0.2),
+            r"not symmetric at row 7: entry \(0, 1\) is 0.2.*transpose",
+        ),
         (lambda y, z: bent(y, z, _3_1_1=NAN), "not finite: nan at row 3, output"),
         (lambda y, z: bent(y, z, _3_1_1=INF), "not finite: inf at row 3"),
         (lambda y, z: bent(y, z, _5_1_1=-1.0), r"negative curvature.*row 5.*curvature="),
         (lambda y, z: (z - y, np.ones((60, 3, 3))), r"shape \(60, 3, 3\); expected"),
-        (lambda y, z: (z - y, np.ones((60, 2))), r'needs the Hessians, \(60, 2, 2\).*curvature="diagonal"'),
+        (
+            lambda y, z: (z - y, np.ones((60, 2))),
+            r'needs the Hessians, \(60, 2, 2\).*curvature="diagonal"',
+        ),
         (
             lambda y, z: (bent(y, z)[0][:, :1], bent(y, z)[1]),
             r"of shape \(60, 1\); expected \(60, 2\)",
@@ -217,7 +227,8 @@ def test_bad_hessians(hessian, match, curvature):
 def test_rows_that_curve_both_ways_are_no_error():
     """Sums of Hessians are what is solved; where one of these is not positive, its direction is left out."""
     estimator = regressor(
-        objective=lambda y, z: (z - y, np.tile([[1.0, 9.0], [9.0, 1.0]], (60, 1, 1))), curvature="full"
+        objective=lambda y, z: (z - y, np.tile([[1.0, 9.0], [9.0, 1.0]], (60, 1, 1))),
+        curvature="full",
     )
     assert np.isfinite(estimator.fit(X, Y).predict(X)).all()
 
@@ -246,7 +257,11 @@ class WithoutHessian(SquaredError):
         (classifier(objective="exponential_margin"), L, "picks one of several classes"),
         (regressor(objective="exponential"), Y, "PolyleafClassifier"),
         (regressor(objective=Custom(narrow, n_outputs=5)), Y, r"expected \(60, 5\)"),
-        (classifier(objective=Custom(lambda y, z: (z, None), n_outputs=2)), C, "2 scores, but y needs 3"),
+        (
+            classifier(objective=Custom(lambda y, z: (z, None), n_outputs=2)),
+            C,
+            "2 scores, but y needs 3",
+        ),
         (classifier(base_score=[0.0, 0.0]), C, "3 of them"),
     ],
 )

@@ -57,11 +57,15 @@ def test_chosen_on_the_last_evaluation_set(threshold):
     expected = f1_threshold(p, held[1], weight, threshold == "f1_macro")
     assert model.thresholds_.tolist() == [expected] * 3 != [0.5] * 3
     average = "macro" if threshold == "f1_macro" else "micro"
-    scores = [f1_score(held[1], p > t, average=average, sample_weight=weight) for t in (expected, 0.5)]
+    scores = [
+        f1_score(held[1], p > t, average=average, sample_weight=weight) for t in (expected, 0.5)
+    ]
     assert scores[0] > scores[1]
 
 
-@pytest.mark.parametrize("options", [{}, {"class_weight": "balanced"}, {"refresh": "layer"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"class_weight": "balanced"}, {"refresh": "layer"}], ids=str
+)
 def test_without_one_it_is_chosen_on_rows_that_models_have_not_seen(options):
     """Three models, each trained on the rows of two folds, in the bins and with the weights of all."""
     from polyleaf import Dataset
@@ -159,7 +163,9 @@ def test_exported_graphs_decide_alike(y):
 
 
 def test_a_search_chooses_with_its_winner():
-    model = PolyleafClassifierCV(n_candidates=1, n_estimators=10, threshold="f1", n_jobs=1).fit(X, Y)
+    model = PolyleafClassifierCV(n_candidates=1, n_estimators=10, threshold="f1", n_jobs=1).fit(
+        X, Y
+    )
     assert model.thresholds_[0] != 0.5
 
 
@@ -170,7 +176,9 @@ def test_scale_pos_weight_in_words(word, power, is_weighted):
     model = classifier(scale_pos_weight=word).fit(X, Y, w)
     expected = ((w @ (1 - Y)) / (w @ Y)) ** power
     np.testing.assert_allclose(model.model_.objective.scale_pos_weight, expected, rtol=1e-6)
-    numbers = classifier(scale_pos_weight=list(model.model_.objective.scale_pos_weight)).fit(X, Y, w)
+    numbers = classifier(scale_pos_weight=list(model.model_.objective.scale_pos_weight)).fit(
+        X, Y, w
+    )
     np.testing.assert_array_equal(numbers.predict_proba(X), model.predict_proba(X))
     on = classifier(scale_pos_weight=word, n_estimators=2)
     on.fit(X[HALF], Y[HALF], w[HALF], init_model=model)  # goes on with the weights that it had
@@ -195,7 +203,11 @@ def test_class_weights_of_labels_by_name():
 @pytest.mark.parametrize(
     "parameters, y, words",
     [
-        ({"threshold": "f1"}, Y.argmax(axis=1) + Y.max(axis=1), "for two classes and for labels; of several"),
+        (
+            {"threshold": "f1"},
+            Y.argmax(axis=1) + Y.max(axis=1),
+            "for two classes and for labels; of several",
+        ),
         ({"threshold": 0.4}, Y.argmax(axis=1) + Y.max(axis=1), "the likeliest is predicted"),
         (
             {"threshold": "f1", "objective": "squared_hinge"},

@@ -17,9 +17,18 @@ def problem():
 
 def fitted(problem, **parameters):
     X, y, X_val, y_val = problem
-    parameters = {"n_estimators": 40, "max_depth": 5, "max_leaves": None, "learning_rate": 0.5} | parameters
+    parameters = {
+        "n_estimators": 40,
+        "max_depth": 5,
+        "max_leaves": None,
+        "learning_rate": 0.5,
+    } | parameters
     model = polyleaf.PolyleafClassifier(
-        refresh="layer", grow_policy="depthwise", min_child_samples=1, eval_metric="mlogloss", **parameters
+        refresh="layer",
+        grow_policy="depthwise",
+        min_child_samples=1,
+        eval_metric="mlogloss",
+        **parameters,
     )
     return model.fit(X, y, eval_set=[(X_val, y_val)])
 

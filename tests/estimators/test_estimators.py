@@ -89,7 +89,9 @@ def test_multiclass(X, Y, objective):
     y = np.array(["a", "b", "c"])[Y.argmax(1)]
     model = classifier(objective=objective).fit(X, y)
     assert model.decision_function(X).shape == (300, 3)
-    np.testing.assert_array_equal(model.predict(X), model.classes_[model.decision_function(X).argmax(1)])
+    np.testing.assert_array_equal(
+        model.predict(X), model.classes_[model.decision_function(X).argmax(1)]
+    )
     assert model.score(X, y) > 0.9
     if objective == "squared_hinge":
         assert not hasattr(model, "predict_proba") and not hasattr(
@@ -101,12 +103,17 @@ def test_multiclass(X, Y, objective):
         np.testing.assert_allclose(probabilities.sum(1), 1)
 
 
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix, lambda y: pd.DataFrame(y, columns=list("abc"))])
+@pytest.mark.parametrize(
+    "make", [np.asarray, sp.csr_matrix, lambda y: pd.DataFrame(y, columns=list("abc"))]
+)
 def test_multilabel(X, Y, make):
     y = (Y > 0).astype(int)
     model = classifier().fit(X, make(y))
     assert (
-        model.predict(X).shape == model.predict_proba(X).shape == model.decision_function(X).shape == (300, 3)
+        model.predict(X).shape
+        == model.predict_proba(X).shape
+        == model.decision_function(X).shape
+        == (300, 3)
     )
     np.testing.assert_array_equal(model.predict(X), model.predict_proba(X) > 0.5)
     assert model.score(X, y) > 0.7
@@ -117,8 +124,12 @@ def test_tags():
     for estimator in (PolyleafRegressor(), PolyleafClassifier()):
         tags = get_tags(estimator)
         assert tags.input_tags.allow_nan and tags.input_tags.sparse and tags.input_tags.categorical
-    assert get_tags(PolyleafRegressor()).target_tags.multi_output and is_regressor(PolyleafRegressor())
-    assert get_tags(PolyleafClassifier()).classifier_tags.multi_label and is_classifier(PolyleafClassifier())
+    assert get_tags(PolyleafRegressor()).target_tags.multi_output and is_regressor(
+        PolyleafRegressor()
+    )
+    assert get_tags(PolyleafClassifier()).classifier_tags.multi_label and is_classifier(
+        PolyleafClassifier()
+    )
 
 
 # --- objectives and targets ------------------------------------------------------------------------
@@ -126,12 +137,23 @@ def test_tags():
 
 @pytest.mark.parametrize(
     "objective",
-    ["squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma", "tweedie", "logistic"],
+    [
+        "squared_error",
+        "absolute_error",
+        "quantile",
+        "huber",
+        "poisson",
+        "gamma",
+        "tweedie",
+        "logistic",
+    ],
 )
 @pytest.mark.parametrize("strategy", ["multi_output_tree", "one_output_per_tree"])
 def test_regression_objectives(X, Y, objective, strategy):
     positive = np.exp(np.clip(Y, -2, 2)) / np.exp(2.1)
-    model = regressor(objective=objective, multi_strategy=strategy, n_estimators=40).fit(X, positive)
+    model = regressor(objective=objective, multi_strategy=strategy, n_estimators=40).fit(
+        X, positive
+    )
     assert model.score(X, positive) > 0.4
 
 
@@ -166,7 +188,8 @@ def test_parameters_reach_the_objective(X, Y):
     softmax = classifier(softmax_curvature="residual").fit(X, Y.argmax(1))
     assert softmax.model_.objective.softmax_curvature == "residual"
     low, high = (
-        classifier(scale_pos_weight=w).fit(X, Y[:, 0] > 0).predict_proba(X)[:, 1].mean() for w in (0.2, 5)
+        classifier(scale_pos_weight=w).fit(X, Y[:, 0] > 0).predict_proba(X)[:, 1].mean()
+        for w in (0.2, 5)
     )
     assert low < high
     assert classifier(scale_pos_weight=[1, 2, 3]).fit(X, (Y > 0).astype(int)).n_outputs_ == 3
@@ -195,14 +218,18 @@ def test_custom_objectives(X, Y):
 def test_missing_targets(X, Y):
     holes = Y.copy()
     holes[np.random.default_rng(2).random(Y.shape) < 0.3] = np.nan
-    model = regressor(missing_targets="ignore", n_estimators=60).fit(X, holes, eval_set=[(X, holes)])
+    model = regressor(missing_targets="ignore", n_estimators=60).fit(
+        X, holes, eval_set=[(X, holes)]
+    )
     assert model.score(X, Y) > 0.7
     there = ~np.isnan(holes)
     rmse = np.sqrt(np.mean((model.predict(X) - Y)[there] ** 2))
     assert model.evals_result_["validation_0"]["rmse"][-1] == pytest.approx(rmse, rel=1e-6)
     labels = np.where(np.isnan(holes), np.nan, holes > 0)
     assert (
-        classifier(missing_targets="ignore", n_estimators=60).fit(X, labels).score(X, (Y > 0).astype(int))
+        classifier(missing_targets="ignore", n_estimators=60)
+        .fit(X, labels)
+        .score(X, (Y > 0).astype(int))
         > 0.6
     )
 
@@ -217,7 +244,9 @@ def test_rows_without_targets_are_as_good_as_absent(X, Y):
 
 def test_normalized_targets_make_outputs_equal(X, Y):
     scales = np.array([1.0, 1e6, 1e-6])
-    model = regressor(normalize_targets=True, n_estimators=60).fit(X, Y * scales, eval_set=[(X, Y * scales)])
+    model = regressor(normalize_targets=True, n_estimators=60).fit(
+        X, Y * scales, eval_set=[(X, Y * scales)]
+    )
     fits = 1 - ((model.predict(X) / scales - Y) ** 2).mean(0) / Y.var(0)
     assert np.all(fits > 0.7)
     rmse = np.sqrt(mean_squared_error(Y * scales, model.predict(X)))
@@ -302,7 +331,9 @@ def test_what_is_printed_of_several_targets_is_in_their_unit(capsys):
 def test_counts_with_interactions():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 10)).astype(np.float32)
-    y = rng.poisson(np.exp(0.5 + 1.2 * X[:, 0] * X[:, 1] + 0.6 * (X[:, 2] > 0) * X[:, 3]).clip(0, 90))
+    y = rng.poisson(
+        np.exp(0.5 + 1.2 * X[:, 0] * X[:, 1] + 0.6 * (X[:, 2] > 0) * X[:, 3]).clip(0, 90)
+    )
 
     def deviance(**what):
         model = PolyleafRegressor(objective="poisson", **{"n_estimators": 300, **what})
@@ -311,7 +342,9 @@ def test_counts_with_interactions():
     found = deviance()
     assert deviance(n_estimators=None) < 0.95 * found  # 72 rounds
     assert found < 0.85 * deviance(learning_rate=0.1, colsample_bynode=0.5)
-    assert found < 0.95 * deviance(learning_rate=0.1) and found < 0.95 * deviance(colsample_bynode=0.5)
+    assert found < 0.95 * deviance(learning_rate=0.1) and found < 0.95 * deviance(
+        colsample_bynode=0.5
+    )
 
 
 def test_targets_of_like_scale_keep_their_bits(X, Y):
@@ -335,7 +368,9 @@ def test_base_score(X, Y):
     model = regressor(base_score=[1, 2, 3], normalize_targets=True).fit(X, Y)
     # One round goes a tenth of the way to the mean of y; the penalty takes some hundredths off the step.
     expected = 0.9 * np.array([1, 2, 3]) + 0.1 * Y.mean(0)
-    np.testing.assert_allclose(model.predict(X, iteration_range=(0, 1)).mean(0), expected, atol=0.01)
+    np.testing.assert_allclose(
+        model.predict(X, iteration_range=(0, 1)).mean(0), expected, atol=0.01
+    )
 
 
 def test_weights_are_repetitions(X, Y):
@@ -375,7 +410,9 @@ def test_containers_of_numbers(X, Y):
     expected = regressor().fit(X, Y).predict(X)
     dense = np.nan_to_num(X)
     for same in (X.tolist(), np.asfortranarray(X), X.astype(np.float32)):
-        np.testing.assert_array_equal(regressor().fit(same, Y).predict(X.astype(np.float32)), expected)
+        np.testing.assert_array_equal(
+            regressor().fit(same, Y).predict(X.astype(np.float32)), expected
+        )
     np.testing.assert_array_equal(
         regressor().fit(sp.csr_array(dense), Y).predict(sp.csc_matrix(dense)),
         regressor().fit(dense, Y).predict(dense),
@@ -388,12 +425,16 @@ def test_categories():
     codes = rng.integers(0, 6, 400)
     y = np.array([3.0, -1, 3, -1, 3, -1])[codes] + 0.01 * rng.standard_normal(400)
     table = pd.DataFrame({"colour": pd.Categorical(names[codes]), "x": rng.standard_normal(400)})
-    tree = dict(n_estimators=1, learning_rate=1.0, max_leaves=2, reg_lambda=0.0, colsample_bynode=1.0)
+    tree = dict(
+        n_estimators=1, learning_rate=1.0, max_leaves=2, reg_lambda=0.0, colsample_bynode=1.0
+    )
     model = PolyleafRegressor(**tree).fit(table, y)
     assert model.score(table, y) > 0.99  # one split of a set of categories does it
     unseen = pd.DataFrame({"colour": pd.Categorical(["pink"]), "x": [0.0]})
     assert np.isfinite(model.predict(unseen)).all()
-    by_position = PolyleafRegressor(**tree, categorical_features=[0]).fit(np.c_[codes, table["x"]], y)
+    by_position = PolyleafRegressor(**tree, categorical_features=[0]).fit(
+        np.c_[codes, table["x"]], y
+    )
     assert by_position.score(np.c_[codes, table["x"]], y) > 0.99
 
 
@@ -414,7 +455,9 @@ def test_dataset_is_binned_once(X, Y):
 
 def test_evaluation_results_are_those_of_predictions(X, Y):
     y = Y.argmax(1)
-    model = classifier().fit(X[:200], y[:200], eval_set=[(X[:200], y[:200])], X_val=X[200:], y_val=y[200:])
+    model = classifier().fit(
+        X[:200], y[:200], eval_set=[(X[:200], y[:200])], X_val=X[200:], y_val=y[200:]
+    )
     assert list(model.evals_result_) == ["validation_0", "validation"]
     losses = [log_loss(y[200:], p) for p in model.staged_predict_proba(X[200:])]
     np.testing.assert_allclose(model.evals_result_["validation"]["mlogloss"], losses, rtol=1e-5)
@@ -426,7 +469,9 @@ def test_several_metrics_and_functions(X, Y):
 
     model = regressor(eval_metric=["mae", worst]).fit(X, Y, eval_set=[(X, Y)], eval_names=["train"])
     assert list(model.evals_result_["train"]) == ["mae", "worst"]
-    assert model.evals_result_["train"]["worst"][-1] == pytest.approx(np.abs(model.predict(X) - Y).max())
+    assert model.evals_result_["train"]["worst"][-1] == pytest.approx(
+        np.abs(model.predict(X) - Y).max()
+    )
 
 
 def test_evaluation_weights(X, Y):
@@ -471,7 +516,9 @@ def test_validation_fraction(X, Y):
     assert list(model.evals_result_) == ["validation"] and model.best_iteration_ is not None
     again = clone(model).fit(X, Y.argmax(1))
     assert again.evals_result_ == model.evals_result_
-    sparse = classifier(validation_fraction=0.5).fit(sp.csr_array(np.nan_to_num(X)), sp.csr_array(Y > 0))
+    sparse = classifier(validation_fraction=0.5).fit(
+        sp.csr_array(np.nan_to_num(X)), sp.csr_array(Y > 0)
+    )
     assert len(sparse.evals_result_["validation"]["logloss"]) == 15
 
 
@@ -490,7 +537,9 @@ def test_sparse_columns_of_pandas_as_labels(X, Y):
     for options in ({}, {"leaf": "sparse"}):
         model = classifier(n_estimators=3, **options)
         expected = model.fit(np.nan_to_num(X), labels).predict_raw(X[:9])
-        np.testing.assert_array_equal(model.fit(np.nan_to_num(X), frame).predict_raw(X[:9]), expected)
+        np.testing.assert_array_equal(
+            model.fit(np.nan_to_num(X), frame).predict_raw(X[:9]), expected
+        )
     assert model.score(X, frame) == model.score(X, labels.toarray())
 
 
@@ -498,12 +547,16 @@ def test_rows_held_out_beside_other_evaluation_sets(X, Y):
     seen = []
     model = regressor(n_estimators=4, early_stopping_rounds=4, validation_fraction=0.5)
     watch = {
-        "callbacks": [lambda model, epoch, log: seen.append({k: len(v["rmse"]) for k, v in log.items()})]
+        "callbacks": [
+            lambda model, epoch, log: seen.append({k: len(v["rmse"]) for k, v in log.items()})
+        ]
     }
     alone = clone(model).fit(X, Y).evals_result_["validation"]
     model.fit(X, Y, eval_set=[(X[:50], -Y[:50])], **watch)
     assert list(model.evals_result_) == ["validation_0", "validation"]
-    assert model.evals_result_["validation"] == alone and model.best_score_ in alone["relative_rmse"]
+    assert (
+        model.evals_result_["validation"] == alone and model.best_score_ in alone["relative_rmse"]
+    )
     assert seen == [{"validation_0": n, "validation": n} for n in (1, 2, 3, 4)]
     with pytest.raises(ValueError, match="X_val and validation_fraction both say"):
         model.fit(X, Y, X_val=X[:50], y_val=Y[:50])
@@ -514,7 +567,9 @@ def test_rows_held_out_beside_other_evaluation_sets(X, Y):
 def test_callbacks(X, Y):
     seen = []
     model = regressor(callbacks=[LearningRateScheduler([0.5, 0.1])])
-    model.fit(X, Y, callbacks=[lambda model, epoch, log: seen.append(model.learning_rate) or epoch == 3])
+    model.fit(
+        X, Y, callbacks=[lambda model, epoch, log: seen.append(model.learning_rate) or epoch == 3]
+    )
     assert seen == [0.5, 0.1, 0.1, 0.1] and model.n_iter_ == 4
     model = regressor(n_estimators=100, callbacks=[EarlyStopping(2, save_best=True)])
     model.fit(X[:100], Y[:100], eval_set=[(X[100:], Y[100:])])
@@ -591,13 +646,17 @@ def test_notebooks_may_keep_the_rounds_without_an_error(X, Y):
 )
 def test_going_on_is_as_if_never_stopped(X, Y, tmp_path, sampling):
     whole = regressor(**sampling).fit(X, Y)
-    half = regressor(**sampling, n_estimators=7).fit(X, Y, callbacks=[Checkpoint(tmp_path, interval=5)])
+    half = regressor(**sampling, n_estimators=7).fit(
+        X, Y, callbacks=[Checkpoint(tmp_path, interval=5)]
+    )
     rest = regressor(**sampling, n_estimators=8)
     for start in (Checkpoint.latest(tmp_path), half, half.model_):
         np.testing.assert_array_equal(rest.fit(X, Y, init_model=start).predict(X), whole.predict(X))
     assert half.n_iter_ == 7 and rest.n_iter_ == 15
     warm = regressor(**sampling, n_estimators=7, warm_start=True).fit(X, Y)
-    np.testing.assert_array_equal(warm.set_params(n_estimators=15).fit(X, Y).predict(X), whole.predict(X))
+    np.testing.assert_array_equal(
+        warm.set_params(n_estimators=15).fit(X, Y).predict(X), whole.predict(X)
+    )
 
 
 def test_going_on_with_classes_and_units(X, Y):
@@ -616,7 +675,9 @@ def test_going_on_from_an_early_stop_uses_the_new_rounds(X, Y):
     later = regressor().fit(X, Y, init_model=start)
     assert later.best_iteration_ is None
     assert later.score(X, Y) > start.score(X, Y)
-    np.testing.assert_array_equal(later.predict(X), later.predict(X, iteration_range=(0, start.n_iter_ + 15)))
+    np.testing.assert_array_equal(
+        later.predict(X), later.predict(X, iteration_range=(0, start.n_iter_ + 15))
+    )
 
 
 def test_warm_start_with_nothing_to_do(X, Y):
@@ -640,10 +701,15 @@ def test_stages(X, Y):
 
 def test_apply_and_importances(X, Y):
     model = regressor().fit(X, Y)
-    assert model.apply(X).shape == (300, 15) and model.apply(X, iteration_range=(0, 3)).shape == (300, 3)
+    assert model.apply(X).shape == (300, 15) and model.apply(X, iteration_range=(0, 3)).shape == (
+        300,
+        3,
+    )
     assert model.feature_importances_.shape == (4,)
     assert model.feature_importances_.sum() == pytest.approx(1)
-    assert model.feature_importance("split").sum() == sum(tree.n_leaves - 1 for tree in trees(model))
+    assert model.feature_importance("split").sum() == sum(
+        tree.n_leaves - 1 for tree in trees(model)
+    )
     per_output = model.feature_importance(per_output=True)
     assert per_output.shape == (3, 4)
     np.testing.assert_array_equal(per_output.argmax(1) > 1, [False, True, True])
@@ -659,7 +725,9 @@ def test_threads_do_not_matter(X, Y):
 
 
 def test_random_state(X, Y):
-    a, b, c = (regressor(subsample=0.5, random_state=seed).fit(X, Y).predict(X) for seed in (1, 1, 2))
+    a, b, c = (
+        regressor(subsample=0.5, random_state=seed).fit(X, Y).predict(X) for seed in (1, 1, 2)
+    )
     assert np.array_equal(a, b) and not np.array_equal(a, c)
     generator = regressor(subsample=0.5, random_state=np.random.RandomState(0))
     assert not np.array_equal(generator.fit(X, Y).predict(X), generator.fit(X, Y).predict(X))
@@ -699,7 +767,9 @@ def test_pickles_and_files(X, Y, tmp_path, multi):
     target = {False: Y[:, 0], True: Y}[multi]
     labels = {False: np.array(list("ab"))[(Y[:, 0] > 0) * 1], True: (Y > 0).astype(int)}[multi]
     models = [
-        regressor(subsample=0.9, normalize_targets=True).fit(pd.DataFrame(X, columns=list("abcd")), target),
+        regressor(subsample=0.9, normalize_targets=True).fit(
+            pd.DataFrame(X, columns=list("abcd")), target
+        ),
         classifier(early_stopping_rounds=2).fit(X, labels, eval_set=[(X, labels)]),
         classifier(objective="logistic").fit(X, Y.argmax(1)),
     ]
@@ -714,8 +784,12 @@ def test_pickles_and_files(X, Y, tmp_path, multi):
             assert type(other) is type(model) and other.get_params() == model.get_params()
             np.testing.assert_array_equal(other.predict(table), model.predict(table))
             if hasattr(model, "predict_proba"):
-                np.testing.assert_array_equal(other.predict_proba(table), model.predict_proba(table))
-            attributes = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
+                np.testing.assert_array_equal(
+                    other.predict_proba(table), model.predict_proba(table)
+                )
+            attributes = {
+                name for name in vars(model) if name.endswith("_") and not name.startswith("_")
+            }
             assert attributes <= set(vars(other))
             assert (other.n_iter_, other.best_iteration_) == (model.n_iter_, model.best_iteration_)
 
@@ -746,7 +820,8 @@ def test_public_names():
 
 
 @pytest.mark.parametrize(
-    "code", ["import polyleaf", "from polyleaf import PolyleafRegressor, Dataset, presets, callbacks"]
+    "code",
+    ["import polyleaf", "from polyleaf import PolyleafRegressor, Dataset, presets, callbacks"],
 )
 def test_extras_are_imported_on_use(code):
     """What scikit-learn imports by itself does not count."""
@@ -757,7 +832,9 @@ before = set(sys.modules)
 {code}
 print(*(set(sys.modules) - before))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert extras.isdisjoint(done.stdout.split())
 
 
@@ -767,7 +844,9 @@ import sys
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 print(*sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert {"sklearn.metrics", "sklearn.model_selection"}.isdisjoint(done.stdout.split())
 
 
@@ -780,7 +859,9 @@ def test_metrics_of_each_output():
     assert each.shape == (6, 2)
     together = np.sqrt(np.square(each).mean(axis=1))
     np.testing.assert_allclose(together, model.evals_result_["seen"]["rmse"], rtol=1e-6)
-    np.testing.assert_allclose(each[-1], np.sqrt(np.square(model.predict(X) - Y).mean(axis=0)), rtol=1e-6)
+    np.testing.assert_allclose(
+        each[-1], np.sqrt(np.square(model.predict(X) - Y).mean(axis=0)), rtol=1e-6
+    )
     alone = PolyleafRegressor(n_estimators=2).fit(X, Y[:, 0], eval_set=[(X, Y[:, 0])])
     assert alone.evals_result_per_output_ == {"validation_0": {}}
 
@@ -794,7 +875,9 @@ def test_no_rows_give_an_empty_answer(objective, n_targets):
     X = np.random.default_rng(0).standard_normal((80, 3))
     y = np.abs(np.round(3 * X[:, 0])) if n_targets == 1 else np.abs(np.round(3 * X[:, :2]))
     alpha = {"quantile_alpha": [0.2, 0.8]} if objective == "quantile" else {}
-    model = PolyleafRegressor(objective=objective, n_estimators=3, **alpha).fit(X, y).calibrate(X, y)
+    model = (
+        PolyleafRegressor(objective=objective, n_estimators=3, **alpha).fit(X, y).calibrate(X, y)
+    )
     for method in ("predict", "predict_raw", "predict_interval", "apply", "shap_values"):
         found, some = getattr(model, method)(X[:0]), getattr(model, method)(X[:2])
         assert found.shape == (0, *some.shape[1:]) and found.dtype == some.dtype
@@ -814,12 +897,24 @@ def test_no_rows_give_an_empty_answer_for_each_task():
         "sign": np.where(X[:, 2] > 0, "a", "b"),
         "counts": np.round(X[:, 0] ** 2),
     }
-    losses = {"levels": Quantile([0.2, 0.8]), "law": "normal", "sign": "logistic", "counts": "poisson"}
+    losses = {
+        "levels": Quantile([0.2, 0.8]),
+        "law": "normal",
+        "sign": "logistic",
+        "counts": "poisson",
+    }
     model = PolyleafMultiTask(losses, n_estimators=3).fit(X, Y)
-    for predict in (model.predict, model.predictor(), lambda rows: next(model.staged_predict(rows))):
+    for predict in (
+        model.predict,
+        model.predictor(),
+        lambda rows: next(model.staged_predict(rows)),
+    ):
         shapes = {task: found.shape for task, found in predict(X[:0]).items()}
         assert shapes == {"levels": (0, 2), "law": (0,), "sign": (0,), "counts": (0,)}
-    assert model.predict_proba(X[:0])["sign"].shape == (0, 2) and len(model.predict_dist(X[:0])["law"]) == 0
+    assert (
+        model.predict_proba(X[:0])["sign"].shape == (0, 2)
+        and len(model.predict_dist(X[:0])["law"]) == 0
+    )
     table = model.set_output(predict="pandas").predict(X[:0])
     assert table.shape == (0, 5) and list(table) == list(model.predict(X[:1]))
 
@@ -840,7 +935,9 @@ def test_what_needs_rows_says_so():
 
 def test_kinds_of_importance_are_all_named():
     X = np.random.default_rng(0).standard_normal((80, 3))
-    with pytest.raises(ValueError, match="'count' is unknown; it must be one of gain, split, cover, shap"):
+    with pytest.raises(
+        ValueError, match="'count' is unknown; it must be one of gain, split, cover, shap"
+    ):
         PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).feature_importance("count")
 
 
@@ -849,7 +946,9 @@ def test_places_are_whole_numbers(k):
     X = np.random.default_rng(0).standard_normal((80, 3))
     model = PolyleafRegressor(n_estimators=2).fit(X, X)
     for predict in (model.predict_topk, model.model_.predict_topk):
-        with pytest.raises(TypeError, match="k is how many outputs to name of each row, a whole number; got"):
+        with pytest.raises(
+            TypeError, match="k is how many outputs to name of each row, a whole number; got"
+        ):
             predict(X, k=k)
     assert model.predict_topk(X, k=np.int64(2))[0].shape == (80, 2)
 

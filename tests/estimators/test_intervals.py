@@ -62,8 +62,12 @@ def test_of_quantiles_intervals_are_wide_where_noise_is():
     assert bounds.shape == (2000, 2)
     width, noisy = np.diff(bounds, axis=1)[:, 0], np.abs(X[NEW, 0]) > 1.5
     assert width[noisy].mean() > 1.3 * width[np.abs(X[NEW, 0]) < 0.5].mean()
-    plain = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN, 0]).calibrate(X[HELD_OUT], Y[HELD_OUT, 0])
-    np.testing.assert_allclose(np.ptp(np.diff(plain.predict_interval(X[NEW]), axis=1)), 0, atol=1e-9)
+    plain = (
+        PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN, 0]).calibrate(X[HELD_OUT], Y[HELD_OUT, 0])
+    )
+    np.testing.assert_allclose(
+        np.ptp(np.diff(plain.predict_interval(X[NEW]), axis=1)), 0, atol=1e-9
+    )
 
 
 def test_the_widths_are_those_of_the_residuals():
@@ -72,7 +76,9 @@ def test_the_widths_are_those_of_the_residuals():
     bounds = model.calibrate(X[HELD_OUT], Y[HELD_OUT], coverage=0.8).predict_interval(X[NEW])
     assert bounds.shape == (2000, 2, 2)
     predicted, width = model.predict(X[NEW]), residuals[801 - 1]
-    np.testing.assert_allclose(bounds, np.stack([predicted - width, predicted + width], axis=2), rtol=1e-12)
+    np.testing.assert_allclose(
+        bounds, np.stack([predicted - width, predicted + width], axis=2), rtol=1e-12
+    )
 
 
 def test_weights_and_targets_that_are_not_known():
@@ -96,13 +102,17 @@ def test_files_keep_the_calibration_and_going_on_drops_it(tmp_path):
     np.testing.assert_array_equal(loaded.predict_interval(X[NEW]), model.predict_interval(X[NEW]))
     later = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN], init_model=loaded)
     for other in (later, model.fit(X[TRAIN], Y[TRAIN])):
-        with pytest.raises(ValueError, match=r"not calibrated: call calibrate\(X, y, coverage=0.9\)"):
+        with pytest.raises(
+            ValueError, match=r"not calibrated: call calibrate\(X, y, coverage=0.9\)"
+        ):
             other.predict_interval(X[NEW])
 
 
 def test_what_cannot_be_is_told():
     model = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN])
-    with pytest.raises(ValueError, match=r"20 rows are too few for a coverage of 0.99: it needs 99"):
+    with pytest.raises(
+        ValueError, match=r"20 rows are too few for a coverage of 0.99: it needs 99"
+    ):
         model.calibrate(X[:20], Y[:20], coverage=0.99)
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 90"):
         model.calibrate(X[:20], Y[:20], coverage=90)

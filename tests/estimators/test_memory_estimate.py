@@ -42,10 +42,15 @@ def test_histograms_stay_within_their_memory():
 
 @pytest.mark.parametrize("task", ["regression", "classes", "labels"])
 @pytest.mark.parametrize(
-    "parameters", [{}, {"multi_strategy": "one_output_per_tree"}, {"sketch": "auto"}, {"curvature": "full"}]
+    "parameters",
+    [{}, {"multi_strategy": "one_output_per_tree"}, {"sketch": "auto"}, {"curvature": "full"}],
 )
 def test_every_task_has_an_estimate(task, parameters):
-    assert 2**20 < memory_estimate(100_000, 20, 5, task=task, histogram_memory=1 << 32, **parameters) < 2**30
+    assert (
+        2**20
+        < memory_estimate(100_000, 20, 5, task=task, histogram_memory=1 << 32, **parameters)
+        < 2**30
+    )
 
 
 def test_what_cannot_be_estimated_is_refused():

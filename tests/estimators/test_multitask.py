@@ -24,11 +24,15 @@ X[RNG.random(X.shape) < 0.05] = np.nan
 Z = np.nan_to_num(X)
 PRICE = 100 * Z[:, 0] + 30 * RNG.standard_normal(N) + 1000
 CHURN = np.where(Z[:, 1] + 0.5 * RNG.standard_normal(N) > 0, "yes", "no")
-SEGMENT = np.array(["gold", "iron", "tin"])[np.digitize(Z[:, 2] + 0.4 * RNG.standard_normal(N), [-0.5, 0.5])]
+SEGMENT = np.array(["gold", "iron", "tin"])[
+    np.digitize(Z[:, 2] + 0.4 * RNG.standard_normal(N), [-0.5, 0.5])
+]
 DEMAND = Z[:, 0] + Z[:, 3] + RNG.standard_normal(N)
 VISITS = RNG.poisson(np.exp(0.5 * Z[:, 1] + 0.3)).astype(float)
 LABELS = (Z[:, :3] + 0.5 * RNG.standard_normal((N, 3)) > 0.3).astype(int)
-Y = pd.DataFrame({"price": PRICE, "churn": CHURN, "segment": SEGMENT, "demand": DEMAND, "visits": VISITS})
+Y = pd.DataFrame(
+    {"price": PRICE, "churn": CHURN, "segment": SEGMENT, "demand": DEMAND, "visits": VISITS}
+)
 FOUR = {
     "price": "squared_error",
     "churn": "logistic",
@@ -49,7 +53,10 @@ def fitted(objective=FOUR, **parameters):
 def trees(estimator):
     """What trees are, and the scores they give."""
     return (
-        [(t.structure.feature.tolist(), t.structure.threshold.tolist()) for t in estimator.model_.trees],
+        [
+            (t.structure.feature.tolist(), t.structure.threshold.tolist())
+            for t in estimator.model_.trees
+        ],
         estimator.predict_raw(X).reshape(N, -1).tobytes(),
     )
 
@@ -111,7 +118,9 @@ def test_weights_offsets_and_missing_targets_of_one_task(case):
     np.testing.assert_array_equal(one.predict(X, offset={"y": offset})["y"], with_offset)
 
 
-@pytest.mark.parametrize("leaf", [{"leaf": "linear"}, {"leaf": "sparse", "leaf_k": 2}, {"curvature": "full"}])
+@pytest.mark.parametrize(
+    "leaf", [{"leaf": "linear"}, {"leaf": "sparse", "leaf_k": 2}, {"curvature": "full"}]
+)
 def test_kinds_of_leaves_of_one_task(leaf):
     targets = np.column_stack([PRICE, DEMAND, VISITS])
     plain = PolyleafRegressor(**SMALL | leaf).fit(X, targets)
@@ -193,7 +202,12 @@ def test_several_tasks_are_the_twins(weights):
     of_full = X[np.isfinite(X).all(axis=1)]
     rows = np.isfinite(X).all(axis=1)
     targets = Y[rows]
-    options = {"n_estimators": 5, "colsample_bynode": 1.0, "max_leaves": 8, "calibrate_quantiles": False}
+    options = {
+        "n_estimators": 5,
+        "colsample_bynode": 1.0,
+        "max_leaves": 8,
+        "calibrate_quantiles": False,
+    }
     found = model(task_weight=weights, learning_rate=0.5, **options).fit(of_full, targets)
     mapper = found.model_.mapper
     data = mapper.transform(found._features(of_full)), mapper.n_bins_, mapper.is_categorical_
@@ -249,7 +263,11 @@ def test_threads_give_the_same_bits():
     ids=str,
 )  # fmt: skip
 def test_every_setting_learns_all_tasks(options):
-    four = FOUR if options.get("curvature") != "full" else {k: v for k, v in FOUR.items() if k != "demand"}
+    four = (
+        FOUR
+        if options.get("curvature") != "full"
+        else {k: v for k, v in FOUR.items() if k != "demand"}
+    )
     found = model(four, **{"n_estimators": 40} | options).fit(X[:TRAIN], Y[:TRAIN])
     skills = found.skills(X[TRAIN:], Y[TRAIN:])
     assert min(skills.values()) > 0.2, skills
@@ -272,11 +290,15 @@ def test_tables_and_dicts_are_alike(kind):
 
 def test_losses_from_the_kind_of_columns():
     frame = Y.assign(
-        flag=Y["visits"] > 1, zero_one=(Y["demand"] > 0).astype(float), kind=pd.Categorical(VISITS.clip(0, 3))
+        flag=Y["visits"] > 1,
+        zero_one=(Y["demand"] > 0).astype(float),
+        kind=pd.Categorical(VISITS.clip(0, 3)),
     )
     found = model(None).fit(X, frame)
     names = [place.task.objective.name for place in found.model_.objective.tasks]
-    expected = "squared_error logistic softmax squared_error squared_error logistic logistic softmax"
+    expected = (
+        "squared_error logistic softmax squared_error squared_error logistic logistic softmax"
+    )
     assert names == expected.split()
     assert set(found.classes_) == {"churn", "segment", "flag", "zero_one", "kind"}
     assert found.predict(X)["flag"].dtype == bool
@@ -284,7 +306,11 @@ def test_losses_from_the_kind_of_columns():
 
 def test_several_columns_are_one_task():
     frame = Y.assign(a=LABELS[:, 0], b=LABELS[:, 1], c=LABELS[:, 2])
-    tasks = {("a", "b", "c"): "logistic", ("price", "demand"): "squared_error", "segment": "softmax"}
+    tasks = {
+        ("a", "b", "c"): "logistic",
+        ("price", "demand"): "squared_error",
+        "segment": "softmax",
+    }
     found = model(tasks).fit(X, frame)
     assert found.model_.output_names == (
         "a", "b", "c", "price", "demand", "segment_gold", "segment_iron", "segment_tin",
@@ -334,7 +360,9 @@ def test_offsets_move_their_task():
     base, more = found.predict_raw(X), found.predict_raw(X, offset={"visits": known})
     np.testing.assert_allclose(more - base, np.column_stack([known, np.zeros(N)]), atol=1e-12)
     assert found.skills(X, Y, offset={"visits": known})["visits"] > found.skills(X, Y)["visits"]
-    both = model(tasks).fit(X, Y.assign(price=Y["price"] + 64 * VISITS), offset={"price": 64 * VISITS})
+    both = model(tasks).fit(
+        X, Y.assign(price=Y["price"] + 64 * VISITS), offset={"price": 64 * VISITS}
+    )
     assert both.skills(X, Y)["price"] > 0.5
 
 
@@ -344,7 +372,11 @@ def test_offsets_move_their_task():
 def test_predictions_as_tables():
     found = fitted()
     held = pd.DataFrame(X[TRAIN:], index=np.arange(TRAIN, N))
-    for library, kind in (("pandas", pd.DataFrame), ("polars", pl.DataFrame), ("pyarrow", pa.Table)):
+    for library, kind in (
+        ("pandas", pd.DataFrame),
+        ("polars", pl.DataFrame),
+        ("pyarrow", pa.Table),
+    ):
         tabled = pickle.loads(pickle.dumps(found)).set_output(predict=library)
         table, chances = tabled.predict(held), tabled.predict_proba(held)
         assert isinstance(table, kind) and isinstance(chances, kind)
@@ -359,7 +391,9 @@ def test_predictions_as_tables():
 
 
 def test_distributions_are_by_task():
-    found = model({"price": "normal", ("demand", "visits"): "normal", "churn": "logistic"}).fit(X, Y)
+    found = model({"price": "normal", ("demand", "visits"): "normal", "churn": "logistic"}).fit(
+        X, Y
+    )
     laws = found.predict_dist(X)
     assert list(laws) == ["price", "demand+visits"]
     np.testing.assert_array_equal(laws["price"].mean(), found.predict(X)["price"])
@@ -371,17 +405,27 @@ def test_skills_are_scikit_learns():
     found = model({**FOUR, "visits": "poisson"}, n_estimators=30, calibrate_quantiles=False)
     found.fit(X[:TRAIN], Y[:TRAIN])
     held, truth = X[TRAIN:], Y[TRAIN:]
-    skills, predicted, chances = found.skills(held, truth), found.predict(held), found.predict_proba(held)
+    skills, predicted, chances = (
+        found.skills(held, truth),
+        found.predict(held),
+        found.predict_proba(held),
+    )
     assert skills["price"] == pytest.approx(r2_score(truth["price"], predicted["price"]))
-    assert skills["churn"] == pytest.approx(d2_log_loss_score(truth["churn"], chances["churn"]), rel=1e-5)
+    assert skills["churn"] == pytest.approx(
+        d2_log_loss_score(truth["churn"], chances["churn"]), rel=1e-5
+    )
     of_classes = d2_log_loss_score(truth["segment"], chances["segment"])
     assert skills["segment"] == pytest.approx(of_classes, rel=1e-5)
-    assert skills["visits"] == pytest.approx(d2_tweedie_score(truth["visits"], predicted["visits"], power=1))
+    assert skills["visits"] == pytest.approx(
+        d2_tweedie_score(truth["visits"], predicted["visits"], power=1)
+    )
     levels = [
         d2_pinball_score(truth["demand"], predicted["demand"][:, i], alpha=level)
         for i, level in enumerate((0.1, 0.5, 0.9))
     ]
-    assert skills["demand"] == pytest.approx(np.mean(levels), abs=0.02)  # another rule for quantiles
+    assert skills["demand"] == pytest.approx(
+        np.mean(levels), abs=0.02
+    )  # another rule for quantiles
     assert found.score(held, truth) == pytest.approx(np.mean(list(skills.values())))
 
 
@@ -396,10 +440,18 @@ def test_stages_and_ranges():
 
 
 def test_metrics_of_tasks_and_early_stopping():
-    found = model(n_estimators=200, early_stopping_rounds=5, learning_rate=0.3, calibrate_quantiles=False)
+    found = model(
+        n_estimators=200, early_stopping_rounds=5, learning_rate=0.3, calibrate_quantiles=False
+    )
     found.fit(X[:TRAIN], Y[:TRAIN], X_val=X[TRAIN:], y_val=Y[TRAIN:])
     log = found.evals_result_["validation"]
-    assert list(log) == ["price: rmse", "churn: logloss", "segment: mlogloss", "demand: quantile", "skill"]
+    assert list(log) == [
+        "price: rmse",
+        "churn: logloss",
+        "segment: mlogloss",
+        "demand: quantile",
+        "skill",
+    ]
     assert found.best_iteration_ == np.argmax(log["skill"]) < 190
     assert log["skill"][found.best_iteration_] == pytest.approx(found.score(X[TRAIN:], Y[TRAIN:]))
     errors = found.predict(X[TRAIN:])["price"] - Y["price"][TRAIN:]
@@ -431,9 +483,13 @@ def test_metrics_see_missing_targets_as_missing():
     known = np.arange(N - TRAIN) % 3 > 0
     options = {"missing_targets": "ignore", "calibrate_quantiles": False}
     found = model(**options).fit(X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:], gaps)])
-    same = model(**options).fit(X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:][known], Y[TRAIN:][known])])
+    same = model(**options).fit(
+        X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:][known], Y[TRAIN:][known])]
+    )
     for name, values in found.evals_result_["validation_0"].items():
-        np.testing.assert_allclose(values, same.evals_result_["validation_0"][name], rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            values, same.evals_result_["validation_0"][name], rtol=1e-5, err_msg=name
+        )
 
 
 # --- files and other tools ----------------------------------------------------------------------------
@@ -489,14 +545,18 @@ def test_explanations_and_importances_by_name():
     assert found.shap_values(X[:20], outputs=["churn", "demand_q0.9"]).shape == (20, 5, 2)
     values, base = found.shap_values(X[:20]), found.shap_base_values()
     moved = found.model_.target_offset if found.model_.target_offset is not None else 0
-    np.testing.assert_allclose(values.sum(axis=1) + base, found.predict_raw(X[:20]), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(
+        values.sum(axis=1) + base, found.predict_raw(X[:20]), rtol=1e-4, atol=1e-3
+    )
     assert np.isfinite(moved).all()
     of_outputs = found.feature_importance(per_output=True)
     assert of_outputs.shape == (8, 5) and of_outputs[1].argmax() == 1
 
 
 def test_directions_by_name():
-    found = fitted(monotone_constraints={0: {"price": 1, "demand": 1}, 2: {"churn": -1}}, n_estimators=30)
+    found = fitted(
+        monotone_constraints={0: {"price": 1, "demand": 1}, 2: {"churn": -1}}, n_estimators=30
+    )
     low, high = Z[:200].copy(), Z[:200].copy()
     high[:, 0] += 1
     assert (found.predict(high)["price"] >= found.predict(low)["price"]).all()
@@ -541,8 +601,16 @@ BAD = [
     (dict(), Y.to_numpy(), "ndarray without names of columns"),
     (dict(), None, "y to be passed|Y is None"),
     (dict(), Y.assign(churn=None), "contains NaN|has no label"),
-    (dict(), {**dict(Y.items()), "churn": CHURN[:10]}, "Task 'price' has 500 rows, but task 'churn' has 10"),
-    (dict(), Y.assign(price=np.where(Z[:, 0] > 1, np.nan, 1.0)), "Task 'price': Input y contains NaN"),
+    (
+        dict(),
+        {**dict(Y.items()), "churn": CHURN[:10]},
+        "Task 'price' has 500 rows, but task 'churn' has 10",
+    ),
+    (
+        dict(),
+        Y.assign(price=np.where(Z[:, 0] > 1, np.nan, 1.0)),
+        "Task 'price': Input y contains NaN",
+    ),
     (dict(leaf="linear"), Y, "Objective 'quantile' of task 'demand' fits its leaves by quantiles"),
     (dict(objective={"price": "nice"}), Y, "Task 'price': Unknown objective 'nice'"),
 ]
@@ -558,7 +626,9 @@ def test_what_tasks_do_not_have():
     found = fitted(n_estimators=2)
     with pytest.raises(ValueError, match="cannot be ranked"):
         found.predict_topk(X)
-    with pytest.raises(ValueError, match="There is no task 'cost'; there are 'price', 'churn', 'segment'"):
+    with pytest.raises(
+        ValueError, match="There is no task 'cost'; there are 'price', 'churn', 'segment'"
+    ):
         found.of_task("cost")
     with pytest.raises(ValueError, match="offset is a dict"):
         found.predict(X, offset=np.zeros(N))

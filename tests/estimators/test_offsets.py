@@ -32,7 +32,9 @@ def coupled(y, scores):
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "absolute_error", "huber", "quantile"])
-@pytest.mark.parametrize("options", [{}, {"normalize_targets": True}, {"refresh": "layer"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"normalize_targets": True}, {"refresh": "layer"}], ids=str
+)
 def test_losses_of_a_difference_learn_what_is_left(objective, options):
     """The same trees as for y - offset, and the offset on top."""
     options = options | ({} if "refresh" not in options else LAYERS)
@@ -46,7 +48,9 @@ def test_losses_of_a_difference_learn_what_is_left(objective, options):
     assert bits(with_offset) == bits(of_rest)
     per_level = with_offset.model_.n_outputs // 3
     expected = of_rest.predict(X) + np.repeat(KNOWN, per_level, axis=1)
-    np.testing.assert_allclose(with_offset.predict(X, offset=KNOWN), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        with_offset.predict(X, offset=KNOWN), expected, rtol=1e-12, atol=1e-12
+    )
     np.testing.assert_array_equal(with_offset.predict(X), of_rest.predict(X))
 
 
@@ -77,7 +81,12 @@ def test_large_offsets_lose_no_digits():
 
 @pytest.mark.parametrize("implementation", [Twin, Core], ids=["twin", "core"])
 def test_the_loss_sees_the_offset_as_the_twin_does(implementation):
-    parameters = {"curvature": "diagonal", "leaf_curvature": "diagonal", "max_leaves": 8, "max_depth": None}
+    parameters = {
+        "curvature": "diagonal",
+        "leaf_curvature": "diagonal",
+        "max_leaves": 8,
+        "max_depth": None,
+    }
     model = regressor(objective=coupled, learning_rate=0.5, **parameters).fit(X, Y, offset=KNOWN)
     mapper = model.model_.mapper
     data = (
@@ -93,13 +102,17 @@ def test_the_loss_sees_the_offset_as_the_twin_does(implementation):
     np.testing.assert_array_equal(staged, scores[1:])
 
 
-@pytest.mark.parametrize("options", [{}, LAYERS, {"multi_strategy": "one_output_per_tree"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, LAYERS, {"multi_strategy": "one_output_per_tree"}], ids=str
+)
 def test_predictions_on_training_rows_are_the_scores_that_training_left(options):
     with runs() as begun:
         model = regressor(objective="poisson", **options).fit(X, COUNTS, offset=KNOWN)
     expected = begun[0].state.raw.astype(np.float64) + model.model_.base_score + KNOWN
     np.testing.assert_allclose(model.predict_raw(X, offset=KNOWN), expected, rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(begun[0].state.scores(), begun[0].state.raw + KNOWN.astype(np.float32))
+    np.testing.assert_array_equal(
+        begun[0].state.scores(), begun[0].state.raw + KNOWN.astype(np.float32)
+    )
 
 
 @pytest.mark.parametrize("leaf", ["linear", "sparse"])
@@ -119,7 +132,9 @@ def test_exposure_makes_rates():
     y = RNG.poisson(rate * exposure).astype(float)
     model = regressor(objective="poisson", n_estimators=60, learning_rate=0.1)
     model.fit(X, y, offset=np.log(exposure))
-    np.testing.assert_allclose(model.predict(X, offset=np.log(8.0) * np.ones(N)), 8 * model.predict(X))
+    np.testing.assert_allclose(
+        model.predict(X, offset=np.log(8.0) * np.ones(N)), 8 * model.predict(X)
+    )
     assert np.corrcoef(np.log(model.predict(X)), np.log(rate))[0, 1] > 0.9
     total = model.predict(X, offset=np.log(exposure)).sum()
     assert total == pytest.approx(y.sum(), rel=0.05)
@@ -135,7 +150,9 @@ def test_classes_labels_and_two_classes():
         np.testing.assert_allclose(odds, offset, atol=1e-12)
         proba = model.predict_proba(blind, offset=offset)
         np.testing.assert_array_equal(model.predict_log_proba(blind, offset=offset), np.log(proba))
-        np.testing.assert_array_equal(list(model.staged_predict_proba(blind, offset=offset))[-1], proba)
+        np.testing.assert_array_equal(
+            list(model.staged_predict_proba(blind, offset=offset))[-1], proba
+        )
 
 
 def test_a_data_frame_of_them_is_their_array():
@@ -174,7 +191,9 @@ def test_missing_targets_and_threads_and_sampling():
     one, two = (regressor(**options | {"n_jobs": n}).fit(X, y, offset=KNOWN) for n in (1, 2))
     assert bits(one) == bits(two)
     known = ~np.isnan(y)
-    rate = np.array([y[known[:, k], k].sum() / np.exp(KNOWN[known[:, k], k]).sum() for k in range(3)])
+    rate = np.array(
+        [y[known[:, k], k].sum() / np.exp(KNOWN[known[:, k], k]).sum() for k in range(3)]
+    )
     np.testing.assert_allclose(one.model_.base_score, np.log(rate), atol=1e-5)
 
 
@@ -205,9 +224,13 @@ def test_metrics_are_of_scores_with_offsets():
 def test_rows_held_out_keep_their_offsets(objective):
     """Early stopping on rows set aside: with the offset alone to learn from, no round is better than none."""
     y = np.exp(KNOWN[:, 0]) if objective == "poisson" else KNOWN[:, 0]
-    model = regressor(objective=objective, validation_fraction=0.25, early_stopping_rounds=2, n_estimators=9)
+    model = regressor(
+        objective=objective, validation_fraction=0.25, early_stopping_rounds=2, n_estimators=9
+    )
     model.fit(X, y + 0.0, offset=KNOWN[:, 0])
-    assert max(model.evals_result_["validation"][next(iter(model.evals_result_["validation"]))]) < 1e-5
+    assert (
+        max(model.evals_result_["validation"][next(iter(model.evals_result_["validation"]))]) < 1e-5
+    )
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "poisson"])
@@ -231,12 +254,16 @@ def test_a_data_set_brings_its_offsets(objective):
 def test_going_on_is_as_training_at_one_go(objective, tmp_path):
     whole = regressor(objective=objective, n_estimators=6).fit(X, COUNTS, offset=KNOWN)
     saved = Checkpoint(tmp_path, interval=3)
-    part = regressor(objective=objective, n_estimators=3).fit(X, COUNTS, offset=KNOWN, callbacks=[saved])
+    part = regressor(objective=objective, n_estimators=3).fit(
+        X, COUNTS, offset=KNOWN, callbacks=[saved]
+    )
     for start in (part, next(tmp_path.iterdir())):
         on = regressor(objective=objective, n_estimators=3)
         on.fit(X, COUNTS, offset=KNOWN, init_model=start)
         assert bits(on) == bits(whole)
-    warm = regressor(objective=objective, n_estimators=3, warm_start=True).fit(X, COUNTS, offset=KNOWN)
+    warm = regressor(objective=objective, n_estimators=3, warm_start=True).fit(
+        X, COUNTS, offset=KNOWN
+    )
     assert bits(warm.set_params(n_estimators=6).fit(X, COUNTS, offset=KNOWN)) == bits(whole)
     with pytest.raises(ValueError, match="was trained with an offset for each row: pass offset"):
         warm.set_params(n_estimators=7).fit(X, COUNTS)

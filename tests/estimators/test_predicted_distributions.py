@@ -45,12 +45,16 @@ def test_spread_is_learned(fitted):
     best, ours, worst = (-d.logpdf(Y).mean() for d in (law, found, constant))
     assert best < ours < best + 0.35 * (worst - best)
     second = model.predict_raw(X)[:, 1]
-    assert np.corrcoef(second, np.tanh(X[:, 2]))[0, 1] > (0.5 if name == "negative_binomial" else 0.75)
+    assert np.corrcoef(second, np.tanh(X[:, 2]))[0, 1] > (
+        0.5 if name == "negative_binomial" else 0.75
+    )
 
 
 def base_of(model):
     scale, offset = model.model_.target_scale, model.model_.target_offset
-    return model.model_.base_score * (1 if scale is None else scale) + (0 if offset is None else offset)
+    return model.model_.base_score * (1 if scale is None else scale) + (
+        0 if offset is None else offset
+    )
 
 
 def test_predictions_are_the_means(fitted):
@@ -103,7 +107,11 @@ def test_a_unit_is_no_matter():
     X, Y, _ = made("normal")
     for name in ("normal", "student_t"):
         plain = PolyleafRegressor(objective=name, **QUICK).fit(X, Y).predict_dist(X)
-        moved = PolyleafRegressor(objective=name, **QUICK).fit(X, Y * [1024.0, 2.0**-10] + 7).predict_dist(X)
+        moved = (
+            PolyleafRegressor(objective=name, **QUICK)
+            .fit(X, Y * [1024.0, 2.0**-10] + 7)
+            .predict_dist(X)
+        )
         np.testing.assert_allclose(moved.scale, plain.scale * [1024.0, 2.0**-10], rtol=1e-2)
         np.testing.assert_allclose(
             np.median(np.abs(moved.cdf(Y * [1024.0, 2.0**-10] + 7) - plain.cdf(Y))), 0, atol=1e-4
@@ -116,14 +124,19 @@ def test_lognormal_is_normal_of_the_logarithm():
     logarithms = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(
         X, np.log(Y[:, 0])
     )
-    np.testing.assert_allclose(amounts.predict_raw(X), logarithms.predict_raw(X), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        amounts.predict_raw(X), logarithms.predict_raw(X), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_one_target_has_one_dimension():
     X, Y, _ = made("normal", n_targets=1)
     model = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y[:, 0])
     assert model.predict(X).shape == model.predict_dist(X).shape == (3000,)
-    assert model.predict_dist(X).interval().shape == (3000, 2) and model.predict_raw(X).shape == (3000, 2)
+    assert model.predict_dist(X).interval().shape == (3000, 2) and model.predict_raw(X).shape == (
+        3000,
+        2,
+    )
     assert model.model_.output_names == ("mean", "log_std")
     assert model.score(X, Y[:, 0]) > 0.5
 
@@ -150,7 +163,9 @@ def test_missing_targets_teach_the_others(name):
 
 def test_early_stopping_watches_the_likelihood():
     X, Y, _ = made("normal", n=600)
-    model = PolyleafRegressor(objective="normal", n_estimators=200, early_stopping_rounds=10, n_jobs=1)
+    model = PolyleafRegressor(
+        objective="normal", n_estimators=200, early_stopping_rounds=10, n_jobs=1
+    )
     model.fit(X[:300], Y[:300], X_val=X[300:], y_val=Y[300:])
     curve = model.evals_result_["validation"]["nll"]
     assert model.best_iteration_ == int(np.argmin(curve)) < len(curve) - 1 < 199
@@ -164,7 +179,9 @@ def test_metrics_by_name():
     X, Y, _ = made("gamma_distribution", n=500)
     weight = np.random.default_rng(0).random((500, 2))
     model = PolyleafRegressor(
-        objective="gamma_distribution", eval_metric=["nll", "crps", "rmse", "loss", "relative_crps"], **QUICK
+        objective="gamma_distribution",
+        eval_metric=["nll", "crps", "rmse", "loss", "relative_crps"],
+        **QUICK,
     )
     model.fit(X, Y, eval_set=[(X, Y)], eval_sample_weight=[weight])
     last = {name: values[-1] for name, values in model.evals_result_["validation_0"].items()}
@@ -172,14 +189,18 @@ def test_metrics_by_name():
     assert last["nll"] == pytest.approx(np.average(-law.logpdf(Y), weights=weight), rel=1e-6)
     assert last["loss"] == pytest.approx(last["nll"], rel=1e-5)
     assert last["crps"] == pytest.approx(np.average(law.crps(Y), weights=weight), rel=1e-6)
-    assert last["rmse"] == pytest.approx(np.sqrt(np.average((Y - law.mean()) ** 2, weights=weight)), rel=1e-6)
+    assert last["rmse"] == pytest.approx(
+        np.sqrt(np.average((Y - law.mean()) ** 2, weights=weight)), rel=1e-6
+    )
 
 
 def test_training_goes_on():
     X, Y, _ = made("normal")
     whole = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y)
     half = PolyleafRegressor(objective="normal", **{**QUICK, "n_estimators": 30}).fit(X, Y)
-    on = PolyleafRegressor(objective="normal", **{**QUICK, "n_estimators": 30}).fit(X, Y, init_model=half)
+    on = PolyleafRegressor(objective="normal", **{**QUICK, "n_estimators": 30}).fit(
+        X, Y, init_model=half
+    )
     assert (on.predict_raw(X) == whole.predict_raw(X)).all()
 
 
@@ -220,7 +241,9 @@ def test_exposures_of_counts():
     rng = np.random.default_rng(0)
     exposure = rng.uniform(0.5, 20, 3000)
     counts = rng.poisson(exposure * np.exp(np.sin(X[:, 0])) * rng.gamma(2, 0.5, 3000))
-    model = PolyleafRegressor(objective="negative_binomial", **QUICK).fit(X, counts, offset=np.log(exposure))
+    model = PolyleafRegressor(objective="negative_binomial", **QUICK).fit(
+        X, counts, offset=np.log(exposure)
+    )
     found = model.predict_dist(X, offset=np.log(exposure))
     assert np.corrcoef(np.log(found.mu / exposure), np.sin(X[:, 0]))[0, 1] > 0.9
     assert abs(np.log(np.median(found.alpha) / 0.5)) < 0.4
@@ -246,7 +269,9 @@ def test_calibrated_intervals_hold(fitted, joint):
 def test_bounds_of_distributions_that_are_right_are_theirs():
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((20_000, 1)), rng.standard_normal((20_000, 2))
-    model = PolyleafRegressor(objective="normal", n_estimators=1, learning_rate=1e-6, n_jobs=1).fit(X, Y)
+    model = PolyleafRegressor(objective="normal", n_estimators=1, learning_rate=1e-6, n_jobs=1).fit(
+        X, Y
+    )
     model.calibrate(X, Y, coverage=0.9)
     expected = model.predict_dist(X[:5]).interval(0.9)
     np.testing.assert_allclose(model.predict_interval(X[:5]), expected, atol=0.03)
@@ -266,7 +291,9 @@ def test_predict_dist_needs_a_distribution():
 
 def test_metrics_of_distributions_need_one():
     X, Y, _ = made("normal", n=100)
-    with pytest.raises(ValueError, match="'nll' is of predicted distributions, which these objectives give"):
+    with pytest.raises(
+        ValueError, match="'nll' is of predicted distributions, which these objectives give"
+    ):
         PolyleafRegressor(eval_metric="nll", **QUICK).fit(X, Y, eval_set=[(X, Y)])
 
 

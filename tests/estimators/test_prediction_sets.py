@@ -33,7 +33,9 @@ def test_classes_are_in_their_sets_as_often_as_asked(coverage):
     assert sets.dtype == bool and sets.any(axis=1).all()
     # Where the model is sure sets are small: one class more often than not, and then it is the prediction.
     alone = sets.sum(axis=1) == 1
-    np.testing.assert_array_equal(model.classes_[sets[alone].argmax(axis=1)], model.predict(test[0])[alone])
+    np.testing.assert_array_equal(
+        model.classes_[sets[alone].argmax(axis=1)], model.predict(test[0])[alone]
+    )
 
 
 def test_of_labels_all_are_in_the_set_as_often_as_asked():
@@ -51,7 +53,11 @@ def test_of_labels_all_are_in_the_set_as_often_as_asked():
 def test_two_classes_and_one_against_the_rest():
     fit, held, test = parts("letter", 800, 400)
     names = np.where(fit[1] < "N", "early", "late"), np.where(held[1] < "N", "early", "late")
-    model = PolyleafClassifier(**SMALL).fit(fit[0], names[0]).calibrate(held[0], names[1], coverage=0.95)
+    model = (
+        PolyleafClassifier(**SMALL)
+        .fit(fit[0], names[0])
+        .calibrate(held[0], names[1], coverage=0.95)
+    )
     sets = model.predict_set(test[0])
     assert sets.shape == (len(test[0]), 2) and sets.any(axis=1).all() and not sets.all()
     few = fit[1] < "D"
@@ -81,7 +87,9 @@ def test_files_keep_them_and_training_drops_them(tmp_path):
     fit, held, test = parts("letter", 800, 400)
     model = PolyleafClassifier(**SMALL).fit(*fit).calibrate(*held)
     model.save_model(tmp_path / "m")
-    np.testing.assert_array_equal(load_model(tmp_path / "m").predict_set(test[0]), model.predict_set(test[0]))
+    np.testing.assert_array_equal(
+        load_model(tmp_path / "m").predict_set(test[0]), model.predict_set(test[0])
+    )
     on = PolyleafClassifier(**SMALL).fit(*fit, init_model=model)
     for other in (on, PolyleafClassifier(**SMALL).fit(*fit)):
         with pytest.raises(ValueError, match="prediction sets are not calibrated: call calibrate"):
@@ -97,7 +105,9 @@ def test_tables_have_the_names_of_the_classes():
 def test_sentences():
     fit, held, _ = parts("letter", 800, 400)
     model = PolyleafClassifier(**SMALL).fit(*fit)
-    with pytest.raises(ValueError, match=r"5 rows are too few for a coverage of 0\.9: it needs 9 at least"):
+    with pytest.raises(
+        ValueError, match=r"5 rows are too few for a coverage of 0\.9: it needs 9 at least"
+    ):
         model.calibrate(held[0][:5], held[1][:5])
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 90"):
         model.calibrate(*held, coverage=90)

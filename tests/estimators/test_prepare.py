@@ -24,7 +24,9 @@ def readings(monkeypatch):
     for module in (prepare, dataset):
         original = module.as_features
         monkeypatch.setattr(
-            module, "as_features", lambda X, original=original, **how: read.append(X) or original(X, **how)
+            module,
+            "as_features",
+            lambda X, original=original, **how: read.append(X) or original(X, **how),
         )
     return read
 
@@ -104,13 +106,23 @@ def test_columns_whose_labels_are_numbers_are_refused_in_another_order():
     )
     turned = frame[frame.columns[::-1]]
     projected = PolyleafRegressor(projection="gaussian", projection_dim=2, **SMALL).fit(frame, y)
-    for use in (model.predict, projected.predict, lambda other: model.fit(frame, y, eval_set=[(other, y)])):
-        with pytest.raises(ValueError, match=r"columns of X are .* in another order: column number 0 is \d"):
+    for use in (
+        model.predict,
+        projected.predict,
+        lambda other: model.fit(frame, y, eval_set=[(other, y)]),
+    ):
+        with pytest.raises(
+            ValueError, match=r"columns of X are .* in another order: column number 0 is \d"
+        ):
             use(turned)
-    with pytest.raises(ValueError, match=r"y of 'validation_0' .* another order, '1', '0' for '0', '1'"):
+    with pytest.raises(
+        ValueError, match=r"y of 'validation_0' .* another order, '1', '0' for '0', '1'"
+    ):
         model.fit(frame, y, eval_set=[(frame, y[[1, 0]])])
     np.testing.assert_array_equal(model.predict(frame), model.predict(X))
-    np.testing.assert_array_equal(model.fit(turned, y).predict(turned), model.predict(turned.to_numpy()))
+    np.testing.assert_array_equal(
+        model.fit(turned, y).predict(turned), model.predict(turned.to_numpy())
+    )
     for nothing_to_compare_with in (X, Dataset(X, Y)):
         model.fit(frame, y).fit(nothing_to_compare_with, Y).predict(turned)
 
@@ -120,7 +132,11 @@ def test_columns_whose_labels_are_numbers_are_refused_in_another_order():
     [
         ({}, {"max_bins": 8}, "max_bins=8"),
         ({}, {"categorical_features": [0]}, r"categorical_features=\[0\]"),
-        ({"categorical_features": [0]}, {"categorical_features": None}, "categorical_features=None"),
+        (
+            {"categorical_features": [0]},
+            {"categorical_features": None},
+            "categorical_features=None",
+        ),
     ],
 )
 def test_parameters_that_come_too_late_for_a_data_set_are_warned_of(made_with, parameters, word):

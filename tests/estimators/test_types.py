@@ -37,10 +37,16 @@ def checked(folder):
     (folder / "script.py").write_text(SCRIPT)
     (folder / "mypy.ini").write_text("[mypy]\nignore_missing_imports = true\n")
     sources = Path(polyleaf.__file__).parents[1]
-    environment = os.environ if sources.name == "site-packages" else {**os.environ, "MYPYPATH": str(sources)}
+    environment = (
+        os.environ if sources.name == "site-packages" else {**os.environ, "MYPYPATH": str(sources)}
+    )
     command = [sys.executable, "-m", "mypy", "--cache-dir", str(folder / "cache"), "script.py"]
-    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    return re.findall(r"^script\.py:\d+: (?:note: Revealed type is|error:) (.*)$", run.stdout, re.MULTILINE)
+    run = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return re.findall(
+        r"^script\.py:\d+: (?:note: Revealed type is|error:) (.*)$", run.stdout, re.MULTILINE
+    )
 
 
 @pytest.mark.slow

@@ -47,7 +47,9 @@ def program(tmp_path_factory):
 def test_raw_scores_are_those_of_polyleaf_bit_for_bit(name, program):
     est = estimator(name)
     X = as_matrix(est, training_rows(name))
-    assert_same_bits(program(name).raw(X, est.model_.n_outputs), est._raw(training_rows(name), None))
+    assert_same_bits(
+        program(name).raw(X, est.model_.n_outputs), est._raw(training_rows(name), None)
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -67,7 +69,9 @@ def test_links_and_classes(name, program):
         assert program(name).n_predictions == 0
         return
     # exp is the C library's here and NumPy's there.
-    np.testing.assert_allclose(program(name).predictions(X), predictions(est, raw), rtol=4e-16, atol=5e-324)
+    np.testing.assert_allclose(
+        program(name).predictions(X), predictions(est, raw), rtol=4e-16, atol=5e-324
+    )
 
 
 @pytest.mark.parametrize("name", ["quantiles", "absolute error", "normalized targets"])
@@ -81,7 +85,9 @@ def test_predictions_without_exp_keep_the_bits(name, program):
 @pytest.mark.parametrize("name", ["normalized targets", "linear, categories"])
 def test_no_compiler_and_no_flags_change_a_bit(name, compiler, flags, program):
     est, X = estimator(name), hard_rows(estimator(name), seed=3)
-    assert_same_bits(program(name, compiler, flags).raw(X, est.model_.n_outputs), raw_scores(est, X))
+    assert_same_bits(
+        program(name, compiler, flags).raw(X, est.model_.n_outputs), raw_scores(est, X)
+    )
 
 
 @settings(max_examples=8, deadline=None)
@@ -90,7 +96,9 @@ def test_any_forest_has_the_same_bits(tmp_path_factory, model, seed):
     folder = tmp_path_factory.mktemp("any")
     to_c(model, folder / "model.h")
     X = hard_rows(model, seed)
-    assert_same_bits(CProgram(folder, flags=("-O0",)).raw(X, model.n_outputs), raw_scores_of(model, X))
+    assert_same_bits(
+        CProgram(folder, flags=("-O0",)).raw(X, model.n_outputs), raw_scores_of(model, X)
+    )
 
 
 @pytest.mark.slow
@@ -150,7 +158,9 @@ def test_what_cannot_be_written_is_a_sentence(tmp_path):
     with pytest.raises(TypeError, match="call fit first"):
         to_c(PolyleafRegressor(), tmp_path / "m.h")
     wide = random_model(n_outputs=1)
-    many = Model(mapper=wide.mapper, objective=wide.objective, base_score=np.zeros(70_000), learning_rate=0.1)
+    many = Model(
+        mapper=wide.mapper, objective=wide.objective, base_score=np.zeros(70_000), learning_rate=0.1
+    )
     with pytest.raises(ValueError, match="has 70000 outputs"):
         to_c(many, tmp_path / "m.h")
     projected = PolyleafRegressor(n_estimators=2, projection="gaussian", projection_dim=2)

@@ -68,7 +68,9 @@ def test_links_and_labels(name):
     est, X = estimator(name), hard_rows(estimator(name), seed=1)
     found, raw = run(to_onnx(est), X), raw_scores(est, X)
     if not hasattr(est, "classes_"):
-        return np.testing.assert_allclose(found["predictions"], predictions(est, raw), rtol=1e-5, atol=1e-6)
+        return np.testing.assert_allclose(
+            found["predictions"], predictions(est, raw), rtol=1e-5, atol=1e-6
+        )
     if est.model_.objective.probabilities:
         np.testing.assert_allclose(found["probabilities"], predictions(est, raw), rtol=0, atol=1e-6)
     else:
@@ -89,9 +91,14 @@ def test_labels_may_be_text():
 def test_any_forest(model, seed):
     X = hard_rows(model, seed)
     X[:, :3] = np.clip(X[:, :3], -1e3, 1e3)  # linear leaves of any slope: sums stay within float32
-    found, expected = run(to_onnx(model, opset_ml=5), X)["scores"], model.raw_predict(table_of(model, X))
+    found, expected = (
+        run(to_onnx(model, opset_ml=5), X)["scores"],
+        model.raw_predict(table_of(model, X)),
+    )
     # The lines of leaves are summed in float32 here: what that leaves goes by the terms, not by their sum.
-    terms = np.abs(np.nan_to_num(X[:, :3])).sum(axis=1, keepdims=True) if model.reads_features else 0.0
+    terms = (
+        np.abs(np.nan_to_num(X[:, :3])).sum(axis=1, keepdims=True) if model.reads_features else 0.0
+    )
     largest = np.maximum(1.0, np.abs(expected).max(axis=1, keepdims=True))
     assert (np.abs(found - expected) <= 1e-6 * largest + 2.0**-21 * terms).all()
 

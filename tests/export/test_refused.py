@@ -26,11 +26,16 @@ def many_categories():
 
 def projected():
     X = np.random.default_rng(0).normal(size=(60, 6))
-    return PolyleafRegressor(n_estimators=2, projection="gaussian", projection_dim=2).fit(X, X[:, :2])
+    return PolyleafRegressor(n_estimators=2, projection="gaussian", projection_dim=2).fit(
+        X, X[:, :2]
+    )
 
 
 REFUSED = {
-    "features of more than 255 categories": (many_categories, "features of more than 255 categories"),
+    "features of more than 255 categories": (
+        many_categories,
+        "features of more than 255 categories",
+    ),
     "a projection of wide features": (projected, "projects its features"),
 }
 
@@ -47,7 +52,9 @@ def test_what_no_format_holds_is_a_sentence(name, row, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("write", "file"), [(to_c, "m.h"), (to_xgboost, "m.json"), (dump_json, "m.json")])
+@pytest.mark.parametrize(
+    ("write", "file"), [(to_c, "m.h"), (to_xgboost, "m.json"), (dump_json, "m.json")]
+)
 def test_open_files_of_text(write, file, tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 2))
     est, written = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]), io.StringIO()

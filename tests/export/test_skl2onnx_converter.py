@@ -31,7 +31,9 @@ def converted(fitted, X=X, **options):
         options={id(last): options} if options else None,
         target_opset={"": 18, "ai.onnx.ml": 3},
     )
-    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        made.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(None, {"X": X}), strict=True))
 
@@ -57,7 +59,9 @@ CLASSES = {
 
 @pytest.mark.parametrize("y", CLASSES.values(), ids=CLASSES)
 def test_classes_after_imputing(y):
-    pipeline = make_pipeline(SimpleImputer(), PolyleafClassifier(n_estimators=5, max_leaves=8)).fit(X, y)
+    pipeline = make_pipeline(SimpleImputer(), PolyleafClassifier(n_estimators=5, max_leaves=8)).fit(
+        X, y
+    )
     found = converted(pipeline, zipmap=False)
     np.testing.assert_array_equal(found["label"], pipeline.predict(X))
     np.testing.assert_allclose(found["probabilities"], pipeline.predict_proba(X), atol=1e-6)
@@ -76,4 +80,6 @@ def test_categories_are_refused():
     table = pd.DataFrame({"a": pd.Categorical(["x", "y"] * 30), "b": np.arange(60.0)})
     model = PolyleafRegressor(n_estimators=2, min_child_samples=5).fit(table, np.arange(60.0) % 7)
     with pytest.raises(ValueError, match="learned from features of categories"):
-        skl2onnx.to_onnx(model, np.zeros((1, 2), np.float32), target_opset={"": 18, "ai.onnx.ml": 3})
+        skl2onnx.to_onnx(
+            model, np.zeros((1, 2), np.float32), target_opset={"": 18, "ai.onnx.ml": 3}
+        )

@@ -23,7 +23,10 @@ REFUSED = {
 }
 # Of raw scores: here a link has no factor, and a forest is an average.
 UNITS = {("lightgbm", "sigmoid"): 0.5, ("lightgbm", "forest"): 0.25}
-HINGES = {"hinge", "hinge, labels"}  # XGBoost predicts their classes, 0 and 1, and here the estimator does
+HINGES = {
+    "hinge",
+    "hinge, labels",
+}  # XGBoost predicts their classes, 0 and 1, and here the estimator does
 ALL = [("xgboost", name) for name in XGBOOST] + [("lightgbm", name) for name in LIGHTGBM]
 TAKEN = [case for case in ALL if case not in REFUSED]
 EXPECTED = expected()
@@ -68,8 +71,12 @@ def test_a_saved_model_is_read_as_an_estimator(library, name, tmp_path):
         np.testing.assert_allclose(found, predicted, rtol=2e-6, atol=2e-6)
     classes = est.predict(X)
     if name in HINGES:
-        assert est.get_params()["objective"] == "squared_hinge" and not hasattr(est, "predict_proba")
-        np.testing.assert_array_equal(classes, EXPECTED[f"{library}/{name}"][1].reshape(classes.shape))
+        assert est.get_params()["objective"] == "squared_hinge" and not hasattr(
+            est, "predict_proba"
+        )
+        np.testing.assert_array_equal(
+            classes, EXPECTED[f"{library}/{name}"][1].reshape(classes.shape)
+        )
     assert est.feature_importance("split").sum() == sum(t.n_leaves - 1 for t in model.trees)
 
 
@@ -80,7 +87,9 @@ def test_what_cannot_be_read_is_a_sentence(library, name):
 
 
 @pytest.mark.parametrize("reader", [from_xgboost, from_lightgbm])
-@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"{L\x00", b"tree\nnothing", b"[1, 2]", b"\xff" * 40])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"{}", b"{L\x00", b"tree\nnothing", b"[1, 2]", b"\xff" * 40]
+)
 def test_other_files_are_refused_with_a_sentence(reader, content, tmp_path):
     path = tmp_path / "other"
     path.write_bytes(content)
@@ -141,23 +150,35 @@ def test_more_thresholds_than_codes_are_a_sentence(tmp_path):
 
 def test_what_comes_in_can_go_out(tmp_path):
     to_c(read("xgboost", "vectors"), tmp_path / "model.h")
-    assert FOLDER.is_dir() and (tmp_path / "model.h").read_text().startswith("/* A model written by Polyleaf")
+    assert FOLDER.is_dir() and (tmp_path / "model.h").read_text().startswith(
+        "/* A model written by Polyleaf"
+    )
 
 
 def test_files_of_older_versions_say_some_things_elsewhere(tmp_path):
     content = json.loads(file_of("xgboost", "dart").read_text())
     learner = content["learner"]
     model = learner["gradient_booster"]["model"]
-    learner["learner_model_param"]["base_score"] = learner["learner_model_param"]["base_score"].strip("[]")
+    learner["learner_model_param"]["base_score"] = learner["learner_model_param"][
+        "base_score"
+    ].strip("[]")
     weights, _ = model.pop("weight_drop"), model.pop("iteration_indptr")
-    learner["gradient_booster"] = {"name": "dart", "gbtree": {"model": model}, "weight_drop": weights}
+    learner["gradient_booster"] = {
+        "name": "dart",
+        "gbtree": {"model": model},
+        "weight_drop": weights,
+    }
     (tmp_path / "m.json").write_text(json.dumps(content))
     assert from_xgboost(tmp_path / "m.json").equals(read("xgboost", "dart"))
 
 
 def test_a_file_with_changes_is_read_or_refused_with_a_sentence(tmp_path):
     rng = np.random.default_rng(0)
-    for library, name in (("xgboost", "two"), ("xgboost", "vectors"), ("lightgbm", "categories")) * 60:
+    for library, name in (
+        ("xgboost", "two"),
+        ("xgboost", "vectors"),
+        ("lightgbm", "categories"),
+    ) * 60:
         data = bytearray(file_of(library, name).read_bytes())
         for at in rng.integers(0, len(data), 3):
             data[at] = rng.choice(list(b"0123456789-.[]{} \n\xff"))
@@ -183,14 +204,19 @@ def test_estimators_predict_with_what_they_would_predict_with():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3)).astype(np.float32)
     y = X[:, 0] + 3 * rng.normal(size=200)
-    theirs = xgboost.XGBRegressor(n_estimators=50, early_stopping_rounds=5, max_bin=100, learning_rate=0.5)
+    theirs = xgboost.XGBRegressor(
+        n_estimators=50, early_stopping_rounds=5, max_bin=100, learning_rate=0.5
+    )
     theirs.fit(X, y, eval_set=[(X[:60], y[60:120])], verbose=False)
     ours = from_xgboost(theirs)
     assert ours.n_rounds == theirs.best_iteration + 1 < theirs.get_booster().num_boosted_rounds()
     np.testing.assert_allclose(ours.predict(X)[:, 0], theirs.predict(X), rtol=2e-6, atol=2e-6)
     booster = theirs.get_booster()
     np.testing.assert_allclose(
-        from_xgboost(booster).predict(X)[:, 0], booster.predict(xgboost.DMatrix(X)), rtol=2e-6, atol=2e-6
+        from_xgboost(booster).predict(X)[:, 0],
+        booster.predict(xgboost.DMatrix(X)),
+        rtol=2e-6,
+        atol=2e-6,
     )
     with pytest.warns(UserWarning, match="takes -999.0 for a missing value"):
         from_xgboost(xgboost.XGBRegressor(n_estimators=2, missing=-999.0).fit(X, y))

@@ -12,11 +12,20 @@ from polyleaf.export import as_matrix, to_treelite
 treelite = pytest.importorskip("treelite")
 
 TAKEN = [name for name in CASES if "linear" not in name]
-LINKED = ["defaults", "poisson", "defaults, two classes", "defaults, classes", "defaults, labels", "samme"]
+LINKED = [
+    "defaults",
+    "poisson",
+    "defaults, two classes",
+    "defaults, classes",
+    "defaults, labels",
+    "samme",
+]
 
 
 def scores_of(made, X, margin=True):
-    return treelite.gtil.predict(made, np.ascontiguousarray(X), pred_margin=margin).reshape(len(X), -1)
+    return treelite.gtil.predict(made, np.ascontiguousarray(X), pred_margin=margin).reshape(
+        len(X), -1
+    )
 
 
 def assert_close(found, expected):
@@ -44,7 +53,10 @@ def test_scores(name):
 @pytest.mark.parametrize("name", LINKED)
 def test_links(name):
     est, X = estimator(name), hard_rows(estimator(name), seed=1)
-    found, expected = scores_of(to_treelite(est), X, margin=False), predictions(est, raw_scores(est, X))
+    found, expected = (
+        scores_of(to_treelite(est), X, margin=False),
+        predictions(est, raw_scores(est, X)),
+    )
     if name == "defaults, two classes":
         expected = expected[:, 1:]
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)

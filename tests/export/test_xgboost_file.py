@@ -20,7 +20,10 @@ LINKED = ["defaults", "poisson", "defaults, two classes", "defaults, classes", "
 
 def assert_close(found, expected):
     """To 1e-6 of the largest score of a row: XGBoost adds float32 numbers."""
-    found, scale = found.reshape(expected.shape), np.abs(expected).max(axis=1, keepdims=True, initial=1.0)
+    found, scale = (
+        found.reshape(expected.shape),
+        np.abs(expected).max(axis=1, keepdims=True, initial=1.0),
+    )
     np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=1e-6)
 
 
@@ -30,7 +33,9 @@ def finite(X):
 
 
 def booster(path):
-    xgboost = pytest.importorskip("xgboost", minversion="3.1", reason="XGBoost 3.1 is not installed")
+    xgboost = pytest.importorskip(
+        "xgboost", minversion="3.1", reason="XGBoost 3.1 is not installed"
+    )
     return xgboost.Booster(model_file=path)
 
 
@@ -48,7 +53,9 @@ def test_what_is_written_is_read_as_the_same_model(name, tmp_path):
     to_xgboost(est, tmp_path / "m.json")
     same = from_xgboost(tmp_path / "m.json")
     X = finite(as_matrix(est, training_rows(name)))
-    assert_close(same.raw_predict(as_features(X, reference=same.mapper)), est._raw(training_rows(name), None))
+    assert_close(
+        same.raw_predict(as_features(X, reference=same.mapper)), est._raw(training_rows(name), None)
+    )
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -91,7 +98,9 @@ def test_a_model_without_trees(tmp_path):
     to_xgboost(model, tmp_path / "m.json")
     same = from_xgboost(tmp_path / "m.json")
     X = np.zeros((3, 4), np.float32)
-    assert_close(same.raw_predict(as_features(X, reference=same.mapper)), np.tile(model.base_score, (3, 1)))
+    assert_close(
+        same.raw_predict(as_features(X, reference=same.mapper)), np.tile(model.base_score, (3, 1))
+    )
 
 
 def test_probabilities_near_one_keep_their_digits(tmp_path):

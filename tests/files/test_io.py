@@ -21,7 +21,8 @@ FORMATS = {"csv": (".csv", ".tsv"), "arff": (".arff",)}
 
 
 @pytest.mark.parametrize(
-    ("name", "ending"), [("a.csv", ".csv"), ("a.CSV.GZ", ".csv"), ("a.b.bz2", ".b"), ("a.gz", ""), ("a", "")]
+    ("name", "ending"),
+    [("a.csv", ".csv"), ("a.CSV.GZ", ".csv"), ("a.b.bz2", ".b"), ("a.gz", ""), ("a", "")],
 )
 def test_endings(name, ending):
     assert ending_of(Path(name)) == ending
@@ -30,7 +31,9 @@ def test_endings(name, ending):
 def test_formats():
     assert format_of(Path("a.TSV.gz"), FORMATS) == "csv"
     assert format_of(Path("a.csv"), FORMATS, "arff") == "arff"
-    with pytest.raises(ReadError, match=r"'a\.x' does not tell its format; use one of \.csv, \.tsv, \.arff"):
+    with pytest.raises(
+        ReadError, match=r"'a\.x' does not tell its format; use one of \.csv, \.tsv, \.arff"
+    ):
         format_of(Path("folder/a.x"), FORMATS)
     with pytest.raises(ReadError, match="'xls' is not known; there are csv, arff"):
         format_of(Path("a.csv"), FORMATS, "xls")
@@ -57,7 +60,9 @@ def test_errors_say_which_file_they_are_about(tmp_path):
     with pytest.raises(ReadError, match="There is no file"), reading(tmp_path / "absent"):
         pass
     path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(b"a" * 1000, mtime=0)[:12] + b"\xff" * 20)  # its stream is damaged
+    path.write_bytes(
+        gzip.compress(b"a" * 1000, mtime=0)[:12] + b"\xff" * 20
+    )  # its stream is damaged
     with pytest.raises(ReadError, match=r"a\.gz cannot be read"), reading(path):
         read_bytes(path)
     for message in ("line 3: a word.", f"{path} is odd."):

@@ -122,7 +122,15 @@ def test_lines_are_counted_across_parts_of_a_large_file(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["0.1", "123456.789", "3.4028235e38", "1e-45", "1e-400", "0." + 400 * "0" + "1", "0.1" + 30 * "0" + "1"],
+    [
+        "0.1",
+        "123456.789",
+        "3.4028235e38",
+        "1e-45",
+        "1e-400",
+        "0." + 400 * "0" + "1",
+        "0.1" + 30 * "0" + "1",
+    ],
 )
 def test_numbers_are_rounded_correctly(tmp_path, text):
     found = read_multilabel(file(tmp_path, f"1 1 1\n0 0:{text}\n"))
@@ -160,7 +168,9 @@ def test_round_trip(tmp_path_factory, n, d, n_labels, density):
     if np.all(np.diff(X.indptr) + np.diff(Y.indptr) > 0):
         for zero_based in (True, False):
             write_multilabel(folder / "a.svm", X, Y, zero_based=zero_based)
-            found = read_multilabel(folder / "a.svm", n_features=d, n_labels=n_labels, zero_based=zero_based)
+            found = read_multilabel(
+                folder / "a.svm", n_features=d, n_labels=n_labels, zero_based=zero_based
+            )
             same(found.X, X.toarray())
             same(found.Y, Y.toarray())
 
@@ -212,7 +222,9 @@ def test_libsvm(tmp_path):
     found = read_multilabel(file(tmp_path, text, "data.svm"))
     same(found.X, [[0.5, 0, 1], [0, 2, 0], [0, 0, 0]])
     same(found.Y, [[1, 0, 1], [0, 0, 0], [0, 1, 0]])
-    zero = read_multilabel(file(tmp_path, text, "data.svm"), zero_based=True, n_features=6, n_labels=4)
+    zero = read_multilabel(
+        file(tmp_path, text, "data.svm"), zero_based=True, n_features=6, n_labels=4
+    )
     assert (zero.X.shape, zero.Y.shape, zero.X[0, 1]) == ((3, 6), (3, 4), 0.5)
     auto = read_multilabel(file(tmp_path, "1 0:1 2:1\n", "data.svm"))
     same(auto.X, [[1, 0, 1]])
@@ -222,7 +234,11 @@ def test_libsvm(tmp_path):
     ("text", "settings_", "message"),
     [
         ("\n# nothing\n", {}, "no rows"),
-        ("1 2:1\n", dict(n_features=1), "there is a feature 1, counted from 0, but there are to be 1"),
+        (
+            "1 2:1\n",
+            dict(n_features=1),
+            "there is a feature 1, counted from 0, but there are to be 1",
+        ),
         ("5 2:1\n", dict(n_labels=5), "there is a label 5"),
         ("5 2:1\n1 0:1\n", dict(zero_based=False), "row 2 has feature 0"),
         ("+1 2:1\n", {}, "line 1: '.1' is no label"),
@@ -248,7 +264,9 @@ XML = (
 )
 
 
-@pytest.mark.parametrize("rows", [SPARSE, DENSE, SPARSE.replace("real", "{0,1,-1}").replace("2 -1", "2 -1")])
+@pytest.mark.parametrize(
+    "rows", [SPARSE, DENSE, SPARSE.replace("real", "{0,1,-1}").replace("2 -1", "2 -1")]
+)
 def test_arff_with_named_labels(tmp_path, rows):
     path = file(tmp_path, "@relation x\n" + rows, "data.arff")
     found = read_multilabel(path, labels=file(tmp_path, XML, "labels.xml"))
@@ -274,7 +292,11 @@ def test_arff_of_meka(tmp_path, rows, count, names):
         ("@relation x\n" + SPARSE, ["l7"], "no attribute 'l7'"),
         ("@relation x\n" + SPARSE, ["l0", "l0"], "each once"),
         ("@relation x\n" + SPARSE, ["x0"], "neither 0 nor 1"),
-        ("@relation x\n" + DENSE.replace("l1 {0,1}", "l1 {1,0}"), ["l1"], "must be an attribute {0,1}"),
+        (
+            "@relation x\n" + DENSE.replace("l1 {0,1}", "l1 {1,0}"),
+            ["l1"],
+            "must be an attribute {0,1}",
+        ),
         ("@relation x\n" + SPARSE.replace("1 2.5", "1 b"), ["l0"], "line 8: 'x0' is numeric"),
         (
             "@relation x\n" + SPARSE.replace("1 2.5", "1 2,1 3"),
@@ -295,7 +317,8 @@ def test_the_fast_and_the_slow_way_agree(tmp_path):
     values = np.where(rng.random((50, 8)) < 0.3, rng.standard_normal((50, 8)), 0)
     values[:, :2] = rng.random((50, 2)) < 0.5
     rows = [
-        "{" + ",".join(f"{j} {values[i, j]:.6g}" for j in range(8) if values[i, j]) + "}" for i in range(50)
+        "{" + ",".join(f"{j} {values[i, j]:.6g}" for j in range(8) if values[i, j]) + "}"
+        for i in range(50)
     ]
     attributes = "".join(f"@attribute a{j} numeric\n" for j in range(7))
     fast = read_multilabel(

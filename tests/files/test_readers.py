@@ -55,7 +55,9 @@ def test_csv_numbers_texts_missing(tmp_path, csv_way):
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_csv_delimiter_is_found(tmp_path, csv_way, delimiter):
     text = "a,b\n1,2\n3,4\n".replace(",", delimiter)
-    np.testing.assert_array_equal(read_table(write(tmp_path, "t.csv", text)).values, [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(
+        read_table(write(tmp_path, "t.csv", text)).values, [[1, 2], [3, 4]]
+    )
 
 
 def test_csv_without_header(tmp_path, csv_way):
@@ -204,38 +206,32 @@ def test_arff_sparse(tmp_path):
     )
     table = read_table(write(tmp_path, "t.arff", text))
     assert table.is_sparse and table.categories["b"] == ("x", "y z", "w")
-    np.testing.assert_array_equal(table.values.toarray(), [[1.5, 1, 0, 1], [0, 0, 0, 0], [0, 2, nan, 0]])
+    np.testing.assert_array_equal(
+        table.values.toarray(), [[1.5, 1, 0, 1], [0, 0, 0, 0], [0, 2, nan, 0]]
+    )
 
 
 @pytest.mark.parametrize(
     "header, rows, message",
     [
-        (
-            AB,
-            "1,x\n2,z",
-            "line 6: 'z' is no declared category of 'b'",
-        ),
-        (
-            AB,
-            "1,x\nq,y",
-            "line 6: 'a' is numeric, but the value is 'q'",
-        ),
-        (
-            AB,
-            "1,x\n1",
-            "line 6 has 1 values, but there are 2 attributes",
-        ),
+        (AB, "1,x\n2,z", "line 6: 'z' is no declared category of 'b'"),
+        (AB, "1,x\nq,y", "line 6: 'a' is numeric, but the value is 'q'"),
+        (AB, "1,x\n1", "line 6 has 1 values, but there are 2 attributes"),
         (AB, "1,x\n'1,x", "line 6: a value cannot be read"),
         (AB, "{0 1}\n{2 1}", "line 6: there is no attribute 2"),
-        (
-            AB,
-            "{0 1}\n{0 1, 0 2}",
-            "line 6 gives the same attribute twice",
-        ),
+        (AB, "{0 1}\n{0 1, 0 2}", "line 6 gives the same attribute twice"),
         (AB, "{0 1}\n1,x", "line 6: a sparse row looks like"),
         (AB, "1,x\n{0 1}", "line 6 is sparse"),
-        ("@attribute a relational\n@attribute b {x,y}", "1,x", "line 2: attribute 'a' has type 'relational'"),
-        ("@attribute a numeric\n@attribute b {x,y", "1,x", "line 3: the categories of 'b' are not closed"),
+        (
+            "@attribute a relational\n@attribute b {x,y}",
+            "1,x",
+            "line 2: attribute 'a' has type 'relational'",
+        ),
+        (
+            "@attribute a numeric\n@attribute b {x,y",
+            "1,x",
+            "line 3: the categories of 'b' are not closed",
+        ),
         (
             "@attribute a numeric\n@attribute b {x,x}",
             "1,x",
@@ -273,7 +269,9 @@ def test_libsvm_with_and_without_index_0_name_the_same_columns(tmp_path):
 def test_libsvm_multilabel(tmp_path):
     table = read_table(write(tmp_path, "t.svm", "3,1 1:1\n 2:1\n1,1 1:2\n"))
     assert table.targets == ("label_1", "label_3")
-    np.testing.assert_array_equal(table.select(table.targets).values.toarray(), [[1, 1], [0, 0], [1, 0]])
+    np.testing.assert_array_equal(
+        table.select(table.targets).values.toarray(), [[1, 1], [0, 0], [1, 0]]
+    )
 
 
 def test_libsvm_error(tmp_path):

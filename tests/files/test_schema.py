@@ -70,7 +70,9 @@ def values_of(features, name):
             cells = block.values[:, list(block.features).index(i)]
             return [None if np.isnan(cell) else cell for cell in cells]
     (block,) = features.sparse
-    matrix = sp.csc_matrix((block.data, block.indices, block.indptr), (features.n_rows, len(block.features)))
+    matrix = sp.csc_matrix(
+        (block.data, block.indices, block.indptr), (features.n_rows, len(block.features))
+    )
     return matrix.toarray()[:, list(block.features).index(i)].tolist()
 
 
@@ -80,7 +82,11 @@ def test_another_file_means_the_same():
     assert schema.features == ("x", "colour") and schema.categorical == ("colour",)
     features = schema.read_features(train)
     assert features.n_rows == 3 and features.feature_names == ("x", "colour")
-    assert values_of(features, "x") == [1, 2, 3] and values_of(features, "colour") == ["red", "blue", None]
+    assert values_of(features, "x") == [1, 2, 3] and values_of(features, "colour") == [
+        "red",
+        "blue",
+        None,
+    ]
     np.testing.assert_array_equal(schema.read_targets(train), ["u", "v", "u"])
     other = table(colour=["blue", "green", "red"], x=[nan, 5, 6], more=[0, 0, 0])
     features = schema.read_features(other)
@@ -107,7 +113,9 @@ def test_dict_round_trip():
 
 
 def test_sparse_features_that_do_not_occur_are_zero():
-    train = Table(("1", "2", "target"), sp.csr_matrix([[1.0, 2, 1], [0, 3, 0]]), targets=("target",))
+    train = Table(
+        ("1", "2", "target"), sp.csr_matrix([[1.0, 2, 1], [0, 3, 0]]), targets=("target",)
+    )
     schema = Schema.of(train, ("target",))
     other = Table(("2", "3", "target"), sp.csr_matrix([[4.0, 5, 1]]))
     features = schema.read_features(other)
@@ -121,7 +129,9 @@ def test_targets_by_task():
     one = table(x=[1, 2], y=[0.5, nan])
     np.testing.assert_array_equal(Schema.of(one, ("y",)).read_targets(one), [0.5, nan])
     declared = Table(("x", "y"), np.array([[1.0, 1], [2, nan]]), {"y": ("10", "20")})
-    np.testing.assert_array_equal(Schema.of(declared, ("y",), "regression").read_targets(declared), [20, nan])
+    np.testing.assert_array_equal(
+        Schema.of(declared, ("y",), "regression").read_targets(declared), [20, nan]
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +180,9 @@ def with_stray(n=30):
 def test_a_stray_cell_in_a_file_is_refused_unless_categories_are_meant():
     given = table(x=with_stray(), y=list(range(30)))
     schema = Schema.of(given, ("y",))
-    with pytest.raises(ReadError, match=r"column 'x' holds numbers, but row 30 .* 'oops'.*--categorical"):
+    with pytest.raises(
+        ReadError, match=r"column 'x' holds numbers, but row 30 .* 'oops'.*--categorical"
+    ):
         schema.refuse_stray_text(given)
     schema.refuse_stray_text(given, ("x",))
     fine = table(x=["a", "b", None] * 10, y=["1", "2", "3", "4", "5", "other"] * 5)

@@ -58,7 +58,9 @@ def test_targets_weights_and_offsets_on_a_card_are_refused():
     for estimator, target in ((PolyleafRegressor, y), (PolyleafClassifier, (y > 0).astype(int))):
         with pytest.raises(TypeError, match="y lies on a CUDA card"):
             estimator(**SMALL).fit(X, of_library("cupy", target))
-    with pytest.raises(TypeError, match=r"sample_weight lies on a CUDA card.*sample_weight\.get\(\)"):
+    with pytest.raises(
+        TypeError, match=r"sample_weight lies on a CUDA card.*sample_weight\.get\(\)"
+    ):
         PolyleafRegressor(**SMALL).fit(X, y, sample_weight=of_library("cupy", np.abs(y)))
     with pytest.raises(TypeError, match="offset lies on a CUDA card"):
         PolyleafRegressor(**SMALL).fit(X, y, offset=of_library("cupy", y))
@@ -67,7 +69,9 @@ def test_targets_weights_and_offsets_on_a_card_are_refused():
 def test_arrays_of_jax_in_memory_are_read_as_any():
     jnp = pytest.importorskip("jax.numpy")
     plain = PolyleafRegressor(**SMALL).fit(X, y, sample_weight=np.abs(y))
-    of_jax = PolyleafRegressor(**SMALL).fit(jnp.asarray(X), jnp.asarray(y), sample_weight=jnp.abs(y))
+    of_jax = PolyleafRegressor(**SMALL).fit(
+        jnp.asarray(X), jnp.asarray(y), sample_weight=jnp.abs(y)
+    )
     np.testing.assert_array_equal(of_jax.predict(jnp.asarray(X)), plain.predict(X))
 
 

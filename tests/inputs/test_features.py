@@ -33,10 +33,14 @@ FRAMES = {
     "pandas category": pandas_frame,
     "pandas text": lambda: pandas_frame().astype({"t": object}),
     "pandas string": lambda: pandas_frame().assign(t=pd.Series(TEXT, dtype="string")),
-    "pandas nullable": lambda: pandas_frame().astype({"n": "Float64", "i": "Int32", "b": "boolean"}),
+    "pandas nullable": lambda: pandas_frame().astype(
+        {"n": "Float64", "i": "Int32", "b": "boolean"}
+    ),
     "pandas arrow": lambda: pandas_frame().astype({"n": "double[pyarrow]", "i": "int64[pyarrow]"}),
     "polars text": lambda: pl.DataFrame({"n": NUMBERS, "t": TEXT, "i": INTS, "b": BOOLS}),
-    "polars categorical": lambda: FRAMES["polars text"]().with_columns(pl.col("t").cast(pl.Categorical)),
+    "polars categorical": lambda: FRAMES["polars text"]().with_columns(
+        pl.col("t").cast(pl.Categorical)
+    ),
     "polars enum": lambda: FRAMES["polars text"]().with_columns(
         pl.col("t").cast(pl.Enum(["red", "x", "blue"]))
     ),
@@ -116,7 +120,11 @@ def test_columns_of_different_dtypes_are_brought_together_only_where_the_copy_is
     frame = pd.DataFrame({"a": np.ones(5, np.float32), "b": np.ones(5, np.int8), "c": np.ones(5)})
     assert [block.values.shape for block in as_features(frame).dense] == [(5, 3)]
     monkeypatch.setattr("polyleaf.inputs.frames._MOST_COPIED_BYTES", 8 * 5 * 3 - 1)
-    assert [block.values.dtype for block in as_features(frame).dense] == [np.float32, np.int8, np.float64]
+    assert [block.values.dtype for block in as_features(frame).dense] == [
+        np.float32,
+        np.int8,
+        np.float64,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -135,21 +143,29 @@ def test_sparse_equals_dense(container, dtype):
 
 
 def test_sparse_duplicates_are_summed_and_the_users_matrix_is_left_alone():
-    X = sp.csc_matrix((np.array([1.0, 2.0, 5.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(3, 2))
+    X = sp.csc_matrix(
+        (np.array([1.0, 2.0, 5.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(3, 2)
+    )
     np.testing.assert_array_equal(codes(X), codes(X.toarray()))
     assert X.nnz == 3
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_rows_of_what_is_known_stay_rows_and_say_the_same(dtype):
-    X = np.where(np.random.default_rng(3).random((60, 30)) < 0.2, np.arange(30) - 9, 0).astype(dtype)
+    X = np.where(np.random.default_rng(3).random((60, 30)) < 0.2, np.arange(30) - 9, 0).astype(
+        dtype
+    )
     mapper = BinMapper().fit(as_features(sp.csr_matrix(X)))
-    rows, columns = (as_features(form(X), reference=mapper) for form in (sp.csr_matrix, sp.csc_matrix))
+    rows, columns = (
+        as_features(form(X), reference=mapper) for form in (sp.csr_matrix, sp.csc_matrix)
+    )
     assert isinstance(rows.sparse[0], SparseRows) and isinstance(columns.sparse[0], SparseBlock)
     only = np.arange(30) % 7 == 2
     for first, second in ((rows, columns), (rows.rows(11, 40), columns.rows(11, 40))):
         for wanted in (only, np.zeros(30, bool)):
-            found, expected = (mapper.transform(table, only=wanted)[wanted] for table in (first, second))
+            found, expected = (
+                mapper.transform(table, only=wanted)[wanted] for table in (first, second)
+            )
             np.testing.assert_array_equal(found, expected)
             np.testing.assert_array_equal(first.numbers(wanted), second.numbers(wanted))
         np.testing.assert_array_equal(mapper.transform(first), mapper.transform(second))
@@ -167,7 +183,9 @@ def test_an_infinity_of_a_sparse_matrix_is_named(form):
 
 
 def test_rows_that_are_not_in_order_are_read_all_the_same():
-    X = sp.csr_matrix((np.array([2.0, 1.0, 4.0, 5.0]), np.array([2, 0, 1, 1]), np.array([0, 2, 4])), (2, 3))
+    X = sp.csr_matrix(
+        (np.array([2.0, 1.0, 4.0, 5.0]), np.array([2, 0, 1, 1]), np.array([0, 2, 4])), (2, 3)
+    )
     mapper = BinMapper().fit(as_features(np.array([[0.0, 1, 2], [1, 9, 3], [4, 4, 4]])))
     found = as_features(X, reference=mapper)
     np.testing.assert_array_equal(found.numbers(), [[1, 0], [0, 9], [2, 0]])
@@ -194,7 +212,8 @@ def test_infinity_is_named(make):
     X = np.ones((50, 4))
     X[30, 2] = -np.inf
     with pytest.raises(
-        ValueError, match=r"infinity or a value too large for dtype\('float64'\).*row 30, column number 2"
+        ValueError,
+        match=r"infinity or a value too large for dtype\('float64'\).*row 30, column number 2",
     ):
         as_features(make(X))
 
@@ -212,7 +231,11 @@ def test_infinity_in_a_frame_names_the_column():
         (np.ones((0, 3)), ValueError, r"0 sample\(s\)"),
         (pd.DataFrame({"a": []}), ValueError, r"0 sample\(s\)"),
         (np.ones((2, 2), dtype=complex), ValueError, "Complex data not supported"),
-        (np.array([[{"a": 1}], [2]], dtype=object), TypeError, "argument must be a string or a real number"),
+        (
+            np.array([[{"a": 1}], [2]], dtype=object),
+            TypeError,
+            "argument must be a string or a real number",
+        ),
         (
             pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}),
             ValueError,
@@ -220,7 +243,11 @@ def test_infinity_in_a_frame_names_the_column():
         ),
         (pl.DataFrame({"d": [[1, 2]]}), ValueError, "Column 'd'.*neither a number nor a category"),
         (pl.LazyFrame({"d": [1]}), TypeError, "collect"),
-        (pd.DataFrame({"d": pd.Categorical([(1, 2), (3, 4)])}), ValueError, "category of type tuple"),
+        (
+            pd.DataFrame({"d": pd.Categorical([(1, 2), (3, 4)])}),
+            ValueError,
+            "category of type tuple",
+        ),
         (np.ones((2, 2), dtype="M8[s]"), ValueError, "dtype datetime64"),
     ],
 )
@@ -253,20 +280,29 @@ def test_wrong_categorical_features(asked, error, words):
 
 def test_categorical_features_by_name_position_and_mask_agree():
     for asked in (["t", "i"], [1, 2], np.array([1, 2]), np.array([False, True, True, False])):
-        assert as_features(pandas_frame(), categorical_features=asked).is_categorical.tolist() == [0, 1, 1, 0]
+        assert as_features(pandas_frame(), categorical_features=asked).is_categorical.tolist() == [
+            0,
+            1,
+            1,
+            0,
+        ]
     with pytest.raises(ValueError, match="X has no names"):
         as_features(np.ones((2, 2)), categorical_features=["t"])
 
 
 def test_text_that_is_not_categorical():
-    with pytest.raises(ValueError, match=r"Column 't' of X holds text, such as 'red'.*categorical_features"):
+    with pytest.raises(
+        ValueError, match=r"Column 't' of X holds text, such as 'red'.*categorical_features"
+    ):
         as_features(FRAMES["polars text"](), categorical_features=None)
     spelled = pl.DataFrame({"a": ["1.5", "2", None]})
     np.testing.assert_array_equal(codes(spelled, categorical_features=None), [[0, 1, 255]])
 
 
 def test_decimals_are_numbers():
-    cents = pl.DataFrame({"a": ["1.50", None, "2.25"]}).with_columns(pl.col("a").cast(pl.Decimal(10, 2)))
+    cents = pl.DataFrame({"a": ["1.50", None, "2.25"]}).with_columns(
+        pl.col("a").cast(pl.Decimal(10, 2))
+    )
     np.testing.assert_array_equal(codes(cents), [[0, 255, 1]])
 
 
@@ -286,7 +322,9 @@ def test_reference_checks_names_and_numbers():
         as_features(pandas_frame().rename(columns={"n": "z"}), reference=mapper)
     with pytest.raises(ValueError, match="same order as they were in fit"):
         as_features(pandas_frame()[["t", "n", "i", "b"]], reference=mapper)
-    with pytest.raises(ValueError, match="X has 2 features, but BinMapper is expecting 4 features as input"):
+    with pytest.raises(
+        ValueError, match="X has 2 features, but BinMapper is expecting 4 features as input"
+    ):
         as_features(np.ones((3, 2)), reference=mapper)
     with pytest.raises(ValueError, match=r"Column 'n' of X holds text, such as 'x'.*held numbers"):
         as_features(pandas_frame().assign(n="x"), reference=mapper)
@@ -298,7 +336,12 @@ def test_estimators_keep_scikit_learns_books():
 
     estimator = Estimator()
     as_features(pandas_frame(), estimator=estimator, reset=True)
-    assert estimator.n_features_in_ == 4 and list(estimator.feature_names_in_) == ["n", "t", "i", "b"]
+    assert estimator.n_features_in_ == 4 and list(estimator.feature_names_in_) == [
+        "n",
+        "t",
+        "i",
+        "b",
+    ]
     with pytest.raises(ValueError, match="feature names should match"):
         as_features(pandas_frame().rename(columns={"n": "z"}), estimator=estimator)
     with (

@@ -25,7 +25,9 @@ def columns(k):
 def mixed(k=12):
     """Floats of two widths, integers, booleans, side by side, with NaN and integers beyond 2^53."""
     dtypes = [np.float64, np.float32, np.int64, np.int8, bool, np.uint16]
-    data = {name: values.astype(dtypes[i % 6]) for i, (name, values) in enumerate(columns(k).items())}
+    data = {
+        name: values.astype(dtypes[i % 6]) for i, (name, values) in enumerate(columns(k).items())
+    }
     data["c0"][3] = data["c1"][4] = np.nan
     data["c2"][:] = 2**53 + np.arange(N)
     return data
@@ -45,10 +47,14 @@ def with_nulls():
 
 KINDS = {
     "pandas": pd.DataFrame,
-    "pandas by column": lambda data: pd.concat([pd.Series(v, name=k) for k, v in data.items()], axis=1),
+    "pandas by column": lambda data: pd.concat(
+        [pd.Series(v, name=k) for k, v in data.items()], axis=1
+    ),
     "polars": pl.DataFrame,
     "arrow": pa.table,
-    "arrow chunks": lambda data: pa.concat_tables([pa.table(data).slice(0, 7), pa.table(data).slice(7)]),
+    "arrow chunks": lambda data: pa.concat_tables(
+        [pa.table(data).slice(0, 7), pa.table(data).slice(7)]
+    ),
 }
 
 
@@ -78,10 +84,15 @@ def test_nulls_are_nan_where_they_are_and_nowhere_else(kind):
     np.testing.assert_array_equal(found[4], np.arange(N) / 4)
 
 
-NUMBERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)] + ["float32", "float64"]
+NUMBERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)] + [
+    "float32",
+    "float64",
+]
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 3, 40])  # one row, few and many are read in different ways
+@pytest.mark.parametrize(
+    "n_rows", [1, 2, 3, 40]
+)  # one row, few and many are read in different ways
 @pytest.mark.parametrize("seed", range(25))
 def test_numbers_of_any_types_and_nulls_are_read_together_as_what_they_are(seed, n_rows):
     rng = np.random.default_rng(seed)
@@ -92,7 +103,10 @@ def test_numbers_of_any_types_and_nulls_are_read_together_as_what_they_are(seed,
     rows = [[None if rng.random() < 0.2 else x for x in column.tolist()] for column in values]
     expected = np.array([[np.nan if x is None else float(x) for x in column] for column in rows]).T
     table = pa.table(
-        {f"c{i}": pa.array(column, kind) for i, (column, kind) in enumerate(zip(rows, types, strict=True))}
+        {
+            f"c{i}": pa.array(column, kind)
+            for i, (column, kind) in enumerate(zip(rows, types, strict=True))
+        }
     )
     for X in (table, pl.from_arrow(table)):
         ((block, features),) = frames.as_frame(X).blocks()

@@ -30,10 +30,22 @@ def regressor():
 @pytest.mark.parametrize(
     ("X", "sentence"),
     [
-        (pd.DataFrame({"p": PERIODS}), "Column 'p' of X holds a Period in row 0.*convert it to a number"),
-        (pd.DataFrame({"l": [[1, 2]] * N}), "Column 'l' of X holds a list in row 0.*a column of its own"),
-        (np.array([[1.0], [PERIODS[0]]] * 15, dtype=object), "Column number 0 of X holds a Period in row 1"),
-        (pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]), "X has several columns of the name 'a'"),
+        (
+            pd.DataFrame({"p": PERIODS}),
+            "Column 'p' of X holds a Period in row 0.*convert it to a number",
+        ),
+        (
+            pd.DataFrame({"l": [[1, 2]] * N}),
+            "Column 'l' of X holds a list in row 0.*a column of its own",
+        ),
+        (
+            np.array([[1.0], [PERIODS[0]]] * 15, dtype=object),
+            "Column number 0 of X holds a Period in row 1",
+        ),
+        (
+            pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]),
+            "X has several columns of the name 'a'",
+        ),
         (pa.table([NUMBERS, NUMBERS], names=["a", "a"]), "X has several columns of the name 'a'"),
         (pl.LazyFrame({"a": NUMBERS}), r"X is a lazy frame.*X\.collect\(\)"),
         (DaskFrame(), r"X is a Dask DaskFrame.*X\.compute\(\)"),
@@ -49,7 +61,10 @@ def test_bad_features_get_a_sentence(X, sentence):
     [
         (pd.Series(PERIODS), "y holds a Period in row 0, which is no number"),
         (pd.Series([[1]] * N), "y holds a list in row 0.*matrix"),
-        (pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]), "y has several columns of the name 'a'"),
+        (
+            pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]),
+            "y has several columns of the name 'a'",
+        ),
         (pl.LazyFrame({"a": NUMBERS}), r"y is a lazy frame.*y\.collect\(\)"),
         (pd.Series([pd.NA, *NUMBERS[1:]], dtype=object), "Input y contains NaN.*missing_targets"),
     ],
@@ -94,7 +109,11 @@ def test_nulls_in_objects_are_missing_targets():
 
 
 def test_a_regressor_given_labels_names_the_classifier():
-    for labels in (["a", "b"] * 15, pd.Series(["a", "b"] * 15, dtype="category"), np.array(["a", "b"] * 15)):
+    for labels in (
+        ["a", "b"] * 15,
+        pd.Series(["a", "b"] * 15, dtype="category"),
+        np.array(["a", "b"] * 15),
+    ):
         with pytest.raises(ValueError, match=r"text 'a' in row 0.*PolyleafClassifier"):
             regressor().fit(PLAIN, labels)
 
@@ -102,7 +121,9 @@ def test_a_regressor_given_labels_names_the_classifier():
 def test_almost_as_many_classes_as_rows_is_an_error():
     stray = ["?unknown", *map(str, NUMBERS[1:])]
     for labels in (stray, NUMBERS):
-        with pytest.raises(ValueError, match=r"30 different labels .* in 30 rows.*PolyleafRegressor"):
+        with pytest.raises(
+            ValueError, match=r"30 different labels .* in 30 rows.*PolyleafRegressor"
+        ):
             PolyleafClassifier(n_estimators=1).fit(PLAIN, labels)
     few = np.arange(12) // 2 * 2
     assert len(PolyleafClassifier(n_estimators=1).fit(PLAIN[:12], few).classes_) == 6

@@ -18,7 +18,14 @@ CLASSES = OffsetReader(encode_classification(["x", "y", "z"] * 2).encoding, 3, (
 
 @pytest.mark.parametrize(
     "given",
-    [Y, Y.tolist(), pd.DataFrame(Y, columns=["a", "b"]), pd.DataFrame(Y), pl.DataFrame(Y), Y.astype(object)],
+    [
+        Y,
+        Y.tolist(),
+        pd.DataFrame(Y, columns=["a", "b"]),
+        pd.DataFrame(Y),
+        pl.DataFrame(Y),
+        Y.astype(object),
+    ],
     ids=["array", "lists", "names of y", "numbers", "polars", "objects"],
 )
 def test_a_column_for_each_output(given):
@@ -27,7 +34,9 @@ def test_a_column_for_each_output(given):
     np.testing.assert_array_equal(found, Y)
 
 
-@pytest.mark.parametrize("given", [Y[:, 1], Y[:, 1:], pd.Series(Y[:, 1])], ids=["flat", "column", "series"])
+@pytest.mark.parametrize(
+    "given", [Y[:, 1], Y[:, 1:], pd.Series(Y[:, 1])], ids=["flat", "column", "series"]
+)
 def test_one_number_a_row_serves_all_outputs(given):
     np.testing.assert_array_equal(TWO.read(given, 6), np.column_stack([Y[:, 1], Y[:, 1]]))
     np.testing.assert_array_equal(ONE.read(given, 6), Y[:, 1:])
@@ -54,7 +63,11 @@ def test_spreads_are_not_moved():
         (TWO, np.zeros((6, 3)), r"shape \(6, 3\), but must have shape \(6,\) or \(6, 2\)"),
         (LEVELS, np.zeros((6, 6)), "It moves all quantiles of a target alike"),
         (TWO, np.zeros(5), "offset has 5 rows, but X has 6"),
-        (TWO, np.zeros((6, 2, 1)), r"must have shape \(n_rows,\) or \(n_rows, 2\), got \(6, 2, 1\)"),
+        (
+            TWO,
+            np.zeros((6, 2, 1)),
+            r"must have shape \(n_rows,\) or \(n_rows, 2\), got \(6, 2, 1\)",
+        ),
         (CLASSES, np.zeros(6), "raises the scores of all classes alike and so changes nothing"),
         (CLASSES, np.zeros((6, 2)), r"must have shape \(6, 3\)"),
         (ONE, [0, 1, 2, -np.inf, 4, 5], "offset holds -inf in row 3: offsets must be finite"),
@@ -81,9 +94,15 @@ def test_names_of_their_own_are_allowed():
 def test_all_data_of_a_training_have_offsets_or_none():
     check_all_or_none(["training", "a"], [True, True], False)
     check_all_or_none(["training", "a"], [False, False], False)
-    with pytest.raises(ValueError, match="training rows have an offset, but the evaluation set 'a' has none"):
+    with pytest.raises(
+        ValueError, match="training rows have an offset, but the evaluation set 'a' has none"
+    ):
         check_all_or_none(["training", "a"], [True, False], False)
-    with pytest.raises(ValueError, match="training rows have no offset, but the evaluation set 'b' has one"):
+    with pytest.raises(
+        ValueError, match="training rows have no offset, but the evaluation set 'b' has one"
+    ):
         check_all_or_none(["training", "a", "b"], [False, False, True], False)
-    with pytest.raises(ValueError, match="The model to go on from was trained with an offset for each row"):
+    with pytest.raises(
+        ValueError, match="The model to go on from was trained with an offset for each row"
+    ):
         check_all_or_none(["training"], [False], True)

@@ -54,7 +54,9 @@ def test_it_is_the_data_set_of_one_table(table, folder, batch_rows):
 
 
 def test_one_target_is_a_vector_and_text_stays_text(folder, table):
-    data = Dataset.from_parquet([folder / "0.pq", folder / "sub" / "2.parquet"], "colour", drop=["id"])
+    data = Dataset.from_parquet(
+        [folder / "0.pq", folder / "sub" / "2.parquet"], "colour", drop=["id"]
+    )
     assert data.y.tolist() == [None if pd.isna(value) else value for value in table["colour"]]
     assert Dataset.from_parquet(str(folder / "*.pq")).n_rows == 30
 
@@ -64,7 +66,9 @@ def test_what_is_wrong_is_said(folder, tmp_path):
         Dataset.from_parquet(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="empty list"):
         Dataset.from_parquet([])
-    with pytest.raises(ValueError, match="There is no column 'price'; the columns are id, x, count"):
+    with pytest.raises(
+        ValueError, match="There is no column 'price'; the columns are id, x, count"
+    ):
         Dataset.from_parquet(folder, "price")
     with pytest.raises(ValueError, match=r"_notes.parquet is not a readable Parquet file"):
         Dataset.from_parquet(folder / "_notes.parquet")

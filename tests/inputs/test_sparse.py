@@ -8,7 +8,9 @@ from polyleaf.inputs.sparse import arrays_of, canonical
 
 
 def stored(data, indices, indptr, shape):
-    return sp.csr_matrix((np.array(data, np.float32), np.array(indices, np.int32), np.array(indptr)), shape)
+    return sp.csr_matrix(
+        (np.array(data, np.float32), np.array(indices, np.int32), np.array(indptr)), shape
+    )
 
 
 def test_any_order_of_entries_is_one_matrix():

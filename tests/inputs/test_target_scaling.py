@@ -75,16 +75,22 @@ def test_no_unit_saves_what_is_too_large():
         encode_regression(np.array([[0.0, 1.0], [1e30, 2.0]]), normalize="auto")
 
 
-@pytest.mark.parametrize("weight", [np.full(20, 1e17), np.r_[1e19, np.ones(19)], np.full((20, 2), 1e17)])
+@pytest.mark.parametrize(
+    "weight", [np.full(20, 1e17), np.r_[1e19, np.ones(19)], np.full((20, 2), 1e17)]
+)
 def test_weights_that_overflow_are_refused(weight):
     y = outputs([1.0] * (weight.ndim if weight.ndim == 2 else 1), n=20)
-    with pytest.raises(ValueError, match=r"sample_weight is too large: its sum is .* Divide the weights"):
+    with pytest.raises(
+        ValueError, match=r"sample_weight is too large: its sum is .* Divide the weights"
+    ):
         encode_regression(y, sample_weight=weight)
 
 
 def test_weights_times_targets_that_overflow_are_refused():
     y = np.arange(20.0) * 1e8
-    with pytest.raises(ValueError, match=r"with weights of 2e\+11 in all, an output must not vary by more"):
+    with pytest.raises(
+        ValueError, match=r"with weights of 2e\+11 in all, an output must not vary by more"
+    ):
         encode_regression(y, sample_weight=np.full(20, 1e10), normalize=False)
     encode_regression(y, sample_weight=np.full(20, 1e10), normalize=True)
 
@@ -93,7 +99,9 @@ def test_weights_that_penalties_outweigh_are_warned_of():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
     model = PolyleafRegressor(n_estimators=2)
-    with pytest.warns(UserWarning, match=r"sample_weight is 1 in all, .* Multiply the weights by a constant"):
+    with pytest.warns(
+        UserWarning, match=r"sample_weight is 1 in all, .* Multiply the weights by a constant"
+    ):
         model.fit(X, y, np.full(50, 1 / 50))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -23,7 +23,11 @@ NAN = np.nan
 
 def restored(target):
     encoding = target.encoding
-    return target.values if encoding.scale is None else target.values * encoding.scale + encoding.offset
+    return (
+        target.values
+        if encoding.scale is None
+        else target.values * encoding.scale + encoding.offset
+    )
 
 
 # --- regression ---------------------------------------------------------------------------------
@@ -88,7 +92,9 @@ def test_missing_values_get_weight_zero():
 
 
 def test_take():
-    target = encode_regression([[1.0, NAN], [2, 3], [4, 4]], missing="ignore").take(np.array([2, 0]))
+    target = encode_regression([[1.0, NAN], [2, 3], [4, 4]], missing="ignore").take(
+        np.array([2, 0])
+    )
     np.testing.assert_array_equal(target.values, [[4, 4], [1, 0]])
     np.testing.assert_array_equal(target.weight, [[1, 1], [1, 0]])
 
@@ -144,7 +150,11 @@ def test_series_and_their_missing_values():
         (np.ones((3, 0)), {}, r"\(3, 0\)"),
         (np.ones((3, 2, 2)), {}, "dim"),
         ([[1.0, NAN], [2.0, NAN]], {"missing": "ignore"}, "Output 1 of y"),
-        (pd.DataFrame({"a": [1.0, 2.0], "b": [NAN, NAN]}), {"missing": "ignore"}, "Output 'b' of y"),
+        (
+            pd.DataFrame({"a": [1.0, 2.0], "b": [NAN, NAN]}),
+            {"missing": "ignore"},
+            "Output 'b' of y",
+        ),
         ([[1.0], [1.0, 2.0]], {}, "different lengths"),
     ],
 )
@@ -233,7 +243,9 @@ def test_binary_labels_of_any_type(y, classes):
     assert target.encoding.classes.tolist() == classes
     assert list(map(type, target.encoding.classes.tolist())) == list(map(type, classes))
     assert target.values.dtype == np.float32 and target.values.shape == (3, 1)
-    np.testing.assert_array_equal(target.encoding.classes[target.values[:, 0].astype(int)], np.asarray(y))
+    np.testing.assert_array_equal(
+        target.encoding.classes[target.values[:, 0].astype(int)], np.asarray(y)
+    )
 
 
 def test_multiclass():
@@ -278,7 +290,9 @@ def test_multilabel_containers(make):
     assert target.encoding.kind == "multilabel"
     np.testing.assert_array_equal(target.values, INDICATOR.astype(np.float32))
     np.testing.assert_array_equal(target.encoding.classes, [0, 1, 2])
-    assert target.encoding.output_names == (("a", "b", "c") if hasattr(make(INDICATOR), "columns") else None)
+    assert target.encoding.output_names == (
+        ("a", "b", "c") if hasattr(make(INDICATOR), "columns") else None
+    )
 
 
 def test_multilabel_with_missing_values():
@@ -346,7 +360,9 @@ def test_validation_is_encoded_like_training():
         encoding.encode(["a", "z"], name="y_val")
     encoding = encode_regression([1.0, 2.0, 9.0], normalize=True).encoding
     np.testing.assert_allclose(restored(encoding.encode([4.0, 7.0]))[:, 0], [4, 7], rtol=1e-6)
-    np.testing.assert_array_equal(encoding.encode([4.0, 7.0], normalized=False).values[:, 0], [4, 7])
+    np.testing.assert_array_equal(
+        encoding.encode([4.0, 7.0], normalized=False).values[:, 0], [4, 7]
+    )
     with pytest.raises(ValueError, match="y_val has 2 column"):
         encoding.encode(np.ones((3, 2)), name="y_val")
     encoding = encode_classification(INDICATOR).encoding
@@ -383,10 +399,19 @@ DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[D]
 
 
 @pytest.mark.parametrize(
-    "y", [DAYS, DAYS.astype(object), pd.Series(DAYS), DAYS - DAYS[0], np.array(list(DAYS), dtype=object)]
+    "y",
+    [
+        DAYS,
+        DAYS.astype(object),
+        pd.Series(DAYS),
+        DAYS - DAYS[0],
+        np.array(list(DAYS), dtype=object),
+    ],
 )
 def test_dates_are_no_labels(y):
-    with pytest.raises(ValueError, match="labels are text, numbers or booleans, so convert them to text"):
+    with pytest.raises(
+        ValueError, match="labels are text, numbers or booleans, so convert them to text"
+    ):
         encode_classification(y)
 
 
@@ -404,7 +429,11 @@ def test_sparse_columns_of_pandas_stay_sparse(kind):
     assert is_sparse(frame) and sp.issparse(target.values)
     np.testing.assert_array_equal(target.values.toarray(), INDICATOR)
     assert target.encoding.output_names == ("a", "b", "c")
-    assert not is_sparse(frame.astype({"a": int})) and not is_sparse(INDICATOR) and not is_sparse(frame["a"])
+    assert (
+        not is_sparse(frame.astype({"a": int}))
+        and not is_sparse(INDICATOR)
+        and not is_sparse(frame["a"])
+    )
     with pytest.raises(ValueError, match="several columns of the name 'a'"):
         encode_sparse(frame.rename(columns={"b": "a"}), kind=kind)
 
@@ -431,14 +460,21 @@ def test_further_targets_have_the_columns_of_the_training_y_in_order(encode, fra
             return encoding.encode(frame(y), name="y of 'test'")
 
     again(data)
-    with pytest.raises(ValueError, match=r"columns of y of 'test' .* another order, 'b', 'a' for 'a', 'b'"):
+    with pytest.raises(
+        ValueError, match=r"columns of y of 'test' .* another order, 'b', 'a' for 'a', 'b'"
+    ):
         again(data[["b", "a"]])
-    with pytest.raises(ValueError, match="y of 'test' has a column 'c', which the training y does not have"):
+    with pytest.raises(
+        ValueError, match="y of 'test' has a column 'c', which the training y does not have"
+    ):
         again(data.rename(columns={"b": "c"}))
 
 
 def test_columns_without_names_are_taken_in_order():
-    named, nameless = encode_regression(NAMED).encoding, encode_regression(NAMED.to_numpy()).encoding
+    named, nameless = (
+        encode_regression(NAMED).encoding,
+        encode_regression(NAMED.to_numpy()).encoding,
+    )
     numbered = encode_regression(pd.DataFrame(NAMED.to_numpy())).encoding
     for encoding in (named, nameless, numbered):
         for y in (NAMED.to_numpy(), pd.DataFrame(NAMED.to_numpy()), NAMED):

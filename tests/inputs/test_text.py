@@ -23,8 +23,12 @@ def with_stray(cell="oops", row=5):
 
 
 FRAMES = {
-    "pandas objects": lambda values: pd.DataFrame({"a": numbers(), "x": pd.Series(values, dtype=object)}),
-    "pandas text": lambda values: pd.DataFrame({"a": numbers(), "x": pd.Series(map(str, values), dtype=str)}),
+    "pandas objects": lambda values: pd.DataFrame(
+        {"a": numbers(), "x": pd.Series(values, dtype=object)}
+    ),
+    "pandas text": lambda values: pd.DataFrame(
+        {"a": numbers(), "x": pd.Series(map(str, values), dtype=str)}
+    ),
     "polars text": lambda values: pl.DataFrame({"a": numbers(), "x": list(map(str, values))}),
     "arrow text": lambda values: pa.table({"a": numbers(), "x": list(map(str, values))}),
 }
@@ -87,7 +91,9 @@ def test_text_that_differs_in_every_row_is_warned_of_once():
         model = PolyleafRegressor(n_estimators=1).fit(X, numbers(40), eval_set=[(X, numbers(40))])
         model.predict(X)
     (warning,) = [w for w in caught if issubclass(w.category, UserWarning)]
-    assert str(warning.message).startswith("Columns 'name', 'date' of X: text that differs in every row")
+    assert str(warning.message).startswith(
+        "Columns 'name', 'date' of X: text that differs in every row"
+    )
 
 
 def test_missing_cells_do_not_make_texts_alike_nor_differ():

@@ -97,7 +97,9 @@ def test_masked_values_are_missing():
     mask = np.random.default_rng(1).random(DENSE.shape) < 0.2
     masked, missing = np.ma.masked_array(DENSE, mask), np.where(mask, np.nan, DENSE)
     settings = {"n_estimators": 5, "random_state": 0}
-    of_masked, of_missing = (PolyleafRegressor(**settings).fit(X, Y).model_ for X in (masked, missing))
+    of_masked, of_missing = (
+        PolyleafRegressor(**settings).fit(X, Y).model_ for X in (masked, missing)
+    )
     assert of_masked.equals(of_missing)
     fitted = PolyleafRegressor(**settings).fit(missing, Y)
     np.testing.assert_array_equal(fitted.predict(masked), fitted.predict(missing))
@@ -113,7 +115,9 @@ def test_masked_targets_are_missing():
     ignored = encode_regression(target, missing="ignore")
     assert (ignored.weight == 0).sum() == 9
     with pytest.raises(ValueError, match="sample_weight contains NaN"):
-        PolyleafRegressor().fit(DENSE, Y, sample_weight=np.ma.masked_array(np.ones(60), target.mask))
+        PolyleafRegressor().fit(
+            DENSE, Y, sample_weight=np.ma.masked_array(np.ones(60), target.mask)
+        )
 
 
 @pytest.mark.parametrize("make", [np.asarray, pd.Series, lambda y: pd.DataFrame({"a": y, "b": y})])
@@ -134,7 +138,11 @@ def test_targets_of_a_tiny_scale_are_learned(scale):
 
 def test_too_wide_x_is_refused_before_it_is_binned(monkeypatch):
     X = sp.csr_matrix((np.ones(3), ([0, 1, 2], [0, 5, 4_999_999])), shape=(60, 5_000_000))
-    monkeypatch.setattr("polyleaf.data.binning.BinMapper.fit", lambda *args: pytest.fail("was binned"))
+    monkeypatch.setattr(
+        "polyleaf.data.binning.BinMapper.fit", lambda *args: pytest.fail("was binned")
+    )
     for train in (lambda: PolyleafRegressor().fit(X, Y), lambda: Dataset(X, Y)):
-        with pytest.raises(ValueError, match=r"X has 5000000 features.*first 4194304 only.*projection"):
+        with pytest.raises(
+            ValueError, match=r"X has 5000000 features.*first 4194304 only.*projection"
+        ):
             train()

@@ -45,16 +45,22 @@ def model():
 @pytest.fixture(scope="module")
 def labeller():
     X, _, Y, _ = EMOTIONS.split()
-    return PolyleafClassifier(n_estimators=15).fit(X, pd.DataFrame(Y, columns=EMOTIONS.output_names))
+    return PolyleafClassifier(n_estimators=15).fit(
+        X, pd.DataFrame(Y, columns=EMOTIONS.output_names)
+    )
 
 
 def test_learning_curves_are_what_was_logged(model, tmp_path):
     drawn = LearningCurvesDisplay.from_estimator(model)
     assert drawn.metric == "rmse" and list(drawn.curves) == ["validation"]
-    np.testing.assert_array_equal(drawn.lines_[0].get_ydata(), model.evals_result_["validation"]["rmse"])
+    np.testing.assert_array_equal(
+        drawn.lines_[0].get_ydata(), model.evals_result_["validation"]["rmse"]
+    )
     assert drawn.best_line_.get_xdata()[0] == model.best_iteration_ + 1
     each = LearningCurvesDisplay.from_estimator(model, per_output=True)
-    assert [line.get_label() for line in each.lines_] == [f"validation, {k}" for k in ENERGY.output_names]
+    assert [line.get_label() for line in each.lines_] == [
+        f"validation, {k}" for k in ENERGY.output_names
+    ]
     np.testing.assert_array_equal(
         each.lines_[1].get_ydata(), model.evals_result_per_output_["validation"]["rmse"][:, 1]
     )
@@ -85,7 +91,9 @@ def test_importances_are_bars_or_a_map(model):
 
 def test_outputs_stand_beside_constants_and_others(model):
     test = pd.DataFrame(X_TEST, columns=ENERGY.feature_names)
-    single = PolyleafRegressor(n_estimators=10, multi_strategy="one_output_per_tree").fit(FRAME, TARGETS)
+    single = PolyleafRegressor(n_estimators=10, multi_strategy="one_output_per_tree").fit(
+        FRAME, TARGETS
+    )
     drawn = OutputsDisplay.from_estimator(model, test, Y_TEST, others={"one tree each": single})
     assert list(drawn.scores) == ["constant", "model", "one tree each"]
     for label, predicted in (
@@ -95,7 +103,9 @@ def test_outputs_stand_beside_constants_and_others(model):
     ):
         rmse = np.sqrt(((Y_TEST - predicted) ** 2).mean(axis=0))
         np.testing.assert_allclose(drawn.scores[label], rmse, rtol=1e-5)
-        np.testing.assert_allclose([bar.get_height() for bar in drawn.bars_[label]], rmse, rtol=1e-5)
+        np.testing.assert_allclose(
+            [bar.get_height() for bar in drawn.bars_[label]], rmse, rtol=1e-5
+        )
     r2 = OutputsDisplay.from_estimator(model, test, Y_TEST, metric="r2")
     assert r2.metric == "r2" and (r2.scores["model"] > 0.9).all()
 
@@ -157,7 +167,9 @@ def test_intervals_are_counted_for_each_target_and_for_all():
     assert [bar.get_height() for bar in drawn.bars_] == [*drawn.shares, drawn.joint]
     assert drawn.line_.get_ydata()[0] == 0.8
     np.testing.assert_allclose(drawn.widths, (high - low).mean(axis=0))
-    one = CoverageDisplay.from_predictions([0.0, np.nan, 5.0], [[-1, 1], [0, 1], [0, 1]], 0.9, ["y"])
+    one = CoverageDisplay.from_predictions(
+        [0.0, np.nan, 5.0], [[-1, 1], [0, 1], [0, 1]], 0.9, ["y"]
+    )
     assert one.shares == [0.5] and len(one.bars_) == 1
     with pytest.raises(ValueError, match="two bounds for each of the 3 targets"):
         CoverageDisplay.from_predictions(np.zeros(3), np.zeros((2, 2)), 0.9, ["y"])
@@ -166,7 +178,9 @@ def test_intervals_are_counted_for_each_target_and_for_all():
 def test_thresholds_count_as_scikit_learn_does(labeller):
     _, X_test, _, Y_test = EMOTIONS.split()
     p = labeller.predict_proba(X_test)
-    drawn = ThresholdDisplay.from_estimator(labeller, X_test, Y_test, output=EMOTIONS.output_names[3])
+    drawn = ThresholdDisplay.from_estimator(
+        labeller, X_test, Y_test, output=EMOTIONS.output_names[3]
+    )
     for at in (20, 49, 60):
         decided = p[:, 3] >= drawn.thresholds[at]
         truth = Y_test[:, 3]
@@ -175,7 +189,9 @@ def test_thresholds_count_as_scikit_learn_does(labeller):
         assert drawn.precision[at] == pytest.approx(precision_score(truth, decided))
     assert drawn.f1[np.searchsorted(drawn.thresholds, drawn.best_threshold)] == drawn.f1.max()
     micro = ThresholdDisplay.from_estimator(labeller, X_test, Y_test)
-    assert micro.f1[49] == pytest.approx(f1_score(Y_test, p >= micro.thresholds[49], average="micro"))
+    assert micro.f1[49] == pytest.approx(
+        f1_score(Y_test, p >= micro.thresholds[49], average="micro")
+    )
     with pytest.raises(ValueError, match="no output 'calm'; there are"):
         ThresholdDisplay.from_estimator(labeller, X_test, Y_test, output="calm")
     with pytest.raises(ValueError, match="no output 6; there are 6"):
@@ -185,7 +201,9 @@ def test_thresholds_count_as_scikit_learn_does(labeller):
 ONE_EACH = {"multi_strategy": "one_output_per_tree"}
 
 
-@pytest.mark.parametrize("parameters", [{}, {"leaf": "sparse", "leaf_k": 1}, {"leaf": "linear"}, ONE_EACH])
+@pytest.mark.parametrize(
+    "parameters", [{}, {"leaf": "sparse", "leaf_k": 1}, {"leaf": "linear"}, ONE_EACH]
+)
 def test_trees_are_drawn_with_their_leaves(parameters):
     model = PolyleafRegressor(n_estimators=3, max_leaves=6, **parameters).fit(FRAME, TARGETS)
     drawn = TreeDisplay.from_estimator(model, 1, row=FRAME.iloc[[5]])
@@ -194,7 +212,9 @@ def test_trees_are_drawn_with_their_leaves(parameters):
     order = np.argsort(drawn.position[:, 0], kind="stable")
     left_to_right = [node for node in order if "leaf" in drawn.nodes[node]]
     for strip, node in zip(drawn.strips_, left_to_right, strict=True):
-        np.testing.assert_array_equal(strip.get_array()[0], view.leaf_values(drawn.nodes[node]["leaf"]))
+        np.testing.assert_array_equal(
+            strip.get_array()[0], view.leaf_values(drawn.nodes[node]["leaf"])
+        )
         assert strip.get_clim() == drawn.strips_[0].get_clim()
     assert drawn.nodes[drawn.path[-1]]["leaf"] == model.apply(FRAME.iloc[[5]])[0, 1]
     assert drawn.path[0] == 0
@@ -213,7 +233,9 @@ def test_no_two_leaves_or_parents_stand_on_each_other(model):
 
 
 def test_long_names_lose_their_middle():
-    long = FRAME.rename(columns={name: f"{name} of the building as it stood in 2009" for name in FRAME})
+    long = FRAME.rename(
+        columns={name: f"{name} of the building as it stood in 2009" for name in FRAME}
+    )
     drawn = TreeDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(long, TARGETS))
     rules = [text.get_text().split("\n")[0] for text in drawn.texts_ if "<=" in text.get_text()]
     assert rules and all(len(rule) <= 19 and rule.endswith(" in 2009") for rule in rules)
@@ -235,7 +257,9 @@ def test_given_axes_are_drawn_on(model):
 def counts_of_exposure(n=300):
     rng = np.random.default_rng(0)
     X, exposure = rng.normal(size=(n, 3)), rng.exponential(50, n) + 1
-    counts = rng.poisson(exposure[:, None] * np.exp(np.stack([0.3 * X[:, 0], -0.3 * X[:, 1]], axis=1)))
+    counts = rng.poisson(
+        exposure[:, None] * np.exp(np.stack([0.3 * X[:, 0], -0.3 * X[:, 1]], axis=1))
+    )
     return X, counts, np.log(exposure)
 
 
@@ -275,7 +299,9 @@ def test_chances_quantiles_and_intervals_begin_at_their_offsets():
     levels = PolyleafRegressor(objective="quantile", quantile_alpha=[0.2, 0.8], n_estimators=5)
     levels.fit(X, y[:, 0], offset=offset).calibrate(X, y[:, 0], offset=offset)
     found = CalibrationDisplay.from_estimator(levels, X, y[:, 0], offset=offset).found[0]
-    np.testing.assert_array_equal(found, (y[:, :1] <= levels.predict(X, offset=offset)).mean(axis=0))
+    np.testing.assert_array_equal(
+        found, (y[:, :1] <= levels.predict(X, offset=offset)).mean(axis=0)
+    )
     intervals = levels.predict_interval(X, offset=offset)
     np.testing.assert_array_equal(
         CoverageDisplay.from_estimator(levels, X, y[:, 0], offset=offset).widths,

@@ -11,7 +11,9 @@ def test_laws_that_are_right_are_even_and_hold():
     rng = np.random.default_rng(0)
     law = Normal(rng.standard_normal(20_000), rng.uniform(0.5, 2.0, 20_000))
     y = law.rvs(random_state=1)
-    error = np.sqrt(0.1 * 0.9 / 20_000) / 0.1  # of the share of rows in one of ten bins, beside a tenth
+    error = (
+        np.sqrt(0.1 * 0.9 / 20_000) / 0.1
+    )  # of the share of rows in one of ten bins, beside a tenth
     np.testing.assert_allclose(heights(y, law), 1.0, atol=3.5 * error)
     for coverage, found in zip(COVERAGES, intervals(y, law), strict=True):
         assert found.coverage == coverage

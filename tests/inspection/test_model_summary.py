@@ -42,7 +42,10 @@ def add_payload(raw, columns, leaf, row, names):
         return
     value = np.array(leaf["value"])
     for name, centre, coefficients in zip(
-        leaf.get("regressors", []), leaf.get("centre", []), leaf.get("coefficients", []), strict=True
+        leaf.get("regressors", []),
+        leaf.get("centre", []),
+        leaf.get("coefficients", []),
+        strict=True,
     ):
         if not pd.isna(row[name]):
             value += np.array(coefficients) * (row[name] - centre)
@@ -57,7 +60,12 @@ def add_payload(raw, columns, leaf, row, names):
 
 @pytest.mark.parametrize(
     ("scalar", "kinds"),
-    [(False, ("dense",)), (True, ("dense",)), (False, ("sparse", "linear", "dense")), (True, ("linear",))],
+    [
+        (False, ("dense",)),
+        (True, ("dense",)),
+        (False, ("sparse", "linear", "dense")),
+        (True, ("linear",)),
+    ],
 )
 def test_dump_predicts_like_the_model(scalar, kinds):
     model = random_model(scalar=scalar, kinds=kinds, output_names=["a", "b", "c"])
@@ -90,11 +98,15 @@ def test_deep_trees_are_dumped():
 def test_node_tables_agree(scalar, kinds):
     model = random_model(scalar=scalar, kinds=kinds)
     plain = nodes_table(model, "dict")
-    assert ("value_outputs" in plain) == ("sparse" in kinds) and ("centre" in plain) == ("linear" in kinds)
+    assert ("value_outputs" in plain) == ("sparse" in kinds) and ("centre" in plain) == (
+        "linear" in kinds
+    )
     assert len(plain["tree"]) == size_report(model)["nodes"]
     for kind in ("pandas", "polars", "pyarrow"):
         table = nodes_table(model, kind)
-        columns = table.to_pydict() if kind == "pyarrow" else {name: list(table[name]) for name in plain}
+        columns = (
+            table.to_pydict() if kind == "pyarrow" else {name: list(table[name]) for name in plain}
+        )
         for name, expected in plain.items():
             for found, value in zip(columns[name], expected, strict=True):
                 found = found.to_list() if hasattr(found, "to_list") else found
@@ -126,7 +138,8 @@ def test_size_report_of_sparse_and_linear_leaves():
     report = size_report(model)
     assert report["kinds"] == {"sparse": 2, "linear": 2}
     entries = [
-        len(tree.leaves.outputs if tree.kind == "sparse" else tree.leaves.features) for tree in model.trees
+        len(tree.leaves.outputs if tree.kind == "sparse" else tree.leaves.features)
+        for tree in model.trees
     ]
     assert report["entries_per_leaf"] == pytest.approx(sum(entries) / report["leaves"])
     assert "2 trees have sparse leaves, 2 trees have linear leaves" in summary(model)
@@ -145,9 +158,13 @@ def test_estimators_are_taken_as_their_models():
     X = np.random.default_rng(0).normal(size=(30, 2))
     fitted = PolyleafRegressor(n_estimators=2, n_jobs=1).fit(X, X[:, 0])
     model = fitted.model_
-    assert nodes_table(fitted, "dict") == nodes_table(model, "dict") and dump_json(fitted) == dump_json(model)
+    assert nodes_table(fitted, "dict") == nodes_table(model, "dict") and dump_json(
+        fitted
+    ) == dump_json(model)
     assert size_report(fitted) == size_report(model) and summary(fitted) == summary(model)
     assert tree_nodes(fitted, 1) == tree_nodes(model, 1)
     assert leaf_dtype_report(fitted, X, X[:, 0]) == leaf_dtype_report(model, X, X[:, 0])
-    with pytest.raises(TypeError, match="A Model or a fitted estimator is needed, not PolyleafRegressor"):
+    with pytest.raises(
+        TypeError, match="A Model or a fitted estimator is needed, not PolyleafRegressor"
+    ):
         summary(PolyleafRegressor())

@@ -11,7 +11,14 @@ import pytest
 import scipy.sparse
 from commands import fails, polyleaf
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, datasets, load_model
+from polyleaf import (
+    Dataset,
+    PolyleafClassifier,
+    PolyleafMultiTask,
+    PolyleafRegressor,
+    datasets,
+    load_model,
+)
 from polyleaf.inspection.plotting import OutputsDisplay
 from polyleaf.inspection.report import report
 from polyleaf.metrics.task_scores import of_targets
@@ -89,7 +96,11 @@ def two_classes():
 
 def classes():
     X, X_test, y, y_test = datasets.load("letter").split()
-    return PolyleafClassifier(n_estimators=2, max_leaves=6).fit(X[:600], y[:600]), X_test[:100], y_test[:100]
+    return (
+        PolyleafClassifier(n_estimators=2, max_leaves=6).fit(X[:600], y[:600]),
+        X_test[:100],
+        y_test[:100],
+    )
 
 
 def labels():
@@ -137,7 +148,12 @@ def of_tasks(y):
 
 def several_tasks(n_rows=200):
     X, X_test, y, y_test = datasets.load("energy").split()
-    losses = {"heating": "squared_error", "costly": "logistic", "spread": "normal", ("a", "b"): "logistic"}
+    losses = {
+        "heating": "squared_error",
+        "costly": "logistic",
+        "spread": "normal",
+        ("a", "b"): "logistic",
+    }
     model = PolyleafMultiTask(losses, n_estimators=5, max_leaves=6, missing_targets="ignore")
     model.fit(X, of_tasks(y), X_val=X_test, y_val=of_tasks(y_test))
     return model, X_test[:n_rows], of_tasks(y_test[:n_rows])
@@ -196,7 +212,11 @@ def test_distributions_tell_how_they_hold():
     model, X, y = distributions()
     text = Page(model.report(X, y).html).text
     _, each = of_targets(
-        "regression", list(y), y.to_numpy(np.float64), model.predict(X), distribution=model.predict_dist(X)
+        "regression",
+        list(y),
+        y.to_numpy(np.float64),
+        model.predict(X),
+        distribution=model.predict_dist(X),
     )
     for found in each.values():
         assert {"NLL", "CRPS"} <= set(found)
@@ -231,7 +251,9 @@ def test_targets_whose_scores_are_several_have_their_own_names():
 
 
 def test_names_from_data_are_escaped():
-    X = pd.DataFrame(np.random.default_rng(0).standard_normal((80, 2)), columns=["<script>", "a & b"])
+    X = pd.DataFrame(
+        np.random.default_rng(0).standard_normal((80, 2)), columns=["<script>", "a & b"]
+    )
     y = pd.DataFrame({"<b>": X["<script>"], "$x$": X["a & b"]})
     model = PolyleafRegressor(n_estimators=2, max_leaves=4).fit(X, y)
     page = Page(model.report(X, y, title="<i>").html)
@@ -278,7 +300,10 @@ def numbers_of(y, predicted):
 def test_rows_begin_at_their_offsets():
     rng = np.random.default_rng(0)
     X, exposure = rng.normal(size=(400, 3)), rng.exponential(50, 400) + 1
-    counts, offset = rng.poisson(exposure * np.exp(0.3 * X[:, 0])).astype(np.float64), np.log(exposure)
+    counts, offset = (
+        rng.poisson(exposure * np.exp(0.3 * X[:, 0])).astype(np.float64),
+        np.log(exposure),
+    )
     model = PolyleafRegressor(objective="poisson", n_estimators=20).fit(X, counts, offset=offset)
     right = numbers_of(counts, model.predict(X, offset=offset))
     assert f"{model.score(X, counts, offset=offset):.4g}" in right
@@ -293,7 +318,10 @@ def test_rows_begin_at_their_offsets():
 def test_each_task_begins_at_its_offset():
     rng = np.random.default_rng(0)
     X, exposure = rng.normal(size=(200, 3)), rng.exponential(50, 200) + 1
-    counts, offset = rng.poisson(exposure * np.exp(0.3 * X[:, 0])).astype(np.float64), np.log(exposure)
+    counts, offset = (
+        rng.poisson(exposure * np.exp(0.3 * X[:, 0])).astype(np.float64),
+        np.log(exposure),
+    )
     Y = {"counts": counts, "sign": np.where(X[:, 1] > 0, "a", "b").astype(object)}
     Y["sign"][::4] = None
     losses = {"counts": "poisson", "sign": "logistic"}
@@ -303,7 +331,8 @@ def test_each_task_begins_at_its_offset():
     assert numbers_of(counts, model.predict(X, offset={"counts": offset})["counts"]) <= text
     moved = {"counts": offset, "sign": np.full(200, 3.0)}
     assert (
-        f"{model.skills(X, Y, offset=moved)['sign']:.4g}" in Page(model.report(X, Y, offset=moved).html).text
+        f"{model.skills(X, Y, offset=moved)['sign']:.4g}"
+        in Page(model.report(X, Y, offset=moved).html).text
     )
     with pytest.warns(UserWarning, match="these rows have none") as told:
         model.report(X, Y)
@@ -315,13 +344,21 @@ def test_the_command_writes_it(tmp_path, capsys):
     rows = np.column_stack([small.X, small.y])
     table = pd.DataFrame(rows, columns=[*small.feature_names, *small.output_names])
     table.to_csv(tmp_path / "all.csv", index=False)
-    polyleaf("train", tmp_path / "all.csv", "-t", "*_load", "-m", tmp_path / "m", "--rounds", "3", "-q")
+    polyleaf(
+        "train", tmp_path / "all.csv", "-t", "*_load", "-m", tmp_path / "m", "--rounds", "3", "-q"
+    )
     out = tmp_path / "page.html"
     polyleaf("report", tmp_path / "all.csv", "-m", tmp_path / "m", "-o", out)
     page = Page(out.read_text("utf-8"))
     assert page.sections() == list(NAMES) and "Report: m" in page.text
     assert "its folder does not exist" in fails(
-        capsys, "report", tmp_path / "all.csv", "-m", tmp_path / "m", "-o", tmp_path / "no" / "page.html"
+        capsys,
+        "report",
+        tmp_path / "all.csv",
+        "-m",
+        tmp_path / "m",
+        "-o",
+        tmp_path / "no" / "page.html",
     )
 
 
@@ -335,6 +372,10 @@ def test_curves_and_bars_have_the_colours_of_the_page():
         ax.bar([0], [1], color="lightgray")
 
     svg = picture("p", "label", draw)
-    assert "var(--first)" in svg and "var(--beside)" in svg and not {"#1f77b4", "#d3d3d3"} & set(svg.split())
+    assert (
+        "var(--first)" in svg
+        and "var(--beside)" in svg
+        and not {"#1f77b4", "#d3d3d3"} & set(svg.split())
+    )
     style = page("t", "", [], "")
     assert style.count("--first:") == style.count("--beside:") == style.count("--page:") == 3

@@ -39,7 +39,9 @@ def test_shap_has_the_same_numbers(name, against_rows):
     scale = np.abs(wanted).sum(axis=1, keepdims=True).max()
     np.testing.assert_allclose(found, wanted.reshape(found.shape), rtol=1e-6, atol=1e-6 * scale)
     np.testing.assert_allclose(
-        np.atleast_1d(model.shap_base_values(background)), np.atleast_1d(theirs.expected_value), rtol=1e-6
+        np.atleast_1d(model.shap_base_values(background)),
+        np.atleast_1d(theirs.expected_value),
+        rtol=1e-6,
     )
 
 
@@ -53,7 +55,9 @@ def test_shap_has_the_same_interactions():
 def test_missing_values_go_where_ours_go():
     holes = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
     model = PolyleafRegressor(n_estimators=20).fit(holes, Y)
-    wanted = shap.TreeExplainer(explain.shap_trees(model)).shap_values(holes[:20].astype(np.float64))
+    wanted = shap.TreeExplainer(explain.shap_trees(model)).shap_values(
+        holes[:20].astype(np.float64)
+    )
     np.testing.assert_allclose(model.shap_values(holes[:20]), wanted, atol=1e-5)
 
 
@@ -78,7 +82,9 @@ def test_explanations_are_named():
     assert found.shape == (20, 8, 2)
     assert found.feature_names == names and found.output_names == ["heating", "cooling"]
     np.testing.assert_allclose(found.data, ROWS)
-    np.testing.assert_allclose(found.values.sum(axis=1) + found.base_values, model.predict(frame), atol=1e-5)
+    np.testing.assert_allclose(
+        found.values.sum(axis=1) + found.base_values, model.predict(frame), atol=1e-5
+    )
     one = explain.explanation(model, frame, outputs="cooling")
     assert one.shape == (20, 8) and one.base_values.shape == (20,)
     assert (one.values == model.shap_values(frame)[..., 1]).all()

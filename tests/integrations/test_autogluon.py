@@ -54,7 +54,8 @@ def test_categories_and_missing_values_are_learned(table):
     error = predictor.evaluate(table)["root_mean_squared_error"]
     assert -0.5 < error < 0
     assert all(
-        list(child.model.model_.mapper.is_categorical_) == [False, True] for child in children_of(predictor)
+        list(child.model.model_.mapper.is_categorical_) == [False, True]
+        for child in children_of(predictor)
     )
 
 
@@ -96,8 +97,12 @@ def test_a_class_that_a_fold_lacks_has_probability_0(table):
 
 def test_memory_is_counted_before():
     X = pd.DataFrame(np.zeros((20_000, 10), np.float32))
-    few = PolyleafModel.estimate_memory_usage_static(X=X, problem_type="regression", num_classes=None)
-    many = PolyleafModel.estimate_memory_usage_static(X=X, problem_type="multiclass", num_classes=20)
+    few = PolyleafModel.estimate_memory_usage_static(
+        X=X, problem_type="regression", num_classes=None
+    )
+    many = PolyleafModel.estimate_memory_usage_static(
+        X=X, problem_type="multiclass", num_classes=20
+    )
     assert X.to_numpy().nbytes < few < many < 2**30
 
 
@@ -105,4 +110,6 @@ def test_the_space_is_that_of_studies():
     space = search_space("multiclass")
     assert {"learning_rate", "max_leaves", "leaf", "multi_strategy"} <= set(space)
     assert space["max_leaves"].data[0] == 4 and space["max_leaves"].data[-1] == 256
-    assert "multi_strategy" not in search_space("regression") and "leaf" not in search_space(linear=False)
+    assert "multi_strategy" not in search_space("regression") and "leaf" not in search_space(
+        linear=False
+    )

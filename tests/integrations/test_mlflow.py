@@ -27,7 +27,9 @@ def energy():
     small = datasets.load("energy")
     X, X_test, y, _ = small.split()
     X, X_test = (pd.DataFrame(rows, columns=small.feature_names) for rows in (X, X_test))
-    return PolyleafRegressor(n_estimators=5).fit(X, pd.DataFrame(y, columns=small.output_names)), X_test
+    return PolyleafRegressor(n_estimators=5).fit(
+        X, pd.DataFrame(y, columns=small.output_names)
+    ), X_test
 
 
 @pytest.fixture(scope="module")
@@ -87,15 +89,29 @@ def test_what_was_logged_comes_back(energy, no_pickles):
     with mlflow.start_run():
         info = log_model(model, "energy")
     assert set(info.flavors) == {"polyleaf", "python_function"}
-    for predict in (load_model(info.model_uri).predict, mlflow.pyfunc.load_model(info.model_uri).predict):
+    for predict in (
+        load_model(info.model_uri).predict,
+        mlflow.pyfunc.load_model(info.model_uri).predict,
+    ):
         np.testing.assert_array_equal(predict(X), model.predict(X))
 
 
 def test_the_folder_has_one_file_of_ours_and_texts(energy, tmp_path):
     save_model(energy[0], tmp_path / "m")
     files = {path.name for path in (tmp_path / "m").rglob("*") if path.is_file()}
-    assert files == {"MLmodel", "conda.yaml", "model.polyleaf", "python_env.yaml", "requirements.txt"}
-    assert (tmp_path / "m" / "requirements.txt").read_text("utf-8").splitlines()[-1].startswith("polyleaf==")
+    assert files == {
+        "MLmodel",
+        "conda.yaml",
+        "model.polyleaf",
+        "python_env.yaml",
+        "requirements.txt",
+    }
+    assert (
+        (tmp_path / "m" / "requirements.txt")
+        .read_text("utf-8")
+        .splitlines()[-1]
+        .startswith("polyleaf==")
+    )
 
 
 def test_requirements_may_be_given(energy, tmp_path):
@@ -108,13 +124,17 @@ def test_what_cannot_be_saved_is_refused(energy, tmp_path):
         save_model(energy[0].model_, tmp_path / "m")
     with pytest.raises(ValueError, match="not fitted"):
         log_model(PolyleafRegressor())
-    with pytest.raises(ValueError, match="method='predict_proba' is not what a PolyleafRegressor has"):
+    with pytest.raises(
+        ValueError, match="method='predict_proba' is not what a PolyleafRegressor has"
+    ):
         save_model(energy[0], tmp_path / "m", method="predict_proba")
 
 
 def test_a_model_of_another_flavour_is_refused(tmp_path):
     mlflow.models.Model(flavors={"sklearn": {}}).save(str(tmp_path / "MLmodel"))
-    with pytest.raises(ValueError, match=r"not saved by polyleaf\.mlflow; it has the flavours sklearn"):
+    with pytest.raises(
+        ValueError, match=r"not saved by polyleaf\.mlflow; it has the flavours sklearn"
+    ):
         load_model(str(tmp_path))
 
 

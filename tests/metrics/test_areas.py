@@ -17,7 +17,9 @@ def test_areas_equal_scikit_learn(share, decimals, weighted):
     y[:2] = [True, False]
     score = (rng.normal(size=500) + y).round(decimals)
     weight = rng.integers(1, 5, 500) / 2 if weighted else None
-    assert roc_auc_of(y, score, weight) == pytest.approx(sk.roc_auc_score(y, score, sample_weight=weight))
+    assert roc_auc_of(y, score, weight) == pytest.approx(
+        sk.roc_auc_score(y, score, sample_weight=weight)
+    )
     expected = sk.average_precision_score(y, score, sample_weight=weight)
     assert average_precision_of(y, score, weight) == pytest.approx(expected)
     for one_class in (np.zeros(5, bool), np.ones(5, bool)):

@@ -36,7 +36,8 @@ def test_weights_of_single_outputs_count():
     model = regressor().fit(X, Y, sample_weight=W)
     repeated = [
         r2_score(
-            np.repeat(Y[:, j], W[:, j].astype(int)), np.repeat(model.predict(X)[:, j], W[:, j].astype(int))
+            np.repeat(Y[:, j], W[:, j].astype(int)),
+            np.repeat(model.predict(X)[:, j], W[:, j].astype(int)),
         )
         for j in range(2)
     ]
@@ -66,7 +67,9 @@ def test_labels_that_are_not_known_do_not_count():
     rows = ~np.isnan(unknown).all(axis=1)
     assert model.score(X, unknown) == pytest.approx(accuracy_score(filled[rows], predicted[rows]))
     w = W[:, 0]
-    assert model.score(X, LABELS, w) == pytest.approx(accuracy_score(LABELS, predicted, sample_weight=w))
+    assert model.score(X, LABELS, w) == pytest.approx(
+        accuracy_score(LABELS, predicted, sample_weight=w)
+    )
     assert 0 < model.score(X, unknown, sample_weight=W) < 1
 
 
@@ -86,15 +89,25 @@ def test_outputs_that_are_hardly_known_do_not_count():
 def test_cross_validation_and_grid_search_work_with_unknown_targets():
     scores = cross_val_score(regressor(), X, UNKNOWN, cv=3, error_score="raise")
     assert np.isfinite(scores).all()
-    search = GridSearchCV(regressor(), {"n_estimators": [1, 6]}, cv=3, error_score="raise").fit(X, UNKNOWN)
+    search = GridSearchCV(regressor(), {"n_estimators": [1, 6]}, cv=3, error_score="raise").fit(
+        X, UNKNOWN
+    )
     assert search.best_params_ == {"n_estimators": 6}
 
 
 def test_routed_weights_of_outputs_reach_fit_and_score():
     with sklearn.config_context(enable_metadata_routing=True):
-        model = regressor().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        model = (
+            regressor().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        )
         routed = cross_validate(
-            model, X, UNKNOWN, cv=3, params={"sample_weight": W}, error_score="raise", return_estimator=True
+            model,
+            X,
+            UNKNOWN,
+            cv=3,
+            params={"sample_weight": W},
+            error_score="raise",
+            return_estimator=True,
         )
     test = np.arange(30)
     expected = routed["estimator"][0].score(X[test], UNKNOWN[test], W[test])

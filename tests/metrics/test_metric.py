@@ -45,15 +45,25 @@ CASES = {
     "rmsle": (
         COUNT,
         POSITIVE,
-        lambda w: sk.root_mean_squared_log_error(COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeated(w)),
+        lambda w: sk.root_mean_squared_log_error(
+            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeated(w)
+        ),
     ),
     "balanced_accuracy": (
         IDS,
         CLASS_RAW,
         lambda w: sk.balanced_accuracy_score(IDS, CLASS_RAW.argmax(1), sample_weight=w),
     ),
-    "mcc": (IDS, CLASS_RAW, lambda w: sk.matthews_corrcoef(IDS, CLASS_RAW.argmax(1), sample_weight=w)),
-    "kappa": (IDS, CLASS_RAW, lambda w: sk.cohen_kappa_score(IDS, CLASS_RAW.argmax(1), sample_weight=w)),
+    "mcc": (
+        IDS,
+        CLASS_RAW,
+        lambda w: sk.matthews_corrcoef(IDS, CLASS_RAW.argmax(1), sample_weight=w),
+    ),
+    "kappa": (
+        IDS,
+        CLASS_RAW,
+        lambda w: sk.cohen_kappa_score(IDS, CLASS_RAW.argmax(1), sample_weight=w),
+    ),
     "linear_kappa": (
         IDS,
         CLASS_RAW,
@@ -62,19 +72,25 @@ CASES = {
     "quadratic_kappa": (
         IDS,
         CLASS_RAW,
-        lambda w: sk.cohen_kappa_score(IDS, CLASS_RAW.argmax(1), sample_weight=w, weights="quadratic"),
+        lambda w: sk.cohen_kappa_score(
+            IDS, CLASS_RAW.argmax(1), sample_weight=w, weights="quadratic"
+        ),
     ),
     "r2": (REAL, RAW, lambda w: sk.r2_score(REAL, RAW, sample_weight=w)),
     "quantile": (REAL, RAW, lambda w: sk.mean_pinball_loss(REAL, RAW, sample_weight=w, alpha=0.5)),
     "poisson_deviance": (
         COUNT,
         POSITIVE,
-        lambda w: sk.mean_poisson_deviance(COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeated(w)),
+        lambda w: sk.mean_poisson_deviance(
+            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeated(w)
+        ),
     ),
     "gamma_deviance": (
         POSITIVE,
         np.exp(RAW),
-        lambda w: sk.mean_gamma_deviance(POSITIVE.ravel(), np.exp(RAW).ravel(), sample_weight=repeated(w)),
+        lambda w: sk.mean_gamma_deviance(
+            POSITIVE.ravel(), np.exp(RAW).ravel(), sample_weight=repeated(w)
+        ),
     ),
     "tweedie_deviance": (
         COUNT,
@@ -92,20 +108,48 @@ CASES = {
     "error": (
         LABELS,
         RAW,
-        lambda w: 1 - sk.accuracy_score(LABELS.ravel() > 0, RAW.ravel() > 0, sample_weight=repeated(w)),
+        lambda w: (
+            1 - sk.accuracy_score(LABELS.ravel() > 0, RAW.ravel() > 0, sample_weight=repeated(w))
+        ),
     ),
     "hamming_loss": (LABELS, RAW, lambda w: sk.hamming_loss(LABELS > 0, RAW > 0, sample_weight=w)),
-    "merror": (IDS, CLASS_RAW, lambda w: 1 - sk.accuracy_score(IDS, CLASS_RAW.argmax(1), sample_weight=w)),
-    "accuracy": (IDS, CLASS_RAW, lambda w: sk.accuracy_score(IDS, CLASS_RAW.argmax(1), sample_weight=w)),
-    "subset_accuracy": (LABELS, RAW, lambda w: sk.accuracy_score(LABELS > 0, RAW > 0, sample_weight=w)),
-    "f1_micro": (LABELS, RAW, lambda w: sk.f1_score(LABELS > 0, RAW > 0, sample_weight=w, average="micro")),
-    "f1_macro": (LABELS, RAW, lambda w: sk.f1_score(LABELS > 0, RAW > 0, sample_weight=w, average="macro")),
+    "merror": (
+        IDS,
+        CLASS_RAW,
+        lambda w: 1 - sk.accuracy_score(IDS, CLASS_RAW.argmax(1), sample_weight=w),
+    ),
+    "accuracy": (
+        IDS,
+        CLASS_RAW,
+        lambda w: sk.accuracy_score(IDS, CLASS_RAW.argmax(1), sample_weight=w),
+    ),
+    "subset_accuracy": (
+        LABELS,
+        RAW,
+        lambda w: sk.accuracy_score(LABELS > 0, RAW > 0, sample_weight=w),
+    ),
+    "f1_micro": (
+        LABELS,
+        RAW,
+        lambda w: sk.f1_score(LABELS > 0, RAW > 0, sample_weight=w, average="micro"),
+    ),
+    "f1_macro": (
+        LABELS,
+        RAW,
+        lambda w: sk.f1_score(LABELS > 0, RAW > 0, sample_weight=w, average="macro"),
+    ),
     "brier": (
         LABELS,
         sigmoid(RAW),
-        lambda w: sk.brier_score_loss(LABELS.ravel(), sigmoid(RAW).ravel(), sample_weight=repeated(w)),
+        lambda w: sk.brier_score_loss(
+            LABELS.ravel(), sigmoid(RAW).ravel(), sample_weight=repeated(w)
+        ),
     ),
-    "auc": (LABELS, sigmoid(RAW), lambda w: sk.roc_auc_score(LABELS, sigmoid(RAW), sample_weight=w)),
+    "auc": (
+        LABELS,
+        sigmoid(RAW),
+        lambda w: sk.roc_auc_score(LABELS, sigmoid(RAW), sample_weight=w),
+    ),
     "average_precision": (
         LABELS,
         sigmoid(RAW),
@@ -149,7 +193,9 @@ def test_missing_targets_do_not_count(name):
     filled[::4, 1] = 0
     other = y.copy()
     other[::4, 1] = 1
-    assert metric(filled, prediction, weight) == pytest.approx(metric(other, prediction, weight), rel=1e-12)
+    assert metric(filled, prediction, weight) == pytest.approx(
+        metric(other, prediction, weight), rel=1e-12
+    )
     assert np.isfinite(metric(filled, prediction, weight))
     per_output = metric.per_output(filled, prediction, weight)
     if per_output is not None:
@@ -168,7 +214,9 @@ def test_per_output(name):
         return
     assert values.shape == (K,)
     for k in range(K):
-        alone = metric(np.ascontiguousarray(y[:, k]), np.ascontiguousarray(prediction[:, k]), WEIGHT)
+        alone = metric(
+            np.ascontiguousarray(y[:, k]), np.ascontiguousarray(prediction[:, k]), WEIGHT
+        )
         assert values[k] == pytest.approx(alone, rel=1e-9)
 
 
@@ -216,7 +264,9 @@ def test_pinball_by_level():
     objective = {"objective": "quantile", "quantile_alpha": levels, "calibrate_quantiles": False}
     names = ["pinball@0.1", "pinball@.9", "pinball@0.25"]
     y = X[:, :2] + rng.normal(size=(400, 2))
-    one = PolyleafRegressor(**objective, n_estimators=5, eval_metric=names[:2]).fit(X, y, eval_set=[(X, y)])
+    one = PolyleafRegressor(**objective, n_estimators=5, eval_metric=names[:2]).fit(
+        X, y, eval_set=[(X, y)]
+    )
     found = one.evals_result_["validation_0"]
     predicted = one.predict(X)
     for name, level, column in ((names[0], 0.1, 0), (names[1], 0.9, 2)):
@@ -229,7 +279,9 @@ def test_auc_of_one_class_is_left_out():
     labels = LABELS.copy()
     labels[:, 0] = 1
     proba = sigmoid(RAW)
-    assert get_metric("auc")(labels, proba) == pytest.approx(sk.roc_auc_score(labels[:, 1:], proba[:, 1:]))
+    assert get_metric("auc")(labels, proba) == pytest.approx(
+        sk.roc_auc_score(labels[:, 1:], proba[:, 1:])
+    )
     assert np.isnan(get_metric("auc")(np.ones(5), np.linspace(0, 1, 5)))
 
 
@@ -302,7 +354,9 @@ def test_callables():
 )
 def test_metrics_of_labels_refuse_numbers(name):
     y, raw = np.array([0.0, 1.0, 3.5]), np.zeros((3, 1))
-    with pytest.raises(ValueError, match=r"needs y of 0 and 1, but it holds 3\.5: take one of numbers"):
+    with pytest.raises(
+        ValueError, match=r"needs y of 0 and 1, but it holds 3\.5: take one of numbers"
+    ):
         get_metric(name)(y, raw, None)
     get_metric(name)(np.array([0.0, 1.0, 0.25]), raw, None)
 
@@ -313,9 +367,13 @@ def test_metrics_of_numbers_refuse_classes():
 
 
 def test_scorers_and_functions_without_an_answer_are_sentences():
-    with pytest.raises(TypeError, match="a scorer of scikit-learn, which is called with an estimator"):
+    with pytest.raises(
+        TypeError, match="a scorer of scikit-learn, which is called with an estimator"
+    ):
         get_metric(sk.get_scorer("f1_macro"))
     with pytest.raises(TypeError, match="'<lambda>' returned None; it must return a number"):
         get_metric(lambda y, prediction: None)(np.zeros(2), np.zeros((2, 1)), None)
-    with pytest.raises(TypeError, match=r"returned values of shape \(2,\); it must return a number"):
+    with pytest.raises(
+        TypeError, match=r"returned values of shape \(2,\); it must return a number"
+    ):
         get_metric(lambda y, prediction: y - prediction)(np.zeros(2), np.zeros((2, 1)), None)

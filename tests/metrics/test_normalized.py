@@ -16,7 +16,9 @@ def data():
 
 def test_it_is_the_mean_of_its_definition(data):
     y, p = data
-    expected = np.mean([np.sqrt(np.mean((a - b) ** 2)) / np.std(a) for a, b in zip(y.T, p.T, strict=True)])
+    expected = np.mean(
+        [np.sqrt(np.mean((a - b) ** 2)) / np.std(a) for a, b in zip(y.T, p.T, strict=True)]
+    )
     assert get_metric("relative_rmse")(y, p) == pytest.approx(expected, rel=1e-12)
     expected = np.mean([np.mean(abs(a - b)) / np.std(a) for a, b in zip(y.T, p.T, strict=True)])
     assert get_metric("relative_mae")(y, p) == pytest.approx(expected, rel=1e-12)
@@ -26,7 +28,9 @@ def test_units_change_nothing(data):
     y, p = data
     unit = np.array([1e-9, 3.0, 1e7])
     for name in ("relative_rmse", "relative_mae"):
-        assert get_metric(name)(y * unit, p * unit) == pytest.approx(get_metric(name)(y, p), rel=1e-9)
+        assert get_metric(name)(y * unit, p * unit) == pytest.approx(
+            get_metric(name)(y, p), rel=1e-9
+        )
 
 
 def test_levels_of_a_target_share_its_spread(data):
@@ -35,7 +39,9 @@ def test_levels_of_a_target_share_its_spread(data):
     predicted = np.repeat(p, 2, axis=1) + np.tile([-1.0, 1.0], 3)
     losses = get_metric("quantile", objective).per_output(y, predicted)
     expected = np.mean(losses / np.repeat(y.std(0), 2))
-    assert get_metric("relative_quantile", objective)(y, predicted) == pytest.approx(expected, rel=1e-12)
+    assert get_metric("relative_quantile", objective)(y, predicted) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_integer_weights_are_repetitions_and_those_of_0_are_not_there(data):
@@ -47,7 +53,9 @@ def test_integer_weights_are_repetitions_and_those_of_0_are_not_there(data):
     ]
     assert get_metric("relative_rmse")(y, p, weight) == pytest.approx(np.mean(each), rel=1e-6)
     weight[:, 1] = 0
-    assert get_metric("relative_rmse")(y, p, weight) == pytest.approx((each[0] + each[2]) / 2, rel=1e-6)
+    assert get_metric("relative_rmse")(y, p, weight) == pytest.approx(
+        (each[0] + each[2]) / 2, rel=1e-6
+    )
 
 
 def test_targets_that_do_not_vary_are_left_out_unless_none_does(data):

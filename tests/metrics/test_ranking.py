@@ -67,8 +67,14 @@ FORMS = {
     "dense": lambda y, s: (y, s),
     "csr truth": lambda y, s: (sp.csr_matrix(y), s),
     "csr both": lambda y, s: (sp.csr_matrix(y), sp.csr_matrix(s - s.min() + 1)),
-    "pairs": lambda y, s: (y, (np.argsort(-s, axis=1, kind="stable")[:, :8], -np.sort(-s, axis=1)[:, :8])),
-    "pairs in any order": lambda y, s: (sp.csr_matrix(y), (np.tile(np.arange(s.shape[1]), (len(s), 1)), s)),
+    "pairs": lambda y, s: (
+        y,
+        (np.argsort(-s, axis=1, kind="stable")[:, :8], -np.sort(-s, axis=1)[:, :8]),
+    ),
+    "pairs in any order": lambda y, s: (
+        sp.csr_matrix(y),
+        (np.tile(np.arange(s.shape[1]), (len(s), 1)), s),
+    ),
 }
 
 
@@ -137,8 +143,12 @@ def test_top_labels():
     assert top_labels(sparse, 3).tolist() == [[3, 1, -1], [-1, -1, -1]]
     pairs = np.array([[4, -1, 2], [-1, -1, -1]]), np.array([[0.5, 9, 1], [0, 0, 0]])
     assert top_labels(pairs, 2).tolist() == [[2, 4], [-1, -1]]
-    long = np.random.default_rng(0).standard_normal((5000, 1000)).astype(np.float32)  # several blocks
-    np.testing.assert_array_equal(top_labels(long, 2), np.argsort(-long, axis=1, kind="stable")[:, :2])
+    long = (
+        np.random.default_rng(0).standard_normal((5000, 1000)).astype(np.float32)
+    )  # several blocks
+    np.testing.assert_array_equal(
+        top_labels(long, 2), np.argsort(-long, axis=1, kind="stable")[:, :2]
+    )
 
 
 def test_padded_labels_never_hit():
@@ -158,7 +168,10 @@ def test_propensities_are_those_of_the_paper():
     assert p[0] > p[1] > p[2] > 0
     np.testing.assert_allclose(propensities(sp.csr_matrix(y)), p)
     np.testing.assert_allclose(propensities(np.array([0, 0, 1, 3]), n_labels=5).shape, (5,))
-    assert propensities(np.ones((1, 2))).tolist() == [1, 1]  # the formula leaves (0, 1] below three rows
+    assert propensities(np.ones((1, 2))).tolist() == [
+        1,
+        1,
+    ]  # the formula leaves (0, 1] below three rows
 
 
 def test_weights():
@@ -167,9 +180,13 @@ def test_weights():
     repeated = np.repeat(np.arange(len(y)), weight.astype(int))
     p = propensities(y)
     for metric in (precision_at, ndcg_at):
-        assert metric(y, scores, 3, weight) == pytest.approx(metric(y[repeated], scores[repeated], 3))
+        assert metric(y, scores, 3, weight) == pytest.approx(
+            metric(y[repeated], scores[repeated], 3)
+        )
         assert metric(y, scores, 3, weight[:, None]) == metric(y, scores, 3, weight)
-    assert psp_at(y, scores, 3, p, weight) == pytest.approx(psp_at(y[repeated], scores[repeated], 3, p))
+    assert psp_at(y, scores, 3, p, weight) == pytest.approx(
+        psp_at(y[repeated], scores[repeated], 3, p)
+    )
     assert math.isnan(precision_at(y, scores, 1, np.zeros(len(y))))
 
 
@@ -178,7 +195,9 @@ def test_labels_that_are_not_known_are_left_out():
     known = np.ones(y.shape)
     known[:, 4] = 0
     rest = [l for l in range(y.shape[1]) if l != 4]
-    assert precision_at(y, scores, 3, known) == pytest.approx(precision_at(y[:, rest], scores[:, rest], 3))
+    assert precision_at(y, scores, 3, known) == pytest.approx(
+        precision_at(y[:, rest], scores[:, rest], 3)
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,8 +207,14 @@ def test_labels_that_are_not_known_are_left_out():
         (lambda y, s: precision_at(y[:5], s, 1), "5 rows, the prediction 20"),
         (lambda y, s: precision_at(y[:, :5], s, 1), "5 labels, the prediction 12"),
         (lambda y, s: precision_at(y, np.where(s > 1, np.nan, s), 1), "NaN"),
-        (lambda y, s: precision_at(y, (np.zeros((20, 2)), np.zeros((20, 3))), 1), "must have one shape"),
-        (lambda y, s: precision_at(y, (np.full((20, 1), 12), np.zeros((20, 1))), 1), "names label 12"),
+        (
+            lambda y, s: precision_at(y, (np.zeros((20, 2)), np.zeros((20, 3))), 1),
+            "must have one shape",
+        ),
+        (
+            lambda y, s: precision_at(y, (np.full((20, 1), 12), np.zeros((20, 1))), 1),
+            "names label 12",
+        ),
         (lambda y, s: psp_at(y, s, 1, np.ones(5)), "5 propensities, but 12 labels"),
         (lambda y, s: precision_at(sp.csr_matrix(y), s, 1, np.ones(y.shape)), "dense"),
         (lambda y, s: get_metric("psp@1")(y, s), "know_training"),
@@ -202,7 +227,12 @@ def test_bad_input(call, message):
 
 
 def test_names():
-    for name, canonical in {"P@1": "p@1", "precision@3": "p@3", "nDCG@5": "ndcg@5", "PSP@3": "psp@3"}.items():
+    for name, canonical in {
+        "P@1": "p@1",
+        "precision@3": "p@3",
+        "nDCG@5": "ndcg@5",
+        "PSP@3": "psp@3",
+    }.items():
         metric = get_metric(name)
         assert (metric.name, metric.greater_is_better, metric.needs) == (canonical, True, "raw")
         assert metric.per_output(*problem()) is None
@@ -225,7 +255,9 @@ def test_training_watches_them():
     X = rng.standard_normal((300, 4))
     Y = (X @ rng.standard_normal((4, 9)) > 1).astype(int)
     names = ["p@1", "ndcg@3", "psp@3", "psndcg@2"]
-    model = PolyleafClassifier(n_estimators=15, eval_metric=names, early_stopping_rounds=5, n_jobs=1)
+    model = PolyleafClassifier(
+        n_estimators=15, eval_metric=names, early_stopping_rounds=5, n_jobs=1
+    )
     model.fit(X[:200], Y[:200], eval_set=[(X[200:], Y[200:])])
     log = model.evals_result_["validation_0"]
     scores = model.decision_function(X[200:])

@@ -52,15 +52,24 @@ def test_best_at_the_first_round_is_warned_of():
     def upside_down(y_true, y_pred):
         return -np.mean((y_true - y_pred) ** 2)
 
-    settings = {"n_estimators": 50, "early_stopping_rounds": 4, "validation_fraction": 0.4, "random_state": 0}
-    with pytest.warns(UserWarning, match=r"'upside_down' was best at round 0.*smaller is better.*maximize="):
+    settings = {
+        "n_estimators": 50,
+        "early_stopping_rounds": 4,
+        "validation_fraction": 0.4,
+        "random_state": 0,
+    }
+    with pytest.warns(
+        UserWarning, match=r"'upside_down' was best at round 0.*smaller is better.*maximize="
+    ):
         PolyleafRegressor(eval_metric=upside_down, **settings).fit(X, X[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         PolyleafRegressor(**settings).fit(X, X[:, 0])
 
 
-@pytest.mark.parametrize("metric", [sk.roc_auc_score, sk.accuracy_score, sk.balanced_accuracy_score])
+@pytest.mark.parametrize(
+    "metric", [sk.roc_auc_score, sk.accuracy_score, sk.balanced_accuracy_score]
+)
 def test_early_stopping_by_scikit_learns_functions(metric):
     settings = {
         "n_estimators": 200,
@@ -80,7 +89,9 @@ def test_decisions_of_classes_reach_scikit_learns_functions():
     watched.fit(X, CLASSES, eval_set=[(X, CLASSES)])
     values = watched.evals_result_["validation_0"]
     assert values["f1_score"][-1] == pytest.approx(macro(CLASSES, fitted.predict(X)))
-    assert values["cohen_kappa_score"][-1] == pytest.approx(sk.cohen_kappa_score(CLASSES, fitted.predict(X)))
+    assert values["cohen_kappa_score"][-1] == pytest.approx(
+        sk.cohen_kappa_score(CLASSES, fitted.predict(X))
+    )
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def test_evaluation_says_what_training_logged(rng, unknown):
 
 def test_regression_of_a_constant():
     y = np.column_stack([np.ones(5), np.arange(5.0)])
-    assert scores("regression", y, y + 1)["R2"] == pytest.approx(metrics.r2_score(y[:, 1], y[:, 1] + 1))
+    assert scores("regression", y, y + 1)["R2"] == pytest.approx(
+        metrics.r2_score(y[:, 1], y[:, 1] + 1)
+    )
     assert np.isnan(scores("regression", y[:, 0], y[:, 0])["R2"])
 
 
@@ -86,7 +88,9 @@ def test_classification(rng):
 def test_classification_of_a_class_that_was_never_seen():
     P = np.array([[1.0, 0.0]])
     for unseen in ("0", "aa", "c"):
-        found = scores("classification", np.array([unseen]), np.array(["a"]), P, np.array(["a", "b"]))
+        found = scores(
+            "classification", np.array([unseen]), np.array(["a"]), P, np.array(["a", "b"])
+        )
         assert found["accuracy"] == 0 and 30 < found["log loss"] < 40
 
 
@@ -105,6 +109,8 @@ def test_baselines():
     y = np.array([[1.0, 10], [3, 30]])
     assert baseline("regression", y, np.array([[2.0, 20], [4, 20]]))["MAE"] == pytest.approx(0.5)
     found = baseline("classification", np.array(["a", "b", "b"]), np.array(["b", "a"]))
-    assert found["accuracy"] == 0.5 and found["log loss"] == pytest.approx(-np.log([2 / 3, 1 / 3]).mean())
+    assert found["accuracy"] == 0.5 and found["log loss"] == pytest.approx(
+        -np.log([2 / 3, 1 / 3]).mean()
+    )
     found = baseline("multilabel", np.array([[1, 0], [1, 0], [0, 0]]), np.array([[1, 0], [1, 1]]))
     assert found["label accuracy"] == 0.75

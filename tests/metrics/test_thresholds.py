@@ -20,10 +20,13 @@ def by_hand(p, y, w, macro, t):
     if not macro:
         return f1_score(y.ravel(), said.ravel(), sample_weight=w.ravel(), zero_division=0)
     if p.shape[1] == 1:
-        return f1_score(y[:, 0], said[:, 0], sample_weight=w[:, 0], average="macro", zero_division=0)
+        return f1_score(
+            y[:, 0], said[:, 0], sample_weight=w[:, 0], average="macro", zero_division=0
+        )
     there = (w * y).sum(axis=0) > 0
     each = [
-        f1_score(y[:, k], said[:, k], sample_weight=w[:, k], zero_division=0) for k in np.flatnonzero(there)
+        f1_score(y[:, k], said[:, k], sample_weight=w[:, k], zero_division=0)
+        for k in np.flatnonzero(there)
     ]
     return np.mean(each)
 
@@ -35,7 +38,9 @@ def by_hand(p, y, w, macro, t):
 def test_no_cut_is_better(macro, k, how, seed):
     p, y, w = drawn(k=k, seed=seed)
     weight = {"plain": None, "weights of rows": w[:, 0], "weights of cells": w}[how]
-    full = np.ones(p.shape) if weight is None else np.broadcast_to(weight.reshape(len(p), -1), p.shape)
+    full = (
+        np.ones(p.shape) if weight is None else np.broadcast_to(weight.reshape(len(p), -1), p.shape)
+    )
     found = by_hand(p, y, full, macro, f1_threshold(p, y, weight, macro))
     values = np.unique(p)
     cuts = [values[0] / 2, *(values[:-1] + values[1:]) / 2]
@@ -46,11 +51,15 @@ def test_no_cut_is_better(macro, k, how, seed):
 
 
 def test_the_threshold_is_half_way_and_the_highest_of_equals():
-    assert f1_threshold(np.array([[0.9], [0.5], [0.1]]), np.array([[1], [0], [0]])) == pytest.approx(0.7)
+    assert f1_threshold(
+        np.array([[0.9], [0.5], [0.1]]), np.array([[1], [0], [0]])
+    ) == pytest.approx(0.7)
     # Yes to one of two (1 right) and to both of three (2 right, 1 wrong) are level: 2/3 and ... the first.
     p, y = np.array([[0.9], [0.6], [0.3]]), np.array([[1], [0], [0]])
     assert f1_threshold(p, y) == pytest.approx(0.75)
-    assert f1_threshold(np.array([[0.4], [0.3]]), np.ones((2, 1))) == pytest.approx(0.15)  # all of them
+    assert f1_threshold(np.array([[0.4], [0.3]]), np.ones((2, 1))) == pytest.approx(
+        0.15
+    )  # all of them
 
 
 def test_where_nothing_holds_it_is_one_half():

@@ -51,12 +51,16 @@ def test_methods_of_classifiers(name, method):
     np.testing.assert_array_equal(est.predictor(method)(X[3]), expected[3])
 
 
-@pytest.mark.parametrize("name", ["defaults", "defaults, one output", "quantiles", "poisson", "validation"])
+@pytest.mark.parametrize(
+    "name", ["defaults", "defaults, one output", "quantiles", "poisson", "validation"]
+)
 def test_predictions_of_regressors(name):
     est, X = estimator(name), golden.numbers()
     assert_same_bits(est.predictor()(X), est.predict(X))
     np.testing.assert_array_equal(est.predictor()(X[0].tolist()), est.predict(X)[0])
-    assert_same_bits(est.predictor(n_threads=2)(np.tile(X, (30, 1))), np.tile(est.predict(X).T, 30).T)
+    assert_same_bits(
+        est.predictor(n_threads=2)(np.tile(X, (30, 1))), np.tile(est.predict(X).T, 30).T
+    )
 
 
 def test_the_predictor_of_a_model_has_all_rounds():
@@ -92,7 +96,9 @@ def test_categories_that_are_numbers_stand_for_themselves_and_text_for_its_code(
 def test_rare_categories_share_a_code():
     rng = np.random.default_rng(1)
     X = np.column_stack([rng.integers(0, 40, 2000), rng.normal(size=2000)]).astype(np.float64)
-    est = PolyleafRegressor(**golden.SMALL, categorical_features=[0], max_bins=8).fit(X, X[:, 0] % 3)
+    est = PolyleafRegressor(**golden.SMALL, categorical_features=[0], max_bins=8).fit(
+        X, X[:, 0] % 3
+    )
     assert est.model_.mapper.rare_categories_[0]
     assert_same_bits(est.predictor()(X), est.predict(X))
 
@@ -128,7 +134,9 @@ def test_a_model_without_trees_and_no_rows():
     assert model.predictor()(np.zeros((0, 4))).shape == (0, 3)
 
 
-needs_compiler = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++")
+needs_compiler = pytest.mark.skipif(
+    host_device.COMPILER is None, reason="kernels are compiled by g++"
+)
 ON_DEVICE = [
     "defaults",
     "defaults, classes",
@@ -158,7 +166,9 @@ def test_a_device_gives_the_same_bits(name, dtype, monkeypatch):
 def test_a_device_adds_more_trees_than_a_block_takes_at_a_time(strategy, monkeypatch):
     host_device.use(monkeypatch)
     X, Y = golden.numbers(), golden.values()
-    est = PolyleafRegressor(n_estimators=37, max_leaves=8, n_jobs=1, multi_strategy=strategy).fit(X, Y)
+    est = PolyleafRegressor(n_estimators=37, max_leaves=8, n_jobs=1, multi_strategy=strategy).fit(
+        X, Y
+    )
     assert_same_bits(est.predictor(device="cuda")(X), est.predict(X))
     assert est.predictor(device="cuda")(X[:0]).shape == (0, 3)
 

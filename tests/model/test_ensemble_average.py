@@ -31,7 +31,9 @@ def test_a_blend_scores_the_weighted_mean(parameters):
     blend = blended(models, weights, {"why": "a test"})
     expected = 0.25 * models[0].raw_predict(X) + 0.75 * models[1].raw_predict(X)
     # A leaf is rounded once more, to float32.
-    np.testing.assert_allclose(blend.raw_predict(X), expected, rtol=1e-5, atol=1e-5 * np.abs(Y).max())
+    np.testing.assert_allclose(
+        blend.raw_predict(X), expected, rtol=1e-5, atol=1e-5 * np.abs(Y).max()
+    )
     assert blend.n_rounds == 12 and blend.metadata == {"why": "a test"}
     assert blend.n_trees == models[0].n_trees + models[1].n_trees
     again = Model.from_bytes(blend.to_bytes())
@@ -46,7 +48,9 @@ def test_models_of_other_units_are_brought_to_that_of_the_first(parameters, firs
     blend = blended(models, [0.25, 0.75], {})
     assert (blend.target_scale is not None) == first
     expected = 0.25 * models[0].raw_predict(X) + 0.75 * models[1].raw_predict(X)
-    np.testing.assert_allclose(blend.raw_predict(X), expected, rtol=1e-5, atol=1e-5 * np.abs(Y).max())
+    np.testing.assert_allclose(
+        blend.raw_predict(X), expected, rtol=1e-5, atol=1e-5 * np.abs(Y).max()
+    )
 
 
 def test_a_power_of_two_scales_exactly():
@@ -57,8 +61,15 @@ def test_a_power_of_two_scales_exactly():
 
 
 def test_quantiles_keep_the_mean_of_their_shifts():
-    parameters = {"objective": "quantile", "quantile_alpha": [0.1, 0.9], "n_jobs": 1, "n_estimators": 6}
-    models = [PolyleafRegressor(**parameters, max_leaves=n).fit(DATA, Y[:, 0]).model_ for n in (4, 16)]
+    parameters = {
+        "objective": "quantile",
+        "quantile_alpha": [0.1, 0.9],
+        "n_jobs": 1,
+        "n_estimators": 6,
+    }
+    models = [
+        PolyleafRegressor(**parameters, max_leaves=n).fit(DATA, Y[:, 0]).model_ for n in (4, 16)
+    ]
     blend = blended(models, [0.5, 0.5], {})
     expected = (models[0].raw_predict(X) + models[1].raw_predict(X)) / 2
     np.testing.assert_allclose(blend.raw_predict(X), expected, rtol=1e-5, atol=1e-3)

@@ -23,21 +23,31 @@ def test_a_fitted_estimator_tells_of_its_model():
     assert "5 trees in 5 rounds" in text and "validation, rmse" in text and "<polyline" in text
     assert text.count("5 trees in 5 rounds") == 1
     assert model._repr_mimebundle_()["text/html"].count("5 trees in 5 rounds") == 1
-    assert 'class="polyleaf"' in text and 'class="polyleaf"' not in PolyleafRegressor()._repr_html_()
+    assert (
+        'class="polyleaf"' in text and 'class="polyleaf"' not in PolyleafRegressor()._repr_html_()
+    )
     with config_context(display="text"):
         assert "text/html" not in model._repr_mimebundle_()
 
 
 def test_names_are_escaped():
     model = fitted()
-    for text in (model.model_._repr_html_(), model.model_.trees[0]._repr_html_(), model._fitted_html()):
+    for text in (
+        model.model_._repr_html_(),
+        model.model_.trees[0]._repr_html_(),
+        model._fitted_html(),
+    ):
         assert "<script" not in text and "<b>&lt;" not in text.replace("<b>polyleaf", "")
         assert "&lt;script&gt;" in text
     assert "&lt;b&gt;, other" in model.model_._repr_html_()
 
 
 def test_trees_are_indented_and_cut():
-    small = PolyleafRegressor(n_estimators=1, max_leaves=3, min_child_samples=5).fit(X, Y).model_.trees[0]
+    small = (
+        PolyleafRegressor(n_estimators=1, max_leaves=3, min_child_samples=5)
+        .fit(X, Y)
+        .model_.trees[0]
+    )
     lines = small._repr_html_().split("<br>")
     assert len(lines) == 1 + small.n_nodes and sum("leaf " in line for line in lines[1:]) == 3
     assert "&lt;=" in lines[1]
@@ -55,7 +65,9 @@ def test_models_without_statistics_and_of_one_output(tmp_path):
 
 
 def test_categories_and_missing_values_are_told():
-    frame = pd.DataFrame({"colour": pd.Categorical(np.where(X["c"] > 0, "red", "blue")), "x": X["c"]})
+    frame = pd.DataFrame(
+        {"colour": pd.Categorical(np.where(X["c"] > 0, "red", "blue")), "x": X["c"]}
+    )
     frame.loc[::7, "x"] = np.nan
     model = PolyleafRegressor(n_estimators=1).fit(frame[["colour"]], Y)
     assert "colour in {" in model.model_.trees[0]._repr_html_()

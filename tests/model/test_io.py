@@ -25,7 +25,14 @@ def test_bytes_open_files_and_names_hold_the_same_model(fitted, tmp_path):
     assert memory.getvalue() == data == (tmp_path / "m.polyleaf").read_bytes()
     memory.seek(0)
     with open(tmp_path / "m.polyleaf", "rb") as file:
-        for source in (data, bytearray(data), memoryview(data), memory, file, str(tmp_path / "m.polyleaf")):
+        for source in (
+            data,
+            bytearray(data),
+            memoryview(data),
+            memory,
+            file,
+            str(tmp_path / "m.polyleaf"),
+        ):
             loaded = load_model(source)
             np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
     assert PolyleafRegressor.load_model(data).model_.equals(fitted.model_)
@@ -55,7 +62,9 @@ def test_the_log_is_no_part_of_the_model(fitted):
     assert b"evals_log" not in fitted.model_.to_bytes()
 
 
-@pytest.mark.parametrize("log", [[1.0], {"a": [1.0]}, {"a": {"rmse": 1.0}}, {"a": {"rmse": [True]}}])
+@pytest.mark.parametrize(
+    "log", [[1.0], {"a": [1.0]}, {"a": {"rmse": 1.0}}, {"a": {"rmse": [True]}}]
+)
 def test_a_log_that_is_none_is_refused(fitted, log):
     data = fitted.model_.to_bytes(evals_log=log)
     with pytest.raises(serialize.ModelFileError, match="'evals_log'"):
@@ -64,7 +73,11 @@ def test_a_log_that_is_none_is_refused(fitted, log):
 
 def test_an_early_stopped_model_can_be_saved_cut_at_its_best_round():
     model = PolyleafRegressor(
-        n_estimators=200, learning_rate=0.7, early_stopping_rounds=4, n_jobs=1, validation_fraction=0.3
+        n_estimators=200,
+        learning_rate=0.7,
+        early_stopping_rounds=4,
+        n_jobs=1,
+        validation_fraction=0.3,
     ).fit(X, X[:, 0] + np.random.default_rng(1).standard_normal(80))
     best = model.best_iteration_
     assert best is not None and model.n_iter_ > best + 1
@@ -83,19 +96,27 @@ def test_without_early_stopping_there_is_nothing_to_cut(fitted):
 @pytest.mark.parametrize("name", ["m.json", "m.JSON"])
 def test_a_name_that_promises_json_is_refused(fitted, tmp_path, name):
     for save in (fitted.save_model, fitted.model_.save):
-        with pytest.raises(ValueError, match=r"promises JSON, but model files are binary.*dump_json"):
+        with pytest.raises(
+            ValueError, match=r"promises JSON, but model files are binary.*dump_json"
+        ):
             save(tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
 def test_files_that_are_open_as_text_and_other_things_are_refused(fitted, tmp_path):
-    with open(tmp_path / "text", "w") as file, pytest.raises(TypeError, match=r"text' takes no bytes.*'wb'"):
+    with (
+        open(tmp_path / "text", "w") as file,
+        pytest.raises(TypeError, match=r"text' takes no bytes.*'wb'"),
+    ):
         fitted.save_model(file)
     with pytest.raises(TypeError, match=r"the open file gives str: open it for bytes"):
         load_model(io.StringIO("x"))
     with pytest.raises(TypeError, match=r"a path, an open file or bytes; got int"):
         load_model(3)
-    with tempfile.TemporaryFile() as file, pytest.raises(ValueError, match=r"the open file cannot be loaded"):
+    with (
+        tempfile.TemporaryFile() as file,
+        pytest.raises(ValueError, match=r"the open file cannot be loaded"),
+    ):
         load_model(file)
     with pytest.raises(ValueError, match=r"a model in memory cannot be loaded"):
         load_model(b"no model")

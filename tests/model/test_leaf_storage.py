@@ -37,7 +37,9 @@ def restored(blocks, leaf_dtype):
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 1.0, 100.0]))
 def test_rounding_is_to_the_nearest_of_11_or_8_bits(seed, scale):
     blocks = blocks_of(seed, scale)
-    for block, half, eight in zip(blocks, restored(blocks, "float16"), restored(blocks, "int8"), strict=True):
+    for block, half, eight in zip(
+        blocks, restored(blocks, "float16"), restored(blocks, "int8"), strict=True
+    ):
         assert half.dtype == eight.dtype == np.float32
         assert (np.abs(half - block) <= 2.0**-11 * np.abs(block) + 2.0**-25).all()
         step = np.abs(block).max(axis=0) / 127 * (1 + 2.0**-15)
@@ -68,7 +70,9 @@ def test_what_float16_cannot_hold_is_refused():
         encode([np.array([[7e4]], np.float32)], "float16")
     with pytest.raises(ValueError, match=r"no digits left .* largest leaf value is 1e-06\..*int8"):
         encode([np.array([[1e-6]], np.float32)], "float16")
-    with pytest.raises(ValueError, match="leaf_dtype must be one of float32, float16, int8; got 'float64'"):
+    with pytest.raises(
+        ValueError, match="leaf_dtype must be one of float32, float16, int8; got 'float64'"
+    ):
         encode([fits], "float64")
 
 
@@ -108,7 +112,9 @@ def test_hostile_values_are_refused_or_predict(seed, leaf_dtype):
     rng = np.random.default_rng(seed)
 
     def change(header, arrays):
-        name = "forest." + rng.choice(["values", "value_scales"] if leaf_dtype == "int8" else ["values"])
+        name = "forest." + rng.choice(
+            ["values", "value_scales"] if leaf_dtype == "int8" else ["values"]
+        )
         kind = rng.integers(4)
         if kind == 0:
             arrays[name].view(np.uint8)[rng.integers(arrays[name].nbytes)] = rng.integers(256)
@@ -131,7 +137,9 @@ def test_hostile_scales():
     data = random_model(n_rounds=2).to_bytes("int8")
     for value in (np.nan, np.inf, 3e38):
         with pytest.raises(ModelFileError, match="not finite"):
-            Model.from_bytes(reseal(data, lambda _, a, value=value: a["forest.value_scales"].fill(value)))
+            Model.from_bytes(
+                reseal(data, lambda _, a, value=value: a["forest.value_scales"].fill(value))
+            )
 
 
 # --- files without statistics ---
@@ -158,14 +166,19 @@ def test_files_without_statistics_predict_the_same(tmp_path, leaf_dtype, scalar)
 def test_what_needs_statistics_says_that_there_are_none():
     model = Model.from_bytes(random_model().to_bytes(statistics=False))
     for kind in ("gain", "cover"):
-        with pytest.raises(ValueError, match=f"Importance by {kind} is not known: .*statistics=False"):
+        with pytest.raises(
+            ValueError, match=f"Importance by {kind} is not known: .*statistics=False"
+        ):
             model.feature_importance(kind)
     np.testing.assert_array_equal(
         model.feature_importance("split"), random_model().feature_importance("split")
     )
     table, report = nodes_table(model, "dict"), size_report(model)
     assert set(table["gain"]) == set(table["count"]) == set(table["cover"]) == {None}
-    assert report["bytes_of"]["statistics"] == 0 and report["bytes"] < size_report(random_model())["bytes"]
+    assert (
+        report["bytes_of"]["statistics"] == 0
+        and report["bytes"] < size_report(random_model())["bytes"]
+    )
     assert "share of the splits" in summary(model)
 
 
@@ -197,7 +210,13 @@ def test_report_of_leaf_dtypes(trained, tmp_path):
     model, X, y = trained
     report = leaf_dtype_report(model.model_, X, y, metrics=["merror", "mlogloss"])
     assert [row["leaf_dtype"] for row in report] == list(LEAF_DTYPES)
-    assert report[0]["largest_change"] == 0 < report[1]["largest_change"] < report[2]["largest_change"] < 0.2
+    assert (
+        report[0]["largest_change"]
+        == 0
+        < report[1]["largest_change"]
+        < report[2]["largest_change"]
+        < 0.2
+    )
     for row in report:
         assert row["merror"] == pytest.approx(1 - model.score(X, y), abs=0.01)
         model.save_model(tmp_path / "m", leaf_dtype=row["leaf_dtype"])
@@ -222,14 +241,22 @@ def test_size_report_by_ensemble_size(trained):
         expected = np.mean(model.predict(X, iteration_range=(0, row["rounds"])) != y)
         assert row["merror"] == pytest.approx(expected)
     assert (
-        report["scores"][-1]["nodes"] == report["nodes"] and report["scores"][-1]["bytes"] == report["bytes"]
+        report["scores"][-1]["nodes"] == report["nodes"]
+        and report["scores"][-1]["bytes"] == report["bytes"]
     )
     parts, by_dtype = report["bytes_of"], report["bytes_by_leaf_dtype"]
     assert sum(parts.values()) == report["bytes"] == by_dtype["float32"]
     assert report["bytes"] - by_dtype["float16"] == parts["values"] // 2
     assert "scores" not in model.model_.size_report()
     few = size_report(model.model_, X, y, rounds=[3], metrics=["merror", "mlogloss"])["scores"]
-    assert len(few) == 1 and set(few[0]) == {"rounds", "trees", "nodes", "bytes", "merror", "mlogloss"}
+    assert len(few) == 1 and set(few[0]) == {
+        "rounds",
+        "trees",
+        "nodes",
+        "bytes",
+        "merror",
+        "mlogloss",
+    }
     with pytest.raises(ValueError, match="rounds has 31, but the model has 30"):
         size_report(model.model_, X, y, rounds=[31])
     with pytest.raises(ValueError, match="does not say what its target is"):

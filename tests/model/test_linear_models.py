@@ -52,7 +52,9 @@ def test_lines_fit_a_smooth_function_better(n_outputs, fit):
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_looking_ahead_gains_on_many_outputs_too(n_outputs):
     X, y = smooth(2000, n_outputs)
-    post, ahead = (regressor(linear_fit=fit).fit(X, y).score(X, y) for fit in ("post", "half_additive"))
+    post, ahead = (
+        regressor(linear_fit=fit).fit(X, y).score(X, y) for fit in ("post", "half_additive")
+    )
     assert ahead > post
 
 
@@ -70,7 +72,9 @@ def test_without_slopes_leaves_are_the_constant_ones(n_outputs, none, fit):
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_collinear_and_constant_regressors(n_outputs, fit):
     X, y = smooth(n_outputs=n_outputs)
-    X = np.column_stack([X, X[:, 0], 2 * X[:, 1] - 1, X[:, 0] + X[:, 1], np.full(len(X), 7, np.float32)])
+    X = np.column_stack(
+        [X, X[:, 0], 2 * X[:, 1] - 1, X[:, 0] + X[:, 1], np.full(len(X), 7, np.float32)]
+    )
     for penalty in (0.0, 1e-12, 1.0):
         trained(X, y, 10 * X, linear_fit=fit, linear_lambda=penalty, reg_lambda=penalty)
 
@@ -104,7 +108,10 @@ def test_missing_values(n_outputs, fit):
     nothing = np.full_like(X[:5], np.nan)
     model = trained(X, y, nothing, linear_fit=fit)
     assert 3 not in {
-        f for tree in model.model_.trees for j in range(tree.n_leaves) for f in tree.leaf_linear(j).features
+        f
+        for tree in model.model_.trees
+        for j in range(tree.n_leaves)
+        for f in tree.leaf_linear(j).features
     }
 
 
@@ -148,7 +155,10 @@ def test_classes_with_any_curvature(curvature):
     ("parameters", "message"),
     [
         ({"refresh": "layer", "grow_policy": "depthwise"}, 'refresh="layer".*refresh="round"'),
-        ({"linear_fit": "full", "curvature": "diagonal"}, 'linear_fit="full".*linear_fit="half_additive"'),
+        (
+            {"linear_fit": "full", "curvature": "diagonal"},
+            'linear_fit="full".*linear_fit="half_additive"',
+        ),
         ({"linear_fit": "full", "linear_features": 9}, "more than the 8"),
         ({"curvature": "full"}, 'curvature="full" couples the outputs'),
         ({"leaf_curvature": "block"}, 'leaf_curvature="block" couples the outputs'),

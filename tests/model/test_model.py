@@ -28,7 +28,9 @@ def parts_of(model, first=0, last=None):
 
 def slow_raw(model, table):
     parts, codes = parts_of(model), model.mapper.transform(table, 1)
-    return model.base_score + raw_of(parts, leaves_of(parts, codes), model.n_outputs, table.numbers())
+    return model.base_score + raw_of(
+        parts, leaves_of(parts, codes), model.n_outputs, table.numbers()
+    )
 
 
 ALL_KINDS = ("sparse", "linear", "dense")
@@ -59,7 +61,9 @@ def test_target_scale_and_offset():
 def test_the_link_is_applied():
     model = random_model(objective="logistic")
     table = example_table(model)
-    np.testing.assert_allclose(model.predict(table), 1 / (1 + np.exp(-model.raw_predict(table))), rtol=1e-12)
+    np.testing.assert_allclose(
+        model.predict(table), 1 / (1 + np.exp(-model.raw_predict(table))), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(("scalar", "kinds"), [(False, ALL_KINDS), (True, ("dense",))])
@@ -74,8 +78,12 @@ def test_rounds(scalar, kinds):
     for n, stage in enumerate(stages, 1):
         np.testing.assert_array_equal(stage, model.raw_predict(table, last_round=n))
     assert model.apply(table, 1, 3).shape == (N_ROWS, 2 * per_round)
-    np.testing.assert_array_equal(model.raw_predict(table, 2, 2), np.tile(model.base_score, (N_ROWS, 1)))
-    with pytest.raises(ValueError, match="Rounds 2 to 6 were asked for, but the model has 5 rounds"):
+    np.testing.assert_array_equal(
+        model.raw_predict(table, 2, 2), np.tile(model.base_score, (N_ROWS, 1))
+    )
+    with pytest.raises(
+        ValueError, match="Rounds 2 to 6 were asked for, but the model has 5 rounds"
+    ):
         model.raw_predict(table, 2, 6)
     with pytest.raises(ValueError, match="Rounds 3 to 2"):
         next(model.staged_raw(table, 3, 2))
@@ -102,7 +110,9 @@ def test_linear_leaves_need_the_features():
     codes = model.mapper.transform(table)
     with pytest.raises(ValueError, match="only their bins were given; predict from X"):
         model.raw_predict_codes(codes)
-    raw = model.raw_predict_codes(codes, features=regressors_of(model.forest, model.mapper, table, 0, 6))
+    raw = model.raw_predict_codes(
+        codes, features=regressors_of(model.forest, model.mapper, table, 0, 6)
+    )
     np.testing.assert_array_equal(raw, model.raw_predict(table))
     assert regressors_of(random_model().forest, model.mapper, table, 0, 6) is None
     constant = random_model(kinds=("dense", "linear"), n_rounds=2)
@@ -187,7 +197,9 @@ def test_importance_of_vector_trees():
         assert gain[f] == pytest.approx(sum(tree.gain[mask].sum() for tree, mask in here))
         assert cover[f] == pytest.approx(sum(tree.cover[mask].sum() for tree, mask in here))
         per_output = sum(tree.output_gain[mask].sum(axis=0) for tree, mask in here)
-        np.testing.assert_allclose(model.feature_importance(per_output=True)[:, f], per_output, rtol=1e-6)
+        np.testing.assert_allclose(
+            model.feature_importance(per_output=True)[:, f], per_output, rtol=1e-6
+        )
 
 
 def test_importance_of_scalar_trees():
@@ -205,8 +217,12 @@ def test_importance_refuses_what_means_nothing():
         random_model().feature_importance("split", per_output=True)
 
 
-@pytest.mark.parametrize(("scalar", "kinds"), [(False, ("dense",)), (True, ("dense",)), (False, ALL_KINDS)])
-@pytest.mark.parametrize("duplicate", [Model.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+@pytest.mark.parametrize(
+    ("scalar", "kinds"), [(False, ("dense",)), (True, ("dense",)), (False, ALL_KINDS)]
+)
+@pytest.mark.parametrize(
+    "duplicate", [Model.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
+)
 def test_copies(scalar, kinds, duplicate):
     model = random_model(
         scalar=scalar, kinds=kinds, output_names=["a", "b", "c"], metadata={"kind": "regression"}
@@ -255,7 +271,9 @@ def test_equals_sees_every_difference():
     assert not random_model(seed=1).equals(model)
     assert not random_model(objective="huber").equals(model)
     assert not random_model(kinds=("linear",)).equals(model)
-    assert not random_model(kinds=("sparse",)).equals(random_model(kinds=("sparse", "sparse", "linear")))
+    assert not random_model(kinds=("sparse",)).equals(
+        random_model(kinds=("sparse", "sparse", "linear"))
+    )
 
 
 def test_wrong_fields_are_refused():
@@ -270,7 +288,9 @@ def test_wrong_fields_are_refused():
             random_model(**fields)
 
 
-@pytest.mark.parametrize("options", [{}, {"leaf": "linear"}, {"multi_strategy": "one_output_per_tree"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"leaf": "linear"}, {"multi_strategy": "one_output_per_tree"}]
+)
 def test_wide_sparse_rows_are_predicted_as_dense_ones(options):
     """Of many columns that trees do not split on there are no codes."""
     rng = np.random.default_rng(5)

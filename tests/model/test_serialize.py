@@ -32,7 +32,9 @@ def with_entries(data, **entries):
 )
 def model(request):
     names = ["a", "b", "c"]
-    model = random_model(n_rounds=3, kinds=request.param, output_names=names, metadata={"kind": "regression"})
+    model = random_model(
+        n_rounds=3, kinds=request.param, output_names=names, metadata={"kind": "regression"}
+    )
     model.best_iteration, model.best_score = 2, float(np.float32(0.1))
     return model
 
@@ -44,14 +46,20 @@ def data(model):
 
 @pytest.mark.parametrize(
     ("scalar", "kinds"),
-    [(scalar, kinds) for scalar in (False, True) for kinds in (("dense",), ("linear",), ("linear", "dense"))]
+    [
+        (scalar, kinds)
+        for scalar in (False, True)
+        for kinds in (("dense",), ("linear",), ("linear", "dense"))
+    ]
     + [(False, ("sparse",)), (False, ("linear", "dense", "sparse"))],
 )
 @pytest.mark.parametrize("n_rounds", [0, 4])
 @pytest.mark.parametrize("objective", ["squared_error", "softmax"])
 def test_round_trip(tmp_path, kinds, scalar, n_rounds, objective):
     scale = {"target_scale": np.ones(3), "target_offset": np.arange(3.0)} if scalar else {}
-    model = random_model(scalar=scalar, n_rounds=n_rounds, objective=objective, kinds=kinds, **scale)
+    model = random_model(
+        scalar=scalar, n_rounds=n_rounds, objective=objective, kinds=kinds, **scale
+    )
     model.metadata["classes"] = np.array(["x", "y"])
     model.save(tmp_path / "m.polyleaf")
     loaded = Model.load(tmp_path / "m.polyleaf")
@@ -81,11 +89,15 @@ def test_values_of_every_kind_are_rounded_once(leaf_dtype, kinds):
     loaded = Model.from_bytes(data)
     assert loaded.to_bytes(leaf_dtype) == data
     table, step = example_table(model), {"float16": 2.0**-10, "int8": 1 / 50}[leaf_dtype]
-    np.testing.assert_allclose(loaded.raw_predict(table), model.raw_predict(table), atol=3 * 4 * step)
+    np.testing.assert_allclose(
+        loaded.raw_predict(table), model.raw_predict(table), atol=3 * 4 * step
+    )
 
 
 def test_sparse_leaves_take_the_room_of_their_entries():
-    dense, sparse = (random_model(n_outputs=500, n_rounds=2, kinds=(kind,)) for kind in ("dense", "sparse"))
+    dense, sparse = (
+        random_model(n_outputs=500, n_rounds=2, kinds=(kind,)) for kind in ("dense", "sparse")
+    )
     values = [load(model.to_bytes())["forest.values"] for model in (dense, sparse)]
     assert values[0].size == 2 * 8 * 500 and values[1].size <= 2 * 8 * 5
 
@@ -107,7 +119,9 @@ def test_newer_versions_are_refused(data, tmp_path):
     path = tmp_path / "m.polyleaf"
     newer = FORMAT_VERSION + 1
     path.write_bytes(with_entries(data, format_version=newer, polyleaf_version="9.1"))
-    expected = rf"m\.polyleaf' cannot be loaded: it has version {newer} of the format, .*9\.1.*Upgrade"
+    expected = (
+        rf"m\.polyleaf' cannot be loaded: it has version {newer} of the format, .*9\.1.*Upgrade"
+    )
     with pytest.raises(ModelFileError, match=expected):
         Model.load(path)
     for version in (None, 0, -1, "1", [1]):

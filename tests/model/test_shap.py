@@ -18,7 +18,9 @@ N, F = 300, 6
 X = rng.normal(size=(N, F)).astype(np.float32)
 X[rng.random(X.shape) < 0.05] = np.nan
 FILLED = np.nan_to_num(X)
-Y = np.column_stack([FILLED[:, 0] * FILLED[:, 1], FILLED[:, 2], np.sin(3 * FILLED[:, 3])]).astype(np.float32)
+Y = np.column_stack([FILLED[:, 0] * FILLED[:, 1], FILLED[:, 2], np.sin(3 * FILLED[:, 3])]).astype(
+    np.float32
+)
 LABELS = (Y > 0).astype(int)
 CLASSES = np.array(["low", "middle", "high"])[np.digitize(Y[:, 0], [-0.5, 0.5])]
 SMALL = {"n_estimators": 12, "max_leaves": 10}
@@ -34,7 +36,9 @@ def raw_scores(model, rows):
     for tree in inner.trees[: leaves.shape[1]]:
         columns = slice(None) if tree.output is None else [tree.output]
         for row in range(table.n_rows):
-            sums[row, columns] += payload(tree.leaves, leaves[row, tree.number], numbers[:, row], known)
+            sums[row, columns] += payload(
+                tree.leaves, leaves[row, tree.number], numbers[:, row], known
+            )
     if inner.target_scale is not None:
         sums = sums * inner.target_scale + inner.target_offset
     np.testing.assert_allclose(sums, model._raw(rows, (0, inner.n_rounds)), rtol=1e-5, atol=1e-5)
@@ -55,9 +59,15 @@ def assert_additive(model, rows, background=None):
 MODELS = {
     "many targets": lambda: PolyleafRegressor(**SMALL).fit(X, Y),
     "one target": lambda: PolyleafRegressor(**SMALL).fit(X, Y[:, 0]),
-    "normalised": lambda: PolyleafRegressor(**SMALL, normalize_targets=True).fit(X, Y * [1, 50, 1e-3] + 7),
-    "far from 0": lambda: PolyleafRegressor(**SMALL, base_score=0.0).fit(X, Y + np.array([30, 0, 0])),
-    "quantiles": lambda: PolyleafRegressor("quantile", quantile_alpha=[0.2, 0.8], **SMALL).fit(X, Y),
+    "normalised": lambda: PolyleafRegressor(**SMALL, normalize_targets=True).fit(
+        X, Y * [1, 50, 1e-3] + 7
+    ),
+    "far from 0": lambda: PolyleafRegressor(**SMALL, base_score=0.0).fit(
+        X, Y + np.array([30, 0, 0])
+    ),
+    "quantiles": lambda: PolyleafRegressor("quantile", quantile_alpha=[0.2, 0.8], **SMALL).fit(
+        X, Y
+    ),
     "poisson": lambda: PolyleafRegressor("poisson", **SMALL).fit(X, np.exp(Y)),
     "two classes": lambda: PolyleafClassifier(**SMALL).fit(X, LABELS[:, 0]),
     "classes": lambda: PolyleafClassifier(**SMALL).fit(X, CLASSES),
@@ -77,9 +87,9 @@ MODELS = {
     "full curvature": lambda: PolyleafClassifier(**SMALL, curvature="full").fit(X, CLASSES),
     "sparse leaves": lambda: PolyleafRegressor(**SMALL, leaf="sparse", leaf_k=2).fit(X, Y),
     "linear leaves": lambda: PolyleafRegressor(**SMALL, leaf="linear").fit(X, Y),
-    "linear leaves, scaled": lambda: PolyleafRegressor(**SMALL, leaf="linear", normalize_targets=True).fit(
-        X, Y * [1, 50, 1e-3] + 7
-    ),
+    "linear leaves, scaled": lambda: PolyleafRegressor(
+        **SMALL, leaf="linear", normalize_targets=True
+    ).fit(X, Y * [1, 50, 1e-3] + 7),
     "linear leaves, one target": lambda: PolyleafRegressor(
         **SMALL, leaf="linear", linear_extrapolation="free"
     ).fit(X, Y[:, 0]),
@@ -170,7 +180,9 @@ def test_best_round_is_explained():
 
 
 def test_categories_missing_values_and_frames():
-    colour = pd.Categorical(np.array(["red", "green", "blue"])[np.digitize(FILLED[:, 0], [-0.4, 0.4])])
+    colour = pd.Categorical(
+        np.array(["red", "green", "blue"])[np.digitize(FILLED[:, 0], [-0.4, 0.4])]
+    )
     frame = pd.DataFrame(X[:, 1:4], columns=["a", "b", "c"]).assign(colour=colour)
     model = PolyleafRegressor(**SMALL).fit(frame, Y)
     assert_additive(model, frame[:40])

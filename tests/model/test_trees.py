@@ -48,9 +48,13 @@ def test_one_leaf_at_a_time():
         function = linear.leaf_linear(leaf)
         np.testing.assert_array_equal(linear.leaf_values(leaf), function.intercept)
         x = np.random.default_rng(leaf).normal(size=4).astype(np.float32)
-        value = function.intercept + function.coefficients.T @ (x[function.features] - function.centre)
+        value = function.intercept + function.coefficients.T @ (
+            x[function.features] - function.centre
+        )
         payload = reference.linear_payload(linear.leaves, leaf, x)
-        np.testing.assert_allclose(np.clip(value, function.lower, function.upper), payload, rtol=1e-5)
+        np.testing.assert_allclose(
+            np.clip(value, function.lower, function.upper), payload, rtol=1e-5
+        )
 
 
 def test_wrong_calls_say_what_is_there():
@@ -62,7 +66,11 @@ def test_wrong_calls_say_what_is_there():
     ]:
         with pytest.raises(ValueError, match=message):
             call()
-    for call in (lambda: linear.leaf_linear(8), lambda: sparse.leaf_sparse(-1), lambda: dense.leaf_values(8)):
+    for call in (
+        lambda: linear.leaf_linear(8),
+        lambda: sparse.leaf_sparse(-1),
+        lambda: dense.leaf_values(8),
+    ):
         with pytest.raises(IndexError, match="has 8 leaves, so it has no leaf"):
             call()
     with pytest.raises(ValueError, match="read-only"):

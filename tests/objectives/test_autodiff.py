@@ -65,7 +65,9 @@ def test_cross_entropy_is_the_built_in(loss, weighted):
     problem = get_objective(loss).prepare(label, weight)
     assert isinstance(problem, LossProblem)
     base = problem.base_score()
-    np.testing.assert_allclose(base - base.mean(), (b := built_in.base_score()) - b.mean(), atol=1e-3)
+    np.testing.assert_allclose(
+        base - base.mean(), (b := built_in.base_score()) - b.mean(), atol=1e-3
+    )
     for each in (problem, built_in):
         each.set_base(base)
     for derive in (run, hessians):
@@ -75,7 +77,8 @@ def test_cross_entropy_is_the_built_in(loss, weighted):
 
 
 @pytest.mark.parametrize(
-    "loss, name, kind, k", [(squares, "squared_error", "real", 3), (logistic, "logistic", "share", 1)]
+    "loss, name, kind, k",
+    [(squares, "squared_error", "real", 3), (logistic, "logistic", "share", 1)],
 )
 def test_separable_losses_are_the_built_in_ones(loss, name, kind, k):
     y, raw = draw_target(kind, 300, k), draw_raw(300, k)
@@ -87,7 +90,9 @@ def test_separable_losses_are_the_built_in_ones(loss, name, kind, k):
         each.set_base(base)
     for mine, theirs in zip(hessians(problem, raw), hessians(built_in, raw), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
-    assert problem.loss(raw) == pytest.approx(built_in.loss(raw) * k, rel=1e-6)  # of rows, not of outputs
+    assert problem.loss(raw) == pytest.approx(
+        built_in.loss(raw) * k, rel=1e-6
+    )  # of rows, not of outputs
 
 
 def test_coupled_losses_equal_their_derivatives_by_hand():
@@ -167,7 +172,10 @@ def test_functions_that_return_derivatives_stay_what_they_are():
             lambda y, z: (z - y) ** 2,
             r"one number for each row.*\(5, 3\).*It is no loss: of one row .* \(3,\)",
         ),
-        (lambda y, z: z.sum() if z.max() > 0 else z.sum() * 2, "It is no loss: TracerBoolConversionError"),
+        (
+            lambda y, z: z.sum() if z.max() > 0 else z.sum() * 2,
+            "It is no loss: TracerBoolConversionError",
+        ),
         (lambda y, z: z.argmax(), "It is no loss: it returns int64, which has no derivative"),
     ],
 )
@@ -205,7 +213,9 @@ except ImportError as error:
 @pytest.mark.parametrize("blocked", [False, True])
 def test_jax_is_imported_for_losses_only_and_its_absence_names_the_extra(blocked):
     code = IN_A_FRESH_PYTHON.format(blocked=blocked)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ
+    )
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     if blocked:
@@ -227,12 +237,17 @@ def test_weights_of_single_outputs_are_refused():
     [
         (lambda y, z: jnp.abs(z - y).sum(), hessians),
         (lambda y, z: jax.nn.relu(1 - (2 * y - 1) * z).sum(), run),
-        (lambda y, z: (z[0] - y[0]) ** 2 + jnp.maximum(0.3 * (y[1] - z[1]), 0.7 * (z[1] - y[1])), run),
+        (
+            lambda y, z: (z[0] - y[0]) ** 2 + jnp.maximum(0.3 * (y[1] - z[1]), 0.7 * (z[1] - y[1])),
+            run,
+        ),
     ],
 )
 def test_piecewise_linear_losses_say_so(loss, derive):
     y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
-    with pytest.raises(ValueError, match=r'no curvature.*curvature="none" and leaf_curvature="none"'):
+    with pytest.raises(
+        ValueError, match=r'no curvature.*curvature="none" and leaf_curvature="none"'
+    ):
         derive(get_objective(loss).prepare(y, None), raw)
     first_order = get_objective(loss, curvature="none").prepare(y, None)
     assert first_order.curvature_shape() is None
@@ -244,7 +259,9 @@ def test_piecewise_linear_losses_say_so(loss, derive):
 @pytest.mark.parametrize(
     "loss",
     [
-        lambda y, z: jnp.where(jnp.abs(z - y) < 1, (z - y) ** 2 / 2, jnp.abs(z - y) - 0.5).sum(),  # Huber
+        lambda y, z: jnp.where(
+            jnp.abs(z - y) < 1, (z - y) ** 2 / 2, jnp.abs(z - y) - 0.5
+        ).sum(),  # Huber
         lambda y, z: (jax.nn.relu(1 - (2 * y - 1) * z) ** 2).sum(),
         lambda y, z: (jax.nn.softplus(50 * (z - y)) / 50).sum(),
     ],
@@ -279,7 +296,10 @@ _wrong.defjvp(lambda z, dz: (z[0] ** 2, 3 * z[0] * dz[0]))
     [
         (lambda y, z: _wrong(z - y).sum(), "gradient"),
         (lambda y, z: jax.lax.stop_gradient(z - y) @ (z - y), "gradient"),
-        (lambda y, z: (z.astype(np.float32).astype(np.float16) ** 2).sum().astype(np.float64), "gradient"),
+        (
+            lambda y, z: (z.astype(np.float32).astype(np.float16) ** 2).sum().astype(np.float64),
+            "gradient",
+        ),
     ],
 )
 def test_derivatives_that_disagree_with_differences_are_refused(loss, what):
@@ -300,8 +320,12 @@ def test_losses_that_are_not_finite_name_the_row():
         run(problem, raw)
     defined = get_objective(lambda y, z: z - y * jnp.log(z)).prepare(y, None)
     np.testing.assert_allclose(run(defined, np.abs(raw))[0], 1 - y / np.abs(raw), rtol=1e-6)
-    problem = get_objective(lambda y, z: jnp.where(z > 0, jnp.sqrt(z), z**2) + z**2).prepare(y, None)
-    with pytest.raises(ValueError, match=r"loss is 8 at row 1 .* derivatives are not finite.*jnp\.where"):
+    problem = get_objective(lambda y, z: jnp.where(z > 0, jnp.sqrt(z), z**2) + z**2).prepare(
+        y, None
+    )
+    with pytest.raises(
+        ValueError, match=r"loss is 8 at row 1 .* derivatives are not finite.*jnp\.where"
+    ):
         run(problem, raw)
     problem = get_objective(lambda y, z: jnp.exp(z)).prepare(y, None)
     with pytest.raises(ValueError, match="beyond the range of float32"):
@@ -310,7 +334,9 @@ def test_losses_that_are_not_finite_name_the_row():
 
 def test_hessians_that_are_not_positive_are_refused_or_mended_as_asked():
     y, raw = np.array([[0.0], [5.0]]), np.array([[1.0, -0.5], [1.0, 0.5]], np.float32)
-    with pytest.raises(ValueError, match=r"negative curvature.*row [01].*Custom\(function, curvature="):
+    with pytest.raises(
+        ValueError, match=r"negative curvature.*row [01].*Custom\(function, curvature="
+    ):
         hessians(Custom(gaussian, n_outputs=2).prepare(y, None), raw)
     found = {}
     for choice in ("absolute", "clip"):
@@ -328,7 +354,9 @@ def test_negative_second_derivative():
     ):
         run(problem, raw)
     for choice, expected in (("absolute", 0.841471), ("clip", 0.0)):
-        _, h = run(Custom(lambda y, z: jnp.sin(z), curvature=choice).prepare(np.zeros((3, 1)), None), raw)
+        _, h = run(
+            Custom(lambda y, z: jnp.sin(z), curvature=choice).prepare(np.zeros((3, 1)), None), raw
+        )
         assert h[1, 0] == pytest.approx(expected, rel=1e-5)
     with pytest.raises(ValueError, match="curvature must be one of exact"):
         Custom(squares, curvature="eigen")
@@ -349,7 +377,9 @@ def test_classifiers_train_on_a_loss(data):
     y = np.array(["a", "b", "c"])[Y.argmax(1)]
     few = {"n_estimators": 15, "max_depth": 3}
     built_in = PolyleafClassifier(softmax_curvature="diagonal", **few).fit(X, y)
-    model = PolyleafClassifier(objective=cross_entropy, **few).fit(X, y, eval_set=[(X, y)], eval_names=["t"])
+    model = PolyleafClassifier(objective=cross_entropy, **few).fit(
+        X, y, eval_set=[(X, y)], eval_names=["t"]
+    )
     assert model.score(X, y) == pytest.approx(built_in.score(X, y), abs=0.02)
     assert model.evals_result_["t"]["merror"][-1] == pytest.approx(1 - model.score(X, y))
     watched = PolyleafClassifier(objective=cross_entropy, eval_metric="loss", **few)
@@ -373,7 +403,9 @@ def test_full_curvature_of_a_loss_grows_the_trees_of_the_built_in(refresh, data)
     built_in = PolyleafClassifier(**settings).fit(X, Y.argmax(1))
     for objective in (cross_entropy, softmax_hessians):
         model = PolyleafClassifier(objective=objective, **settings).fit(X, Y.argmax(1))
-        np.testing.assert_allclose(model.decision_function(X), built_in.decision_function(X), atol=1e-4)
+        np.testing.assert_allclose(
+            model.decision_function(X), built_in.decision_function(X), atol=1e-4
+        )
     with pytest.raises(ValueError, match='only curvature="full"'):
         PolyleafClassifier(objective=softmax_hessians).fit(X, Y.argmax(1))
 
@@ -399,7 +431,10 @@ def test_regressors_train_on_a_loss_also_of_more_scores_than_targets(data):
 def test_curvature_none_needs_no_second_derivative(data):
     X, Y = data
     model = PolyleafRegressor(
-        objective=lambda y, z: jnp.abs(z - y).sum(), curvature="none", leaf_curvature="none", n_estimators=50
+        objective=lambda y, z: jnp.abs(z - y).sum(),
+        curvature="none",
+        leaf_curvature="none",
+        n_estimators=50,
     )
     error = np.abs(model.fit(X, Y).predict(X) - Y).mean()
     assert error < 0.7 * np.abs(Y - np.median(Y, axis=0)).mean()
@@ -422,7 +457,9 @@ def test_saved_models_predict_without_the_function_and_refuse_to_train_on(data, 
     }
     with pytest.raises(ValueError, match="pass the function again"):
         PolyleafClassifier(objective=Model.load(tmp_path / "m").objective).fit(X, Y.argmax(1))
-    on = PolyleafClassifier(objective=objective, **few).fit(X, Y.argmax(1), init_model=tmp_path / "m")
+    on = PolyleafClassifier(objective=objective, **few).fit(
+        X, Y.argmax(1), init_model=tmp_path / "m"
+    )
     assert on.n_iter_ == 8
 
 
@@ -448,8 +485,7 @@ def test_a_loss_that_does_not_depend_on_the_scores_is_refused(data, function):
 
 
 @pytest.mark.parametrize(
-    "function",
-    [lambda y: y, lambda y, z, extra: z - y, lambda y, z, extra, sample_weight: z - y],
+    "function", [lambda y: y, lambda y, z, extra: z - y, lambda y, z, extra, sample_weight: z - y]
 )
 def test_a_loss_of_another_signature_is_refused(data, function):
     X, Y = data

@@ -45,7 +45,9 @@ def least(loss, k):
 def test_elementwise_losses(name, is_weighted, spread):
     kind, loss = ELEMENTWISE[name]
     y, offset = draw_target(kind, N, K), offsets(N, K, spread)
-    weight = np.random.default_rng(5).integers(0, 4, (N, K)).astype(np.float32) if is_weighted else None
+    weight = (
+        np.random.default_rng(5).integers(0, 4, (N, K)).astype(np.float32) if is_weighted else None
+    )
     found = best_constant(get_objective(name).prepare(y, weight), offset)
     w = np.ones((N, K)) if weight is None else weight
     expected = [
@@ -65,7 +67,9 @@ def test_losses_of_classes(name, spread):
     found = best_constant(get_objective(name).prepare(y, None), offset)
     expected = least(lambda b: CLASSES[name](y, offset + b).mean(), K)
     # All scores raised alike change nothing.
-    np.testing.assert_allclose(found - found.mean(), expected - expected.mean(), rtol=5e-4, atol=5e-4)
+    np.testing.assert_allclose(
+        found - found.mean(), expected - expected.mean(), rtol=5e-4, atol=5e-4
+    )
 
 
 def test_a_constant_offset_is_taken_off_the_base_score():
@@ -81,7 +85,9 @@ def test_exposures_of_ten_orders_of_magnitude():
     rng = np.random.default_rng(0)
     exposure = 10.0 ** rng.uniform(-5, 5, (N, 1))
     y = rng.poisson(exposure * 0.03).astype(np.float32)
-    found = best_constant(get_objective("poisson").prepare(y, None), np.log(exposure).astype(np.float32))
+    found = best_constant(
+        get_objective("poisson").prepare(y, None), np.log(exposure).astype(np.float32)
+    )
     np.testing.assert_allclose(np.exp(found), y.sum() / exposure.sum(), rtol=1e-5)
 
 
@@ -100,5 +106,7 @@ def test_an_output_without_weight_stays_where_it_is():
 
 def test_any_number_of_threads_gives_the_same_bits():
     y, offset = draw_target("binary", 30_000, 2), offsets(30_000, 2, 2.0)
-    one, three = (best_constant(get_objective("logistic").prepare(y, None), offset, n) for n in (1, 3))
+    one, three = (
+        best_constant(get_objective("logistic").prepare(y, None), offset, n) for n in (1, 3)
+    )
     np.testing.assert_array_equal(one, three)

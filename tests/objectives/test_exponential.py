@@ -62,7 +62,9 @@ def test_derivatives_are_differences_of_the_loss_in_the_papers(name, k):
         for j in range(i + 1):
             corners = [loss(z + a * moves[i] + b * moves[j]) for a in (-1, 1) for b in (-1, 1)]
             mixed = (corners[0] - corners[1] - corners[2] + corners[3]) / (4 * step**2)
-            np.testing.assert_allclose(h_full[:, i * (i + 1) // 2 + j] / scale, mixed / scale, atol=2e-6)
+            np.testing.assert_allclose(
+                h_full[:, i * (i + 1) // 2 + j] / scale, mixed / scale, atol=2e-6
+            )
         np.testing.assert_allclose(h[:, i], h_full[:, i * (i + 3) // 2], rtol=1e-6)
 
 
@@ -88,7 +90,10 @@ def test_weights_multiply(name):
     weight = np.random.default_rng(1).random(60).astype(np.float32)
     raw = draw_raw(60, 4)
     for derive in (run, hessians):
-        plain, weighted = derive(problem_of(name, 4), raw), derive(problem_of(name, 4, weight=weight), raw)
+        plain, weighted = (
+            derive(problem_of(name, 4), raw),
+            derive(problem_of(name, 4, weight=weight), raw),
+        )
         for a, b in zip(plain, weighted, strict=True):
             np.testing.assert_array_equal(a * weight[:, None], b)
 
@@ -98,7 +103,9 @@ def test_base_score_is_the_best_constant_and_gives_the_shares_of_the_classes(nam
     label = np.repeat([0, 1, 2], [70, 20, 10]).astype(np.int32)
     problem = get_objective(name).prepare(label, None)
     base = problem.base_score()
-    np.testing.assert_allclose(problem.objective.transform(base[None]), [[0.7, 0.2, 0.1]], rtol=1e-12)
+    np.testing.assert_allclose(
+        problem.objective.transform(base[None]), [[0.7, 0.2, 0.1]], rtol=1e-12
+    )
     problem.set_base(base)
     g, _ = run(problem, np.zeros((100, 3), np.float32))
     np.testing.assert_allclose(g.sum(0), 0, atol=1e-4)

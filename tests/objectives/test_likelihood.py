@@ -25,7 +25,9 @@ def draw(name, n, k, seed=0):
     first = rng.uniform(-1.0, 2.0, (n, k))
     second = rng.uniform(-1.5, 0.5, (n, k))
     y = likelihoods.frozen(name, first, second).rvs(random_state=rng)
-    raw = np.stack([first + rng.normal(0, 0.3, (n, k)), second + rng.normal(0, 0.3, (n, k))], axis=2)
+    raw = np.stack(
+        [first + rng.normal(0, 0.3, (n, k)), second + rng.normal(0, 0.3, (n, k))], axis=2
+    )
     y = np.maximum(y, 1e-3) if name in ("lognormal", "gamma_distribution") else y
     return y.astype(np.float32), raw.reshape(n, 2 * k).astype(np.float32)
 
@@ -52,7 +54,9 @@ def test_gradients_are_those_of_the_likelihood(name, base):
     for k in (0, 1):
         scale = 1 + np.abs(expected[k]) + h[:, k::2]
         np.testing.assert_allclose(g[:, k::2] / scale, expected[k] / scale, atol=3e-5)
-    assert problem.loss(raw) == pytest.approx(likelihoods.loss(name, *scores, y.astype(np.float64)).mean())
+    assert problem.loss(raw) == pytest.approx(
+        likelihoods.loss(name, *scores, y.astype(np.float64)).mean()
+    )
 
 
 SCORES = [(-1.0, -1.5), (0.0, -0.7), (0.5, 0.0), (2.0, 0.3), (3.0, -2.0)]
@@ -112,7 +116,9 @@ def test_likelihoods_that_are_sharp_keep_their_digits():
     y = (5.0 * (1 + 1e-3 * rng.standard_normal(2000))).astype(np.float32)
     raw = np.tile(np.float32([np.log(5.0), np.log(1e-3)]), (2000, 1))
     g, _ = run(get_objective("gamma_distribution").prepare(y, None), raw)
-    _, expected = likelihoods.gradient("gamma_distribution", *both(raw), y.astype(np.float64)[:, None], 1e-3)
+    _, expected = likelihoods.gradient(
+        "gamma_distribution", *both(raw), y.astype(np.float64)[:, None], 1e-3
+    )
     np.testing.assert_allclose(g[:, 1], expected[:, 0], atol=5e-3)
 
 
@@ -121,7 +127,9 @@ def test_gamma_functions(function):
     x = np.exp(np.random.default_rng(0).uniform(-14, 14, 200_000)).astype(np.float32)
     exact = x.astype(np.float64)
     if function == "_digamma_excess":
-        expected = np.where(exact < 1e4, digamma(exact) - np.log(exact), -(0.5 + 1 / (12 * exact)) / exact)
+        expected = np.where(
+            exact < 1e4, digamma(exact) - np.log(exact), -(0.5 + 1 / (12 * exact)) / exact
+        )
     else:
         series = 0.5 + 1 / (6 * exact)
         expected = np.where(exact < 1e4, exact * (exact * polygamma(1, exact) - 1), series)
@@ -135,7 +143,9 @@ def test_gamma_functions(function):
 @pytest.mark.parametrize("name", NAMES)
 def test_base_scores_are_most_likely(name, weighted):
     y, _ = draw(name, 400, 2, seed=3)
-    weight = np.random.default_rng(1).integers(0, 3, (400, 2)).astype(np.float32) if weighted else None
+    weight = (
+        np.random.default_rng(1).integers(0, 3, (400, 2)).astype(np.float32) if weighted else None
+    )
     problem = get_objective(name).prepare(y, weight)
     base = problem.base_score()
     zero = np.zeros((400, 4), np.float32)
@@ -176,7 +186,9 @@ def test_weights_are_repeated_rows_and_missing_targets_say_nothing(name):
     known = np.stack([count > 0, count < 2], axis=1)
     g, h = run(get_objective(name).prepare(np.where(known, y, 0.0), known.astype(np.float32)), raw)
     of_scores = np.repeat(known, 2, axis=1)
-    assert (g == np.where(of_scores, one_g, 0.0)).all() and (h == np.where(of_scores, one_h, 0.0)).all()
+    assert (g == np.where(of_scores, one_g, 0.0)).all() and (
+        h == np.where(of_scores, one_h, 0.0)
+    ).all()
 
 
 @pytest.mark.parametrize(

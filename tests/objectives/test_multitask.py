@@ -123,7 +123,9 @@ def test_the_unit_is_the_twins(weight):
     blocks = [(own, p.weight) for own, p in zip(SCORES, PARTS, strict=True)]
     expected = twin.units(blocks, g, h, of_scores)
     np.testing.assert_allclose(problem.unit_of_gains(g, h), expected, rtol=1e-7)
-    np.testing.assert_array_equal(problem.unit_of_gains(g, h, n_threads=3), problem.unit_of_gains(g, h))
+    np.testing.assert_array_equal(
+        problem.unit_of_gains(g, h, n_threads=3), problem.unit_of_gains(g, h)
+    )
 
 
 def test_the_unit_of_squared_error_is_the_deviation_of_residuals():
@@ -134,7 +136,9 @@ def test_the_unit_of_squared_error_is_the_deviation_of_residuals():
     g, h = derivatives(problem, raw)
     unit = problem.unit_of_gains(g, np.ascontiguousarray(h))
     assert unit[0] == pytest.approx(1 / TARGET[:, 0].std(), rel=1e-6)
-    assert unit[1] == pytest.approx(1, rel=1e-6)  # of frequencies that are as they are thought to be
+    assert unit[1] == pytest.approx(
+        1, rel=1e-6
+    )  # of frequencies that are as they are thought to be
 
 
 def test_integer_weights_are_repeated_rows():
@@ -177,7 +181,9 @@ def test_predictions_stand_side_by_side():
         assert place.scores == own
         of_one = place.task.objective.transform(scores[:, own])
         np.testing.assert_array_equal(predicted[:, place.predictions], of_one)
-    np.testing.assert_array_equal(ALL.columns_of_scores(13), [0, 1, 2, 2, 2, 3, 3, 3, 4, 5, 5, 6, 6])
+    np.testing.assert_array_equal(
+        ALL.columns_of_scores(13), [0, 1, 2, 2, 2, 3, 3, 3, 4, 5, 5, 6, 6]
+    )
     levels = ALL.levels_of_scores(13)
     np.testing.assert_array_equal(levels[5:8], [0.1, 0.5, 0.9])
     assert np.isnan(np.delete(levels, [5, 6, 7])).all()

@@ -129,7 +129,8 @@ def test_kernels_are_within_a_few_ulp_of_float64(case):
         "huber": lambda: np.clip(z - y, -0.7, 0.7),
         "squared_hinge": lambda: -(2 * y - 1) * np.maximum(0, 1 - (2 * y - 1) * z),
         "logistic": lambda: (
-            (1 - y.astype(float)) / (1 + np.exp(-z)) - objective.scale_pos_weight * y / (1 + np.exp(z))
+            (1 - y.astype(float)) / (1 + np.exp(-z))
+            - objective.scale_pos_weight * y / (1 + np.exp(z))
         ),
     }
     if objective.name in expected:
@@ -187,7 +188,9 @@ def test_extreme_scores_give_finite_numbers(case):
         problem = Softmax(2, case).prepare((np.arange(len(raw)) % 2).astype(np.int32), None)
     else:
         objective, kind = elementwise(case)
-        problem = objective.prepare(draw_target(kind, *raw.shape), np.full(len(raw), 1e3, np.float32))
+        problem = objective.prepare(
+            draw_target(kind, *raw.shape), np.full(len(raw), 1e3, np.float32)
+        )
     g, h = run(problem, raw)
     assert np.isfinite(g).all()
     assert h is None or (np.isfinite(h).all() and (h > 0).all())
@@ -252,7 +255,9 @@ def test_softmax_hessian_stays_positive_semi_definite_where_a_class_is_all_but_c
         eigenvalues = np.linalg.eigvalsh(H)
         assert eigenvalues[0] >= -1e-6 * eigenvalues[-1], row
         p = np.exp(row - row.max(), dtype=np.float64)
-        np.testing.assert_allclose(H[0, 0], max(p[0] * p[1:].sum() / p.sum() ** 2, 1e-16), rtol=1e-5)
+        np.testing.assert_allclose(
+            H[0, 0], max(p[0] * p[1:].sum() / p.sum() ** 2, 1e-16), rtol=1e-5
+        )
 
 
 def test_objectives_without_a_full_hessian_say_so():
@@ -260,7 +265,9 @@ def test_objectives_without_a_full_hessian_say_so():
         separable = False
 
     problem = Coupled().prepare(np.zeros((4, 2)), None)
-    with pytest.raises(ValueError, match=r'has no full Hessian, which curvature="full".*"diagonal"'):
+    with pytest.raises(
+        ValueError, match=r'has no full Hessian, which curvature="full".*"diagonal"'
+    ):
         hessians(problem, np.zeros((4, 2), np.float32))
 
 
@@ -305,7 +312,9 @@ def test_integer_weights_are_repeated_rows_and_zero_weights_are_absent(case):
     weighted = objective.prepare(y, count.astype(np.float32))
     repeated = objective.prepare(np.repeat(y, count, axis=0), None)
     np.testing.assert_allclose(weighted.base_score(), repeated.base_score(), rtol=1e-12, atol=1e-12)
-    assert weighted.loss(raw) == pytest.approx(repeated.loss(np.repeat(raw, count, axis=0)), rel=1e-12)
+    assert weighted.loss(raw) == pytest.approx(
+        repeated.loss(np.repeat(raw, count, axis=0)), rel=1e-12
+    )
 
 
 def test_softmax_weights():
@@ -318,7 +327,9 @@ def test_softmax_weights():
     np.testing.assert_array_equal(h, h1 * weight[:, None])
     np.testing.assert_allclose(problem.base_score(), np.log([0.5, 0.25, 0.25]))
     repeated = [0, 0, 2, 3]
-    assert problem.loss(raw) == pytest.approx(Softmax(3).prepare(label[repeated], None).loss(raw[repeated]))
+    assert problem.loss(raw) == pytest.approx(
+        Softmax(3).prepare(label[repeated], None).loss(raw[repeated])
+    )
     with pytest.raises(ValueError, match="Weights must have shape"):
         Softmax().prepare(label, np.ones((4, 3), np.float32))
 
@@ -332,7 +343,9 @@ def test_missing_targets_do_not_matter_whatever_stands_in_for_them(case):
     problem = objective.prepare(y, weight)
     kept = np.arange(50) % 3 != 0
     alone = objective.prepare(y[kept, 1:], None)
-    np.testing.assert_allclose(problem.base_score()[1], alone.base_score()[0], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        problem.base_score()[1], alone.base_score()[0], rtol=1e-12, atol=1e-12
+    )
     g, h = run(problem, draw_raw(50, 2))
     assert (g[::3, 1] == 0).all() and (h[::3, 1] == 0).all()
     nothing = objective.prepare(y, np.zeros_like(weight))
@@ -399,13 +412,19 @@ def brute_quantile(values, weight, level):
     if values.size == 0:
         return 0.0
     order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weight[order]).astype(np.float64) >= level * (1 - 1e-12) * float(weight.sum())
+    reached = np.cumsum(weight[order]).astype(np.float64) >= level * (1 - 1e-12) * float(
+        weight.sum()
+    )
     return values[order][np.argmax(reached)]
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(1, 80), st.integers(1, 6), st.integers(0, 2), st.integers(0, 2**32 - 1), st.floats(0.01, 0.99)
+    st.integers(1, 80),
+    st.integers(1, 6),
+    st.integers(0, 2),
+    st.integers(0, 2**32 - 1),
+    st.floats(0.01, 0.99),
 )
 def test_leaf_renewal_is_the_lower_weighted_quantile(n, n_leaves, weights, seed, level):
     rng = np.random.default_rng(seed)
@@ -494,7 +513,9 @@ def test_many_quantiles_of_many_targets():
     for target in range(2):
         for a, level in enumerate(levels):
             k = 3 * target + a
-            one = get_objective("quantile", alpha=level).prepare(y[:, [target]], weight[:, [target]])
+            one = get_objective("quantile", alpha=level).prepare(
+                y[:, [target]], weight[:, [target]]
+            )
             assert problem.base_score()[k] == one.base_score()[0]
             one.set_base(one.base_score())
             raw_k = np.ascontiguousarray(raw[:, [k]])
@@ -507,7 +528,9 @@ def test_many_quantiles_of_many_targets():
 def test_quantiles_do_not_cross_unless_asked():
     scores = np.array([[3.0, 5.0, 4.0, 0.0, 1.0, 2.0]])
     levels = [0.9, 0.1, 0.5]
-    np.testing.assert_array_equal(Quantile(levels).transform(scores), [[5.0, 3.0, 4.0, 2.0, 0.0, 1.0]])
+    np.testing.assert_array_equal(
+        Quantile(levels).transform(scores), [[5.0, 3.0, 4.0, 2.0, 0.0, 1.0]]
+    )
     np.testing.assert_array_equal(Quantile(levels, non_crossing=False).transform(scores), scores)
     np.testing.assert_array_equal(Quantile(0.5).transform(scores), scores)
 
@@ -548,7 +571,9 @@ def test_symmetric_curvature_never_overshoots_where_exact_does():
 
 
 def test_names_and_aliases():
-    assert get_objective("reg:squarederror") == get_objective("l2") == get_objective("squared_error")
+    assert (
+        get_objective("reg:squarederror") == get_objective("l2") == get_objective("squared_error")
+    )
     assert get_objective("binary:logistic").name == "logistic"
     assert get_objective("multi:softprob", num_class=4).n_classes == 4
     assert get_objective("reg:quantileerror", quantile_alpha=[0.1, 0.9]).alpha == (0.1, 0.9)
@@ -646,7 +671,14 @@ def test_to_dict_and_back(objective):
 
 @pytest.mark.parametrize(
     "stored",
-    [None, {}, {"name": 3}, {"name": "evil"}, {"name": "huber", "x": 1}, {"name": "huber", "delta": []}],
+    [
+        None,
+        {},
+        {"name": 3},
+        {"name": "evil"},
+        {"name": "huber", "x": 1},
+        {"name": "huber", "delta": []},
+    ],
 )
 def test_hostile_dicts(stored):
     with pytest.raises(ValueError):
@@ -715,10 +747,14 @@ def test_custom_errors(returned, message):
 def test_custom_hessians_equal_the_built_in(weighted):
     label, raw = np.arange(50, dtype=np.int32) % 4, draw_raw(50, 4)
     weight = np.linspace(0, 2, 50).astype(np.float32) if weighted else None
-    custom, built_in = (get_objective(of).prepare(label, weight) for of in (softmax_hessians, "softmax"))
+    custom, built_in = (
+        get_objective(of).prepare(label, weight) for of in (softmax_hessians, "softmax")
+    )
     for mine, theirs in zip(hessians(custom, raw), hessians(built_in, raw), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-7)
-    with pytest.raises(ValueError, match=r'Hessians \(50, 4, 4\), which only curvature="full".*\(50, 4\)'):
+    with pytest.raises(
+        ValueError, match=r'Hessians \(50, 4, 4\), which only curvature="full".*\(50, 4\)'
+    ):
         run(custom, raw)
 
 
@@ -733,13 +769,18 @@ def test_custom_full_curvature_of_what_has_none():
     assert (hessians(one, raw[:, :1].copy())[1] == 0.5).all()
     weight = np.ones((20, 3), np.float32)
     with pytest.raises(ValueError, match="weights of single outputs"):
-        hessians(get_objective(lambda y, z: (z, np.tile(np.eye(3), (20, 1, 1)))).prepare(y, weight), raw)
+        hessians(
+            get_objective(lambda y, z: (z, np.tile(np.eye(3), (20, 1, 1)))).prepare(y, weight), raw
+        )
 
 
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({(2, 0, 1): 0.5}, r"not symmetric at row 2: entry \(0, 1\) is 0\.5, but \(1, 0\) is 0\..*\(H \+ H"),
+        (
+            {(2, 0, 1): 0.5},
+            r"not symmetric at row 2: entry \(0, 1\) is 0\.5, but \(1, 0\) is 0\..*\(H \+ H",
+        ),
         ({(3, 1, 1): np.nan}, r"curvature that is not finite: nan at row 3, output \(1, 1\)"),
         ({(1, 1, 1): -2.0}, r"negative curvature, -2, at row 1: .*curvature=\"absolute\"\)"),
     ],
@@ -769,7 +810,9 @@ def test_custom_curvature_is_mended_as_asked():
         assert np.allclose(run(Custom(diagonal, curvature=choice).prepare(y, None), raw)[1], own)
     problem = Custom(diagonal, curvature="none").prepare(y, None)
     assert problem.curvature_shape() is None
-    assert objective_from_dict(Custom(both, curvature="clip").to_dict()) == Custom(None, None, "clip")
+    assert objective_from_dict(Custom(both, curvature="clip").to_dict()) == Custom(
+        None, None, "clip"
+    )
     assert "curvature" not in Custom(both).to_dict()  # as files of earlier versions have it
 
 
@@ -790,7 +833,9 @@ def test_exp_is_within_one_ulp_and_saturates():
     assert (np.abs(_core._exp(x) - expected) / np.spacing(expected.astype(np.float32))).max() < 1
     edge = np.array([-np.inf, -1e30, -88, np.nan, 89, 1e30, np.inf], np.float32)
     low, high = _core._exp(np.array([-87, 88], np.float32))
-    np.testing.assert_array_equal(_core._exp(edge), np.array([low, low, low, np.nan, high, high, high]))
+    np.testing.assert_array_equal(
+        _core._exp(edge), np.array([low, low, low, np.nan, high, high, high])
+    )
 
 
 def test_log_is_within_one_ulp():

@@ -161,8 +161,12 @@ def test_parameters_are_kept_and_training_goes_on_from_a_file(tmp_path):
     assert part.objective == part.model_.objective == objective
     part.set_params(n_estimators=3).fit(X, Y, init_model=part.model_)
     np.testing.assert_array_equal(part.predict(X), whole.predict(X))
-    loss = PolyleafRegressor(objective=objective, **SMALL).fit(X, Y, eval_set=[(X, Y)]).evals_result_
-    assert list(loss["validation_0"]) == ["loss"] and np.all(np.diff(loss["validation_0"]["loss"]) < 0)
+    loss = (
+        PolyleafRegressor(objective=objective, **SMALL).fit(X, Y, eval_set=[(X, Y)]).evals_result_
+    )
+    assert list(loss["validation_0"]) == ["loss"] and np.all(
+        np.diff(loss["validation_0"]["loss"]) < 0
+    )
 
 
 def test_own_loss_of_classes(tmp_path):
@@ -238,7 +242,9 @@ def test_a_file_of_a_class_that_is_not_registered_says_which_to_register(tmp_pat
     model = PolyleafRegressor(objective=OwnExpectile(0.9), **SMALL).fit(X, Y)
     model.save_model(tmp_path / "own.model")
     monkeypatch.delitem(registry._BY_NAME, "own expectile")
-    with pytest.raises(ModelFileError, match=r"class OwnExpectile of the module .*test_registry") as error:
+    with pytest.raises(
+        ModelFileError, match=r"class OwnExpectile of the module .*test_registry"
+    ) as error:
         load_model(tmp_path / "own.model")
     assert "polyleaf.objectives.register(OwnExpectile)" in str(error.value)
 
@@ -275,13 +281,21 @@ def described(**traits):
         (OwnSquare(), TypeError, "takes a subclass"),
         (int, TypeError, "takes a subclass"),
         (type("Bare", (OwnSquare,), {"name": "bare"}), TypeError, r"@dataclass\(frozen=True\)"),
-        (dataclass(frozen=True)(type("Open", (Objective,), {"name": "open"})), TypeError, "define prepare"),
+        (
+            dataclass(frozen=True)(type("Open", (Objective,), {"name": "open"})),
+            TypeError,
+            "define prepare",
+        ),
         (described(name="huber"), ValueError, "taken by polyleaf.objectives.location:Huber"),
         (described(name="new", aliases=("L2",)), ValueError, "'L2'.*taken by"),
         (described(name="auto"), ValueError, "taken by Polyleaf itself"),
         (described(name="own expectile"), ValueError, "taken by .*test_registry:OwnExpectile"),
         (described(name=""), ValueError, "needs a name"),
-        (described(name="new", target_kinds=("numbers",)), ValueError, "some of values, labels, classes"),
+        (
+            described(name="new", target_kinds=("numbers",)),
+            ValueError,
+            "some of values, labels, classes",
+        ),
         (
             described(name="new", parameters={"huber_delta": "delta"}),
             ValueError,
@@ -304,7 +318,9 @@ def test_the_core_says_which_losses_have_curvature_1():
 
 
 def test_losses_of_the_core_are_made_with_all_their_parameters_and_no_others():
-    assert _core.Loss.known()["huber"] == ["delta"] and _core.ClassLoss.known()["softmax"] == ["factor"]
+    assert _core.Loss.known()["huber"] == ["delta"] and _core.ClassLoss.known()["softmax"] == [
+        "factor"
+    ]
     for bad, message in (
         (("nothing", {}), 'no loss "nothing"'),
         (("huber", {}), 'needs the parameter "delta"'),
@@ -315,7 +331,11 @@ def test_losses_of_the_core_are_made_with_all_their_parameters_and_no_others():
 
 
 def test_arguments_of_estimators_reach_the_objectives_that_name_them():
-    known = set(PolyleafRegressor().get_params()) | set(PolyleafClassifier().get_params()) | {"n_outputs"}
+    known = (
+        set(PolyleafRegressor().get_params())
+        | set(PolyleafClassifier().get_params())
+        | {"n_outputs"}
+    )
     for name in objective_names():
         taken = objective_class(name).parameters
         assert set(taken.values()) == {taken[argument] for argument in taken if argument in known}

@@ -107,8 +107,12 @@ def test_early_stopping(client):
     chosen = SMALL | {"n_estimators": 30, "learning_rate": 1.0, "early_stopping_rounds": 2}
     model = DaskPolyleafRegressor(client=client, **chosen)
     train, held = slice(0, 150), slice(150, None)
-    lazy = [da.from_array(values, chunks=(60, -1)) for values in (X[train], Y[train], X[held], Y[held])]
-    model.fit(*lazy[:2], eval_set=[(lazy[2], lazy[3]), (X[held], Y[held])], eval_names=["lazy", "memory"])
+    lazy = [
+        da.from_array(values, chunks=(60, -1)) for values in (X[train], Y[train], X[held], Y[held])
+    ]
+    model.fit(
+        *lazy[:2], eval_set=[(lazy[2], lazy[3]), (X[held], Y[held])], eval_names=["lazy", "memory"]
+    )
     local = PolyleafRegressor(**chosen).fit(
         X[train], Y[train], eval_set=[(X[held], Y[held])] * 2, eval_names=["lazy", "memory"]
     )
@@ -199,13 +203,22 @@ def few_labels():
     X, _ = numbers()
     rng = np.random.default_rng(2)
     chance = np.where(np.sin(np.nan_to_num(X) @ rng.normal(size=(4, 30))) > 0.7, 0.6, 0.02)
-    return X, sp.csr_matrix((rng.random((N, 30)) < chance).astype(np.float32)), rng.integers(0, 3, N) / 2.0
+    return (
+        X,
+        sp.csr_matrix((rng.random((N, 30)) < chance).astype(np.float32)),
+        rng.integers(0, 3, N) / 2.0,
+    )
 
 
 @pytest.mark.parametrize("split_search", ["sketch", "exact"])
 def test_very_many_labels(client, split_search):
     X, Y, weight = few_labels()
-    chosen = SMALL | {"leaf": "sparse", "leaf_k": 4, "objective": "squared_hinge", "min_child_samples": 5}
+    chosen = SMALL | {
+        "leaf": "sparse",
+        "leaf_k": 4,
+        "objective": "squared_hinge",
+        "min_child_samples": 5,
+    }
     chosen |= {"split_search": split_search}
     train, held, bounds = slice(0, 180), slice(180, None), [0, 0, 50, 51, 120, 120, 180]
     parts = [cut(values[train], bounds) for values in (X, Y, weight)]
@@ -216,13 +229,19 @@ def test_very_many_labels(client, split_search):
     model.fit(*parts, eval_set=[lazy_held, (X[held], Y[held])])
     assert model.to_local().save_model() == local.save_model()
     assert model.evals_result_ == local.evals_result_ and local.model_.forest.tree(0).n_leaves > 2
-    rows = da.from_array(X[train], chunks=((50, 1, 69, 60), 4))  # labels as parts, features as an array
-    without_empty = [part for part, (a, b) in zip(parts[1], itertools.pairwise(bounds), strict=True) if a < b]
+    rows = da.from_array(
+        X[train], chunks=((50, 1, 69, 60), 4)
+    )  # labels as parts, features as an array
+    without_empty = [
+        part for part, (a, b) in zip(parts[1], itertools.pairwise(bounds), strict=True) if a < b
+    ]
     again = DaskPolyleafClassifier(client=client, **chosen).fit(rows, without_empty)
     unweighted = PolyleafClassifier(**chosen).fit(X[train], Y[train])
     assert again.to_local().save_model() == unweighted.save_model()
 
-    for lazily, whole in zip(model.predict_topk(rows, 2), local.predict_topk(X[train], 2), strict=True):
+    for lazily, whole in zip(
+        model.predict_topk(rows, 2), local.predict_topk(X[train], 2), strict=True
+    ):
         np.testing.assert_array_equal(lazily.compute(), whole)
     found = sp.vstack(dask.compute(*model.predict(cut(X, [0, 100, N]), sparse=True)))
     np.testing.assert_array_equal(found.toarray(), local.predict(X))
@@ -242,10 +261,19 @@ def test_offsets_of_arrays(client):
     X, y, start = counts()
     chosen = SMALL | {"objective": "poisson"}
     held, train = slice(150, None), slice(0, 150)
-    lazy = [da.from_array(values, chunks=60) for values in (y[train], start[train], y[held], start[held])]
+    lazy = [
+        da.from_array(values, chunks=60)
+        for values in (y[train], start[train], y[held], start[held])
+    ]
     rows = da.from_array(X, chunks=(60, 3))
     model = DaskPolyleafRegressor(client=client, **chosen)
-    model.fit(rows[train], lazy[0], offset=lazy[1], eval_set=[(rows[held], lazy[2])], eval_offset=[lazy[3]])
+    model.fit(
+        rows[train],
+        lazy[0],
+        offset=lazy[1],
+        eval_set=[(rows[held], lazy[2])],
+        eval_offset=[lazy[3]],
+    )
     local = PolyleafRegressor(**chosen)
     local.fit(
         X[train],
@@ -256,7 +284,10 @@ def test_offsets_of_arrays(client):
     )
     assert model.to_local().save_model() == local.save_model()
     assert model.evals_result_ == local.evals_result_
-    assert model.to_local().save_model() != PolyleafRegressor(**chosen).fit(X[train], y[train]).save_model()
+    assert (
+        model.to_local().save_model()
+        != PolyleafRegressor(**chosen).fit(X[train], y[train]).save_model()
+    )
     whole = da.from_array(start, chunks=100)  # cut otherwise
     np.testing.assert_array_equal(model.predict(rows, offset=whole), local.predict(X, offset=start))
     np.testing.assert_array_equal(model.predict(X, offset=start), local.predict(X, offset=start))
@@ -289,7 +320,10 @@ def test_offsets_of_frames_and_of_delayed_parts(client):
     scores = np.concatenate(dask.compute(*again.decision_function(parts[0], offset=parts[2])))
     np.testing.assert_array_equal(scores, local.decision_function(df, offset=start))
     for other, message in (
-        (da.from_array(start.to_numpy()), "X is a dask DataFrame or Series, but offset is a dask Array"),
+        (
+            da.from_array(start.to_numpy()),
+            "X is a dask DataFrame or Series, but offset is a dask Array",
+        ),
         (start, "offset is in memory"),
         (dd.from_pandas(start, npartitions=3, sort=False), "X has 4 partitions, but offset has 3"),
     ):
@@ -341,7 +375,9 @@ def test_what_is_refused_names_the_alternative(client, parameters, message):
 def test_columns_that_do_not_agree_are_named(client):
     parts = [dask.delayed(pd.DataFrame({"a": values})) for values in ([1.0, 2.0], ["x", "y"])]
     y = [dask.delayed(np.array([0.0, 1.0]))] * 2
-    with pytest.raises(ValueError, match="Partition 1: column 'a' of X holds numbers in some partitions"):
+    with pytest.raises(
+        ValueError, match="Partition 1: column 'a' of X holds numbers in some partitions"
+    ):
         DaskPolyleafRegressor(client=client, **SMALL).fit(parts, y)
 
 

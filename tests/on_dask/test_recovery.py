@@ -55,9 +55,9 @@ class AfterRound(Callback):
 
 def lose(client, addresses):
     """Close workers, until the scheduler knows."""
-    for worker in list(client.cluster.workers.values()):
-        if worker.address in addresses:
-            worker.loop.add_callback(worker.close)
+    for server in list(client.cluster.workers.values()):
+        if server.address in addresses:
+            server.loop.add_callback(server.close)
     end = time.monotonic() + PATIENCE
     while addresses & client.cluster.scheduler.workers.keys() and time.monotonic() < end:
         time.sleep(0.005)
@@ -118,7 +118,9 @@ def test_no_worker_comes_again(client):
     def act(own):
         lose(client, set(client.cluster.scheduler.workers))
 
-    with pytest.raises(driver.Lost, match=r"All workers are lost, and none has come for 0\.0 seconds"):
+    with pytest.raises(
+        driver.Lost, match=r"All workers are lost, and none has come for 0\.0 seconds"
+    ):
         fit(client, act, wait_for_workers=0.0)
 
 
@@ -165,7 +167,9 @@ class _Named:
 
 def test_partitions_of_a_worker_that_is_about_to_close_go_to_others():
     codes = [_Named(str(i)) for i in range(5)]
-    assert driver._shares(_Holds(closing="closing_gracefully", a="running"), codes) == {"a": [0, 1, 2, 3, 4]}
+    assert driver._shares(_Holds(closing="closing_gracefully", a="running"), codes) == {
+        "a": [0, 1, 2, 3, 4]
+    }
     two = driver._shares(_Holds(closing="closing_gracefully", a="running", b="running"), codes)
     assert two == {"a": [0, 2, 4], "b": [1, 3]}
     assert driver._shares(_Holds(closing="closing_gracefully"), codes) == {}
@@ -254,7 +258,10 @@ def test_a_worker_that_has_just_come_is_asked_again():
     [
         (_Worker(OSError("broken")), "Another worker is lost: broken"),
         (_Worker({"joined": True}, OSError("broken")), "Another worker is lost: broken"),
-        (_Worker(RuntimeError("ConnectionPool is closed"), status=Status.closing), "This worker closes"),
+        (
+            _Worker(RuntimeError("ConnectionPool is closed"), status=Status.closing),
+            "This worker closes",
+        ),
     ],
 )
 def test_whatever_ends_a_connection_is_a_lost_peer(worker, message):

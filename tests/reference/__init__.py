@@ -46,7 +46,14 @@ from reference.channels import (
 )
 from reference.growth import GrowConfig, grow, next_batch
 from reference.hessians import exponential_hessian, margin_hessian, packed, softmax_hessian
-from reference.leaf_blocks import LinearLeaves, TopkLeaves, holds, linear_payload, payloads, top_outputs
+from reference.leaf_blocks import (
+    LinearLeaves,
+    TopkLeaves,
+    holds,
+    linear_payload,
+    payloads,
+    top_outputs,
+)
 from reference.leaves import leaf_sums, newton_leaves, newton_steps, topk_leaves
 from reference.scores import (
     GAIN_RESOLUTION,

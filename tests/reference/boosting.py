@@ -41,7 +41,9 @@ def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
     return tree, leaves, newton_leaves(g, h, leaves, tree.n_leaves, *penalties, learning_rate)
 
 
-def fit_tree_by_layers(codes, n_bins, is_categorical, derivatives, raw, kind, config, learning_rate):
+def fit_tree_by_layers(
+    codes, n_bins, is_categorical, derivatives, raw, kind, config, learning_rate
+):
     """One tree whose every layer is a step of boosting (TFBT, section V).
 
     `derivatives(raw)` gives g and h at raw scores float32 (n, K). The children that a layer makes take a step

@@ -15,7 +15,9 @@ def level_of_residuals(residuals, level, weight=None):
     weight = np.ones(len(residuals)) if weight is None else weight
     if level < 0.5:
         return -level_of_residuals(-np.asarray(residuals), 1 - level, weight)
-    rows = sorted((float(r), Fraction(float(w))) for r, w in zip(residuals, weight, strict=True) if w > 0)
+    rows = sorted(
+        (float(r), Fraction(float(w))) for r, w in zip(residuals, weight, strict=True) if w > 0
+    )
     if level == 0.5 or not rows:
         return 0.0
     total = sum(w for _, w in rows)
@@ -40,7 +42,9 @@ def level_shifts(y, levels, weight, fold, n_used, predict_without):
         predicted[out] = predict_without(out)[out]
     return [
         level_of_residuals(
-            truth[rows, k] - predicted[rows, k], levels[k % len(levels)], weight[rows, k // len(levels)]
+            truth[rows, k] - predicted[rows, k],
+            levels[k % len(levels)],
+            weight[rows, k // len(levels)],
         )
         for k in range(truth.shape[1])
     ]

@@ -54,7 +54,9 @@ def node_features(allowed, node, config):
 def feature_hash(seed, node, feature):
     """uint64: the finaliser of splitmix64 (Steele, Lea and Flood, 2014) on a mix of its arguments."""
     mask = 2**64 - 1
-    z = (int(seed) + 0x9E3779B97F4A7C15 * (node + 1) + 0xD1B54A32D192ED03 * (int(feature) + 1)) & mask
+    z = (
+        int(seed) + 0x9E3779B97F4A7C15 * (node + 1) + 0xD1B54A32D192ED03 * (int(feature) + 1)
+    ) & mask
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
     return z ^ (z >> 31)

@@ -10,7 +10,9 @@ import numpy as np
 from reference.channels import F32, total
 from reference.scores import diagonal_curvature
 
-BEST_CUT = 0.6366197723675814  # 2 / pi: of the squares of many normal numbers, what one cut explains
+BEST_CUT = (
+    0.6366197723675814  # 2 / pi: of the squares of many normal numbers, what one cut explains
+)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,9 @@ def expected(tree, leaves, codes, x, known, node=0):
         return expected(tree, leaves, codes, x, known, child)
 
     if tree.feature[node] in known:
-        return of((tree.left if goes_left(tree, node, codes[tree.feature[node]]) else tree.right)[node])
+        return of(
+            (tree.left if goes_left(tree, node, codes[tree.feature[node]]) else tree.right)[node]
+        )
     share = share_of_left(tree, node)
     return share * of(tree.left[node]) + (1.0 - share) * of(tree.right[node])
 
@@ -119,7 +121,12 @@ def interaction_values(worth):
             both = 1 << i | 1 << j
             without = numbers[numbers & both == 0]
             weight = np.array([1.0 / (2 * (F - 1) * comb(F - 2, size[s])) for s in without])
-            of = worth[without | both] - worth[without | 1 << i] - worth[without | 1 << j] + worth[without]
+            of = (
+                worth[without | both]
+                - worth[without | 1 << i]
+                - worth[without | 1 << j]
+                + worth[without]
+            )
             values[i, j] = values[j, i] = weight @ of
     values[np.arange(F), np.arange(F)] = shapley_values(worth) - values.sum(axis=1)
     return values
@@ -134,6 +141,8 @@ def explained(parts, n_outputs, codes, features=None, background=None):
         features = np.full(codes.shape, np.nan)
     if background is not None and background[1] is None:
         background = background[0], np.full(background[0].shape, np.nan)
-    of_rows = [worths(parts, n_outputs, *row, background) for row in zip(codes.T, features.T, strict=True)]
+    of_rows = [
+        worths(parts, n_outputs, *row, background) for row in zip(codes.T, features.T, strict=True)
+    ]
     values = np.array([shapley_values(worth) for worth in of_rows])
     return values, np.array([interaction_values(worth) for worth in of_rows]), of_rows[0][0]

@@ -45,7 +45,9 @@ class GrowConfig:
     block_size: int = 0  # full curvature: outputs that a node solves for; 0: all
     leaf_k: int = 0  # outputs of a sparse leaf; 0, or as many as there are: all
     shared_support: bool = False  # sparse leaves: the two children of a node hold the same outputs
-    factors: np.ndarray | None = None  # float32 (F,), of what features gain where they compete; None: all 1
+    factors: np.ndarray | None = (
+        None  # float32 (F,), of what features gain where they compete; None: all 1
+    )
 
 
 @dataclass
@@ -136,7 +138,9 @@ def grow(
     codes = codes if rows is None else codes[:, rows]
     allowed = np.arange(len(codes)) if features is None else np.flatnonzero(features)
     data = codes, n_bins, is_categorical
-    search = channels if hasattr(channels, "look") else ChannelSearch(data, channels, config, directions)
+    search = (
+        channels if hasattr(channels, "look") else ChannelSearch(data, channels, config, directions)
+    )
 
     def make_node(positions, depth, parent, path):
         return Node(positions, depth, path, search.cover(positions, parent))
@@ -149,7 +153,9 @@ def grow(
     nodes, order = [make_node(np.arange(codes.shape[1]), 0, None, frozenset())], []
     look_at(0)
     while True:
-        gains = {i: v.split.gain for i, v in enumerate(nodes) if v.split is not None and not v.children}
+        gains = {
+            i: v.split.gain for i, v in enumerate(nodes) if v.split is not None and not v.children
+        }
         batch = next_batch(gains, len(order) + 1, config)
         if not batch:
             if config.post_prune:
@@ -174,7 +180,9 @@ def grow(
 def cover_of(channels):
     """Float64: summed curvature of all rows of `channels`, mean over outputs."""
     H = gradient_and_curvature(total(channels), channels)[1]
-    return float(mean_curvature(diagonal_curvature(H, channels.kind, len(channels.gradient_steps)))[0])
+    return float(
+        mean_curvature(diagonal_curvature(H, channels.kind, len(channels.gradient_steps)))[0]
+    )
 
 
 def pruned(nodes, order, config):

@@ -106,7 +106,9 @@ class LabelSearch:
     def is_large_enough(self, positions):
         least = self.config.min_child_weight
         count = len(positions)
-        return count >= max(1, self.config.min_child_samples) and self.cover(positions, None) >= least
+        return (
+            count >= max(1, self.config.min_child_samples) and self.cover(positions, None) >= least
+        )
 
     def admitted(self, best_sum, parent_sum):
         """The gain of a split, or None where it may not be taken."""
@@ -149,7 +151,9 @@ class ExactSearch(LabelSearch):
         best = -np.inf, None, None
         for threshold, goes_left in self.thresholds(f, positions):
             left = goes_left[self.data[0][f, positions]]
-            if not (self.is_large_enough(positions[left]) and self.is_large_enough(positions[~left])):
+            if not (
+                self.is_large_enough(positions[left]) and self.is_large_enough(positions[~left])
+            ):
                 continue
             total = self.worth_of_both(positions, left)
             if total > best[0]:
@@ -202,7 +206,9 @@ class VerifiedSearch(LabelSearch):
             total = self.worth_of_both(judged, left) * scale
             its_gain = self.admitted(total, parent_sum)
             by = judged_by(total, 0.0, parent_sum, self.config, p.feature)
-            if its_gain is None or (best is not None and (by, -p.feature) < (best_judged, -best.feature)):
+            if its_gain is None or (
+                best is not None and (by, -p.feature) < (best_judged, -best.feature)
+            ):
                 continue
             best_judged, best, gain = by, p, its_gain
         if best is None:
@@ -214,7 +220,9 @@ class VerifiedSearch(LabelSearch):
         if len(positions) <= JUDGED_ROWS:
             return positions
         limit = JUDGED_ROWS << 32
-        keys = [reference.feature_hash(self.seed, int(self.numbers[at]), 0) >> 32 for at in positions]
+        keys = [
+            reference.feature_hash(self.seed, int(self.numbers[at]), 0) >> 32 for at in positions
+        ]
         return positions[[key * len(positions) < limit for key in keys]]
 
     def proposals(self, positions, may_use):
@@ -225,7 +233,9 @@ class VerifiedSearch(LabelSearch):
         for tile in self.tiles:
             features = [f for f in tile if f in may_use]
             data = codes[:, positions], n_bins, is_categorical, channels
-            best = reference.best_candidate(*data, self.config, features, self.chance, None, of_node)
+            best = reference.best_candidate(
+                *data, self.config, features, self.chance, None, of_node
+            )
             if best is not None and np.isfinite(best.sum):
                 found.append(best)
         return sorted(found, key=lambda p: (-p.judged, p.feature))[:N_PROPOSALS]
@@ -261,7 +271,10 @@ def topk_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
         values += [F32(steps[k][0] * step.learning_rate) for k in kept]
         indptr.append(len(outputs))
     return reference.TopkLeaves(
-        np.array(indptr, np.int64), np.array(outputs, np.int32), np.array(values, F32), gradients.g.shape[1]
+        np.array(indptr, np.int64),
+        np.array(outputs, np.int32),
+        np.array(values, F32),
+        gradients.g.shape[1],
     )
 
 

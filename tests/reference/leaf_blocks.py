@@ -93,6 +93,8 @@ def top_outputs(scores, takes_part, k):
     """
     outputs, best = np.full((len(scores), k), -1, np.int32), np.full((len(scores), k), -np.inf)
     for i, row in enumerate(scores):
-        ranked = sorted(np.flatnonzero(takes_part[i]), key=lambda output: (-row[output], output))[:k]
+        ranked = sorted(np.flatnonzero(takes_part[i]), key=lambda output: (-row[output], output))[
+            :k
+        ]
         outputs[i, : len(ranked)], best[i, : len(ranked)] = ranked, row[ranked]
     return outputs, best

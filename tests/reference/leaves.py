@@ -71,7 +71,9 @@ def topk_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=None, m
     """
     h = np.ones((len(g), 1), F32) if h is None else h
     leaves = leaf_of_row if rows is None else leaf_of_row[rows]
-    G, H = (node_sums(tree, leaf_sums(used(x, rows, multiplier), leaves, tree.n_leaves)) for x in (g, h))
+    G, H = (
+        node_sums(tree, leaf_sums(used(x, rows, multiplier), leaves, tree.n_leaves)) for x in (g, h)
+    )
     w, worth = newton_steps(G, H, config)
     gains = worth.copy()
     if config.shared_support:

@@ -53,6 +53,9 @@ def information(name, first, second):
         # Many quantiles; tails, which the gradients' squares weigh, in equal steps of their logarithms.
         edges = np.concatenate([np.logspace(-13, -3, 4_000), np.linspace(1e-3, 0.5, 4_000)[1:]])
         middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-        y, share = np.concatenate([law.ppf(middle), law.isf(middle)]), np.concatenate([width, width])
+        y, share = (
+            np.concatenate([law.ppf(middle), law.isf(middle)]),
+            np.concatenate([width, width]),
+        )
     g = np.stack(gradient(name, np.full_like(y, first), np.full_like(y, second), y))
     return (g * share) @ g.T

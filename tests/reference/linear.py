@@ -181,7 +181,9 @@ def moments(g, h, z, z_tops, tops, bits):
             found.products[i, k] = np.ldexp(np.float64(total), z_tops[i] + g_tops[k] - bits)
         for c in range(m):
             w = h[:, c] * 2.0 ** (bits - h_tops[c])
-            found.sums[c, i] = np.ldexp(np.float64(rounded_sum(z[i] * w)), z_tops[i] + h_tops[c] - bits)
+            found.sums[c, i] = np.ldexp(
+                np.float64(rounded_sum(z[i] * w)), z_tops[i] + h_tops[c] - bits
+            )
             for j in range(i + 1):
                 total = rounded_sum((w * z[i]) * z[j] if m == 1 else (z[i] * z[j]) * w)
                 power = z_tops[i] + z_tops[j] + h_tops[c] - bits
@@ -245,7 +247,12 @@ def joined(fits, features, ids, leaves, clip):
     lower, upper = free.upper.copy(), free.lower.copy()
     for i, leaf in zip(ids, leaves, strict=True):
         payload = linear_payload(free, leaf, features[:, i])
-        lower[leaf], upper[leaf] = np.minimum(lower[leaf], payload), np.maximum(upper[leaf], payload)
+        lower[leaf], upper[leaf] = (
+            np.minimum(lower[leaf], payload),
+            np.maximum(upper[leaf], payload),
+        )
     empty = lower > upper
     lower[empty], upper[empty] = -np.inf, np.inf
-    return LinearLeaves(free.indptr, free.features, free.weights, free.centre, free.intercept, lower, upper)
+    return LinearLeaves(
+        free.indptr, free.features, free.weights, free.centre, free.intercept, lower, upper
+    )

@@ -15,7 +15,9 @@ from polyleaf.settings.parameters import LinearLeafParameters
 from reference import F32, LARGEST_INTEGER, LARGEST_SUM, MISSING, SMALLEST_DERIVATIVE, Split, used
 from reference.candidates import chance_of_feature, judged_by
 
-LEAST_SPREAD = 2.0**-30  # of a regressor in a child, relative to its second moment: below, a constant
+LEAST_SPREAD = (
+    2.0**-30
+)  # of a regressor in a child, relative to its second moment: below, a constant
 LEAST_MOMENT_PIVOT = 2.0**-10  # of a node's own regressor, whose moments are rounded
 OUTPUT_LANES = 8  # in which scores are summed
 
@@ -40,8 +42,12 @@ class LinearNode:
 
     regressors: list  # features
     norm: float = 0.0  # sum of squares of its slopes (one output)
-    fitted: np.ndarray | None = None  # float32 (n_node,): its slopes' part of the fit; None: no slopes
-    g: np.ndarray | None = None  # float32 (n_node, K): gradients at what has been fitted (many outputs)
+    fitted: np.ndarray | None = (
+        None  # float32 (n_node,): its slopes' part of the fit; None: no slopes
+    )
+    g: np.ndarray | None = (
+        None  # float32 (n_node, K): gradients at what has been fitted (many outputs)
+    )
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,9 @@ def moments_of(g, h, z, kind):
         "g": [(g[:, k], top[0][k]) for k in range(n_outputs)],
         "h": [(h[:, m], top[1][m]) for m in range(h.shape[1])],
         "hz": [(hz[i], top[1][0] * tops[i]) for i in range(p)],
-        "hzz": [(hz[i] * z[j], (top[1][0] * tops[i]) * tops[j]) for i in range(p) for j in range(i + 1)],
+        "hzz": [
+            (hz[i] * z[j], (top[1][0] * tops[i]) * tops[j]) for i in range(p) for j in range(i + 1)
+        ],
         "gz": [(g[:, k] * z[j], top[0][k] * tops[j]) for j in range(p) for k in range(n_outputs)],
     }
     for name, pairs in columns.items():
@@ -220,7 +228,11 @@ def one_output_score(s, ridges, noise, reg_lambda, linear_lambda):
     if s.HZ.shape[1] == 0:
         return constant + (v * v) * over(a)
     hz, hzz, gz = s.HZ[:, 0], s.HZZ[:, 0], s.GZ[:, 0]
-    c = np.where(joins, h_there * s.HZx[:, 0] - hx * s.HZp[:, 0], zero) if s.Hx is not None else zero
+    c = (
+        np.where(joins, h_there * s.HZx[:, 0] - hx * s.HZp[:, 0], zero)
+        if s.Hx is not None
+        else zero
+    )
     b = (h * hzz - hz * hz) + h * (ridges[0] + noise[0] * count)
     w, ch, q = h * gz - g * hz, c * h, a * h
     d, e = a * b - ch * c, a * w - ch * v
@@ -261,7 +273,9 @@ class LinearSearch:
         """By the channels of the node that was split."""
         moments = self.moments(0) if parent is None else self.chosen[parent][0]
         of = (
-            np.arange(len(positions)) if parent is None else np.searchsorted(self.nodes[parent][1], positions)
+            np.arange(len(positions))
+            if parent is None
+            else np.searchsorted(self.nodes[parent][1], positions)
         )
         H = moments.h[of].sum(axis=0, keepdims=True).astype(F32) * moments.steps["h"]
         return float(reference.mean_curvature(H)[0])
@@ -286,7 +300,9 @@ class LinearSearch:
             for s in sides:
                 enough = s.count >= max(1, self.config.min_child_samples)
                 weight = over_outputs(s.H) / s.H.shape[1]
-                scores[~(enough & (weight >= np.float64(F32(self.config.min_child_weight))))] = -np.inf
+                scores[
+                    ~(enough & (weight >= np.float64(F32(self.config.min_child_weight))))
+                ] = -np.inf
             scores[np.isnan(scores)] = -np.inf
             counts = np.bincount(self.codes[f, positions], minlength=256)
             by_chance = chance_of_feature(counts, self.is_categorical[f], self.chance, self.config)
@@ -298,7 +314,9 @@ class LinearSearch:
             terms = solutions[0].score[c] + solutions[1].score[c]
             goes_left = reference.with_default_direction(candidates[c], counts)
             threshold = -1 if self.is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
-            best = Split(int(f), threshold, goes_left, gain, (0.5 * (terms - parent[0])).astype(F32))
+            best = Split(
+                int(f), threshold, goes_left, gain, (0.5 * (terms - parent[0])).astype(F32)
+            )
             fitted = [
                 (s.slope[c], s.middle[c], s.slopes[c])
                 if sides[0].Hx is not None
@@ -318,7 +336,9 @@ class LinearSearch:
         may_join = split.threshold >= 0 and self.table.scale[f] > 0 and f not in regressors
         if may_join and len(regressors) < self.linear.max_regressors:
             regressors = [*regressors, f]
-        for (slope, middle, slopes), (child, positions) in zip(self.chosen[i][1], children, strict=True):
+        for (slope, middle, slopes), (child, positions) in zip(
+            self.chosen[i][1], children, strict=True
+        ):
             of = np.searchsorted(of_node, positions)
             new = LinearNode(regressors, g=node.g[of])
             if self.linear.fit == "half_additive" and self.n_outputs == 1:
@@ -342,7 +362,9 @@ class LinearSearch:
             return
         line = (new_slope * self.table.means[f]).astype(F32)
         line[MISSING] = F32(0.0 if middle is None else new_slope * middle[0])
-        new.fitted = line[self.codes[f, positions]] if slope is not None else np.zeros(len(positions), F32)
+        new.fitted = (
+            line[self.codes[f, positions]] if slope is not None else np.zeros(len(positions), F32)
+        )
         if z is not None:
             new.fitted = F32(old) * z + new.fitted
 
@@ -422,7 +444,12 @@ class LinearSearch:
         """Sums of products with the bin means: running sums over bins on the left, the rest on the right."""
         present = codes != MISSING
         last = candidates[:, :MISSING].sum(axis=1) - 1  # last bin that goes left
-        for name, part, product in (("Gx", "g", x), ("Hx", "h", x), ("Hxx", "h", x * x), ("HZx", "hz", x)):
+        for name, part, product in (
+            ("Gx", "g", x),
+            ("Hx", "h", x),
+            ("Hxx", "h", x * x),
+            ("HZx", "hz", x),
+        ):
             channel = getattr(moments, part)
             by_code = np.zeros((256, channel.shape[1]), np.int64)
             np.add.at(by_code, codes[present], channel[present])

@@ -66,6 +66,8 @@ def isotonic(values, weights, order):
         for s in lower:
             both = u & s
             if both.any():
-                least[both] = np.minimum(least[both], np.average(values[both], weights=weights[both]))
+                least[both] = np.minimum(
+                    least[both], np.average(values[both], weights=weights[both])
+                )
         best[u] = np.maximum(best[u], least[u])
     return best

@@ -108,7 +108,9 @@ def obeying_values(left, right, config, rules, is_ordered):
     their penalties. `is_ordered` (C, 1): whether directions matter at all.
     """
     nearest = rules.bounds.nearest
-    (G_left, H_left), (G_right, H_right) = [(G, H + F32(config.reg_lambda)) for G, H in (left, right)]
+    (G_left, H_left), (G_right, H_right) = [
+        (G, H + F32(config.reg_lambda)) for G, H in (left, right)
+    ]
     w_left = nearest(free_value(G_left, H_left, config.reg_alpha, config))
     w_right = nearest(free_value(G_right, H_right, config.reg_alpha, config))
     both_alpha = F32(2) * F32(config.reg_alpha)
@@ -229,7 +231,9 @@ def parent_score(channels, config, rules=None):
     """Float32 sum and terms (K,) of the node as one leaf."""
     G, H = gradient_and_curvature(total(channels), channels)
     if rules is not None:
-        w = rules.bounds.nearest(free_value(G, H + F32(config.reg_lambda), config.reg_alpha, config))
+        w = rules.bounds.nearest(
+            free_value(G, H + F32(config.reg_lambda), config.reg_alpha, config)
+        )
         terms = value_terms(G, H, w, config)
         return lane_sum(terms)[0], terms[0]
     if channels.kind == "full":
@@ -254,10 +258,15 @@ def score_candidates(sums, candidates, channels, config, rules=None):
     if channels.kind == "full":
         G_parent, _ = gradient_and_curvature(total(channels), channels)
         outputs, ridge = block_outputs(G_parent[0], config), F32(config.reg_lambda)
-        scores = full_sum(G_left, H_left, outputs, ridge) + full_sum(G_right, H_right, outputs, ridge)
+        scores = full_sum(G_left, H_left, outputs, ridge) + full_sum(
+            G_right, H_right, outputs, ridge
+        )
 
         def terms(c):
-            sides = [(G_left[c : c + 1], H_left[c : c + 1]), (G_right[c : c + 1], H_right[c : c + 1])]
+            sides = [
+                (G_left[c : c + 1], H_left[c : c + 1]),
+                (G_right[c : c + 1], H_right[c : c + 1]),
+            ]
             one, other = (G * full_solution(G, H, outputs, ridge) for G, H in sides)
             return (one + other)[0]
     else:
@@ -270,19 +279,24 @@ def score_candidates(sums, candidates, channels, config, rules=None):
         scores, terms = lane_sum(all_terms), all_terms.__getitem__
         if keeps_few(config, all_terms.shape[1]):
             sides = (
-                leaf_terms(G, H, channels.kind, config) for G, H in ((G_left, H_left), (G_right, H_right))
+                leaf_terms(G, H, channels.kind, config)
+                for G, H in ((G_left, H_left), (G_right, H_right))
             )
             finite = np.isfinite(scores)
             scores, terms = topk_candidates(*sides, all_terms, config)
             scores = np.where(finite, scores, -F32(np.inf))
     own = [diagonal_curvature(H, channels.kind, G_left.shape[1]) for H in (H_left, H_right)]
-    allowed = is_large_enough(left.count, own[0], config) & is_large_enough(right.count, own[1], config)
+    allowed = is_large_enough(left.count, own[0], config) & is_large_enough(
+        right.count, own[1], config
+    )
     return np.where(allowed & ~np.isnan(scores), scores, -F32(np.inf)), terms
 
 
 def is_large_enough(count, H, config):
     """Bool (C,): whether each child has the rows and the curvature it needs."""
-    return (count >= max(1, config.min_child_samples)) & (mean_curvature(H) >= F32(config.min_child_weight))
+    return (count >= max(1, config.min_child_samples)) & (
+        mean_curvature(H) >= F32(config.min_child_weight)
+    )
 
 
 def is_worthwhile(best_sum, parent_sum, gain, config):

@@ -90,7 +90,9 @@ def transposed_product(values, factors):
     total = np.zeros((values.shape[1], factors.shape[1]))
     for start in range(0, n, size):
         part = np.zeros(total.shape, F32)
-        for row, factor in zip(values[start : start + size], factors[start : start + size], strict=True):
+        for row, factor in zip(
+            values[start : start + size], factors[start : start + size], strict=True
+        ):
             part = part + np.outer(row, factor)
         total = total + part
     return total

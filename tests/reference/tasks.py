@@ -19,7 +19,9 @@ def dispersion(g, h, weight=None):
     w = np.ones(g.shape, F32) if weight is None else np.broadcast_to(weight, g.shape)
     h = np.ones(g.shape, F32) if h is None else h
     each = np.divide(g, w, out=np.zeros_like(g), where=w > 0)
-    squares = sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(g.flat, each.flat, strict=True))
+    squares = sum(
+        Fraction(float(a)) * Fraction(float(b)) for a, b in zip(g.flat, each.flat, strict=True)
+    )
     bend = math.fsum(h.astype(np.float64).flat)
     return float(squares) / bend if squares > 0 and bend > 0 else 1.0
 
@@ -51,9 +53,13 @@ def fit_tree(data, g, h, unit, config, learning_rate, levels=(), residual=None):
     of_splits = g * unit.astype(F32)
     tree = grow(*data, quantise(of_splits, h, "unit" if h is None else "diagonal"), config)
     leaves = leaf_of_row(tree, data[0])
-    values = newton_leaves(g, h, leaves, tree.n_leaves, config.reg_lambda, learning_rate=learning_rate)
+    values = newton_leaves(
+        g, h, leaves, tree.n_leaves, config.reg_lambda, learning_rate=learning_rate
+    )
     for k, level in enumerate(levels):
         if not np.isnan(level):
             for leaf in range(tree.n_leaves):
-                values[leaf, k] = F32(lower_quantile(residual[leaves == leaf, k], level)) * F32(learning_rate)
+                values[leaf, k] = F32(lower_quantile(residual[leaves == leaf, k], level)) * F32(
+                    learning_rate
+                )
     return tree, leaves, values

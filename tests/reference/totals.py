@@ -4,8 +4,12 @@ import math
 
 import numpy as np
 
-BITS = 94  # of a total's unit below the power of two above all products: 2^31 rows then fit 128 bits
-MOST_TERM_BITS = 41  # of sums that need not be as exact: 4,096 such terms still add up exactly in float64
+BITS = (
+    94  # of a total's unit below the power of two above all products: 2^31 rows then fit 128 bits
+)
+MOST_TERM_BITS = (
+    41  # of sums that need not be as exact: 4,096 such terms still add up exactly in float64
+)
 SUM_BITS = 62
 
 
@@ -34,7 +38,9 @@ def _sums(terms, groups, n_groups):
         if not np.isfinite(column).all():
             out[:, j] = np.nan
             continue
-        unit = math.frexp(np.abs(column).max(initial=0.0))[1] - BITS  # of all rows, whatever their group
+        unit = (
+            math.frexp(np.abs(column).max(initial=0.0))[1] - BITS
+        )  # of all rows, whatever their group
         for g in range(n_groups):
             out[g, j] = _times_power(sum(_in_units(x, unit) for x in column[groups == g]), unit)
     return out

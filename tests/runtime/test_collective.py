@@ -25,13 +25,18 @@ def test_blocks_go_to_those_they_are_for(size):
 def test_verbs_are_what_numpy_says_of_all_ranks_together(size, n, seed):
     rng = np.random.default_rng(seed)
     numbers, floats = rng.integers(-(2**40), 2**40, (size, n)), rng.normal(size=(size, n))
-    shares = [[rng.integers(-9, 9, (to + 1, 2), dtype=np.int32) for to in range(size)] for _ in range(size)]
+    shares = [
+        [rng.integers(-9, 9, (to + 1, 2), dtype=np.int32) for to in range(size)]
+        for _ in range(size)
+    ]
 
     def work(comm):
         total, most = numbers[comm.rank].copy(), floats[comm.rank].copy()
         comm.sum(total)
         comm.largest(most)
-        own = [share.copy() for share in shares[comm.rank]]  # what others give is added to this rank's
+        own = [
+            share.copy() for share in shares[comm.rank]
+        ]  # what others give is added to this rank's
         return total, most, comm.sum_shares(own), comm.gather(bytes([comm.rank]))
 
     for rank, (total, most, share, gathered) in enumerate(Threads.run(size, work)):

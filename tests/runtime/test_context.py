@@ -22,7 +22,8 @@ def test_counts_from_the_end(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [("3", 3), ("5,2", 5), (" 7 ", 7), ("0", None), ("many", None), ("", None)]
+    ("value", "expected"),
+    [("3", 3), ("5,2", 5), (" 7 ", 7), ("0", None), ("many", None), ("", None)],
 )
 def test_environment_counts_only_for_none(monkeypatch, value, expected):
     monkeypatch.setenv("OMP_NUM_THREADS", value)
@@ -51,7 +52,9 @@ def test_no_number_of_threads_fills_memory():
     expected = one.raw_predict(as_features(X))
     np.testing.assert_array_equal(many.raw_predict(as_features(X)), expected)
     for n_threads in (2**31 - 1, 2**31, 10**30, -5):
-        np.testing.assert_array_equal(one.raw_predict(as_features(X), n_threads=n_threads), expected)
+        np.testing.assert_array_equal(
+            one.raw_predict(as_features(X), n_threads=n_threads), expected
+        )
     with pytest.raises(TypeError):
         one.raw_predict(as_features(X), n_threads=1.5)
 
@@ -79,6 +82,8 @@ print(len(os.listdir("/proc/self/task")) - n_before)
 @pytest.mark.parametrize("threads", ["none", "some"])
 def test_a_thread_that_does_not_start_is_survived(threads):
     """The fit goes on with the threads that there are, and has the same bits."""
-    done = subprocess.run([sys.executable, "-c", WITHOUT_THREADS, threads], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THREADS, threads], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == (7 if threads == "some" else 0)

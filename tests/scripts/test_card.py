@@ -34,8 +34,13 @@ def called(tmp_path):
 def test_bytes_come_first_and_speed_last(called):
     code, calls = called()
     assert code == 0
-    assert "golden.py --check --device cuda" in calls[1] and "benchmarks gpu --repeats 3" in calls[-1]
-    assert [call.split()[2] for call in calls if call.startswith("compute")] == ["memcheck", "racecheck"]
+    assert (
+        "golden.py --check --device cuda" in calls[1] and "benchmarks gpu --repeats 3" in calls[-1]
+    )
+    assert [call.split()[2] for call in calls if call.startswith("compute")] == [
+        "memcheck",
+        "racecheck",
+    ]
 
 
 @pytest.mark.parametrize("fails", ["golden.py", "pytest", "racecheck"])

@@ -29,13 +29,17 @@ def recipe(root: Path) -> tuple[str, set[str], set[str]]:
     """The version of conda's recipe, and what building and running need, as pyproject.toml writes it."""
     text = (root / "packaging" / "conda" / "meta.yaml").read_text("utf-8")
     needs = (re.search(rf"(?m)^  {part}:\n((?:    - .+\n)+)", text)[1] for part in ("host", "run"))
-    host, run = ({line.replace(" ", "") for line in re.findall(r"(?m)^    - (.+)$", part)} for part in needs)
+    host, run = (
+        {line.replace(" ", "") for line in re.findall(r"(?m)^    - (.+)$", part)} for part in needs
+    )
     return re.search(r'(?m)^{% set version = "(.+)" %}$', text)[1], host, run
 
 
 def git(root: Path, *words: str) -> str:
     who = ("-c", "user.name=Tester", "-c", "user.email=tester@invalid")
-    done = subprocess.run(["git", "-C", root, *who, *words], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", root, *who, *words], check=True, capture_output=True, text=True
+    )
     return done.stdout
 
 
@@ -44,7 +48,9 @@ def checkout(tmp_path, monkeypatch):
     for name in FILES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n\n### Added\n\n- Something.\n")
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- Something.\n"
+    )
     for who in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{who}_NAME", "Tester")
         monkeypatch.setenv(f"GIT_{who}_EMAIL", "tester@invalid")
@@ -107,7 +113,9 @@ def test_the_recipe_of_conda_asks_for_what_the_project_asks_for():
 
 def test_what_wheels_contain_of_others_has_its_licence():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    named = set(re.findall(r"`([\w-]+\.txt)`", (ROOT / "LICENSES" / "README.md").read_text("utf-8")))
+    named = set(
+        re.findall(r"`([\w-]+\.txt)`", (ROOT / "LICENSES" / "README.md").read_text("utf-8"))
+    )
     files = {path.name for path in (ROOT / "LICENSES").glob("*.txt")}
     assert named == files and len(files) >= 2
     for name in ("LICENSE", *(f"LICENSES/{file}" for file in files)):

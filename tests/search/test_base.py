@@ -49,13 +49,16 @@ def test_the_winner_is_the_plain_estimator_with_the_best_parameters(search, data
 
 def test_threads_do_not_change_what_is_found():
     first, second = (
-        PolyleafClassifierCV(**{**QUICK, "n_candidates": 14, "n_jobs": n}).fit(*CLASSES) for n in (1, 2)
+        PolyleafClassifierCV(**{**QUICK, "n_candidates": 14, "n_jobs": n}).fit(*CLASSES)
+        for n in (1, 2)
     )
     for model in (first, second):
         model.model_.metadata.clear()  # which says the number of threads
     assert first.model_.equals(second.model_)
     assert first.cv_results_["params"] == second.cv_results_["params"]
-    np.testing.assert_array_equal(first.cv_results_["mean_test_score"], second.cv_results_["mean_test_score"])
+    np.testing.assert_array_equal(
+        first.cv_results_["mean_test_score"], second.cv_results_["mean_test_score"]
+    )
     assert first.cv_results_["origin"][-1] == "variation"
 
 
@@ -63,7 +66,9 @@ def test_scores_are_those_of_trainings_that_never_saw_the_rows():
     X, Y = NUMBERS
     train, valid = np.arange(100), np.arange(100, 150)
     weight = np.random.default_rng(0).random(150)
-    model = PolyleafRegressorCV(cv=[(train, valid)], n_candidates=1, n_estimators=12).fit(X, Y, weight)
+    model = PolyleafRegressorCV(cv=[(train, valid)], n_candidates=1, n_estimators=12).fit(
+        X, Y, weight
+    )
     bins = Dataset(X, sample_weight=weight)
     alone = PolyleafRegressor(n_estimators=12).fit(
         Dataset(X[train], reference=bins),
@@ -129,7 +134,10 @@ def test_an_interrupted_search_keeps_the_best_so_far(on_interrupt, n_jobs, monke
     takes = base.Race._take
     monkeypatch.setattr(base.Race, "_take", stops)
     model = PolyleafRegressorCV(**QUICK | {"n_jobs": n_jobs}, on_interrupt=on_interrupt)
-    raises, warns = pytest.raises(KeyboardInterrupt, match="was interrupted"), pytest.warns(UserWarning)
+    raises, warns = (
+        pytest.raises(KeyboardInterrupt, match="was interrupted"),
+        pytest.warns(UserWarning),
+    )
     with raises if on_interrupt == "raise" else warns:
         model.fit(*NUMBERS)
     assert len(model.leaderboard_) == 2
@@ -141,7 +149,9 @@ def test_trainings_beside_one_another_find_what_they_find_one_by_one(tmp_path):
     found, logs = [], []
     for n_jobs in (1, 3, 16):
         log = tmp_path / str(n_jobs)
-        parameters = QUICK | LONGER | {"n_jobs": n_jobs, "n_candidates": 14, "early_stopping_rounds": 3}
+        parameters = (
+            QUICK | LONGER | {"n_jobs": n_jobs, "n_candidates": 14, "early_stopping_rounds": 3}
+        )
         found.append(PolyleafClassifierCV(**parameters, ensemble=3).fit(X, y, resume=log))
         lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
         logs.append([{**line, "seconds": 0} for line in lines])
@@ -182,7 +192,9 @@ def test_large_data_use_threads_within_trees(monkeypatch):
     monkeypatch.setattr(base, "WITHIN_TREES", 150 * 5 * 2)
     fits = PolyleafRegressor.fit
     monkeypatch.setattr(
-        PolyleafRegressor, "fit", lambda self, *a, **k: n_jobs.append(self.n_jobs) or fits(self, *a, **k)
+        PolyleafRegressor,
+        "fit",
+        lambda self, *a, **k: n_jobs.append(self.n_jobs) or fits(self, *a, **k),
     )
     model.set_params(n_candidates=2, n_estimators=4).fit(*NUMBERS)
     assert set(n_jobs) == {2}
@@ -202,8 +214,14 @@ def test_a_blend_is_one_model_and_no_worse_on_the_folds(search, data):
     assert model.leaderboard_[0]["params"] == alone.leaderboard_[0]["params"]
     assert model.best_score_ < alone.best_score_  # both losses
     weights = [member["weight"] for member in model.ensemble_]
-    assert sum(weights) == pytest.approx(1) and 1 < len(weights) <= 3 and weights == sorted(weights)[::-1]
-    members = [plain_of(model)(**m["params"] | {"n_jobs": 1}).fit(X, y).model_ for m in model.ensemble_]
+    assert (
+        sum(weights) == pytest.approx(1)
+        and 1 < len(weights) <= 3
+        and weights == sorted(weights)[::-1]
+    )
+    members = [
+        plain_of(model)(**m["params"] | {"n_jobs": 1}).fit(X, y).model_ for m in model.ensemble_
+    ]
     expected = sum(w * member.raw_predict(X) for w, member in zip(weights, members, strict=True))
     np.testing.assert_allclose(
         model.model_.raw_predict(X), expected, rtol=1e-4, atol=1e-4 * abs(expected).max()
@@ -227,7 +245,9 @@ def test_a_search_goes_on_where_it_ended(tmp_path, monkeypatch):
         return takes(self, candidate, fold, found)
 
     monkeypatch.setattr(base.Race, "_take", notes)
-    on = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(X, y, resume=tmp_path / "log")
+    on = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(
+        X, y, resume=tmp_path / "log"
+    )
     assert on.model_.equals(whole.model_) and on.ensemble_ == whole.ensemble_
     again = {(repr(candidate.parameters), fold) for candidate, fold in trained}
     # The first four went through the first fold before.
@@ -273,7 +293,9 @@ def test_a_fold_whose_metric_is_no_number_is_named():
     X, y = CLASSES[0], (CLASSES[1] > 0).astype(int)
     y[100:] = 1
     folds = [(np.arange(50, 150), np.arange(50)), (np.arange(100), np.arange(100, 150))]
-    with pytest.raises(ValueError, match="no number after any round of the defaults on fold 2 of 2"):
+    with pytest.raises(
+        ValueError, match="no number after any round of the defaults on fold 2 of 2"
+    ):
         PolyleafClassifierCV(metric="roc_auc", cv=folds, **QUICK).fit(X, y)
 
 
@@ -332,11 +354,15 @@ def test_offsets_go_with_their_rows():
         eval_offset=[offset[valid]],
     )
     assert (
-        min(one.evals_result_["validation_0"]["poisson_deviance"]) == model.best_score_ == binned.best_score_
+        min(one.evals_result_["validation_0"]["poisson_deviance"])
+        == model.best_score_
+        == binned.best_score_
     )
     winner = PolyleafRegressor(**model.best_params_, n_jobs=1).fit(X, y, offset=offset)
     assert winner.model_.equals(model.model_)
-    blend = PolyleafRegressorCV(**{**options, "n_candidates": 4, "ensemble": 2}).fit(X, y, offset=offset)
+    blend = PolyleafRegressorCV(**{**options, "n_candidates": 4, "ensemble": 2}).fit(
+        X, y, offset=offset
+    )
     assert blend.best_score_ <= blend.leaderboard_[0]["score"]
     with pytest.raises(ValueError, match="the evaluation set 'validation_0' has none"):
         PolyleafRegressorCV(**options).fit(X, y, offset=offset, eval_set=[(X, y)])
@@ -364,7 +390,9 @@ def test_sklearn(estimator, check):
 
 @pytest.mark.parametrize("own", [{"learning_rate": 0.07}, {"n_estimators": 20}], ids=str)
 def test_what_the_user_has_set_holds_for_the_last_training_too(own):
-    search = PolyleafRegressorCV(time_limit=10_000, n_candidates=3, n_jobs=1, cv=2, **own).fit(*NUMBERS)
+    search = PolyleafRegressorCV(time_limit=10_000, n_candidates=3, n_jobs=1, cv=2, **own).fit(
+        *NUMBERS
+    )
     assert search.best_params_["n_estimators"] == search.leaderboard_[0]["n_estimators"]
     assert search.best_params_["n_estimators"] <= own.get("n_estimators", np.inf)
     assert search.best_params_.get("learning_rate", 0.1) in (0.05, 0.1, own.get("learning_rate"))
@@ -379,7 +407,9 @@ def test_a_look_does_not_know_of_more_rounds_than_the_user_allows(monkeypatch):
 def test_the_last_training_may_end_with_the_time_where_its_rounds_are_enough(monkeypatch, recwarn):
     def ended(enough):
         monkeypatch.setattr(Race, "at_last", lambda race, candidate: LastTraining({}, 4, enough))
-        return PolyleafRegressorCV(n_candidates=1, n_jobs=1).fit(*NUMBERS).best_params_["n_estimators"]
+        return (
+            PolyleafRegressorCV(n_candidates=1, n_jobs=1).fit(*NUMBERS).best_params_["n_estimators"]
+        )
 
     def is_after_three(deadline, model, epoch, evals_log):
         deadline.rounds += 1
@@ -393,11 +423,16 @@ def test_the_last_training_may_end_with_the_time_where_its_rounds_are_enough(mon
 
 
 def test_a_blend_takes_a_tree_for_all_and_a_tree_for_each_target(monkeypatch):
-    X, Y = NUMBERS[0], NUMBERS[1] * [1.0, 100.0]  # a tree for all has targets in a unit of their own
+    X, Y = (
+        NUMBERS[0],
+        NUMBERS[1] * [1.0, 100.0],
+    )  # a tree for all has targets in a unit of their own
     each = {"multi_strategy": "one_output_per_tree"}
     monkeypatch.setattr(base, "portfolio_of", lambda task: ({}, each))
     monkeypatch.setattr(ensemble, "weights_of", lambda raws, *rest: (np.array([0.5, 0.5]), 0.0))
-    search = PolyleafRegressorCV(n_candidates=2, n_estimators=8, n_jobs=1, cv=2, ensemble=2).fit(X, Y)
+    search = PolyleafRegressorCV(n_candidates=2, n_estimators=8, n_jobs=1, cv=2, ensemble=2).fit(
+        X, Y
+    )
     members = [PolyleafRegressor(**m["params"], n_jobs=1).fit(X, Y) for m in search.ensemble_]
     assert {m.model_.target_scale is None for m in members} == {True, False}
     expected = np.mean([m.predict(X) for m in members], axis=0)

@@ -30,7 +30,9 @@ class Track:
         small = Fold(None, None, rows / few)
         self.rows = {id(fold): rows for fold in folds} | {id(small): few}
         self.budget = Budget(limit)
-        pace = Pace(lambda parameters: parameters.get("learning_rate", 0.1), is_free=True, n_rows=rows)
+        pace = Pace(
+            lambda parameters: parameters.get("learning_rate", 0.1), is_free=True, n_rows=rows
+        )
         self.made: list[int] = []
 
         def make(i):
@@ -38,7 +40,15 @@ class Track:
             return folds[i]
 
         self.folds = Folds(n_folds, make, 3)
-        entry = self.train, self.folds, self.budget, None, TrainingLog(None, {}), 1, lambda line: None
+        entry = (
+            self.train,
+            self.folds,
+            self.budget,
+            None,
+            TrainingLog(None, {}),
+            1,
+            lambda line: None,
+        )
         self.race = TimedRace(*entry, small=small, pace=pace)
 
     def train(self, parameters, fold, leader, budget):
@@ -99,7 +109,9 @@ def test_nothing_wins_without_having_met_the_defaults_on_a_fold(monkeypatch, lim
     track.race.vary(lambda best, generation: iter([{"max_leaves": 8}]))
     first = track.race.candidates[0]
     best = track.race.best()[0]
-    assert best is first or (best.proposed["max_leaves"] == 8 and min(best.n_folds, first.n_folds) > 0)
+    assert best is first or (
+        best.proposed["max_leaves"] == 8 and min(best.n_folds, first.n_folds) > 0
+    )
     assert limit < 5.0 or best is not first
     rounds = track.race.at_last(best).rounds
     assert not best.curves or track.now + rounds * track.seconds_of_round * 15 <= limit
@@ -129,7 +141,11 @@ def test_where_there_is_time_for_all_nothing_is_looked_at(monkeypatch):
     track = Track(monkeypatch, 1e-5, 100.0, n_folds=9)
     track.race.run(list(CANDIDATES), "portfolio")
     assert [c.look is None for c in track.race.candidates] == [False, True, True]
-    assert [c.n_folds for c in track.race.candidates] == [9, 3, 9]  # three folds at a time; the first has all
+    assert [c.n_folds for c in track.race.candidates] == [
+        9,
+        3,
+        9,
+    ]  # three folds at a time; the first has all
     assert all(c.haste == 1.0 for c in track.race.candidates)
 
 
@@ -140,7 +156,9 @@ def test_few_rows_are_taken_only_where_that_saves_time(monkeypatch):
     good = track.race.candidates[2]
     assert good.curves and math.isclose(good.look.loss, min(good.curves[0]), rel_tol=0.1)
     # Those that a look has trained on the fold already are not trained there in as much haste again.
-    in_haste = [done for done in track.done if done[0] == 0.2 and done[2] == round((LEARNED + 4) / 0.2)]
+    in_haste = [
+        done for done in track.done if done[0] == 0.2 and done[2] == round((LEARNED + 4) / 0.2)
+    ]
     assert len(in_haste) == 2 + 2 * (good.haste == 4.0)
 
 

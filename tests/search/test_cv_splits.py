@@ -21,7 +21,9 @@ def rows_for(y, cv=None, groups=None, classes=False, X=None):
 def test_every_row_is_validated_once():
     rows = rows_for(np.arange(31.0), cv=4)
     assert len(rows) == 4
-    np.testing.assert_array_equal(np.sort(np.concatenate([valid for _, valid in rows])), np.arange(31))
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([valid for _, valid in rows])), np.arange(31)
+    )
     for train, valid in rows:
         np.testing.assert_array_equal(np.sort(np.concatenate([train, valid])), np.arange(31))
 
@@ -74,7 +76,9 @@ def test_a_splitter_need_not_see_a_dataset():
 
 def test_masks_and_negative_numbers_are_rows():
     mask = np.arange(10) < 7
-    ((train, valid), (_, last)) = rows_for(np.arange(10.0), cv=[(mask, ~mask), (np.arange(9), [-1])])
+    ((train, valid), (_, last)) = rows_for(
+        np.arange(10.0), cv=[(mask, ~mask), (np.arange(9), [-1])]
+    )
     assert train.tolist() == list(range(7)) and valid.tolist() == [7, 8, 9] and last.tolist() == [9]
 
 
@@ -87,7 +91,9 @@ def test_rows_of_a_class_that_is_not_trained_on_are_not_validated():
 @pytest.mark.parametrize(("y", "needs"), [([0, 1, 2], "3 at least"), ([0, 0, 1], "2 at least")])
 def test_a_fold_with_too_few_classes_is_named(y, needs):
     y = np.repeat(y, 10)
-    with pytest.raises(ValueError, match=f"Fold 1 of 3 trains on rows of 1 of the . classes.*{needs}"):
+    with pytest.raises(
+        ValueError, match=f"Fold 1 of 3 trains on rows of 1 of the . classes.*{needs}"
+    ):
         rows_for(y, cv=TimeSeriesSplit(3), classes=True)
 
 
@@ -126,7 +132,9 @@ def test_a_fold_has_the_codes_of_its_rows(as_matrix):
     dataset = Dataset(as_matrix(X))
     weight = rng.random(80)
     train, valid = np.arange(0, 80, 2), np.arange(1, 80, 2)
-    (fold,) = folds_of(dataset, Given("training", X, list(range(80)), weight), lambda deal: [(train, valid)])
+    (fold,) = folds_of(
+        dataset, Given("training", X, list(range(80)), weight), lambda deal: [(train, valid)]
+    )
     np.testing.assert_array_equal(fold.train.X.codes, dataset.codes[:, train])
     np.testing.assert_array_equal(fold.valid.X.codes, dataset.codes[:, valid])
     assert fold.train.y == train.tolist() and fold.growth == 2.0

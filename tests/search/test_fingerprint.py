@@ -70,6 +70,7 @@ def test_another_process_finds_the_same():
         "print(identity(outer(2)))"
     )
     told = {
-        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in "ab"
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+        for _ in "ab"
     }
     assert len(told) == 1 and b"outer" in told.pop()

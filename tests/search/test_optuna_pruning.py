@@ -24,7 +24,9 @@ class Trial:
 
 
 def fit(callback, **evaluated):
-    return PolyleafRegressor(n_estimators=6, n_jobs=1, callbacks=[callback]).fit(X[:60], Y[:60], **evaluated)
+    return PolyleafRegressor(n_estimators=6, n_jobs=1, callbacks=[callback]).fit(
+        X[:60], Y[:60], **evaluated
+    )
 
 
 def test_every_round_is_reported():

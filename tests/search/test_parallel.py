@@ -9,7 +9,9 @@ from polyleaf.search.parallel import AHEAD, in_order
 
 def test_one_at_a_time_in_this_thread_when_asked_for():
     ran = []
-    found = in_order((lambda i=i: ran.append(i) or threading.current_thread() for i in range(3)), 1, None)
+    found = in_order(
+        (lambda i=i: ran.append(i) or threading.current_thread() for i in range(3)), 1, None
+    )
     assert ran == [] and next(found) is threading.main_thread() and ran == [0]
     assert list(found) == [threading.main_thread()] * 2
 

@@ -54,7 +54,9 @@ def test_variations_take_steps_on_ladders_and_keep_the_rest():
     for child in islice(variations([parent], USUAL, {"subsample"}, 0), 200):
         assert child["leaf"] == "linear" and "subsample" not in child
         moved = {
-            name for name in LADDERS if child.get(name, USUAL.get(name)) != parent.get(name, USUAL[name])
+            name
+            for name in LADDERS
+            if child.get(name, USUAL.get(name)) != parent.get(name, USUAL[name])
         }
         assert len(moved) <= 3
         assert child["max_leaves"] in (8, 15, 31)

@@ -22,7 +22,9 @@ def test_haste_has_an_end_and_no_say_where_the_rate_is_set():
         "max_leaves": 8,
     }
     assert looks.hurried({}) == {"learning_rate": 0.3}
-    assert looks.hurried({}, 1.0) == {} and looks.hurried({"learning_rate": 0.5}) == {"learning_rate": 0.5}
+    assert looks.hurried({}, 1.0) == {} and looks.hurried({"learning_rate": 0.5}) == {
+        "learning_rate": 0.5
+    }
     assert looks.hurried({"learning_rate": 0.05, "n_estimators": 3000}, 2.0) == {
         "learning_rate": 0.1,
         "n_estimators": 1500,
@@ -46,7 +48,9 @@ def test_a_slower_training_takes_as_many_more_rounds():
     assert looks.on_fold(a_look(), 0.05) == pytest.approx(12.0)
     looks.learn(a_look(), 100, 4.0)  # .04 a round, where a look had .02
     assert looks.on_fold(a_look(), 0.2) == pytest.approx(2.0)
-    assert looks.last(a_look(), 0.2) == pytest.approx(0.04 * 1.5**COST * looks.last_rounds(a_look(), 0.2))
+    assert looks.last(a_look(), 0.2) == pytest.approx(
+        0.04 * 1.5**COST * looks.last_rounds(a_look(), 0.2)
+    )
 
 
 def test_a_look_that_was_a_training_on_the_fold_is_not_repeated():
@@ -72,7 +76,9 @@ def test_more_than_are_enough_are_trained_only_where_no_look_has_seen_the_end():
     assert looks.most_rounds(long, 0.1) == looks.last_rounds(long, 0.1) == 400
 
 
-@pytest.mark.parametrize(("n_rows", "learning"), [(1_000, 0.5), (4_900, 0.7), (10_000, 1.0), (10**6, 1.0)])
+@pytest.mark.parametrize(
+    ("n_rows", "learning"), [(1_000, 0.5), (4_900, 0.7), (10_000, 1.0), (10**6, 1.0)]
+)
 def test_few_rows_suffer_from_rounds_that_many_do_not(n_rows, learning):
     looks = Looks(replace(PACE, n_rows=n_rows), 3.0, 6.0, 1.5)
     assert looks.most_rounds(a_look(5, was_cut=True), 0.1) == round(learning * USUAL_LEARNING / 0.1)
@@ -80,7 +86,14 @@ def test_few_rows_suffer_from_rounds_that_many_do_not(n_rows, learning):
 
 @pytest.mark.parametrize(
     ("left", "expected"),
-    [(1_000, (1.0, 3)), (50, (2.0, 3)), (18, (4.0, 3)), (12, (4.0, 2)), (8, (4.0, 1)), (5, (4.0, 0))],
+    [
+        (1_000, (1.0, 3)),
+        (50, (2.0, 3)),
+        (18, (4.0, 3)),
+        (12, (4.0, 2)),
+        (8, (4.0, 1)),
+        (5, (4.0, 0)),
+    ],
 )
 def test_as_many_are_trained_as_there_is_time_for_as_slowly_as_may_be(left, expected):
     # In haste 2 seconds each, and 4 for the last one.

@@ -44,7 +44,9 @@ def a_race(losses, n_folds=3, budget=None, most=None):
         return watched([9.0, losses[parameters["is"]]])
 
     folds = Folds(n_folds, lambda j: Fold(None, None, float(j)))
-    return Race(train, folds, budget or Budget(None), most, TrainingLog(None, {}), 1, lambda line: None), log
+    return Race(
+        train, folds, budget or Budget(None), most, TrainingLog(None, {}), 1, lambda line: None
+    ), log
 
 
 def test_after_every_fold_the_better_half_goes_on():
@@ -124,7 +126,9 @@ def test_what_does_not_go_is_left_out_unless_it_is_the_first():
 def test_there_are_no_more_candidates_than_asked_for():
     race, log = a_race([5.0, 4.0, 3.0, 2.0, 1.0], n_folds=1, most=4)
     race.run([{"is": 0}, {"is": 1}], "portfolio")
-    race.vary(lambda best, generation: iter([{"is": 1}, {"is": 2}, {"is": 2}, {"is": 3}, {"is": 4}]))
+    race.vary(
+        lambda best, generation: iter([{"is": 1}, {"is": 2}, {"is": 2}, {"is": 3}, {"is": 4}])
+    )
     assert [who for who, _ in log] == [0, 1, 2, 3]
     assert [c.origin for c in race.candidates] == ["portfolio"] * 2 + ["variation"] * 2
 
@@ -200,7 +204,9 @@ def test_the_first_training_leaves_time_for_the_last(monkeypatch):
     clock = Clock(monkeypatch)
     budget = Budget(10.0)
     clock.now += 1.0
-    budget.reserve_as_long(1.5)  # with the margin 1.8 times what has passed: till 9 / 2.8 seconds from now
+    budget.reserve_as_long(
+        1.5
+    )  # with the margin 1.8 times what has passed: till 9 / 2.8 seconds from now
     clock.now += 3.2
     assert not budget.is_spent()
     clock.now += 0.02

@@ -26,7 +26,10 @@ def test_proposals_are_near_the_best():
     pytest.importorskip("optuna")
     rates = np.geomspace(0.01, 0.3, 20).tolist()
     low, high = (
-        [Candidate(i, {"learning_rate": rate}, "variation", [[1.0]]) for i, rate in enumerate(order)]
+        [
+            Candidate(i, {"learning_rate": rate}, "variation", [[1.0]])
+            for i, rate in enumerate(order)
+        ]
         for order in (rates, rates[::-1])
     )
     means = [np.mean([p["learning_rate"] for p in proposed(best, 20)]) for best in (low, high)]
@@ -53,7 +56,9 @@ def test_a_search_by_the_clock_asks_it_where_it_is_installed(installed, monkeypa
     search = PolyleafRegressorCV(time_limit=10_000, n_candidates=14, n_estimators=3, n_jobs=1, cv=2)
     origins = search.fit(X, X[:, :2]).cv_results_["origin"]
     assert origins[-1] == ("tpe" if installed else "variation")
-    assert search.set_params(time_limit=None).fit(X, X[:, :2]).cv_results_["origin"][-1] == "variation"
+    assert (
+        search.set_params(time_limit=None).fit(X, X[:, :2]).cv_results_["origin"][-1] == "variation"
+    )
 
 
 def test_there_must_be_time_to_load_it(monkeypatch):

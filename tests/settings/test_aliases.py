@@ -66,14 +66,19 @@ def test_parameters_of_others_are_answered_with_ours(estimator, theirs, ours):
     sentence = rf"{estimator.__name__}\(\) takes no '{theirs}': did you mean {ours}\?"
     with pytest.raises(TypeError, match=sentence):
         estimator(**{theirs: 1})
-    with pytest.raises(ValueError, match=rf"set_params\(\) takes no '{theirs}': did you mean {ours}\?"):
+    with pytest.raises(
+        ValueError, match=rf"set_params\(\) takes no '{theirs}': did you mean {ours}\?"
+    ):
         estimator().set_params(**{theirs: 1})
 
 
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda m: PolyleafRegressor(enable_categorical=True), "columns of a data frame that are categories"),
+        (
+            lambda m: PolyleafRegressor(enable_categorical=True),
+            "columns of a data frame that are categories",
+        ),
         (lambda m: PolyleafRegressor(base_margin=1), "it is offset of fit"),
         (lambda m: PolyleafRegressor(init="zero"), "it is offset of fit"),
         (lambda m: PolyleafClassifier(eval_set=[(X, Y)]), "it is eval_set of fit"),
@@ -83,7 +88,10 @@ def test_parameters_of_others_are_answered_with_ours(estimator, theirs, ours):
         (lambda m: m.fit(X, Y, verbose=False), "it is a parameter of the constructor"),
         (lambda m: m.fit(X, Y, n_round=3), r"did you mean n_estimators of the constructor\?"),
         (lambda m: m.fit(X, Y, xgb_model=None), r"did you mean init_model\?"),
-        (lambda m: m.fit(X, Y, feature_name=list("abc")), "names are those of a data frame's columns"),
+        (
+            lambda m: m.fit(X, Y, feature_name=list("abc")),
+            "names are those of a data frame's columns",
+        ),
         (lambda m: m.fit(X, Y, zzz=1), "it takes X, y, sample_weight, offset, eval_set"),
     ],
 )
@@ -94,7 +102,11 @@ def test_arguments_of_others_are_answered(call, sentence):
 
 def test_every_name_of_ours_in_the_table_exists():
     ours = {p.name for estimator in ESTIMATORS for p in declarations(estimator)}
-    ours |= {name for method in (PolyleafRegressor.fit, PolyleafRegressor.predict) for name in _names(method)}
+    ours |= {
+        name
+        for method in (PolyleafRegressor.fit, PolyleafRegressor.predict)
+        for name in _names(method)
+    }
     assert set(aliases._OTHERS_CALL_IT) - ours <= {"offset"}
     for method, names in aliases._OF_METHODS.items():
         assert set(names) <= {*_names(getattr(PolyleafRegressor, method)), "offset"}
@@ -113,7 +125,10 @@ def test_every_name_of_ours_in_the_table_exists():
         ({"random_state": np.random.default_rng(0)}, "An int can be drawn"),
         ({"grow_policy": "Lossguide"}, 'It is "lossguide"'),
         ({"grow_policy": "SymmetricTree"}, '"depthwise" is nearest'),
-        ({"objective": {"eta": 1}}, r"given as \*\*parameters; a dict of losses .* PolyleafMultiTask"),
+        (
+            {"objective": {"eta": 1}},
+            r"given as \*\*parameters; a dict of losses .* PolyleafMultiTask",
+        ),
         ({"objective": ["logistic"]}, "It is one loss for all outputs"),
         ({"device": "cuda:0"}, 'A card is "cuda"'),
         ({"monotone_constraints": "(1,0,0)"}, "Give the list"),
@@ -140,7 +155,9 @@ def test_a_name_for_two_classes_warns_once_of_more(name):
 
 def test_a_search_warns_of_such_a_name_once():
     with pytest.warns(UserWarning, match='each of the 3 classes .*objective="softmax"') as told:
-        found = PolyleafClassifierCV(objective="binary:logistic", n_candidates=3, cv=2, **SMALL).fit(X, THREE)
+        found = PolyleafClassifierCV(
+            objective="binary:logistic", n_candidates=3, cv=2, **SMALL
+        ).fit(X, THREE)
     assert len(told) == 1 and told[0].filename == __file__
     assert found.best_params_["objective"] == "logistic"
 
@@ -215,7 +232,9 @@ def test_parameters_by_place_are_answered(estimator):
 
 def test_a_dict_of_parameters_is_no_objective():
     for estimator in (PolyleafRegressor, PolyleafClassifier, PolyleafClassifierCV):
-        with pytest.raises(TypeError, match=r"a dict in the place of one parameter: .*\(\*\*parameters\)"):
+        with pytest.raises(
+            TypeError, match=r"a dict in the place of one parameter: .*\(\*\*parameters\)"
+        ):
             estimator({"eta": 1})
     assert PolyleafMultiTask({"a": "squared_error"}).objective == {"a": "squared_error"}
 
@@ -283,16 +302,23 @@ def _error_and_curvature(y, scores):
 
 @pytest.mark.parametrize(
     ("objective", "why"),
-    [(_error_and_curvature, "a custom objective has no link"), ("squared_hinge", "are no probabilities")],
+    [
+        (_error_and_curvature, "a custom objective has no link"),
+        ("squared_hinge", "are no probabilities"),
+    ],
 )
 def test_predict_proba_says_why_there_is_none(objective, why):
     model = classifier(objective=objective)
     for estimator in (model, clone(model).fit(X, TWO)):
         assert not hasattr(estimator, "predict_proba")
         for name in ("predict_proba", "predict_log_proba", "staged_predict_proba"):
-            with pytest.raises(AttributeError, match=f"PolyleafClassifier has no '{name}': .*{why}"):
+            with pytest.raises(
+                AttributeError, match=f"PolyleafClassifier has no '{name}': .*{why}"
+            ):
                 getattr(estimator, name)
-    assert hasattr(classifier(), "predict_proba") and hasattr(classifier(objective="x"), "predict_proba")
+    assert hasattr(classifier(), "predict_proba") and hasattr(
+        classifier(objective="x"), "predict_proba"
+    )
 
 
 # --- models ---
@@ -315,8 +341,15 @@ def test_load_model_of_an_instance_says_that_it_leaves_it_alone(is_fitted):
 
 @pytest.mark.parametrize("cls", [*ESTIMATORS, PolyleafMultiTask, PolyleafClassifierCV])
 def test_load_model_of_a_class_says_nothing_and_has_its_docstring(cls):
-    assert list(inspect.signature(cls.load_model).parameters) == ["path"] and cls.load_model.__self__ is cls
-    assert "Read a fitted estimator" in inspect.getdoc(cls.load_model) == inspect.getdoc(cls().load_model)
+    assert (
+        list(inspect.signature(cls.load_model).parameters) == ["path"]
+        and cls.load_model.__self__ is cls
+    )
+    assert (
+        "Read a fitted estimator"
+        in inspect.getdoc(cls.load_model)
+        == inspect.getdoc(cls().load_model)
+    )
 
 
 def test_load_model_of_a_class_does_not_warn():
@@ -327,7 +360,9 @@ def test_load_model_of_a_class_does_not_warn():
     np.testing.assert_array_equal(loaded.predict(X), regressor().fit(X, Y).predict(X))
 
 
-@pytest.mark.parametrize("changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}]
+)
 def test_a_model_takes_what_estimators_take(changes):
     estimator = regressor(**changes).fit(pd.DataFrame(X, columns=list("abc")), Y)
     model = Model.from_bytes(estimator.model_.to_bytes())
@@ -365,12 +400,17 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("kind", EMPTY)
-@pytest.mark.parametrize("changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}]
+)
 def test_no_rows_give_an_empty_answer(kind, changes):
     Z = EMPTY[kind]
     model = regressor(**changes).fit(X, Y)
     assert model.predict(Z).shape == model.predict_raw(Z).shape == (0, 2)
-    assert model.apply(Z).shape == (0, 3) and [s.shape for s in model.staged_predict(Z)] == [(0, 2)] * 3
+    assert (
+        model.apply(Z).shape == (0, 3)
+        and [s.shape for s in model.staged_predict(Z)] == [(0, 2)] * 3
+    )
     assert regressor(**changes).fit(X, Y[:, 0]).predict(Z).shape == (0,)
     for y, columns in ((TWO, 2), (THREE, 3), (LABELS, 2)):
         found = classifier(**changes).fit(X, y)
@@ -391,7 +431,9 @@ def test_predictions_come_as_tables_with_the_names_of_the_targets():
     model = regressor().fit(X, named)
     plain, rows = model.predict(X), pd.DataFrame(X, index=np.arange(80) + 7)
     found = model.set_output(predict="pandas").predict(rows)
-    assert found.columns.tolist() == ["heat", "cold"] and found.index.tolist() == rows.index.tolist()
+    assert (
+        found.columns.tolist() == ["heat", "cold"] and found.index.tolist() == rows.index.tolist()
+    )
     np.testing.assert_array_equal(found.to_numpy(), plain)
     assert model.predict_raw(X).columns.tolist() == ["heat", "cold"]
     for library, kind in (("polars", pl.DataFrame), ("pyarrow", pa.Table)):
@@ -434,13 +476,17 @@ def test_functions_of_other_packages_have_their_place_told():
 
 def test_a_model_is_not_saved_where_there_is_no_folder(tmp_path):
     model = regressor().fit(X, Y)
-    with pytest.raises(FileNotFoundError, match=r"model cannot be written: there is no folder .*none.*\."):
+    with pytest.raises(
+        FileNotFoundError, match=r"model cannot be written: there is no folder .*none.*\."
+    ):
         model.save_model(tmp_path / "none" / "model")
 
 
 def test_rounds_are_a_pair():
     model = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
-    with pytest.raises(TypeError, match=r"a pair \(first, last\) of rounds, whole numbers, .*; got 1"):
+    with pytest.raises(
+        TypeError, match=r"a pair \(first, last\) of rounds, whole numbers, .*; got 1"
+    ):
         model.predict(X, iteration_range=1)
 
 
@@ -449,7 +495,11 @@ def test_places_beyond_the_classes_are_none_and_not_the_last_class(leaf):
     y = np.array(["a", "b", "c"])[np.arange(len(X)) % 3]
     model = PolyleafClassifier(n_estimators=2, leaf=leaf, leaf_k=2).fit(X, y)
     labels, scores = model.predict_topk(X, 5)
-    assert (np.equal(labels, None) == np.isneginf(scores)).all() and set(labels[0, :2]) <= {"a", "b", "c"}
+    assert (np.equal(labels, None) == np.isneginf(scores)).all() and set(labels[0, :2]) <= {
+        "a",
+        "b",
+        "c",
+    }
     assert (labels[:, 3:] == None).all()  # noqa: E711
     if leaf == "constant":
         assert model.predict_topk(X, 3)[0].dtype.kind == "U"
@@ -459,9 +509,13 @@ def test_what_holds_text_or_has_one_dimension_is_a_sentence():
     model = PolyleafClassifier(n_estimators=2)
     with pytest.raises(ValueError, match=r"sample_weight holds text, but .* class_weight"):
         model.fit(X, TWO, np.full(len(X), "a"))
-    with pytest.raises(ValueError, match=r"y has one dimension, but where it stays sparse .*LabelBinarizer"):
+    with pytest.raises(
+        ValueError, match=r"y has one dimension, but where it stays sparse .*LabelBinarizer"
+    ):
         PolyleafClassifier(leaf="sparse", leaf_k=1, split_search="exact").fit(X, TWO)
-    with pytest.raises(TypeError, match="kind is a word such as 'gain', not ndarray; rows are given as X="):
+    with pytest.raises(
+        TypeError, match="kind is a word such as 'gain', not ndarray; rows are given as X="
+    ):
         model.fit(X, TWO).feature_importance(X)
 
 

@@ -36,7 +36,9 @@ PARTS = (
     train_config.LinearLeaf,
 )
 RESOLVED = {"seed", "slope_lambda"}
-OF_OBJECTIVES = {name for cls in known().values() if is_built_in(cls) for name in cls.parameters} & set(EVERY)
+OF_OBJECTIVES = {
+    name for cls in known().values() if is_built_in(cls) for name in cls.parameters
+} & set(EVERY)
 PREPARATION = OF_OBJECTIVES | {
     "base_score", "calibrate_quantiles", "callbacks", "categorical_features", "class_weight",
     "device", "early_stopping_rounds", "eval_metric", "leaf", "max_bins", "missing_targets", "n_jobs",
@@ -87,7 +89,9 @@ def test_no_default_has_a_second_home():
     elsewhere = [found for path in SOURCE.rglob("*.py") for found in literal_defaults(path)]
     others = [(file, name) for file, name, _ in elsewhere if (file, name) not in SOMETHING_ELSE]
     assert [(file, name) for file, name in others if name in declared] == []
-    assert len(others) == len({name for _, name in others})  # a default that is referred to has one home, too
+    assert len(others) == len(
+        {name for _, name in others}
+    )  # a default that is referred to has one home, too
     assert {"leaf_k", "objective"} <= declared and "huber_delta" not in declared
 
 
@@ -110,7 +114,9 @@ def test_a_second_home_is_found(tmp_path):
 @pytest.mark.parametrize("name", ["GrowConfig", "LeafConfig"])
 def test_the_border_of_the_core_has_no_defaults(name):
     signature = getattr(_core, name).__init__.__doc__.splitlines()[0]
-    assert "reg_lambda" in signature and " = " not in signature  # an array's type has "dtype=float32"
+    assert (
+        "reg_lambda" in signature and " = " not in signature
+    )  # an array's type has "dtype=float32"
 
 
 # --- what follows from a declaration -------------------------------------------------------------------
@@ -120,7 +126,9 @@ def test_the_border_of_the_core_has_no_defaults(name):
 def test_the_constructor_is_the_declarations(estimator, declared):
     signature = inspect.signature(estimator)
     found = declarations(declared)
-    assert {p.name: p.default for p in found} == {n: p.default for n, p in signature.parameters.items()}
+    assert {p.name: p.default for p in found} == {
+        n: p.default for n, p in signature.parameters.items()
+    }
     assert estimator().get_params() == {p.name: p.default for p in found}
     positional = [n for n, p in signature.parameters.items() if p.kind is not p.KEYWORD_ONLY]
     assert positional == ["objective"]
@@ -132,7 +140,9 @@ def test_the_constructor_is_the_declarations(estimator, declared):
 def test_defaults_are_allowed_and_checks_are_those_declared(estimator, declared):
     estimator()._validate_params()
     assert (
-        set(constraints(declared)) == set(estimator().get_params()) == set(estimator._parameter_constraints)
+        set(constraints(declared))
+        == set(estimator().get_params())
+        == set(estimator._parameter_constraints)
     )
     for name, value, words in (
         ("subsample", 0.0, r"float in the range \(0.0, 1.0\]"),
@@ -180,11 +190,19 @@ def test_texts_that_say_what_None_stands_for_are_true():
     assert spreads["colsample_bynode"] == usual["colsample_bynode"]
     assert all(EVERY[name].default is None for name in (*usual, "n_estimators"))
     rows = f"with {auto_n_estimators.FEWEST_ROWS} to {auto_n_estimators.MOST_ROWS:,} rows"
-    assert f"None: {parameters.USUAL_ROUNDS}; but {rows}" in EVERY["n_estimators"].text.replace("\n", " ")
-    assert f"at most {auto_n_estimators.MOST_ROUNDS:.0f} / `learning_rate`" in EVERY["n_estimators"].text
+    assert f"None: {parameters.USUAL_ROUNDS}; but {rows}" in EVERY["n_estimators"].text.replace(
+        "\n", " "
+    )
+    assert (
+        f"at most {auto_n_estimators.MOST_ROUNDS:.0f} / `learning_rate`"
+        in EVERY["n_estimators"].text
+    )
     assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
     assert f"None: {Projector.dim}." in EVERY["projection_dim"].text
-    assert train_config.DEFAULT_HISTOGRAM_MEMORY == 2**30 and "None: 1 GiB." in EVERY["histogram_memory"].text
+    assert (
+        train_config.DEFAULT_HISTOGRAM_MEMORY == 2**30
+        and "None: 1 GiB." in EVERY["histogram_memory"].text
+    )
     assert f"up to {DIAGONAL_UP_TO} outputs" in EVERY["curvature"].text
 
 
@@ -225,7 +243,9 @@ def test_text_for_a_number_is_refused():
 
 def test_copies_and_representations():
     estimator = PolyleafRegressor("huber", max_depth=3, eval_metric=["mae"])
-    assert repr(estimator) == "PolyleafRegressor(eval_metric=['mae'], max_depth=3, objective='huber')"
+    assert (
+        repr(estimator) == "PolyleafRegressor(eval_metric=['mae'], max_depth=3, objective='huber')"
+    )
     for other in (clone(estimator), pickle.loads(pickle.dumps(estimator))):
         assert other.get_params() == estimator.get_params() and other != estimator
     assert estimator.set_params(max_depth=4).max_depth == 4 and PolyleafRegressor.max_depth is None
@@ -237,7 +257,9 @@ def test_copies_and_representations():
 
 
 def test_every_parameter_has_one_part_or_is_for_the_preparation():
-    of_parts = [field.name for part in PARTS for field in fields(part) if field.name not in RESOLVED]
+    of_parts = [
+        field.name for part in PARTS for field in fields(part) if field.name not in RESOLVED
+    ]
     assert sorted([*of_parts, *PREPARATION]) == sorted(EVERY)
 
 
@@ -248,7 +270,11 @@ def made(**parameters):
 
 def test_parts_hold_what_was_asked_for_and_cannot_be_changed():
     found = made(reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear")
-    assert (found.step.reg_lambda, found.growth.max_leaves, found.sampling.subsample) == (2.0, 9, 0.5)
+    assert (found.step.reg_lambda, found.growth.max_leaves, found.sampling.subsample) == (
+        2.0,
+        9,
+        0.5,
+    )
     assert (found.run.n_estimators, found.growth.seed, found.sampling.seed) == (7, 3, 3)
     assert found.workers.n_threads == 2 and found == made(
         reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear"
@@ -266,7 +292,9 @@ def test_what_depends_on_other_parameters_is_resolved():
     assert made(leaf="linear", linear_fit="full").curvature.curvature == "shared"
     assert made().growth.histogram_memory_bytes == 2**30
     sparse = {"leaf": "sparse", "split_search": "auto"}
-    assert made(**sparse).leaf.split_search == "histogram" and not made(**sparse).keeps_labels_sparse
+    assert (
+        made(**sparse).leaf.split_search == "histogram" and not made(**sparse).keeps_labels_sparse
+    )
     of_sparse = train_config.settings_of(
         RegressorParameters(**sparse), rounds=1, sparse_targets=True, seed=0, n_threads=1
     )
@@ -274,7 +302,13 @@ def test_what_depends_on_other_parameters_is_resolved():
 
 
 @pytest.mark.parametrize(
-    "kind", [PolyleafRegressor, PolyleafClassifier, polyleaf.PolyleafMultiTask, polyleaf.PolyleafRegressorCV]
+    "kind",
+    [
+        PolyleafRegressor,
+        PolyleafClassifier,
+        polyleaf.PolyleafMultiTask,
+        polyleaf.PolyleafRegressorCV,
+    ],
 )
 def test_sections_of_the_docstring_begin_where_the_docstring_does(kind):
     """What is filled in stands as far to the right as what is written, whatever Python indents."""

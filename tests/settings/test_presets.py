@@ -57,9 +57,15 @@ def test_recipes_of_multi_class_losses(recipe, data):
 
 @pytest.mark.parametrize("recipe", [presets.samme, presets.gd_mcboost])
 @pytest.mark.parametrize("leaf_curvature", ["none", "shared"])
-def test_scores_sum_to_zero_by_themselves_where_outputs_share_their_curvature(recipe, leaf_curvature, data):
+def test_scores_sum_to_zero_by_themselves_where_outputs_share_their_curvature(
+    recipe, leaf_curvature, data
+):
     X, Y = data
-    parameters = recipe() | {"n_estimators": 10, "leaf_curvature": leaf_curvature, "learning_rate": 0.05}
+    parameters = recipe() | {
+        "n_estimators": 10,
+        "leaf_curvature": leaf_curvature,
+        "learning_rate": 0.05,
+    }
     model = PolyleafClassifier(**parameters).fit(X, Y.argmax(1))
     for t in range(10):
         values = model.model_.forest.values(t)
@@ -75,8 +81,16 @@ def test_each_call_makes_a_new_dict(recipe):
 
 
 def test_tfbt_is_the_setting_of_its_paper():
-    stated = {"learning_rate": 0.3, "max_depth": 4, "reg_lambda": 1.0, "softmax_curvature": "diagonal"}
-    for recipe, refresh, kind in ((presets.tfbt, "layer", "diagonal"), (presets.tfbt_full, "round", "full")):
+    stated = {
+        "learning_rate": 0.3,
+        "max_depth": 4,
+        "reg_lambda": 1.0,
+        "softmax_curvature": "diagonal",
+    }
+    for recipe, refresh, kind in (
+        (presets.tfbt, "layer", "diagonal"),
+        (presets.tfbt_full, "round", "full"),
+    ):
         expected = stated | {"refresh": refresh, "curvature": kind, "leaf_curvature": kind}
         assert expected.items() <= recipe().items()
 
@@ -116,12 +130,7 @@ def test_cgb_takes_the_newton_step_of_its_paper(data):
     """Eq. 13: the sum of the residuals over the sum of p (1 - p), times Friedman's (K - 1) / K."""
     X, Y = data
     y = Y.argmax(1)
-    parameters = {
-        **presets.cgb(),
-        "n_estimators": 1,
-        "learning_rate": 1.0,
-        "base_score": 0.0,
-    }
+    parameters = {**presets.cgb(), "n_estimators": 1, "learning_rate": 1.0, "base_score": 0.0}
     model = PolyleafClassifier(**parameters).fit(X, y)
     leaf = model.apply(X)[:, 0]
     step = model.decision_function(X)
@@ -140,7 +149,10 @@ def test_cgb_names_the_softmax_curvature_of_its_paper():
 
 @pytest.mark.parametrize("recipe", PRESETS)
 def test_recipes_take_changes(recipe):
-    assert recipe(n_estimators=25, subsample=0.5) == recipe() | {"n_estimators": 25, "subsample": 0.5}
+    assert recipe(n_estimators=25, subsample=0.5) == recipe() | {
+        "n_estimators": 25,
+        "subsample": 0.5,
+    }
     assert recipe(learning_rate=0.7)["learning_rate"] == 0.7
 
 
@@ -152,8 +164,12 @@ def test_one_call_is_the_method_of_its_paper_for_both_estimators(data):
         model = PolyleafClassifier(**recipe(**few)).fit(X, Y.argmax(1))
         assert model.model_.objective.softmax_curvature == curvature
         numbers = PolyleafRegressor(**recipe(**few)).fit(X, Y)
-        without = {name: value for name, value in recipe(**few).items() if name != "softmax_curvature"}
-        np.testing.assert_array_equal(numbers.predict(X), PolyleafRegressor(**without).fit(X, Y).predict(X))
+        without = {
+            name: value for name, value in recipe(**few).items() if name != "softmax_curvature"
+        }
+        np.testing.assert_array_equal(
+            numbers.predict(X), PolyleafRegressor(**without).fit(X, Y).predict(X)
+        )
 
 
 @pytest.mark.parametrize("recipe", [presets.samme, presets.gamble, presets.gd_mcboost])
@@ -164,4 +180,6 @@ def test_recipes_of_classes_are_refused_by_the_regressor_and_take_two_classes(da
     y = Y[:, 0] > np.median(Y[:, 0])
     model = PolyleafClassifier(**recipe(n_estimators=20)).fit(X, y)
     assert model.score(X, y) > 0.8
-    assert model.predict_proba(X).shape == (len(X), 2) and model.decision_function(X).shape == (len(X),)
+    assert model.predict_proba(X).shape == (len(X), 2) and model.decision_function(X).shape == (
+        len(X),
+    )

@@ -59,7 +59,13 @@ def combinations():
 def settings_of(combination):
     """Parameters of an estimator: small trees."""
     own = {name: value for name, value in combination.items() if name != "sampling"}
-    small = {"n_estimators": 1, "max_depth": 2, "max_leaves": 4, "min_child_samples": 1, "n_jobs": 1}
+    small = {
+        "n_estimators": 1,
+        "max_depth": 2,
+        "max_leaves": 4,
+        "min_child_samples": 1,
+        "n_jobs": 1,
+    }
     sketch = {"sketch_dim": 2} if combination["sketch"] else {}
     return {**own, **SAMPLING[combination["sampling"]], **sketch, **small}
 
@@ -80,7 +86,10 @@ def test_every_combination_is_refused_for_its_reason_or_not_at_all():
         expected = [words for condition, words in REFUSED if condition(combination)]
         said = sentence(combination)
         assert (said is not None) == bool(expected), combination
-        assert said is None or any(re.search(words, said) for words in expected), (combination, said)
+        assert said is None or any(re.search(words, said) for words in expected), (
+            combination,
+            said,
+        )
         refused += said is not None
     assert 1000 < refused < len(combinations()) - 1000
 
@@ -119,14 +128,28 @@ def test_all_combinations_train_or_say_why_not():
         ({"curvature": "pairs"}, "curvature"),
         ({"block_size": 0}, "block_size"),
         ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": []}, "fractions in"),
-        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [0.5, 0.0]}, "fractions in"),
+        (
+            {"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [0.5, 0.0]},
+            "fractions in",
+        ),
         ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [1.5]}, r"got \[1.5\]"),
         ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [-3]}, r"got \[-3\]"),
-        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [np.nan]}, r"got \[nan\]"),
-        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": ["half"]}, "rows_per_layer"),
+        (
+            {"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [np.nan]},
+            r"got \[nan\]",
+        ),
+        (
+            {"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": ["half"]},
+            "rows_per_layer",
+        ),
         ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": 0.5}, "rows_per_layer"),
         (
-            {"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [0.5], "subsample": 0.5},
+            {
+                "refresh": "layer",
+                "grow_policy": "depthwise",
+                "rows_per_layer": [0.5],
+                "subsample": 0.5,
+            },
             "subsample must be 1.0",
         ),
         ({"curvature": "full", "reg_alpha": 1.0}, "set both to 0"),
@@ -153,10 +176,7 @@ def test_hessians_that_do_not_fit_are_refused_before_any_work(parameters):
 def test_a_thousand_outputs_are_too_many_for_full_curvature_of_few_rows():
     """Little is held for few rows, but the bins of half a million channels are four gigabytes."""
     y = np.random.default_rng(0).standard_normal((60, 1000))
-    with pytest.raises(
-        ValueError,
-        match=r"500500 numbers a row and need at least [4-9]\.\d GiB",
-    ):
+    with pytest.raises(ValueError, match=r"500500 numbers a row and need at least [4-9]\.\d GiB"):
         PolyleafRegressor(n_estimators=1, curvature="full").fit(X[:60], y)
 
 
@@ -168,7 +188,9 @@ def rate_and_features(estimator):
     return found.run.learning_rate, found.growth.colsample_bynode
 
 
-@pytest.mark.parametrize("objective", ["poisson", "count:poisson", Poisson, Poisson(curvature="exact")])
+@pytest.mark.parametrize(
+    "objective", ["poisson", "count:poisson", Poisson, Poisson(curvature="exact")]
+)
 def test_what_is_left_open_goes_by_the_objective(objective):
     """Counts have defaults of their own."""
     assert rate_and_features(PolyleafRegressor(objective=objective)) == (0.05, 1.0)

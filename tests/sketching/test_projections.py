@@ -37,7 +37,9 @@ def csr_arrays(X):
 def test_product_equals_the_twin(d):
     rng = np.random.default_rng(d)
     X = sp.random(70, 400, 0.05, "csr", dtype=np.float32, rng=rng)
-    X = sp.vstack([X, sp.random(2, 400, 0.9, "csr", dtype=np.float32, rng=rng)], "csr")  # longer than a run
+    X = sp.vstack(
+        [X, sp.random(2, 400, 0.9, "csr", dtype=np.float32, rng=rng)], "csr"
+    )  # longer than a run
     matrix = rng.standard_normal((400, d)).astype(np.float32)
     expected = reference.csr_product(*csr_arrays(X), matrix)
     for n_threads in (1, 2, 5):
@@ -55,7 +57,11 @@ def test_product_equals_the_twin(d):
     ],
 )
 def test_the_core_checks_what_memory_safety_needs(indptr, indices, message):
-    arrays = np.array(indptr, np.int64), np.array(indices, np.int32), np.ones(len(indices), np.float32)
+    arrays = (
+        np.array(indptr, np.int64),
+        np.array(indices, np.int32),
+        np.ones(len(indices), np.float32),
+    )
     with pytest.raises(ValueError, match=message):
         core.csr_product(*arrays, np.ones((4, 3), np.float32), 1)
 
@@ -76,9 +82,13 @@ def test_shapes_forms_and_threads(kind, tfidf):
     again, twice = projector.fit_transform(X.toarray(), Y.toarray(), seed=3, n_threads=3)
     np.testing.assert_array_equal(dense(features), dense(twice))
     for other in (again, projector.fit(X.tocsc(), Y, seed=3)):
-        np.testing.assert_array_equal(dense(fitted.transform(X)), dense(other.transform(X.toarray(), 2)))
+        np.testing.assert_array_equal(
+            dense(fitted.transform(X)), dense(other.transform(X.toarray(), 2))
+        )
     rows = [5, 17, 200]
-    np.testing.assert_array_equal(dense(fitted.transform(X[rows])), dense(fitted.transform(X))[rows])
+    np.testing.assert_array_equal(
+        dense(fitted.transform(X[rows])), dense(fitted.transform(X))[rows]
+    )
     if kind != "leml":
         np.testing.assert_array_equal(dense(fitted.transform(X)), dense(features))
 
@@ -91,7 +101,9 @@ def test_files(kind, tfidf):
     plain = json.loads(json.dumps(fitted.to_dict()))
     read = Projection.from_dict(plain, {name: a.copy() for name, a in fitted.arrays().items()})
     a, b = fitted.transform(X), read.transform(X)
-    np.testing.assert_array_equal(a.toarray() if sp.issparse(a) else a, b.toarray() if sp.issparse(b) else b)
+    np.testing.assert_array_equal(
+        a.toarray() if sp.issparse(a) else a, b.toarray() if sp.issparse(b) else b
+    )
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "pca", "leml"])

@@ -27,7 +27,15 @@ from polyleaf.sketching.sketches import (
     get_sketch,
 )
 
-SHAPES = [(1, 1, 1), (7, 3, 2), (33, 17, 5), (40, 100, 16), (300, 40, 17), (19, 70, 70), (9, 50, 130)]
+SHAPES = [
+    (1, 1, 1),
+    (7, 3, 2),
+    (33, 17, 5),
+    (40, 100, 16),
+    (300, 40, 17),
+    (19, 70, 70),
+    (9, 50, 130),
+]
 
 
 def matrix(n, k, seed=0, rank=None):
@@ -77,7 +85,9 @@ def test_subspace_equals_the_twin(n, k, d, n_iterations):
 def test_energy_equals_the_twin(n):
     g = matrix(n, 3, seed=n)
     same_bits(core.column_energy(g, 2), reference.column_energy(g))
-    np.testing.assert_allclose(core.column_energy(g, 1), np.square(g.astype(float)).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(
+        core.column_energy(g, 1), np.square(g.astype(float)).sum(axis=0), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("d", [1, 3, 8, 16, 17, 33, 64, 65, 200])
@@ -94,7 +104,9 @@ def test_count_sketch_of_csr_equals_dense(d, n_threads):
 
 
 @settings(max_examples=30, deadline=None)
-@given(n=st.integers(1, 60), k=st.integers(1, 80), d=st.integers(1, 40), seed=st.integers(0, 2**64 - 1))
+@given(
+    n=st.integers(1, 60), k=st.integers(1, 80), d=st.integers(1, 40), seed=st.integers(0, 2**64 - 1)
+)
 def test_any_shape_equals_the_twin(n, k, d, seed):
     g = sparse_matrix(n, k, 0.5, seed % 1000)
     same_bits(core.sketch_signs(g, d, seed, 1.0, 2), reference.signed_projection(g, d, seed, 1.0))
@@ -142,7 +154,9 @@ def distances(a):
 def test_squared_distances_are_unbiased(name):
     """The mean over many seeds lies within four standard errors of the distance, for every pair of rows."""
     g = matrix(6, 40, rank=3)
-    rounds = np.array([distances(SKETCHES[name](5).sketch(g, None, 0, seed, 1)[0]) for seed in range(3000)])
+    rounds = np.array(
+        [distances(SKETCHES[name](5).sketch(g, None, 0, seed, 1)[0]) for seed in range(3000)]
+    )
     off = np.abs(rounds.mean(axis=0) - distances(g))
     error = rounds.std(axis=0) / np.sqrt(len(rounds))
     assert np.all(off <= 4 * error + 1e-12)
@@ -200,7 +214,9 @@ def test_draws_depend_on_round_and_seed(name):
 def test_curvature_is_the_mean_over_outputs(name):
     g, h = matrix(20, 50), np.abs(matrix(20, 50, seed=1))
     make = SKETCHES[name](4)
-    np.testing.assert_allclose(make.sketch(g, h, 0, 0, 1)[1], h.mean(axis=1, keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(
+        make.sketch(g, h, 0, 0, 1)[1], h.mean(axis=1, keepdims=True), rtol=1e-6
+    )
     same_bits(make.sketch(g, h[:, :1].copy(), 0, 0, 1)[1], h[:, :1])
     assert make.sketch(g, None, 0, 0, 1)[1] is None
 
@@ -282,8 +298,14 @@ def test_a_function_that_returns_nonsense(returned, message):
     [
         (lambda g: core.sketch_signs(g, 0, 1, 1.0, 1), "between 1 and 4096"),
         (lambda g: core.sketch_project(g, g, 1.0, 1), "one row for each column"),
-        (lambda g: core.sketch_take(g, np.array([4], np.int32), np.ones(1, np.float32), 1), "out of range"),
-        (lambda g: core.sketch_take(g, np.array([0], np.int32), np.ones(2, np.float32), 1), "needs a scale"),
+        (
+            lambda g: core.sketch_take(g, np.array([4], np.int32), np.ones(1, np.float32), 1),
+            "out of range",
+        ),
+        (
+            lambda g: core.sketch_take(g, np.array([0], np.int32), np.ones(2, np.float32), 1),
+            "needs a scale",
+        ),
     ],
 )
 def test_the_core_checks_what_memory_safety_needs(call, message):
@@ -311,8 +333,12 @@ def labels(n=400, k=50, seed=0):
 def test_a_sketched_model_learns(name):
     X, Y = labels()
     plain = PolyleafClassifier(n_estimators=30, n_jobs=1).fit(X[:300], Y[:300])
-    model = PolyleafClassifier(n_estimators=30, n_jobs=1, sketch=name, random_state=0).fit(X[:300], Y[:300])
-    again = PolyleafClassifier(n_estimators=30, n_jobs=2, sketch=name, random_state=0).fit(X[:300], Y[:300])
+    model = PolyleafClassifier(n_estimators=30, n_jobs=1, sketch=name, random_state=0).fit(
+        X[:300], Y[:300]
+    )
+    again = PolyleafClassifier(n_estimators=30, n_jobs=2, sketch=name, random_state=0).fit(
+        X[:300], Y[:300]
+    )
     assert model.model_.forest.values(0).shape[1] == 50  # leaves hold all outputs
     np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
     wrong = [np.mean(m.predict(X[300:]) != Y[300:]) for m in (plain, model)]
@@ -329,11 +355,15 @@ def test_the_structure_is_that_of_the_sketch_and_the_leaves_are_of_all_outputs()
     one = PolyleafRegressor(**settings_).fit(X, Y[:, 0])
     all_ = PolyleafRegressor(**settings_, sketch=first).fit(X, Y)
     leaves = all_.model_.apply(all_._features(X))[:, 0]
-    np.testing.assert_array_equal(one.model_.forest.tree(0).feature, all_.model_.forest.tree(0).feature)
+    np.testing.assert_array_equal(
+        one.model_.forest.tree(0).feature, all_.model_.forest.tree(0).feature
+    )
     predicted = all_.predict(X)
     for leaf in np.unique(leaves):
         rows = leaves == leaf
-        np.testing.assert_allclose(predicted[rows], np.tile(Y[rows].mean(axis=0), (rows.sum(), 1)), atol=1e-5)
+        np.testing.assert_allclose(
+            predicted[rows], np.tile(Y[rows].mean(axis=0), (rows.sum(), 1)), atol=1e-5
+        )
 
 
 def test_an_identity_sketch_changes_nothing():
@@ -342,7 +372,9 @@ def test_an_identity_sketch_changes_nothing():
     settings_ = dict(n_estimators=5, n_jobs=1, curvature="none")
     plain = PolyleafClassifier(**settings_).fit(X, Y)
     same = PolyleafClassifier(**settings_, sketch=identity).fit(X, Y)
-    few = PolyleafClassifier(**settings_, sketch="random_projection").fit(X, Y)  # 5 outputs, 14 columns
+    few = PolyleafClassifier(**settings_, sketch="random_projection").fit(
+        X, Y
+    )  # 5 outputs, 14 columns
     np.testing.assert_array_equal(plain.predict_proba(X), same.predict_proba(X))
     np.testing.assert_array_equal(plain.predict_proba(X), few.predict_proba(X))
 

@@ -26,7 +26,9 @@ def leaf_config(step=None, block_size=0, **changes):
 def leaf_config_of(config, learning_rate=1.0):
     """`_core.LeafConfig` with the penalties of a `reference.GrowConfig`."""
     names = ("reg_lambda", "reg_alpha", "max_delta_step", "block_size")
-    return _core.LeafConfig(**{name: getattr(config, name) for name in names}, learning_rate=learning_rate)
+    return _core.LeafConfig(
+        **{name: getattr(config, name) for name in names}, learning_rate=learning_rate
+    )
 
 
 def linear_leaf_config(**changes):

@@ -25,7 +25,9 @@ try:
 except ImportError:
     pa = None
 
-CSV = "a,b,colour,y\n" + "".join(f"{i / 4},{i % 3},{'red' if i % 2 else 'blue'},{i}\n" for i in range(12))
+CSV = "a,b,colour,y\n" + "".join(
+    f"{i / 4},{i % 3},{'red' if i % 2 else 'blue'},{i}\n" for i in range(12)
+)
 ARFF = """@relation 'some: -C 2'
 @attribute l1 {0,1}
 @attribute 'l 2' {0,1}
@@ -43,9 +45,44 @@ MATRIX = "4 6\n0:0.5 5:1\n\n2:-1\n3:1e-3\n"
 
 # What stands in text files, and may not stand there.
 WORDS = (
-    *(b"", b"?", b"nan", b"inf", b"-1", b"1e999", b"99999999999999999999", b"2147483647", b"2147483648"),
-    *(b"4294967296", b"0x10", b":", b"::", b",", b"{", b"}", b"'", b'"', b"%", b"#", b"\n", b"\r", b"\r\n"),
-    *(b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"@data", b"@attribute", b" ", b"\t", b"1" * 400, "é".encode()),
+    *(
+        b"",
+        b"?",
+        b"nan",
+        b"inf",
+        b"-1",
+        b"1e999",
+        b"99999999999999999999",
+        b"2147483647",
+        b"2147483648",
+    ),
+    *(
+        b"4294967296",
+        b"0x10",
+        b":",
+        b"::",
+        b",",
+        b"{",
+        b"}",
+        b"'",
+        b'"',
+        b"%",
+        b"#",
+        b"\n",
+        b"\r",
+        b"\r\n",
+    ),
+    *(
+        b"\x00",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf",
+        b"@data",
+        b"@attribute",
+        b" ",
+        b"\t",
+        b"1" * 400,
+        "é".encode(),
+    ),
 )
 
 
@@ -110,7 +147,9 @@ def mutant(rng):
     changed = bytearray(content)
     for _ in range(rng.choice([1, 1, 2, 3])):
         changed = _changed(changed, rng)
-    if name.endswith((".gz", ".bz2")) and rng.random() < 0.7:  # what is within is damaged, the rest is sound
+    if (
+        name.endswith((".gz", ".bz2")) and rng.random() < 0.7
+    ):  # what is within is damaged, the rest is sound
         inner = bytes(_changed(bytearray(CSV.encode()), rng))
         changed = gzip.compress(inner, mtime=0) if name.endswith("gz") else bz2.compress(inner)
     return name, bytes(changed), read

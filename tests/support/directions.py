@@ -18,7 +18,10 @@ def with_directions(p, draw=0):
 DIRECTIONS_THAT_DO_NOT_FIT = [
     pytest.param(np.ones((3, 2), np.int8), {}, "one row per feature", id="features"),
     pytest.param(
-        np.ones((4, 2), np.int8), {"categorical": [1]}, "Categories have no direction", id="categories"
+        np.ones((4, 2), np.int8),
+        {"categorical": [1]},
+        "Categories have no direction",
+        id="categories",
     ),
     pytest.param(np.ones((4, 3), np.int8), {}, "another number of outputs", id="outputs"),
     pytest.param(np.ones((4, 2), np.int8), {"leaf_k": 1}, "one value an output", id="few outputs"),

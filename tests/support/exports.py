@@ -82,11 +82,15 @@ def many_labels(n_labels):
     """Five of very many labels a row, those that its first numbers say."""
     X, rng = golden.numbers(3000), np.random.default_rng(4)
     kind = 37 * (X[:, 0] * 4 + 16).astype(int) + 1009 * (X[:, 2] > 0)
-    labels = (kind[:, None] + np.array([1, 3, 5, 11, 17]) + rng.integers(0, 2, (len(X), 1))) % n_labels
+    labels = (
+        kind[:, None] + np.array([1, 3, 5, 11, 17]) + rng.integers(0, 2, (len(X), 1))
+    ) % n_labels
     given = np.ones(labels.size, np.float32), labels.ravel(), np.arange(0, labels.size + 1, 5)
     Y = csr_matrix(given, shape=(len(X), n_labels))
     sparse = {"leaf": "sparse", "leaf_k": 20, "objective": "squared_hinge"}
-    return PolyleafClassifier(**golden.SMALL | sparse | {"n_estimators": 60, "learning_rate": 1.0}).fit(X, Y)
+    return PolyleafClassifier(
+        **golden.SMALL | sparse | {"n_estimators": 60, "learning_rate": 1.0}
+    ).fit(X, Y)
 
 
 def training_rows(name):

@@ -12,7 +12,12 @@ class ByInterface:
     """What CuPy and Numba hand over: a dict that tells where memory lies. `stream` as given, unless False."""
 
     def __init__(self, values, stream=None, **told):
-        self.values, self.shape, self.dtype, self.ndim = values, values.shape, values.dtype, values.ndim
+        self.values, self.shape, self.dtype, self.ndim = (
+            values,
+            values.shape,
+            values.dtype,
+            values.ndim,
+        )
         self.__cuda_array_interface__ = {
             "shape": values.shape,
             "typestr": values.dtype.str,
@@ -63,7 +68,12 @@ class ByDLPack:
     CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # noqa: RUF012
 
     def __init__(self, values, card=0):
-        self.values, self.shape, self.dtype, self.ndim = values, values.shape, values.dtype, values.ndim
+        self.values, self.shape, self.dtype, self.ndim = (
+            values,
+            values.shape,
+            values.dtype,
+            values.ndim,
+        )
         self.card, self.asked, self.gone = card, [], 0
 
     def __len__(self):
@@ -89,7 +99,10 @@ class ByDLPack:
         managed = _Managed(tensor, None, _DELETER(delete))
         self.kept = (managed, shape, strides, values)
         new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        new.restype, new.argtypes = (
+            ctypes.py_object,
+            [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+        )
         return new(ctypes.addressof(managed), b"dltensor", None)
 
 

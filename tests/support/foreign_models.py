@@ -24,7 +24,11 @@ def rows():
 
 def targets():
     X, rng = np.nan_to_num(rows()), np.random.default_rng(1)
-    one = X[:, 0] + np.abs(X[:, 1]) + np.array([3, -1, 2, 0, 5, 1, -2, 4, 0, 1, 2])[X[:, 4].astype(int)]
+    one = (
+        X[:, 0]
+        + np.abs(X[:, 1])
+        + np.array([3, -1, 2, 0, 5, 1, -2, 4, 0, 1, 2])[X[:, 4].astype(int)]
+    )
     two = np.column_stack([one, X[:, 2] * X[:, 3]]) + rng.normal(size=(N, 2))
     return {
         "one": two[:, 0],
@@ -56,7 +60,10 @@ XGBOOST = {  # target, parameters; all have the same rows
     "categories one by one": ("one", {"max_cat_to_onehot": 20}),
     "linear": ("one", {"booster": "gblinear"}),
     "hinge": ("binary", {"objective": "binary:hinge"}),
-    "hinge, labels": ("labels", {"objective": "binary:hinge", "multi_strategy": "multi_output_tree"}),
+    "hinge, labels": (
+        "labels",
+        {"objective": "binary:hinge", "multi_strategy": "multi_output_tree"},
+    ),
 }
 LIGHTGBM = {
     "one": ("one", {"objective": "regression"}),
@@ -89,7 +96,9 @@ def file_of(library, name):
 def asked():
     """The rows, and harder ones: thresholds of both libraries lie between sixteenths or on them."""
     rng = np.random.default_rng(2)
-    X = rng.choice(np.array([-3.9375, -1.5, 0, 0.03125, 1 / 3, 2, 5, np.nan, 1e-40, 3e38, -3e38]), (200, 5))
+    X = rng.choice(
+        np.array([-3.9375, -1.5, 0, 0.03125, 1 / 3, 2, 5, np.nan, 1e-40, 3e38, -3e38]), (200, 5)
+    )
     X[:, 4] = rng.choice(np.array([*range(11), np.nan]), 200)
     return np.vstack([rows(), X.astype(np.float32)])
 
@@ -128,7 +137,9 @@ def _lightgbm(known):
         settings = {"num_leaves": 6, "verbose": -1, "seed": 0, "num_threads": 1} | parameters
         categories = [4] if name.startswith("categories") else []
         X = rows().astype(np.float64)
-        model = lgb.train(settings, lgb.Dataset(X, known[target], categorical_feature=categories), ROUNDS)
+        model = lgb.train(
+            settings, lgb.Dataset(X, known[target], categorical_feature=categories), ROUNDS
+        )
         model.save_model(file_of("lightgbm", name))
         X = asked().astype(np.float64)
         raw, predictions = model.predict(X, raw_score=True), model.predict(X)

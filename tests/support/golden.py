@@ -67,7 +67,9 @@ def values(n=N, n_outputs=OUTPUTS):
     """Float64 (n, n_outputs): sixteenths, of which trees can learn a part."""
     X, rng = np.nan_to_num(numbers(n), nan=2.0), np.random.default_rng(3)
     weights = rng.integers(-2, 3, (6, n_outputs))
-    mixed = sum(np.round(X[:, [j]] * np.sign(X[:, [(j + 1) % 6]]) * 8) * weights[j] for j in range(6))
+    mixed = sum(
+        np.round(X[:, [j]] * np.sign(X[:, [(j + 1) % 6]]) * 8) * weights[j] for j in range(6)
+    )
     return (mixed + rng.integers(-16, 17, (n, n_outputs))) / 16.0
 
 
@@ -148,7 +150,9 @@ CONFIGURATIONS = {
     "defaults, two classes": classifier(two_classes),
     "defaults, labels": classifier(labels),
     "30,000 rows": regressor(large, X=lambda: numbers(30_000), max_leaves=31),
-    "30,000 rows, sampled": regressor(large, X=lambda: numbers(30_000), subsample=0.3, max_leaves=31),
+    "30,000 rows, sampled": regressor(
+        large, X=lambda: numbers(30_000), subsample=0.3, max_leaves=31
+    ),
     "20 outputs": regressor(lambda: values(n_outputs=20)),
     "70 outputs": classifier(lambda: labels(70)),
     "frame with categories": regressor(coloured, X=frame),
@@ -173,7 +177,9 @@ CONFIGURATIONS = {
     "gbdt_mo": regressor(values, **presets.gbdt_mo()),
     "gbdt_mo, classes": classifier(classes, **presets.gbdt_mo()),
     "gbdt_mo_sparse": regressor(values, **presets.gbdt_mo_sparse(2)),
-    "gbdt_mo_sparse, unrestricted": classifier(labels, **presets.gbdt_mo_sparse(2, restricted=False)),
+    "gbdt_mo_sparse, unrestricted": classifier(
+        labels, **presets.gbdt_mo_sparse(2, restricted=False)
+    ),
     "gbdt_pl": regressor(values, **presets.gbdt_pl()),
     "gbdt_so": regressor(values, **presets.gbdt_so()),
     "gbdt_sparse": classifier(few_labels, **presets.gbdt_sparse() | PLAIN_FEATURES | SPARSE_LABELS),
@@ -214,7 +220,9 @@ CONFIGURATIONS = {
     "by level": regressor(values, grow_policy="depthwise", max_depth=4),
     "depth alone": regressor(values, max_depth=3, max_leaves=None),
     "cut back": regressor(values, pruning="post", min_split_gain=0.25),
-    "penalties": regressor(values, reg_alpha=0.5, max_delta_step=0.75, min_child_weight=6.0, reg_lambda=2.0),
+    "penalties": regressor(
+        values, reg_alpha=0.5, max_delta_step=0.75, min_child_weight=6.0, reg_lambda=2.0
+    ),
     "half the features a tree": regressor(values, colsample_bytree=0.5, colsample_bynode=1.0),
     # Rows.
     "subsample": regressor(values, subsample=0.5),
@@ -248,10 +256,19 @@ CONFIGURATIONS = {
     ),
     "sparse leaves": regressor(lambda: values(n_outputs=20), leaf="sparse", leaf_k=4),
     "sparse leaves, sketch": regressor(
-        lambda: values(n_outputs=20), leaf="sparse", leaf_k=4, sketch="random_projection", sketch_dim=4
+        lambda: values(n_outputs=20),
+        leaf="sparse",
+        leaf_k=4,
+        sketch="random_projection",
+        sketch_dim=4,
     ),
     "sparse leaves, penalties": classifier(
-        lambda: labels(20), leaf="sparse", leaf_k=4, leaf_support="shared", reg_alpha=0.25, max_delta_step=1.0
+        lambda: labels(20),
+        leaf="sparse",
+        leaf_k=4,
+        leaf_support="shared",
+        reg_alpha=0.25,
+        max_delta_step=1.0,
     ),
     # Sparse X and sparse Y.
     "sparse X": regressor(values, X=mostly_zeros),
@@ -262,7 +279,9 @@ CONFIGURATIONS = {
     "sparse Y, exact": classifier(few_labels, **SPARSE_LABELS, split_search="exact"),
     "sparse Y, categories": classifier(few_labels, X=frame, **SPARSE_LABELS),
     "sparse Y, values": regressor(few_labels, **SPARSE_LABELS, subsample=0.5),
-    "sparse Y, weights": classifier(few_labels, **SPARSE_LABELS, fit=lambda: {"sample_weight": weight()}),
+    "sparse Y, weights": classifier(
+        few_labels, **SPARSE_LABELS, fit=lambda: {"sample_weight": weight()}
+    ),
     "sparse X and Y": classifier(few_labels, X=mostly_zeros, **SPARSE_LABELS),
     # Going on.
     "warm start": regressor(values, warm_start=True),
@@ -349,7 +368,9 @@ def check_device(device):
     found, kept = hashes_on(device), expected()
     taken = {name: made for name, made in found.items() if made is not None}
     wrong = sorted(name for name, made in taken.items() if made != kept[name])
-    print(f"{device}: {len(taken) - len(wrong)} models of {len(taken)} are the bytes of the golden file.")
+    print(
+        f"{device}: {len(taken) - len(wrong)} models of {len(taken)} are the bytes of the golden file."
+    )
     print("Refused:", ", ".join(name for name, made in found.items() if made is None))
     return wrong
 

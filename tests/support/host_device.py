@@ -22,7 +22,15 @@ from polyleaf.runtime import cuda
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "device"
 COMPILER = os.environ.get("CXX") or shutil.which("g++")
-FLAGS = ["-std=gnu++20", "-O2", "-shared", "-fPIC", "-ffp-contract=off", "-Wall", "-Wno-unknown-pragmas"]
+FLAGS = [
+    "-std=gnu++20",
+    "-O2",
+    "-shared",
+    "-fPIC",
+    "-ffp-contract=off",
+    "-Wall",
+    "-Wno-unknown-pragmas",
+]
 
 _CARD = cuda.card  # before a test puts another in its place
 
@@ -31,13 +39,19 @@ _CARD = cuda.card  # before a test puts another in its place
 def library():
     """The library, built where it is not there yet; a path."""
     files = [*SOURCES.glob("*"), *(ROOT / "cpp").rglob("*.cu"), *(ROOT / "cpp").rglob("*.h")]
-    text = b"".join(path.read_bytes() for path in sorted(files) if path.suffix in (".h", ".cpp", ".cu"))
+    text = b"".join(
+        path.read_bytes() for path in sorted(files) if path.suffix in (".h", ".cpp", ".cu")
+    )
     folder = Path(tempfile.gettempdir()) / f"polyleaf-driver-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     built = folder / f"driver-{hashlib.sha256(text + ' '.join(FLAGS).encode()).hexdigest()[:16]}.so"
     if not built.exists():
         own = built.with_suffix(f".{os.getpid()}")
-        include = [f"-I{ROOT / 'cpp' / 'device' / 'scalar_simd_shim'}", f"-I{SOURCES}", f"-I{ROOT / 'cpp'}"]
+        include = [
+            f"-I{ROOT / 'cpp' / 'device' / 'scalar_simd_shim'}",
+            f"-I{SOURCES}",
+            f"-I{ROOT / 'cpp'}",
+        ]
         source = str(SOURCES / "driver_on_host.cpp")
         subprocess.run([COMPILER, *FLAGS, *include, source, "-o", str(own)], check=True)
         own.replace(built)

@@ -13,7 +13,11 @@ def printed_by_each(program):
     command = [sys.executable, "-c", program]
     return [
         subprocess.run(
-            command, env={**environment, "POLYLEAF_ISA": isa}, capture_output=True, text=True, check=True
+            command,
+            env={**environment, "POLYLEAF_ISA": isa},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for isa in _core.available_isas()
     ]

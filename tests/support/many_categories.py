@@ -11,11 +11,16 @@ def effects(n, n_categories, n_outputs=1, noise=0.3, seed=0):
     rng = np.random.default_rng(seed)
     category = rng.integers(0, n_categories, n)
     X = np.column_stack([category, rng.normal(size=(n, 2))])
-    y = rng.normal(size=(n_categories, n_outputs))[category] + noise * rng.normal(size=(n, n_outputs))
+    y = rng.normal(size=(n_categories, n_outputs))[category] + noise * rng.normal(
+        size=(n, n_outputs)
+    )
     return X, y[:, 0] if n_outputs == 1 else y
 
 
 def r2(y, predicted):
     """Averaged over outputs."""
-    error, spread = np.sum((y - predicted) ** 2, axis=0), np.sum((y - np.mean(y, axis=0)) ** 2, axis=0)
+    error, spread = (
+        np.sum((y - predicted) ** 2, axis=0),
+        np.sum((y - np.mean(y, axis=0)) ** 2, axis=0),
+    )
     return float(np.mean(1 - error / spread))

@@ -18,7 +18,12 @@ def example_frame(rng, n_rows):
     x[rng.random(n_rows) < 0.1] = np.nan
     colour = pd.Categorical(rng.choice(["red", "green", "blue", "grey", "pink"], n_rows))
     return pd.DataFrame(
-        {"height": rng.normal(size=n_rows), "gap": x, "size": rng.integers(0, 4, n_rows), "colour": colour}
+        {
+            "height": rng.normal(size=n_rows),
+            "gap": x,
+            "size": rng.integers(0, 4, n_rows),
+            "colour": colour,
+        }
     )
 
 
@@ -31,7 +36,9 @@ def random_tree(rng, mapper, n_outputs, n_leaves):
     is_set = inner & np.asarray(mapper.is_categorical_)[arrays["feature"]]
     arrays["threshold"] = np.where(inner & ~is_set, rng.integers(0, n_bins), -1).astype(np.int32)
     arrays["category_set"][is_set] = np.arange(is_set.sum())
-    arrays["categories"] = rng.integers(0, 2**63, (int(is_set.sum()), 4), dtype=np.int64).astype(np.uint64)
+    arrays["categories"] = rng.integers(0, 2**63, (int(is_set.sum()), 4), dtype=np.int64).astype(
+        np.uint64
+    )
     return _core.Tree.from_arrays(**arrays)
 
 

@@ -25,8 +25,37 @@ N_ROWS = 60
 
 # What may stand where something else stood.
 ODD = (
-    *(None, True, False, 0, -1, 1, 2, 3, 255, 256, 2**31 - 1, 2**31, 2**53, 2**63, -(2**63), 10**30),
-    *(1e308, -1e308, 1e-308, float("nan"), float("inf"), 0.5, "", "x", "softmax", "regression", "multilabel"),
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1,
+        2,
+        3,
+        255,
+        256,
+        2**31 - 1,
+        2**31,
+        2**53,
+        2**63,
+        -(2**63),
+        10**30,
+    ),
+    *(
+        1e308,
+        -1e308,
+        1e-308,
+        float("nan"),
+        float("inf"),
+        0.5,
+        "",
+        "x",
+        "softmax",
+        "regression",
+        "multilabel",
+    ),
     *(
         [],
         {},
@@ -59,7 +88,9 @@ def seeds():
     X, frame, Y = data()
     classes, labels = Y.argmax(axis=1), (Y > 0).astype(int)
     wide = sp.csr_matrix((np.random.default_rng(1).random((N_ROWS, 40)) < 0.2).astype(np.float32))
-    many = sp.csr_matrix((np.random.default_rng(2).random((N_ROWS, 1100)) < 0.01).astype(np.float32))
+    many = sp.csr_matrix(
+        (np.random.default_rng(2).random((N_ROWS, 1100)) < 0.01).astype(np.float32)
+    )
     few = SMALL | {"leaf": "sparse", "leaf_k": 2}
     town = np.arange(810) % 270
     towns = pd.DataFrame({"town": pd.Categorical([f"t{i}" for i in town]), "x": np.arange(810) % 7})
@@ -80,7 +111,11 @@ def seeds():
         "early stopping": (PolyleafRegressor(**stopped), X, Y),
         "two classes": (PolyleafClassifier(**SMALL), X, words),
         "classes": (PolyleafClassifier(**SMALL), frame, np.array(["a", "b", "c"], object)[classes]),
-        "each against the rest": (PolyleafClassifier(objective="logistic", **SMALL), X, classes * 2),
+        "each against the rest": (
+            PolyleafClassifier(objective="logistic", **SMALL),
+            X,
+            classes * 2,
+        ),
         "labels": (PolyleafClassifier(**SMALL), X, labels),
         "sparse labels": (PolyleafClassifier(**few), X, many),
         "projected": (PolyleafClassifier(**pca), wide, many),
@@ -172,7 +207,9 @@ def _change_arrays(arrays, rng):
         arrays[name] = np.concatenate([array, array[: rng.integers(1, 3)]])
     elif kind == 3:
         with np.errstate(all="ignore"):
-            arrays[name] = array.astype(rng.choice(["int32", "int64", "float32", "float64", "uint8", "bool"]))
+            arrays[name] = array.astype(
+                rng.choice(["int32", "int64", "float32", "float64", "uint8", "bool"])
+            )
     elif kind == 4:
         arrays[name] = array.reshape(1, *array.shape) if rng.random() < 0.5 else array.reshape(-1)
     elif array.size and kind == 5 and array.dtype.kind == "f":

@@ -46,7 +46,14 @@ class Problem:
 
 
 def make_problem(
-    draw, n=200, n_bins=(5, 8, 12, 3), categorical=(), n_outputs=1, kind="unit", missing=0.1, **config
+    draw,
+    n=200,
+    n_bins=(5, 8, 12, 3),
+    categorical=(),
+    n_outputs=1,
+    kind="unit",
+    missing=0.1,
+    **config,
 ):
     """Random problem number `draw`: signal in its first feature, noise elsewhere, bins of unequal size."""
     rng = np.random.default_rng(draw)
@@ -108,9 +115,9 @@ def raw_features(problem, draw=0):
     """Float32 (F, n): values whose order is that of the codes, NaN where the code is missing."""
     rng = np.random.default_rng(draw)
     codes = problem.codes
-    x = (codes + rng.uniform(0, 1, codes.shape)) * rng.uniform(0.1, 30, (len(codes), 1)) + rng.normal(
-        size=(len(codes), 1)
-    )
+    x = (codes + rng.uniform(0, 1, codes.shape)) * rng.uniform(
+        0.1, 30, (len(codes), 1)
+    ) + rng.normal(size=(len(codes), 1))
     return np.where(codes == reference.MISSING, np.nan, x).astype(np.float32)
 
 
@@ -132,7 +139,9 @@ def tied_problem(codes, g, min_child_samples):
         g=np.array(g, np.float32)[:, None],
         h=None,
         kind="unit",
-        config=reference.GrowConfig(max_leaves=2, reg_lambda=0.0, min_child_samples=min_child_samples),
+        config=reference.GrowConfig(
+            max_leaves=2, reg_lambda=0.0, min_child_samples=min_child_samples
+        ),
     )
 
 
@@ -165,7 +174,9 @@ class Twin:
     @staticmethod
     def grow_by_layers(layers, n_threads=1):
         """The tree whose layers are grown by the derivatives of `layers` in turn."""
-        channels = iter([reference.quantise(p.g, p.h, p.kind, p.rows, p.multiplier) for p in layers])
+        channels = iter(
+            [reference.quantise(p.g, p.h, p.kind, p.rows, p.multiplier) for p in layers]
+        )
         p = layers[0]
         data = p.codes, p.n_bins, p.is_categorical
         options = p.config, p.rows, p.features, lambda nodes: next(channels)
@@ -177,7 +188,15 @@ class Twin:
         c = p.config
         penalties = c.reg_lambda, c.reg_alpha, c.max_delta_step
         return reference.newton_leaves(
-            p.g, p.h, leaf_of_row, n_leaves, *penalties, learning_rate, p.rows, p.multiplier, c.block_size
+            p.g,
+            p.h,
+            leaf_of_row,
+            n_leaves,
+            *penalties,
+            learning_rate,
+            p.rows,
+            p.multiplier,
+            c.block_size,
         )
 
 
@@ -187,7 +206,11 @@ class Core:
     @staticmethod
     def channels(p, n_threads=1):
         channels = core_channels(p, n_threads)
-        return channels.dense(), np.asarray(channels.gradient_steps), np.asarray(channels.curvature_steps)
+        return (
+            channels.dense(),
+            np.asarray(channels.gradient_steps),
+            np.asarray(channels.curvature_steps),
+        )
 
     @staticmethod
     def grower(p, n_threads=1):
@@ -228,7 +251,9 @@ class Core:
         from polyleaf import _core
 
         step = leaf_config_of(p.config, learning_rate)
-        return _core.newton_leaves(p.g, p.h, leaf_of_row, n_leaves, step, p.rows, p.multiplier, n_threads)
+        return _core.newton_leaves(
+            p.g, p.h, leaf_of_row, n_leaves, step, p.rows, p.multiplier, n_threads
+        )
 
 
 class HistogramGrower:
@@ -237,7 +262,10 @@ class HistogramGrower:
     def __init__(self, bins, n_threads=1):
         from polyleaf import _core
 
-        self.grower, self.search = _core.Grower(bins, n_threads), _core.HistogramSearch(bins, n_threads)
+        self.grower, self.search = (
+            _core.Grower(bins, n_threads),
+            _core.HistogramSearch(bins, n_threads),
+        )
 
     def grow(self, channels, config, features=None):
         self.search.use(channels)
@@ -256,7 +284,9 @@ def core_channels(p, n_threads):
 
 def as_reference_tree(tree):
     """A copy of a core tree's arrays as a `reference.Tree`."""
-    return reference.Tree(**{f.name: np.array(getattr(tree, f.name)) for f in fields(reference.Tree)})
+    return reference.Tree(
+        **{f.name: np.array(getattr(tree, f.name)) for f in fields(reference.Tree)}
+    )
 
 
 def assert_same_tree(a, b, ignore=()):
@@ -286,7 +316,9 @@ def boosted(implementation, data, y, derivatives, kind, config, **options):
         h_structure = None if kind == "unit" else h
         structure = Problem(codes, n_bins, is_categorical, g, h_structure, kind, config)
         tree, leaf_of_row = implementation.grow(structure)
-        leaves = implementation.leaves(replace(structure, h=h), leaf_of_row, tree.n_leaves, learning_rate)
+        leaves = implementation.leaves(
+            replace(structure, h=h), leaf_of_row, tree.n_leaves, learning_rate
+        )
         return tree, leaf_of_row, leaves
 
     return reference.boost(data, y, derivatives, kind, config, fit_tree=fit_tree, **options)
@@ -299,9 +331,13 @@ def exact_gain(p, channels, goes_left, rows=None):
     def score(rows):
         H = Fraction(len(rows))
         if p.kind == "shared":
-            H = Fraction(float(channels.curvature_steps[0])) * int(channels.curvatures[rows, 0].sum())
+            H = Fraction(float(channels.curvature_steps[0])) * int(
+                channels.curvatures[rows, 0].sum()
+            )
         sums = channels.gradients[rows].sum(axis=0)
-        G = [Fraction(float(s)) * int(q) for s, q in zip(channels.gradient_steps, sums, strict=True)]
+        G = [
+            Fraction(float(s)) * int(q) for s, q in zip(channels.gradient_steps, sums, strict=True)
+        ]
         return sum(x * x for x in G) / (H + Fraction(p.config.reg_lambda))
 
     both = score(rows[goes_left]) + score(rows[~goes_left]) - score(rows)

@@ -39,6 +39,8 @@ def public_names(module_name: str) -> list[str]:
     module = importlib.import_module(module_name)
     names = getattr(module, "__all__", None)
     if names is None:
-        own = inspect.getmembers(module, lambda value: inspect.isfunction(value) or inspect.isclass(value))
+        own = inspect.getmembers(
+            module, lambda value: inspect.isfunction(value) or inspect.isclass(value)
+        )
         return [name for name, v in own if v.__module__ == module_name and not name.startswith("_")]
     return [name for name in names if not inspect.ismodule(getattr(module, name))]

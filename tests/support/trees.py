@@ -55,7 +55,9 @@ def random_leaves(rng, kind, n_leaves, n_outputs, n_features):
     indptr = np.cumsum([0, *map(len, picked)], dtype=np.int64)
     entries = np.concatenate(picked).astype(np.int32)
     if kind == "sparse":
-        return _core.TopkLeaves(indptr, entries, rng.normal(size=len(entries)).astype(np.float32), n_outputs)
+        return _core.TopkLeaves(
+            indptr, entries, rng.normal(size=len(entries)).astype(np.float32), n_outputs
+        )
 
     def vectors(n, scale=1.0):
         return (scale * rng.normal(size=(n, n_outputs))).astype(np.float32)
@@ -77,7 +79,9 @@ def random_forest(rng, n_features, n_outputs, sizes, *, scalar=0.0, kinds=("dens
     """A forest of random trees, `scalar` of them trees of one output, and what it was made of."""
     forest, parts = _core.Forest(n_outputs), []
     for n_leaves in sizes:
-        tree = _core.Tree.from_arrays(**tree_arrays(rng, n_features, n_outputs, n_leaves, **options))
+        tree = _core.Tree.from_arrays(
+            **tree_arrays(rng, n_features, n_outputs, n_leaves, **options)
+        )
         kind = str(rng.choice(kinds))
         output = int(rng.integers(n_outputs)) if kind != "sparse" and rng.random() < scalar else -1
         leaves = random_leaves(rng, kind, n_leaves, n_outputs if output < 0 else 1, n_features)
@@ -93,7 +97,9 @@ def sparse_forest(rng, n_outputs, n_trees, n_leaves, n_entries):
     for _ in range(n_trees):
         picked = [np.sort(rng.choice(n_outputs, n_entries, replace=False)) for _ in range(n_leaves)]
         values = rng.normal(size=n_leaves * n_entries).astype(np.float32)
-        leaves = _core.TopkLeaves(indptr, np.concatenate(picked).astype(np.int32), values, n_outputs)
+        leaves = _core.TopkLeaves(
+            indptr, np.concatenate(picked).astype(np.int32), values, n_outputs
+        )
         forest.append(_core.Tree.from_arrays(**tree_arrays(rng, 5, 1, n_leaves)), leaves)
     return forest
 

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, memory_estimate
+from polyleaf import (
+    Dataset,
+    PolyleafClassifier,
+    PolyleafMultiTask,
+    PolyleafRegressor,
+    memory_estimate,
+)
 from polyleaf.data.holdout import drawn_by_class
 from polyleaf.inputs.targets import encode_further
 from polyleaf.settings.parameters import USUAL_ROUNDS
@@ -50,7 +56,9 @@ def test_where_there_is_no_noise_more_rounds_are_trained():
 def test_a_high_rate_is_not_doubled(rate, monkeypatch):
     seen = []
     boost = auto_n_estimators.boost
-    monkeypatch.setattr(auto_n_estimators, "boost", lambda *a, **k: seen.append(a[4].run) or boost(*a, **k))
+    monkeypatch.setattr(
+        auto_n_estimators, "boost", lambda *a, **k: seen.append(a[4].run) or boost(*a, **k)
+    )
     PolyleafRegressor(learning_rate=rate).fit(*noise())
     ((run,),) = [seen]
     assert (run.learning_rate, run.n_estimators) == (rate, round(60 / rate))
@@ -82,7 +90,9 @@ def test_it_is_not_done_with_evaluation_sets_callbacks_of_fit_or_a_model_to_go_o
     assert few.fit(X, Y, init_model=first).n_iter_ == USUAL_ROUNDS + 2
 
 
-@pytest.mark.parametrize(("n", "is_done"), [(49, False), (50, True), (10_000, True), (10_001, False)])
+@pytest.mark.parametrize(
+    ("n", "is_done"), [(49, False), (50, True), (10_000, True), (10_001, False)]
+)
 def test_it_is_done_on_so_many_rows(n, is_done):
     assert auto_n_estimators.are_few(n) == is_done
 
@@ -118,7 +128,9 @@ def test_columns_made_of_targets_are_made_of_the_rows_that_are_learned_from():
     """Noise that each category's mean can be learned from, but not foretold: held-out rows tell."""
     rng = np.random.default_rng(0)
     pandas = pytest.importorskip("pandas")
-    X = pandas.DataFrame({"id": [str(i) for i in rng.integers(0, 600, 1200)], "x": rng.random(1200)})
+    X = pandas.DataFrame(
+        {"id": [str(i) for i in rng.integers(0, 600, 1200)], "x": rng.random(1200)}
+    )
     X["id"] = X["id"].astype("category")
     model = PolyleafRegressor(random_state=0).fit(X, X["x"] + rng.standard_normal(1200))
     assert model.n_iter_ < USUAL_ROUNDS / 2
@@ -190,7 +202,9 @@ def test_nothing_is_said_twice():
     X, Y = noise()
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("default")  # once for each line of code
-        PolyleafClassifier(monotone_constraints=[1, 0, 0, 0, 0]).fit(X, np.digitize(Y[:, 0], [-1, 1]))
+        PolyleafClassifier(monotone_constraints=[1, 0, 0, 0, 0]).fit(
+            X, np.digitize(Y[:, 0], [-1, 1])
+        )
     texts = [str(w.message) for w in found]
     assert len(texts) == len(set(texts)) == 1
 

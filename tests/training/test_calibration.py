@@ -28,7 +28,9 @@ def fitted(X, y, calibrate=True, sample_weight=None, **parameters):
 def shifts(model, plain, X):
     """Raw scores differ by these, in every row alike."""
     difference = model._raw(X, None) - plain._raw(X, None)
-    np.testing.assert_allclose(difference, np.tile(difference[0], (len(X), 1)), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        difference, np.tile(difference[0], (len(X), 1)), rtol=1e-6, atol=1e-6
+    )
     return difference[0]
 
 
@@ -59,7 +61,9 @@ def test_shifts_are_those_of_models_that_have_not_seen_the_rows(how, monkeypatch
     def predict_without(rows):
         rest = np.setdiff1d(np.arange(len(X)), rows)
         part = Dataset(X[rest], reference=data)
-        return fitted(part, y[rest], False, None if given is None else given[rest], **options)._raw(X, None)
+        return fitted(part, y[rest], False, None if given is None else given[rest], **options)._raw(
+            X, None
+        )
 
     counts = known * (1 if given is None else given.reshape(len(given), -1))
     expected = by_definition(Y, LEVELS, counts, fold, n_used, predict_without)
@@ -91,7 +95,8 @@ def test_intervals_cover_what_they_promise_and_pinball_is_no_worse(n_targets, we
 
 
 @pytest.mark.parametrize(
-    ("n", "n_folds", "n_used"), [(10, 10, 10), (1999, 20, 20), (2000, 10, 10), (6000, 10, 4), (50_000, 10, 1)]
+    ("n", "n_folds", "n_used"),
+    [(10, 10, 10), (1999, 20, 20), (2000, 10, 10), (6000, 10, 4), (50_000, 10, 1)],
 )
 def test_folds_are_as_many_as_needed(n, n_folds, n_used):
     fold, used = calibration.folds(n, seed=3)
@@ -104,7 +109,10 @@ def test_folds_are_as_many_as_needed(n, n_folds, n_used):
 def test_folds_are_trained_as_the_model_was():
     X, Y = made()
     rounds = {"n_estimators": 60, "validation_fraction": 0.25, "early_stopping_rounds": 3}
-    model, plain = fitted(X, Y, learning_rate=0.3, **rounds), fitted(X, Y, False, learning_rate=0.3, **rounds)
+    model, plain = (
+        fitted(X, Y, learning_rate=0.3, **rounds),
+        fitted(X, Y, False, learning_rate=0.3, **rounds),
+    )
     assert model.best_iteration_ == plain.best_iteration_ < 55
     assert np.all(np.abs(shifts(model, plain, X)[[0, 2]]) > 0.01)
     scheduled = {"callbacks": [LearningRateScheduler(lambda round: 0.3 if round < 5 else 0.01)]}
@@ -135,7 +143,9 @@ def test_units_of_targets_move_with_their_levels():
     X, Y = made()
     unit = np.array([1e6, 1e-3])
     model, large = (fitted(X, y, normalize_targets=True) for y in (Y, Y * unit))
-    np.testing.assert_allclose(large.predict(X) / np.repeat(unit, 3), model.predict(X), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        large.predict(X) / np.repeat(unit, 3), model.predict(X), rtol=1e-3, atol=1e-3
+    )
 
 
 def test_going_on_is_what_the_uninterrupted_training_would_have_been(tmp_path):

@@ -17,10 +17,14 @@ def test_ranks_are_those_of_the_definition(n, level):
     for residuals in (rng.standard_normal(n), rng.integers(-2, 3, n)):
         assert level_of_residuals(residuals, level) == by_definition(residuals, level)
         weight = rng.integers(0, 4, n) / 4
-        assert level_of_residuals(residuals, level, weight) == by_definition(residuals, level, weight)
+        assert level_of_residuals(residuals, level, weight) == by_definition(
+            residuals, level, weight
+        )
 
 
-@pytest.mark.parametrize(("level", "n", "rank"), [(0.9, 99, 90), (0.9, 9, 9), (0.9, 8, 8), (0.1, 99, 10)])
+@pytest.mark.parametrize(
+    ("level", "n", "rank"), [(0.9, 99, 90), (0.9, 9, 9), (0.9, 8, 8), (0.1, 99, 10)]
+)
 def test_ranks_by_hand(level, n, rank):
     assert level_of_residuals(np.arange(1, n + 1), level) == rank
     assert level_of_residuals(-np.arange(1, n + 1), 1 - level) == -rank
@@ -61,7 +65,9 @@ def test_a_new_row_is_inside_in_all_targets_as_often_as_asked(n, n_targets, heav
     rng = np.random.default_rng(n)
     inside, repeats = 0, 1500
     for _ in range(repeats):
-        scores = np.abs(0.5 * rng.standard_normal((n + 1, 1)) + 0.8 * rng.standard_normal((n + 1, n_targets)))
+        scores = np.abs(
+            0.5 * rng.standard_normal((n + 1, 1)) + 0.8 * rng.standard_normal((n + 1, n_targets))
+        )
         scores = scores**heavy * np.logspace(-3, 3, n_targets) - shift
         inside += (scores[-1] <= widths(scores[:-1], 0.9, joint=True)).all()
     assert 0.9 - 3 * np.sqrt(0.09 / repeats) < inside / repeats < 0.94
@@ -84,6 +90,8 @@ def test_widths_count_weights_and_leave_out_what_is_not_known():
     np.testing.assert_array_equal(
         widths(scores, 0.9, weight, joint=True), widths(scores[both], 0.9, joint=True)
     )
-    np.testing.assert_array_equal(widths(scores, 0.9, weight[:, 0]), widths(scores[weight[:, 0] > 0], 0.9))
+    np.testing.assert_array_equal(
+        widths(scores, 0.9, weight[:, 0]), widths(scores[weight[:, 0] > 0], 0.9)
+    )
     heavy = np.where(scores[:, 0] > 1, 50.0, 1.0)
     assert widths(scores, 0.8, heavy)[0] > widths(scores, 0.8)[0]

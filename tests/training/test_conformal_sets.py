@@ -10,7 +10,9 @@ def by_definition(p):
     found = np.zeros(p.shape)
     for i, row in enumerate(p):
         for k, own in enumerate(row):
-            found[i, k] = sum(other for j, other in enumerate(row) if other > own or (other == own and j < k))
+            found[i, k] = sum(
+                other for j, other in enumerate(row) if other > own or (other == own and j < k)
+            )
     return found
 
 

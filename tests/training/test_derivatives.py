@@ -44,7 +44,9 @@ def hessians(y, z):
     ],
 )
 def test_an_objective_without_curvature_is_refused(objective, output, how):
-    with pytest.raises(ValueError, match=rf'0 for output {output} in all rows, .* curvature="none"'):
+    with pytest.raises(
+        ValueError, match=rf'0 for output {output} in all rows, .* curvature="none"'
+    ):
         regressor(objective, **how).fit(X, Y)
 
 

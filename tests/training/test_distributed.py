@@ -23,7 +23,10 @@ SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
 REFUSED = {
     "quantiles": "calibrate_quantiles=False",
     "validation": "validation_fraction",
-    **{name: "dense" for name in ("sparse X", "sparse X, classes", "sparse X, layers", "sparse X and Y")},
+    **{
+        name: "dense"
+        for name in ("sparse X", "sparse X, classes", "sparse X, layers", "sparse X and Y")
+    },
 }
 SHARED = sorted(CONFIGURATIONS.keys() - REFUSED.keys())
 FAST = [
@@ -113,7 +116,9 @@ def problem(rng, n, n_outputs, of_classes):
     X = rng.integers(-9, 9, (n, 4)) / 4.0
     X[rng.random(X.shape) < 0.1] = np.nan
     wide = max(2, n_outputs)
-    scores = np.nan_to_num(X) @ np.sin(np.arange(4 * wide)).reshape(4, wide) + rng.normal(size=(n, wide))
+    scores = np.nan_to_num(X) @ np.sin(np.arange(4 * wide)).reshape(4, wide) + rng.normal(
+        size=(n, wide)
+    )
     return X, scores.argmax(axis=1) if of_classes else scores[:, :n_outputs].squeeze(
         axis=1 if n_outputs == 1 else ()
     )
@@ -167,7 +172,9 @@ def test_how_rows_are_cut_leaves_no_trace(data):
 
 def labels_of(rng, X, n_labels):
     """Labels that hang on the features, some of which no row has, and rows without any."""
-    chance = 0.5 / (1 + np.exp(-3 * np.sin(np.nan_to_num(X) @ rng.normal(size=(X.shape[1], n_labels)))))
+    chance = 0.5 / (
+        1 + np.exp(-3 * np.sin(np.nan_to_num(X) @ rng.normal(size=(X.shape[1], n_labels))))
+    )
     chance[:, rng.random(n_labels) < 0.2] = 0
     return sp.csr_matrix((rng.random(chance.shape) < chance).astype(np.float32))
 
@@ -210,7 +217,12 @@ def test_ranks_without_rows_know_what_rows_are_weighed_by(split_search, weighted
     rng = np.random.default_rng(0)
     X, _ = problem(rng, 60, 1, False)
     Y, weight = labels_of(rng, X, 20), rng.integers(0, 3, 60) / 2.0 if weighted else None
-    chosen = {"leaf": "sparse", "leaf_k": 3, "objective": "squared_hinge", "split_search": split_search}
+    chosen = {
+        "leaf": "sparse",
+        "leaf_k": 3,
+        "objective": "squared_hinge",
+        "split_search": split_search,
+    }
     estimator = PolyleafClassifier(
         n_estimators=3, min_child_samples=2, n_jobs=1, random_state=0, **chosen, **sampled
     )
@@ -285,7 +297,12 @@ def test_early_stopping_is_that_of_one_machine(leaf):
     X, y = problem(rng, 300, 2, False)
     X_val, y_val = problem(rng, 100, 2, False)
     estimator = PolyleafRegressor(
-        n_estimators=60, learning_rate=0.5, early_stopping_rounds=3, leaf=leaf, random_state=0, n_jobs=1
+        n_estimators=60,
+        learning_rate=0.5,
+        early_stopping_rounds=3,
+        leaf=leaf,
+        random_state=0,
+        n_jobs=1,
     )
     alone = PolyleafRegressor(**estimator.get_params()).fit(X, y, X_val=X_val, y_val=y_val)
     first, *others = fit_on_threads(estimator, X, y, 3, eval_set={"validation": (X_val, y_val)})
@@ -338,7 +355,12 @@ def test_offsets_are_those_of_one_machine(objective, parameters, size):
         {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3},
         {"leaf": "linear"},
         {"sampling_method": "goss"},
-        {"base_score": 0.0, "min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5},  # no tree grows
+        {
+            "base_score": 0.0,
+            "min_split_gain": 1e9,
+            "n_estimators": 20,
+            "subsample": 0.5,
+        },  # no tree grows
     ],
 )
 def test_rounds_that_are_known_are_repeated(parameters):
@@ -358,15 +380,24 @@ def test_rounds_that_are_known_are_repeated(parameters):
         known = whole.model_.copy()
         known.truncate(n_rounds)
         again = fit_on_threads(estimator, X, y, 3, eval_set=held, known=known)[0]
-        assert again.save_model() == whole.save_model() and again.evals_result_ == whole.evals_result_
+        assert (
+            again.save_model() == whole.save_model() and again.evals_result_ == whole.evals_result_
+        )
 
 
-@pytest.mark.parametrize("parameters", [{}, {"min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5}])
+@pytest.mark.parametrize(
+    "parameters", [{}, {"min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5}]
+)
 def test_rounds_with_labels_that_are_known_are_repeated(parameters):
     rng = np.random.default_rng(0)
     X, _ = problem(rng, 200, 1, False)
     Y = labels_of(rng, X, 30)
-    chosen = {"n_estimators": 6, "leaf": "sparse", "leaf_k": 3, "objective": "squared_hinge"} | parameters
+    chosen = {
+        "n_estimators": 6,
+        "leaf": "sparse",
+        "leaf_k": 3,
+        "objective": "squared_hinge",
+    } | parameters
     estimator = PolyleafClassifier(random_state=0, n_jobs=1, **chosen)
     alone = PolyleafClassifier(**estimator.get_params()).fit(X, Y)
     whole = fit_on_threads(estimator, X, Y, 2)[0]
@@ -382,7 +413,10 @@ def test_learning_rates_of_callbacks_reach_all():
 
     X, y = problem(np.random.default_rng(0), 100, 1, False)
     make = lambda: PolyleafRegressor(  # noqa: E731
-        n_estimators=4, callbacks=[LearningRateScheduler([0.5, 0.25, 0.125])], random_state=0, n_jobs=1
+        n_estimators=4,
+        callbacks=[LearningRateScheduler([0.5, 0.25, 0.125])],
+        random_state=0,
+        n_jobs=1,
     )
     alone = make().fit(X, y)
     for each in fit_on_threads(make(), X, y, 2):
@@ -410,8 +444,14 @@ def test_ranks_that_differ_are_told():
     from polyleaf.training.distributed import agree
 
     X, y = problem(np.random.default_rng(0), 100, 1, False)
-    models = [PolyleafRegressor(n_estimators=2, max_leaves=k, n_jobs=1).fit(X, y).model_ for k in (3, 3, 4)]
-    assert Threads.run(2, lambda comm: agree(comm, models[comm.rank], comm.rank == 0)) == [True, True]
+    models = [
+        PolyleafRegressor(n_estimators=2, max_leaves=k, n_jobs=1).fit(X, y).model_
+        for k in (3, 3, 4)
+    ]
+    assert Threads.run(2, lambda comm: agree(comm, models[comm.rank], comm.rank == 0)) == [
+        True,
+        True,
+    ]
     with pytest.raises((RuntimeError, PeerFailed), match="another tree"):
         Threads.run(3, lambda comm: agree(comm, models[comm.rank], False))
 
@@ -448,7 +488,9 @@ def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
     """Of a full tree of 16 features of 255 bins and 16 outputs: a histogram of the root and of each pair."""
     X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
     Y = np.sin(X / 100)
-    estimator = PolyleafRegressor(n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0)
+    estimator = PolyleafRegressor(
+        n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0
+    )
     fitted, counted = counted_fit(estimator, X, Y)
     assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
     tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, spare ones, and counts apart
@@ -469,14 +511,20 @@ def test_categories_in_order_are_asked_for_once_a_tree():
 
 
 @pytest.mark.parametrize(
-    ("linear_fit", "a_tree", "a_level"), [("half_additive", 11, 4), ("full", 11, 4), ("post", 14, 2)]
+    ("linear_fit", "a_tree", "a_level"),
+    [("half_additive", 11, 4), ("full", 11, 4), ("post", 14, 2)],
 )
 def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level):
     X = np.random.default_rng(0).normal(size=(300, 5))
     asked = {}
     for depth in (1, 3):
         estimator = PolyleafRegressor(
-            n_estimators=2, max_depth=depth, max_leaves=None, leaf="linear", linear_fit=linear_fit, n_jobs=1
+            n_estimators=2,
+            max_depth=depth,
+            max_leaves=None,
+            leaf="linear",
+            linear_fit=linear_fit,
+            n_jobs=1,
         )
         _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1])
         asked[depth] = counted[0].asked
@@ -486,7 +534,12 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
 
 @pytest.mark.parametrize(
     ("split_search", "weighted", "a_tree", "a_level"),
-    [("sketch", False, 12, 5), ("sketch", True, 17, 6), ("exact", False, 9, 3), ("exact", True, 11, 4)],
+    [
+        ("sketch", False, 12, 5),
+        ("sketch", True, 17, 6),
+        ("exact", False, 9, 3),
+        ("exact", True, 11, 4),
+    ],
 )
 def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_level):
     """The exact search asks for every node, of which there are 2^depth - 1."""
@@ -540,7 +593,9 @@ def test_rows_of_large_gradients_are_those_of_all(n, data):
 
     def work(communicator):
         own = np.flatnonzero(rank == communicator.rank)
-        found, own_multiplier = sample_rows(chosen, g[own], 1, numbered=Numbered(own, n, communicator))
+        found, own_multiplier = sample_rows(
+            chosen, g[own], 1, numbered=Numbered(own, n, communicator)
+        )
         return own[found], own, own_multiplier
 
     found = Threads.run(size, work)
@@ -549,7 +604,9 @@ def test_rows_of_large_gradients_are_those_of_all(n, data):
         np.testing.assert_array_equal(own_multiplier, multiplier[own])
     norms = np.linalg.norm(g, axis=1)
     kept = rows[multiplier[rows] == 1]
-    assert len(kept) >= 1 and np.sort(norms[kept])[0] >= np.sort(np.delete(norms, kept))[-1:].max(initial=0)
+    assert len(kept) >= 1 and np.sort(norms[kept])[0] >= np.sort(np.delete(norms, kept))[-1:].max(
+        initial=0
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -562,7 +619,9 @@ def test_quantiles_are_those_of_all_rows(n, data):
     values = (rng.integers(-span, span, (n, 3)) / 7).astype(dtype) * rng.choice(
         [0, -1, 1e-30, 1e20], (n, 3)
     ).astype(dtype)
-    weight = data.draw(st.sampled_from([None, rng.integers(0, 3, (n, 1)), rng.random((n, 3)) * 1e-4]))
+    weight = data.draw(
+        st.sampled_from([None, rng.integers(0, 3, (n, 1)), rng.random((n, 3)) * 1e-4])
+    )
     weight = None if weight is None else weight.astype(np.float32)
     leaf, level = rng.integers(0, 6, n).astype(np.int32), np.array([0.01, 0.5, 0.93])
     alone = _core.quantile_leaves(values, weight, leaf, 7, None, level, 1)
@@ -604,4 +663,6 @@ def test_draws_are_those_of_all_numbers(n, data):
         own = np.flatnonzero(rank == communicator.rank)
         return own[draw_of(own, count, 3, 1, ROWS, communicator)]
 
-    np.testing.assert_array_equal(np.sort(np.concatenate(Threads.run(size, work))), np.flatnonzero(wanted))
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate(Threads.run(size, work))), np.flatnonzero(wanted)
+    )

@@ -49,7 +49,9 @@ def parts(objective="squared_error", model=None, **parameters):
     problem = problem_of(get_objective(objective), target, None, chosen)
     if model is None:
         base = problem.base_score()
-        model = Model(mapper=dataset.mapper, objective=problem.objective, base_score=base, learning_rate=0.1)
+        model = Model(
+            mapper=dataset.mapper, objective=problem.objective, base_score=base, learning_rate=0.1
+        )
     problem.set_base(model.base_score)
     return parts_of(chosen, problem, dataset, None, model, [], [])
 
@@ -64,7 +66,12 @@ def parts(objective="squared_error", model=None, **parameters):
         ({"leaf": "linear"}, DenseState, HistogramSplits, LinearFitter),
         ({"leaf": "linear", "linear_fit": "post"}, DenseState, HistogramSplits, LinearFitter),
         ({**SPARSE, "sparse_targets": True}, LabelState, VerifiedSplits, LabelFitter),
-        ({**SPARSE, "sparse_targets": True, "split_search": "exact"}, LabelState, ExactSplits, LabelFitter),
+        (
+            {**SPARSE, "sparse_targets": True, "split_search": "exact"},
+            LabelState,
+            ExactSplits,
+            LabelFitter,
+        ),
     ],
 )
 def test_settings_choose_parts(parameters, state, splits, fitter):
@@ -74,7 +81,9 @@ def test_settings_choose_parts(parameters, state, splits, fitter):
     assert type(chosen.fitter) is fitter
 
 
-@pytest.mark.parametrize(("fit", "channels"), [("full", LookaheadChannels), ("post", PlainChannels)])
+@pytest.mark.parametrize(
+    ("fit", "channels"), [("full", LookaheadChannels), ("post", PlainChannels)]
+)
 def test_linear_leaves_are_looked_ahead_to_unless_they_are_fitted_afterwards(fit, channels):
     assert type(parts(leaf="linear", linear_fit=fit).structure._splits._channels) is channels
 

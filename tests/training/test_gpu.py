@@ -52,7 +52,9 @@ def assert_same_bytes(kind, y, fit=None, **parameters):
 
 
 def test_offsets_are_seen_by_losses():
-    assert_same(PolyleafRegressor, np.abs(Y), {"offset": RNG.normal(size=Y.shape)}, objective="poisson")
+    assert_same(
+        PolyleafRegressor, np.abs(Y), {"offset": RNG.normal(size=Y.shape)}, objective="poisson"
+    )
     assert_same(PolyleafClassifier, Y[:, 0] > 0, {"offset": RNG.normal(size=300)})
 
 
@@ -76,13 +78,20 @@ def test_curvature_of_many_outputs():
 def test_weights_of_rows_and_of_outputs():
     assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.integers(0, 3, 300)})
     assert_same(
-        PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, multi_strategy="one_output_per_tree"
+        PolyleafRegressor,
+        Y,
+        {"sample_weight": RNG.random(Y.shape)},
+        multi_strategy="one_output_per_tree",
     )
 
 
 def test_going_on_and_watching():
     model = assert_same(
-        PolyleafRegressor, Y, {"eval_set": [(X[:50], Y[:50])]}, early_stopping_rounds=2, n_estimators=6
+        PolyleafRegressor,
+        Y,
+        {"eval_set": [(X[:50], Y[:50])]},
+        early_stopping_rounds=2,
+        n_estimators=6,
     )
     more = {"init_model": model.model_}
     assert_same(PolyleafRegressor, Y, more)
@@ -90,7 +99,11 @@ def test_going_on_and_watching():
 
 def test_an_end_of_growth_is_found():
     assert_same(
-        PolyleafRegressor, np.ones((300, 2)), base_score=[0.0, 0.0], learning_rate=1.0, n_estimators=20
+        PolyleafRegressor,
+        np.ones((300, 2)),
+        base_score=[0.0, 0.0],
+        learning_rate=1.0,
+        n_estimators=20,
     )
 
 
@@ -127,9 +140,15 @@ def test_layers_of_other_losses_and_of_scores_that_rows_start_from():
     assert_same(PolyleafRegressor, Y, objective="absolute_error", **LAYERS)
     assert_same(PolyleafRegressor, Y[:, 0], objective="normal", **LAYERS)
     assert_same(
-        PolyleafRegressor, np.abs(Y), {"offset": RNG.normal(size=Y.shape)}, objective="poisson", **LAYERS
+        PolyleafRegressor,
+        np.abs(Y),
+        {"offset": RNG.normal(size=Y.shape)},
+        objective="poisson",
+        **LAYERS,
     )
-    assert_same(PolyleafRegressor, np.tile(Y, 8), sketch="random_projection", sketch_dim=4, **LAYERS)
+    assert_same(
+        PolyleafRegressor, np.tile(Y, 8), sketch="random_projection", sketch_dim=4, **LAYERS
+    )
     assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.integers(0, 3, 300)}, **LAYERS)
 
 
@@ -194,7 +213,9 @@ def test_outputs_are_solved_for_together(parameters):
 def test_hessians_of_losses_whose_outputs_go_apart():
     assert_same(PolyleafRegressor, Y, curvature="full", leaf_curvature="full")
     assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, curvature="full")
-    assert_same(PolyleafRegressor, np.abs(Y), objective="poisson", leaf_curvature="block", block_size=2)
+    assert_same(
+        PolyleafRegressor, np.abs(Y), objective="poisson", leaf_curvature="block", block_size=2
+    )
     assert_same(PolyleafRegressor, Y[:, 0], curvature="full")
 
 
@@ -203,7 +224,8 @@ PENALTIES = [0.0, 0.5, 0.9, 0.2, 0.0]
 
 
 @pytest.mark.parametrize(
-    "rules", [{"monotone_constraints": OWN}, {"monotone_constraints": OWN, "feature_penalties": PENALTIES}]
+    "rules",
+    [{"monotone_constraints": OWN}, {"monotone_constraints": OWN, "feature_penalties": PENALTIES}],
 )
 @pytest.mark.parametrize(
     "parameters",
@@ -231,7 +253,9 @@ def test_values_obey_directions(rules, parameters):
 @pytest.mark.parametrize("objective", ["absolute_error", "huber", "poisson", "gamma", "tweedie"])
 def test_values_of_other_losses_obey_directions(objective):
     assert_same_bytes(PolyleafRegressor, np.exp(Y), objective=objective, monotone_constraints=OWN)
-    assert_same_bytes(PolyleafRegressor, np.exp(Y), objective=objective, monotone_constraints=OWN, **LAYERS)
+    assert_same_bytes(
+        PolyleafRegressor, np.exp(Y), objective=objective, monotone_constraints=OWN, **LAYERS
+    )
 
 
 def test_directions_with_weights_offsets_quantiles_and_models_to_go_on_from():
@@ -239,9 +263,15 @@ def test_directions_with_weights_offsets_quantiles_and_models_to_go_on_from():
     assert_same_bytes(PolyleafRegressor, Y, {"sample_weight": RNG.random(300)}, **rule)
     assert_same_bytes(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, **rule)
     assert_same_bytes(
-        PolyleafRegressor, np.abs(Y), {"offset": RNG.normal(size=Y.shape)}, objective="poisson", **rule
+        PolyleafRegressor,
+        np.abs(Y),
+        {"offset": RNG.normal(size=Y.shape)},
+        objective="poisson",
+        **rule,
     )
-    assert_same_bytes(PolyleafRegressor, Y[:, :2], objective="quantile", quantile_alpha=[0.1, 0.9], **rule)
+    assert_same_bytes(
+        PolyleafRegressor, Y[:, :2], objective="quantile", quantile_alpha=[0.1, 0.9], **rule
+    )
     model = assert_same_bytes(PolyleafClassifier, CLASSES, **rule)
     assert_same_bytes(PolyleafClassifier, CLASSES, {"init_model": model.model_}, **rule)
 
@@ -262,7 +292,9 @@ def test_directions_with_weights_offsets_quantiles_and_models_to_go_on_from():
 )
 def test_features_compete_by_shares_of_their_gains(parameters):
     free = scores(PolyleafClassifier, CLASSES, **parameters)[0][0]
-    model = assert_same_bytes(PolyleafClassifier, CLASSES, feature_penalties=PENALTIES, **parameters)
+    model = assert_same_bytes(
+        PolyleafClassifier, CLASSES, feature_penalties=PENALTIES, **parameters
+    )
     assert not np.array_equal(model.model_.raw_predict(X), free)
     assert_same_bytes(PolyleafRegressor, Y, feature_penalties=PENALTIES, **parameters)
 
@@ -287,13 +319,7 @@ def test_estimators_can_be_pickled():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"leaf": "linear"}, 'leaf="linear"'),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("parameters", "said"), [({"leaf": "linear"}, 'leaf="linear"')], ids=str)
 def test_what_a_device_does_not_do_yet_is_refused(parameters, said):
     with pytest.raises(ValueError, match=r'device="cuda" does not take .*device="cpu"') as error:
         PolyleafRegressor(**SMALL, **parameters, device="cuda").fit(X, Y)

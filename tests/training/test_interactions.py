@@ -21,7 +21,9 @@ def features_of_paths(model):
             if tree.left[i] < 0:
                 yield above[i]
             else:
-                above[tree.left[i]] = above[tree.right[i]] = above[i] | {str(names[tree.feature[i]])}
+                above[tree.left[i]] = above[tree.right[i]] = above[i] | {
+                    str(names[tree.feature[i]])
+                }
 
 
 @pytest.mark.parametrize(
@@ -73,12 +75,18 @@ def test_exact_and_proposed_splits_of_many_labels():
             n_estimators=5,
         )
         model.fit(X, csr_matrix(Y.astype(np.float32)))
-        assert all(path <= {"a", "b"} or path <= {"c", "d", "e"} for path in features_of_paths(model))
+        assert all(
+            path <= {"a", "b"} or path <= {"c", "d", "e"} for path in features_of_paths(model)
+        )
 
 
 def test_groups_go_with_a_dataset_and_numbers_with_an_array():
-    by_name = PolyleafRegressor(n_estimators=5, interaction_constraints=[["a", "b"]]).fit(Dataset(X), Y)
-    by_number = PolyleafRegressor(n_estimators=5, interaction_constraints=[(0, 1)]).fit(X.to_numpy(), Y)
+    by_name = PolyleafRegressor(n_estimators=5, interaction_constraints=[["a", "b"]]).fit(
+        Dataset(X), Y
+    )
+    by_number = PolyleafRegressor(n_estimators=5, interaction_constraints=[(0, 1)]).fit(
+        X.to_numpy(), Y
+    )
     np.testing.assert_array_equal(by_name.predict(X), by_number.predict(X.to_numpy()))
 
 

@@ -132,7 +132,9 @@ def binned(estimator):
 
 
 def twin_config(**changes):
-    config = reference.GrowConfig(max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=4)
+    config = reference.GrowConfig(
+        max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=4
+    )
     return replace(config, **{"min_child_weight": 1e-3, **changes})
 
 
@@ -145,7 +147,12 @@ def twin_config(**changes):
 @pytest.mark.parametrize("post_prune", [False, True])
 def test_the_loop_is_the_twins(kind, options, post_prune):
     curvature = {"unit": "none"}.get(kind, kind)
-    parameters = {**LAYERS, "objective": coupled, "curvature": curvature, "leaf_curvature": curvature}
+    parameters = {
+        **LAYERS,
+        "objective": coupled,
+        "curvature": curvature,
+        "leaf_curvature": curvature,
+    }
     parameters |= {"pruning": "post" if post_prune else "pre", "learning_rate": 0.5, **options}
     with runs() as begun:
         estimator = regressor(**parameters).fit(X, Y)
@@ -158,19 +165,27 @@ def test_the_loop_is_the_twins(kind, options, post_prune):
 
     config = twin_config(post_prune=post_prune, **options)
     for tree in range(estimator.model_.n_trees):
-        grown, leaves, values = reference.fit_tree_by_layers(*data, derivatives, raw, kind, config, 0.5)
+        grown, leaves, values = reference.fit_tree_by_layers(
+            *data, derivatives, raw, kind, config, 0.5
+        )
         np.testing.assert_array_equal(estimator.model_.forest.tree(tree).feature, grown.feature)
         np.testing.assert_array_equal(estimator.model_.forest.tree(tree).gain, grown.gain)
         np.testing.assert_array_equal(estimator.model_.forest.values(tree), values)
         raw = raw + values[leaves]
     np.testing.assert_array_equal(begun[0].state.raw, raw)
-    assert estimator.model_.n_trees == 3  # also of one leaf each: the first score is not where the loss ends
+    assert (
+        estimator.model_.n_trees == 3
+    )  # also of one leaf each: the first score is not where the loss ends
 
 
 @pytest.mark.parametrize("refresh", ["round", "tree"])
 def test_one_tree_per_output_with_and_without_renewed_scores(refresh):
     """TFBT's tree-per-class against a loop by hand: the second tree knows what the first has done."""
-    parameters = {"multi_strategy": "one_output_per_tree", "refresh": refresh, "grow_policy": "depthwise"}
+    parameters = {
+        "multi_strategy": "one_output_per_tree",
+        "refresh": refresh,
+        "grow_policy": "depthwise",
+    }
     estimator = regressor(objective=coupled, learning_rate=0.5, **parameters).fit(X, Y)
     data, raw = binned(estimator), np.zeros(Y.shape, np.float32)
     trees = iter(range(9))
@@ -195,9 +210,16 @@ def test_layers_are_the_whole_tree_for_squared_error(seed):
     whole tree less their mean: gains and leaves stay what they were, but for the rounding of derivatives."""
     rng = np.random.default_rng(seed)
     features = rng.standard_normal((800, 4))
-    y = np.stack([np.sin(2 * features[:, 0]) + features[:, 1], features[:, 2] * features[:, 1]], axis=1)
+    y = np.stack(
+        [np.sin(2 * features[:, 0]) + features[:, 1], features[:, 2] * features[:, 1]], axis=1
+    )
     y += 0.1 * rng.standard_normal(y.shape)
-    parameters = {"n_estimators": 1, "learning_rate": 1.0, "reg_lambda": 0.0, "grow_policy": "depthwise"}
+    parameters = {
+        "n_estimators": 1,
+        "learning_rate": 1.0,
+        "reg_lambda": 0.0,
+        "grow_policy": "depthwise",
+    }
     parameters |= {"max_depth": 3, "min_child_samples": 30, "n_jobs": 1}
     whole = PolyleafRegressor(**parameters).fit(features, y)
     layers = PolyleafRegressor(**parameters, refresh="layer").fit(features, y)
@@ -255,7 +277,9 @@ def test_rows_of_weight_zero_are_not_there():
     kept = weight > 0
     for parameters in ({}, {"rows_per_layer": [0.5, 1.0]}, {"pruning": "post"}):
         weighted = classifier(**LAYERS, **parameters).fit(X, CLASSES, sample_weight=weight)
-        fewer = classifier(**LAYERS, **parameters).fit(X[kept], CLASSES[kept], sample_weight=weight[kept])
+        fewer = classifier(**LAYERS, **parameters).fit(
+            X[kept], CLASSES[kept], sample_weight=weight[kept]
+        )
         np.testing.assert_array_equal(weighted.decision_function(X), fewer.decision_function(X))
 
 
@@ -326,13 +350,17 @@ def test_leaves_are_renewed_in_every_layer(level):
 
 def test_a_layer_counts_the_rows_it_was_grown_on():
     """A node's count is of the rows that its split was found on; deeper layers are on more (section V)."""
-    estimator = classifier(**LAYERS, rows_per_layer=[0.25, 0.5, 1.0], min_split_gain=0.0).fit(X, CLASSES)
+    estimator = classifier(**LAYERS, rows_per_layer=[0.25, 0.5, 1.0], min_split_gain=0.0).fit(
+        X, CLASSES
+    )
     for t in range(estimator.model_.n_trees):
         tree = estimator.model_.forest.tree(t)
         level, counts = [0], []
         while level:
             counts.append(int(tree.count[level].sum()))
-            level = [child for i in level if tree.left[i] >= 0 for child in (tree.left[i], tree.right[i])]
+            level = [
+                child for i in level if tree.left[i] >= 0 for child in (tree.left[i], tree.right[i])
+            ]
         assert counts[:2] == [90, 90] and counts[2] in range(150, 181) and counts[3] <= N
     whole = classifier(**LAYERS, rows_per_layer=[90, 180]).fit(X, CLASSES)
     assert bits(whole) != bits(estimator)
@@ -360,7 +388,9 @@ def test_training_ends_where_no_tree_can_be_grown():
     for parameters in ({}, {"pruning": "post"}):
         estimator = regressor(**LAYERS, min_split_gain=1e9, **parameters).fit(X, Y)
         assert estimator.model_.n_trees == 1 and estimator.model_.forest.tree(0).n_leaves == 1
-        np.testing.assert_allclose(estimator.predict(X), np.broadcast_to(Y.mean(0), Y.shape), atol=1e-6)
+        np.testing.assert_allclose(
+            estimator.predict(X), np.broadcast_to(Y.mean(0), Y.shape), atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("refresh", ["round", "layer"])
@@ -384,7 +414,9 @@ def test_single_leaves_that_still_move_the_scores_do_not_end_training(refresh):
 def test_any_training_by_layers_predicts_what_it_trained(data):
     n, n_outputs = data.draw(st.integers(2, 120)), data.draw(st.sampled_from([1, 2, 5, 17]))
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
-    features = np.round(rng.standard_normal((n, data.draw(st.integers(1, 9)))), data.draw(st.integers(0, 3)))
+    features = np.round(
+        rng.standard_normal((n, data.draw(st.integers(1, 9)))), data.draw(st.integers(0, 3))
+    )
     features[rng.random(features.shape) < data.draw(st.sampled_from([0.0, 0.3]))] = np.nan
     parameters = {
         "n_estimators": 2,
@@ -395,7 +427,9 @@ def test_any_training_by_layers_predicts_what_it_trained(data):
         "min_child_samples": data.draw(st.sampled_from([1, 5])),
         "pruning": data.draw(st.sampled_from(["pre", "post"])),
         "min_split_gain": data.draw(st.sampled_from([0.0, 0.1])),
-        "rows_per_layer": data.draw(st.sampled_from([None, [0.3, 1.0], [1.0, 0.3], [1], [0.5, 3, 0.9]])),
+        "rows_per_layer": data.draw(
+            st.sampled_from([None, [0.3, 1.0], [1.0, 0.3], [1], [0.5, 3, 0.9]])
+        ),
         "learning_rate": data.draw(st.sampled_from([0.1, 1.0])),
         "n_jobs": data.draw(st.sampled_from([1, 2])),
     }

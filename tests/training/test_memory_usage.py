@@ -76,7 +76,9 @@ def test_a_limit_moves_first_bins_then_row_state_and_no_bit(training, tmp_path, 
         memory = stays + (0 if data.is_in_files else bins) + state
         assert bool(made) == (memory > limit)
     assert len(set(models.values())) == 1
-    with pytest.raises(ValueError, match="with bins, scores and derivatives in files this training still"):
+    with pytest.raises(
+        ValueError, match="with bins, scores and derivatives in files this training still"
+    ):
         make(**SMALL, **parameters).fit(limited(X, y, stays - 1, tmp_path))
 
 
@@ -102,5 +104,7 @@ def test_data_that_leave_memory_are_the_same(tmp_path):
 def test_columns_of_very_many_categories_stay(tmp_path):
     X = pd.DataFrame({"id": [f"c{i % 400}" for i in range(N)], "x": np.arange(N) * 1.0})
     data = Dataset.from_batches([(X, np.arange(N) % 7)], memory_limit="1 GB", cache_dir=tmp_path)
-    with pytest.raises(ValueError, match="memory_limit asks for bins in a file, but there are columns"):
+    with pytest.raises(
+        ValueError, match="memory_limit asks for bins in a file, but there are columns"
+    ):
         data.leave_memory()

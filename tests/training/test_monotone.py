@@ -20,7 +20,9 @@ def made(n=400, missing=0.1):
     """Features, and targets that directions do not hold for, so that constraints have something to do."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(n, F)).astype(np.float32)
-    Y = np.column_stack([np.sin(3 * X[:, 0]) - X[:, 1], X[:, 0] * X[:, 3], np.cos(2 * X[:, 1]) + X[:, 4]])
+    Y = np.column_stack(
+        [np.sin(3 * X[:, 0]) - X[:, 1], X[:, 0] * X[:, 3], np.cos(2 * X[:, 1]) + X[:, 4]]
+    )
     X[rng.random((n, F)) < missing] = np.nan
     return X, (Y + 0.3 * rng.normal(size=Y.shape)).astype(np.float32)
 
@@ -34,7 +36,9 @@ def violations(model, directions, n_pairs=2000, seed=0, moved=2):
     rng, n_bad = np.random.default_rng(seed), 0
     for k in range(directions.shape[1]):
         rows = X[rng.integers(len(X), size=n_pairs)]
-        step = np.where(rng.random((n_pairs, F)) < moved / F, np.abs(rng.normal(size=(n_pairs, F))), 0)
+        step = np.where(
+            rng.random((n_pairs, F)) < moved / F, np.abs(rng.normal(size=(n_pairs, F))), 0
+        )
         above = (rows + step * directions[:, k]).astype(np.float32)
         n_bad += int(
             np.sum(
@@ -76,19 +80,25 @@ def test_nothing_disobeys(more, directions):
 )
 @pytest.mark.parametrize("objective", ["absolute_error", "huber", "poisson", "gamma", "tweedie"])
 def test_no_objective_of_targets_disobeys(objective, more):
-    model = PolyleafRegressor(n_estimators=20, objective=objective, monotone_constraints=OWN, **more)
+    model = PolyleafRegressor(
+        n_estimators=20, objective=objective, monotone_constraints=OWN, **more
+    )
     assert violations(model.fit(X, np.exp(Y)), OWN) == 0
 
 
 @pytest.mark.parametrize("objective", ["logistic", "squared_hinge"])
 def test_no_objective_of_labels_disobeys(objective):
-    model = PolyleafClassifier(n_estimators=20, objective=objective, monotone_constraints=OWN).fit(X, LABELS)
+    model = PolyleafClassifier(n_estimators=20, objective=objective, monotone_constraints=OWN).fit(
+        X, LABELS
+    )
     assert violations(model, OWN) == 0
 
 
 def test_no_scores_of_classes_disobey_but_probabilities_may():
     with pytest.warns(UserWarning, match="Their probabilities need not obey"):
-        model = PolyleafClassifier(n_estimators=20, monotone_constraints=OWN).fit(X, Y.argmax(axis=1))
+        model = PolyleafClassifier(n_estimators=20, monotone_constraints=OWN).fit(
+            X, Y.argmax(axis=1)
+        )
     assert violations(model, OWN) == 0
 
 
@@ -97,7 +107,10 @@ def test_no_quantile_disobeys_at_any_level(columns):
     frame = pd.DataFrame(Y[:, :columns], columns=["x", "y"][:columns])
     given = {0: 1, 1: {1: -1}} if columns == 2 else {0: 1}
     model = PolyleafRegressor(
-        n_estimators=20, objective="quantile", quantile_alpha=[0.1, 0.5, 0.9], monotone_constraints=given
+        n_estimators=20,
+        objective="quantile",
+        quantile_alpha=[0.1, 0.5, 0.9],
+        monotone_constraints=given,
     ).fit(X, frame)
     directions = np.zeros((F, columns), int)
     directions[0], directions[1, 1:] = 1, -1
@@ -127,7 +140,9 @@ def test_going_on_from_a_model_that_disobeys_is_warned_of():
     model = PolyleafRegressor(n_estimators=5, monotone_constraints=OWN).fit(X, Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        further = PolyleafRegressor(n_estimators=5, monotone_constraints=OWN).fit(X, Y, init_model=model)
+        further = PolyleafRegressor(n_estimators=5, monotone_constraints=OWN).fit(
+            X, Y, init_model=model
+        )
     assert violations(further, OWN) == 0
     whole = PolyleafRegressor(n_estimators=10, monotone_constraints=OWN).fit(X, Y)
     np.testing.assert_array_equal(further.predict_raw(X), whole.predict_raw(X))
@@ -153,7 +168,9 @@ def test_settings_of_a_file_train_the_same_model(tmp_path):
 
 def test_threads_do_not_matter():
     one, three = (
-        PolyleafRegressor(n_estimators=5, monotone_constraints=OWN, n_jobs=jobs).fit(X, Y).predict_raw(X)
+        PolyleafRegressor(n_estimators=5, monotone_constraints=OWN, n_jobs=jobs)
+        .fit(X, Y)
+        .predict_raw(X)
         for jobs in (1, 3)
     )
     np.testing.assert_array_equal(one, three)
@@ -164,8 +181,20 @@ def model_of(seed):
     rng = np.random.default_rng(seed)
     directions = rng.integers(-1, 2, (F, K))
     more = MORE[rng.integers(len(MORE))] | {"learning_rate": float(rng.choice([0.1, 1.0]))}
-    given = {"n_estimators": 10, "monotone_constraints": directions, "random_state": int(rng.integers(99))}
-    objectives = ["squared_error", "absolute_error", "huber", "poisson", "gamma", "tweedie", "logistic"]
+    given = {
+        "n_estimators": 10,
+        "monotone_constraints": directions,
+        "random_state": int(rng.integers(99)),
+    }
+    objectives = [
+        "squared_error",
+        "absolute_error",
+        "huber",
+        "poisson",
+        "gamma",
+        "tweedie",
+        "logistic",
+    ]
     objective = objectives[rng.integers(len(objectives))]
     if objective == "logistic":
         return PolyleafClassifier(**given | more).fit(X, LABELS), directions
@@ -247,7 +276,9 @@ def test_what_would_not_obey_is_refused(more, sentence):
 
 
 def test_categories_have_no_directions():
-    frame = pd.DataFrame(X, columns=list("abcde")).assign(c=pd.Categorical(RNG.choice(list("xyz"), len(X))))
+    frame = pd.DataFrame(X, columns=list("abcde")).assign(
+        c=pd.Categorical(RNG.choice(list("xyz"), len(X)))
+    )
     PolyleafRegressor(n_estimators=2, monotone_constraints={"a": 1}).fit(frame, Y)
     with pytest.raises(ValueError, match="'c', whose values are categories"):
         PolyleafRegressor(n_estimators=2, monotone_constraints={"c": 1}).fit(frame, Y)

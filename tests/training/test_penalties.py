@@ -43,8 +43,16 @@ def test_a_feature_that_is_dear_is_used_less(more):
 
 
 def test_forms_that_mean_the_same():
-    forms = [{"a": 0.5, 2: 0.1}, {"0": 0.5, "c": 0.1}, [0.5, 0, 0.1, 0], np.array([0.5, 0.0, 0.1, 0.0])]
-    found = [PolyleafRegressor(n_estimators=5, feature_penalties=form).fit(X, Y).predict(X) for form in forms]
+    forms = [
+        {"a": 0.5, 2: 0.1},
+        {"0": 0.5, "c": 0.1},
+        [0.5, 0, 0.1, 0],
+        np.array([0.5, 0.0, 0.1, 0.0]),
+    ]
+    found = [
+        PolyleafRegressor(n_estimators=5, feature_penalties=form).fit(X, Y).predict(X)
+        for form in forms
+    ]
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
 
@@ -98,7 +106,9 @@ def test_columns_made_of_a_feature_have_its_penalty():
 
 @pytest.mark.parametrize("more", [{}, {"leaf": "linear"}], ids=str)
 def test_ranks_train_the_model_of_one_machine(more):
-    estimator = PolyleafRegressor(n_estimators=5, feature_penalties={0: 0.4, 2: 0.8}, n_jobs=1, **more)
+    estimator = PolyleafRegressor(
+        n_estimators=5, feature_penalties={0: 0.4, 2: 0.8}, n_jobs=1, **more
+    )
     alone = estimator.fit(X.to_numpy(), Y).save_model()
     for each in fit_on_threads(estimator, X.to_numpy(), Y, 3):
         assert each.save_model() == alone
@@ -108,10 +118,16 @@ def test_labels_of_sparse_targets():
     import scipy.sparse as sp
 
     labels = sp.csr_matrix((Y > 0.5).astype(np.float32))
-    options = {"n_estimators": 10, "leaf": "sparse", "leaf_k": 1, "max_leaves": 6, "colsample_bynode": 1.0}
+    options = {
+        "n_estimators": 10,
+        "leaf": "sparse",
+        "leaf_k": 1,
+        "max_leaves": 6,
+        "colsample_bynode": 1.0,
+    }
     for search in ("sketch", "exact"):
         plain = PolyleafClassifier(split_search=search, **options).fit(X.to_numpy(), labels)
-        dear = PolyleafClassifier(split_search=search, feature_penalties=[0.9, 0, 0, 0], **options).fit(
-            X.to_numpy(), labels
-        )
+        dear = PolyleafClassifier(
+            split_search=search, feature_penalties=[0.9, 0, 0, 0], **options
+        ).fit(X.to_numpy(), labels)
         assert dear.feature_importance("split")[0] < plain.feature_importance("split")[0]

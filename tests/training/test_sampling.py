@@ -56,7 +56,9 @@ def test_gradients_are_asked_for_where_they_decide():
     seed=st.integers(0, 2**40),
 )
 def test_uniform_sample_has_the_exact_size(n, percent, round, seed):
-    rows, multiplier = sample_rows(config(subsample=percent / 100, seed=seed), gradients(n, 1), round)
+    rows, multiplier = sample_rows(
+        config(subsample=percent / 100, seed=seed), gradients(n, 1), round
+    )
     assert multiplier is None
     assert rows.dtype == np.uint32
     assert len(rows) == max(1, -(-percent * n // 100))
@@ -132,10 +134,9 @@ def test_goss_with_equal_gradients_keeps_the_exact_size():
 
 
 def test_goss_that_keeps_all_rows_is_no_sampling():
-    assert sample_rows(config(sampling_method="goss", top_rate=0.5, other_rate=0.5), gradients(9), 0) == (
-        None,
-        None,
-    )
+    assert sample_rows(
+        config(sampling_method="goss", top_rate=0.5, other_rate=0.5), gradients(9), 0
+    ) == (None, None)
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 3, 7, 16, 33])
@@ -147,7 +148,10 @@ def test_goss_norm_runs_over_all_outputs(outputs):
 
 
 def test_features_per_tree():
-    masks = [sample_features(config(colsample_bytree=0.3), np.ones(10, bool), round) for round in range(50)]
+    masks = [
+        sample_features(config(colsample_bytree=0.3), np.ones(10, bool), round)
+        for round in range(50)
+    ]
     assert all(mask.dtype == bool and mask.sum() == 3 for mask in masks)
     assert len({mask.tobytes() for mask in masks}) > 20
     assert sample_features(config(colsample_bytree=0.01), np.ones(10, bool), 0).sum() == 1

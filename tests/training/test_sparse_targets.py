@@ -156,7 +156,10 @@ def put(at, value):
 
 
 BAD = {
-    "a label above": (lambda Y: changed(Y, indices=put(5, 60)), "stores column 60, outside 0 .. 59"),
+    "a label above": (
+        lambda Y: changed(Y, indices=put(5, 60)),
+        "stores column 60, outside 0 .. 59",
+    ),
     "a label below": (lambda Y: changed(Y, indices=put(5, -1)), "stores column -1"),
     "a label twice": (lambda Y: changed(Y, indices=lambda i: i.__setitem__(1, i[0])), "twice"),
     "not an indicator": (lambda Y: changed(Y, data=put(3, 0.5)), "0 and 1 only"),
@@ -203,7 +206,9 @@ def test_bad_targets_are_refused_in_a_sentence(data, what, projection):
 )
 def test_what_does_not_go_together(data, parameters, message):
     X, Y = data
-    X = X.round()  # features of so many categories that they become numbers are no categories any more
+    X = (
+        X.round()
+    )  # features of so many categories that they become numbers are no categories any more
     model = PolyleafClassifier(**presets.gbdt_sparse() | SMALL | parameters)
     with pytest.raises(ValueError, match=message):
         model.fit(X, Y, eval_set=[(X, Y)])
@@ -242,7 +247,9 @@ def test_going_on(data):
     """Twenty rounds, and twenty more, are forty."""
     X, Y = data
     first = fitted(data, n_estimators=20)
-    more = PolyleafClassifier(**first.get_params() | {"n_estimators": 20}).fit(X, Y, init_model=first)
+    more = PolyleafClassifier(**first.get_params() | {"n_estimators": 20}).fit(
+        X, Y, init_model=first
+    )
     assert more.model_.n_trees == 40
     for ours, theirs in zip(
         more.predict_topk(X, 3), fitted(data, n_estimators=40).predict_topk(X, 3), strict=True
@@ -265,16 +272,26 @@ def test_going_on(data):
 def test_a_sketch_grows_the_same_trees_from_sparse_x(parameters):
     """Columns of few and of many bins, sparse and not, side by side; more groups than are judged."""
     rng = np.random.default_rng(0)
-    dense = np.where(rng.random((1500, 160)) < 0.03, rng.integers(1, 40, (1500, 160)), 0).astype(np.float32)
+    dense = np.where(rng.random((1500, 160)) < 0.03, rng.integers(1, 40, (1500, 160)), 0).astype(
+        np.float32
+    )
     dense[:, 5::10] = rng.normal(size=(1500, 16))
     dense[:, 3::10] = np.minimum(dense[:, 3::10], 1)
     chance = np.where(rng.random((160, 40)) < 0.05, 1.5, 0.0)
-    Y = sp.csr_matrix((dense[:, :160].clip(0, 2) @ chance > 2.5) | (rng.random((1500, 40)) < 0.02)).astype(
-        np.float32
-    )
-    settings = {"leaf": "sparse", "leaf_k": 4, "split_search": "sketch", "n_estimators": 4, "random_state": 0}
+    Y = sp.csr_matrix(
+        (dense[:, :160].clip(0, 2) @ chance > 2.5) | (rng.random((1500, 40)) < 0.02)
+    ).astype(np.float32)
+    settings = {
+        "leaf": "sparse",
+        "leaf_k": 4,
+        "split_search": "sketch",
+        "n_estimators": 4,
+        "random_state": 0,
+    }
     settings |= {"sketch_dim": 8, "n_jobs": 1} | parameters
-    models = [PolyleafClassifier(**settings).fit(X, Y).model_ for X in (dense, sp.csr_matrix(dense))]
+    models = [
+        PolyleafClassifier(**settings).fit(X, Y).model_ for X in (dense, sp.csr_matrix(dense))
+    ]
     assert models[0].trees[0].n_nodes > 10
     mine, theirs = (storage.to_arrays(model.forest) for model in models)
     for name in mine:

@@ -9,7 +9,9 @@ REFUSED = 21
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++, which is not here")
+@pytest.mark.skipif(
+    host_device.COMPILER is None, reason="kernels are compiled by g++, which is not here"
+)
 def test_models_are_those_of_the_golden_file(monkeypatch):
     host_device.use(monkeypatch)
     expected, found = golden.expected(), golden.hashes_on("cuda")

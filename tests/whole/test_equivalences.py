@@ -52,7 +52,9 @@ def test_every_split_is_the_best_of_all(library, kind, n_outputs):
     rows = rows_of_nodes(tree, p.codes)
     assert tree.n_leaves == 8
     for i in np.flatnonzero(tree.feature >= 0):
-        gains = [float(exact_gain(p, channels, s[3], rows[i])) for s in all_numeric_splits(p, rows[i])]
+        gains = [
+            float(exact_gain(p, channels, s[3], rows[i])) for s in all_numeric_splits(p, rows[i])
+        ]
         assert tree.gain[i] == pytest.approx(max(gains), rel=1e-4)
 
 
@@ -73,14 +75,19 @@ def test_constant_curvature_is_no_curvature(library):
 
 def test_condensed_boosting_is_vector_boosting_for_squared_error(library):
     p = make_problem(3, n=300, n_outputs=3)
-    data, config = (p.codes, p.n_bins, p.is_categorical), replace(p.config, max_leaves=8, min_child_samples=5)
+    data, config = (
+        (p.codes, p.n_bins, p.is_categorical),
+        replace(p.config, max_leaves=8, min_child_samples=5),
+    )
 
     def squared_error_with_curvature(y, score):
         return score - y, np.ones(y.shape)
 
     y = p.g.astype(np.float64)
     condensed, _ = boosted(library, data, y, reference.squared_error, "unit", config, n_rounds=6)
-    vector, _ = boosted(library, data, y, squared_error_with_curvature, "diagonal", config, n_rounds=6)
+    vector, _ = boosted(
+        library, data, y, squared_error_with_curvature, "diagonal", config, n_rounds=6
+    )
     np.testing.assert_allclose(condensed, vector, atol=1e-5)
 
 
@@ -111,7 +118,10 @@ def test_order_of_outputs_permutes_leaf_values(library, kind):
     (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(q)
     assert_same_structure(a, b)
     np.testing.assert_array_equal(a.output_gain[:, order], b.output_gain)
-    a_values, b_values = library.leaves(p, a_leaves, a.n_leaves), library.leaves(q, b_leaves, b.n_leaves)
+    a_values, b_values = (
+        library.leaves(p, a_leaves, a.n_leaves),
+        library.leaves(q, b_leaves, b.n_leaves),
+    )
     np.testing.assert_array_equal(a_values[:, order], b_values)
 
 
@@ -127,21 +137,17 @@ def test_order_of_rows_changes_nothing(library, kind):
     (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(q)
     assert_same_tree(a, b)
     np.testing.assert_array_equal(a_leaves[order], b_leaves)
-    a_values, b_values = library.leaves(p, a_leaves, a.n_leaves), library.leaves(q, b_leaves, b.n_leaves)
+    a_values, b_values = (
+        library.leaves(p, a_leaves, a.n_leaves),
+        library.leaves(q, b_leaves, b.n_leaves),
+    )
     np.testing.assert_array_equal(a_values, b_values)
 
 
 def test_order_of_features_relabels(library):
     """Large leaves: two features never cut a node in the same way, which would be a tie."""
     n_bins = (5, 8, 12, 3, 9, 30, 7, 4, 6, 11)
-    p = make_problem(
-        7,
-        n=600,
-        n_bins=n_bins,
-        categorical=[2, 5],
-        n_outputs=2,
-        min_child_samples=25,
-    )
+    p = make_problem(7, n=600, n_bins=n_bins, categorical=[2, 5], n_outputs=2, min_child_samples=25)
     order = np.random.default_rng(0).permutation(10)
     q = replace(
         p,
@@ -175,11 +181,16 @@ def test_integer_weights_are_repeated_rows(library):
     g, h = on_a_grid(1, n, (2,), 10_000, -10_000), on_a_grid(2, n, (1,), 10_000, 1)
     repeated = np.repeat(np.arange(n), weight.astype(int))
     weighted = replace(p, kind="shared", g=g * weight[:, None], h=h * weight[:, None])
-    longer = replace(p, kind="shared", codes=p.codes[:, repeated].copy(), g=g[repeated], h=h[repeated])
+    longer = replace(
+        p, kind="shared", codes=p.codes[:, repeated].copy(), g=g[repeated], h=h[repeated]
+    )
     (a, a_leaves), (b, b_leaves) = library.grow(weighted), library.grow(longer)
     assert_same_tree(a, b, ignore=["count", "missing_left"])
     np.testing.assert_array_equal(a_leaves[repeated], b_leaves)
-    a_values, b_values = library.leaves(weighted, a_leaves, 12), library.leaves(longer, b_leaves, 12)
+    a_values, b_values = (
+        library.leaves(weighted, a_leaves, 12),
+        library.leaves(longer, b_leaves, 12),
+    )
     np.testing.assert_array_equal(a_values, b_values)
 
 
@@ -209,7 +220,9 @@ def test_gain_is_the_fall_of_the_loss(library, grid):
     the last place of the terms.
     """
     n, n_outputs = 400, 3
-    p = make_problem(11, n=n, n_bins=(20, 30, 6), categorical=[2], n_outputs=n_outputs, reg_lambda=0.0)
+    p = make_problem(
+        11, n=n, n_bins=(20, 30, 6), categorical=[2], n_outputs=n_outputs, reg_lambda=0.0
+    )
     if grid:
         p = replace(p, g=on_a_grid(3, n, (n_outputs,), 20_000, -20_000))
     step = 0 if grid else np.abs(p.g).max(axis=0) / 32767
@@ -283,7 +296,13 @@ def test_boosting_is_the_same_in_core_and_twin(name, kind):
 
 def large_problems():
     """Problems with many blocks of rows and several tiles of features."""
-    for n_outputs, kind in ((1, "unit"), (1, "diagonal"), (3, "shared"), (6, "diagonal"), (17, "unit")):
+    for n_outputs, kind in (
+        (1, "unit"),
+        (1, "diagonal"),
+        (3, "shared"),
+        (6, "diagonal"),
+        (17, "unit"),
+    ):
         yield make_problem(
             16,
             n=20_000,
@@ -302,7 +321,9 @@ def test_number_of_threads_changes_nothing():
         for n_threads, (other, other_leaves) in zip((2, 3), others, strict=True):
             assert_same_tree(tree, other)
             np.testing.assert_array_equal(leaves, other_leaves)
-            np.testing.assert_array_equal(values, Core.leaves(p, leaves, tree.n_leaves, n_threads=n_threads))
+            np.testing.assert_array_equal(
+                values, Core.leaves(p, leaves, tree.n_leaves, n_threads=n_threads)
+            )
 
 
 def digest():

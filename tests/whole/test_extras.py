@@ -72,7 +72,10 @@ def test_the_command_line_says_what_to_install():
 
 def test_pictures_say_what_to_install():
     done = run(["matplotlib"], "from polyleaf.inspection.plotting.display import pyplot\npyplot()")
-    assert 'ImportError: Pictures need the package matplotlib: pip install "polyleaf[plot]"' in done.stderr
+    assert (
+        'ImportError: Pictures need the package matplotlib: pip install "polyleaf[plot]"'
+        in done.stderr
+    )
 
 
 def test_mlflow_says_what_to_install():

@@ -30,7 +30,9 @@ def test_sound_files_are_read(name, tmp_path):
 
 
 def test_hostile_files_are_read_or_refused(tmp_path):
-    taken = [tried(*data_mutants.mutant(np.random.default_rng(seed)), tmp_path) for seed in range(1500)]
+    taken = [
+        tried(*data_mutants.mutant(np.random.default_rng(seed)), tmp_path) for seed in range(1500)
+    ]
     assert 0 < sum(taken) < len(taken)
 
 
@@ -100,8 +102,16 @@ def test_columns_of_labelled_rows_are_bounded_by_what_is_stored(tmp_path):
 def test_whatever_a_library_trips_over_names_the_file(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a\n1\n")
-    for error in (KeyError("a"), SystemError("negative size"), OverflowError("too large"), TypeError("None")):
-        with pytest.raises(ReadError, match=r"t\.csv is damaged or of another format"), reading(path):
+    for error in (
+        KeyError("a"),
+        SystemError("negative size"),
+        OverflowError("too large"),
+        TypeError("None"),
+    ):
+        with (
+            pytest.raises(ReadError, match=r"t\.csv is damaged or of another format"),
+            reading(path),
+        ):
             raise error
     with pytest.raises(MemoryError), reading(path):
         raise MemoryError

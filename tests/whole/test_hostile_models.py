@@ -62,9 +62,19 @@ METADATA = [
     ("labels", "n_outputs", 300_000_000, "from 1 to 3"),
     ("two classes", "classes", {"dtype": "<U3", "labels": ["no"]}, "2 different labels"),
     ("two classes", "classes", {"dtype": "<U3", "labels": ["no", "no"]}, "2 different labels"),
-    ("two classes", "classes", {"dtype": "<U1000000000", "labels": ["no", "yes"]}, "not understood|too wide"),
+    (
+        "two classes",
+        "classes",
+        {"dtype": "<U1000000000", "labels": ["no", "yes"]},
+        "not understood|too wide",
+    ),
     ("two classes", "classes", {"dtype": "<U9999999", "labels": ["no", "yes"]}, "too wide"),
-    ("two classes", "classes", {"dtype": "<M8[Y]", "labels": ["2020", "2021"]}, "text, numbers or booleans"),
+    (
+        "two classes",
+        "classes",
+        {"dtype": "<M8[Y]", "labels": ["2020", "2021"]},
+        "text, numbers or booleans",
+    ),
     ("two classes", "classes", {"dtype": "<i8", "labels": ["no", "yes"]}, "labels of its dtype"),
     ("two classes", "classes", {"dtype": "|i1", "labels": [1, 1000]}, "dtype|bounds"),
     ("two classes", "classes", None, "dtype and labels"),
@@ -91,7 +101,11 @@ def test_metadata_are_checked(seed, name, value, message):
 
 HEADERS = [
     ("objective", {"name": "softmax", "n_classes": 7}, "another number of outputs"),
-    ("objective", {"name": "softmax", "n_classes": 3}, "does not learn a target of kind 'regression'"),
+    (
+        "objective",
+        {"name": "softmax", "n_classes": 3},
+        "does not learn a target of kind 'regression'",
+    ),
     ("objective", {"name": "quantile", "alpha": [0.2, 0.8]}, "another number of outputs"),
     ("best_iteration", -1, "best round is -1"),
     ("best_iteration", 2, "best round is 2, but the model has 2"),
@@ -130,7 +144,12 @@ def test_statistics_and_rounds_are_checked(name, value, message):
 
 
 def test_a_file_is_believed_as_many_outputs_as_it_is_long():
-    for n_outputs, sound in [(3_000_000, True), (5_000_000, False), (2**31 - 1, False), (2**80, False)]:
+    for n_outputs, sound in [
+        (3_000_000, True),
+        (5_000_000, False),
+        (2**31 - 1, False),
+        (2**80, False),
+    ]:
 
         def put(header, arrays, n_outputs=n_outputs):
             header["n_outputs"] = header["metadata"]["n_outputs"] = n_outputs
@@ -160,9 +179,13 @@ def test_a_name_that_is_not_a_models_is_said_with_the_file(tmp_path):
     path = tmp_path / "m.polyleaf"
     path.write_bytes(changed("numbers", put))
     for load in (polyleaf.load_model, polyleaf.PolyleafRegressor.load_model):
-        with pytest.raises(ModelFileError, match=r"m\.polyleaf' cannot be loaded: .*'kind' is one of"):
+        with pytest.raises(
+            ModelFileError, match=r"m\.polyleaf' cannot be loaded: .*'kind' is one of"
+        ):
             load(path)
-    assert Model.load(path).n_outputs == 3  # what a model's metadata say is its estimator's business
+    assert (
+        Model.load(path).n_outputs == 3
+    )  # what a model's metadata say is its estimator's business
 
 
 def test_lack_of_memory_is_told_from_damage(monkeypatch):
@@ -188,7 +211,10 @@ def many_trees(header, arrays):
     arrays["forest.leaf"], arrays["forest.missing_left"] = np.zeros(n, np.int32), np.zeros(n, bool)
     for name in ("gain", "count", "cover", "gain_outputs", "output_gain"):
         del arrays["forest." + name]
-    arrays["forest.node_offsets"], arrays["forest.set_offsets"] = np.arange(n + 1), np.zeros(n + 1, np.int64)
+    arrays["forest.node_offsets"], arrays["forest.set_offsets"] = (
+        np.arange(n + 1),
+        np.zeros(n + 1, np.int64),
+    )
     arrays["forest.output"], arrays["round_of_tree"] = np.zeros(n, np.int32), np.zeros(n, np.int32)
     arrays["forest.values"] = np.zeros(n, np.float16)
 

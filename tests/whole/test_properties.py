@@ -24,7 +24,9 @@ def check_shape(tree, p):
     children = np.concatenate([tree.left[inner], tree.right[inner]])
     assert sorted(children) == list(range(1, tree.n_nodes))
     assert np.all(tree.left[inner] > inner) and np.all(tree.right[inner] == tree.left[inner] + 1)
-    assert np.array_equal(tree.leaf[is_leaf], np.arange(tree.n_leaves)) and np.all(tree.leaf[inner] == -1)
+    assert np.array_equal(tree.leaf[is_leaf], np.arange(tree.n_leaves)) and np.all(
+        tree.leaf[inner] == -1
+    )
     assert tree.n_nodes == 2 * tree.n_leaves - 1 <= 2 * p.config.max_leaves - 1
     for name in ("left", "right", "threshold", "category_set"):
         assert np.all(getattr(tree, name)[is_leaf] == -1), name
@@ -125,7 +127,9 @@ def test_any_tree(library, data):
     reg_lambda=st.sampled_from([0.0, 1.0]),
     reg_alpha=st.sampled_from([0.0, 1.0]),
 )
-def test_huge_and_tiny_derivatives(library, kind, n_outputs, scale, curvature_scale, reg_lambda, reg_alpha):
+def test_huge_and_tiny_derivatives(
+    library, kind, n_outputs, scale, curvature_scale, reg_lambda, reg_alpha
+):
     p = make_problem(1, n=100, categorical=[2], n_outputs=n_outputs, kind=kind, reg_alpha=reg_alpha)
     p = p.with_config(reg_lambda=reg_lambda)
     h = None if p.h is None else p.h * np.float32(curvature_scale)

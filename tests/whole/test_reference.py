@@ -81,7 +81,9 @@ def test_leaf_terms_are_minus_the_optimum_of_the_leaf_problem(kind, alpha, max_d
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("config", [GrowConfig(), GrowConfig(reg_alpha=0.2), GrowConfig(max_delta_step=0.1)])
+@pytest.mark.parametrize(
+    "config", [GrowConfig(), GrowConfig(reg_alpha=0.2), GrowConfig(max_delta_step=0.1)]
+)
 def test_a_split_scores_the_sum_of_its_leaves(kind, config):
     rng = np.random.default_rng(0)
     G = rng.normal(size=(2, 5, 4)).astype(F32)
@@ -119,7 +121,9 @@ def test_the_root_split_is_the_best_of_all_splits(seed, kind, n_outputs):
 
 
 def test_first_candidate_wins_a_tie():
-    codes = np.array([[0, 0, 3, 3], [3, 3, 0, 0]], np.uint8)  # thresholds 0, 1, 2 of both cut the same way
+    codes = np.array(
+        [[0, 0, 3, 3], [3, 3, 0, 0]], np.uint8
+    )  # thresholds 0, 1, 2 of both cut the same way
     g = np.array([[-1], [-1], [1], [1]], F32)
     data = codes, np.array([4, 4]), np.zeros(2, bool)
     tree = reference.grow(*data, reference.quantise(g, None, "unit"), GrowConfig(max_leaves=2))
@@ -151,7 +155,13 @@ def test_present_against_missing():
 
 def category_problem(seed, n_categories, n_outputs, **config):
     return make_problem(
-        seed, n=80, n_bins=(n_categories,), categorical=[0], n_outputs=n_outputs, max_leaves=2, **config
+        seed,
+        n=80,
+        n_bins=(n_categories,),
+        categorical=[0],
+        n_outputs=n_outputs,
+        max_leaves=2,
+        **config,
     )
 
 
@@ -207,7 +217,9 @@ def test_category_set_is_what_goes_left():
 
 def test_hash_is_the_finaliser_of_splitmix64():
     second = 0xD1B54A32D192ED03
-    assert reference.feature_hash(2**64 - second, 0, 0) == 0xE220A8397B1DCDAF  # its first output for seed 0
+    assert (
+        reference.feature_hash(2**64 - second, 0, 0) == 0xE220A8397B1DCDAF
+    )  # its first output for seed 0
 
 
 def test_node_features_are_as_many_as_asked_and_differ_by_node():
@@ -231,7 +243,9 @@ def test_next_batch():
 @pytest.mark.parametrize("alpha, max_delta_step", [(0, 0), (2.5, 0), (0, 0.3)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_leaf_values_solve_the_leaf_problem(kind, alpha, max_delta_step):
-    p = make_problem(5, n=100, n_outputs=2, kind=kind, reg_alpha=alpha, max_delta_step=max_delta_step)
+    p = make_problem(
+        5, n=100, n_outputs=2, kind=kind, reg_alpha=alpha, max_delta_step=max_delta_step
+    )
     leaf_of_row = np.arange(100, dtype=np.int32) % 3
     values = Twin.leaves(p, leaf_of_row, 4, learning_rate=0.5)
     h = np.ones((100, 1)) if p.h is None else p.h.astype(np.float64)
@@ -272,7 +286,9 @@ def test_boosting_lowers_the_loss_every_round(name, kind):
     data = p.codes, p.n_bins, p.is_categorical
     config = GrowConfig(max_leaves=8, min_child_samples=5)
     derivatives = getattr(reference, name)
-    scores, trees = reference.boost(data, y.astype(float), derivatives, kind, config, 8, learning_rate=0.3)
+    scores, trees = reference.boost(
+        data, y.astype(float), derivatives, kind, config, 8, learning_rate=0.3
+    )
     loss = losses(name, y.astype(float), scores)
     assert np.all(np.diff(loss) < 0)
     assert loss[-1] < 0.95 * loss[0]

@@ -1,5 +1,5 @@
-// Eight doubles: one zmm register, or two vectors of four. With double in their place the same formulas do
-// one candidate.
+// Eight doubles: one zmm register, or two vectors of four. With double in their place the same
+// formulas do one candidate.
 //
 // Included by kernels only, inside the namespace of an instruction set.
 #pragma once

@@ -1,5 +1,6 @@
-// Vectors of sixteen lanes, whatever the instruction set: one zmm, two ymm or four xmm registers. Sums over
-// outputs use these virtual lanes and one fixed fold, so every instruction set computes the same bits.
+// Vectors of sixteen lanes, whatever the instruction set: one zmm, two ymm or four xmm registers.
+// Sums over outputs use these virtual lanes and one fixed fold, so every instruction set computes
+// the same bits.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -17,8 +18,8 @@ namespace POLYLEAF_ISA_NAMESPACE {
 
 constexpr int kLanes = 16;
 
-// Two vectors as one of twice as many lanes. GCC keeps vectors that are wider than the registers in memory;
-// these it does not.
+// Two vectors as one of twice as many lanes. GCC keeps vectors that are wider than the registers in
+// memory; these it does not.
 template <class Half>
 struct Two {
   Half low, high;
@@ -140,7 +141,8 @@ POLYLEAF_INLINE Two<Half> select(const Two<M>& mask, const Two<Half>& yes, const
   return {select(mask.low, yes.low, no.low), select(mask.high, yes.high, no.high)};
 }
 
-// The same numbers as another type: integers as floats, of 16 bits as of 32; floats that hold integers.
+// The same numbers as another type: integers as floats, of 16 bits as of 32; floats that hold
+// integers.
 template <class To, class From>
 struct Converter {
   static POLYLEAF_METHOD To convert(const From& v) { return __builtin_convertvector(v, To); }
@@ -169,7 +171,8 @@ template <class To, class From>
 struct Converter<To, Two<From>> {
   static POLYLEAF_METHOD To convert(const Two<From>& v) {
     using Half = typename HalfOf<To>::type;
-    const Half halves[2] = {Converter<Half, From>::convert(v.low), Converter<Half, From>::convert(v.high)};
+    const Half halves[2] = {Converter<Half, From>::convert(v.low),
+                            Converter<Half, From>::convert(v.high)};
     return load<To>(halves);
   }
 };

@@ -1,6 +1,8 @@
-// Lines of memory that are asked for some rows before their turn, where rows are found by their numbers.
+// Lines of memory that are asked for some rows before their turn, where rows are found by their
+// numbers.
 //
-// They go to the second cache: far more of such requests may be under way than of those for the first one.
+// They go to the second cache: far more of such requests may be under way than of those for the
+// first one.
 //
 // Included by kernels only, inside the namespace of an instruction set.
 #pragma once

@@ -11,8 +11,9 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// Thresholds of one row below x. `nan_counts`: whether a NaN counts as above every lane (16), or above none
-// (0). The portable form, four lanes at a time; the vector forms below return the same integer.
+// Thresholds of one row below x. `nan_counts`: whether a NaN counts as above every lane (16), or
+// above none (0). The portable form, four lanes at a time; the vector forms below return the same
+// integer.
 template <bool nan_counts, class T>
 inline int count_below(T x, const T* row) {
   typedef T Four __attribute__((vector_size(4 * sizeof(T)), aligned(alignof(T))));
@@ -35,16 +36,17 @@ inline uint32_t mask_below(float x, const float* row) {
 #elif defined(__AVX2__)
   constexpr int predicate = nan_counts ? _CMP_NLE_UQ : _CMP_GT_OQ;
   const __m256 value = _mm256_set1_ps(x);
-  const auto low =
-      static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_loadu_ps(row), predicate)));
-  const auto high =
-      static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_loadu_ps(row + 8), predicate)));
+  const auto low = static_cast<uint32_t>(
+      _mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_loadu_ps(row), predicate)));
+  const auto high = static_cast<uint32_t>(
+      _mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_loadu_ps(row + 8), predicate)));
   return low | high << 8;
 #else
   const __m128 value = _mm_set1_ps(x);
   const auto compare = [&](int lane) {
     const __m128 thresholds = _mm_loadu_ps(row + lane);
-    return _mm_castps_si128(nan_counts ? _mm_cmpnle_ps(value, thresholds) : _mm_cmpgt_ps(value, thresholds));
+    return _mm_castps_si128(nan_counts ? _mm_cmpnle_ps(value, thresholds)
+                                       : _mm_cmpgt_ps(value, thresholds));
   };
   const __m128i low = _mm_packs_epi32(compare(0), compare(4)),
                 high = _mm_packs_epi32(compare(8), compare(12));
@@ -59,7 +61,8 @@ inline int count_below(float x, const float* row) {
 }
 #endif
 
-// (j, k) at 32 j + k -> code. NaN is above no coarse threshold and above all 16 fine lanes: (0, 16).
+// (j, k) at 32 j + k -> code. NaN is above no coarse threshold and above all 16 fine lanes: (0,
+// 16).
 struct CodeOf {
   uint8_t code[32 * kSearchLanes];
   constexpr CodeOf() : code() {

@@ -1,5 +1,5 @@
-// Kernels of binning, compiled once per instruction set: the search for a value's bin, and the search for
-// infinities.
+// Kernels of binning, compiled once per instruction set: the search for a value's bin, and the
+// search for infinities.
 //
 // Must not know: columns, blocks, threads.
 #pragma once
@@ -12,12 +12,13 @@
 namespace polyleaf {
 
 struct BinningKernels {
-  // codes[i] = bin of x[i * stride] (stride in elements), 255 where it is NaN. `n_fine_rows` = search_rows()
+  // codes[i] = bin of x[i * stride] (stride in elements), 255 where it is NaN. `n_fine_rows` =
+  // search_rows()
   // - 1.
-  void (*bin_float)(const float* x, ptrdiff_t stride, int64_t n, const float* table, int n_fine_rows,
-                    uint8_t* codes);
-  void (*bin_double)(const double* x, ptrdiff_t stride, int64_t n, const double* table, int n_fine_rows,
-                     uint8_t* codes);
+  void (*bin_float)(const float* x, ptrdiff_t stride, int64_t n, const float* table,
+                    int n_fine_rows, uint8_t* codes);
+  void (*bin_double)(const double* x, ptrdiff_t stride, int64_t n, const double* table,
+                     int n_fine_rows, uint8_t* codes);
   bool (*has_infinite_float)(const float* x, int64_t n);
   bool (*has_infinite_double)(const double* x, int64_t n);
 };

@@ -1,4 +1,5 @@
-// Codes of numbers in memory of any library's: the search of data/kernels/binning_kernels.h, a number a thread.
+// Codes of numbers in memory of any library's: the search of data/kernels/binning_kernels.h, a
+// number a thread.
 #include "data/kernels/search_layout.h"
 #include "device/kernels/block.h"
 
@@ -78,7 +79,8 @@ extern "C" __global__ void pack_codes(const PackCodes a) {
   for (int64_t row = thread_of_grid(); row < a.rows.n_rows; row += threads_of_grid()) {
     uint64_t word = 0;
     for (int s = 0; s < tile.n_features; ++s) {
-      const int code = code_of(a.search, tile.features[s], number_at(a.rows, row, tile.features[s]));
+      const int code =
+          code_of(a.search, tile.features[s], number_at(a.rows, row, tile.features[s]));
       word |= static_cast<uint64_t>(code == 255 ? missing : code) << (8 * s);
     }
     a.words[blockIdx.y * a.rows.n_rows + row] = word;
@@ -86,7 +88,8 @@ extern "C" __global__ void pack_codes(const PackCodes a) {
 }
 
 extern "C" __global__ void find_codes(const FindCodes a) {
-  const int32_t feature = a.wanted != nullptr ? a.wanted[blockIdx.y] : static_cast<int32_t>(blockIdx.y);
+  const int32_t feature =
+      a.wanted != nullptr ? a.wanted[blockIdx.y] : static_cast<int32_t>(blockIdx.y);
   for (int64_t row = thread_of_grid(); row < a.rows.n_rows; row += threads_of_grid())
     a.codes[feature * a.rows.n_rows + row] =
         static_cast<uint8_t>(code_of(a.search, feature, number_at(a.rows, row, feature)));

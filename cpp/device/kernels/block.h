@@ -1,5 +1,5 @@
-// What the threads of a block do together. Compiled for a device, or for this machine by the tests, where a
-// thread of a block is a fibre (tests/device/cuda_on_host.h).
+// What the threads of a block do together. Compiled for a device, or for this machine by the tests,
+// where a thread of a block is a fibre (tests/device/cuda_on_host.h).
 #pragma once
 #include <cstdint>
 
@@ -34,8 +34,9 @@ __device__ inline float factor_of(const Sample& sample, uint32_t row) {
   return sample.multiplier != nullptr ? sample.multiplier[row] : 1.0f;
 }
 
-// Calls f(row) for some rows of the sample and returns the column that the thread has in all of them; -1:
-// none. Neighbours have neighbouring columns. The grid has at least as many threads as there are columns.
+// Calls f(row) for some rows of the sample and returns the column that the thread has in all of
+// them; -1: none. Neighbours have neighbouring columns. The grid has at least as many threads as
+// there are columns.
 template <class F>
 __device__ int for_rows_of_column(const Sample& sample, int n_columns, const F& f) {
   const int64_t rows_at_once = threads_of_grid() / n_columns, t = thread_of_grid();
@@ -45,8 +46,8 @@ __device__ int for_rows_of_column(const Sample& sample, int n_columns, const F& 
   return column;
 }
 
-// Numbers that the threads of a block put together here, where there is room, before others are told. All
-// threads make one, and all call `tell`.
+// Numbers that the threads of a block put together here, where there is room, before others are
+// told. All threads make one, and all call `tell`.
 template <class T>
 struct OfBlock {
   T* here;  // nullptr: no room

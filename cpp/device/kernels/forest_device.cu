@@ -1,5 +1,6 @@
-// Prediction: every row adds its leaf vectors tree after tree in order, as on a processor. A block has some
-// rows; it finds their leaves in some trees, then adds those of these trees, neighbours of one row at a time.
+// Prediction: every row adds its leaf vectors tree after tree in order, as on a processor. A block
+// has some rows; it finds their leaves in some trees, then adds those of these trees, neighbours of
+// one row at a time.
 #include "device/kernels/block.h"
 
 namespace polyleaf::on_device {
@@ -26,13 +27,14 @@ using namespace polyleaf::on_device;
 extern "C" __global__ void predict_trees(const PredictTrees a) {
   __shared__ int32_t leaves[kPredictedTrees][kPredictedRows];
   const int64_t first_row = static_cast<int64_t>(blockIdx.x) * kPredictedRows;
-  const int n_rows =
-      static_cast<int>(a.n_rows - first_row < kPredictedRows ? a.n_rows - first_row : kPredictedRows);
+  const int n_rows = static_cast<int>(a.n_rows - first_row < kPredictedRows ? a.n_rows - first_row
+                                                                            : kPredictedRows);
   for (int first = 0; first < a.n_trees; first += kPredictedTrees) {
     const int n_trees = a.n_trees - first < kPredictedTrees ? a.n_trees - first : kPredictedTrees;
     __syncthreads();
     for (int i = threadIdx.x; i < n_trees * n_rows; i += blockDim.x)
-      leaves[i / n_rows][i % n_rows] = leaf_of(a, a.trees[first + i / n_rows], first_row + i % n_rows);
+      leaves[i / n_rows][i % n_rows] =
+          leaf_of(a, a.trees[first + i / n_rows], first_row + i % n_rows);
     __syncthreads();
     for (int i = threadIdx.x; i < n_rows * a.n_outputs; i += blockDim.x) {
       const int r = i / a.n_outputs, k = i % a.n_outputs;

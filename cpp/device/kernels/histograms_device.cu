@@ -1,5 +1,5 @@
-// Histograms: sums of channels by bin, in the memory of a block first. Neighbouring threads have neighbouring
-// lanes of one row, so that what they add to lies side by side.
+// Histograms: sums of channels by bin, in the memory of a block first. Neighbouring threads have
+// neighbouring lanes of one row, so that what they add to lies side by side.
 #include "device/kernels/block.h"
 
 using namespace polyleaf::on_device;
@@ -31,7 +31,8 @@ extern "C" __global__ void build_histograms(const BuildHistograms a) {
   __syncthreads();
 
   int32_t* const to = all.data + piece.histogram * all.size;
-  const int64_t first = tile.first_bin + (static_cast<int64_t>(piece.first_slot) << tile.log2_stride);
+  const int64_t first =
+      tile.first_bin + (static_cast<int64_t>(piece.first_slot) << tile.log2_stride);
   for (int i = threadIdx.x; i < n_sums; i += blockDim.x)
     if (sums[i] != 0)
       atomicAdd(&to[(first + i / a.width) * all.lanes + piece.first_lane + i % a.width], sums[i]);
@@ -42,7 +43,8 @@ extern "C" __global__ void build_histograms(const BuildHistograms a) {
 
 extern "C" __global__ void sum_nodes(const SumNodes a) {
   const Histograms& all = a.histograms;
-  const int32_t* const sums = all.data + a.nodes[blockIdx.x].histogram * all.size + a.first_bin * all.lanes;
+  const int32_t* const sums =
+      all.data + a.nodes[blockIdx.x].histogram * all.size + a.first_bin * all.lanes;
   for (int lane = threadIdx.x; lane < all.lanes; lane += blockDim.x) {
     int32_t total = 0;
     for (int b = 0; b < a.n_bins; ++b) total += sums[static_cast<int64_t>(b) * all.lanes + lane];
@@ -53,5 +55,6 @@ extern "C" __global__ void sum_nodes(const SumNodes a) {
 extern "C" __global__ void subtract_histograms(const SubtractHistograms a) {
   int32_t* const from = a.histograms.data + a.pairs[2 * blockIdx.y] * a.histograms.size;
   const int32_t* const less = a.histograms.data + a.pairs[2 * blockIdx.y + 1] * a.histograms.size;
-  for (int64_t i = thread_of_grid(); i < a.histograms.size; i += threads_of_grid()) from[i] -= less[i];
+  for (int64_t i = thread_of_grid(); i < a.histograms.size; i += threads_of_grid())
+    from[i] -= less[i];
 }

@@ -1,7 +1,7 @@
-// What kernels are handed: one record a kernel, passed by value, whose `kName` is the kernel's. Pointers are
-// addresses on the device. Read by the kernels and by whoever launches them, so that neither can mistake the
-// other's arguments. `shared` says how many bytes the threads of a block share, besides what the kernel
-// declares.
+// What kernels are handed: one record a kernel, passed by value, whose `kName` is the kernel's.
+// Pointers are addresses on the device. Read by the kernels and by whoever launches them, so that
+// neither can mistake the other's arguments. `shared` says how many bytes the threads of a block
+// share, besides what the kernel declares.
 //
 // Must not know: how kernels work, how they are launched.
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace polyleaf::on_device {
 
-// Whether a block puts so many numbers together in memory of its own before it tells others: those of
-// columns, or sums of leaves.
+// Whether a block puts so many numbers together in memory of its own before it tells others: those
+// of columns, or sums of leaves.
 constexpr bool has_room_for_columns(int64_t n) {
   return n <= 1024;
 }
@@ -20,7 +20,8 @@ constexpr bool has_room_for_sums(int64_t n) {
   return n <= 4096;
 }
 
-constexpr int kScanThreads = 256;  // of a block that scans: one for each bin that a feature may have
+constexpr int kScanThreads =
+    256;  // of a block that scans: one for each bin that a feature may have
 
 // Rows in use: all `n`, or the ascending `rows`; `multiplier` scales the derivatives of a row.
 struct Sample {
@@ -31,7 +32,8 @@ struct Sample {
 
 // --- channels
 
-// largest[j] = max(largest[j], bits of |value * multiplier|): as integers, so that NaN is largest of all.
+// largest[j] = max(largest[j], bits of |value * multiplier|): as integers, so that NaN is largest
+// of all.
 struct LargestMagnitudes {
   static constexpr const char* kName = "largest_magnitudes";
   const float* values;  // (n_all, n_columns)
@@ -43,7 +45,8 @@ struct LargestMagnitudes {
   }
 };
 
-// channels[row][offset + j] = q = rint(value * multiplier * inverse_j); sizes_j += |q|; totals_j += q.
+// channels[row][offset + j] = q = rint(value * multiplier * inverse_j); sizes_j += |q|; totals_j +=
+// q.
 struct Quantise {
   static constexpr const char* kName = "quantise";
   const float* values;
@@ -89,8 +92,8 @@ struct Numbers {
   int32_t type;  // of the numbers: ValueType (data/binning.h)
 };
 
-// How a feature's numbers are looked up: among thresholds of float or double, or, of a categorical feature,
-// among the numbers that are known.
+// How a feature's numbers are looked up: among thresholds of float or double, or, of a categorical
+// feature, among the numbers that are known.
 constexpr int32_t kNarrow = 0, kWide = 1, kKnown = 2;
 
 struct SearchedFeature {
@@ -149,8 +152,8 @@ struct HistogramPiece {
   int32_t copy, tile, first_slot, n_slots, first_lane, histogram;
 };
 
-// Histograms lie one after another, `size` integers each: sums [bin][lane] of all tiles' bins, and behind
-// them counts [bin], where no lane counts.
+// Histograms lie one after another, `size` integers each: sums [bin][lane] of all tiles' bins, and
+// behind them counts [bin], where no lane counts.
 struct Histograms {
   int32_t* data;
   int64_t size;
@@ -216,7 +219,8 @@ struct ScanNumeric {
   static constexpr const char* kName = "scan_numeric";
   Histograms histograms;
   int32_t n_outputs, n_features;
-  int32_t curvature;         // 0: the count; 1: one lane; 2: a lane for each output; 3: of pairs of outputs
+  int32_t
+      curvature;  // 0: the count; 1: one lane; 2: a lane for each output; 3: of pairs of outputs
   int32_t curvature_offset;  // first lane of it
   int32_t count_lane;
   const float* gradient_step;
@@ -230,8 +234,8 @@ struct ScanNumeric {
   FeatureBest* best;  // (n_nodes, n_features)
 };
 
-// The same where leaves keep some of the outputs: as many blocks as have room, each for one feature of one
-// node after another.
+// The same where leaves keep some of the outputs: as many blocks as have room, each for one feature
+// of one node after another.
 struct ScanFew {
   static constexpr const char* kName = "scan_few";
   ScanNumeric scan;
@@ -244,8 +248,8 @@ constexpr int64_t room_of_few(int64_t kept) {
   return 4 * kept * kScanThreads;  // of either side, missing values left or right
 }
 
-// The same where values must obey directions, within the bounds of nodes: `stride` numbers for each feature
-// and node, one an output.
+// The same where values must obey directions, within the bounds of nodes: `stride` numbers for each
+// feature and node, one an output.
 struct ScanObeying {
   static constexpr const char* kName = "scan_obeying";
   ScanNumeric scan;
@@ -253,8 +257,8 @@ struct ScanObeying {
   const float *directions, *low, *high;
 };
 
-// The same where outputs are solved for together: m of them, whose lanes a node names, those of their
-// gradients first and then those of pairs, as a packed lower triangle.
+// The same where outputs are solved for together: m of them, whose lanes a node names, those of
+// their gradients first and then those of pairs, as a packed lower triangle.
 struct ScanSolved {
   static constexpr const char* kName = "scan_solved";
   ScanNumeric scan;

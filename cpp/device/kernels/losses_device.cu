@@ -11,8 +11,8 @@ __device__ inline float weight_of(const LossAt& at, int64_t row, int k) {
   return at.weight_columns == 1 ? at.weight[row] : at.weight[row * at.n_outputs + k];
 }
 
-// Both for one row and output, times its weight. A curvature of 1 is that of the weights, which is there
-// from the start.
+// Both for one row and output, times its weight. A curvature of 1 is that of the weights, which is
+// there from the start.
 template <class L>
 __device__ void derive(const Derivatives& a, int64_t row, int k) {
   const LossAt& at = a.at;
@@ -66,10 +66,12 @@ __device__ inline void softmax_row(const SoftmaxDerivatives& a, int64_t row) {
 using namespace polyleaf::on_device;
 
 extern "C" __global__ void derivatives(const polyleaf::on_device::Derivatives a) {
-  for_rows_of_column({nullptr, a.at.n_rows, nullptr}, a.at.n_outputs,
-                     [&](uint32_t row, int k) { derive_by_number(ElementwiseLosses(), a, row, k); });
+  for_rows_of_column({nullptr, a.at.n_rows, nullptr}, a.at.n_outputs, [&](uint32_t row, int k) {
+    derive_by_number(ElementwiseLosses(), a, row, k);
+  });
 }
 
 extern "C" __global__ void softmax_derivatives(const SoftmaxDerivatives a) {
-  for (int64_t row = thread_of_grid(); row < a.at.n_rows; row += threads_of_grid()) softmax_row(a, row);
+  for (int64_t row = thread_of_grid(); row < a.at.n_rows; row += threads_of_grid())
+    softmax_row(a, row);
 }

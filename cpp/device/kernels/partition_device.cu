@@ -75,7 +75,8 @@ extern "C" __global__ void move_rows(const MoveRows a) {
   running_sums(sums);
   const int64_t left_before = a.left_before[blockIdx.x] + sums[threadIdx.x] - n_left;
   uint32_t* left = a.rows.ids[division.to] + division.left_to + left_before;
-  uint32_t* right = a.rows.ids[division.to] + division.right_to + (own.first - division.begin - left_before);
+  uint32_t* right =
+      a.rows.ids[division.to] + division.right_to + (own.first - division.begin - left_before);
   for (int64_t i = own.first; i < own.last; ++i) {
     const auto row = static_cast<uint32_t>(id_at(a.rows.ids[division.from], i));
     *(goes_left(a.rows, division, i) ? left++ : right++) = row;

@@ -38,7 +38,8 @@ extern "C" __global__ void quantise(const Quantise a) {
   int64_t size = 0, total = 0;
   const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
     const float value = a.values[static_cast<int64_t>(row) * a.n_columns + j];
-    const int32_t q = static_cast<int32_t>(round_even(value * factor_of(a.sample, row) * a.inverse[j]));
+    const int32_t q =
+        static_cast<int32_t>(round_even(value * factor_of(a.sample, row) * a.inverse[j]));
     size += q < 0 ? -q : q;
     total += q;
     int16_t* const channels = a.channels + static_cast<int64_t>(row) * a.lanes;

@@ -1,7 +1,7 @@
-// The best numeric split of each feature of each node, and of them that of each node: candidates and sums in
-// the order of docs/design.md, section 4. A block scans one feature of one node; a thread is one candidate
-// bin, and sums its sixteen virtual lanes in registers, or solves its equations. Formulas are those of
-// split_gain/.
+// The best numeric split of each feature of each node, and of them that of each node: candidates
+// and sums in the order of docs/design.md, section 4. A block scans one feature of one node; a
+// thread is one candidate bin, and sums its sixteen virtual lanes in registers, or solves its
+// equations. Formulas are those of split_gain/.
 #include "base/penalised_gain.h"
 #include "device/kernels/block.h"
 #include "split_gain/diagonal.h"
@@ -39,15 +39,21 @@ struct FeatureSums {
   const int32_t* counts;  // nullptr: a lane counts
   int32_t lanes, count_lane;
 
-  __device__ int32_t lane(int bin, int j) const { return sums[static_cast<int64_t>(bin) * lanes + j]; }
-  __device__ int32_t count(int bin) const { return counts != nullptr ? counts[bin] : lane(bin, count_lane); }
+  __device__ int32_t lane(int bin, int j) const {
+    return sums[static_cast<int64_t>(bin) * lanes + j];
+  }
+  __device__ int32_t count(int bin) const {
+    return counts != nullptr ? counts[bin] : lane(bin, count_lane);
+  }
 };
 
-__device__ inline FeatureSums sums_of(const Histograms& histograms, int32_t count_lane, int32_t histogram,
-                                      int32_t first_bin) {
+__device__ inline FeatureSums sums_of(const Histograms& histograms, int32_t count_lane,
+                                      int32_t histogram, int32_t first_bin) {
   const int32_t* const data = histograms.data + histogram * histograms.size;
-  const int32_t* const counts = histograms.counts_at >= 0 ? data + histograms.counts_at + first_bin : nullptr;
-  return {data + static_cast<int64_t>(first_bin) * histograms.lanes, counts, histograms.lanes, count_lane};
+  const int32_t* const counts =
+      histograms.counts_at >= 0 ? data + histograms.counts_at + first_bin : nullptr;
+  return {data + static_cast<int64_t>(first_bin) * histograms.lanes, counts, histograms.lanes,
+          count_lane};
 }
 
 // to[bin][j]: sums over bins 0 .. bin of lane_of(j), for the value bins; all threads call this.
@@ -97,8 +103,8 @@ __device__ inline void best_of_block(float& sum, int& order) {
   __syncthreads();
 }
 
-// Whether all rows with a value lie in the bins up to this one: missing values that are not with them are
-// apart.
+// Whether all rows with a value lie in the bins up to this one: missing values that are not with
+// them are apart.
 __device__ inline bool is_all_there(const ScanMemory& memory, int b, const FeatureSums& feature,
                                     const FeatureAt& at, int32_t count) {
   return memory.counts[b] + feature.count(at.missing) == count;
@@ -119,15 +125,16 @@ struct OfThread {
   __device__ OfThread operator+(int i) const { return {first + i * kScanThreads}; }
 };
 
-// How many of the largest there are after one more is offered. A function of its own: it is called in loops
-// that are unrolled.
-__attribute__((noinline)) __device__ inline int offered(LargestTerms<float, OfThread<float>> to, float term) {
+// How many of the largest there are after one more is offered. A function of its own: it is called
+// in loops that are unrolled.
+__attribute__((noinline)) __device__ inline int offered(LargestTerms<float, OfThread<float>> to,
+                                                        float term) {
   to.offer(term);
   return to.n;
 }
 
-// Leaves of some outputs: each child keeps its own, or both the same. There is no sum where that of all terms
-// is not finite.
+// Leaves of some outputs: each child keeps its own, or both the same. There is no sum where that of
+// all terms is not finite.
 template <bool SHARED>
 struct KeepFew {
   LargestTerms<float, OfThread<float>> largest[2][2];  // [way][right]
@@ -138,8 +145,11 @@ struct KeepFew {
       largest[i / 2][i % 2] = {{room + i * kept * kScanThreads + threadIdx.x}, kept};
   }
   template <class S>
-  __device__ void offer(int way, const S& score, float gl, float gr, float cl, float cr, float term) {
-    const auto take = [](LargestTerms<float, OfThread<float>>& to, float t) { to.n = offered(to, t); };
+  __device__ void offer(int way, const S& score, float gl, float gr, float cl, float cr,
+                        float term) {
+    const auto take = [](LargestTerms<float, OfThread<float>>& to, float t) {
+      to.n = offered(to, t);
+    };
     if (SHARED) return take(largest[way][0], term);
     take(largest[way][0], score.single(gl, cl));
     take(largest[way][1], score.single(gr, cr));
@@ -150,8 +160,8 @@ struct KeepFew {
   }
 };
 
-// The score of trees that obey directions, on a feature in a node. Missing values apart from all others are
-// free of them.
+// The score of trees that obey directions, on a feature in a node. Missing values apart from all
+// others are free of them.
 template <bool PER_OUTPUT>
 struct Obeying {
   static constexpr bool kPerOutput = PER_OUTPUT;
@@ -171,11 +181,12 @@ __device__ inline ObeyingBlock score_of(const Obeying<P>& score, int k, bool is_
   return {score.r, is_free ? 0.0f : score.direction[k], score.low[k], score.high[k]};
 }
 
-// Score sums of a thread's candidate, for missing values right and left: -inf where a child is too light.
+// Score sums of a thread's candidate, for missing values right and left: -inf where a child is too
+// light.
 template <class S, class Keep>
 __device__ void candidate_sums(const ScanNumeric& a, const S& score, const FeatureSums& feature,
-                               const FeatureAt& at, const int32_t* totals, int32_t count, int n_ways,
-                               Keep keep, ScanMemory& memory, float* sums) {
+                               const FeatureAt& at, const int32_t* totals, int32_t count,
+                               int n_ways, Keep keep, ScanMemory& memory, float* sums) {
   const int b = threadIdx.x;
   const bool is_apart = is_all_there(memory, b, feature, at, count);
   float coefficient[2][2];  // [way][right]
@@ -184,11 +195,12 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
     const float step = a.curvature == 0 ? 1.0f : a.curvature_step[0];
     const int32_t total = a.curvature == 0 ? count : totals[a.curvature_offset];
     for (int way = 0; way < n_ways; ++way) {
-      const int32_t of_missing =
-          a.curvature == 0 ? feature.count(at.missing) : feature.lane(at.missing, a.curvature_offset);
-      const int32_t left =
-          (a.curvature == 0 ? memory.counts[b] : memory.curvatures[b]) + (way == 1 ? of_missing : 0);
-      const float hl = static_cast<float>(left) * step, hr = static_cast<float>(total - left) * step;
+      const int32_t of_missing = a.curvature == 0 ? feature.count(at.missing)
+                                                  : feature.lane(at.missing, a.curvature_offset);
+      const int32_t left = (a.curvature == 0 ? memory.counts[b] : memory.curvatures[b]) +
+                           (way == 1 ? of_missing : 0);
+      const float hl = static_cast<float>(left) * step,
+                  hr = static_cast<float>(total - left) * step;
       coefficient[way][0] = score.coefficient(hl);
       coefficient[way][1] = score.coefficient(hr);
       heavy[way] = hl >= a.penalties.min_child_weight && hr >= a.penalties.min_child_weight;
@@ -198,11 +210,13 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
   float weight[2][2][S::kPerOutput ? kLanes : 1] = {};  // [way][right]
   for (int first = 0; first < a.n_outputs; first += kLanes) {
     const int width = a.n_outputs - first < kLanes ? a.n_outputs - first : kLanes;
-    sum_up(feature, at.n_bins, [&](int j) { return first + j; }, width, memory.gradient, memory.segments);
+    sum_up(
+        feature, at.n_bins, [&](int j) { return first + j; }, width, memory.gradient,
+        memory.segments);
     if constexpr (S::kPerOutput)
       sum_up(
-          feature, at.n_bins, [&](int j) { return a.curvature_offset + first + j; }, width, memory.curvature,
-          memory.segments);
+          feature, at.n_bins, [&](int j) { return a.curvature_offset + first + j; }, width,
+          memory.curvature, memory.segments);
 #pragma unroll
     for (int j = 0; j < kLanes; ++j) {
       if (j >= width) continue;
@@ -217,7 +231,8 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
         float cl, cr;
         if constexpr (S::kPerOutput) {
           const int lane = a.curvature_offset + k;
-          const int32_t h = memory.curvature[b][j] + (way == 1 ? feature.lane(at.missing, lane) : 0);
+          const int32_t h =
+              memory.curvature[b][j] + (way == 1 ? feature.lane(at.missing, lane) : 0);
           const float hl = static_cast<float>(h) * a.curvature_step[k];
           const float hr = static_cast<float>(totals[lane] - h) * a.curvature_step[k];
           weight[way][0][j] = first == 0 ? hl : weight[way][0][j] + hl;
@@ -238,7 +253,8 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
   for (int way = 0; way < n_ways; ++way) {
     if constexpr (S::kPerOutput) {
       const float least = a.penalties.min_child_weight, k = static_cast<float>(a.n_outputs);
-      heavy[way] = least <= 0 || (fold(weight[way][0]) / k >= least && fold(weight[way][1]) / k >= least);
+      heavy[way] =
+          least <= 0 || (fold(weight[way][0]) / k >= least && fold(weight[way][1]) / k >= least);
     }
     sums[way] = heavy[way] ? keep.sum(way, fold(v[way])) : kNone;
   }
@@ -315,8 +331,8 @@ struct Solved {
     inverse = y + n_lanes;
   }
 
-  __device__ void operator()(const FeatureSums& feature, const FeatureAt& at, const int32_t* totals, int32_t,
-                             int n_ways, float* sums) const {
+  __device__ void operator()(const FeatureSums& feature, const FeatureAt& at, const int32_t* totals,
+                             int32_t, int n_ways, float* sums) const {
     for (int way = 0; way < n_ways; ++way) {
       read(feature, at, way == 1);
       const bool is_bin = static_cast<int>(threadIdx.x) < at.n_bins;
@@ -333,8 +349,8 @@ struct Solved {
           feature, at.n_bins, [&](int j) { return lanes[first + j]; }, width, memory.gradient,
           memory.segments);
       for (int j = 0; j < width; ++j)
-        left[first + j] =
-            memory.gradient[threadIdx.x][j] + (missing_left ? feature.lane(at.missing, lanes[first + j]) : 0);
+        left[first + j] = memory.gradient[threadIdx.x][j] +
+                          (missing_left ? feature.lane(at.missing, lanes[first + j]) : 0);
     }
   }
 
@@ -363,7 +379,9 @@ struct Solved {
     float weight[2][kLanes] = {};  // [right]
     for (int first = 0; first < scan.n_outputs; first += kLanes) {
       const int width = scan.n_outputs - first < kLanes ? scan.n_outputs - first : kLanes;
-      const auto lane_of = [&](int j) { return scan.curvature_offset + packed(first + j, first + j); };
+      const auto lane_of = [&](int j) {
+        return scan.curvature_offset + packed(first + j, first + j);
+      };
       sum_up(feature, at.n_bins, lane_of, width, memory.gradient, memory.segments);
 #pragma unroll
       for (int j = 0; j < kLanes; ++j) {
@@ -372,7 +390,8 @@ struct Solved {
         const int32_t l =
             memory.gradient[threadIdx.x][j] + (missing_left ? feature.lane(at.missing, lane) : 0);
         const float step = scan.curvature_step[lane - scan.curvature_offset];
-        const float hl = static_cast<float>(l) * step, hr = static_cast<float>(totals[lane] - l) * step;
+        const float hl = static_cast<float>(l) * step,
+                    hr = static_cast<float>(totals[lane] - l) * step;
         weight[0][j] = first == 0 ? hl : weight[0][j] + hl;
         weight[1][j] = first == 0 ? hr : weight[1][j] + hr;
       }
@@ -381,8 +400,8 @@ struct Solved {
   }
 };
 
-// The best candidate of feature f in a node; all threads of a block call this. score(feature, at, totals,
-// count, n_ways, sums) writes the sums of the thread's.
+// The best candidate of feature f in a node; all threads of a block call this. score(feature, at,
+// totals, count, n_ways, sums) writes the sums of the thread's.
 template <class Score>
 __device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, ScanMemory& memory,
                              const Score& score) {
@@ -398,7 +417,8 @@ __device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, ScanM
   const int32_t* const totals = a.totals + of_node * a.histograms.lanes;
   const int32_t own = b < at.n_bins ? feature.count(b) : 0;
   memory.counts[b] = own;
-  memory.curvatures[b] = b < at.n_bins && a.curvature == 1 ? feature.lane(b, a.curvature_offset) : 0;
+  memory.curvatures[b] =
+      b < at.n_bins && a.curvature == 1 ? feature.lane(b, a.curvature_offset) : 0;
   running_sums(memory.counts);
   if (a.curvature == 1) running_sums(memory.curvatures);
 
@@ -452,9 +472,11 @@ extern "C" __global__ void scan_few(const ScanFew a) {
   float* const room = a.room + blockIdx.x * room_of_few(a.kept);
   scan_features(a.scan, a.n_scanned, [&](int f, int64_t node) {
     if (a.is_shared)
-      scan_feature(a.scan, f, node, memory, Separable<KeepFew<true>>{a.scan, memory, {room, a.kept}});
+      scan_feature(a.scan, f, node, memory,
+                   Separable<KeepFew<true>>{a.scan, memory, {room, a.kept}});
     else
-      scan_feature(a.scan, f, node, memory, Separable<KeepFew<false>>{a.scan, memory, {room, a.kept}});
+      scan_feature(a.scan, f, node, memory,
+                   Separable<KeepFew<false>>{a.scan, memory, {room, a.kept}});
   });
 }
 
@@ -491,7 +513,8 @@ extern "C" __global__ void best_of_nodes(const BestOfNodes a) {
   }
   const FeatureBest best = of_features[feature];
   const FeatureAt at = a.features[feature];
-  const FeatureSums sums = sums_of(a.histograms, a.count_lane, a.nodes[blockIdx.x].histogram, at.first_bin);
+  const FeatureSums sums =
+      sums_of(a.histograms, a.count_lane, a.nodes[blockIdx.x].histogram, at.first_bin);
   for (int j = t; j < lanes; j += blockDim.x) {
     int32_t left = best.missing_left ? sums.lane(at.missing, j) : 0;
     for (int b = 0; b <= best.bin; ++b) left += sums.lane(b, j);

@@ -1,5 +1,5 @@
-// Kernels of contributions (contributions.h). A row's numbers never meet another row's, and every sum of one
-// row runs in one order, so all instruction sets give the same bits.
+// Kernels of contributions (contributions.h). A row's numbers never meet another row's, and every
+// sum of one row runs in one order, so all instruction sets give the same bits.
 #include "explain/kernels/shap_kernels.h"
 
 #include "base/kernels/float8.h"
@@ -10,7 +10,8 @@ namespace {
 
 #if defined(__AVX512BW__)
 constexpr int kBytes = 64;
-constexpr int kSums = 16;  // vectors of sixteen sums that fit in the registers beside what they are made of
+constexpr int kSums =
+    16;  // vectors of sixteen sums that fit in the registers beside what they are made of
 #elif defined(__AVX2__)
 constexpr int kBytes = 32;
 constexpr int kSums = 4;
@@ -21,7 +22,8 @@ constexpr int kSums = 2;
 
 typedef uint8_t Bytes __attribute__((vector_size(kBytes)));
 
-void decide(const SplitOnCodes* splits, int32_t n_splits, const uint8_t* codes, uint8_t* decisions) {
+void decide(const SplitOnCodes* splits, int32_t n_splits, const uint8_t* codes,
+            uint8_t* decisions) {
   for (int32_t s = 0; s < n_splits; ++s, decisions += kTileRows) {
     const uint8_t* x = codes + static_cast<int64_t>(splits[s].feature) * kTileRows;
     if (splits[s].left != nullptr) {
@@ -34,13 +36,14 @@ void decide(const SplitOnCodes* splits, int32_t n_splits, const uint8_t* codes, 
   }
 }
 
-void hold(const SplitOnPath* tests, const int32_t* test_begin, int32_t n_features, const uint8_t* decisions,
-          uint8_t* held) {
+void hold(const SplitOnPath* tests, const int32_t* test_begin, int32_t n_features,
+          const uint8_t* decisions, uint8_t* held) {
   for (int32_t j = 0; j < n_features; ++j, held += kTileRows)
     for (int r = 0; r < kTileRows; r += kBytes) {
       Bytes all = Bytes{} + uint8_t{255};
       for (int32_t i = test_begin[j]; i < test_begin[j + 1]; ++i)
-        all &= load<Bytes>(decisions + static_cast<int64_t>(tests[i].split) * kTileRows + r) ^ tests[i].right;
+        all &= load<Bytes>(decisions + static_cast<int64_t>(tests[i].split) * kTileRows + r) ^
+               tests[i].right;
       store(held + r, all);
     }
 }
@@ -78,7 +81,8 @@ POLYLEAF_INLINE f32x16 pick(const f32x16* table, const i32x16& index) {
     return __builtin_shuffle(table[0], table[1], index);
   } else {
     constexpr int kHalf = kVectors / 2;
-    return (index & 16 * kHalf) != 0 ? pick<kHalf>(table + kHalf, index) : pick<kHalf>(table, index);
+    return (index & 16 * kHalf) != 0 ? pick<kHalf>(table + kHalf, index)
+                                     : pick<kHalf>(table, index);
   }
 }
 
@@ -97,8 +101,8 @@ void look_up_vectors(const float* table, int32_t n_terms, const int32_t* pattern
 }
 #endif
 
-void look_up(const float* table, int32_t n_bits, int32_t n_terms, const int32_t* patterns, int n_rows,
-             float* coefficients) {
+void look_up(const float* table, int32_t n_bits, int32_t n_terms, const int32_t* patterns,
+             int n_rows, float* coefficients) {
 #if defined(POLYLEAF_PERMUTES)
   if (n_bits <= 4) return look_up_vectors<1>(table, n_terms, patterns, n_rows, coefficients);
   if (n_bits == 5) return look_up_vectors<2>(table, n_terms, patterns, n_rows, coefficients);
@@ -150,8 +154,8 @@ POLYLEAF_INLINE void add_point(int32_t n, const double* unknown, double known, d
 typedef int8_t i8x8 __attribute__((vector_size(8)));
 
 template <bool kPairs>
-void integrate_eight(const ProductGame& game, const double* unknown, const uint8_t* held, int64_t held_step,
-                     const EightRows& rows, float* coefficients, int64_t step) {
+void integrate_eight(const ProductGame& game, const double* unknown, const uint8_t* held,
+                     int64_t held_step, const EightRows& rows, float* coefficients, int64_t step) {
   const int32_t n = game.n_features, n_terms = kPairs ? n * (n + 1) / 2 : n;
   for (int32_t j = 0; j < n; ++j)
     rows.held[j] = to_double(convert<i32x8>(load<i8x8>(held + j * held_step) & int8_t{1}));
@@ -160,18 +164,21 @@ void integrate_eight(const ProductGame& game, const double* unknown, const uint8
     add_point<kPairs>(n, unknown + q * n, game.at[q], game.weight[q], rows);
   // What being known changes in a feature's own factor.
   for (int32_t j = 0; j < n; ++j) rows.factors[j] = rows.held[j] - game.shares[j];
-  for (int32_t j = 0; j < n; ++j) store_floats(coefficients + j * step, rows.sums[j] * rows.factors[j]);
+  for (int32_t j = 0; j < n; ++j)
+    store_floats(coefficients + j * step, rows.sums[j] * rows.factors[j]);
   if constexpr (!kPairs) return;
   int32_t term = n;
   for (int32_t i = 0; i < n; ++i)
     for (int32_t j = i + 1; j < n; ++j, ++term)
-      store_floats(coefficients + term * step, (rows.sums[term] * rows.factors[i]) * rows.factors[j]);
+      store_floats(coefficients + term * step,
+                   (rows.sums[term] * rows.factors[i]) * rows.factors[j]);
 }
 
 void integrate(const ProductGame& game, const uint8_t* held, int64_t held_step, int n_rows,
                float* coefficients, int64_t coefficient_step, double* scratch) {
   const int32_t n = game.n_features;
-  // A feature's factor where it is not known; where it is known and held, the point itself comes on top.
+  // A feature's factor where it is not known; where it is known and held, the point itself comes on
+  // top.
   double* unknown = scratch;
   for (int32_t q = 0; q < game.n_points; ++q)
     for (int32_t j = 0; j < n; ++j) unknown[q * n + j] = (1.0 - game.at[q]) * game.shares[j];
@@ -179,9 +186,11 @@ void integrate(const ProductGame& game, const uint8_t* held, int64_t held_step, 
   const EightRows rows{vectors, vectors + n, vectors + 2 * n, vectors + 3 * n, vectors + 4 * n};
   for (int r = 0; r < n_rows; r += 8)
     if (game.pairs)
-      integrate_eight<true>(game, unknown, held + r, held_step, rows, coefficients + r, coefficient_step);
+      integrate_eight<true>(game, unknown, held + r, held_step, rows, coefficients + r,
+                            coefficient_step);
     else
-      integrate_eight<false>(game, unknown, held + r, held_step, rows, coefficients + r, coefficient_step);
+      integrate_eight<false>(game, unknown, held + r, held_step, rows, coefficients + r,
+                             coefficient_step);
 }
 
 // kOutputs outputs of kBlocks times sixteen rows.
@@ -215,8 +224,8 @@ POLYLEAF_INLINE void add_block(const PayloadTerm* terms, int32_t n_terms, const 
 
 // kOutputs outputs of all rows. With few outputs, rows are what keeps enough sums in the air.
 template <int kOutputs>
-void add_outputs(const PayloadTerm* terms, int32_t n_terms, const float* coefficients, const float* payload,
-                 int64_t stride, int n_rows, float* tile) {
+void add_outputs(const PayloadTerm* terms, int32_t n_terms, const float* coefficients,
+                 const float* payload, int64_t stride, int n_rows, float* tile) {
   int r = 0;
   if constexpr (kSums / kOutputs >= 4)
     for (; r + 64 <= n_rows; r += 64)
@@ -228,11 +237,12 @@ void add_outputs(const PayloadTerm* terms, int32_t n_terms, const float* coeffic
     add_block<kOutputs, 1>(terms, n_terms, coefficients + r, payload, stride, tile + r);
 }
 
-void add_terms(const PayloadTerm* terms, int32_t n_terms, const float* coefficients, const float* payload,
-               int64_t stride, int32_t n_outputs, int n_rows, float* tile) {
+void add_terms(const PayloadTerm* terms, int32_t n_terms, const float* coefficients,
+               const float* payload, int64_t stride, int32_t n_outputs, int n_rows, float* tile) {
   int32_t k = 0;
   const auto add = [&](auto* outputs) {
-    outputs(terms, n_terms, coefficients, payload + k, stride, n_rows, tile + int64_t{k} * kTileRows);
+    outputs(terms, n_terms, coefficients, payload + k, stride, n_rows,
+            tile + int64_t{k} * kTileRows);
   };
   for (; kSums >= 16 && k + 16 <= n_outputs; k += 16) add(add_outputs < kSums >= 16 ? 16 : 1 >);
   for (; kSums >= 8 && k + 8 <= n_outputs; k += 8) add(add_outputs < kSums >= 8 ? 8 : 1 >);
@@ -241,8 +251,8 @@ void add_terms(const PayloadTerm* terms, int32_t n_terms, const float* coefficie
   for (; k < n_outputs; ++k) add(add_outputs<1>);
 }
 
-void add_entries(const float* coefficients, const int32_t* outputs, const float* values, int32_t n_entries,
-                 int n_rows, float* tile) {
+void add_entries(const float* coefficients, const int32_t* outputs, const float* values,
+                 int32_t n_entries, int n_rows, float* tile) {
   for (int32_t e = 0; e < n_entries; ++e) {
     float* to = tile + int64_t{outputs[e]} * kTileRows;
     for (int r = 0; r < n_rows; r += kLanes)
@@ -288,8 +298,8 @@ bool find_clipped(const LeafSlopes& leaf, const float* shifts, int n_rows, uint8
   return any != 0;
 }
 
-void add_slopes(const LeafSlopes& leaf, const float* coefficients, int64_t entry_step, const uint8_t* clipped,
-                int n_rows, float* tile) {
+void add_slopes(const LeafSlopes& leaf, const float* coefficients, int64_t entry_step,
+                const uint8_t* clipped, int n_rows, float* tile) {
   for (int32_t k = 0; k < leaf.n_outputs; ++k, clipped += kTileRows, tile += kTileRows) {
     float sums[kTileRows];
     for (int r = 0; r < n_rows; ++r) sums[r] = 0.0f;
@@ -315,7 +325,8 @@ void write(const float* tile, int32_t n_outputs, int n_rows, float* out, int64_t
   int32_t k = 0;
   for (; k + kLanes <= n_outputs; k += kLanes, tile += kLanes * kTileRows, out += kLanes)
     for (int r = 0; r < n_rows; r += kLanes)
-      write_square(tile + r, n_rows - r < kLanes ? n_rows - r : kLanes, out + r * row_step, row_step);
+      write_square(tile + r, n_rows - r < kLanes ? n_rows - r : kLanes, out + r * row_step,
+                   row_step);
   for (int r = 0; r < n_rows; ++r)
     for (int32_t left = 0; k + left < n_outputs; ++left)
       out[r * row_step + left] += tile[left * kTileRows + r];

@@ -1,10 +1,10 @@
 // What the kernels of contributions read and do (explainer.h): from codes to coefficients, and from
 // coefficients and payloads to contributions.
 //
-// Rows are worked on in tiles of up to kTileRows. Whatever there is one of for each row stands side by side,
-// so lanes are rows and the number of outputs does not matter. A number that belongs to a row of the tile is
-// at [... * kTileRows + row]. n_rows is a multiple of kRowStep; rows past the last one of the table may hold
-// anything.
+// Rows are worked on in tiles of up to kTileRows. Whatever there is one of for each row stands side
+// by side, so lanes are rows and the number of outputs does not matter. A number that belongs to a
+// row of the tile is at [... * kTileRows + row]. n_rows is a multiple of kRowStep; rows past the
+// last one of the table may hold anything.
 //
 // Must not know: trees, games, threads.
 #pragma once
@@ -16,10 +16,12 @@ namespace polyleaf {
 
 constexpr int kTileRows = 64;
 constexpr int kRowStep = 16;
-// Patterns of so many features have tables; a table has at least kRowStep entries, whatever its features.
+// Patterns of so many features have tables; a table has at least kRowStep entries, whatever its
+// features.
 constexpr int kTableBits = 12;
 
-// One split. Code c goes left when (uint8)(c + shift) <= cut, or, of a categorical one, when left[c] is 255.
+// One split. Code c goes left when (uint8)(c + shift) <= cut, or, of a categorical one, when
+// left[c] is 255.
 struct SplitOnCodes {
   int32_t feature;  // column of the codes
   uint8_t cut, shift;
@@ -46,8 +48,8 @@ struct PayloadTerm {
   int32_t coefficients, payload;
 };
 
-// The slopes of one linear leaf, n_entries vectors of n_outputs numbers each, `stride` apart, and its
-// bounds.
+// The slopes of one linear leaf, n_entries vectors of n_outputs numbers each, `stride` apart, and
+// its bounds.
 struct LeafSlopes {
   const float *weights, *intercept, *lower, *upper;
   int32_t n_entries, n_outputs;
@@ -55,23 +57,28 @@ struct LeafSlopes {
 };
 
 struct ContributionKernels {
-  // decisions[split][row] is 255 where the row goes left, else 0. Column f of the codes is at f * kTileRows.
-  void (*decide)(const SplitOnCodes* splits, int32_t n_splits, const uint8_t* codes, uint8_t* decisions);
+  // decisions[split][row] is 255 where the row goes left, else 0. Column f of the codes is at f *
+  // kTileRows.
+  void (*decide)(const SplitOnCodes* splits, int32_t n_splits, const uint8_t* codes,
+                 uint8_t* decisions);
   // held[feature][row]: 255 or 0. Feature j has the tests test_begin[j] .. test_begin[j + 1] - 1.
   void (*hold)(const SplitOnPath* tests, const int32_t* test_begin, int32_t n_features,
                const uint8_t* decisions, uint8_t* held);
   // patterns[row]: bit j is whether feature j is held. At most 16 features.
   void (*number_patterns)(const uint8_t* held, int32_t n_features, int32_t* patterns);
-  // coefficients[term][row] = table[term][pattern of the row], of tables of max(kRowStep, 2^n_bits) entries.
-  void (*look_up)(const float* table, int32_t n_bits, int32_t n_terms, const int32_t* patterns, int n_rows,
-                  float* coefficients);
-  // coefficients[term * coefficient_step + row] of rows whose held[feature * held_step + row] are given.
-  // scratch: `integration_scratch` doubles, aligned as a Buffer is.
+  // coefficients[term][row] = table[term][pattern of the row], of tables of max(kRowStep, 2^n_bits)
+  // entries.
+  void (*look_up)(const float* table, int32_t n_bits, int32_t n_terms, const int32_t* patterns,
+                  int n_rows, float* coefficients);
+  // coefficients[term * coefficient_step + row] of rows whose held[feature * held_step + row] are
+  // given. scratch: `integration_scratch` doubles, aligned as a Buffer is.
   void (*integrate)(const ProductGame& game, const uint8_t* held, int64_t held_step, int n_rows,
                     float* coefficients, int64_t coefficient_step, double* scratch);
-  // tile[output][row] += sum over the terms, in order from 0, of coefficient[row] * payload[output].
+  // tile[output][row] += sum over the terms, in order from 0, of coefficient[row] *
+  // payload[output].
   void (*add_terms)(const PayloadTerm* terms, int32_t n_terms, const float* coefficients,
-                    const float* payload, int64_t stride, int32_t n_outputs, int n_rows, float* tile);
+                    const float* payload, int64_t stride, int32_t n_outputs, int n_rows,
+                    float* tile);
   // tile[outputs[e]][row] += coefficient[row] * values[e], for each entry e.
   void (*add_entries)(const float* coefficients, const int32_t* outputs, const float* values,
                       int32_t n_entries, int n_rows, float* tile);
@@ -79,8 +86,8 @@ struct ContributionKernels {
   void (*shift)(const float* x, float centre, const uint8_t* held, int n_rows, float* shifts);
   // coefficients[term][row] *= shifts[row]
   void (*scale)(const float* shifts, int32_t n_terms, int n_rows, float* coefficients);
-  // clipped[output][row]: 255 where the payload of some of the row's regressors (shifts[entry][row]) may
-  // leave the leaf's bounds, else 0. Returns whether any is.
+  // clipped[output][row]: 255 where the payload of some of the row's regressors
+  // (shifts[entry][row]) may leave the leaf's bounds, else 0. Returns whether any is.
   bool (*find_clipped)(const LeafSlopes& leaf, const float* shifts, int n_rows, uint8_t* clipped);
   // tile[output][row] += sum over entries of coefficients[entry * entry_step + row] *
   // weights[entry][output], where not clipped.
@@ -90,13 +97,14 @@ struct ContributionKernels {
   void (*write)(const float* tile, int32_t n_outputs, int n_rows, float* out, int64_t row_step);
 };
 
-// Doubles that `integrate` needs for the factors of all points, so that vectors behind them are aligned; and
-// in all.
+// Doubles that `integrate` needs for the factors of all points, so that vectors behind them are
+// aligned; and in all.
 POLYLEAF_INLINE int64_t integration_factors(int64_t n_features, int64_t n_points) {
   return (n_points * n_features + 7) / 8 * 8;
 }
 POLYLEAF_INLINE int64_t integration_scratch(int64_t n_features, int64_t n_points) {
-  return integration_factors(n_features, n_points) + 8 * (4 * n_features + n_features * (n_features + 1) / 2);
+  return integration_factors(n_features, n_points) +
+         8 * (4 * n_features + n_features * (n_features + 1) / 2);
 }
 
 POLYLEAF_DECLARE_KERNELS(ContributionKernels, contribution_kernels)

@@ -21,18 +21,19 @@ constexpr int kBytes = 16;
 typedef uint8_t Codes __attribute__((vector_size(kBytes)));
 typedef int8_t Mask __attribute__((vector_size(kBytes)));
 
-// Which of the codes are in a category set (256 bits): the byte of the set by code / 8, then its bit by code
-// % 8.
+// Which of the codes are in a category set (256 bits): the byte of the set by code / 8, then its
+// bit by code % 8.
 inline Mask in_set(const uint64_t* set, Codes codes) {
 #if defined(__AVX512BW__)
   constexpr __mmask16 kAll = 0xffff;  // the form without a mask sets off a false warning in GCC
   const __m512i code = (__m512i)codes;
   const __m512i low = _mm512_maskz_broadcast_i32x4(kAll, _mm_loadu_si128((const __m128i*)set));
-  const __m512i high = _mm512_maskz_broadcast_i32x4(kAll, _mm_loadu_si128((const __m128i*)(set + 2)));
+  const __m512i high =
+      _mm512_maskz_broadcast_i32x4(kAll, _mm_loadu_si128((const __m128i*)(set + 2)));
   const __m512i bits = _mm512_set1_epi64((long long)0x8040201008040201ull);
   const __m512i byte = _mm512_and_si512(_mm512_srli_epi16(code, 3), _mm512_set1_epi8(15));
-  const __m512i word =
-      _mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(low, byte), _mm512_movepi8_mask(code), high, byte);
+  const __m512i word = _mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(low, byte),
+                                                _mm512_movepi8_mask(code), high, byte);
   const __m512i bit = _mm512_shuffle_epi8(bits, _mm512_and_si512(code, _mm512_set1_epi8(7)));
   return (Mask)_mm512_movm_epi8(_mm512_test_epi8_mask(word, bit));
 #elif defined(__AVX2__)
@@ -55,8 +56,8 @@ inline Mask in_set(const uint64_t* set, Codes codes) {
 
 // Runs the top of a tree; slot 0 then holds the exit of each row.
 template <int kRows, bool kCategories>
-void run_top(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes, int64_t stride,
-             uint8_t* scratch) {
+void run_top(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
+             int64_t stride, uint8_t* scratch) {
   const TopNode* node = forest.tops + tree.top_begin;
   for (const TopNode* end = node + tree.n_top; node != end; ++node) {
     const uint8_t* x = codes + static_cast<int64_t>(node->feature) * stride;
@@ -85,8 +86,8 @@ void run_top(const ForestArrays& forest, const CompiledTree& tree, const uint8_t
   }
 }
 
-// Walks kLanes rows or trees in step until each is in a leaf: their loads overlap, and the only branch is the
-// loop's.
+// Walks kLanes rows or trees in step until each is in a leaf: their loads overlap, and the only
+// branch is the loop's.
 template <bool kCategories>
 inline void walk(const ForestArrays& forest, const uint8_t* codes, int64_t stride, int row_step,
                  uint32_t* at) {
@@ -96,8 +97,8 @@ inline void walk(const ForestArrays& forest, const uint8_t* codes, int64_t strid
     for (int lane = 0; lane < kLanes; ++lane) {
       const WalkNode node = forest.nodes[at[lane]];
       const uint8_t code = codes[static_cast<int64_t>(node.test >> 10) * stride + lane * row_step];
-      uint32_t next =
-          node.child + (static_cast<uint8_t>(code + (node.test >> 8 & 1)) > static_cast<uint8_t>(node.test));
+      uint32_t next = node.child + (static_cast<uint8_t>(code + (node.test >> 8 & 1)) >
+                                    static_cast<uint8_t>(node.test));
       if (kCategories && (node.test >> 9 & 1)) {
         const uint64_t* set = forest.category_sets + int64_t{4} * forest.payload[at[lane]];
         next = node.child + !(set[code >> 6] >> (code & 63) & 1);
@@ -126,7 +127,8 @@ void leaves_of_rows(const ForestArrays& forest, const CompiledTree& tree, const 
     return;
   }
   for (int begin = 0; begin < kRows; begin += kLanes) {
-    for (int r = begin; r < begin + kLanes; ++r) leaves[r] = forest.exits[tree.exit_begin + exits[r]];
+    for (int r = begin; r < begin + kLanes; ++r)
+      leaves[r] = forest.exits[tree.exit_begin + exits[r]];
     if (tree.has_categories)
       walk<true>(forest, codes + begin, stride, 1, leaves + begin);
     else
@@ -142,8 +144,8 @@ void leaves_of_block(const ForestArrays& forest, const CompiledTree& tree, const
     leaves_of_rows<kSliceRows>(forest, tree, codes, stride, scratch, leaves);
 }
 
-void leaves_of_row(const ForestArrays& forest, const CompiledTree* trees, int n_trees, const uint8_t* codes,
-                   int64_t stride, uint32_t* leaves) {
+void leaves_of_row(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
+                   const uint8_t* codes, int64_t stride, uint32_t* leaves) {
   bool has_categories = false;
   uint32_t at[kLanes];
   for (int lane = 0; lane < kLanes; ++lane) {

@@ -1,9 +1,9 @@
 // What the prediction kernels read: a forest compiled into flat arrays of plain structs.
 //
-// Each tree is kept twice. The *top* (all of a tree with at most 256 leaves, the first levels of a larger
-// one) is a straight-line program that is run for a whole block of rows at once, one byte compare and one
-// byte select per inner node and row. The *nodes* are walked, for what lies below the top and for a handful
-// of rows.
+// Each tree is kept twice. The *top* (all of a tree with at most 256 leaves, the first levels of a
+// larger one) is a straight-line program that is run for a whole block of rows at once, one byte
+// compare and one byte select per inner node and row. The *nodes* are walked, for what lies below
+// the top and for a handful of rows.
 //
 // Must not know: trees as training sees them, leaves, threads, Python.
 #pragma once
@@ -18,20 +18,22 @@ constexpr int kSliceRows = 64;
 constexpr int kMaxExits = 256;  // the top hands out exits as bytes
 constexpr int kLanes = 16;      // rows or trees walked in step
 
-// A node to walk. The children are neighbours: left at `child`, right at `child + 1`. A leaf is its own left
-// child and sends every code left, so that walking on from it stays there.
+// A node to walk. The children are neighbours: left at `child`, right at `child + 1`. A leaf is its
+// own left child and sends every code left, so that walking on from it stays there.
 struct WalkNode {
   uint32_t child;
   uint32_t test;  // feature << 10 | is_categorical << 9 | shift << 8 | cut
 };
 constexpr uint32_t kMaxFeatures = 1u << 22;
 
-// code c goes left when (uint8)(c + shift) <= cut. With shift 1 the missing code 255 wraps round to 0.
+// code c goes left when (uint8)(c + shift) <= cut. With shift 1 the missing code 255 wraps round to
+// 0.
 struct TopNode {
   uint32_t feature;
   uint32_t category_set;  // kNumeric, or row of the category sets
-  uint16_t left, right;   // where the results are, in units of 64 bytes: exit e at e, slot s at 256 + 4 s
-  uint16_t result;        // a slot
+  uint16_t left,
+      right;        // where the results are, in units of 64 bytes: exit e at e, slot s at 256 + 4 s
+  uint16_t result;  // a slot
   uint8_t cut, shift;
 };
 constexpr uint32_t kNumeric = 0xffffffffu;
@@ -53,17 +55,20 @@ struct ForestArrays {
   const uint64_t* category_sets;  // 4 words each; bit c: code c goes left, missing (255) included
 };
 
-// Scratch of the tops: 256 exits of 64 bytes (each byte is the exit's number), then the slots. Where the
-// child that needs more slots is evaluated first, a tree of 2^d exits needs at most d slots.
+// Scratch of the tops: 256 exits of 64 bytes (each byte is the exit's number), then the slots.
+// Where the child that needs more slots is evaluated first, a tree of 2^d exits needs at most d
+// slots.
 constexpr int kMaxSlots = 8;
 constexpr int kExitBytes = kMaxExits * 64;
 constexpr int kTopScratch = kExitBytes + kMaxSlots * kBlockRows;
 
 struct PredictKernels {
   // Leaf ids of n_rows (64 or 256) rows in one tree. Feature f of row r is codes[f * stride + r].
-  void (*leaves_of_block)(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
-                          int64_t stride, int n_rows, uint8_t* scratch, uint32_t* leaves);
-  // Leaf ids of one row in n_trees <= kLanes trees. Feature f is codes[f * stride]; at least one feature.
+  void (*leaves_of_block)(const ForestArrays& forest, const CompiledTree& tree,
+                          const uint8_t* codes, int64_t stride, int n_rows, uint8_t* scratch,
+                          uint32_t* leaves);
+  // Leaf ids of one row in n_trees <= kLanes trees. Feature f is codes[f * stride]; at least one
+  // feature.
   void (*leaves_of_row)(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
                         const uint8_t* codes, int64_t stride, uint32_t* leaves);
 };

@@ -1,5 +1,5 @@
-// Ranking: most outputs are passed over sixteen at a time. The k-th largest of the maxima of sixteen lanes is
-// a threshold that k outputs reach, and few others do.
+// Ranking: most outputs are passed over sixteen at a time. The k-th largest of the maxima of
+// sixteen lanes is a threshold that k outputs reach, and few others do.
 #include "forest/kernels/ranking_kernels.h"
 
 #include "base/kernels/lanes.h"
@@ -85,7 +85,8 @@ double threshold(const double* scores, int32_t n, int32_t k) {
   return least;
 }
 
-int32_t candidates(const RankInput& input, int32_t k, double least, double* scores, int32_t* positions) {
+int32_t candidates(const RankInput& input, int32_t k, double least, double* scores,
+                   int32_t* positions) {
   int32_t n = input.outputs == nullptr ? score_in_lanes(input, scores) : 0;
   for (; n < input.n; ++n) scores[n] = score(input, n);
   for (; n % kMaxima != 0; ++n) scores[n] = -kInfinity;

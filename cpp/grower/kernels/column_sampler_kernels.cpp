@@ -1,7 +1,6 @@
 // Hashes of features, and which of them are small (feature_draw.h).
-#include "grower/column_sampler.h"
-
 #include "base/rng.h"
+#include "grower/column_sampler.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {

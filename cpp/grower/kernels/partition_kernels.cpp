@@ -1,13 +1,13 @@
-// Stable two-way partition (partition.h): vpcompress where the CPU has it, permutations from a table with
-// AVX2, branch-free moves elsewhere.
+// Stable two-way partition (partition.h): vpcompress where the CPU has it, permutations from a
+// table with AVX2, branch-free moves elsewhere.
 #include "grower/host_row_partitioner.h"
 
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
-#include "base/kernels/prefetch.h"
 #include "base/kernels/lanes.h"
+#include "base/kernels/prefetch.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -48,7 +48,8 @@ int64_t decide(const uint64_t* words, int64_t n, const Route& route, uint8_t* bi
   int64_t n_left = 0;
   int64_t i = 0;
   if (route.set == nullptr) {
-    const uint64_t offset = static_cast<uint64_t>(route.offset), mask = static_cast<uint64_t>(route.mask);
+    const uint64_t offset = static_cast<uint64_t>(route.offset),
+                   mask = static_cast<uint64_t>(route.mask);
     const uint64_t threshold = static_cast<uint64_t>(route.threshold);
 #ifdef __AVX512F__
     const __m512i voffset = _mm512_set1_epi64(static_cast<long long>(offset));
@@ -81,7 +82,8 @@ int64_t decide(const uint64_t* words, int64_t n, const Route& route, uint8_t* bi
     for (; i < n; i += 8) {
       uint32_t byte = 0;
       for (int j = 0; j < 8 && i + j < n; ++j)
-        byte |= static_cast<uint32_t>((((words[i + j] >> shift) + offset) & mask) <= threshold) << j;
+        byte |= static_cast<uint32_t>((((words[i + j] >> shift) + offset) & mask) <= threshold)
+                << j;
       bits[i >> 3] = static_cast<uint8_t>(byte);
       n_left += __builtin_popcount(byte);
     }
@@ -99,10 +101,11 @@ int64_t decide(const uint64_t* words, int64_t n, const Route& route, uint8_t* bi
   return n_left;
 }
 
-// Writes to both sides and advances one of them, until one side is full; the rest goes to the other.
+// Writes to both sides and advances one of them, until one side is full; the rest goes to the
+// other.
 template <class T, class Value>
-POLYLEAF_INLINE void move_rest(Value value, const uint8_t* bits, int64_t i, int64_t n, T* left, T* left_end,
-                               T* right, T* right_end) {
+POLYLEAF_INLINE void move_rest(Value value, const uint8_t* bits, int64_t i, int64_t n, T* left,
+                               T* left_end, T* right, T* right_end) {
   for (; i < n && left < left_end && right < right_end; ++i) {
     const uint32_t goes = (bits[i >> 3] >> (i & 7)) & 1;
     const T v = value(i);
@@ -115,8 +118,8 @@ POLYLEAF_INLINE void move_rest(Value value, const uint8_t* bits, int64_t i, int6
   for (; i < n && right < right_end; ++i) *right++ = value(i);
 }
 
-void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* left, int64_t n_left,
-                uint64_t* right) {
+void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* left,
+                int64_t n_left, uint64_t* right) {
   uint64_t* const left_end = left + n_left;
   uint64_t* const right_end = right + (n - n_left);
   int64_t i = 0;
@@ -134,7 +137,8 @@ void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* 
   for (; i + 8 <= n && left + 8 <= left_end && right + 8 <= right_end; i += 8)
     for (int half = 0; half < 2; ++half) {
       const __m256i v = load<__m256i>(from + i + 4 * half);
-      const int k = bits[i >> 3] >> (4 * half) & 15, c = __builtin_popcount(static_cast<unsigned>(k));
+      const int k = bits[i >> 3] >> (4 * half) & 15,
+                c = __builtin_popcount(static_cast<unsigned>(k));
       store(left, compress_four(v, k));
       store(right, compress_four(v, 15 - k));
       left += c;
@@ -144,12 +148,12 @@ void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* 
   move_rest([from](int64_t j) { return from[j]; }, bits, i, n, left, left_end, right, right_end);
 }
 
-// Row ids, sixteen at a time where there are instructions for it: `at(i)` is the id of row i, `sixteen(i)`
-// those of i
+// Row ids, sixteen at a time where there are instructions for it: `at(i)` is the id of row i,
+// `sixteen(i)` those of i
 // .. i + 15.
 template <class At, class Sixteen>
-POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] Sixteen sixteen, const uint8_t* bits, int64_t n,
-                                 uint32_t* left, int64_t n_left, uint32_t* right) {
+POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] Sixteen sixteen, const uint8_t* bits,
+                                 int64_t n, uint32_t* left, int64_t n_left, uint32_t* right) {
   uint32_t* const left_end = left + n_left;
   uint32_t* const right_end = right + (n - n_left);
   int64_t i = 0;
@@ -181,8 +185,8 @@ POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] Sixteen sixteen, const 
 
 void move_ids(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
               uint32_t* right) {
-  move_values([from](int64_t i) { return from[i]; }, [from](int64_t i) { return load<i32x16>(from + i); },
-              bits, n, left, n_left, right);
+  move_values([from](int64_t i) { return from[i]; },
+              [from](int64_t i) { return load<i32x16>(from + i); }, bits, n, left, n_left, right);
 }
 
 void number_ids(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
@@ -190,8 +194,8 @@ void number_ids(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, 
   constexpr int32_t kCount[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const i32x16 lanes = load<i32x16>(kCount);
   move_values([first](int64_t i) { return static_cast<uint32_t>(first + i); },
-              [first, lanes](int64_t i) { return lanes + static_cast<int32_t>(first + i); }, bits, n, left,
-              n_left, right);
+              [first, lanes](int64_t i) { return lanes + static_cast<int32_t>(first + i); }, bits,
+              n, left, n_left, right);
 }
 
 POLYLEAF_INLINE uint32_t count_ones(uint64_t word) {
@@ -206,8 +210,8 @@ void rank(const uint8_t* bits, int64_t n, uint32_t* ranks) {
   }
 }
 
-void move_entries(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks, Cell* left,
-                  Cell* right) {
+void move_entries(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
+                  Cell* left, Cell* right) {
   for (int64_t i = 0; i < n; ++i) {
     const uint32_t row = from[i].row;
     const uint64_t word = load<uint64_t>(bits + row / 64 * 8);

@@ -24,9 +24,11 @@ void add_numbers(const float* values, const uint32_t* leaf_of_row, int64_t n, fl
 
 void add(const LeafView& leaves, const uint32_t* leaf_of_row, int64_t n, RowFeatures, float* scores,
          int64_t row_step) {
-  if (leaves.stride == 1 && row_step == 1) return add_numbers(leaves.values, leaf_of_row, n, scores);
+  if (leaves.stride == 1 && row_step == 1)
+    return add_numbers(leaves.values, leaf_of_row, n, scores);
   if (leaves.n_columns == 1) {
-    for (int64_t r = 0; r < n; ++r) scores[r * row_step] += leaves.values[leaf_of_row[r] * leaves.stride];
+    for (int64_t r = 0; r < n; ++r)
+      scores[r * row_step] += leaves.values[leaf_of_row[r] * leaves.stride];
     return;
   }
   for (int64_t r = 0; r < n; ++r) {
@@ -40,10 +42,11 @@ constexpr int smaller(int a, int b) {
   return a < b ? a : b;
 }
 
-// Adds kWidth outputs (a chunk of a leaf vector) of all trees, with the sums of some rows in registers.
+// Adds kWidth outputs (a chunk of a leaf vector) of all trees, with the sums of some rows in
+// registers.
 template <int kWidth>
-void add_chunk(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_row, int64_t leaf_step,
-               int n_rows, int64_t stride, int64_t offset, float* scores) {
+void add_chunk(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_row,
+               int64_t leaf_step, int n_rows, int64_t stride, int64_t offset, float* scores) {
   constexpr int kFloats = smaller(kWidth, kFloatsOfRegister);
   constexpr int kVectors = kWidth / kFloats;
   constexpr int kRows = smaller(kPadRows, kSums > kVectors ? kSums / kVectors : 1);
@@ -72,8 +75,8 @@ void add_chunk(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_r
   }
 }
 
-void add_trees(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_row, int64_t leaf_step,
-               int n_rows, int width, float* scores) {
+void add_trees(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_row,
+               int64_t leaf_step, int n_rows, int width, float* scores) {
   const auto each = [&](auto* chunk, int stride, int offset) {
     chunk(trees, n_trees, leaf_of_row, leaf_step, n_rows, stride, offset, scores);
   };

@@ -1,5 +1,5 @@
-// Linear leaves: no sum runs over outputs, and a leaf adds its regressors in order, so every instruction set
-// gives the same bits.
+// Linear leaves: no sum runs over outputs, and a leaf adds its regressors in order, so every
+// instruction set gives the same bits.
 #include "leaves/kernels/linear_block_kernels.h"
 
 #include "base/kernels/lanes.h"
@@ -58,8 +58,8 @@ void add_columns(const LeafView& view, const uint32_t* leaves, int64_t n_rows, R
   }
 }
 
-void add(const LeafView& view, const uint32_t* leaves, int64_t n_rows, RowFeatures features, float* scores,
-         int64_t row_step) {
+void add(const LeafView& view, const uint32_t* leaves, int64_t n_rows, RowFeatures features,
+         float* scores, int64_t row_step) {
   const auto each = [&](auto* columns, int64_t column) {
     columns(view, leaves, n_rows, features, column, scores, row_step);
   };

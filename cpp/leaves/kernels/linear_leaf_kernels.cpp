@@ -1,8 +1,8 @@
 // Sums over rows for linear leaves (linear.h).
 #include "leaves/kernels/linear_leaf_kernels.h"
 
-#include "base/kernels/prefetch.h"
 #include "base/kernels/float8.h"
+#include "base/kernels/prefetch.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -43,7 +43,8 @@ void mean_sums(const float* x, const double* w, double unit, int64_t n, double* 
   out[1] = fold(total);
 }
 
-void standardise(const float* x, int64_t n, double centre, double inverse_scale, double unit, double* out) {
+void standardise(const float* x, int64_t n, double centre, double inverse_scale, double unit,
+                 double* out) {
   for (int64_t i = 0; i < n; ++i) {
     const double z = ((static_cast<double>(x[i]) - centre) * inverse_scale) * unit;
     out[i] = x[i] == x[i] ? z : 0.0;
@@ -61,9 +62,9 @@ double dot(const double* a, const double* b, int64_t n) {
 
 // Columns [column, column + 8) of the outer product; the sums of P regressors stay in registers.
 template <int P>
-void outer_columns(const double* z, int64_t z_step, const float* values, const double* units, int n_columns,
-                   int column, int width, const uint32_t* ids, const RowSample& sample, int64_t n,
-                   double* out) {
+void outer_columns(const double* z, int64_t z_step, const float* values, const double* units,
+                   int n_columns, int column, int width, const uint32_t* ids,
+                   const RowSample& sample, int64_t n, double* out) {
   const f64x8 unit = load<f64x8>(units + column);
   f64x8 sums[P] = {};
   for (int64_t i = 0; i < n; ++i) {
@@ -83,7 +84,8 @@ void outer_columns(const double* z, int64_t z_step, const float* values, const d
 
 template <int P>
 void outer_regressors(const double* z, int64_t z_step, const float* values, const double* units,
-                      int n_columns, const uint32_t* ids, const RowSample& sample, int64_t n, double* out) {
+                      int n_columns, const uint32_t* ids, const RowSample& sample, int64_t n,
+                      double* out) {
   if (n_columns == 1) {
     double sums[P] = {};
     for (int64_t i = 0; i < n; ++i) {
@@ -95,14 +97,15 @@ void outer_regressors(const double* z, int64_t z_step, const float* values, cons
     return;
   }
   for (int k = 0; k < n_columns; k += 8)
-    outer_columns<P>(z, z_step, values, units, n_columns, k, n_columns - k < 8 ? n_columns - k : 8, ids,
-                     sample, n, out);
+    outer_columns<P>(z, z_step, values, units, n_columns, k, n_columns - k < 8 ? n_columns - k : 8,
+                     ids, sample, n, out);
 }
 
-void outer(const double* z, int64_t z_step, int p, const float* values, const double* units, int n_columns,
-           const uint32_t* ids, const RowSample& sample, int64_t n, double* out) {
+void outer(const double* z, int64_t z_step, int p, const float* values, const double* units,
+           int n_columns, const uint32_t* ids, const RowSample& sample, int64_t n, double* out) {
   const auto from = [&](auto* regressors, int j) {
-    regressors(z + j * z_step, z_step, values, units, n_columns, ids, sample, n, out + j * n_columns);
+    regressors(z + j * z_step, z_step, values, units, n_columns, ids, sample, n,
+               out + j * n_columns);
   };
   int j = 0;
   for (; p - j >= 5; j += 5) from(outer_regressors<5>, j);

@@ -1,16 +1,18 @@
-// Sums over rows for linear leaves, of terms that are rounded to integers (rounded.h): over up to kSumBlock
-// rows they are exact in float64, whatever the order. Factors come in units that keep terms below their bits.
+// Sums over rows for linear leaves, of terms that are rounded to integers (rounded.h): over up to
+// kSumBlock rows they are exact in float64, whatever the order. Factors come in units that keep
+// terms below their bits.
 #pragma once
 #include <cstdint>
 
-#include "base/isa.h"
 #include "base/fixed_point.h"
+#include "base/isa.h"
 #include "data/sample.h"
 
 namespace polyleaf {
 
 struct LinearLeafKernels {
-  // out[i] = values[ids[i]]; range[0] = the least of these and it, range[1] the largest, but for NaN
+  // out[i] = values[ids[i]]; range[0] = the least of these and it, range[1] the largest, but for
+  // NaN
   void (*gather)(const float* values, const uint32_t* ids, int64_t n, float* out, float* range);
   // Sums of w and of w * (x * unit) over the rows where x is not missing: out[0], out[1].
   void (*mean_sums)(const float* x, const double* w, double unit, int64_t n, double* out);
@@ -19,10 +21,11 @@ struct LinearLeafKernels {
                       double* out);
   // Sum of a * b.
   double (*dot)(const double* a, const double* b, int64_t n);
-  // out (p, n_columns) = sum over rows of z[j * z_step + i] * (values_i * units), where values_i (n_columns)
-  // is that of row ids[i] times its multiplier. Units have a multiple of eight entries.
+  // out (p, n_columns) = sum over rows of z[j * z_step + i] * (values_i * units), where values_i
+  // (n_columns) is that of row ids[i] times its multiplier. Units have a multiple of eight entries.
   void (*outer)(const double* z, int64_t z_step, int p, const float* values, const double* units,
-                int n_columns, const uint32_t* ids, const RowSample& sample, int64_t n, double* out);
+                int n_columns, const uint32_t* ids, const RowSample& sample, int64_t n,
+                double* out);
   // lower[k] = min(lower[k], scores[i][k]), upper likewise.
   void (*bound)(const float* scores, int n_columns, int64_t n, float* lower, float* upper);
 };

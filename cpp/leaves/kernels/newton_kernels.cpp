@@ -1,23 +1,24 @@
 // Fixed-point leaf sums (leaves/newton.h).
-#include "leaves/newton.h"
-
 #include "base/kernels/lanes.h"
+#include "leaves/newton.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// One column: rows of one leaf often follow each other, and each addition must wait for the one before it.
-// Four tables in turn take that wait away. For small trees: the tables must stay in the first cache.
+// One column: rows of one leaf often follow each other, and each addition must wait for the one
+// before it. Four tables in turn take that wait away. For small trees: the tables must stay in the
+// first cache.
 constexpr int kTableLeaves = 512;
 
-void sum_column(const float* values, int64_t begin, int64_t end, const int32_t* leaf_of_row, int32_t n_leaves,
-                float scale, int64_t* sums) {
+void sum_column(const float* values, int64_t begin, int64_t end, const int32_t* leaf_of_row,
+                int32_t n_leaves, float scale, int64_t* sums) {
   int64_t tables[4][kTableLeaves];
   std::memset(tables, 0, sizeof(tables));
   int64_t i = begin;
   for (; i + 4 <= end; i += 4)
-    for (int j = 0; j < 4; ++j) tables[j][leaf_of_row[i + j]] += static_cast<int32_t>(values[i + j] * scale);
+    for (int j = 0; j < 4; ++j)
+      tables[j][leaf_of_row[i + j]] += static_cast<int32_t>(values[i + j] * scale);
   for (; i < end; ++i) tables[0][leaf_of_row[i]] += static_cast<int32_t>(values[i] * scale);
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf)
     sums[leaf] += tables[0][leaf] + tables[1][leaf] + tables[2][leaf] + tables[3][leaf];

@@ -1,17 +1,18 @@
-// The element-wise losses: one struct each, and at the end their list. Processors and devices read the same
-// formulas: nothing here needs more of the language than both have.
+// The element-wise losses: one struct each, and at the end their list. Processors and devices read
+// the same formulas: nothing here needs more of the language than both have.
 //
-// A struct says its name, the names of its numbers, where it has any, and the formulas, scalar functions that
-// the loop around them vectorises: `gradient`, if its curvature is 1, else `derivative`, which gives both;
-// and `loss`. Their last argument is the number of the output (a level, the weight of positives).
+// A struct says its name, the names of its numbers, where it has any, and the formulas, scalar
+// functions that the loop around them vectorises: `gradient`, if its curvature is 1, else
+// `derivative`, which gives both; and `loss`. Their last argument is the number of the output (a
+// level, the weight of positives).
 #pragma once
 #include "losses/kernels/vector_math.h"
 #include "losses/loss_params.h"
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 
-// Parts of log-link gradients are cut here, so that y * e^-z stays finite and can still be multiplied by a
-// weight.
+// Parts of log-link gradients are cut here, so that y * e^-z stays finite and can still be
+// multiplied by a weight.
 constexpr float kLargestPart = 1e30f;
 
 struct Derivative {
@@ -31,7 +32,9 @@ struct SquaredError {
 // l = |z - y|; the curvature 1 is a scale for the split search, leaves are renewed by the median.
 struct AbsoluteError {
   static constexpr const char* kName = "absolute_error";
-  float gradient(float z, float y, float) const { return (z > y ? 1.0f : 0.0f) - (z < y ? 1.0f : 0.0f); }
+  float gradient(float z, float y, float) const {
+    return (z > y ? 1.0f : 0.0f) - (z < y ? 1.0f : 0.0f);
+  }
   double loss(float z, float y, float) const {
     const double r = double(z) - double(y);
     return r < 0 ? -r : r;
@@ -50,8 +53,8 @@ struct Quantile {
   }
 };
 
-// l = r^2 / 2 where |r| <= delta, delta * (|r| - delta / 2) elsewhere. The curvature 1 is an upper bound, so
-// a Newton step never overshoots.
+// l = r^2 / 2 where |r| <= delta, delta * (|r| - delta / 2) elsewhere. The curvature 1 is an upper
+// bound, so a Newton step never overshoots.
 struct Huber {
   static constexpr const char* kName = "huber";
   static constexpr const char* kParameters[] = {"delta"};
@@ -66,9 +69,9 @@ struct Huber {
   }
 };
 
-// Deviances with a log link, variance = mean^p, p in [1, 2]. With the model's part b = e^((2-p) z) and the
-// data's part s = y e^((1-p) z) the gradient is b - s, and the curvature a mixture of b and s. kPower 1:
-// Poisson (s = y), 2: Gamma (b = 1), 0: Tweedie.
+// Deviances with a log link, variance = mean^p, p in [1, 2]. With the model's part b = e^((2-p) z)
+// and the data's part s = y e^((1-p) z) the gradient is b - s, and the curvature a mixture of b and
+// s. kPower 1: Poisson (s = y), 2: Gamma (b = 1), 0: Tweedie.
 template <int kPower>
 struct LogLinkOf {
   float one_minus_p, two_minus_p, model_curvature, data_curvature;
@@ -98,7 +101,8 @@ struct LogLinkOf {
 };
 struct LogLink {
   static constexpr const char* kName = "log_link";
-  static constexpr const char* kParameters[] = {"variance_power", "model_curvature", "data_curvature"};
+  static constexpr const char* kParameters[] = {"variance_power", "model_curvature",
+                                                "data_curvature"};
   template <class F>
   static void choose(const LossNumbers& numbers, F&& f) {
     const float two_minus_p = 2.0f - numbers[0];
@@ -127,8 +131,8 @@ struct Logistic {
   }
 };
 
-// l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The curvature 1 is an upper bound, reached inside
-// the margin.
+// l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The curvature 1 is an upper bound,
+// reached inside the margin.
 struct SquaredHinge {
   static constexpr const char* kName = "squared_hinge";
   float gradient(float z, float y, float) const {

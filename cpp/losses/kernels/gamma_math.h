@@ -1,8 +1,10 @@
-// What is left of the gamma function's derivatives, and of exponentials and logarithms, where their leading
-// terms are taken off: so that differences of them keep their digits. Built as vector_math.h is.
+// What is left of the gamma function's derivatives, and of exponentials and logarithms, where their
+// leading terms are taken off: so that differences of them keep their digits. Built as
+// vector_math.h is.
 //
-// Asymptotic series of digamma and trigamma: Abramowitz and Stegun, 6.3.18 and 6.4.12, from `kShift` upwards;
-// below, by their recurrences 6.3.5 and 6.4.6. Owns: these functions. Must not know: any likelihood.
+// Asymptotic series of digamma and trigamma: Abramowitz and Stegun, 6.3.18 and 6.4.12, from
+// `kShift` upwards; below, by their recurrences 6.3.5 and 6.4.6. Owns: these functions. Must not
+// know: any likelihood.
 #pragma once
 #include "losses/kernels/vector_math.h"
 

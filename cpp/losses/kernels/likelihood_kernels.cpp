@@ -1,19 +1,21 @@
-// The likelihoods: one struct each, and at the end the table of them. As in elementwise.h a struct says its
-// name, the names of its numbers and the formulas, here of both scores of one target at once.
+// The likelihoods: one struct each, and at the end the table of them. As in elementwise.h a struct
+// says its name, the names of its numbers and the formulas, here of both scores of one target at
+// once.
 //
-// The second score s is the logarithm of a spread; `lowest` and `highest` are where it is cut, and beyond
-// them derivatives are those at the cut. No likelihood meets NaN or infinity for finite scores and targets.
-#include "losses/likelihoods.h"
-
+// The second score s is the logarithm of a spread; `lowest` and `highest` are where it is cut, and
+// beyond them derivatives are those at the cut. No likelihood meets NaN or infinity for finite
+// scores and targets.
 #include "losses/kernels/gamma_math.h"
+#include "losses/likelihoods.h"
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// One row's step, before the ridge: a target far from where it was expected asks to multiply a spread by e^50
-// where Fisher's information knows only what was expected.
+// One row's step, before the ridge: a target far from where it was expected asks to multiply a
+// spread by e^50 where Fisher's information knows only what was expected.
 constexpr float kLongestStep = 2.0f;
-// Deviations in units of the spread are cut here, so that their squares can still be multiplied by a weight.
+// Deviations in units of the spread are cut here, so that their squares can still be multiplied by
+// a weight.
 constexpr float kFarthest = 1e12f;
 // ... and so are logarithms of means, so that squares of the means are finite.
 constexpr float kMostLog = 40.0f;
@@ -44,13 +46,14 @@ struct Normal {
   }
 };
 
-// -ln f = s + (df + 1) / 2 ln(1 + z^2 / df), z = (y - location) / e^s. (Lange, Little and Taylor, "Robust
-// statistical modeling using the t distribution", JASA 84, 1989, for the information.)
+// -ln f = s + (df + 1) / 2 ln(1 + z^2 / df), z = (y - location) / e^s. (Lange, Little and Taylor,
+// "Robust statistical modeling using the t distribution", JASA 84, 1989, for the information.)
 struct StudentT {
   static constexpr const char* kName = "student_t";
   static constexpr const char* kParameters[] = {"lowest", "highest", "df"};
   float lowest, highest, df;
-  explicit StudentT(const LossNumbers& numbers) : lowest(numbers[0]), highest(numbers[1]), df(numbers[2]) {}
+  explicit StudentT(const LossNumbers& numbers)
+      : lowest(numbers[0]), highest(numbers[1]), df(numbers[2]) {}
   Derivatives derivatives(float location, float s, float y) const {
     const float precision = exp_saturating(-within(s, lowest, highest));
     const float z = within((location - y) * precision, -kFarthest, kFarthest);
@@ -77,8 +80,8 @@ struct Gamma {
   }
 };
 
-// Mean e^m = u, variance u + u^2 e^(2 s): a Poisson of a gamma of shape r = e^(-2 s). With x = u / r
-// -ln f = ln gamma(r) - ln gamma(y + r) + (y + r) ln(1 + x) - y ln x + ln y!.
+// Mean e^m = u, variance u + u^2 e^(2 s): a Poisson of a gamma of shape r = e^(-2 s). With x = u /
+// r -ln f = ln gamma(r) - ln gamma(y + r) + (y + r) ln(1 + x) - y ln x + ln y!.
 struct NegativeBinomial {
   static constexpr const char* kName = "negative_binomial";
   static constexpr const char* kParameters[] = {"lowest", "highest"};
@@ -91,13 +94,15 @@ struct NegativeBinomial {
     const float gm = (u - y) * share;
     const float gs = -2.0f * of_shape(r, y, u);
     const float of_shapes = trigamma_excess(r) * ((1.0f - share) * (1.0f - share));
-    // An upper bound of the information: sums over all counts have no closed form. It is exact where counts
-    // or r are large, within 2.5 from r = .2 on, and 5 at r = .05.
-    return {{gm, gs}, {curvature(gm, u * share), curvature(gs, 4.0f * of_shapes * (whole / (whole + 1.0f)))}};
+    // An upper bound of the information: sums over all counts have no closed form. It is exact
+    // where counts or r are large, within 2.5 from r = .2 on, and 5 at r = .05.
+    return {{gm, gs},
+            {curvature(gm, u * share), curvature(gs, 4.0f * of_shapes * (whole / (whole + 1.0f)))}};
   }
 
-  // r times the derivative of -ln f by r: r (digamma(r) - digamma(r + y) + ln(1 + x)) + (y - u) / (1 + x).
-  // From `kFar` upwards all logarithms are one, of (r + y) / (r + u), whose leading term goes.
+  // r times the derivative of -ln f by r: r (digamma(r) - digamma(r + y) + ln(1 + x)) + (y - u) /
+  // (1 + x). From `kFar` upwards all logarithms are one, of (r + y) / (r + u), whose leading term
+  // goes.
   static float of_shape(float r, float y, float u) {
     const float t = (y - u) / (r + u);
     const float of_y = digamma_tail(at_least(r + y, kFar)), of_r = digamma_tail(at_least(r, kFar));
@@ -116,15 +121,16 @@ struct NegativeBinomial {
 };
 
 template <class L>
-void derivatives(const LossNumbers& numbers, const LikelihoodChunk& chunk, float* g_out, float* h_out) {
+void derivatives(const LossNumbers& numbers, const LikelihoodChunk& chunk, float* g_out,
+                 float* h_out) {
   const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
   const float* __restrict offset = chunk.offset, * __restrict weight = chunk.weight;
   float* __restrict g = g_out, * __restrict h = h_out;
   const L likelihood(numbers);
   const int64_t n = chunk.n;
   for (int64_t i = 0; i < n; ++i) {
-    const Derivatives d =
-        likelihood.derivatives(raw[2 * i] + offset[2 * i], raw[2 * i + 1] + offset[2 * i + 1], target[i]);
+    const Derivatives d = likelihood.derivatives(raw[2 * i] + offset[2 * i],
+                                                 raw[2 * i + 1] + offset[2 * i + 1], target[i]);
     const float w = weight[i];
     g[2 * i] = d.g[0] * w;
     g[2 * i + 1] = d.g[1] * w;
@@ -162,7 +168,7 @@ constexpr LossTable<LikelihoodKernels> table(const LikelihoodKernels (&likelihoo
 }  // namespace
 
 extern const LikelihoodTable likelihood_kernels;
-const LikelihoodTable likelihood_kernels{table(kLikelihoods<Normal, StudentT, Gamma, NegativeBinomial>),
-                                         digamma_array, trigamma_array};
+const LikelihoodTable likelihood_kernels{
+    table(kLikelihoods<Normal, StudentT, Gamma, NegativeBinomial>), digamma_array, trigamma_array};
 
 }  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

@@ -1,12 +1,11 @@
-// Loops around the element-wise losses (elementwise.h), the losses of classes themselves, and at the end the
-// tables of both.
+// Loops around the element-wise losses (elementwise.h), the losses of classes themselves, and at
+// the end the tables of both.
 //
-// Derivatives are float32; losses are float64 sums of float32 transcendentals, so squares of large residuals
-// do not overflow. No loss meets NaN or infinity for finite raw scores and targets.
-#include "losses/objectives.h"
-
+// Derivatives are float32; losses are float64 sums of float32 transcendentals, so squares of large
+// residuals do not overflow. No loss meets NaN or infinity for finite raw scores and targets.
 #include "base/kernels/lanes.h"
 #include "losses/kernels/elementwise_kernels.h"
+#include "losses/objectives.h"
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 namespace {
@@ -19,9 +18,11 @@ void derivatives(const LossNumbers& numbers, const LossChunk& chunk, float* g_ou
   const int64_t n = chunk.n;
   with<L>(numbers, [&](auto loss) {
     if constexpr (kUnitCurvature<decltype(loss)>) {
-      for (int64_t i = 0; i < n; ++i) g[i] = loss.gradient(raw[i] + offset[i], target[i], parameter[i]);
+      for (int64_t i = 0; i < n; ++i)
+        g[i] = loss.gradient(raw[i] + offset[i], target[i], parameter[i]);
     } else if (h == nullptr) {
-      for (int64_t i = 0; i < n; ++i) g[i] = loss.derivative(raw[i] + offset[i], target[i], parameter[i]).g;
+      for (int64_t i = 0; i < n; ++i)
+        g[i] = loss.derivative(raw[i] + offset[i], target[i], parameter[i]).g;
     } else {
       for (int64_t i = 0; i < n; ++i) {
         const Derivative d = loss.derivative(raw[i] + offset[i], target[i], parameter[i]);
@@ -39,16 +40,18 @@ void losses(const LossNumbers& numbers, const LossChunk& chunk, double* out) {
   double* __restrict loss_out = out;
   const int64_t n = chunk.n;
   with<L>(numbers, [&](auto loss) {
-    for (int64_t i = 0; i < n; ++i) loss_out[i] = loss.loss(raw[i] + offset[i], target[i], parameter[i]);
+    for (int64_t i = 0; i < n; ++i)
+      loss_out[i] = loss.loss(raw[i] + offset[i], target[i], parameter[i]);
   });
 }
 
-// Losses of classes work on 16 rows at a time, transposed: scores[k * 16 + lane] for class k of row `lane`.
-// Every step is then one vector operation for any number of classes, and sums over classes run in order of
-// class.
+// Losses of classes work on 16 rows at a time, transposed: scores[k * 16 + lane] for class k of row
+// `lane`. Every step is then one vector operation for any number of classes, and sums over classes
+// run in order of class.
 constexpr int64_t kFewClasses = 4;  // that are moved one by one as fast as in squares
 
-// Calls square(k) for squares of sixteen classes from k on; the last may share classes with the one before.
+// Calls square(k) for squares of sixteen classes from k on; the last may share classes with the one
+// before.
 template <class F>
 POLYLEAF_INLINE void for_each_square(int64_t n_outputs, const F& square) {
   for (int64_t k = 0; k + kLanes <= n_outputs; k += kLanes) square(k);
@@ -164,8 +167,9 @@ inline void probability_group(const ClassChunk& chunk, int64_t first) {
     for (int j = 0; j < kLanes; ++j) p[k * kLanes + j] *= inverse[j];
 }
 
-// Rows of a packed matrix are written 16 entries at a time: what runs past the end of one is written again by
-// the next, so the inner loop has no remainder. Up to 15 floats behind `out` are overwritten.
+// Rows of a packed matrix are written 16 entries at a time: what runs past the end of one is
+// written again by the next, so the inner loop has no remainder. Up to 15 floats behind `out` are
+// overwritten.
 inline void softmax_hessian(const float* p, const float* others, int64_t n_outputs, float* out) {
   for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
     const float minus = -p[i];
@@ -175,8 +179,8 @@ inline void softmax_hessian(const float* p, const float* others, int64_t n_outpu
   }
 }
 
-// l = ln sum of e^score - score of the class. `factor`: the diagonal is taken as factor * p (1 - p); 0: as
-// |p - y|.
+// l = ln sum of e^score - score of the class. `factor`: the diagonal is taken as factor * p (1 -
+// p); 0: as |p - y|.
 struct Softmax {
   static constexpr const char* kName = "softmax";
   static constexpr const char* kParameters[] = {"factor"};
@@ -196,11 +200,13 @@ struct Softmax {
         hessian[i] = at_least(factor * (gradient[i] * (1.0f - gradient[i])), kLeastCurvature);
     for (int64_t i = 0; i < chunk.n_rows; ++i) gradient[i * n_outputs + chunk.label[i]] -= 1.0f;
     if (factor == 0.0f)
-      for (int64_t i = 0; i < n; ++i) hessian[i] = at_least(magnitude(gradient[i]), kLeastCurvature);
+      for (int64_t i = 0; i < n; ++i)
+        hessian[i] = at_least(magnitude(gradient[i]), kLeastCurvature);
   }
 
-  // diag(p) - p p'. 1 - p is taken as the sum of the other probabilities, which keeps its digits where p is
-  // next to 1: the matrix then stays one whose rows sum to zero, positive semi-definite up to rounding.
+  // diag(p) - p p'. 1 - p is taken as the sum of the other probabilities, which keeps its digits
+  // where p is next to 1: the matrix then stays one whose rows sum to zero, positive semi-definite
+  // up to rounding.
   static void hessians(const ClassChunk& chunk, float* g, float* h) {
     const int64_t n_outputs = chunk.n_outputs, size = packed_size(n_outputs);
     const float* __restrict p = chunk.scratch;
@@ -228,7 +234,8 @@ struct Softmax {
         __builtin_memcpy(gi, row, static_cast<size_t>(n_outputs) * sizeof(float));
         gi[chunk.label[first + j]] -= 1.0f;
         float* hi = h + (first + j) * size;
-        const bool no_room = (chunk.n_rows - 1 - first - j) * size < kLanes;  // what follows is not ours
+        const bool no_room =
+            (chunk.n_rows - 1 - first - j) * size < kLanes;  // what follows is not ours
         softmax_hessian(row, others + j, n_outputs, no_room ? packed : hi);
         if (no_room) __builtin_memcpy(hi, packed, static_cast<size_t>(size) * sizeof(float));
       }
@@ -248,8 +255,9 @@ struct Softmax {
   }
 };
 
-// What losses of code vectors have in common: of sixteen rows at a time `L::group` finds the factors, one a
-// row, and `L::rows` and `L::hessian` make derivatives of them. The factor is the loss.
+// What losses of code vectors have in common: of sixteen rows at a time `L::group` finds the
+// factors, one a row, and `L::rows` and `L::hessian` make derivatives of them. The factor is the
+// loss.
 template <class L>
 struct CodedLoss {
   static void derivatives(const LossNumbers&, const ClassChunk& chunk, float* g, float* h) {
@@ -267,7 +275,8 @@ struct CodedLoss {
       L::group(chunk, first, factors);
       L::rows(chunk, first, factors, g, nullptr);
       for (int64_t j = 0; j < rows_of_group(chunk, first); ++j)
-        L::hessian(chunk.scratch + j, factors[j], chunk.label[first + j], n_outputs, h + (first + j) * size);
+        L::hessian(chunk.scratch + j, factors[j], chunk.label[first + j], n_outputs,
+                   h + (first + j) * size);
     }
   }
 
@@ -297,7 +306,8 @@ struct Exponential : CodedLoss<Exponential> {
       e[j] = at_most(exp_saturating(sum[j] / n_outputs - own[j]), kLargestPart);
   }
 
-  // Rows [first, first + 16) of the gradients and, unless it is nullptr, of the diagonal of the Hessians.
+  // Rows [first, first + 16) of the gradients and, unless it is nullptr, of the diagonal of the
+  // Hessians.
   static void rows(const ClassChunk& chunk, int64_t first, const float* e, float* g, float* h) {
     const int64_t n_outputs = chunk.n_outputs;
     const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
@@ -306,7 +316,8 @@ struct Exponential : CodedLoss<Exponential> {
       for (int64_t k = at; k < at + n_outputs; ++k) g[k] = other * e[j];
       g[label] = -(own * e[j]);
       if (h == nullptr) continue;
-      for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least((other * other) * e[j], kLeastCurvature);
+      for (int64_t k = at; k < at + n_outputs; ++k)
+        h[k] = at_least((other * other) * e[j], kLeastCurvature);
       h[label] = at_least((own * own) * e[j], kLeastCurvature);
     }
   }
@@ -322,8 +333,8 @@ struct Exponential : CodedLoss<Exponential> {
   }
 };
 
-// l = sum over the other classes k of e^((score k - score of the class) / 2): a part for each of them, left
-// in `chunk.scratch`, 0 for the class itself; the factor of the row is their sum.
+// l = sum over the other classes k of e^((score k - score of the class) / 2): a part for each of
+// them, left in `chunk.scratch`, 0 for the class itself; the factor of the row is their sum.
 struct ExponentialMargin : CodedLoss<ExponentialMargin> {
   static constexpr const char* kName = "exponential_margin";
 
@@ -350,7 +361,8 @@ struct ExponentialMargin : CodedLoss<ExponentialMargin> {
     for (int64_t j = 0; j < n_rows; ++j) {
       const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
       if (h != nullptr) {
-        for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least(0.25f * g[k], kLeastCurvature);
+        for (int64_t k = at; k < at + n_outputs; ++k)
+          h[k] = at_least(0.25f * g[k], kLeastCurvature);
         h[label] = at_least(0.25f * total[j], kLeastCurvature);
       }
       for (int64_t k = at; k < at + n_outputs; ++k) g[k] *= 0.5f;
@@ -359,10 +371,13 @@ struct ExponentialMargin : CodedLoss<ExponentialMargin> {
   }
 
   // The other classes couple with the class only. `e`: the parts of one row, 16 apart.
-  static void hessian(const float* e, float total, int64_t label, int64_t n_outputs, float* packed) {
+  static void hessian(const float* e, float total, int64_t label, int64_t n_outputs,
+                      float* packed) {
     for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
       for (int64_t j = 0; j < i; ++j)
-        packed[at + j] = i == label ? -0.25f * e[j * kLanes] : j == label ? -0.25f * e[i * kLanes] : 0.0f;
+        packed[at + j] = i == label   ? -0.25f * e[j * kLanes]
+                         : j == label ? -0.25f * e[i * kLanes]
+                                      : 0.0f;
       packed[at + i] = at_least(0.25f * (i == label ? total : e[i * kLanes]), kLeastCurvature);
     }
   }
@@ -435,11 +450,12 @@ constexpr LossTable<K> table(const K (&losses)[n]) {
 }  // namespace
 
 extern const ObjectiveKernels objective_kernels;
-const ObjectiveKernels objective_kernels{table(Kernels<ElementwiseLosses>::kTable),
-                                         table(kClassLosses<Softmax, Exponential, ExponentialMargin>),
-                                         multiply,
-                                         add_weighted,
-                                         exp_array,
-                                         log_array};
+const ObjectiveKernels objective_kernels{
+    table(Kernels<ElementwiseLosses>::kTable),
+    table(kClassLosses<Softmax, Exponential, ExponentialMargin>),
+    multiply,
+    add_weighted,
+    exp_array,
+    log_array};
 
 }  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

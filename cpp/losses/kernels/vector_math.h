@@ -1,9 +1,10 @@
-// exp and log in float32, written so that a plain loop around them vectorises and gives the same bits on
-// every instruction set: only +, -, *, comparisons and bit operations; no table, no fused multiply-add, no
-// libm.
+// exp and log in float32, written so that a plain loop around them vectorises and gives the same
+// bits on every instruction set: only +, -, *, comparisons and bit operations; no table, no fused
+// multiply-add, no libm.
 //
-// The polynomials are weighted minimax fits on the reduced interval; tests/objectives/test_objectives.py
-// holds their errors against float64. Owns: elementary functions. Must not know: any loss.
+// The polynomials are weighted minimax fits on the reduced interval;
+// tests/objectives/test_objectives.py holds their errors against float64. Owns: elementary
+// functions. Must not know: any loss.
 #pragma once
 #include <cstdint>
 
@@ -48,9 +49,9 @@ inline float log_series(float t) {
   return p * t + 0.333333313f;
 }
 
-// e^x within 1 ulp, saturating: x is clipped to [-87, 88] first. So the result is a normal number whatever x
-// is, which spares the losses zeros to divide by, infinities that turn into NaN, and denormals that cost 100
-// cycles each.
+// e^x within 1 ulp, saturating: x is clipped to [-87, 88] first. So the result is a normal number
+// whatever x is, which spares the losses zeros to divide by, infinities that turn into NaN, and
+// denormals that cost 100 cycles each.
 inline float exp_saturating(float x) {
   constexpr float kRound =
       12582912.0f;  // 1.5 * 2^23: a sum with it holds the nearest integer in its low bits
@@ -70,15 +71,16 @@ inline float log_normal(float x) {
   constexpr int32_t kSqrtHalf = 0x3f3504f3;
   const int32_t bits = float_bits(x) - kSqrtHalf;
   const float n = static_cast<float>(bits >> 23);
-  const float t =
-      bits_float((bits & 0x007fffff) + kSqrtHalf) - 1.0f;  // x = 2^n (1 + t), 1 + t in [sqrt 1/2, sqrt 2)
+  const float t = bits_float((bits & 0x007fffff) + kSqrtHalf) -
+                  1.0f;  // x = 2^n (1 + t), 1 + t in [sqrt 1/2, sqrt 2)
   const float t2 = t * t;
   const float low = n * -2.12194440e-4f + (t2 * t) * log_series(t);
   return n * 0.693359375f + (t + (low - 0.5f * t2));
 }
 
-// ln(1 + x) for 0 <= x <= 1. The rounding error of 1 + x is put back to first order, so that small x keep all
-// their digits: near-certain predictions have losses of 1e-10, which must not be flushed to zero.
+// ln(1 + x) for 0 <= x <= 1. The rounding error of 1 + x is put back to first order, so that small
+// x keep all their digits: near-certain predictions have losses of 1e-10, which must not be flushed
+// to zero.
 inline float log1p_unit(float x) {
   const float sum = 1.0f + x;
   return log_normal(sum) + (x - (sum - 1.0f)) / sum;

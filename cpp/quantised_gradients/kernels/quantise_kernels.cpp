@@ -1,21 +1,21 @@
 // Quantisation of derivatives to int16 (channels.h).
-#include "quantised_gradients/quantised_gradients.h"
-
 #include "base/kernels/lanes.h"
+#include "quantised_gradients/quantised_gradients.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// Round half to even for |x| < 2^22, one float or a vector of them, the same on every instruction set.
+// Round half to even for |x| < 2^22, one float or a vector of them, the same on every instruction
+// set.
 template <class Floats>
 POLYLEAF_INLINE Floats round_even(const Floats& x) {
   const float magic = 12582912.0f;  // 1.5 * 2^23
   return (x + magic) - magic;
 }
 
-// Magnitudes compared as integers: for non-negative floats the order is the same, and a NaN is larger than
-// infinity, so that it is noticed.
+// Magnitudes compared as integers: for non-negative floats the order is the same, and a NaN is
+// larger than infinity, so that it is noticed.
 POLYLEAF_INLINE int32_t magnitude(float x) {
   int32_t bits;
   std::memcpy(&bits, &x, sizeof(bits));
@@ -28,16 +28,18 @@ POLYLEAF_INLINE i32x16 magnitudes(const f32x16& x) {
   return bits & 0x7fffffff;
 }
 
-// The last block of sixteen columns may be wider than what is left of a row. Reading on into the next rows is
-// harmless (what is read there is multiplied by zero or ignored), but not past the end of all rows.
-POLYLEAF_INLINE bool may_read_sixteen(int64_t row, int column, int n_columns, const RowSample& sample) {
+// The last block of sixteen columns may be wider than what is left of a row. Reading on into the
+// next rows is harmless (what is read there is multiplied by zero or ignored), but not past the end
+// of all rows.
+POLYLEAF_INLINE bool may_read_sixteen(int64_t row, int column, int n_columns,
+                                      const RowSample& sample) {
   return row * n_columns + column + 16 <= sample.n_all * n_columns;
 }
 
 // Up to 16 Z columns: the maxima stay in registers.
 template <int Z>
-void largest_of_few(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
-                    float* largest) {
+void largest_of_few(const float* values, int n_columns, const RowSample& sample, int64_t begin,
+                    int64_t end, float* largest) {
   i32x16 best[Z] = {};
   float end_of_row[16 * Z] = {};
   for (int64_t i = begin; i < end; ++i) {
@@ -59,9 +61,10 @@ void largest_of_few(const float* values, int n_columns, const RowSample& sample,
   }
 }
 
-// More columns: row after row, as memory lies; the maxima of a run of columns stay in the first cache.
-void largest_of_many(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
-                     float* largest) {
+// More columns: row after row, as memory lies; the maxima of a run of columns stay in the first
+// cache.
+void largest_of_many(const float* values, int n_columns, const RowSample& sample, int64_t begin,
+                     int64_t end, float* largest) {
   constexpr int kRun = 1024;
   int32_t best[kRun];
   for (int c = 0; c < n_columns; c += kRun) {
@@ -80,11 +83,12 @@ void largest_of_many(const float* values, int n_columns, const RowSample& sample
   }
 }
 
-void largest_of(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
-                float* largest) {
+void largest_of(const float* values, int n_columns, const RowSample& sample, int64_t begin,
+                int64_t end, float* largest) {
   if (n_columns == 1 && !sample.rows && !sample.multiplier) {
     int32_t best = magnitude(largest[0]);
-    for (int64_t i = begin; i < end; ++i) best = magnitude(values[i]) > best ? magnitude(values[i]) : best;
+    for (int64_t i = begin; i < end; ++i)
+      best = magnitude(values[i]) > best ? magnitude(values[i]) : best;
     std::memcpy(largest, &best, sizeof(best));
   } else if (n_columns <= 16) {
     largest_of_few<1>(values, n_columns, sample, begin, end, largest);
@@ -98,8 +102,8 @@ void largest_of(const float* values, int n_columns, const RowSample& sample, int
 }
 
 // One column into interleaved lanes, whole data: the single-output case.
-void quantise_column(const float* values, int64_t begin, int64_t end, float inverse, int16_t* channels,
-                     int lanes, int64_t* size, int64_t* total) {
+void quantise_column(const float* values, int64_t begin, int64_t end, float inverse,
+                     int16_t* channels, int lanes, int64_t* size, int64_t* total) {
   constexpr int kRun = 256;
   int32_t q[kRun];
   for (int64_t i = begin; i < end; i += kRun) {
@@ -117,9 +121,9 @@ void quantise_column(const float* values, int64_t begin, int64_t end, float inve
 }
 
 // Sixteen columns at once; the lanes after the last column get zeros.
-void quantise_sixteen(const float* values, int n_columns, int c, const RowSample& sample, int64_t begin,
-                      int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
-                      int32_t* sizes, int32_t* totals) {
+void quantise_sixteen(const float* values, int n_columns, int c, const RowSample& sample,
+                      int64_t begin, int64_t end, const float* inverse, int16_t* channels,
+                      int lanes, int offset, int32_t* sizes, int32_t* totals) {
   const int width = n_columns - c < 16 ? n_columns - c : 16;
   const f32x16 scale = load<f32x16>(inverse + c);
   i32x16 size = {}, total = {};
@@ -142,8 +146,9 @@ void quantise_sixteen(const float* values, int n_columns, int c, const RowSample
 
 // Rows of one vector, of which the columns fill a part: the other lanes keep what they hold.
 template <class Floats, class Integers, class Row>
-void quantise_narrow(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
-                     const float* inverse, int16_t* channels, int offset, int32_t* sizes, int32_t* totals) {
+void quantise_narrow(const float* values, int n_columns, const RowSample& sample, int64_t begin,
+                     int64_t end, const float* inverse, int16_t* channels, int offset,
+                     int32_t* sizes, int32_t* totals) {
   constexpr int kWidth = sizeof(Row) / sizeof(int16_t);
   Floats scale = {};
   Row others = ~Row{};
@@ -173,8 +178,8 @@ void quantise_narrow(const float* values, int n_columns, const RowSample& sample
 }
 
 void quantise_few(const float* values, int n_columns, int c, int width, const RowSample& sample,
-                  int64_t begin, int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
-                  int32_t* sizes, int32_t* totals) {
+                  int64_t begin, int64_t end, const float* inverse, int16_t* channels, int lanes,
+                  int offset, int32_t* sizes, int32_t* totals) {
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = sample.row(i);
     const float m = sample.factor(row);
@@ -188,14 +193,14 @@ void quantise_few(const float* values, int n_columns, int c, int width, const Ro
   }
 }
 
-void quantise(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
-              const float* inverse, int16_t* channels, int lanes, int offset, int count_lane, int64_t* size,
-              int64_t* total) {
+void quantise(const float* values, int n_columns, const RowSample& sample, int64_t begin,
+              int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
+              int count_lane, int64_t* size, int64_t* total) {
   if (n_columns == 1 && !sample.rows && !sample.multiplier) {
     quantise_column(values, begin, end, inverse[0], channels + offset, lanes, size, total);
   } else {
-    // Sums run in int32 over at most 2048 rows of at most 2^15 each, then in int64. Wide rows go in shorter
-    // runs, which stay in the second cache while their columns are gone through.
+    // Sums run in int32 over at most 2048 rows of at most 2^15 each, then in int64. Wide rows go in
+    // shorter runs, which stay in the second cache while their columns are gone through.
     const int64_t run = n_columns <= 64 ? 2048 : n_columns <= 512 ? 256 : 64;
     for (int64_t start = begin; start < end; start += run)
       for (int c = 0; c < n_columns; c += 16) {
@@ -203,19 +208,19 @@ void quantise(const float* values, int n_columns, const RowSample& sample, int64
         const int width = n_columns - c < 16 ? n_columns - c : 16;
         int32_t sizes[16] = {}, totals[16] = {};
         if (offset + c + 16 <= lanes)
-          quantise_sixteen(values, n_columns, c, sample, start, stop, inverse, channels, lanes, offset, sizes,
-                           totals);
+          quantise_sixteen(values, n_columns, c, sample, start, stop, inverse, channels, lanes,
+                           offset, sizes, totals);
         else if (lanes == 4)
-          quantise_narrow<f32x4, i32x4, i16x4>(values, n_columns, sample, start, stop, inverse, channels,
-                                               offset, sizes, totals);
+          quantise_narrow<f32x4, i32x4, i16x4>(values, n_columns, sample, start, stop, inverse,
+                                               channels, offset, sizes, totals);
 #ifdef __AVX2__
         else if (lanes == 8)
-          quantise_narrow<f32x8, i32x8, i16x8>(values, n_columns, sample, start, stop, inverse, channels,
-                                               offset, sizes, totals);
+          quantise_narrow<f32x8, i32x8, i16x8>(values, n_columns, sample, start, stop, inverse,
+                                               channels, offset, sizes, totals);
 #endif
         else
-          quantise_few(values, n_columns, c, width, sample, start, stop, inverse, channels, lanes, offset,
-                       sizes, totals);
+          quantise_few(values, n_columns, c, width, sample, start, stop, inverse, channels, lanes,
+                       offset, sizes, totals);
         for (int j = 0; j < width; ++j) {
           size[c + j] += sizes[j];
           total[c + j] += totals[j];

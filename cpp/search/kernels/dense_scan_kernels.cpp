@@ -1,15 +1,14 @@
 // Sums of bins and of rows in order of bins (tile_scan.h).
-#include "search/dense_scan.h"
-
 #include "base/kernels/lanes.h"
+#include "search/dense_scan.h"
 #include "split_gain/kernels/candidates.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-void order_rows(const uint64_t* words, int64_t n, int slot, int stride, uint32_t* counts, uint32_t* start,
-                uint16_t* order) {
+void order_rows(const uint64_t* words, int64_t n, int slot, int stride, uint32_t* counts,
+                uint32_t* start, uint16_t* order) {
   for (int b = 0; b < stride; ++b) counts[b] = 0;
   const int shift = 8 * slot;
   for (int64_t i = 0; i < n; ++i) ++counts[(words[i] >> shift) & 255];
@@ -30,7 +29,8 @@ void order_rows(const uint64_t* words, int64_t n, int slot, int stride, uint32_t
     start[b] = next[b] = before;
     before += counts[b];
   }
-  for (int64_t i = 0; i < n; ++i) order[next[(words[i] >> shift) & 255]++] = static_cast<uint16_t>(i);
+  for (int64_t i = 0; i < n; ++i)
+    order[next[(words[i] >> shift) & 255]++] = static_cast<uint16_t>(i);
 }
 
 void add_rows(const RowsByBin& rows, int lanes, uint32_t first, uint32_t last, int32_t* out) {
@@ -50,7 +50,8 @@ void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
   }
   for (int b = 0; b < n_bins; ++b)
     for (int j = 0; j < lanes; j += 4)
-      store(out + j, load<i32x4>(out + j) + load<i32x4>(sums + static_cast<int64_t>(b) * lanes + j));
+      store(out + j,
+            load<i32x4>(out + j) + load<i32x4>(sums + static_cast<int64_t>(b) * lanes + j));
 }
 
 }  // namespace

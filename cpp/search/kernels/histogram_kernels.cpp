@@ -1,9 +1,9 @@
-// The histogram kernel (histogram.h): one word load and one channel load feed up to eight bin updates.
-#include "search/histogram.h"
-
+// The histogram kernel (histogram.h): one word load and one channel load feed up to eight bin
+// updates.
 #include "base/bin_code.h"
-#include "base/kernels/prefetch.h"
 #include "base/kernels/lanes.h"
+#include "base/kernels/prefetch.h"
+#include "search/histogram.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -14,17 +14,19 @@ typedef uint64_t u64x4 __attribute__((vector_size(32)));
 // Who counts the rows of a bin.
 enum class Counts { elsewhere, apart, riding };
 
-// Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes lies in the second cache.
+// Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes lies in the
+// second cache.
 template <int Z, int LOG2_STRIDE, Counts COUNTS>
-void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
-                int32_t* sums, uint32_t* counts) {
+void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
+                int lanes, int32_t* sums, uint32_t* counts) {
   int32_t of_row[16] = {};
   of_row[15] = kRidingRow;
   const i32x16 count = load<i32x16>(of_row);
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t word = words[i];
     i32x16 value[Z];
-    for (int z = 0; z < Z; ++z) value[z] = convert<i32x16>(load<i16x16>(channels + i * lanes + z * 16));
+    for (int z = 0; z < Z; ++z)
+      value[z] = convert<i32x16>(load<i16x16>(channels + i * lanes + z * 16));
     if (COUNTS == Counts::riding) value[Z - 1] += count;
 #pragma GCC unroll 8
     for (int f = 0; f < 8; ++f) {
@@ -39,7 +41,8 @@ void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n
 
 // Four or eight lanes: a tile lies in the first cache.
 template <class Value, class Sum, int LOG2_STRIDE>
-void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int32_t* sums) {
+void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
+                  int32_t* sums) {
   constexpr int kRow = sizeof(Sum) / sizeof(int32_t);
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t word = words[i];
@@ -56,17 +59,19 @@ void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int
 
 // More than 64 lanes: blocks of 64, so that the bins in use stay in the second cache.
 template <int LOG2_STRIDE, Counts COUNTS>
-void build_blocked(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
-                   int32_t* sums, uint32_t* counts) {
+void build_blocked(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
+                   int lanes, int32_t* sums, uint32_t* counts) {
   constexpr Counts none = Counts::elsewhere;
   int at = 0;
   for (; lanes - at >= 64; at += 64)
     if (at == 0)
       build_wide<4, LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, sums, counts);
     else
-      build_wide<4, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, sums + at, nullptr);
+      build_wide<4, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, sums + at,
+                                       nullptr);
   for (; at < lanes; at += 16)
-    build_wide<1, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, sums + at, nullptr);
+    build_wide<1, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, sums + at,
+                                     nullptr);
 }
 
 template <int LOG2_STRIDE, Counts COUNTS>
@@ -85,18 +90,20 @@ void build_as(const uint64_t* words, const int16_t* channels, int64_t n, int n_f
 }
 
 template <int LOG2_STRIDE>
-void build_stride(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
-                  bool riding, int32_t* sums, uint32_t* counts) {
-  if (lanes == 4) return build_narrow<i16x4, i32x4, LOG2_STRIDE>(words, channels, n, n_features, sums);
-  if (lanes == 8) return build_narrow<i16x8, i32x8, LOG2_STRIDE>(words, channels, n, n_features, sums);
+void build_stride(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
+                  int lanes, bool riding, int32_t* sums, uint32_t* counts) {
+  if (lanes == 4)
+    return build_narrow<i16x4, i32x4, LOG2_STRIDE>(words, channels, n, n_features, sums);
+  if (lanes == 8)
+    return build_narrow<i16x8, i32x8, LOG2_STRIDE>(words, channels, n, n_features, sums);
   const auto build = riding              ? build_as<LOG2_STRIDE, Counts::riding>
                      : counts != nullptr ? build_as<LOG2_STRIDE, Counts::apart>
                                          : build_as<LOG2_STRIDE, Counts::elsewhere>;
   build(words, channels, n, n_features, lanes, sums, counts);
 }
 
-void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
-           int lanes, bool riding, int32_t* sums, uint32_t* counts) {
+void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
+           int log2_stride, int lanes, bool riding, int32_t* sums, uint32_t* counts) {
   const auto build = log2_stride == 2   ? build_stride<2>
                      : log2_stride == 4 ? build_stride<4>
                      : log2_stride == 6 ? build_stride<6>
@@ -104,7 +111,8 @@ void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_feat
   build(words, channels, n, n_features, lanes, riding, sums, counts);
 }
 
-void dismount(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* below, uint32_t* counts) {
+void dismount(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* below,
+              uint32_t* counts) {
   for (int64_t b = 0; b < n_bins; ++b) {
     int32_t& lane = sums[(b + 1) * lanes - 1];
     const uint32_t both = static_cast<uint32_t>(lane), rows = (both + kRidingMiddle) / kRidingRow;
@@ -115,8 +123,8 @@ void dismount(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* belo
   }
 }
 
-// FOUR: the last of the four lanes is in use. BY_ID: words lie elsewhere, and are fetched while sums wait for
-// their stores.
+// FOUR: the last of the four lanes is in use. BY_ID: words lie elsewhere, and are fetched while
+// sums wait for their stores.
 template <bool FOUR, bool BY_ID, int LOG2_STRIDE>
 void build_joint_as(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
                     int n_features, const JointFormat& format, uint64_t* joint) {
@@ -152,8 +160,9 @@ void build_joint_of(const uint64_t* words, const uint32_t* ids, const int16_t* c
 void build_joint(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
                  int n_features, int log2_stride, const JointFormat& format, uint64_t* joint) {
   const bool four = format.mask[3] != 0;
-  const auto build = ids == nullptr ? (four ? build_joint_of<true, false> : build_joint_of<false, false>)
-                                    : (four ? build_joint_of<true, true> : build_joint_of<false, true>);
+  const auto build = ids == nullptr
+                         ? (four ? build_joint_of<true, false> : build_joint_of<false, false>)
+                         : (four ? build_joint_of<true, true> : build_joint_of<false, true>);
   build(words, ids, channels, n, n_features, log2_stride, format, joint);
 }
 
@@ -219,7 +228,8 @@ void touch(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) 
     }
 }
 
-// Z vectors of Row's width, of rows that are `lanes` wide. COUNTS: the first of the passes over the entries.
+// Z vectors of Row's width, of rows that are `lanes` wide. COUNTS: the first of the passes over the
+// entries.
 template <class Row, class Sum, int Z, bool COUNTS>
 void build_few_as(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing,
                   int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
@@ -251,8 +261,8 @@ void build_few_as(const Cell* entries, int64_t n, const int16_t* channels, int l
   for (int z = 0; z < Z; ++z) store(all + z * kWidth, total[z]);
 }
 
-void build_few(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing, int32_t* sums,
-               uint32_t* counts, int32_t* all, uint64_t* touched) {
+void build_few(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing,
+               int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
   const auto pass = [&](auto build, int at) {
     build(entries, n, channels + at, lanes, missing, sums + at, counts, all + at, touched);
   };
@@ -268,7 +278,8 @@ void build_few(const Cell* entries, int64_t n, const int16_t* channels, int lane
 }
 
 template <class Row, class Sum>
-void sum_few_lanes(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int32_t* out) {
+void sum_few_lanes(const Cell* entries, int64_t n, const int16_t* channels, int lanes,
+                   int32_t* out) {
   constexpr int64_t kAhead = 12;
   const auto row = [&](int64_t i) __attribute__((always_inline)) {
     return channels + static_cast<size_t>(entries[i].row) * lanes;
@@ -288,7 +299,8 @@ void sum_few_lanes(const Cell* entries, int64_t n, const int16_t* channels, int 
 void sum_few(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int32_t* out) {
   if (lanes == 4) return sum_few_lanes<i16x4, i32x4>(entries, n, channels, lanes, out);
   if (lanes == 8) return sum_few_lanes<i16x8, i32x8>(entries, n, channels, lanes, out);
-  for (int j = 0; j < lanes; j += 16) sum_few_lanes<i16x16, i32x16>(entries, n, channels + j, lanes, out + j);
+  for (int j = 0; j < lanes; j += 16)
+    sum_few_lanes<i16x16, i32x16>(entries, n, channels + j, lanes, out + j);
 }
 
 }  // namespace

@@ -3,15 +3,15 @@
 
 #include <type_traits>
 
-#include "base/kernels/prefetch.h"
 #include "base/kernels/lanes.h"
+#include "base/kernels/prefetch.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-void gather(const float* rows, int stride, const uint32_t* ids, int64_t first, int64_t n, int n_columns,
-            int64_t step, float* out, float* largest) {
+void gather(const float* rows, int stride, const uint32_t* ids, int64_t first, int64_t n,
+            int n_columns, int64_t step, float* out, float* largest) {
   for (int64_t i = 0; i < n; ++i) {
     if (ids != nullptr && i + kRowsAhead < n)
       ask_for(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * stride);
@@ -35,11 +35,12 @@ POLYLEAF_INLINE V round_even(const V& x) {
 }
 
 template <bool RENEW>
-void read_rows(float* rows, const uint32_t* ids, int64_t first, int64_t n, const uint64_t* words, int shift,
-               float old, const float* line, float* out, float* least, float* most) {
+void read_rows(float* rows, const uint32_t* ids, int64_t first, int64_t n, const uint64_t* words,
+               int shift, float old, const float* line, float* out, float* least, float* most) {
   f32x4 low = load<f32x4>(least), high = load<f32x4>(most);
   for (int64_t i = 0; i < n; ++i) {
-    if (ids != nullptr && i + kRowsAhead < n) ask_for(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * 4);
+    if (ids != nullptr && i + kRowsAhead < n)
+      ask_for(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * 4);
     float* row = rows + (ids != nullptr ? static_cast<int64_t>(ids[i]) : first + i) * 4;
     f32x4 v = load<f32x4>(row);
     if (RENEW) {
@@ -54,8 +55,8 @@ void read_rows(float* rows, const uint32_t* ids, int64_t first, int64_t n, const
   store(most, high);
 }
 
-void read_narrow(float* rows, const uint32_t* ids, int64_t first, int64_t n, const uint64_t* words, int shift,
-                 float old, const float* line, float* out, float* least, float* most) {
+void read_narrow(float* rows, const uint32_t* ids, int64_t first, int64_t n, const uint64_t* words,
+                 int shift, float old, const float* line, float* out, float* least, float* most) {
   if (words != nullptr)
     read_rows<true>(rows, ids, first, n, words, shift, old, line, out, least, most);
   else
@@ -64,8 +65,8 @@ void read_narrow(float* rows, const uint32_t* ids, int64_t first, int64_t n, con
 
 // A row of four floats (g, h, z, 1) becomes lanes: products of up to three of them.
 template <int P, bool UNIT>
-void quantise_rows(const float* rows, int64_t n, float middle, const float* inverse, int16_t* channels,
-                   int64_t* totals) {
+void quantise_rows(const float* rows, int64_t n, float middle, const float* inverse,
+                   int16_t* channels, int64_t* totals) {
   constexpr int kLanes = P == 0 ? 4 : 8;
   const f32x4 centre = {0, 0, middle, 0};
   const f32x8 scale = load<f32x8>(inverse);
@@ -125,7 +126,8 @@ struct Sixteen {
   static constexpr int kWidth = 16;
 };
 
-// Calls f with what rows of `stride` floats (4, or a multiple of 8) are cut into, and whether one is all.
+// Calls f with what rows of `stride` floats (4, or a multiple of 8) are cut into, and whether one
+// is all.
 template <class F>
 POLYLEAF_INLINE void with_vectors(int stride, const F& f) {
   if (stride == 4) return f(Four(), std::true_type());
@@ -137,15 +139,16 @@ POLYLEAF_INLINE void with_vectors(int stride, const F& f) {
 
 // g_k += (h_k * (x - middle_k)) * slope_k
 template <class V, bool ONE>
-POLYLEAF_INLINE void take_step(float* row, int n_outputs, int n_curvature, float x, const float* middle,
-                               const float* slope) {
+POLYLEAF_INLINE void take_step(float* row, int n_outputs, int n_curvature, float x,
+                               const float* middle, const float* slope) {
   using Floats = typename V::Floats;
   float number[V::kWidth];
   for (int j = 0; j < V::kWidth; ++j) number[j] = static_cast<float>(j);
   const float shared = n_curvature == 0 ? 1.0f : row[n_outputs];
   for (int c = 0; c < (ONE ? V::kWidth : n_outputs); c += V::kWidth) {
     const Floats g = load<Floats>(row + c), away = x - load<Floats>(middle + c);
-    const Floats weighted = n_curvature <= 1 ? shared * away : load<Floats>(row + n_outputs + c) * away;
+    const Floats weighted =
+        n_curvature <= 1 ? shared * away : load<Floats>(row + n_outputs + c) * away;
     const Floats moved = g + weighted * load<Floats>(slope + c);
     const auto is_gradient = load<Floats>(number) < static_cast<float>(n_outputs - c);
     store(row + c, select(is_gradient, moved, g));
@@ -153,8 +156,8 @@ POLYLEAF_INLINE void take_step(float* row, int n_outputs, int n_curvature, float
 }
 
 template <class V, bool ONE>
-void read_many_as(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids, int64_t first,
-                  int64_t n, const FittedStep* step, float* out, float* largest) {
+void read_many_as(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids,
+                  int64_t first, int64_t n, const FittedStep* step, float* out, float* largest) {
   using Floats = typename V::Floats;
   Floats most = load<Floats>(largest);
   for (int64_t i = 0; i < n; ++i) {
@@ -178,11 +181,11 @@ void read_many_as(float* rows, int stride, int n_outputs, int n_curvature, const
   if (ONE) store(largest, most);
 }
 
-void read_many(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids, int64_t first,
-               int64_t n, const FittedStep* step, float* out, float* largest) {
+void read_many(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids,
+               int64_t first, int64_t n, const FittedStep* step, float* out, float* largest) {
   with_vectors(stride, [&](auto v, auto one) {
-    read_many_as<decltype(v), decltype(one)::value>(rows, stride, n_outputs, n_curvature, ids, first, n, step,
-                                                    out, largest);
+    read_many_as<decltype(v), decltype(one)::value>(rows, stride, n_outputs, n_curvature, ids,
+                                                    first, n, step, out, largest);
   });
 }
 
@@ -203,8 +206,8 @@ void quantise_vector(const float* rows, int64_t n, int stride, const float* inve
   for (int j = 0; j < V::kWidth; ++j) totals[j] += sum[j];
 }
 
-void quantise_many(const float* rows, int64_t n, int stride, const float* inverse, int count_lane, int lanes,
-                   int16_t* channels, int64_t* totals) {
+void quantise_many(const float* rows, int64_t n, int stride, const float* inverse, int count_lane,
+                   int lanes, int16_t* channels, int64_t* totals) {
   with_vectors(stride, [&](auto v, auto) {
     using V = decltype(v);
     for (int c = 0; c < stride; c += V::kWidth)
@@ -270,8 +273,9 @@ void quantise(const float* const* columns, int64_t n, const LaneProduct* product
 
 }  // namespace
 
-const LinearChannelKernels linear_channel_kernels = {
-    gather, read_narrow, quantise_narrow, read_many, quantise_many, look_up, range, centre, quantise};
+const LinearChannelKernels linear_channel_kernels = {gather,    read_narrow,   quantise_narrow,
+                                                     read_many, quantise_many, look_up,
+                                                     range,     centre,        quantise};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

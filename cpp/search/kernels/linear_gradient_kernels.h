@@ -1,4 +1,5 @@
-// Channels of nodes whose leaves are linear: columns of a node's rows, then products of columns as integers.
+// Channels of nodes whose leaves are linear: columns of a node's rows, then products of columns as
+// integers.
 #pragma once
 #include <cstdint>
 
@@ -11,9 +12,9 @@ struct LaneProduct {
   int a, b, c;
 };
 
-// What rows take on where many outputs have fitted a slope of one feature: g_k += (h_k * (x - middle_k)) *
-// slope_k, where x = line[code], code being the word's byte, unless that is `missing`. middle and slope can
-// be read to the next sixteen.
+// What rows take on where many outputs have fitted a slope of one feature: g_k += (h_k * (x -
+// middle_k)) * slope_k, where x = line[code], code being the word's byte, unless that is `missing`.
+// middle and slope can be read to the next sixteen.
 struct FittedStep {
   const uint64_t* words;
   int shift, missing;
@@ -21,38 +22,43 @@ struct FittedStep {
 };
 
 struct LinearChannelKernels {
-  // Column c of row i <- rows[ids[i] * stride + c] for the first n_columns columns (ids nullptr: first + i),
-  // column after column, `step` floats apart. largest[c] = max(largest[c], |value|).
-  void (*gather)(const float* rows, int stride, const uint32_t* ids, int64_t first, int64_t n, int n_columns,
-                 int64_t step, float* out, float* largest);
-  // One output, half-additive: rows of four floats (g, h, fitted, 1). Copies rows ids[i] (nullptr: first + i)
-  // to `out`; before that, where `words` is set, fitted = old * fitted + line[code], code being the word's
-  // byte. least[c] = min(least[c], value), most likewise, of the four columns.
-  void (*read_narrow)(float* rows, const uint32_t* ids, int64_t first, int64_t n, const uint64_t* words,
-                      int shift, float old, const float* line, float* out, float* least, float* most);
-  // Channels of such rows with z = fitted - middle: of 0 or 1 regressors, with a curvature of 1 or h, in the
-  // order of ChannelLayout; inverse: of every lane, 1 in the count lane. totals[j] += their sums.
+  // Column c of row i <- rows[ids[i] * stride + c] for the first n_columns columns (ids nullptr:
+  // first + i), column after column, `step` floats apart. largest[c] = max(largest[c], |value|).
+  void (*gather)(const float* rows, int stride, const uint32_t* ids, int64_t first, int64_t n,
+                 int n_columns, int64_t step, float* out, float* largest);
+  // One output, half-additive: rows of four floats (g, h, fitted, 1). Copies rows ids[i] (nullptr:
+  // first + i) to `out`; before that, where `words` is set, fitted = old * fitted + line[code],
+  // code being the word's byte. least[c] = min(least[c], value), most likewise, of the four
+  // columns.
+  void (*read_narrow)(float* rows, const uint32_t* ids, int64_t first, int64_t n,
+                      const uint64_t* words, int shift, float old, const float* line, float* out,
+                      float* least, float* most);
+  // Channels of such rows with z = fitted - middle: of 0 or 1 regressors, with a curvature of 1 or
+  // h, in the order of ChannelLayout; inverse: of every lane, 1 in the count lane. totals[j] +=
+  // their sums.
   void (*quantise_narrow)(const float* rows, int64_t n, int regressors, bool unit, float middle,
                           const float* inverse, int16_t* channels, int64_t* totals);
-  // Many outputs, half-additive: rows of `stride` floats, g of n_outputs, then n_curvature curvatures. Copies
-  // rows ids[i] (nullptr: first + i) to `out`; before that, where `step` is set, takes the step.
-  // largest[c] = max(largest[c], |value|) of all columns.
+  // Many outputs, half-additive: rows of `stride` floats, g of n_outputs, then n_curvature
+  // curvatures. Copies rows ids[i] (nullptr: first + i) to `out`; before that, where `step` is set,
+  // takes the step. largest[c] = max(largest[c], |value|) of all columns.
   void (*read_many)(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids,
                     int64_t first, int64_t n, const FittedStep* step, float* out, float* largest);
-  // Channels of such rows: rint(value * inverse), 0 where that is no number; 1 in the count lane, 0 behind
-  // them. totals[j] += their sums.
-  void (*quantise_many)(const float* rows, int64_t n, int stride, const float* inverse, int count_lane,
-                        int lanes, int16_t* channels, int64_t* totals);
+  // Channels of such rows: rint(value * inverse), 0 where that is no number; 1 in the count lane, 0
+  // behind them. totals[j] += their sums.
+  void (*quantise_many)(const float* rows, int64_t n, int stride, const float* inverse,
+                        int count_lane, int lanes, int16_t* channels, int64_t* totals);
   // out[i] = line[code]
   void (*look_up)(const uint64_t* words, int shift, int64_t n, const float* line, float* out);
   // range[0] = min(range[0], values), range[1] = max(range[1], values), NaN apart.
   void (*range)(const float* values, int64_t n, float* range);
   // values -= middle, 0 where NaN.
   void (*centre)(float* values, int64_t n, float middle);
-  // Many columns: channels[i * lanes + j] = rint(product_j * inverse[j]) of n rows for n_products lanes, 1 in
-  // the count lane, 0 behind; totals[j] += their sums. columns[c]: a column, or nullptr: ones.
-  void (*quantise)(const float* const* columns, int64_t n, const LaneProduct* products, int n_products,
-                   const float* inverse, int count_lane, int lanes, int16_t* channels, int64_t* totals);
+  // Many columns: channels[i * lanes + j] = rint(product_j * inverse[j]) of n rows for n_products
+  // lanes, 1 in the count lane, 0 behind; totals[j] += their sums. columns[c]: a column, or
+  // nullptr: ones.
+  void (*quantise)(const float* const* columns, int64_t n, const LaneProduct* products,
+                   int n_products, const float* inverse, int count_lane, int lanes,
+                   int16_t* channels, int64_t* totals);
 };
 POLYLEAF_DECLARE_KERNELS(LinearChannelKernels, linear_channel_kernels)
 

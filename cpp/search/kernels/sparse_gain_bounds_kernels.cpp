@@ -1,7 +1,6 @@
 // Which features have to be looked at (cell_bounds.h).
-#include "search/sparse_gain_bounds.h"
-
 #include "base/kernels/lanes.h"
+#include "search/sparse_gain_bounds.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {

@@ -1,4 +1,5 @@
-// Sums of sparse rows over several sets of rows (label_sums.h): integers, so any order gives the same bits.
+// Sums of sparse rows over several sets of rows (label_sums.h): integers, so any order gives the
+// same bits.
 #include "search/kernels/sparse_target_kernels.h"
 
 #include "base/kernels/lanes.h"

@@ -1,7 +1,6 @@
 // Sparse rows times a dense matrix (csr_product.h).
-#include "sketch/csr_product.h"
-
 #include "base/kernels/lanes.h"
+#include "sketch/csr_product.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -20,8 +19,8 @@ constexpr int64_t kAhead = 8;  // entries whose matrix rows are fetched ahead
 
 // kN vectors of columns, starting at c.
 template <int kN>
-POLYLEAF_INLINE void columns(const int32_t* indices, const float* values, int64_t n, const float* matrix,
-                             int64_t d, int64_t c, float* out) {
+POLYLEAF_INLINE void columns(const int32_t* indices, const float* values, int64_t n,
+                             const float* matrix, int64_t d, int64_t c, float* out) {
   Vector total[kN] = {};
   for (int64_t start = 0; start < n; start += kRun) {
     const int64_t stop = start + kRun < n ? start + kRun : n;
@@ -37,8 +36,8 @@ POLYLEAF_INLINE void columns(const int32_t* indices, const float* values, int64_
 }
 
 // One column.
-POLYLEAF_INLINE void column(const int32_t* indices, const float* values, int64_t n, const float* matrix,
-                            int64_t d, int64_t c, float* out) {
+POLYLEAF_INLINE void column(const int32_t* indices, const float* values, int64_t n,
+                            const float* matrix, int64_t d, int64_t c, float* out) {
   float total = 0.0f;
   for (int64_t start = 0; start < n; start += kRun) {
     const int64_t stop = start + kRun < n ? start + kRun : n;
@@ -49,7 +48,8 @@ POLYLEAF_INLINE void column(const int32_t* indices, const float* values, int64_t
   out[c] = total;
 }
 
-void product(const CsrMatrix& rows, int64_t begin, int64_t end, const float* matrix, int32_t d, float* out) {
+void product(const CsrMatrix& rows, int64_t begin, int64_t end, const float* matrix, int32_t d,
+             float* out) {
   for (int64_t r = begin; r < end; ++r) {
     const int64_t first = rows.indptr[r], n = rows.indptr[r + 1] - first;
     const int32_t* indices = rows.indices + first;

@@ -1,18 +1,17 @@
 // Products of derivatives with few columns, in one order of additions (sketch.h).
-#include "sketch/sketch.h"
-
 #include <cstring>
 
+#include "base/fixed_point.h"
 #include "base/kernels/lanes.h"
 #include "base/rng.h"
-#include "base/fixed_point.h"
+#include "sketch/sketch.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// Vectors as wide as the registers: a lane is one column of a sketch, so the width changes no sum. (Sixteen
-// lanes in four registers, as lanes.h has them, would leave none for the rows.)
+// Vectors as wide as the registers: a lane is one column of a sketch, so the width changes no sum.
+// (Sixteen lanes in four registers, as lanes.h has them, would leave none for the rows.)
 #if defined(__AVX512F__)
 typedef float Vector __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
@@ -34,30 +33,33 @@ POLYLEAF_INLINE void write(Vector v, float* out, int width) {
 }
 
 template <int kN>
-POLYLEAF_INLINE void project_rows(const float* values, int32_t n_columns, const float* matrix, int lanes,
-                                  float scale, float* out, int width) {
+POLYLEAF_INLINE void project_rows(const float* values, int32_t n_columns, const float* matrix,
+                                  int lanes, float scale, float* out, int width) {
   for (int c = 0; c < width; c += kWidth) {
     Vector sums[kN] = {};
     for (int32_t k = 0; k < n_columns; ++k) {
       const Vector m = load<Vector>(matrix + static_cast<int64_t>(k) * lanes + c);
       for (int r = 0; r < kN; ++r) sums[r] += values[static_cast<int64_t>(r) * n_columns + k] * m;
     }
-    for (int r = 0; r < kN; ++r) write(sums[r] * scale, out + static_cast<int64_t>(r) * width + c, width - c);
+    for (int r = 0; r < kN; ++r)
+      write(sums[r] * scale, out + static_cast<int64_t>(r) * width + c, width - c);
   }
 }
 
-void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int lanes, float scale,
-             float* out, int width) {
+void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int lanes,
+             float scale, float* out, int width) {
   int64_t i = 0;
   for (; i + kRows <= n; i += kRows)
-    project_rows<kRows>(values + i * n_columns, n_columns, matrix, lanes, scale, out + i * width, width);
+    project_rows<kRows>(values + i * n_columns, n_columns, matrix, lanes, scale, out + i * width,
+                        width);
   for (; i < n; ++i)
-    project_rows<1>(values + i * n_columns, n_columns, matrix, lanes, scale, out + i * width, width);
+    project_rows<1>(values + i * n_columns, n_columns, matrix, lanes, scale, out + i * width,
+                    width);
 }
 
 template <int kN>
-POLYLEAF_INLINE void accumulate_rows(const float* values, int32_t n_columns, const float* factors, int lanes,
-                                     float* sums) {
+POLYLEAF_INLINE void accumulate_rows(const float* values, int32_t n_columns, const float* factors,
+                                     int lanes, float* sums) {
   for (int c = 0; c < lanes; c += kWidth) {
     Vector f[kN];
     for (int r = 0; r < kN; ++r) f[r] = load<Vector>(factors + r * lanes + c);
@@ -75,19 +77,21 @@ void accumulate(const float* values, int64_t n, int32_t n_columns, const float* 
   int64_t i = 0;
   for (; i + kRows <= n; i += kRows)
     accumulate_rows<kRows>(values + i * n_columns, n_columns, factors + i * lanes, lanes, sums);
-  for (; i < n; ++i) accumulate_rows<1>(values + i * n_columns, n_columns, factors + i * lanes, lanes, sums);
+  for (; i < n; ++i)
+    accumulate_rows<1>(values + i * n_columns, n_columns, factors + i * lanes, lanes, sums);
 }
 
 // Sixteen rows at a time, transposed in squares of sixteen, so that a bucket is one vector.
-void count(const float* values, int64_t n, int32_t n_columns, const int32_t* bucket, const float* sign,
-           int32_t d, float scale, float* space, float* out) {
+void count(const float* values, int64_t n, int32_t n_columns, const int32_t* bucket,
+           const float* sign, int32_t d, float scale, float* space, float* out) {
   alignas(64) float square[kLanes][kLanes];
   for (int64_t i = 0; i < n; i += kLanes) {
     const int rows = static_cast<int>(n - i < kLanes ? n - i : kLanes);
     std::memset(space, 0, sizeof(float) * kLanes * d);
     for (int32_t k = 0; k < n_columns; k += kLanes) {
       const int columns = n_columns - k < kLanes ? n_columns - k : kLanes;
-      for (int r = 0; r < kLanes; ++r) {  // the lanes after the last row repeat it and are not written
+      for (int r = 0; r < kLanes;
+           ++r) {  // the lanes after the last row repeat it and are not written
         const float* v = values + (i + (r < rows ? r : rows - 1)) * n_columns + k;
         for (int j = 0; j < columns; ++j) square[j][r] = v[j];
       }
@@ -102,10 +106,11 @@ void count(const float* values, int64_t n, int32_t n_columns, const int32_t* buc
   }
 }
 
-// One row's buckets stay in kN registers: adding 0 to the buckets that an entry is not in costs less than
-// waiting for the last addition to reach memory and come back.
+// One row's buckets stay in kN registers: adding 0 to the buckets that an entry is not in costs
+// less than waiting for the last addition to reach memory and come back.
 template <int kN>
-POLYLEAF_INLINE void count_row(const int32_t* bucket, const float* signed_values, int64_t n, Vector* sums) {
+POLYLEAF_INLINE void count_row(const int32_t* bucket, const float* signed_values, int64_t n,
+                               Vector* sums) {
   Ints index[kN];
   for (int b = 0; b < kN; ++b)
     for (int j = 0; j < kWidth; ++j) index[b][j] = b * kWidth + j;
@@ -202,7 +207,8 @@ void row_means(const float* values, int64_t n, int32_t n_columns, float* out) {
 
 }  // namespace
 
-const SketchKernels sketch_kernels = {project, accumulate, count, count_csr, largest, energy, row_means};
+const SketchKernels sketch_kernels = {project, accumulate, count,    count_csr,
+                                      largest, energy,     row_means};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

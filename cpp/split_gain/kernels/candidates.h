@@ -1,5 +1,5 @@
-// The candidates of a numeric feature, in their order, and the best of them: what every score's scan begins
-// and ends with. Included by kernels only, inside the namespace of an instruction set.
+// The candidates of a numeric feature, in their order, and the best of them: what every score's
+// scan begins and ends with. Included by kernels only, inside the namespace of an instruction set.
 #pragma once
 #include "base/kernels/lanes.h"
 #include "split_gain/score_kernels.h"
@@ -19,8 +19,8 @@ struct Candidates {
   int first, last;  // the contiguous range whose children are large enough
 };
 
-// The range of the m candidates listed whose children both have enough rows; `shift`: rows on the left that
-// the counts listed leave out.
+// The range of the m candidates listed whose children both have enough rows; `shift`: rows on the
+// left that the counts listed leave out.
 POLYLEAF_INLINE Candidates large_enough(const ScanNode& node, int m, const ScanScratch& s,
                                         int32_t shift = 0) {
   const int32_t least = node.config->min_child_samples;
@@ -46,12 +46,12 @@ POLYLEAF_INLINE void visit_bins(const ScanFeature& feature, const Add& add) {
   }
 }
 
-// Fills scratch.bins, count, curvature (where one lane serves all outputs) and, for one output, gradient.
-// Empty bins repeat the candidate before them and are left out; bin 0 stays, since with missing values on the
-// left it is a candidate even when empty.
+// Fills scratch.bins, count, curvature (where one lane serves all outputs) and, for one output,
+// gradient. Empty bins repeat the candidate before them and are left out; bin 0 stays, since with
+// missing values on the left it is a candidate even when empty.
 template <bool CURVATURE, bool GRADIENT>
-static Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left,
-                                  ScanScratch& s) {
+static Candidates list_candidates(const ScanNode& node, const ScanFeature& feature,
+                                  bool missing_left, ScanScratch& s) {
   const ChannelLayout& layout = *node.layout;
   const int curvature_lane = layout.curvature_offset;
   int32_t count = 0, curvature = 0, gradient = 0;
@@ -102,8 +102,8 @@ static Candidates list_counted(const ScanNode& node, const ScanFeature& feature,
     __mmask16 kept = _mm512_mask_test_epi32_mask(valid, count, count);
     if (b == 0) kept = static_cast<__mmask16>(kept | 1);
     _mm512_storeu_si512(s.count + m, _mm512_maskz_compress_epi32(kept, sum));
-    _mm512_storeu_si512(s.bins + m,
-                        _mm512_maskz_compress_epi32(kept, _mm512_add_epi32(lanes, _mm512_set1_epi32(b))));
+    _mm512_storeu_si512(s.bins + m, _mm512_maskz_compress_epi32(
+                                        kept, _mm512_add_epi32(lanes, _mm512_set1_epi32(b))));
     m += __builtin_popcount(kept);
     before = last_lane(sum);
   }
@@ -111,9 +111,11 @@ static Candidates list_counted(const ScanNode& node, const ScanFeature& feature,
 }
 #endif
 
-// in_lane: one curvature lane serves all outputs; one: there is one output, whose gradient is wanted too.
+// in_lane: one curvature lane serves all outputs; one: there is one output, whose gradient is
+// wanted too.
 POLYLEAF_INLINE Candidates list_candidates(const ScanNode& node, const ScanFeature& feature,
-                                           bool missing_left, bool in_lane, bool one, ScanScratch& s) {
+                                           bool missing_left, bool in_lane, bool one,
+                                           ScanScratch& s) {
   if (one)
     return in_lane ? list_candidates<true, true>(node, feature, missing_left, s)
                    : list_candidates<false, true>(node, feature, missing_left, s);
@@ -136,11 +138,11 @@ static inline int first_largest(float* sums, int first, int last) {
     if (sums[i] == best) return i;
 }
 
-// `best` becomes the best of these candidates of one direction, if it is better; score(missing_left,
-// candidates, sums) writes the score sums of candidates [first, last).
+// `best` becomes the best of these candidates of one direction, if it is better;
+// score(missing_left, candidates, sums) writes the score sums of candidates [first, last).
 template <class F>
-POLYLEAF_INLINE void take_best(const Candidates& c, int missing_left, ScanScratch& s, NumericBest* best,
-                               const F& score) {
+POLYLEAF_INLINE void take_best(const Candidates& c, int missing_left, ScanScratch& s,
+                               NumericBest* best, const F& score) {
   if (c.first >= c.last) return;
   float* sums = s.sums[missing_left];
   score(missing_left != 0, c, sums);
@@ -151,25 +153,27 @@ POLYLEAF_INLINE void take_best(const Candidates& c, int missing_left, ScanScratc
     *best = {sums[i], s.bins[i], missing_left};
 }
 
-// Best candidate of both directions for missing values, which are listed anew for each; `score` as above.
+// Best candidate of both directions for missing values, which are listed anew for each; `score` as
+// above.
 template <class F>
-POLYLEAF_INLINE void scan_both_ways(const ScanNode& node, const ScanFeature& feature, bool in_lane, bool one,
-                                    ScanScratch& s, NumericBest* best, const F& score) {
+POLYLEAF_INLINE void scan_both_ways(const ScanNode& node, const ScanFeature& feature, bool in_lane,
+                                    bool one, ScanScratch& s, NumericBest* best, const F& score) {
   *best = {kNone, -1, 0};
   const bool has_missing = feature.count(*node.layout, feature.missing) != 0;
   for (int missing_left = 0; missing_left <= (has_missing ? 1 : 0); ++missing_left)
-    take_best(list_candidates(node, feature, missing_left != 0, in_lane, one, s), missing_left, s, best,
-              score);
+    take_best(list_candidates(node, feature, missing_left != 0, in_lane, one, s), missing_left, s,
+              best, score);
 }
 
 // The same of the m candidates that are listed, with missing values on neither side.
 template <class F>
-POLYLEAF_INLINE void scan_listed(const ScanNode& node, const ScanFeature& feature, int m, ScanScratch& s,
-                                 NumericBest* best, const F& score) {
+POLYLEAF_INLINE void scan_listed(const ScanNode& node, const ScanFeature& feature, int m,
+                                 ScanScratch& s, NumericBest* best, const F& score) {
   *best = {kNone, -1, 0};
   const int32_t n_absent = static_cast<int32_t>(feature.count(*node.layout, feature.missing));
   for (int missing_left = 0; missing_left <= (n_absent != 0 ? 1 : 0); ++missing_left)
-    take_best(large_enough(node, m, s, missing_left != 0 ? n_absent : 0), missing_left, s, best, score);
+    take_best(large_enough(node, m, s, missing_left != 0 ? n_absent : 0), missing_left, s, best,
+              score);
 }
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

@@ -1,8 +1,7 @@
-// Scores of full curvature (score_kernels.h): sums of sixteen candidates are laid out by lane, so that one
-// elimination (split_gain/full.h) solves for all of them.
-#include "split_gain/full.h"
-
+// Scores of full curvature (score_kernels.h): sums of sixteen candidates are laid out by lane, so
+// that one elimination (split_gain/full.h) solves for all of them.
 #include "base/kernels/lanes.h"
+#include "split_gain/full.h"
 #include "split_gain/kernels/candidates.h"
 #include "split_gain/score_kernels.h"
 
@@ -37,7 +36,9 @@ struct System {
   __attribute__((noinline)) void choose_outputs() {
     m = solved_outputs(
         layout.n_outputs, node.config->block_size,
-        [&](int i) { return __builtin_fabsf(static_cast<float>(node.totals[i]) * node.gradient_step[i]); },
+        [&](int i) {
+          return __builtin_fabsf(static_cast<float>(node.totals[i]) * node.gradient_step[i]);
+        },
         outputs);
   }
 
@@ -49,7 +50,9 @@ struct System {
   i32x16 sum(int lane, bool right) const {
     return right ? splat(node.totals[lane]) - by_lane[lane] : by_lane[lane];
   }
-  f32x16 gradient(int k, bool right) const { return to_float(sum(k, right)) * node.gradient_step[k]; }
+  f32x16 gradient(int k, bool right) const {
+    return to_float(sum(k, right)) * node.gradient_step[k];
+  }
   f32x16 curvature(int at, bool right) const {
     return to_float(sum(layout.curvature_offset + at, right)) * node.curvature_step[at];
   }
@@ -59,8 +62,9 @@ struct System {
     return worth_of_side(
         m, node.config->reg_lambda,
         [&](int i) __attribute__((always_inline)) { return gradient(outputs[i], right); },
-        [&](int i, int j)
-            __attribute__((always_inline)) { return curvature(packed(outputs[i], outputs[j]), right); },
+        [&](int i, int j) __attribute__((always_inline)) {
+          return curvature(packed(outputs[i], outputs[j]), right);
+        },
         A, y, inverse);
   }
 
@@ -94,18 +98,20 @@ struct System {
   void add_terms(bool right, float factor, float* out) const {
     side(right);
     substitute(A, m, y, 1, inverse);
-    for (int i = 0; i < m; ++i) out[outputs[i]] += factor * (gradient(outputs[i], right)[0] * y[i][0]);
+    for (int i = 0; i < m; ++i)
+      out[outputs[i]] += factor * (gradient(outputs[i], right)[0] * y[i][0]);
   }
 };
 
-void scan_direction(const System& system, const ScanFeature& feature, bool missing_left, const Candidates& c,
-                    const ScanScratch& s, float* sums) {
+void scan_direction(const System& system, const ScanFeature& feature, bool missing_left,
+                    const Candidates& c, const ScanScratch& s, float* sums) {
   const int lanes = system.layout.lanes;
   int32_t* const running = system.running;
   std::memset(running, 0, sizeof(int32_t) * lanes);
   const auto add_bin = [&](int b) __attribute__((always_inline)) {
     const int32_t* at = feature.bin(system.layout, b);
-    for (int l = 0; l < lanes; l += 16) store(running + l, load<i32x16>(running + l) + load<i32x16>(at + l));
+    for (int l = 0; l < lanes; l += 16)
+      store(running + l, load<i32x16>(running + l) + load<i32x16>(at + l));
   };
   if (missing_left) add_bin(feature.missing);
   for (int i = 0; i < c.first; ++i) add_bin(s.bins[i]);
@@ -120,7 +126,8 @@ void scan_direction(const System& system, const ScanFeature& feature, bool missi
   }
 }
 
-void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best) {
+void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
+                  NumericBest* best) {
   const System system(node);
   scan_both_ways(node, feature, false, false, scratch, best,
                  [&](bool missing_left, const Candidates& c, float* sums) {
@@ -161,7 +168,8 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t, float* out
 
 }  // namespace
 
-const ScoreKernels full_scores = {scan_numeric, candidate_sum, node_sum, node_curvature, output_terms};
+const ScoreKernels full_scores = {scan_numeric, candidate_sum, node_sum, node_curvature,
+                                  output_terms};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -1,6 +1,7 @@
-// The scan over candidates where leaves are linear (score_kernels.h, split_gain/linear.h): running sums of
-// channels and of their products with bin means. One output (linear_one.h) and many without regressors of the
-// node's own (linear_many.h) have scans of their own; the others are here, eight candidates at a time.
+// The scan over candidates where leaves are linear (score_kernels.h, split_gain/linear.h): running
+// sums of channels and of their products with bin means. One output (linear_one.h) and many without
+// regressors of the node's own (linear_many.h) have scans of their own; the others are here, eight
+// candidates at a time.
 #include "split_gain/kernels/linear_many.h"
 #include "split_gain/kernels/linear_one.h"
 #include "split_gain/score_kernels.h"
@@ -9,8 +10,8 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// Running sums over the bins of a feature: rows of kRow numbers, one for each lane, then one for each
-// product.
+// Running sums over the bins of a feature: rows of kRow numbers, one for each lane, then one for
+// each product.
 struct Running {
   int32_t* lanes;
   double* products;
@@ -19,8 +20,10 @@ struct Running {
   double* product(int q) const { return products + q * kRow; }
 };
 
-// Lists candidates as `list_candidates` does, with missing values on neither side, and fills `sums`.
-int run_over_bins(const ScanNode& node, const ScanFeature& feature, ScanScratch& s, const Running& sums) {
+// Lists candidates as `list_candidates` does, with missing values on neither side, and fills
+// `sums`.
+int run_over_bins(const ScanNode& node, const ScanFeature& feature, ScanScratch& s,
+                  const Running& sums) {
   const ChannelLayout& layout = *node.layout;
   const int K = layout.n_outputs, h_lane = layout.curvature_offset, first = layout.first_product();
   const int p = layout.regressors;
@@ -73,8 +76,9 @@ void score_candidates(const ScanNode& node, const ScanFeature& feature, bool mis
       const i32x8 v = load<i32x8>(sums.lane(j) + i);
       return to_double(node.totals[j] - (missing_left ? v + absent[j] : v));
     };
-    const auto product_left = [&](int q)
-                                  __attribute__((always_inline)) { return load<f64x8>(sums.product(q) + i); };
+    const auto product_left = [&](int q) __attribute__((always_inline)) {
+      return load<f64x8>(sums.product(q) + i);
+    };
     const auto product_right = [&](int q) __attribute__((always_inline)) {
       return sums.product(q)[c.n - 1] - load<f64x8>(sums.product(q) + i);
     };
@@ -87,8 +91,8 @@ void score_candidates(const ScanNode& node, const ScanFeature& feature, bool mis
     const f64x8 sum_right =
         SideSums<f64x8, P, decltype(all_right), decltype(there_right), decltype(product_right)>{
             node, layout, all_right, there_right, product_right, with_x}
-            .score(to_double(node.count - left), to_double((node.count - n_absent) - there), &weight_right,
-                   &middle, nullptr, nullptr);
+            .score(to_double(node.count - left), to_double((node.count - n_absent) - there),
+                   &weight_right, &middle, nullptr, nullptr);
     store_scores(sum_left + sum_right, weight_left, weight_right, least, out + i);
   }
 }
@@ -99,7 +103,8 @@ Running running(const ScanNode& node, const ScanScratch& s, bool with_x) {
   sums.n_lanes = layout.n_outputs + layout.n_curvature() + layout.n_products();
   sums.n_products = with_x ? layout.n_outputs + 2 + layout.regressors : 0;
   sums.products = s.moments;
-  sums.lanes = reinterpret_cast<int32_t*>(s.moments + (layout.n_outputs + 2 + layout.regressors) * kRow);
+  sums.lanes =
+      reinterpret_cast<int32_t*>(s.moments + (layout.n_outputs + 2 + layout.regressors) * kRow);
   return sums;
 }
 
@@ -113,8 +118,8 @@ void scan(const ScanNode& node, const ScanFeature& feature, ScanScratch& s, Nume
 }
 
 template <int P, bool UNIT>
-void scan_one(const One<P, UNIT>& one, const ScanNode& node, const ScanFeature& feature, ScanScratch& s,
-              NumericBest* best) {
+void scan_one(const One<P, UNIT>& one, const ScanNode& node, const ScanFeature& feature,
+              ScanScratch& s, NumericBest* best) {
   const int m = one.run_over_bins(feature, s);
   scan_listed(node, feature, m, s, best, [&](bool missing_left, const Candidates& c, float* out) {
     if (feature.count(*node.layout, feature.missing) != 0)
@@ -161,10 +166,12 @@ void with_regressors(const ScanNode& node, F f) {
   f(std::integral_constant<int, kAnyRegressors>());
 }
 
-void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best) {
+void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
+                  NumericBest* best) {
   const ChannelLayout& layout = *node.layout;
   if (has_many(layout)) {
-    if (layout.curvature == Curvature::diagonal) return Many<true>(node, feature, scratch).scan(best);
+    if (layout.curvature == Curvature::diagonal)
+      return Many<true>(node, feature, scratch).scan(best);
     if (layout.n_outputs <= 8) return Many<false, 1>(node, feature, scratch).scan(best);
     if (layout.n_outputs <= 16) return Many<false, 2>(node, feature, scratch).scan(best);
     return Many<false>(node, feature, scratch).scan(best);
@@ -175,15 +182,17 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
   with_regressors(node, [&](auto p) { scan<decltype(p)::value>(node, feature, scratch, best); });
 }
 
-// One side, from integer sums over all its rows, over those where x is there, and products with x (nullptr: x
-// takes no part); all readable to the next eight.
+// One side, from integer sums over all its rows, over those where x is there, and products with x
+// (nullptr: x takes no part); all readable to the next eight.
 double score_side(const ScanNode& node, const int32_t* lanes, int32_t count, const int32_t* there,
-                  int32_t count_there, const double* products, double* weight, const SideSolution* wanted) {
+                  int32_t count_there, const double* products, double* weight,
+                  const SideSolution* wanted) {
   const ChannelLayout& layout = *node.layout;
   if (has_many(layout))
     return layout.curvature == Curvature::diagonal
                ? score_many<true>(node, lanes, count, there, count_there, products, weight, wanted)
-               : score_many<false>(node, lanes, count, there, count_there, products, weight, wanted);
+               : score_many<false>(node, lanes, count, there, count_there, products, weight,
+                                   wanted);
   const auto all = [&](int j) { return static_cast<double>(lanes[j]); };
   const auto here = [&](int j) { return static_cast<double>(there[j]); };
   const auto product = [&](int q) { return products[q]; };
@@ -204,11 +213,13 @@ float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_coun
   const int readable = node.layout->lanes + 8;
   for (int j = 0; j < readable; ++j) right[j] = node.totals[j] - left[j];
   double weight_left, weight_right;
-  const double sum_left = score_side(node, left, left_count, left, 0, nullptr, &weight_left, nullptr);
+  const double sum_left =
+      score_side(node, left, left_count, left, 0, nullptr, &weight_left, nullptr);
   const double sum_right =
       score_side(node, right, node.count - left_count, right, 0, nullptr, &weight_right, nullptr);
   const double least = node.config->min_child_weight;
-  return weight_left >= least && weight_right >= least ? static_cast<float>(sum_left + sum_right) : kNone;
+  return weight_left >= least && weight_right >= least ? static_cast<float>(sum_left + sum_right)
+                                                       : kNone;
 }
 
 float node_sum(const ScanNode& node) {
@@ -221,12 +232,14 @@ float node_curvature(const ScanNode& node) {
   return separable_scores.node_curvature(node);
 }
 
-// Products of the bins up to `last` with their means, and of all bins: what the winner's slopes are solved
-// from.
-void products(const ScanNode& node, const ScanFeature& feature, int last, double* left, double* whole) {
+// Products of the bins up to `last` with their means, and of all bins: what the winner's slopes are
+// solved from.
+void products(const ScanNode& node, const ScanFeature& feature, int last, double* left,
+              double* whole) {
   const ChannelLayout& layout = *node.layout;
   if (has_one(layout))
-    return with_one(node, nullptr, [&](const auto& one) { one.sum_products(feature, last, left, whole); });
+    return with_one(node, nullptr,
+                    [&](const auto& one) { one.sum_products(feature, last, left, whole); });
   const int K = layout.n_outputs, p = layout.regressors, h_lane = layout.curvature_offset;
   const int m = layout.curvature == Curvature::diagonal ? K : 1, n = K + 2 * m + p;
   for (int q = 0; q < n; ++q) whole[q] = 0;

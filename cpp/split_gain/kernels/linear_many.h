@@ -1,6 +1,7 @@
-// Many outputs and no regressors of the node's own, where leaves are linear: eight outputs at a time. What
-// the node's ancestors have fitted is in its gradients (linear_channels.h), so a side has an intercept and
-// the slope of the candidate's feature x for each output; both centred, so they are independent.
+// Many outputs and no regressors of the node's own, where leaves are linear: eight outputs at a
+// time. What the node's ancestors have fitted is in its gradients (linear_channels.h), so a side
+// has an intercept and the slope of the candidate's feature x for each output; both centred, so
+// they are independent.
 //
 // Included by linear.cpp only, inside the namespace of an instruction set.
 #pragma once
@@ -23,13 +24,13 @@ struct SideSolution {
   double *slopes, *middle, *terms;
 };
 
-// What one side of every candidate has for all outputs, where they share their curvature: so many numbers of
-// each kind next to each other.
+// What one side of every candidate has for all outputs, where they share their curvature: so many
+// numbers of each kind next to each other.
 enum Common { kWeight, kShrunk, kMiddle, kKept };
 
-// One side. all(j), there(j): eight integer sums from lane j on, over all its rows and over those where x is
-// there. product(q): eight products with x from number q on: g of every output, then h x, then h x^2 (of
-// every output, or one for all). DIAGONAL: each output has its own curvature.
+// One side. all(j), there(j): eight integer sums from lane j on, over all its rows and over those
+// where x is there. product(q): eight products with x from number q on: g of every output, then h
+// x, then h x^2 (of every output, or one for all). DIAGONAL: each output has its own curvature.
 template <bool DIAGONAL, class All, class There, class Product>
 struct ManySide {
   const ScanNode& node;
@@ -38,7 +39,8 @@ struct ManySide {
   const Product& product;
   int32_t count, count_there;
   bool with_x;
-  const double* common = nullptr;  // the candidate's weight, where what all outputs share is known already
+  const double* common =
+      nullptr;  // the candidate's weight, where what all outputs share is known already
 
   struct Curvature {  // of eight outputs, or of all
     f64x8 weight, shrunk, middle, kept;
@@ -58,8 +60,8 @@ struct ManySide {
     const double h = lane < 0 ? count : all(lane)[0] * step;
     const double h_there = lane < 0 ? count_there : there(lane)[0] * step;
     double shrunk, middle, kept;
-    curvature(h, h_there, with_x ? product(K)[0] * step : 0.0, with_x ? product(K + 1)[0] * step : 0.0,
-              &shrunk, &middle, &kept);
+    curvature(h, h_there, with_x ? product(K)[0] * step : 0.0,
+              with_x ? product(K + 1)[0] * step : 0.0, &shrunk, &middle, &kept);
     return {broadcast(h), broadcast(shrunk), broadcast(middle), broadcast(kept)};
   }
   POLYLEAF_METHOD Curvature of_outputs(int k) const {
@@ -67,13 +69,14 @@ struct ManySide {
     const f64x8 step = to_double(node.curvature_step + k);
     Curvature c;
     c.weight = to_double(all(K + k)) * step;
-    curvature<f64x8>(c.weight, to_double(there(K + k)) * step, with_x ? product(K + k) * step : f64x8{},
+    curvature<f64x8>(c.weight, to_double(there(K + k)) * step,
+                     with_x ? product(K + k) * step : f64x8{},
                      with_x ? product(2 * K + k) * step : f64x8{}, &c.shrunk, &c.middle, &c.kept);
     return c;
   }
 
-  // Eight numbers whose sum is twice the loss removed; `weights`: eight whose sum is the curvature of the
-  // side (DIAGONAL), or each of which is.
+  // Eight numbers whose sum is twice the loss removed; `weights`: eight whose sum is the curvature
+  // of the side (DIAGONAL), or each of which is.
   POLYLEAF_METHOD f64x8 terms(f64x8* weights, const SideSolution* wanted) const {
     const int K = node.layout->n_outputs;
     f64x8 sum = {};
@@ -117,8 +120,9 @@ struct ManySide {
 };
 
 // The scan over one feature: running sums of a bin's lanes and of their products, then both sides.
-// GROUPS: how many times eight outputs there are, where that is a constant worth code of its own, for one
-// curvature: sums stay in registers. Lanes behind the outputs then hold anything, and their steps are 0.
+// GROUPS: how many times eight outputs there are, where that is a constant worth code of its own,
+// for one curvature: sums stay in registers. Lanes behind the outputs then hold anything, and their
+// steps are 0.
 template <bool DIAGONAL, int GROUPS = 0>
 class Many {
  public:
@@ -144,10 +148,11 @@ class Many {
 
   void scan(NumericBest* best) {
     const int m = list();
-    scan_listed(node, feature, m, scratch, best, [&](bool missing_left, const Candidates& c, float* out) {
-      if (n_absent == 0) return one_way<false, false>(c, out);
-      missing_left ? one_way<true, true>(c, out) : one_way<true, false>(c, out);
-    });
+    scan_listed(node, feature, m, scratch, best,
+                [&](bool missing_left, const Candidates& c, float* out) {
+                  if (n_absent == 0) return one_way<false, false>(c, out);
+                  missing_left ? one_way<true, true>(c, out) : one_way<true, false>(c, out);
+                });
   }
 
  private:
@@ -156,12 +161,13 @@ class Many {
 
   static int padded(int n) { return (n + 23) / 8 * 8; }
 
-  // Running sums of h, h x and h x^2 over the rows where x is there, kRow candidates each; then what they
-  // make of the left and of the right side.
+  // Running sums of h, h x and h x^2 over the rows where x is there, kRow candidates each; then
+  // what they make of the left and of the right side.
   double* sums_of_h(int which) const { return candidates + which * kRow; }
   double* common(int side) const { return candidates + (3 + 4 * side) * kRow; }
 
-  // Lists candidates as `list_candidates` does, with missing values on neither side, and sums products.
+  // Lists candidates as `list_candidates` does, with missing values on neither side, and sums
+  // products.
   int list() {
     int m = 0;
     int32_t there = 0;
@@ -213,7 +219,8 @@ class Many {
 
   POLYLEAF_METHOD void add_times(const int32_t* at, double x, double* to) const {
     int k = 0;
-    for (; k + 8 <= K; k += 8) store(to + k, load<f64x8>(to + k) + to_double(load<i32x8>(at + k)) * x);
+    for (; k + 8 <= K; k += 8)
+      store(to + k, load<f64x8>(to + k) + to_double(load<i32x8>(at + k)) * x);
     for (; k < K; ++k) to[k] += at[k] * x;
   }
 
@@ -228,8 +235,8 @@ class Many {
       const f64x8 left = missing_left ? there + h_absent : there;
       const f64x8 hx = load<f64x8>(sums_of_h(1) + i), hxx = load<f64x8>(sums_of_h(2) + i);
       share_side(0, i, left * step, there * step, hx * step, hxx * step, with_x);
-      share_side(1, i, (h_all - left) * step, ((h_all - h_absent) - there) * step, (whole[K] - hx) * step,
-                 (whole[K + 1] - hxx) * step, with_x);
+      share_side(1, i, (h_all - left) * step, ((h_all - h_absent) - there) * step,
+                 (whole[K] - hx) * step, (whole[K + 1] - hxx) * step, with_x);
     }
   }
   POLYLEAF_METHOD void share_side(int side, int i, f64x8 h, f64x8 h_there, f64x8 hx, f64x8 hxx,
@@ -261,13 +268,13 @@ class Many {
         add_candidate(i);
         sides<MISSING, MISSING_LEFT>(i, sums, weights, i - start);
       }
-      store_scores(fold_eight(sums[0]) + fold_eight(sums[1]), weight_of(weights[0]), weight_of(weights[1]),
-                   node.config->min_child_weight, out + start);
+      store_scores(fold_eight(sums[0]) + fold_eight(sums[1]), weight_of(weights[0]),
+                   weight_of(weights[1]), node.config->min_child_weight, out + start);
     }
   }
 
-  // The same: what `sides` does, output by output, with all that does not change from candidate to candidate
-  // loaded once.
+  // The same: what `sides` does, output by output, with all that does not change from candidate to
+  // candidate loaded once.
   template <bool MISSING, bool MISSING_LEFT, bool WITH_X>
   void in_registers(const Candidates& c, float* out) const {
     i32x8 sum[kGroups] = {}, all[kGroups], away[kGroups] = {};
@@ -291,15 +298,15 @@ class Many {
     for (int i = 0; i < c.first; ++i) add(i);
     f64x8 sums[2][8] = {};
     const double *left = common(0), *right = common(1);
-    const auto term = [&](const double* of, const i32x8& here, const i32x8& there, const f64x8& with_x, int v)
-                          __attribute__((always_inline)) {
-                            const f64x8 g = to_double(here) * step[v];
-                            f64x8 found = (g * g) * broadcast(of[kShrunk * kRow]);
-                            if (!WITH_X) return found;
-                            const f64x8 g_there = MISSING ? to_double(there) * step[v] : g;
-                            const f64x8 y = with_x * step[v] - broadcast(of[kMiddle * kRow]) * g_there;
-                            return found += (y * y) * broadcast(of[kKept * kRow]);
-                          };
+    const auto term = [&](const double* of, const i32x8& here, const i32x8& there,
+                          const f64x8& with_x, int v) __attribute__((always_inline)) {
+      const f64x8 g = to_double(here) * step[v];
+      f64x8 found = (g * g) * broadcast(of[kShrunk * kRow]);
+      if (!WITH_X) return found;
+      const f64x8 g_there = MISSING ? to_double(there) * step[v] : g;
+      const f64x8 y = with_x * step[v] - broadcast(of[kMiddle * kRow]) * g_there;
+      return found += (y * y) * broadcast(of[kKept * kRow]);
+    };
     for (int start = c.first; start < c.last; start += 8) {
       for (int i = start; i < start + 8 && i < c.last; ++i) {
         add(i);
@@ -308,7 +315,8 @@ class Many {
           const i32x8 here = MISSING_LEFT ? sum[v] + away[v] : sum[v];
           const i32x8 there = MISSING ? all[v] - away[v] : all[v];
           found[0] += term(left + i, here, sum[v], product[v], v);
-          found[1] += term(right + i, all[v] - here, there - sum[v], all_products[v] - product[v], v);
+          found[1] +=
+              term(right + i, all[v] - here, there - sum[v], all_products[v] - product[v], v);
         }
         sums[0][i - start] = found[0];
         sums[1][i - start] = found[1];
@@ -336,7 +344,8 @@ class Many {
   template <bool MISSING, bool MISSING_LEFT>
   POLYLEAF_METHOD void sides(int i, f64x8 (&sums)[2][8], f64x8 (&weights)[2][8], int at) const {
     const int32_t* totals = node.totals;
-    const auto there_left = [&](int j) __attribute__((always_inline)) { return load<i32x8>(run + j); };
+    const auto there_left = [&](int j)
+                                __attribute__((always_inline)) { return load<i32x8>(run + j); };
     const auto all_left = [&](int j) __attribute__((always_inline)) {
       const i32x8 v = load<i32x8>(run + j);
       return MISSING_LEFT ? v + load<i32x8>(absent + j) : v;
@@ -348,7 +357,9 @@ class Many {
     const auto all_right = [&](int j) __attribute__((always_inline)) {
       return load<i32x8>(totals + j) - all_left(j);
     };
-    const auto product_left = [&](int q) __attribute__((always_inline)) { return load<f64x8>(before + q); };
+    const auto product_left = [&](int q) __attribute__((always_inline)) {
+      return load<f64x8>(before + q);
+    };
     const auto product_right = [&](int q) __attribute__((always_inline)) {
       return load<f64x8>(whole + q) - load<f64x8>(before + q);
     };
@@ -379,7 +390,8 @@ class Many {
 // One side, from sums in memory, readable to the next eight; products nullptr: x takes no part.
 template <bool DIAGONAL>
 double score_many(const ScanNode& node, const int32_t* lanes, int32_t count, const int32_t* there,
-                  int32_t count_there, const double* products, double* weight, const SideSolution* wanted) {
+                  int32_t count_there, const double* products, double* weight,
+                  const SideSolution* wanted) {
   const auto all = [&](int j) { return load<i32x8>(lanes + j); };
   const auto here = [&](int j) { return load<i32x8>(there + j); };
   const auto product = [&](int q) { return load<f64x8>(products + q); };

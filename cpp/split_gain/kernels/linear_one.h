@@ -7,8 +7,8 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-// One output and at most one regressor, the half-additive fit: a bin's sums stand next to each other, as in
-// the histogram, and are turned around eight candidates at a time.
+// One output and at most one regressor, the half-additive fit: a bin's sums stand next to each
+// other, as in the histogram, and are turned around eight candidates at a time.
 template <int P, bool UNIT>
 struct One {
   static constexpr int kLanes = P == 0 ? 4 : 8;
@@ -103,14 +103,16 @@ struct One {
     }
   }
 
-  // A side of eight candidates. all(j), there(j): sums of lane j over all its rows and over those where the
-  // feature is there; product(q): gx, hx, hxx, hzx, which are 0 where the feature does not join.
+  // A side of eight candidates. all(j), there(j): sums of lane j over all its rows and over those
+  // where the feature is there; product(q): gx, hx, hxx, hzx, which are 0 where the feature does
+  // not join.
   template <class All, class There, class Product>
   POLYLEAF_METHOD static f64x8 side(const ScanNode& node, const All& all, const There& there,
                                     const Product& product, f64x8* weight) {
     const LinearScan& linear = *node.linear;
-    const auto step = [&](int lane)
-                          __attribute__((always_inline)) { return static_cast<double>(linear.step[lane]); };
+    const auto step = [&](int lane) __attribute__((always_inline)) {
+      return static_cast<double>(linear.step[lane]);
+    };
     const double h_step = UNIT ? 1.0 : step(kH), g_step = step(0);
     OneOutput<f64x8, P> sums;
     sums.count = all(kCount);
@@ -134,8 +136,8 @@ struct One {
   }
 
   template <bool MISSING>
-  void score(const ScanNode& node, const ScanFeature& feature, bool missing_left, const Candidates& c,
-             float* out) const {
+  void score(const ScanNode& node, const ScanFeature& feature, bool missing_left,
+             const Candidates& c, float* out) const {
     const i32x8 absent = bin(feature, feature.missing);
     const double least = node.config->min_child_weight;
     const bool with_x = feature.means != nullptr;
@@ -151,11 +153,14 @@ struct One {
         return to_double(MISSING && missing_left ? sums[j] + absent[j] : sums[j]);
       };
       const auto all_right = [&](int j) __attribute__((always_inline)) {
-        return to_double(node.totals[j] - (MISSING && missing_left ? sums[j] + absent[j] : sums[j]));
+        return to_double(node.totals[j] -
+                         (MISSING && missing_left ? sums[j] + absent[j] : sums[j]));
       };
-      const auto there_left = [&](int j) __attribute__((always_inline)) { return to_double(sums[j]); };
+      const auto there_left = [&](int j)
+                                  __attribute__((always_inline)) { return to_double(sums[j]); };
       const auto there_right = [&](int j) __attribute__((always_inline)) {
-        return to_double(MISSING ? (node.totals[j] - absent[j]) - sums[j] : node.totals[j] - sums[j]);
+        return to_double(MISSING ? (node.totals[j] - absent[j]) - sums[j]
+                                 : node.totals[j] - sums[j]);
       };
       const auto left = [&](int q) __attribute__((always_inline)) { return product[q]; };
       const auto right = [&](int q) __attribute__((always_inline)) { return rest[q]; };

@@ -1,4 +1,5 @@
-// What a linear score reads of one side of a candidate, with any number of regressors of the node's own.
+// What a linear score reads of one side of a candidate, with any number of regressors of the node's
+// own.
 //
 // Included by the scans for linear leaves only, inside the namespace of an instruction set.
 #pragma once
@@ -10,9 +11,9 @@ namespace POLYLEAF_ISA_NAMESPACE {
 
 constexpr int kRow = 272;  // numbers kept for the candidates of a feature
 
-// Sums of one side in the unit of the derivatives. LANE(j): the integer sum of lane j over all rows or over
-// those where x is there; PRODUCT(q): product number q with x. As doubles, or as eight candidates each. P: as
-// LinearSide has it.
+// Sums of one side in the unit of the derivatives. LANE(j): the integer sum of lane j over all rows
+// or over those where x is there; PRODUCT(q): product number q with x. As doubles, or as eight
+// candidates each. P: as LinearSide has it.
 template <class V, int P, class All, class There, class Product>
 struct SideSums {
   const ScanNode& node;
@@ -22,7 +23,9 @@ struct SideSums {
   const Product& product;
   bool with_x;
 
-  POLYLEAF_METHOD double step(int lane) const { return static_cast<double>(node.linear->step[lane]); }
+  POLYLEAF_METHOD double step(int lane) const {
+    return static_cast<double>(node.linear->step[lane]);
+  }
   POLYLEAF_METHOD int h_lane() const { return layout.curvature_offset; }
   // Curvature of the rows, or their number where it is 1.
   template <class Sums>
@@ -32,9 +35,11 @@ struct SideSums {
   POLYLEAF_METHOD double h_step() const { return h_lane() < 0 ? 1.0 : step(h_lane()); }
 
   // Of all outputs; `slopes` (p + 1, K), where wanted: of x, then of the node's own regressors.
-  POLYLEAF_METHOD V score(V count, V count_there, V* weight, V* middle, double* slopes, double* terms) const {
+  POLYLEAF_METHOD V score(V count, V count_there, V* weight, V* middle, double* slopes,
+                          double* terms) const {
     const LinearScan& linear = *node.linear;
-    const int K = layout.n_outputs, first = layout.first_product(), second = layout.second_moments();
+    const int K = layout.n_outputs, first = layout.first_product(),
+              second = layout.second_moments();
     const int gz = layout.gradient_products();
     LinearSide<V, P> side;
     side.p = layout.regressors;
@@ -51,7 +56,8 @@ struct SideSums {
       side.regressor(
           curvature(there, count_there), product(K) * h_step(), product(K + 1) * h_step(),
           [&](int i) __attribute__((always_inline)) { return there(first + i) * step(first + i); },
-          [&](int i) __attribute__((always_inline)) { return product(K + 2 + i) * step(first + i); },
+          [&](int i)
+              __attribute__((always_inline)) { return product(K + 2 + i) * step(first + i); },
           linear.slope_ridge);
     side.eliminate();
     *middle = side.middle;
@@ -61,7 +67,8 @@ struct SideSums {
       const V g = all(k) * step(k);
       side.right_hand_side(
           g, with_x ? product(k) * step(k) : V{}, with_x ? there(k) * step(k) : V{},
-          [&](int i) __attribute__((always_inline)) { return all(gz + i * K + k) * step(gz + i * K + k); },
+          [&](int i)
+              __attribute__((always_inline)) { return all(gz + i * K + k) * step(gz + i * K + k); },
           y);
       const V term = side.score(g, y);
       sums[k & 7] += term;
@@ -80,8 +87,8 @@ struct SideSums {
 };
 
 // Score sums as floats, -inf where a child is too light.
-POLYLEAF_INLINE void store_scores(const f64x8& sum, const f64x8& weight_left, const f64x8& weight_right,
-                                  double least, float* out) {
+POLYLEAF_INLINE void store_scores(const f64x8& sum, const f64x8& weight_left,
+                                  const f64x8& weight_right, double least, float* out) {
   const f64x8 none = broadcast(static_cast<double>(kNone));
   store_floats(out, select(weight_right >= least, select(weight_left >= least, sum, none), none));
 }

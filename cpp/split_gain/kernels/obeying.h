@@ -1,5 +1,6 @@
-// The score of trees that obey directions (monotone.h), of any number of outputs, and how it and others are
-// asked for those at hand. Included by kernels only, inside the namespace of an instruction set.
+// The score of trees that obey directions (monotone.h), of any number of outputs, and how it and
+// others are asked for those at hand. Included by kernels only, inside the namespace of an
+// instruction set.
 #pragma once
 #include "split_gain/monotone.h"
 
@@ -14,7 +15,8 @@ struct Obeying {
 
   POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
   POLYLEAF_METHOD ObeyingBlock block(int z) const {
-    return {r, load<f32x16>(direction + 16 * z), load<f32x16>(low + 16 * z), load<f32x16>(high + 16 * z)};
+    return {r, load<f32x16>(direction + 16 * z), load<f32x16>(low + 16 * z),
+            load<f32x16>(high + 16 * z)};
   }
   POLYLEAF_METHOD ObeyingBlock narrow() const {
     return {r, broadcast(direction[0]), broadcast(low[0]), broadcast(high[0])};

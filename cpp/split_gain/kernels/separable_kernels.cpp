@@ -1,5 +1,5 @@
-// Scores whose terms are separate by output (score_kernels.h): prefix sums in integers, scores in sixteen
-// float lanes.
+// Scores whose terms are separate by output (score_kernels.h): prefix sums in integers, scores in
+// sixteen float lanes.
 #include "split_gain/kernels/separable_kernels.h"
 
 #include <type_traits>
@@ -21,8 +21,8 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
   const i32x16 low1 = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
   f32x16 eight[8], four[4], two[2];
   for (int i = 0; i < 8; ++i)
-    eight[i] =
-        __builtin_shuffle(v[2 * i], v[2 * i + 1], low8) + __builtin_shuffle(v[2 * i], v[2 * i + 1], low8 + 8);
+    eight[i] = __builtin_shuffle(v[2 * i], v[2 * i + 1], low8) +
+               __builtin_shuffle(v[2 * i], v[2 * i + 1], low8 + 8);
   for (int i = 0; i < 4; ++i)
     four[i] = __builtin_shuffle(eight[2 * i], eight[2 * i + 1], low4) +
               __builtin_shuffle(eight[2 * i], eight[2 * i + 1], low4 + 4);
@@ -31,7 +31,8 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
              __builtin_shuffle(four[2 * i], four[2 * i + 1], low2 + 2);
   return __builtin_shuffle(two[0], two[1], low1) + __builtin_shuffle(two[0], two[1], low1 + 1);
 #elif defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
-  // In each half of a register the sums of other vectors: those of v[0] and v[8] share one, and so on.
+  // In each half of a register the sums of other vectors: those of v[0] and v[8] share one, and so
+  // on.
   const i32x8 low4 = {0, 1, 2, 3, 8, 9, 10, 11}, low2 = {0, 1, 8, 9, 4, 5, 12, 13};
   const i32x8 low1 = {0, 2, 8, 10, 4, 6, 12, 14};
   f32x8 four[8], two[4], one[2];
@@ -53,8 +54,8 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
 #endif
 }
 
-// Coefficients of both sides for candidates [first, last) where one curvature serves all outputs, and the
-// candidates whose children are too light, as -inf added to their sum.
+// Coefficients of both sides for candidates [first, last) where one curvature serves all outputs,
+// and the candidates whose children are too light, as -inf added to their sum.
 template <class S>
 void shared_coefficients(const S& score, const ScanNode& node, const Candidates& c, ScanScratch& s,
                          float* penalty) {
@@ -75,20 +76,22 @@ void shared_coefficients(const S& score, const ScanNode& node, const Candidates&
 
 // One output: sixteen candidates per vector.
 template <class S>
-void scan_narrow(const S& score, const ScanNode& node, const Candidates& c, ScanScratch& s, float* sums) {
+void scan_narrow(const S& score, const ScanNode& node, const Candidates& c, ScanScratch& s,
+                 float* sums) {
   shared_coefficients(score, node, c, s, sums);
   const float step = node.gradient_step[0];
   const i32x16 total = splat(node.totals[0]);
   for (int i = c.first; i < c.last; i += 16) {
     const i32x16 l = load<i32x16>(s.gradient + i);
     const f32x16 gl = to_float(l) * step, gr = to_float(total - l) * step;
-    const f32x16 term = narrow_of(score).pair(gl, gr, load<f32x16>(s.left + i), load<f32x16>(s.right + i));
+    const f32x16 term =
+        narrow_of(score).pair(gl, gr, load<f32x16>(s.left + i), load<f32x16>(s.right + i));
     store(sums + i, term + load<f32x16>(sums + i));
   }
 }
 
-// Many outputs: sixteen outputs per vector, Z vectors held in registers (Z = 0: any number, held in memory).
-// ROWS: there is no histogram; a bin's sums are added up from the channels of its rows.
+// Many outputs: sixteen outputs per vector, Z vectors held in registers (Z = 0: any number, held in
+// memory). ROWS: there is no histogram; a bin's sums are added up from the channels of its rows.
 template <class S, int Z, bool ROWS>
 void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature, bool missing_left,
                const Candidates& c, ScanScratch& s, float* sums) {
@@ -98,7 +101,9 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
   i32x16 g_fixed[Z > 0 ? Z : 1] = {}, h_fixed[Z > 0 && S::kPerOutput ? Z : 1] = {};
   int32_t* const memory = s.lanes;  // Z = 0: 16 * blocks gradient sums, then as many curvature sums
   const auto g_at = [&](int z) { return Z > 0 ? g_fixed[z] : load<i32x16>(memory + 16 * z); };
-  const auto h_at = [&](int z) { return Z > 0 ? h_fixed[z] : load<i32x16>(memory + 16 * (blocks + z)); };
+  const auto h_at = [&](int z) {
+    return Z > 0 ? h_fixed[z] : load<i32x16>(memory + 16 * (blocks + z));
+  };
   // Adds sixteen gradient sums, and curvature sums where each output has its own, at a time.
   const auto add_vectors = [&](auto gradient, auto curvature) __attribute__((always_inline)) {
     for (int z = 0; z < blocks; ++z) {
@@ -123,12 +128,14 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
           return convert<i32x16>(load<i16x16>(at + lane));
         };
         add_vectors([&](int z) __attribute__((always_inline)) { return lanes_from(16 * z); },
-                    [&](int z) __attribute__((always_inline)) { return lanes_from(offset + 16 * z); });
+                    [&](int z)
+                        __attribute__((always_inline)) { return lanes_from(offset + 16 * z); });
       }
     } else {
       const int32_t* at = feature.bin(layout, b);
-      add_vectors([&](int z) __attribute__((always_inline)) { return load<i32x16>(at + 16 * z); },
-                  [&](int z) __attribute__((always_inline)) { return load<i32x16>(at + offset + 16 * z); });
+      add_vectors(
+          [&](int z) __attribute__((always_inline)) { return load<i32x16>(at + 16 * z); },
+          [&](int z) __attribute__((always_inline)) { return load<i32x16>(at + offset + 16 * z); });
     }
   };
   if (Z == 0) std::memset(memory, 0, sizeof(int32_t) * 32 * blocks);
@@ -151,7 +158,8 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
         if constexpr (S::kPerOutput) {
           const f32x16 h_step = load<f32x16>(node.curvature_step + 16 * z);
           const f32x16 hl = to_float(h_at(z)) * h_step;
-          const f32x16 hr = to_float(load<i32x16>(node.totals + offset + 16 * z) - h_at(z)) * h_step;
+          const f32x16 hr =
+              to_float(load<i32x16>(node.totals + offset + 16 * z) - h_at(z)) * h_step;
           weight_left = z == 0 ? hl : weight_left + hl;
           weight_right = z == 0 ? hr : weight_right + hr;
           cl = score.coefficient(hl);
@@ -166,7 +174,8 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
       terms[j] = v;
       if constexpr (S::kPerOutput) {
         const float k = static_cast<float>(layout.n_outputs);
-        const bool heavy = least <= 0 || (fold(weight_left) / k >= least && fold(weight_right) / k >= least);
+        const bool heavy =
+            least <= 0 || (fold(weight_left) / k >= least && fold(weight_right) / k >= least);
         sums[i] = heavy ? 0.0f : kNone;
       }
     }
@@ -180,8 +189,8 @@ template <class S>
 constexpr bool kUsual = kOwnCode && (std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>);
 
 template <class S, bool ROWS>
-void scan_direction(const S& score, const ScanNode& node, const ScanFeature& feature, bool missing_left,
-                    const Candidates& c, ScanScratch& s, float* sums) {
+void scan_direction(const S& score, const ScanNode& node, const ScanFeature& feature,
+                    bool missing_left, const Candidates& c, ScanScratch& s, float* sums) {
   const int blocks = (node.layout->n_outputs + 15) / 16;
   if constexpr (kUsual<S>) {
     switch (blocks) {
@@ -201,7 +210,8 @@ void scan_direction(const S& score, const ScanNode& node, const ScanFeature& fea
 }
 
 template <class S>
-void terms_of(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
+void terms_of(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count,
+              float* out) {
   const Terms<S> after(score, node, left, left_count), before(score, node, nullptr, 0);
   for (int k = 0; k < node.layout->n_outputs; k += 16) {
     const f32x16 gain = 0.5f * (after(k / 16) - before(k / 16));
@@ -209,17 +219,18 @@ void terms_of(const S& score, const ScanNode& node, const int32_t* left, int32_t
   }
 }
 
-// The last candidate, which has missing values alone on the right, is judged free of directions: they can be
-// neither raised nor lowered, if no value is ever to come to their side.
-void set_missing_apart(const ScanNode& node, const ScanFeature& feature, const Candidates& c, ScanScratch& s,
-                       float* sums) {
+// The last candidate, which has missing values alone on the right, is judged free of directions:
+// they can be neither raised nor lowered, if no value is ever to come to their side.
+void set_missing_apart(const ScanNode& node, const ScanFeature& feature, const Candidates& c,
+                       ScanScratch& s, float* sums) {
   separable_sums(node.split_freely(), feature, false, {c.n, c.last - 1, c.last}, s, sums);
   s.bins[c.last - 1] = feature.n_bins - 1;
 }
 
-void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best) {
-  scan_both_ways(node, feature, curvature_in_lane(*node.layout), node.layout->n_outputs == 1, scratch, best,
-                 [&](bool missing_left, const Candidates& c, float* sums) {
+void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
+                  NumericBest* best) {
+  scan_both_ways(node, feature, curvature_in_lane(*node.layout), node.layout->n_outputs == 1,
+                 scratch, best, [&](bool missing_left, const Candidates& c, float* sums) {
                    separable_sums(node, feature, missing_left, c, scratch, sums);
                    if (node.directions != nullptr && !missing_left && c.last == c.n)
                      set_missing_apart(node, feature, c, scratch, sums);
@@ -227,12 +238,13 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
 }
 
 float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_count) {
-  return with_score_or_obeying(node,
-                               [&](const auto& score) { return sum_of(score, node, left, left_count); });
+  return with_score_or_obeying(
+      node, [&](const auto& score) { return sum_of(score, node, left, left_count); });
 }
 
 float node_sum(const ScanNode& node) {
-  return with_score_or_obeying(node, [&](const auto& score) { return sum_of(score, node, nullptr, 0); });
+  return with_score_or_obeying(node,
+                               [&](const auto& score) { return sum_of(score, node, nullptr, 0); });
 }
 
 float node_curvature(const ScanNode& node) {
@@ -247,7 +259,8 @@ float node_curvature(const ScanNode& node) {
 }
 
 void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
-  with_score_or_obeying(node, [&](const auto& score) { terms_of(score, node, left, left_count, out); });
+  with_score_or_obeying(node,
+                        [&](const auto& score) { terms_of(score, node, left, left_count, out); });
 }
 
 void pooled_values(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
@@ -259,8 +272,8 @@ void pooled_values(const ScanNode& node, const int32_t* left, int32_t left_count
 
 }  // namespace
 
-void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left, const Candidates& c,
-                    ScanScratch& s, float* sums) {
+void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left,
+                    const Candidates& c, ScanScratch& s, float* sums) {
   with_score_or_obeying(node, [&](const auto& score) {
     using S = std::decay_t<decltype(score)>;
     if (node.layout->n_outputs == 1)

@@ -1,5 +1,5 @@
-// Scores whose terms are separate by output: which of them a node asks for, and the terms of one candidate.
-// Included by kernels only, inside the namespace of an instruction set.
+// Scores whose terms are separate by output: which of them a node asks for, and the terms of one
+// candidate. Included by kernels only, inside the namespace of an instruction set.
 #pragma once
 #include <type_traits>
 
@@ -11,10 +11,11 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-// Score sums over all outputs of the candidates [first, last) of one direction, -inf where a child is too
-// light. Where one curvature serves all outputs, the scratch then holds both sides' coefficients.
-void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left, const Candidates& c,
-                    ScanScratch& s, float* sums);
+// Score sums over all outputs of the candidates [first, last) of one direction, -inf where a child
+// is too light. Where one curvature serves all outputs, the scratch then holds both sides'
+// coefficients.
+void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left,
+                    const Candidates& c, ScanScratch& s, float* sums);
 
 // Whether the curvature of candidates is listed with them.
 POLYLEAF_INLINE bool curvature_in_lane(const ChannelLayout& layout) {
@@ -25,19 +26,23 @@ POLYLEAF_INLINE bool curvature_in_lane(const ChannelLayout& layout) {
 // Calls f with the score that the node's layout and regularisation ask for.
 template <class F>
 auto with_score(const ScanNode& node, F f) {
-  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
+  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha,
+                         node.config->max_delta_step};
   const bool plain = r.alpha == 0.0f && r.max_delta_step == 0.0f;
-  if (node.layout->curvature == Curvature::diagonal) return plain ? f(Diagonal{r}) : f(Regularised<true>{r});
+  if (node.layout->curvature == Curvature::diagonal)
+    return plain ? f(Diagonal{r}) : f(Regularised<true>{r});
   return plain ? f(Shared{r}) : f(Regularised<false>{r});
 }
 
 // Calls f with the score of trees that obey directions.
 template <class F>
 auto with_obeying(const ScanNode& node, const F& f) {
-  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
+  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha,
+                         node.config->max_delta_step};
   const float *low = node.bounds->low(), *high = node.bounds->high();
-  return node.layout->curvature == Curvature::diagonal ? f(Obeying<true>{r, node.direction, low, high})
-                                                       : f(Obeying<false>{r, node.direction, low, high});
+  return node.layout->curvature == Curvature::diagonal
+             ? f(Obeying<true>{r, node.direction, low, high})
+             : f(Obeying<false>{r, node.direction, low, high});
 }
 
 // With whichever of the two the node asks for.
@@ -61,7 +66,9 @@ struct Terms {
     const bool unit = layout.curvature == Curvature::unit;
     const float step = unit ? 1.0f : node.curvature_step[0];
     const int32_t total = unit ? node.count : node.totals[layout.curvature_offset];
-    const int32_t part = left == nullptr ? total : unit ? left_count : left[layout.curvature_offset];
+    const int32_t part = left == nullptr ? total
+                         : unit          ? left_count
+                                         : left[layout.curvature_offset];
     left_shared = broadcast(static_cast<float>(part) * step);
     right_shared = broadcast(static_cast<float>(total - part) * step);
   }
@@ -70,7 +77,8 @@ struct Terms {
     const ChannelLayout& layout = *node.layout;
     if (!S::kPerOutput || layout.n_outputs == 1) return right ? right_shared : left_shared;
     const i32x16 total = load<i32x16>(node.totals + layout.curvature_offset + 16 * z);
-    const i32x16 l = left == nullptr ? total : load<i32x16>(left + layout.curvature_offset + 16 * z);
+    const i32x16 l =
+        left == nullptr ? total : load<i32x16>(left + layout.curvature_offset + 16 * z);
     return to_float(right ? total - l : l) * load<f32x16>(node.curvature_step + 16 * z);
   }
 
@@ -82,7 +90,8 @@ struct Terms {
 
   // The one value of both children; NaN where each has its own.
   f32x16 pooled(int z) const {
-    const f32x16 cl = score.coefficient(curvature(z, false)), cr = score.coefficient(curvature(z, true));
+    const f32x16 cl = score.coefficient(curvature(z, false)),
+                 cr = score.coefficient(curvature(z, true));
     return block_of(score, z).pooled(gradient(z, false), gradient(z, true), cl, cr);
   }
 
@@ -103,7 +112,8 @@ template <class S>
 float sum_of(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count) {
   const Terms<S> terms(score, node, left, left_count);
   const int blocks = (node.layout->n_outputs + 15) / 16;
-  f32x16 v = terms(0), weight_left = terms.curvature(0, false), weight_right = terms.curvature(0, true);
+  f32x16 v = terms(0), weight_left = terms.curvature(0, false),
+         weight_right = terms.curvature(0, true);
   for (int z = 1; z < blocks; ++z) {
     v += terms(z);
     if (S::kPerOutput) {

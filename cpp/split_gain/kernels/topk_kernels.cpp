@@ -1,15 +1,14 @@
-// Scores of leaves that keep k of many outputs (score_kernels.h): each child its own (GBDT-MO, Algorithm 3)
-// or both the same (Algorithm 4).
+// Scores of leaves that keep k of many outputs (score_kernels.h): each child its own (GBDT-MO,
+// Algorithm 3) or both the same (Algorithm 4).
 //
-// Choosing k outputs for every candidate would cost more than its sum over all of them. That sum bounds it
-// (docs/design.md section 5), so candidates are first summed as if leaves were dense; few blocks of sixteen
-// are then looked at closely, those of the largest bound first.
-#include "split_gain/topk.h"
-
+// Choosing k outputs for every candidate would cost more than its sum over all of them. That sum
+// bounds it (docs/design.md section 5), so candidates are first summed as if leaves were dense; few
+// blocks of sixteen are then looked at closely, those of the largest bound first.
 #include "base/kernels/lanes.h"
 #include "split_gain/kernels/candidates.h"
 #include "split_gain/kernels/separable_kernels.h"
 #include "split_gain/score_kernels.h"
+#include "split_gain/topk.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -23,12 +22,15 @@ struct Room {
   const ChannelLayout& layout;
   const int k;
   const bool shared;
-  f32x16 *left, *right;             // the largest terms of sixteen candidates, k each; of both sides
-  int32_t *rows, *running;          // sums of sixteen candidates, one after the other; of the bins so far
+  f32x16 *left, *right;     // the largest terms of sixteen candidates, k each; of both sides
+  int32_t *rows, *running;  // sums of sixteen candidates, one after the other; of the bins so far
   float *left_terms, *right_terms;  // of one candidate
 
   explicit Room(const ScanNode& node)
-      : node(node), layout(*node.layout), k(node.config->leaf_k), shared(node.config->shared_support) {
+      : node(node),
+        layout(*node.layout),
+        k(node.config->leaf_k),
+        shared(node.config->shared_support) {
     // The workspace is aligned to 64 bytes.
     left = reinterpret_cast<f32x16*>(node.workspace);
     right = left + k;
@@ -39,7 +41,8 @@ struct Room {
   }
 
   int blocks() const { return (layout.n_outputs + 15) / 16; }
-  // Of one candidate's terms, which are in the memory of the terms of sixteen; k of one side at a time.
+  // Of one candidate's terms, which are in the memory of the terms of sixteen; k of one side at a
+  // time.
   float* largest() const { return reinterpret_cast<float*>(running); }
 };
 
@@ -82,7 +85,8 @@ struct RunningSums {
     while (next < first) add_bin(s.bins[next++]);
     for (int j = 0; j < 16; ++j) {
       if (j < n) add_bin(s.bins[next++]);
-      std::memcpy(room.rows + j * room.layout.lanes, room.running, sizeof(int32_t) * room.layout.lanes);
+      std::memcpy(room.rows + j * room.layout.lanes, room.running,
+                  sizeof(int32_t) * room.layout.lanes);
     }
   }
 };
@@ -101,7 +105,8 @@ f32x16 block_sums(const S& score, const Room& room, const ScanScratch& s, int fi
   i32x16 g[16], h[16];
   for (int start = 0; start < layout.n_outputs; start += 16) {
     transpose(room.rows + start, layout.lanes, g);
-    if constexpr (S::kPerOutput) transpose(room.rows + layout.curvature_offset + start, layout.lanes, h);
+    if constexpr (S::kPerOutput)
+      transpose(room.rows + layout.curvature_offset + start, layout.lanes, h);
     const int n = layout.n_outputs - start < 16 ? layout.n_outputs - start : 16;
     for (int j = 0; j < n; ++j) {
       const int k = start + j;
@@ -137,7 +142,9 @@ void scan_direction(const S& score, const Room& room, const ScanFeature& feature
   separable_sums(room.node, feature, missing_left, c, s, sums);
   const float rounding = kRounding * static_cast<float>(room.layout.n_outputs + 64);
   const int n_blocks = (c.last - c.first + 15) / 16;
-  const auto size = [&](int b) { return c.last - c.first - 16 * b < 16 ? c.last - c.first - 16 * b : 16; };
+  const auto size = [&](int b) {
+    return c.last - c.first - 16 * b < 16 ? c.last - c.first - 16 * b : 16;
+  };
   f32x16 dense[17];
   float bound[17];
   int first = 0;
@@ -145,8 +152,9 @@ void scan_direction(const S& score, const Room& room, const ScanFeature& feature
     float* at = sums + c.first + 16 * b;
     dense[b] = load<f32x16>(at);
     const float largest = largest_lane(dense[b], size(b));
-    bound[b] =
-        largest == kNone ? kNone : largest * (1.0f + rounding) - room.node.out_of_reach * (1.0f - rounding);
+    bound[b] = largest == kNone
+                   ? kNone
+                   : largest * (1.0f + rounding) - room.node.out_of_reach * (1.0f - rounding);
     if (bound[b] > bound[first]) first = b;
     store(at, broadcast(kNone));
   }
@@ -167,7 +175,8 @@ void scan_direction(const S& score, const Room& room, const ScanFeature& feature
     if (b != first) look_closely(b);
 }
 
-void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best) {
+void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
+                  NumericBest* best) {
   const Room room(node);
   scan_both_ways(node, feature, curvature_in_lane(*node.layout), false, scratch, best,
                  [&](bool missing_left, const Candidates& c, float* sums) {
@@ -180,8 +189,8 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
                  });
 }
 
-// Writes the terms of a candidate, or of the node (left == nullptr): of both sides, or, where one choice is
-// made for both or there is one side, all of them into `left_terms`.
+// Writes the terms of a candidate, or of the node (left == nullptr): of both sides, or, where one
+// choice is made for both or there is one side, all of them into `left_terms`.
 template <class S>
 void write_terms(const Terms<S>& terms, const Room& room) {
   const bool apart = terms.left != nullptr && !room.shared;
@@ -251,9 +260,9 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count,
   });
 }
 
-// Two children are worth, in every output, at least what one leaf of all rows with their two penalties would
-// be. So whatever outputs they keep, the others take at least the smallest such worths out of the sum over
-// all.
+// Two children are worth, in every output, at least what one leaf of all rows with their two
+// penalties would be. So whatever outputs they keep, the others take at least the smallest such
+// worths out of the sum over all.
 float out_of_reach(const ScanNode& node) {
   if (node.layout->curvature != Curvature::unit && node.config->reg_lambda < 1e-12f) return kNone;
   SplitConfig config = *node.config;

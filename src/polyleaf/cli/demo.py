@@ -125,13 +125,17 @@ def run(
         for job in _JOBS:
             rounds = _QUICK_ROUNDS if quick else job.params["n_estimators"]
             results.append(
-                _train(job, out, {**job.params, "n_estimators": rounds, "n_jobs": n_jobs}, start_job)
+                _train(
+                    job, out, {**job.params, "n_estimators": rounds, "n_jobs": n_jobs}, start_job
+                )
             )
     picture = _draw(results, out / "learning_curves.png")
     _write_csv(out)
     console.print(_score_table(results))
     console.print("Models were saved, loaded again, and predict exactly the same.")
-    console.print(f"In {out}/: models, learning curves ({picture.name}), two CSV files.", soft_wrap=True)
+    console.print(
+        f"In {out}/: models, learning curves ({picture.name}), two CSV files.", soft_wrap=True
+    )
     console.print("Go on with")
     mine = out / "mine.polyleaf"
     for command in (
@@ -163,7 +167,9 @@ def _train(job: _Job, out: Path, params: dict[str, Any], start_job: Callable) ->
     curves = [next(iter(metrics.items())) for metrics in model.evals_result_.values()]
     return DemoResult(
         job=job,
-        n_rounds=model.model_.n_rounds if model.best_iteration_ is None else model.best_iteration_ + 1,
+        n_rounds=model.model_.n_rounds
+        if model.best_iteration_ is None
+        else model.best_iteration_ + 1,
         found=scores(job.task, y_test, predicted, probabilities, getattr(model, "classes_", None)),
         without=baseline(job.task, y, y_test),
         history=dict(zip(("train", "validation"), (values for _, values in curves), strict=True)),
@@ -210,7 +216,12 @@ def _progress(console: Any) -> Iterator[Callable]:
     """A progress bar for each job; yields ``start_job(title, rounds)``, which returns the job's callback."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+    )
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         yield lambda title, rounds: _BarCallback(progress, progress.add_task(title, total=rounds))
 
@@ -233,7 +244,9 @@ def _require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise ImportError('The demo draws with matplotlib: pip install "polyleaf[cli,plot]".') from error
+        raise ImportError(
+            'The demo draws with matplotlib: pip install "polyleaf[cli,plot]".'
+        ) from error
 
 
 def _draw(results: list[DemoResult], path: Path) -> Path:
@@ -245,7 +258,9 @@ def _draw(results: list[DemoResult], path: Path) -> Path:
     for axes, result in zip(figure.subplots(1, len(results)), results, strict=True):
         for part, values in result.history.items():
             axes.plot(np.arange(1, len(values) + 1), values, label=part)
-        axes.axvline(result.n_rounds, color="grey", linewidth=0.8, linestyle="--", label="best round")
+        axes.axvline(
+            result.n_rounds, color="grey", linewidth=0.8, linestyle="--", label="best round"
+        )
         axes.set(title=result.job.title, xlabel="rounds", ylabel=result.metric, yscale="log")
         axes.legend()
     figure.savefig(path, dpi=120)

@@ -44,7 +44,12 @@ from polyleaf.cli.messages import (
 from polyleaf.cli.multitask import Wanted, refuse_tasks, tasks_wanted, tell_tasks, the_one_kind
 from polyleaf.cli.output import beside, write_answers
 from polyleaf.cli.parameters import PARAMETERS
-from polyleaf.cli.predictions import labels_not_learned, predicted_columns, scores_of, scores_of_tasks
+from polyleaf.cli.predictions import (
+    labels_not_learned,
+    predicted_columns,
+    scores_of,
+    scores_of_tasks,
+)
 from polyleaf.data.holdout import held_out
 from polyleaf.files.folders import Folder
 from polyleaf.files.io import ReadError
@@ -83,7 +88,10 @@ _EXAMPLES = {
         "polyleaf predict new.csv --model normal.polyleaf --levels 0.05,0.95",
         "polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv",
     ),
-    "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
+    "evaluate": (
+        "polyleaf evaluate test.csv --model m",
+        "polyleaf evaluate test.csv --model m --json",
+    ),
     "calibrate": (
         "polyleaf calibrate held_out.csv --model m --coverage 0.95",
         "polyleaf calibrate held_out.csv --model m --joint && polyleaf predict new.csv -m m --intervals",
@@ -95,7 +103,11 @@ _EXAMPLES = {
         "polyleaf explain test.csv --model m --importance",
     ),
     "report": ("polyleaf report test.csv --model m --out report.html",),
-    "inspect": ("polyleaf inspect m", "polyleaf inspect m --tree 0", "polyleaf inspect m --json > m.json"),
+    "inspect": (
+        "polyleaf inspect m",
+        "polyleaf inspect m --tree 0",
+        "polyleaf inspect m --json > m.json",
+    ),
     "demo": ("polyleaf demo", "polyleaf demo --quick --out /tmp/demo"),
 }
 
@@ -105,7 +117,9 @@ def _examples(*commands: str) -> str:
     return "\n\n".join(["Examples", *lines])
 
 
-_FORMATS = f"Formats, known by their endings: {', '.join(e for known in FORMATS.values() for e in known)}."
+_FORMATS = (
+    f"Formats, known by their endings: {', '.join(e for known in FORMATS.values() for e in known)}."
+)
 
 app = typer.Typer(
     name="polyleaf",
@@ -139,7 +153,9 @@ FileArgument = Annotated[
         f"Parquet files, read a few rows at a time. {_FORMATS}",
     ),
 ]
-ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file.", show_default=False)]
+ModelOption = Annotated[
+    Path, typer.Option("--model", "-m", help="The model file.", show_default=False)
+]
 FormatOption = Annotated[
     str | None,
     typer.Option(
@@ -154,11 +170,16 @@ NoHeaderOption = Annotated[
     bool, typer.Option("--no-header", help="CSV: the first line is data; columns are c0, c1, ...")
 ]
 SepOption = Annotated[
-    str | None, typer.Option("--sep", help="CSV: the character between cells, or tab; by default seen.")
+    str | None,
+    typer.Option("--sep", help="CSV: the character between cells, or tab; by default seen."),
 ]
-DecimalOption = Annotated[str, typer.Option("--decimal", help="CSV: the decimal point of numbers, . or ,")]
+DecimalOption = Annotated[
+    str, typer.Option("--decimal", help="CSV: the decimal point of numbers, . or ,")
+]
 EncodingOption = Annotated[str, typer.Option("--encoding", help="CSV: the encoding of the text.")]
-WeightOption = Annotated[str | None, typer.Option("--weight", help="Column with the weight of each row.")]
+WeightOption = Annotated[
+    str | None, typer.Option("--weight", help="Column with the weight of each row.")
+]
 OffsetOption = Annotated[
     str | None,
     typer.Option(
@@ -181,7 +202,10 @@ def _style(no_header: bool, sep: str | None, decimal: str, encoding: str) -> Csv
     separator = {"tab": "\t", "\\t": "\t", "space": " "}.get(sep or "", sep)
     is_utf_8 = encoding.lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
     return CsvStyle(
-        False if no_header else None, separator, decimal, CsvStyle.encoding if is_utf_8 else encoding
+        False if no_header else None,
+        separator,
+        decimal,
+        CsvStyle.encoding if is_utf_8 else encoding,
     )
 
 
@@ -208,11 +232,14 @@ def train(
             "NAME=LOSS (price=squared_error, demand=quantile:0.1,0.9) or NAME, whose loss is guessed.",
         ),
     ] = None,
-    drop: Annotated[str | None, typer.Option(help="Columns to leave out, written as for --target.")] = None,
+    drop: Annotated[
+        str | None, typer.Option(help="Columns to leave out, written as for --target.")
+    ] = None,
     weight: WeightOption = None,
     offset: OffsetOption = None,
     categorical: Annotated[
-        str | None, typer.Option(help="Number columns to treat as categories. Text columns always are.")
+        str | None,
+        typer.Option(help="Number columns to treat as categories. Text columns always are."),
     ] = None,
     validation: Annotated[
         str | None,
@@ -220,9 +247,12 @@ def train(
             help="Data to watch while training: a file, or the fraction of FILE's rows to hold out."
         ),
     ] = None,
-    early_stopping: Annotated[int | None, _parameter("early_stopping_rounds", "--early-stopping")] = None,
+    early_stopping: Annotated[
+        int | None, _parameter("early_stopping_rounds", "--early-stopping")
+    ] = None,
     time_limit: Annotated[
-        float | None, typer.Option("--time-limit", help="Seconds that the rounds may take, all together.")
+        float | None,
+        typer.Option("--time-limit", help="Seconds that the rounds may take, all together."),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -240,7 +270,9 @@ def train(
         ),
     ] = None,
     rounds: Annotated[int | None, _parameter("n_estimators", "--rounds", "-n")] = None,
-    learning_rate: Annotated[float | None, _parameter("learning_rate", "--learning-rate", "-r")] = None,
+    learning_rate: Annotated[
+        float | None, _parameter("learning_rate", "--learning-rate", "-r")
+    ] = None,
     leaves: Annotated[int | None, _parameter("max_leaves", "--leaves")] = None,
     depth: Annotated[int | None, _parameter("max_depth", "--depth")] = None,
     leaf: Annotated[str | None, _parameter("leaf", "--leaf")] = None,
@@ -249,7 +281,9 @@ def train(
         Path | None,
         typer.Option(help=f"File with the name of a label a line, for --format {xmc.FORMAT}."),
     ] = None,
-    objective: Annotated[str | None, typer.Option(help="Loss to minimise; default by the task.")] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="Loss to minimise; default by the task.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     threads: Annotated[
         int | None, typer.Option("--threads", "-j", help="Threads; the result is the same.")
@@ -344,14 +378,17 @@ def predict(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="CSV, Parquet or JSON lines (.jsonl) to write; by default CSV to the output."
+            "--out",
+            "-o",
+            help="CSV, Parquet or JSON lines (.jsonl) to write; by default CSV to the output.",
         ),
     ] = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="Also the probability of each class or label.")
     ] = False,
     intervals: Annotated[
-        bool, typer.Option("--intervals", help="Also the intervals, or sets of classes, of calibrate.")
+        bool,
+        typer.Option("--intervals", help="Also the intervals, or sets of classes, of calibrate."),
     ] = False,
     levels: Annotated[
         str | None,
@@ -363,9 +400,13 @@ def predict(
     ] = 5,
     keep: Annotated[
         str | None,
-        typer.Option(help="Columns of FILE to write before the predictions, written as for --target."),
+        typer.Option(
+            help="Columns of FILE to write before the predictions, written as for --target."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines: an object a row.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON lines: an object a row.")
+    ] = False,
     threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
     format: FormatOption = None,
     no_header: NoHeaderOption = False,
@@ -402,7 +443,9 @@ def _levels(given: str) -> list[float]:
     except ValueError:
         found = []
     if not found or not all(0 < level < 1 for level in found):
-        raise ReadError(f"--levels {given}: numbers between 0 and 1, separated by commas, are wanted.")
+        raise ReadError(
+            f"--levels {given}: numbers between 0 and 1, separated by commas, are wanted."
+        )
     return found
 
 
@@ -445,7 +488,9 @@ def calibrate(
     coverage: Annotated[float, typer.Option(help="Share of new rows that are to be inside.")] = 0.9,
     joint: Annotated[
         bool,
-        typer.Option("--joint", help="Intervals hold all targets of a row at once, not each for itself."),
+        typer.Option(
+            "--joint", help="Intervals hold all targets of a row at once, not each for itself."
+        ),
     ] = False,
     weight: WeightOption = None,
     threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
@@ -476,9 +521,15 @@ def calibrate(
 
 @app.command(epilog=_examples("extract"))
 def extract(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file, of several tasks.")],
-    task: Annotated[str, typer.Option(help="The task, by the name that inspect and evaluate give it.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="The model file, of several tasks.")
+    ],
+    task: Annotated[
+        str, typer.Option(help="The task, by the name that inspect and evaluate give it.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The model file to write.", show_default=False)
+    ],
 ) -> None:
     """Make a model of one task of a model of several: for calibrate, report, and whatever takes one."""
     estimator, schema = _load(model, None)
@@ -494,7 +545,9 @@ def explain(
     model: ModelOption,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="CSV or Parquet file to write; by default CSV to the output."),
+        typer.Option(
+            "--out", "-o", help="CSV or Parquet file to write; by default CSV to the output."
+        ),
     ] = None,
     background: Annotated[
         Path | None,
@@ -504,10 +557,15 @@ def explain(
     ] = None,
     outputs: Annotated[
         str | None,
-        typer.Option(help="Outputs to explain: names or numbers, separated by commas; by default all."),
+        typer.Option(
+            help="Outputs to explain: names or numbers, separated by commas; by default all."
+        ),
     ] = None,
     importance: Annotated[
-        bool, typer.Option("--importance", help="Only how much each feature matters in the mean of all rows.")
+        bool,
+        typer.Option(
+            "--importance", help="Only how much each feature matters in the mean of all rows."
+        ),
     ] = False,
     threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
     format: FormatOption = None,
@@ -523,7 +581,9 @@ def explain(
     if out is not None:
         _check_writable(out)
     if xmc.holds_labels(file, format):
-        raise ReadError(f"explain reads tables; for --format {xmc.FORMAT} use shap_values in Python.")
+        raise ReadError(
+            f"explain reads tables; for --format {xmc.FORMAT} use shap_values in Python."
+        )
     estimator, schema = _load(model, threads)
     style, usual = _style(no_header, sep, decimal, encoding), None
     rows = features_to_explain(open_rows(file, format, style), schema, estimator)
@@ -544,8 +604,12 @@ def explain(
 def report(
     file: FileArgument,
     model: ModelOption,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, HTML.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Of the page; by default the name of the model.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, HTML.")] = Path(
+        "report.html"
+    ),
+    title: Annotated[
+        str | None, typer.Option(help="Of the page; by default the name of the model.")
+    ] = None,
     threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
     format: FormatOption = None,
     no_header: NoHeaderOption = False,
@@ -556,7 +620,9 @@ def report(
 ) -> None:
     """Write a page about a model and how well it predicts a file whose targets are known."""
     if xmc.holds_labels(file, format):
-        raise ReadError(f"report looks at every output of every row, too many for --format {xmc.FORMAT}.")
+        raise ReadError(
+            f"report looks at every output of every row, too many for --format {xmc.FORMAT}."
+        )
     estimator, schema = _load(model, threads)
     source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
     table, X = rows_to_answer(source, schema, estimator, schema.targets)
@@ -582,7 +648,9 @@ def inspect(
     elif tree is not None:
         trees = dump_json(content)["trees"]
         if tree >= len(trees):
-            raise ReadError(f"--tree {tree}: the model has {count_of(len(trees), 'tree')}, counted from 0.")
+            raise ReadError(
+                f"--tree {tree}: the model has {count_of(len(trees), 'tree')}, counted from 0."
+            )
         _print_tree(trees[tree])
     else:
         print(f"file of {model.stat().st_size / 2**20:.2f} MiB")
@@ -591,9 +659,9 @@ def inspect(
 
 @app.command(epilog=_examples("demo"))
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for models, picture and data; made if absent.")] = Path(
-        "polyleaf_demo"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Folder for models, picture and data; made if absent.")
+    ] = Path("polyleaf_demo"),
     quick: Annotated[bool, typer.Option("--quick", help="A few rounds only.")] = False,
     threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
 ) -> None:
@@ -614,7 +682,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Options of no command."""
@@ -716,7 +787,9 @@ def _train_labels(told: _Told, columns: _Columns, label_names: Path | None) -> N
     _leave_if_interrupted(outcome, labeller, told.model)
 
 
-def _train_table(told: _Told, columns: _Columns, cache: Path | None, memory_limit: str | None) -> None:
+def _train_table(
+    told: _Told, columns: _Columns, cache: Path | None, memory_limit: str | None
+) -> None:
     """Learn from a table, and save the model."""
     source = open_rows(told.file, told.format, told.style)
     is_folder = told.file.is_dir()
@@ -766,26 +839,40 @@ def _lesson(told: _Told, columns: _Columns, source: Source) -> _Lesson:
     kind = the_one_kind(task or [], columns.target)
     wanted: list[Wanted] = []
     if task and kind is None:
-        refused = {"--objective": told.objective, "--offset": columns.offset, "--search": told.search}
+        refused = {
+            "--objective": told.objective,
+            "--offset": columns.offset,
+            "--search": told.search,
+        }
         _refuse_beside_tasks([name for name, given in refused.items() if given is not None])
         wanted = tasks_wanted(table, task, lambda names: columns_beside(source, names))
-    targets = tuple(name for each in wanted for name in each.columns) or _targets(table, columns.target)
+    targets = tuple(name for each in wanted for name in each.columns) or _targets(
+        table, columns.target
+    )
     dropped = choose_columns(table, columns.drop, "--drop") if columns.drop else ()
     weighted = _weighted(table, columns.weight)
     offsets = choose_columns(table, columns.offset, "--offset") if columns.offset else ()
-    meant = choose_columns(table, columns.categorical, "--categorical") if columns.categorical else ()
+    meant = (
+        choose_columns(table, columns.categorical, "--categorical") if columns.categorical else ()
+    )
     texts = set(table.categories)
     table = table.with_categorical([name for name in meant if name not in targets])
-    known = columns_beside(source if isinstance(source, Folder) else table, (*targets, *weighted, *offsets))
+    known = columns_beside(
+        source if isinstance(source, Folder) else table, (*targets, *weighted, *offsets)
+    )
     if weighted:
         read_weights(known, weighted[0])  # of all rows: a sentence counts those of the file
     params = _recipe(told.recipe) | told.params
     _refuse_commas(known, wanted, () if kind == "classification" else targets)
     if wanted:
-        schema = Schema.of_tasks(table, [(each.kind, each.columns) for each in wanted], (*dropped, *weighted))
+        schema = Schema.of_tasks(
+            table, [(each.kind, each.columns) for each in wanted], (*dropped, *weighted)
+        )
         params |= {"objective": {each.key: each.objective for each in wanted}}
     else:
-        schema = Schema.of(table, targets, kind or guess_task(known, targets), (*dropped, *weighted), offsets)
+        schema = Schema.of(
+            table, targets, kind or guess_task(known, targets), (*dropped, *weighted), offsets
+        )
         params = _with_numbered_targets(params, schema)
     schema.refuse_stray_text(table, meant)
     return _Lesson(schema, known, weighted, params, texts, meant, wanted)
@@ -881,7 +968,9 @@ def _refuse_commas(table: Table, wanted: Sequence[Wanted], targets: Sequence[str
 def _refuse_columns(options: dict[str, Any]) -> None:
     for name, given in options.items():
         if given:
-            raise ReadError(f"--{name} is about columns, which --format {xmc.FORMAT} does not have.")
+            raise ReadError(
+                f"--{name} is about columns, which --format {xmc.FORMAT} does not have."
+            )
 
 
 def _check_validation(validation: str | None, early_stopping: int | None) -> None:
@@ -963,7 +1052,9 @@ def _refuse_elsewhere(
         raise ReadError(f"--label-names is for --format {xmc.FORMAT}; tables name their columns.")
     for option, given in (("--cache", cache), ("--memory-limit", memory_limit)):
         if given is not None and not is_folder:
-            raise ReadError(f"{option} is for a folder of Parquet files; one file is read as a whole.")
+            raise ReadError(
+                f"{option} is for a folder of Parquet files; one file is read as a whole."
+            )
 
 
 def _weighted(table: Table, weight: str | None) -> tuple[str, ...]:
@@ -1033,14 +1124,19 @@ def _tasks_of(estimator: Any) -> tuple[str, ...]:
 
 def _agree_on_tasks(places: Any, schema: Schema) -> bool:
     """Whether a table's schema has the tasks of a model, in the same order."""
-    kinds = {"regression": ("values",), "multilabel": ("labels",), "classification": ("labels", "classes")}
+    kinds = {
+        "regression": ("values",),
+        "multilabel": ("labels",),
+        "classification": ("labels", "classes"),
+    }
 
     def agrees(task: Any, of_own: Schema) -> bool:
         is_as_wide = of_own.task == "classification" or task.n_columns == len(of_own.targets)
         return is_as_wide and task.learns in kinds[of_own.task]
 
     return [place.task.name for place in places] == list(schema.each) and all(
-        agrees(place.task, of_own) for place, of_own in zip(places, schema.each.values(), strict=True)
+        agrees(place.task, of_own)
+        for place, of_own in zip(places, schema.each.values(), strict=True)
     )
 
 
@@ -1048,7 +1144,9 @@ def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, An
     """The estimator that `train` made of rows with labels, and the rows of a file that suit it."""
     estimator = _load_estimator(path)
     if not estimator.model_.metadata.get(_LABELS):
-        raise ReadError(f"{path} learned from a table, not from rows with labels; leave --format out.")
+        raise ReadError(
+            f"{path} learned from a table, not from rows with labels; leave --format out."
+        )
     rows = xmc.read_rows(file, None, threads)
     xmc.check_shape(rows, estimator.n_features_in_, estimator.model_.n_outputs, file)
     return estimator.set_params(n_jobs=threads), rows
@@ -1066,7 +1164,9 @@ def _print_tree(tree: dict[str, Any]) -> None:
         known += [count_of(node["count"], "row")] if "count" in node else []
         about = f" ({', '.join(known)})" if known else ""
         if "leaf" in node:
-            return f"leaf {node['leaf']}: {' '.join(f'{value:.4g}' for value in node['value'])}{about}"
+            return (
+                f"leaf {node['leaf']}: {' '.join(f'{value:.4g}' for value in node['value'])}{about}"
+            )
         return f"{_condition(node)}{about}"
 
     def grow(branch: Tree, number: int, answer: str) -> None:

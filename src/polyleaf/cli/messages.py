@@ -175,7 +175,10 @@ def _write_lines(found: Mapping[str, float], before: str = "") -> None:
 def _write_table(each: Mapping[str, Mapping[str, float]], before: str = "") -> None:
     """A line for each target."""
     names = list(next(iter(each.values())))
-    lines = [["target", *names], *([name, *(f"{of[n]:.6g}" for n in names)] for name, of in each.items())]
+    lines = [
+        ["target", *names],
+        *([name, *(f"{of[n]:.6g}" for n in names)] for name, of in each.items()),
+    ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (f"{cell:{width}}" for cell, width in zip(line, widths, strict=True))

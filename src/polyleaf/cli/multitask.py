@@ -82,7 +82,9 @@ def tasks_wanted(
             name, loss = text, ""
         columns = choose_columns(outline, name, f"--task {text}")
         if not columns or (equals and not loss.strip()):
-            raise ReadError(f"--task takes NAME or NAME=LOSS, such as price=squared_error, not {text!r}.")
+            raise ReadError(
+                f"--task takes NAME or NAME=LOSS, such as price=squared_error, not {text!r}."
+            )
         table = known(columns)
         objective = _objective(loss.strip(), f"--task {text}") if loss else None
         kind = _kind(table, columns, objective)
@@ -123,7 +125,11 @@ def _value(parameter: str, text: str, option: str) -> Any:
 
 def _kind(table: Table, columns: tuple[str, ...], objective: Any) -> str:
     """What the columns are, as far as the loss leaves that open."""
-    kinds = ("values", "labels", "classes") if objective is None else objective_class(objective).target_kinds
+    kinds = (
+        ("values", "labels", "classes")
+        if objective is None
+        else objective_class(objective).target_kinds
+    )
     if set(kinds) == {"values"}:
         return "regression"
     if "values" not in kinds:

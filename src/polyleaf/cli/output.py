@@ -29,7 +29,9 @@ def columns_of(names: Sequence[str], values: np.ndarray) -> Columns:
     return dict(zip(names, values.reshape(len(values), -1).T, strict=True))
 
 
-def quantiles_of(targets: Sequence[str], distribution: Distribution, levels: Sequence[float]) -> Columns:
+def quantiles_of(
+    targets: Sequence[str], distribution: Distribution, levels: Sequence[float]
+) -> Columns:
     """Columns with quantiles of distributions, the levels of the first target first."""
     found = {level: columns_of(targets, distribution.ppf(level)) for level in levels}
     return {f"{target}_q{level:g}": found[level][target] for target in targets for level in levels}
@@ -57,10 +59,14 @@ def write_answers(columns: Columns, out: Path | None, as_json: bool) -> None:
     elif out is not None and ending in FORMATS["parquet"]:
         _write_parquet(columns, out)
     elif out is not None and ending not in FORMATS["csv"]:
-        raise ReadError(f"--out writes CSV or Parquet, or JSON lines; {out.name!r} ends like none of them.")
+        raise ReadError(
+            f"--out writes CSV or Parquet, or JSON lines; {out.name!r} ends like none of them."
+        )
     else:
         # astype(str) gives the shortest text that reads back as the same float32
-        cells = (np.where(are_missing(column), "", column.astype(str)) for column in columns.values())
+        cells = (
+            np.where(are_missing(column), "", column.astype(str)) for column in columns.values()
+        )
         write_csv(out, columns, zip(*(column.tolist() for column in cells), strict=True))
 
 
@@ -79,7 +85,10 @@ def _write_json_lines(columns: Columns, out: Path | None) -> None:
 
 def _for_json(column: np.ndarray) -> list[Any]:
     """Values as JSON has them, which knows no NaN."""
-    return [None if missing else v for v, missing in zip(column.tolist(), are_missing(column), strict=True)]
+    return [
+        None if missing else v
+        for v, missing in zip(column.tolist(), are_missing(column), strict=True)
+    ]
 
 
 def _write_parquet(columns: Columns, out: Path) -> None:
@@ -89,5 +98,8 @@ def _write_parquet(columns: Columns, out: Path) -> None:
     except ImportError:
         raise ReadError('Writing Parquet needs PyArrow: pip install "polyleaf[arrow]".') from None
     pq.write_table(
-        pa.table({name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()}), out
+        pa.table(
+            {name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()}
+        ),
+        out,
     )

@@ -70,7 +70,9 @@ def _inside(estimator: Any, schema: Schema, X: Any) -> Columns:
     return columns_of([f"set_{name}" for name in inside], estimator.predict_set(X).astype(np.int64))
 
 
-def scores_of(estimator: Any, schema: Schema, y: np.ndarray, X: Any, weight: np.ndarray | None) -> Scores:
+def scores_of(
+    estimator: Any, schema: Schema, y: np.ndarray, X: Any, weight: np.ndarray | None
+) -> Scores:
     """The scores of targets of one kind; rows without a label, of which y has None, do not count."""
     known = np.array([label is not None for label in y]) if y.dtype == object else slice(None)
     y = np.array(y[known].tolist()) if y.dtype == object else y
@@ -80,7 +82,9 @@ def scores_of(estimator: Any, schema: Schema, y: np.ndarray, X: Any, weight: np.
         schema.targets,
         y,
         estimator.predict(X)[known],
-        probabilities=estimator.predict_proba(X)[known] if hasattr(estimator, "predict_proba") else None,
+        probabilities=estimator.predict_proba(X)[known]
+        if hasattr(estimator, "predict_proba")
+        else None,
         classes=getattr(estimator, "classes_", None),
         levels=estimator.model_.objective.levels,
         distribution=law,
@@ -109,7 +113,11 @@ def scores_of_tasks(
     skills, found = estimator.skills(X, Y, weight), {}
     for name, of_own in schema.each.items():
         columns = [Y[column] for column in of_own.targets]
-        y = columns[0] if len(columns) == 1 and of_own.task != "multilabel" else np.column_stack(columns)
+        y = (
+            columns[0]
+            if len(columns) == 1 and of_own.task != "multilabel"
+            else np.column_stack(columns)
+        )
         scores, of_columns = scores_of(estimator.of_task(name), of_own, y, X, weight)
         found[name] = {"skill": skills[name]} | scores, of_columns
     return float(np.nanmean(list(skills.values()))), found

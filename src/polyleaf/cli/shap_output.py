@@ -37,7 +37,9 @@ class ContributionWriter:
     stream : text stream
     """
 
-    def __init__(self, model: Model, outputs: Sequence[int | str], out: Path | None, stream: TextIO):
+    def __init__(
+        self, model: Model, outputs: Sequence[int | str], out: Path | None, stream: TextIO
+    ):
         self._features = model.input_names
         chosen = choose_outputs(outputs, model.n_outputs, model.output_names)
         self._outputs = [model.output_name(k) for k in chosen.numbers.tolist()]
@@ -59,7 +61,9 @@ class ContributionWriter:
                 lines = values.transpose(0, 2, 1).reshape(
                     -1, len(self._features)
                 )  # row after row, its outputs
-                columns: Columns = {"row": np.repeat(np.arange(rows.start, rows.stop), len(self._outputs))}
+                columns: Columns = {
+                    "row": np.repeat(np.arange(rows.start, rows.stop), len(self._outputs))
+                }
                 if len(self._outputs) > 1:
                     columns["output"] = np.tile(np.array(self._outputs, object), len(values))
                 columns["base_value"] = np.tile(base, len(values))
@@ -72,7 +76,9 @@ class ContributionWriter:
         order = np.argsort(-importance.mean(axis=0), kind="stable")
         columns: Columns = {"feature": np.array(self._features, object)[order]}
         for name, of_output in zip(self._outputs, importance, strict=True):
-            columns[f"mean_shap_{name}" if len(self._outputs) > 1 else "mean_shap"] = of_output[order]
+            columns[f"mean_shap_{name}" if len(self._outputs) > 1 else "mean_shap"] = of_output[
+                order
+            ]
         with _writer(self._out, self._stream) as write:
             write(columns)
 
@@ -101,7 +107,9 @@ def _csv_writer(stream: TextIO) -> Any:
             writer.writerow(columns)
         is_first = False
         # astype(str) gives the shortest text that reads back as the same number
-        writer.writerows(zip(*(column.astype(str).tolist() for column in columns.values()), strict=True))
+        writer.writerows(
+            zip(*(column.astype(str).tolist() for column in columns.values()), strict=True)
+        )
 
     return write
 
@@ -117,7 +125,9 @@ def _parquet_writer(out: Path) -> Iterator[Any]:
 
     def write(columns: Columns) -> None:
         nonlocal writer
-        table = pa.table({name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()})
+        table = pa.table(
+            {name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()}
+        )
         if writer is None:
             writer = pq.ParquetWriter(out, table.schema)
         writer.write_table(table)

@@ -81,7 +81,9 @@ def check_shape(rows: LabelledRows, n_features: int, n_labels: int, path: Any) -
             raise ReadError(f"{path} has {found} {what}, but the model learned from {wanted}.")
 
 
-def best_labels(estimator: Any, X: sp.csr_matrix, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def best_labels(
+    estimator: Any, X: sp.csr_matrix, k: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Labels and scores (n, k), some rows at a time."""
     for start in range(0, X.shape[0], _ROWS_AT_A_TIME):
         yield estimator.predict_topk(X[start : start + _ROWS_AT_A_TIME], k)
@@ -95,7 +97,9 @@ def write_best(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None) -> No
     best first, by name where the model knows names.
     """
     if out is not None and out.suffix.lower() == ".txt":
-        write_sparse_matrix(out, _as_matrix(list(best_labels(estimator, X, k)), estimator.model_.n_outputs))
+        write_sparse_matrix(
+            out, _as_matrix(list(best_labels(estimator, X, k)), estimator.model_.n_outputs)
+        )
         return
     if out is not None and out.suffix.lower() != ".csv":
         raise ReadError(

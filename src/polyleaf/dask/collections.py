@@ -35,10 +35,14 @@ def alike(values: Any, X: Any, name: str) -> Any:
     """
     kinds = [_kind(each) for each in (X, values)]
     if kinds[0] != kinds[1]:
-        raise ValueError(f"X is {kinds[0]}, but {name} is {kinds[1]}: pass the same kind of collection.")
+        raise ValueError(
+            f"X is {kinds[0]}, but {name} is {kinds[1]}: pass the same kind of collection."
+        )
     if isinstance(X, da.Array):
         values = _cut_as(values, X.chunks[0])
-    n_parts = [each.numblocks[0] if isinstance(X, da.Array) else _n_parts(each) for each in (X, values)]
+    n_parts = [
+        each.numblocks[0] if isinstance(X, da.Array) else _n_parts(each) for each in (X, values)
+    ]
     if n_parts[0] != n_parts[1]:
         raise ValueError(
             f"X has {n_parts[0]} partitions, but {name} has {n_parts[1]}: they must be cut alike."
@@ -96,7 +100,9 @@ class Rows:
         for (name, _), found in zip(named, lengths, strict=True):
             for i, (of_x, n) in enumerate(zip(lengths[0], found, strict=True)):
                 if n != of_x:
-                    raise ValueError(f"Partition {i}: {name} has {n} rows, but {self.called} has {of_x}.")
+                    raise ValueError(
+                        f"Partition {i}: {name} has {n} rows, but {self.called} has {of_x}."
+                    )
         kept = [i for i, n in enumerate(lengths[0]) if n > 0]
         if not kept:
             raise ValueError(f"{self.called} has no rows.")
@@ -136,7 +142,11 @@ def _parts_of(values: Any, chunks: Sequence[int] | None) -> list[Any]:
         return list(values.to_delayed().ravel())
     if is_dask_collection(values) and hasattr(values, "to_delayed"):
         return list(values.to_delayed())
-    if isinstance(values, list | tuple) and len(values) > 0 and isinstance(values[0], Delayed | Future):
+    if (
+        isinstance(values, list | tuple)
+        and len(values) > 0
+        and isinstance(values[0], Delayed | Future)
+    ):
         return list(values)
     return [values]
 

@@ -116,7 +116,9 @@ class Post(WorkerPlugin):
                 self._run(self._connect(box, fit, rank, other, addresses[other]))
         try:
             for other in others:
-                await (await box.wire(other)).write({"step": step, "block": _sendable(blocks[other])})
+                await (await box.wire(other)).write(
+                    {"step": step, "block": _sendable(blocks[other])}
+                )
         except OSError as error:
             box.end(self._meaning(error))
         for other in others:

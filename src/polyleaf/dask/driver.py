@@ -92,7 +92,9 @@ def fit(
     client.register_plugin(Post())
     try:
         ready = _prepare(client, estimator, rows, watched, init_model, bool(watched or callbacks))
-        attempts = _Attempts(client, ready, (estimator, ready.shared, ready.mapper), list(callbacks))
+        attempts = _Attempts(
+            client, ready, (estimator, ready.shared, ready.mapper), list(callbacks)
+        )
         return attempts.run(max_restarts, wait_for_workers), attempts.restarts
     except CancelledError as error:
         if client.status != "running":
@@ -210,7 +212,8 @@ class _Attempts:
             n_rounds = 0 if self.known is None else self.known.n_rounds
             self.restarts.append(Restart(n_rounds, tuple(lost), time.monotonic() - began))
             warnings.warn(
-                f"Lost {', '.join(lost) or 'a worker'}: training goes on from round {n_rounds}.", stacklevel=6
+                f"Lost {', '.join(lost) or 'a worker'}: training goes on from round {n_rounds}.",
+                stacklevel=6,
             )
 
     def _attempt(self) -> tuple[Fitted | None, list[str], float]:
@@ -259,7 +262,9 @@ class _Attempts:
                 self._take_over(self._run(_kept_here, fit, [*ranks][:1]).values())
                 asked = time.monotonic()
             with contextlib.suppress(TimeoutError):
-                wait(waiting.values(), timeout=_SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED")
+                wait(
+                    waiting.values(), timeout=_SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED"
+                )
             lost = self._lost(ranks)
             if lost:
                 return None, lost
@@ -287,7 +292,9 @@ class _Attempts:
         """
         return self._answer(_asked(rank.result), address) if rank.status == "finished" else None
 
-    def _run(self, function: Callable[..., Any], fit: str, addresses: Sequence[str]) -> dict[str, Any]:
+    def _run(
+        self, function: Callable[..., Any], fit: str, addresses: Sequence[str]
+    ) -> dict[str, Any]:
         """What a function returns on each worker, on its event loop; None for those that are lost.
 
         Whoever connects to a worker that is gone tries for half a minute.
@@ -295,7 +302,9 @@ class _Attempts:
         run = partial(self.client.run, function, fit, on_error="ignore")
         lost = self._lost(addresses)
         asked = {a: _asked(partial(run, workers=[a])) for a in addresses if a not in lost}
-        return {address: (self._answer(asked[address], address) or {}).get(address) for address in asked}
+        return {
+            address: (self._answer(asked[address], address) or {}).get(address) for address in asked
+        }
 
     def _answer(self, asked: queue.SimpleQueue[Any], address: str) -> Any:
         """What has been asked of a worker; None where it is lost."""

@@ -130,14 +130,23 @@ class _DaskEstimator(BaseEstimator):
         have = [each is not None for each in (offset, *(data.offset for data in further))]
         check_all_or_none(["training", *(data.name for data in further)], have, False)
         watched = [
-            Watched(data.name, Rows(data.X, data.y, data.weight, data.offset, f"X of {data.name!r}"))
+            Watched(
+                data.name, Rows(data.X, data.y, data.weight, data.offset, f"X of {data.name!r}")
+            )
             for data in further
         ]
         self._local._validate_params()
         with _on(self.client) as client:
             rows, chosen = Rows(X, y, sample_weight, offset), as_callbacks(callbacks)
             found, self.restarts_ = fit(
-                client, self._local, rows, watched, chosen, init_model, max_restarts, wait_for_workers
+                client,
+                self._local,
+                rows,
+                watched,
+                chosen,
+                init_model,
+                max_restarts,
+                wait_for_workers,
             )
         model = found.model
         local = self._local_class(**self._local.get_params(deep=False))

@@ -20,7 +20,13 @@ from polyleaf.data.data_iter import joined_values
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.partitions import Look, look
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.estimators.distributed_fit import Shard, SharedFit, fit_rank, planned, with_found_rounds
+from polyleaf.estimators.distributed_fit import (
+    Shard,
+    SharedFit,
+    fit_rank,
+    planned,
+    with_found_rounds,
+)
 from polyleaf.inputs.features import as_features
 from polyleaf.inputs.targets import TargetEncoding, encode_further
 from polyleaf.model import Model
@@ -137,10 +143,14 @@ def plan(
     pieces, first = [], 0
     for size in sizes:
         rows = np.arange(first, first + size)
-        wanted = None if chosen is None else chosen[(chosen >= first) & (chosen < first + size)] - first
+        wanted = (
+            None if chosen is None else chosen[(chosen >= first) & (chosen < first + size)] - first
+        )
         pieces.append(Piece(whole.take(rows), None if weights is None else weights[rows], wanted))
         first += size
-    return Planned(shared, pieces, weights if weights is None or chosen is None else weights[chosen])
+    return Planned(
+        shared, pieces, weights if weights is None or chosen is None else weights[chosen]
+    )
 
 
 def take(planned: Planned, i: int) -> Piece:
@@ -188,12 +198,16 @@ def eval_set_of(
     weights = None if weight is None else joined_values(weight, "eval_sample_weight")
     is_sparse = shared.plan.settings.keeps_labels_sparse
     whole = joined_values(y, "y")
-    target = encode_further(whole, weights, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse)
+    target = encode_further(
+        whole, weights, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
+    )
     start = None
     if offset is not None:
         reader = PolyleafEstimator._offset_reader(encoding, shared.plan.objective)
         start = reader.read(joined_values(offset, "offset"), target.n_rows, f"offset of {name!r}")
-    return EvalSet(name, rows.codes, target.values, target.weight, shared.plan.metrics, rows.features, start)
+    return EvalSet(
+        name, rows.codes, target.values, target.weight, shared.plan.metrics, rows.features, start
+    )
 
 
 class _Keeper(Callback):

@@ -63,7 +63,9 @@ class Codes:
     def nbytes(self) -> int:
         """Memory in bytes."""
         sparse = self.sparse
-        return self.dense.nbytes + (0 if sparse is None else sum(a.nbytes for a in vars(sparse).values()))
+        return self.dense.nbytes + (
+            0 if sparse is None else sum(a.nbytes for a in vars(sparse).values())
+        )
 
     def array(self) -> NDArray[np.uint8]:
         """All codes, shape (n_features, n_rows); ``dense`` itself where nothing is sparse.
@@ -88,7 +90,9 @@ class Codes:
             is_dense[self.sparse.features] = False
         return np.flatnonzero(is_dense)
 
-    def with_columns(self, features: NDArray[np.int64], codes: NDArray[np.uint8], n_features: int) -> Codes:
+    def with_columns(
+        self, features: NDArray[np.int64], codes: NDArray[np.uint8], n_features: int
+    ) -> Codes:
         """These codes with others for some features (m,), and for all from ``self.n_features`` on.
 
         Parameters
@@ -123,7 +127,11 @@ class Codes:
         self.dense[:, first : first + codes.shape[1]] = codes
 
     def in_file(
-        self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], folder: str, n_threads: int
+        self,
+        n_bins: NDArray[np.uint16],
+        is_categorical: NDArray[np.bool_],
+        folder: str,
+        n_threads: int,
     ) -> MappedCodes:
         """The same codes in a file; nothing is sparse."""
         codes = MappedCodes(self.n_rows, n_bins, is_categorical, folder)
@@ -156,7 +164,11 @@ class MappedCodes:
     sparse = None
 
     def __init__(
-        self, n_rows: int, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], folder: str
+        self,
+        n_rows: int,
+        n_bins: NDArray[np.uint16],
+        is_categorical: NDArray[np.bool_],
+        folder: str,
     ) -> None:
         self.n_rows, self.n_features, self._folder = n_rows, len(n_bins), folder
         self._n_bins, self._is_categorical = n_bins, is_categorical
@@ -184,7 +196,10 @@ class MappedCodes:
 
     def rows(self, rows: NDArray[np.int64]) -> MappedCodes:
         """Some of the rows, in a file of their own."""
-        other, codes = MappedCodes(len(rows), self._n_bins, self._is_categorical, self._folder), self.array()
+        other, codes = (
+            MappedCodes(len(rows), self._n_bins, self._is_categorical, self._folder),
+            self.array(),
+        )
         for first in range(0, len(rows), _ROWS_AT_A_TIME):
             other.write(first, codes[:, rows[first : first + _ROWS_AT_A_TIME]], 1)
         return other

@@ -17,9 +17,21 @@ from sklearn.utils.validation import check_random_state
 
 import polyleaf._core as _core
 from polyleaf.data.binned import Cells, Codes, DeviceCodes, empty_codes
-from polyleaf.data.high_cardinality import Category, MadeColumns, category_key, check_same_type, is_category
+from polyleaf.data.high_cardinality import (
+    Category,
+    MadeColumns,
+    category_key,
+    check_same_type,
+    is_category,
+)
 from polyleaf.data.random import BINNED_ROWS, draw
-from polyleaf.inputs.features import CategoryColumn, FeatureSpec, FeatureTable, SparseBlock, SparseRows
+from polyleaf.inputs.features import (
+    CategoryColumn,
+    FeatureSpec,
+    FeatureTable,
+    SparseBlock,
+    SparseRows,
+)
 
 MISSING_CODE = 255
 _DERIVED = ("_bin_table", "_code_of", "_types_of_made")
@@ -141,7 +153,11 @@ class BinMapper:
         if self.made_ is not None:
             return [wide.feature for wide in self.made_.wide]
         pairs = zip(self.categories_, self.rare_categories_, strict=True)
-        return [f for f, (kept, rare) in enumerate(pairs) if kept and rare and len(kept + rare) > MAX_BINS]
+        return [
+            f
+            for f, (kept, rare) in enumerate(pairs)
+            if kept and rare and len(kept + rare) > MAX_BINS
+        ]
 
     # ---- fit and transform
 
@@ -203,9 +219,13 @@ class BinMapper:
     def check(self) -> None:
         """Refuse parameters that mean nothing."""
         if not isinstance(self.max_bins, int | np.integer) or not 2 <= self.max_bins <= MAX_BINS:
-            raise ValueError(f"max_bins must be an integer from 2 to {MAX_BINS}, got {self.max_bins!r}.")
+            raise ValueError(
+                f"max_bins must be an integer from 2 to {MAX_BINS}, got {self.max_bins!r}."
+            )
         if self.subsample is not None and self.subsample < 1:
-            raise ValueError(f"subsample must be a positive number of rows or None, got {self.subsample!r}.")
+            raise ValueError(
+                f"subsample must be a positive number of rows or None, got {self.subsample!r}."
+            )
 
     def _set_found(
         self,
@@ -269,7 +289,9 @@ class BinMapper:
                 thresholds[column], wide[column] = found[column], found_wide[column]
                 categories[column] = rare[column] = None
             groups = columns[feature.n_numeric :].tolist()
-            for column, group in zip(groups, _groups(group_of, groups, weights, self.max_bins), strict=True):
+            for column, group in zip(
+                groups, _groups(group_of, groups, weights, self.max_bins), strict=True
+            ):
                 categories[column], rare[column] = group, []
         mapper = BinMapper(self.max_bins, subsample=self.subsample, random_state=self.random_state)
         mapper._set_state(self.spec_, thresholds, wide, categories, rare, made)
@@ -312,7 +334,9 @@ class BinMapper:
         self._bin_table.transform(*blocks, codes, n_threads, only, compact=held is not None)
         return codes
 
-    def numbers(self, table: FeatureTable, only: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
+    def numbers(
+        self, table: FeatureTable, only: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float32]:
         """`FeatureTable.numbers` of the columns of `table`: all, or those of `only`, bool (n_columns,)."""
         return self._columns_of(table).numbers(only)
 
@@ -336,10 +360,14 @@ class BinMapper:
         codes = empty_codes(int(wanted.sum()), columns.n_rows)
         categories = [c for c in columns.categories if wanted[c.feature]]
         blocks = self._category_blocks(replace(columns, categories=categories))
-        self._bin_table.transform(*_numeric_blocks(columns), blocks, codes, n_threads, wanted, compact=True)
+        self._bin_table.transform(
+            *_numeric_blocks(columns), blocks, codes, n_threads, wanted, compact=True
+        )
         return codes
 
-    def encode(self, table: FeatureTable, n_threads: int = 1, *, sparse: bool = True) -> Codes | DeviceCodes:
+    def encode(
+        self, table: FeatureTable, n_threads: int = 1, *, sparse: bool = True
+    ) -> Codes | DeviceCodes:
         """The same codes as `transform` gives, with columns of a sparse matrix held sparse where they may be.
 
         A column that stores more than `SPARSE_SHARE` of the rows is dense: its histograms are built faster
@@ -402,7 +430,10 @@ class BinMapper:
         return (self.made_ is None) == (other.made_ is None) and (
             np.array_equal(self.is_categorical_, other.is_categorical_)
             and np.array_equal(self.wide_, other.wide_)
-            and all(np.array_equal(a, b) for a, b in zip(self.thresholds_, other.thresholds_, strict=True))
+            and all(
+                np.array_equal(a, b)
+                for a, b in zip(self.thresholds_, other.thresholds_, strict=True)
+            )
             and self.categories_ == other.categories_
             and self.rare_categories_ == other.rare_categories_
         )
@@ -445,7 +476,9 @@ class BinMapper:
                 for f in np.flatnonzero(self.is_categorical_)
             ],
         }
-        arrays: dict[str, NDArray[Any]] = {"thresholds": np.concatenate([np.empty(0), *self.thresholds_])}
+        arrays: dict[str, NDArray[Any]] = {
+            "thresholds": np.concatenate([np.empty(0), *self.thresholds_])
+        }
         arrays |= {"offsets": self._offsets(), "wide": self.wide_.astype(np.uint8)}
         if self.made_ is not None:
             meta["made"], made_arrays = self.made_.to_state()
@@ -456,7 +489,9 @@ class BinMapper:
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> BinMapper:
         """The mapper that `to_state` described by `meta` and `arrays`. Trusts nothing: anything odd is a
         ValueError."""
-        _require(isinstance(meta, Mapping) and isinstance(arrays, Mapping), "is not a pair of mappings")
+        _require(
+            isinstance(meta, Mapping) and isinstance(arrays, Mapping), "is not a pair of mappings"
+        )
         n_features: Any = meta.get("n_features")
         max_bins: Any = meta.get("max_bins")
         _require(_is_int(n_features) and 1 <= n_features < 2**31, "has no valid number of features")
@@ -473,7 +508,9 @@ class BinMapper:
         )
         for feature, columns in () if made is None else made.places():
             groups = np.arange(feature.n_columns) >= feature.n_numeric
-            _require(np.array_equal(is_categorical[columns], groups), "takes numbers for categories")
+            _require(
+                np.array_equal(is_categorical[columns], groups), "takes numbers for categories"
+            )
             is_categorical[feature.feature] = True
         mapper = cls(max_bins)
         spec = FeatureSpec(n_features, names, is_categorical[:n_features])
@@ -507,9 +544,13 @@ class BinMapper:
         made = () if self.made_ is None else self.made_.wide
         self._types_of_made = {wide.feature: _one_of_each_type(wide.categories) for wide in made}
         self._code_of: dict[int, dict[Category, int]] = {}
-        for feature, (kept, rare) in enumerate(zip(self.categories_, self.rare_categories_, strict=True)):
+        for feature, (kept, rare) in enumerate(
+            zip(self.categories_, self.rare_categories_, strict=True)
+        ):
             if kept is not None and rare is not None:
-                self._code_of[feature] = {c: i for i, c in enumerate(kept)} | dict.fromkeys(rare, len(kept))
+                self._code_of[feature] = {c: i for i, c in enumerate(kept)} | dict.fromkeys(
+                    rare, len(kept)
+                )
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in _DERIVED}
@@ -522,7 +563,9 @@ class BinMapper:
     def _offsets(self) -> NDArray[np.int64]:
         return np.cumsum(np.append(0, _lengths(self.thresholds_)))
 
-    def sampled_rows(self, n_rows: int, weights: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    def sampled_rows(
+        self, n_rows: int, weights: NDArray[np.int64] | None
+    ) -> NDArray[np.int64] | None:
         """The rows that thresholds are chosen from.
 
         Parameters
@@ -577,7 +620,9 @@ class BinMapper:
     def _category_blocks(self, table: FeatureTable) -> list[tuple[Any, ...]]:
         return [(c.index, self._codes_of_categories(c, table), c.feature) for c in table.categories]
 
-    def _codes_of_categories(self, column: CategoryColumn, table: FeatureTable) -> NDArray[np.uint8]:
+    def _codes_of_categories(
+        self, column: CategoryColumn, table: FeatureTable
+    ) -> NDArray[np.uint8]:
         """Code of each category of a column, uint8; 255 where it was not seen in `fit`."""
         code_of = self._code_of[column.feature]
         codes = np.array([code_of.get(c, MISSING_CODE) for c in column.categories], dtype=np.uint8)
@@ -596,7 +641,9 @@ def _numeric_blocks(
     """Dense and sparse blocks as the core takes them; of sparse rows only the columns that are wanted."""
     dense = [(block.values, block.features) for block in table.dense]
     sparse = [
-        block.take(only[block.features]) if only is not None and isinstance(block, SparseRows) else block
+        block.take(only[block.features])
+        if only is not None and isinstance(block, SparseRows)
+        else block
         for block in table.sparse
     ]
     return dense, [_arrays_of(block) for block in sparse]
@@ -624,14 +671,18 @@ def integer_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     if weights.ndim == 2:
         weights = weights.sum(axis=1)
     if weights.shape != (n_rows,):
-        raise ValueError(f"sample_weight has shape {np.shape(sample_weight)}, but X has {n_rows} rows.")
+        raise ValueError(
+            f"sample_weight has shape {np.shape(sample_weight)}, but X has {n_rows} rows."
+        )
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(bad):
         raise ValueError(
             f"sample_weight must be finite and not negative; row {bad[0]} has {weights[bad[0]]}."
         )
     if not weights.any():
-        raise ValueError("sample_weight is 0 for every row; at least one row must have a positive weight.")
+        raise ValueError(
+            "sample_weight is 0 for every row; at least one row must have a positive weight."
+        )
     _, largest = np.frexp(np.max(weights))
     relative = np.ldexp(weights, -largest)  # in [0, 1]: the sum cannot overflow
     _, exponent = np.frexp(_core.exact_totals(relative[:, None], None, None, 1, 1)[0, 0, 0])
@@ -653,7 +704,9 @@ def _choose_categories(
     categories: Sequence[Category], totals: NDArray[np.float64], max_bins: int
 ) -> tuple[list[Category], list[Category]]:
     """Categories with a bin of their own, and those that share the last one; both sorted."""
-    ordered = sorted(zip(categories, totals.tolist(), strict=True), key=lambda pair: category_key(pair[0]))
+    ordered = sorted(
+        zip(categories, totals.tolist(), strict=True), key=lambda pair: category_key(pair[0])
+    )
     seen = [(category, total) for category, total in ordered if total > 0]
     if len(seen) <= max_bins:
         return [category for category, _ in seen], []
@@ -722,16 +775,27 @@ def _read_thresholds(
     values = _read_array(arrays, "thresholds", np.float64)
     offsets = _read_array(arrays, "offsets", np.int64)
     wide = _read_array(arrays, "wide", np.uint8)
-    _require(len(offsets) == n_features + 1 and len(wide) == n_features, "has arrays of the wrong length")
-    _require(offsets[0] == 0 and offsets[-1] == len(values), "has thresholds that belong to no feature")
-    _require(bool(np.all((offsets >= 0) & (offsets <= len(values)))), "has offsets outside its thresholds")
+    _require(
+        len(offsets) == n_features + 1 and len(wide) == n_features, "has arrays of the wrong length"
+    )
+    _require(
+        offsets[0] == 0 and offsets[-1] == len(values), "has thresholds that belong to no feature"
+    )
+    _require(
+        bool(np.all((offsets >= 0) & (offsets <= len(values)))),
+        "has offsets outside its thresholds",
+    )
     counts = np.diff(offsets)
-    _require(bool(np.all((counts >= 0) & (counts < max_bins))), "has a feature with too many thresholds")
+    _require(
+        bool(np.all((counts >= 0) & (counts < max_bins))), "has a feature with too many thresholds"
+    )
     _require(bool(np.isfinite(values).all()), "has thresholds that are not finite")
     _require(bool(np.all(wide <= 1)), "has flags other than 0 and 1")
     thresholds = [values[begin:end].copy() for begin, end in pairwise(offsets)]
     for feature, t in enumerate(thresholds):
-        _require(bool(np.all(np.diff(t) > 0)), f"has thresholds of feature {feature} that do not ascend")
+        _require(
+            bool(np.all(np.diff(t) > 0)), f"has thresholds of feature {feature} that do not ascend"
+        )
         with np.errstate(over="ignore"):
             narrow = t.astype(np.float32)
         _require(
@@ -763,7 +827,8 @@ def _read_categories(
         )
         feature = entry["feature"]
         _require(
-            _is_int(feature) and 0 <= feature < n_features, "has categories of a feature that does not exist"
+            _is_int(feature) and 0 <= feature < n_features,
+            "has categories of a feature that does not exist",
         )
         _require(kept[feature] is None, f"has the categories of feature {feature} twice")
         for group in (entry["kept"], entry["rare"]):

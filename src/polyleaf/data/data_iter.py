@@ -156,16 +156,7 @@ def read(
             "in memory: leave cache_dir and memory_limit out, or the column."
         )
     codes, features, very_many = _encoded(batches, mapper, found.n_rows, keep_features, folder)
-    return ReadData(
-        mapper,
-        codes,
-        features,
-        very_many,
-        found.n_rows,
-        mapper.n_features_,
-        y,
-        weight,
-    )
+    return ReadData(mapper, codes, features, very_many, found.n_rows, mapper.n_features_, y, weight)
 
 
 # ---- the first reading -------------------------------------------------------------------------------------
@@ -179,7 +170,9 @@ def kinds_of(
     `known`: which do already, and need not be looked at.
     """
     has_numbers = (
-        np.zeros(table.n_features, bool) if known is None or len(known) != table.n_features else known.copy()
+        np.zeros(table.n_features, bool)
+        if known is None or len(known) != table.n_features
+        else known.copy()
     )
     for block in table.dense:
         unsure = np.flatnonzero(~has_numbers[block.features])
@@ -235,9 +228,14 @@ class Found:
         """`is_new`: bins are to be found."""
         table = batch.table
         self.n_rows += table.n_rows
-        for parts, part, name in ((self.y, batch.y, "y"), (self.weight, batch.weight, "sample_weight")):
+        for parts, part, name in (
+            (self.y, batch.y, "y"),
+            (self.weight, batch.weight, "sample_weight"),
+        ):
             if batch.first > 0 and (part is None) != (not parts):
-                raise ValueError(f"Batch {batch.number}: {name} is in some batches and missing in others.")
+                raise ValueError(
+                    f"Batch {batch.number}: {name} is in some batches and missing in others."
+                )
             if part is not None:
                 parts.append(part)
         if not is_new:
@@ -305,11 +303,15 @@ class Found:
         counted = {}
         for feature, seen in self.categories.items():
             totals = (
-                seen.counts() if weights is None else totals_of(seen.column(feature, self.n_rows), weights)
+                seen.counts()
+                if weights is None
+                else totals_of(seen.column(feature, self.n_rows), weights)
             )
             counted[feature] = (list(seen.place), totals)
         sample, rows = self.sample.table(spec)
-        return mapper.fit_found(spec, sample, None if weights is None else weights[rows], counted, n_threads)
+        return mapper.fit_found(
+            spec, sample, None if weights is None else weights[rows], counted, n_threads
+        )
 
 
 def _name(spec: FeatureSpec, feature: int) -> str:
@@ -408,7 +410,9 @@ class _Sample:
             blocks = [(np.empty((len(present), 0), np.float32), np.empty(0, np.int64))]
         self.features.append(np.concatenate([features for _, features in blocks]))
         one = len(blocks) == 1
-        self.values.append(blocks[0][0] if one else np.concatenate([values for values, _ in blocks], axis=1))
+        self.values.append(
+            blocks[0][0] if one else np.concatenate([values for values, _ in blocks], axis=1)
+        )
         if self.most is not None and sum(map(len, self.numbers)) > _SPARE * self.most:
             self._prune()
 
@@ -467,7 +471,9 @@ def _encoded(
         end = rows.stop
         if end > n_rows:
             break
-        codes.write(batch.first, mapper.transform(batch.table, batches.n_threads), batches.n_threads)
+        codes.write(
+            batch.first, mapper.transform(batch.table, batches.n_threads), batches.n_threads
+        )
         if features is not None:
             features[:, rows] = mapper.numbers(batch.table)
         for column in batch.table.categories:

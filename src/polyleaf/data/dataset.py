@@ -109,7 +109,9 @@ class Dataset:
             )
         _check_n_features(table.n_features)
         if isinstance(sample_weight, Mapping):
-            raise ValueError("A Dataset holds one weight a row: give weights of single tasks to fit.")
+            raise ValueError(
+                "A Dataset holds one weight a row: give weights of single tasks to fit."
+            )
         for name, values in (("y", y), ("sample_weight", sample_weight), ("offset", offset)):
             if values is not None and _length(values) != table.n_rows:
                 raise ValueError(f"{name} has {_length(values)} rows, but X has {table.n_rows}.")
@@ -122,12 +124,16 @@ class Dataset:
         wide = mapper.very_many_
         very_many = [column for column in table.categories if column.feature in wide]
         self._hold(
-            ReadData(mapper, codes, features, very_many, table.n_rows, table.n_features, y, sample_weight),
+            ReadData(
+                mapper, codes, features, very_many, table.n_rows, table.n_features, y, sample_weight
+            ),
             n_jobs,
             offset,
         )
 
-    def _hold(self, data: ReadData, n_jobs: int | None, offset: Any = None, room: Room | None = None) -> None:
+    def _hold(
+        self, data: ReadData, n_jobs: int | None, offset: Any = None, room: Room | None = None
+    ) -> None:
         _check_n_features(data.n_features)
         self.mapper: BinMapper = data.mapper
         self.features: NDArray[np.float32] | None = data.features
@@ -282,7 +288,9 @@ class Dataset:
         """
         data, n_rows = cls.__new__(cls), codes.shape[1]
         held = Codes(n_rows, len(codes), codes)
-        data._hold(ReadData(mapper, held, features, [], n_rows, mapper.n_features_, None, None), n_jobs)
+        data._hold(
+            ReadData(mapper, held, features, [], n_rows, mapper.n_features_, None, None), n_jobs
+        )
         return data
 
     @property
@@ -369,7 +377,9 @@ class Dataset:
         """The codes as the grower reads them (`_core.Bins`), made at first use and kept."""
         if self._bins is None:
             n_threads = effective_threads(self.n_jobs)
-            self._bins = self._codes.bins(self.mapper.n_bins_, self.mapper.is_categorical_, n_threads)
+            self._bins = self._codes.bins(
+                self.mapper.n_bins_, self.mapper.is_categorical_, n_threads
+            )
         return self._bins
 
     def bins_on(self, device: _core.Device) -> _core.DeviceBins:
@@ -402,7 +412,9 @@ class Dataset:
         other._shape = len(rows), self.n_features
         other._codes = self._codes.rows(rows)
         other._wide = [replace(column, index=column.index[rows]) for column in self._wide]
-        other.features = None if self.features is None else np.ascontiguousarray(self.features[:, rows])
+        other.features = (
+            None if self.features is None else np.ascontiguousarray(self.features[:, rows])
+        )
         return other
 
     def taught(self, target: Target, *, is_first: bool = True) -> Dataset:
@@ -423,7 +435,9 @@ class Dataset:
         if not self._wide or (self.mapper.made_ is None and not is_first):
             return self
         n_threads = effective_threads(self.n_jobs)
-        made, statistics = learn(self._wide, self._codes_beside(), target, self.n_features, n_threads)
+        made, statistics = learn(
+            self._wide, self._codes_beside(), target, self.n_features, n_threads
+        )
         empty = FeatureTable(self.n_rows, self.n_features, None, categories=self._wide)
         columns = made.expand(empty, statistics)
         if made.n_columns > _core.MOST_FEATURES:
@@ -463,7 +477,9 @@ class Dataset:
                 "raw X."
             )
         assert mapper.made_ is not None
-        empty = FeatureTable(self.n_rows, self.n_features, self.feature_names, categories=self._wide)
+        empty = FeatureTable(
+            self.n_rows, self.n_features, self.feature_names, categories=self._wide
+        )
         return self._with_columns(mapper, mapper.made_.expand(empty))
 
     def _codes_beside(self) -> list[FeatureCodes]:
@@ -477,7 +493,9 @@ class Dataset:
                 name = f"f{feature}" if names is None else names[feature]
                 is_numeric = not mapper.spec_.is_categorical[feature]
                 found.append(
-                    FeatureCodes(name, self._codes.dense[row], int(mapper.n_bins_[feature]), is_numeric)
+                    FeatureCodes(
+                        name, self._codes.dense[row], int(mapper.n_bins_[feature]), is_numeric
+                    )
                 )
         return found
 
@@ -502,7 +520,9 @@ class Dataset:
         `codes` is empty afterwards, so the data set can no longer be evaluated, gone on from, or pickled.
         """
         _ = self.bins
-        self._codes = Codes(0, self.mapper.n_columns_, np.empty((self.mapper.n_columns_, 0), np.uint8))
+        self._codes = Codes(
+            0, self.mapper.n_columns_, np.empty((self.mapper.n_columns_, 0), np.uint8)
+        )
         self._all_codes, self._wide = None, []
 
     def __len__(self) -> int:

@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 
 from polyleaf.inputs.features import CATEGORY_TYPES, CategoryColumn, DenseBlock, FeatureTable
 
-__all__ = ["Category", "MadeColumns", "WideFeature", "category_key", "check_same_type", "is_category"]
+__all__ = [
+    "Category",
+    "MadeColumns",
+    "WideFeature",
+    "category_key",
+    "check_same_type",
+    "is_category",
+]
 
 Category = str | bool | int | float
 
@@ -81,7 +88,9 @@ class WideFeature:
     def statistics_of(self, column: CategoryColumn) -> NDArray[np.float32]:
         """Statistics of the rows of a table: NaN where missing, 0 for what was never seen."""
         unseen = len(self.categories)
-        place = np.array([self._place.get(c, unseen) for c in column.categories] + [unseen + 1], np.int64)
+        place = np.array(
+            [self._place.get(c, unseen) for c in column.categories] + [unseen + 1], np.int64
+        )
         return self._lookup[place[column.index]]
 
     @cached_property
@@ -103,7 +112,9 @@ class WideFeature:
         seen = [0] * len(self.labels)
         for statistic in self.statistic.tolist():
             seen[statistic] += 1
-            part = f" (part {seen[statistic]} of {parts[statistic]})" if parts[statistic] > 1 else ""
+            part = (
+                f" (part {seen[statistic]} of {parts[statistic]})" if parts[statistic] > 1 else ""
+            )
             yield self.labels[statistic] + part
         yield from (f"group {group + 1}" for group in range(self.n_groups))
 
@@ -183,7 +194,9 @@ class MadeColumns:
             column = column_of[wide.feature]
             seen = wide.statistics_of(column) if statistics is None else statistics[wide.feature]
             dense.append(DenseBlock(wide.numbers(seen), places[: wide.n_numeric]))
-            categories += [replace(column, feature=int(place)) for place in places[wide.n_numeric :]]
+            categories += [
+                replace(column, feature=int(place)) for place in places[wide.n_numeric :]
+            ]
         names = None if table.feature_names is None else self.names(table.feature_names)
         return FeatureTable(table.n_rows, self.n_columns, names, dense, table.sparse, categories)
 
@@ -222,10 +235,14 @@ class MadeColumns:
         return plain, arrays
 
     @classmethod
-    def from_state(cls, plain: Any, arrays: Mapping[str, NDArray[Any]], n_features: int) -> MadeColumns:
+    def from_state(
+        cls, plain: Any, arrays: Mapping[str, NDArray[Any]], n_features: int
+    ) -> MadeColumns:
         """The inverse of `to_state`; a ValueError where they describe no such columns."""
         _require(isinstance(plain, list) and len(plain) > 0, "names no feature")
-        wide = tuple(_read_wide(entry, arrays, f"made.{i}.", n_features) for i, entry in enumerate(plain))
+        wide = tuple(
+            _read_wide(entry, arrays, f"made.{i}.", n_features) for i, entry in enumerate(plain)
+        )
         features = [w.feature for w in wide]
         _require(sorted(set(features)) == features, "has features that do not ascend")
         return cls(n_features, wide)
@@ -238,7 +255,9 @@ def category_key(category: Category) -> tuple[bool, Category]:
 
 def is_category(value: Any) -> bool:
     """Whether a category can have this value."""
-    return isinstance(value, CATEGORY_TYPES) and not (isinstance(value, float) and not np.isfinite(value))
+    return isinstance(value, CATEGORY_TYPES) and not (
+        isinstance(value, float) and not np.isfinite(value)
+    )
 
 
 def check_same_type(known: Sequence[Category], column: CategoryColumn, name: str) -> None:
@@ -264,12 +283,19 @@ def _read_wide(entry: Any, arrays: Mapping[str, Any], prefix: str, n_features: i
     entry = {"missing_seen": True} | dict(entry)  # files had no such entry once
     _require(set(entry) == set(names), "has a malformed feature")
     feature, categories, labels, n_groups, missing_seen = (entry[name] for name in names)
-    _require(type(feature) is int and 0 <= feature < n_features, "has a feature that does not exist")
+    _require(
+        type(feature) is int and 0 <= feature < n_features, "has a feature that does not exist"
+    )
     _require(type(n_groups) is int and 0 <= n_groups < 2**16, "has a wrong number of groups")
     _require(type(missing_seen) is bool, "does not say whether values were missing")
-    _require(isinstance(categories, list) and all(map(is_category, categories)), "has bad categories")
+    _require(
+        isinstance(categories, list) and all(map(is_category, categories)), "has bad categories"
+    )
     _require(len(set(categories)) == len(categories), "repeats a category")
-    _require(isinstance(labels, list) and all(isinstance(label, str) for label in labels), "has bad labels")
+    _require(
+        isinstance(labels, list) and all(isinstance(label, str) for label in labels),
+        "has bad labels",
+    )
     found = [arrays.get(prefix + name) for name in _ARRAYS]
     types = (np.float32, np.int32, np.float32, np.float32)
     _require(
@@ -278,10 +304,18 @@ def _read_wide(entry: Any, arrays: Mapping[str, Any], prefix: str, n_features: i
     )
     values, statistic, lower, upper = (np.ascontiguousarray(array) for array in found)
     shape = len(categories), len(labels)
-    _require(values.shape == shape and bool(np.isfinite(values).all()), "has values that do not fit")
-    _require(statistic.ndim == 1 and statistic.shape == lower.shape == upper.shape, "has uneven columns")
+    _require(
+        values.shape == shape and bool(np.isfinite(values).all()), "has values that do not fit"
+    )
+    _require(
+        statistic.ndim == 1 and statistic.shape == lower.shape == upper.shape, "has uneven columns"
+    )
     _require(0 < len(statistic) < 2**16, "has no column, or too many, for a feature")
-    _require(bool(np.all((statistic >= 0) & (statistic < len(labels)))), "has a column of no statistic")
+    _require(
+        bool(np.all((statistic >= 0) & (statistic < len(labels)))), "has a column of no statistic"
+    )
     _require(bool(np.all(lower <= upper)), "has bounds that do not ascend")
     columns = statistic, lower, upper
-    return WideFeature(feature, tuple(categories), tuple(labels), values, *columns, n_groups, missing_seen)
+    return WideFeature(
+        feature, tuple(categories), tuple(labels), values, *columns, n_groups, missing_seen
+    )

@@ -20,7 +20,9 @@ def drawn(n_rows: int, n_held: int, seed: int) -> tuple[Rows, Rows]:
     return np.sort(order[n_held:]), np.sort(order[:n_held])
 
 
-def drawn_by_class(n_rows: int, fraction: float, seed: int, classes: np.ndarray | None) -> tuple[Rows, Rows]:
+def drawn_by_class(
+    n_rows: int, fraction: float, seed: int, classes: np.ndarray | None
+) -> tuple[Rows, Rows]:
     """The same for `validation_fraction`: at least one row of two on either side.
 
     Parameters
@@ -58,5 +60,7 @@ def held_out(validation: str, n_rows: int, seed: int) -> tuple[Rows, Rows] | Non
         return None
     n_held = round(fraction * n_rows) if 0 < fraction < 1 else 0
     if not 0 < n_held < n_rows:
-        raise ValueError(f"--validation {validation} leaves no row to learn from, or none to watch.")
+        raise ValueError(
+            f"--validation {validation} leaves no row to learn from, or none to watch."
+        )
     return drawn(n_rows, n_held, seed)

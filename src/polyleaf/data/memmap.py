@@ -32,9 +32,12 @@ def mapped(shape: tuple[int, ...], dtype: DTypeLike, folder: str) -> NDArray[Any
         with tempfile.TemporaryFile(dir=folder, prefix="polyleaf-") as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
-            return np.memmap(file, dtype, "r+" if hasattr(os, "posix_fallocate") else "w+", shape=shape)
+            return np.memmap(
+                file, dtype, "r+" if hasattr(os, "posix_fallocate") else "w+", shape=shape
+            )
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(
-            error.errno, f"The folder {folder!r} cannot hold a file of {size / 2**30:.1f} GiB: {reason}."
+            error.errno,
+            f"The folder {folder!r} cannot hold a file of {size / 2**30:.1f} GiB: {reason}.",
         ) from error

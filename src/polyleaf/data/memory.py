@@ -17,7 +17,9 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 _SHARE_OF_BINS = 2  # of the limit, which one part in so many may take before the training is known
-_IN_TRAINING = 4  # bytes of a cell in memory: codes, words, and two copies of them that move with the rows
+_IN_TRAINING = (
+    4  # bytes of a cell in memory: codes, words, and two copies of them that move with the rows
+)
 
 
 def bytes_of(size: int | str) -> int:

@@ -83,11 +83,15 @@ def look(
         It names the partition.
     """
     try:
-        table = as_features(X, categorical_features=categorical_features, n_threads=n_threads, whole=False)
+        table = as_features(
+            X, categorical_features=categorical_features, n_threads=n_threads, whole=False
+        )
     except (ValueError, TypeError) as error:
         raise type(error)(f"Partition {number}: {error}") from error
     if table.sparse:
-        raise ValueError(f"Partition {number} is a sparse matrix: make X dense, or fit on one machine.")
+        raise ValueError(
+            f"Partition {number} is a sparse matrix: make X dense, or fit on one machine."
+        )
     seen, totals = {}, {}
     for column in table.categories:
         seen[column.feature] = Seen()
@@ -134,7 +138,9 @@ def joined(
             totals[feature] = more
     found.judge_texts()
     assert found.spec is not None
-    counted = {feature: (list(seen.place), totals[feature]) for feature, seen in found.categories.items()}
+    counted = {
+        feature: (list(seen.place), totals[feature]) for feature, seen in found.categories.items()
+    }
     return fresh.fit_found(found.spec, _sample(looks, found.spec), weights, counted, n_threads)
 
 

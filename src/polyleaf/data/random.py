@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 
 from polyleaf.runtime.collective import ALONE, Communicator
 
-__all__ = ["BINNED_ROWS", "FEATURES", "JUDGED_ROWS", "ROWS", "draw", "draw_of", "keys", "seed_of", "smallest"]
+__all__ = [
+    "BINNED_ROWS",
+    "FEATURES",
+    "JUDGED_ROWS",
+    "ROWS",
+    "draw",
+    "draw_of",
+    "keys",
+    "seed_of",
+    "smallest",
+]
 
 # Streams: what is drawn with one seed must not be drawn alike.
 ROWS, FEATURES, BINNED_ROWS, JUDGED_ROWS = 1, 2, 3, 4
@@ -28,7 +38,12 @@ def draw(n: int, count: int, seed: int, round: int, stream: int) -> NDArray[np.b
 
 
 def draw_of(
-    numbers: NDArray[np.integer], count: int, seed: int, round: int, stream: int, communicator: Communicator
+    numbers: NDArray[np.integer],
+    count: int,
+    seed: int,
+    round: int,
+    stream: int,
+    communicator: Communicator,
 ) -> NDArray[np.bool_]:
     """The same of the numbers that all ranks hold between them, each one once: the mask of this rank's."""
     if count <= 0:

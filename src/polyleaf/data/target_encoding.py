@@ -34,7 +34,9 @@ __all__ = ["FeatureCodes", "learn"]
 
 # Measured: docs/categories.md.
 _FOLDS = 5
-_KNOWN = 20.0  # rows over the prior from which on a row's own target is lost among those of its category
+_KNOWN = (
+    20.0  # rows over the prior from which on a row's own target is lost among those of its category
+)
 _MOST_OUTPUTS = 32  # each with statistics of its own; above, these directions of all outputs
 _DIRECTIONS = 16
 _MOST_SLOPES = 2
@@ -47,9 +49,7 @@ _MOST_PARTS, _MOST_COLUMNS = 4, 32  # columns that share one statistic, and of o
 _GROUP_PRIOR = 0.15  # up to this prior the categories of a single output are offered themselves,
 _MOST_GROUPS, _GROUP_SIZE = 16, 254  # in so many columns of so many
 _LEAST_PRIOR, _LARGEST_PRIOR = 0.01, 1e4
-_DOUBT = (
-    10.0  # pairs of rows of one category that are thought to differ as any two do: some data has hardly any
-)
+_DOUBT = 10.0  # pairs of rows of one category that are thought to differ as any two do: some data has hardly any
 _HASHED = 128  # columns that more outputs than that are added to before directions are found
 _ITERATIONS = 4
 
@@ -101,7 +101,9 @@ def learn(
         What the rows that were learned from are to see.
     """
     outputs = _Outputs(target, n_threads)
-    learners = [_Learner(column, outputs, others) for column in sorted(columns, key=lambda c: c.feature)]
+    learners = [
+        _Learner(column, outputs, others) for column in sorted(columns, key=lambda c: c.feature)
+    ]
     made = MadeColumns(n_features, tuple(learner.wide for learner in learners))
     return made, {learner.wide.feature: learner.training for learner in learners}
 
@@ -109,14 +111,20 @@ def learn(
 class _Learner:
     """The statistics of one feature."""
 
-    def __init__(self, column: CategoryColumn, outputs: _Outputs, others: Sequence[FeatureCodes]) -> None:
+    def __init__(
+        self, column: CategoryColumn, outputs: _Outputs, others: Sequence[FeatureCodes]
+    ) -> None:
         categories, place = _positions(column, outputs.row_weight)
         self._rows = np.flatnonzero(place >= 0)
         self._place, self._n = place[self._rows], len(categories)
         self._fold = _folds(self._place, self._rows)
-        taken = [_taken(output, self._rows) for output in outputs.of(self._place, self._rows, self._n)]
+        taken = [
+            _taken(output, self._rows) for output in outputs.of(self._place, self._rows, self._n)
+        ]
         self._some = _some(self._place)
-        bins = [other.codes[self._rows[self._some]].astype(np.int64) for other in others[: _SCREENED[1]]]
+        bins = [
+            other.codes[self._rows[self._some]].astype(np.int64) for other in others[: _SCREENED[1]]
+        ]
         left = [_left_by(bins, self._some, output) for output in taken] if others else []
         means = [self._mean(output) for output in taken]
         priors = [mean.prior for mean in means]
@@ -166,7 +174,9 @@ class _Learner:
         common, prior = slopes.common(), slopes.spread()[0]
         unknown = np.zeros(self._n, bool)
         label = output.label.replace("mean", f"slope by {feature.name}", 1)
-        return _Statistic(label, slopes.drawn(common, prior), others.drawn(common, prior), unknown, prior)
+        return _Statistic(
+            label, slopes.drawn(common, prior), others.drawn(common, prior), unknown, prior
+        )
 
     def _share(self, left: _Output) -> tuple[float, float]:
         """Of the variance that is left of an output, what the means of categories explain to rows that did
@@ -188,7 +198,9 @@ class _Learner:
                 continue
             ranks = _ranks(feature)[rows]
             for k, (_, values, weight) in enumerate(left[:outputs]):
-                _, share, sigmas = _Moments.of(place, values, ranks, weight, self._n).within().spread()
+                _, share, sigmas = (
+                    _Moments.of(place, values, ranks, weight, self._n).within().spread()
+                )
                 if sigmas >= _SLOPE_SIGMAS and share >= _SLOPE_SHARE:
                     found.append((-share, j, k))
         return [(k, others[j]) for _, j, k in sorted(found)[:_MOST_SLOPES]]
@@ -197,7 +209,9 @@ class _Learner:
         training = np.full((n_rows, len(self._found)), np.nan, np.float32)
         for k, statistic in enumerate(self._found):
             known = statistic.known[self._place]
-            training[self._rows, k] = np.where(known, statistic.values[self._place], statistic.others)
+            training[self._rows, k] = np.where(
+                known, statistic.values[self._place], statistic.others
+            )
         return training
 
     def _parts_of(self, statistic: _Statistic) -> list[tuple[float, float]]:
@@ -247,7 +261,9 @@ class _Moments(NamedTuple):
     vr: Array
 
     @classmethod
-    def of(cls, place: NDArray[np.int64], v: Array, r: Array, weight: Array | None, n: int) -> _Moments:
+    def of(
+        cls, place: NDArray[np.int64], v: Array, r: Array, weight: Array | None, n: int
+    ) -> _Moments:
         sums = [_sums(place, column, weight, n) for column in (v, r, v * v, r * r, v * r)]
         return cls(sums[0][1], *(column for column, _ in sums))
 
@@ -263,7 +279,9 @@ class _Moments(NamedTuple):
         return _Slopes(self.rows, *(self._about_means(*pair) for pair in pairs))
 
     def _about_means(self, products: Array, first: Array, second: Array) -> Array:
-        means = np.divide(first * second, self.rows, out=np.zeros_like(self.rows), where=self.rows > 0.5)
+        means = np.divide(
+            first * second, self.rows, out=np.zeros_like(self.rows), where=self.rows > 0.5
+        )
         return np.where(self.rows > 0.5, products - means, 0.0)
 
 
@@ -306,7 +324,9 @@ class _Slopes(NamedTuple):
         if squares <= 0 or noise <= 0 or excess <= 0:
             return _LARGEST_PRIOR, 0.0, 0.0
         share = excess / squares * _total(rr) / all_of_it
-        prior = np.clip(max(1.0 - share, 0.0) * noise * squares / excess, _LEAST_PRIOR, _LARGEST_PRIOR)
+        prior = np.clip(
+            max(1.0 - share, 0.0) * noise * squares / excess, _LEAST_PRIOR, _LARGEST_PRIOR
+        )
         return float(prior), share, excess / noise / np.sqrt(2.0 * squares)
 
 
@@ -359,7 +379,9 @@ class _Outputs:
             column = projected[:, k].astype(np.float64)
             yield _Output(f"mean in direction {k}", *_standardised(column, self.row_weight))
 
-    def _directions(self, place: NDArray[np.int64], rows: NDArray[np.int64], n: int) -> NDArray[np.float32]:
+    def _directions(
+        self, place: NDArray[np.int64], rows: NDArray[np.int64], n: int
+    ) -> NDArray[np.float32]:
         """(columns, directions): those that the means of categories differ most along."""
         means = np.empty((n, self._many.shape[1]), np.float32)
         weight = None if self.row_weight is None else self.row_weight[rows]
@@ -390,7 +412,10 @@ def _hashed(values: Any) -> NDArray[np.float32]:
         dense = values.toarray() if scipy.sparse.issparse(values) else values
         return np.array(dense, np.float32, order="C")
     bits = _mix(np.arange(n_outputs))
-    place, sign = (bits % np.uint64(_HASHED)).astype(np.int64), np.where(bits >> np.uint64(63), 1.0, -1.0)
+    place, sign = (
+        (bits % np.uint64(_HASHED)).astype(np.int64),
+        np.where(bits >> np.uint64(63), 1.0, -1.0),
+    )
     columns = np.zeros((n_rows, _HASHED), np.float32)
     if scipy.sparse.issparse(values):
         row = np.repeat(np.arange(n_rows), np.diff(values.indptr))
@@ -409,7 +434,9 @@ def _seen(column: CategoryColumn, weight: Array | None) -> NDArray[np.int32]:
     return column.index if weight is None else column.index[weight > 0]
 
 
-def _positions(column: CategoryColumn, weight: Array | None) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
+def _positions(
+    column: CategoryColumn, weight: Array | None
+) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
     """Categories that some row weighs something of, sorted, and which one each row has; -1: none."""
     seen = _seen(column, weight)
     used = np.bincount(seen[seen >= 0], minlength=len(column.categories)) > 0
@@ -437,7 +464,9 @@ def _folds(place: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int6
     return folds
 
 
-def _sums(place: NDArray[np.int64], values: Array, weight: Array | None, n: int) -> tuple[Array, Array]:
+def _sums(
+    place: NDArray[np.int64], values: Array, weight: Array | None, n: int
+) -> tuple[Array, Array]:
     """Sums and numbers of rows by place, (n,) each, both weighted."""
     if weight is not None:
         values = values * weight
@@ -463,11 +492,15 @@ def _prior(values: Array, weight: Array | None, sums: Array, counts: Array) -> f
     squares = values * values
     all_of_it = _total(squares if weight is None else squares * weight)
     between = _total(np.divide(sums * sums, counts, out=np.zeros_like(sums), where=used))
-    within = (max(all_of_it - between, 0.0) + _DOUBT * all_of_it / total) / (total - n_used + _DOUBT)
+    within = (max(all_of_it - between, 0.0) + _DOUBT * all_of_it / total) / (
+        total - n_used + _DOUBT
+    )
     spread = between / (n_used - 1)
     if spread <= within:
         return _LARGEST_PRIOR
-    each = (total - _total(counts * counts) / total) / (n_used - 1)  # rows of a category, on average
+    each = (total - _total(counts * counts) / total) / (
+        n_used - 1
+    )  # rows of a category, on average
     return float(np.clip(within * each / (spread - within), _LEAST_PRIOR, _LARGEST_PRIOR))
 
 

@@ -69,7 +69,9 @@ def load(name: str) -> SmallData:
         For "letter", where Python was built without the module `lzma`.
     """
     if name not in NAMES:
-        raise ValueError(f"There is no data set {name!r} in the package; there are {', '.join(NAMES)}.")
+        raise ValueError(
+            f"There is no data set {name!r} in the package; there are {', '.join(NAMES)}."
+        )
     with (
         (files(__name__) / f"{name}.npz").open("rb") as stream,
         np.load(stream, allow_pickle=False) as arrays,

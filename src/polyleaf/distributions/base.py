@@ -193,7 +193,11 @@ class Distribution(ABC):
         return self.shape[0]
 
     def __getitem__(self, at: Any) -> Self:
-        chosen = {field.name: getattr(self, field.name)[at] for field in fields(self) if _varies(self, field)}
+        chosen = {
+            field.name: getattr(self, field.name)[at]
+            for field in fields(self)
+            if _varies(self, field)
+        }
         return replace(self, **chosen)
 
     def _parameters(self) -> list[Floats]:

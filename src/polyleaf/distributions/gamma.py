@@ -58,7 +58,9 @@ class Gamma(Distribution):
         """Möller and Scheuerer, Quarterly Journal of the Royal Meteorological Society 141, 2015."""
         y, k = np.asarray(y, np.float64), self.k
         u = self._above_zero(y)
-        outside = y * (2.0 * gammainc(k, u) - 1.0) - self.mean() * (2.0 * gammainc(k + 1.0, u) - 1.0)
+        outside = y * (2.0 * gammainc(k, u) - 1.0) - self.mean() * (
+            2.0 * gammainc(k + 1.0, u) - 1.0
+        )
         return outside - self.scale / beta(0.5, k)
 
     def rvs(self, size: int | tuple[int, ...] = (), random_state: Any = None) -> NDArray[Any]:

@@ -61,7 +61,9 @@ class NegativeBinomial(Distribution):
         return np.where(y < 0, 1.0, found)
 
     def ppf(self, q: ArrayLike) -> Floats:
-        return np.maximum(nbinom.ppf(q, self._r, 1.0 / (1.0 + self.alpha * self.mu)), 0.0)  # not SciPy's -1
+        return np.maximum(
+            nbinom.ppf(q, self._r, 1.0 / (1.0 + self.alpha * self.mu)), 0.0
+        )  # not SciPy's -1
 
     def isf(self, q: ArrayLike) -> Floats:
         return np.maximum(nbinom.isf(q, self._r, 1.0 / (1.0 + self.alpha * self.mu)), 0.0)
@@ -72,7 +74,9 @@ class NegativeBinomial(Distribution):
         y, x = np.asarray(y, np.float64), self.alpha * self.mu
         below = betainc(self._r + 1.0, np.maximum(np.floor(y), 1.0), 1.0 / (1.0 + x))
         below = np.where(y < 1, 0.0, below)
-        return y * (2.0 * self.cdf(y) - 1.0) - self.mu * (2.0 * below - 1.0) - self._half_difference()
+        return (
+            y * (2.0 * self.cdf(y) - 1.0) - self.mu * (2.0 * below - 1.0) - self._half_difference()
+        )
 
     def _half_difference(self) -> Floats:
         """Half of the mean difference of two values. Up to alpha = 1e-4, where the hypergeometric function

@@ -57,7 +57,9 @@ class StudentT(Distribution):
         """Jordan, Krüger and Lerch, "Evaluating probabilistic forecasts with scoringRules", Journal of
         Statistical Software 90, 2019, appendix A."""
         z, df = self._z(y), self.df
-        density = np.exp(-0.5 * (df + 1.0) * np.log1p(z**2 / df)) / (beta(0.5, 0.5 * df) * np.sqrt(df))
+        density = np.exp(-0.5 * (df + 1.0) * np.log1p(z**2 / df)) / (
+            beta(0.5, 0.5 * df) * np.sqrt(df)
+        )
         spread = 2.0 * np.sqrt(df) / (df - 1.0) * beta(0.5, df - 0.5) / beta(0.5, 0.5 * df) ** 2
         moved = z * (2.0 * stdtr(df, z) - 1.0) + 2.0 * density * (df + z**2) / (df - 1.0)
         return self.scale * (moved - spread)
@@ -86,5 +88,7 @@ def _quantile(q: Floats, df: float) -> Floats:
         bend = df / root**2
     far = bend < 1e-8
     beyond = root * (1.0 - bend * (df + 1.0) / (2.0 * (df + 2.0)))
-    z = np.where(far, -beyond, stdtrit(df, np.where(far, 0.25, np.maximum(tail, np.finfo(np.float64).tiny))))
+    z = np.where(
+        far, -beyond, stdtrit(df, np.where(far, 0.25, np.maximum(tail, np.finfo(np.float64).tiny)))
+    )
     return np.where(q > 0.5, -z, z)

@@ -37,7 +37,13 @@ from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.multitask import read_encoding
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
 from polyleaf.inputs.target_scaling import warn_of_small_total
-from polyleaf.inputs.targets import Target, TargetEncoding, check_same_rows, encode_sparse, is_sparse
+from polyleaf.inputs.targets import (
+    Target,
+    TargetEncoding,
+    check_same_rows,
+    encode_sparse,
+    is_sparse,
+)
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.compiled_predictor import Predictor
@@ -74,7 +80,15 @@ from polyleaf.training.prepare import (
 )
 from polyleaf.training.sampling import Numbered
 
-__all__ = ["HAS_OFFSETS", "Plan", "PolyleafEstimator", "builder_of", "document", "fill_in", "read_estimator"]
+__all__ = [
+    "HAS_OFFSETS",
+    "Plan",
+    "PolyleafEstimator",
+    "builder_of",
+    "document",
+    "fill_in",
+    "read_estimator",
+]
 
 _Class = TypeVar("_Class", bound=type)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -203,7 +217,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         def __getattr__(self, name: str) -> Any:
             words = attribute_instead(name)
             if words:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: {words}")
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}: {words}"
+                )
             return object.__getattribute__(self, name)  # raises what there was to be raised
 
     # --- fit -----------------------------------------------------------------------------------------
@@ -275,7 +291,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         given = Given("training", X, y, sample_weight, offset).completed().read_from(device)
         val = Given(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
         holds_out = self.validation_fraction is not None
-        further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset, val, holds_out)
+        further = evaluation_data(
+            eval_set, eval_names, eval_sample_weight, eval_offset, val, holds_out
+        )
         further = [data.read_from(device) for data in further]
         return self._fit(given, further, callbacks, init_model)
 
@@ -287,7 +305,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         target = self._left_to_learn(target, given.offset, objective)
         n_threads = plan.settings.workers.n_threads
         tried_by = self._tried_by(plan, target, bool(further or as_callbacks(callbacks)))
-        ready = prepare(self, given, target, further, plan.metrics, start, plan.seeds, n_threads, tried_by)
+        ready = prepare(
+            self, given, target, further, plan.metrics, start, plan.seeds, n_threads, tried_by
+        )
         base_score = self._encoded_base_score(target.encoding, objective)
         if ready.trial is not None:
             found = self._look_for_rounds(plan, ready)
@@ -397,7 +417,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     ) -> list[Given]:
         """The data of a training, the rows to learn from first: all with read offsets, or all without."""
         is_continued = start is not None and bool(start.metadata.get(HAS_OFFSETS))
-        check_all_or_none([d.name for d in data], [d.offset is not None for d in data], is_continued)
+        check_all_or_none(
+            [d.name for d in data], [d.offset is not None for d in data], is_continued
+        )
         if data[0].offset is None:
             return data
         if scipy.sparse.issparse(target.values):
@@ -425,11 +447,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             for name, metrics in trained.outputs_log.items()
         }
         if trained.was_interrupted:
-            kept = (
-                f"Training was interrupted; the {trained.model.n_rounds} rounds that were complete are kept"
-            )
+            kept = f"Training was interrupted; the {trained.model.n_rounds} rounds that were complete are kept"
             if self.on_interrupt == "raise":
-                raise KeyboardInterrupt(f'{kept} by the estimator (on_interrupt="keep" returns them).')
+                raise KeyboardInterrupt(
+                    f'{kept} by the estimator (on_interrupt="keep" returns them).'
+                )
             warnings.warn(f"{kept}.", stacklevel=4)
 
     def _starting_model(self, init_model: Any) -> Model | None:
@@ -544,7 +566,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             return [ProgressBar(rounds, force=True)]
         return [EvaluationMonitor(int(verbose))] if verbose > 1 else []
 
-    def _encoded_base_score(self, encoding: TargetEncoding, objective: Objective) -> np.ndarray | None:
+    def _encoded_base_score(
+        self, encoding: TargetEncoding, objective: Objective
+    ) -> np.ndarray | None:
         if self.base_score is None:
             return None
         n_outputs = objective.n_scores(encoding.n_outputs)
@@ -565,7 +589,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         its own), the number of classes or labels, and whether any second derivative is needed."""
         parameters = {}
         if not isinstance(objective, Objective):
-            given = {name: getattr(self, name, None) for name in objective_class(objective).parameters}
+            given = {
+                name: getattr(self, name, None) for name in objective_class(objective).parameters
+            }
             given |= {name: value for name, value in found.items() if name in given}
             parameters = {name: value for name, value in given.items() if value is not None}
         first_order = self.curvature == self.leaf_curvature == "none"
@@ -585,7 +611,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _seeds(self, start: Model | None) -> Seeds:
         """Drawn in this order, and only for what uses chance, so that a generator is moved on no further."""
-        learns_projection = self.projection is not None and (start is None or start.projection is None)
+        learns_projection = self.projection is not None and (
+            start is None or start.projection is None
+        )
         held_out = self._seed() if self.validation_fraction is not None else 0
         return Seeds(held_out, self._seed() if learns_projection else 0, self._seed())
 
@@ -709,7 +737,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _n_threads(self) -> int:
         return effective_threads(self.n_jobs)
 
-    def _raw(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any = None) -> np.ndarray:
+    def _raw(
+        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any = None
+    ) -> np.ndarray:
         """Raw scores (n_rows, n_scores), float64."""
         first, last = self._rounds(iteration_range)
         n_threads = self._n_threads()
@@ -735,7 +765,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     @staticmethod
     def _offset_reader(encoding: TargetEncoding, objective: Objective) -> Any:
-        return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset)
+        return OffsetReader(
+            encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset
+        )
 
     def set_output(self, *, predict: Library = "default") -> Self:
         """Choose what predictions of several columns come in.
@@ -818,13 +850,17 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             csr_matrix of the same values. Tables as `set_output` has it.
         """
         if sparse and offset is not None:
-            raise ValueError("predict(sparse=True) makes few outputs of a row, but an offset is of all.")
+            raise ValueError(
+                "predict(sparse=True) makes few outputs of a row, but an offset is of all."
+            )
         if sparse:
             return self._sparse_prediction(X, iteration_range)
         predicted = self._prediction(self._raw(X, iteration_range, offset))
         return self._in_output(predicted, self._names_of_predictions, X)
 
-    def _to_score(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> tuple[Target, np.ndarray]:
+    def _to_score(
+        self, X: Any, y: Any, sample_weight: Any, offset: Any = None
+    ) -> tuple[Target, np.ndarray]:
         """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""
         check_is_fitted(self)
         target = self._encoding.encode(y, sample_weight, normalized=False)
@@ -931,7 +967,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 "The outputs of this model have no names: fit it on a data frame, or set model_.output_names."
             )
         first, last = self._rounds(iteration_range)
-        outputs, scores = self.model_.predict_topk(self._features(X), k, first, last, self._n_threads())
+        outputs, scores = self.model_.predict_topk(
+            self._features(X), k, first, last, self._n_threads()
+        )
         if names:
             return np.array([*known, ""])[outputs], scores  # -1 is the last
         classes = self._encoding.classes
@@ -943,7 +981,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         named[outputs < 0] = None
         return named, scores
 
-    def _sparse_prediction(self, X: Any, iteration_range: tuple[int, int] | None) -> scipy.sparse.csr_matrix:
+    def _sparse_prediction(
+        self, X: Any, iteration_range: tuple[int, int] | None
+    ) -> scipy.sparse.csr_matrix:
         first, last = self._rounds(iteration_range)
         objective, base = self.model_.objective, self.model_.base_score
         if (
@@ -1053,7 +1093,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             magnitude = mean_magnitude(in_chunks(self, X))
             return magnitude if per_output else magnitude.mean(axis=0)
         if kind not in KINDS:
-            raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}, shap.")
+            raise ValueError(
+                f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}, shap."
+            )
         return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
 
     def report(self, X: Any, y: Any, *, offset: Any = None, title: str | None = None) -> Any:
@@ -1082,12 +1124,22 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     @overload
     def save_model(
-        self, path: Destination, *, leaf_dtype: str = ..., statistics: bool = ..., best_only: bool = ...
+        self,
+        path: Destination,
+        *,
+        leaf_dtype: str = ...,
+        statistics: bool = ...,
+        best_only: bool = ...,
     ) -> None: ...
 
     @overload
     def save_model(
-        self, path: None = ..., *, leaf_dtype: str = ..., statistics: bool = ..., best_only: bool = ...
+        self,
+        path: None = ...,
+        *,
+        leaf_dtype: str = ...,
+        statistics: bool = ...,
+        best_only: bool = ...,
     ) -> bytes: ...
 
     def save_model(
@@ -1269,7 +1321,11 @@ def _ranking_metrics(metrics: list[Metric]) -> list[Metric]:
 
 def _plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters that JSON can hold; functions, callbacks and random generators are left out."""
-    return {name: value for name, given in parameters.items() if (value := _plain(given)) is not _NOT_PLAIN}
+    return {
+        name: value
+        for name, given in parameters.items()
+        if (value := _plain(given)) is not _NOT_PLAIN
+    }
 
 
 _NOT_PLAIN = object()

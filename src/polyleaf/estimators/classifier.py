@@ -40,7 +40,9 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 def _why_no_probabilities(estimator: PolyleafClassifier) -> str:
     """What keeps the objective from giving probabilities; empty where it gives them."""
-    chosen: Any = estimator.model_.objective if hasattr(estimator, "model_") else estimator.objective
+    chosen: Any = (
+        estimator.model_.objective if hasattr(estimator, "model_") else estimator.objective
+    )
     try:
         cls = None if isinstance(chosen, str) and chosen == "auto" else objective_class(chosen)
     except ValueError:  # `fit` will say what is wrong
@@ -52,7 +54,9 @@ def _why_no_probabilities(estimator: PolyleafClassifier) -> str:
             "a custom objective has no link from scores to probabilities: decision_function gives its raw "
             "scores. An Objective class of your own may have one (docs/objectives.md)."
         )
-    return f"the scores of objective {cls.name!r} are no probabilities: decision_function gives them."
+    return (
+        f"the scores of objective {cls.name!r} are no probabilities: decision_function gives them."
+    )
 
 
 class _WhereThereAreProbabilities:
@@ -73,11 +77,15 @@ class _WhereThereAreProbabilities:
 
 
 # Typed, so that what these methods return is known to whoever checks types.
-_where_there_are_probabilities: Callable[[_Method], _Method] = cast(Any, _WhereThereAreProbabilities)
+_where_there_are_probabilities: Callable[[_Method], _Method] = cast(
+    Any, _WhereThereAreProbabilities
+)
 
 
 @document
-class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimator, ClassifierParameters):
+class PolyleafClassifier(
+    ClassifierMixin, Decides, PredictsSets, PolyleafEstimator, ClassifierParameters
+):
     """Gradient boosted trees for two classes, many classes, or many labels.
 
     {parameters}
@@ -115,7 +123,11 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
         return (scores > 0).astype(np.int64)
 
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
-        kinds = ("classes",) if self.objective == "auto" else objective_class(self.objective).target_kinds
+        kinds = (
+            ("classes",)
+            if self.objective == "auto"
+            else objective_class(self.objective).target_kinds
+        )
         target = encode_classification(
             y,
             sample_weight,
@@ -123,7 +135,9 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
             missing=self.missing_targets,
             one_vs_rest="labels" in kinds and "classes" not in kinds,
             two_scores=self.objective != "auto" and "labels" not in kinds,
-            like=None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs),
+            like=None
+            if start is None
+            else TargetEncoding.from_dict(start.metadata, start.n_outputs),
         )
         return target
 
@@ -180,7 +194,9 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
 
     def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
         super()._after_training(training, ready, given)
-        self._decide(training, ready.eval_sets[-1] if ready.eval_sets else None, given.y, given.weight)
+        self._decide(
+            training, ready.eval_sets[-1] if ready.eval_sets else None, given.y, given.weight
+        )
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         if encoding.kind == "multiclass" and encoding.classes is not None:
@@ -226,7 +242,9 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
 
     def _finishes(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
         found = super()._finishes() | {"decision_function": self._decision}
-        return found | ({"predict_proba": self._probabilities} if not _why_no_probabilities(self) else {})
+        return found | (
+            {"predict_proba": self._probabilities} if not _why_no_probabilities(self) else {}
+        )
 
     @_where_there_are_probabilities
     @explains_strangers

@@ -13,7 +13,9 @@ from polyleaf.objectives import Objective
 __all__ = ["decided", "probabilities"]
 
 
-def decided(raw: np.ndarray, encoding: TargetEncoding, cuts: np.ndarray | float = 0.0) -> np.ndarray:
+def decided(
+    raw: np.ndarray, encoding: TargetEncoding, cuts: np.ndarray | float = 0.0
+) -> np.ndarray:
     """What is said of each row: classes (n_rows,), or of labels int64 indicators (n_rows, n_labels).
 
     Parameters
@@ -26,7 +28,9 @@ def decided(raw: np.ndarray, encoding: TargetEncoding, cuts: np.ndarray | float 
     if encoding.kind == "multilabel":
         return (raw > cuts).astype(np.int64)
     assert encoding.classes is not None
-    return encoding.classes[raw.argmax(axis=1) if raw.shape[1] > 1 else (raw > cuts)[:, 0].astype(np.intp)]
+    return encoding.classes[
+        raw.argmax(axis=1) if raw.shape[1] > 1 else (raw > cuts)[:, 0].astype(np.intp)
+    ]
 
 
 def probabilities(raw: np.ndarray, encoding: TargetEncoding, objective: Objective) -> np.ndarray:

@@ -102,7 +102,9 @@ class Decides:
         if not isinstance(self.threshold, str):
             _numbers(self.threshold, encoding)
 
-    def _decide(self, training: Training, watched: EvalSet | None, y: Any, sample_weight: Any) -> None:
+    def _decide(
+        self, training: Training, watched: EvalSet | None, y: Any, sample_weight: Any
+    ) -> None:
         """Keep the threshold in a model that was just trained; choose it, where that is wanted.
 
         Parameters
@@ -128,7 +130,9 @@ class Decides:
             scores = self.model_.raw_predict_codes(codes, 0, last, n_threads, watched.features)
             scores = scores if watched.offset is None else scores + watched.offset
         probability = self.model_.objective.transform(scores)
-        keep_thresholds(self.model_, f1_threshold(probability, truth, weight, self.threshold == "f1_macro"))
+        keep_thresholds(
+            self.model_, f1_threshold(probability, truth, weight, self.threshold == "f1_macro")
+        )
 
 
 def _check_may_decide(encoding: TargetEncoding, objective: Objective) -> None:
@@ -155,7 +159,9 @@ def _numbers(threshold: Any, encoding: TargetEncoding) -> float | np.ndarray:
         at = names.index(label) if label in names else label
         if not isinstance(at, int | np.integer) or not 0 <= at < encoding.n_outputs:
             known = ", ".join(map(repr, names[:5])) if names else f"0 to {encoding.n_outputs - 1}"
-            raise ValueError(f"threshold names the label {label!r}, which y does not have; it has {known}.")
+            raise ValueError(
+                f"threshold names the label {label!r}, which y does not have; it has {known}."
+            )
         found[at] = _probability(value)
     return found
 
@@ -173,7 +179,11 @@ def _of_two_classes(threshold: Mapping[Any, Any], encoding: TargetEncoding) -> f
 
 
 def _probability(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < 1:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | np.number)
+        or not 0 < value < 1
+    ):
         raise ValueError(
             'threshold must be a probability between 0 and 1, "f1", "f1_macro" or {label: probability}, '
             f"got {value!r}."

@@ -54,7 +54,9 @@ class SharedFit(NamedTuple):
     def reads_features(self) -> bool:
         """Whether ranks need the features themselves beside their bins: for linear leaves."""
         start = self.plan.start
-        return isinstance(self.plan.settings.leaf, LinearLeaf) or (start is not None and start.reads_features)
+        return isinstance(self.plan.settings.leaf, LinearLeaf) or (
+            start is not None and start.reads_features
+        )
 
 
 class Shard(NamedTuple):

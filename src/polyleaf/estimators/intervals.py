@@ -114,10 +114,15 @@ class PredictsIntervals:
         above = predicted.sf(y - 1 if predicted.is_discrete else y)
         return -np.log(np.maximum(np.minimum(predicted.cdf(y), above), np.finfo(np.float64).tiny))
 
-    def _widened(self, X: Any, width: np.ndarray, rounds: tuple[int, int] | None, offset: Any) -> np.ndarray:
+    def _widened(
+        self, X: Any, width: np.ndarray, rounds: tuple[int, int] | None, offset: Any
+    ) -> np.ndarray:
         """The bounds that miss no more than `width` (n_targets,): (n_rows, n_targets, 2)."""
         if self.model_.objective.has_distribution:
-            predicted, tail = self._distributions(X, rounds, offset), np.minimum(np.exp(-width), 0.5)
+            predicted, tail = (
+                self._distributions(X, rounds, offset),
+                np.minimum(np.exp(-width), 0.5),
+            )
             return np.stack([predicted.ppf(tail), predicted.isf(tail)], axis=2)
         low, high = self._bounds(X, rounds, offset)
         # Bounds that were too wide may be moved past each other: then both are their middle.

@@ -96,7 +96,9 @@ def memory_estimate(
         )
     target = estimator._encode_target(_few_targets(task, n_outputs), None, None)
     problem = estimator._objective(target, None).prepare(target.values, None)
-    columns = columns_of(problem, settings, target.values.shape[1] if target.values.ndim == 2 else 1)
+    columns = columns_of(
+        problem, settings, target.values.shape[1] if target.values.ndim == 2 else 1
+    )
     row = of_row(n_features, columns, settings)
     of_validation = n_features + _FLOAT * columns.of_y + (_FLOAT + 3 * _DOUBLE) * columns.scores
     return (

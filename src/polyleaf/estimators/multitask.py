@@ -107,7 +107,9 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         y, weight = columns.of(key), weight_of(sample_weight, key)
         missing = self.missing_targets
         try:
-            kinds = ("labels", "classes") if chosen is None else objective_class(chosen).target_kinds
+            kinds = (
+                ("labels", "classes") if chosen is None else objective_class(chosen).target_kinds
+            )
             if not _has_classes(y, chosen):
                 cls = objective_class("squared_error" if chosen is None else chosen)
                 normalize = unit_for(cls, self.multi_strategy == "multi_output_tree")
@@ -129,11 +131,17 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         assert isinstance(encodings, TaskEncodings)
         weights = self._task_weights(encodings.names)
         parts = []
-        for key, name, encoding in zip(encodings.keys, encodings.names, encodings.each, strict=True):
+        for key, name, encoding in zip(
+            encodings.keys, encodings.names, encodings.each, strict=True
+        ):
             chosen = None if self.objective is None else self.objective.get(key)
             objective = self._objective_of(name, chosen, encoding)
             learns: Any = (
-                "values" if encoding.kind == "regression" else "classes" if is_ids(encoding) else "labels"
+                "values"
+                if encoding.kind == "regression"
+                else "classes"
+                if is_ids(encoding)
+                else "labels"
             )
             n_columns = 1 if learns == "classes" else encoding.n_outputs
             n_scores = objective.n_scores(encoding.n_outputs)
@@ -184,7 +192,9 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         names = [name for place, own in places for name in _names_of_scores(place.task, own)]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"Two scores would be called {name!r}: rename a column of Y, or a class.")
+                raise ValueError(
+                    f"Two scores would be called {name!r}: rename a column of Y, or a class."
+                )
         return names
 
     # --- fitted state ---
@@ -192,7 +202,9 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _adopt(self, model: Model, encoding: TargetEncoding) -> None:
         super()._adopt(model, encoding)
         self.classes_: Any = {
-            place.task.name: own.classes for place, own in self._answers() if own.classes is not None
+            place.task.name: own.classes
+            for place, own in self._answers()
+            if own.classes is not None
         }
 
     @classmethod
@@ -213,7 +225,9 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         if names != encoding.names or widths != encoding.widths:
             raise ValueError("The tasks of the model's objective are not those of its target.")
         for place, own in zip(places, encoding.each, strict=True):
-            learns = "values" if own.kind == "regression" else "classes" if is_ids(own) else "labels"
+            learns = (
+                "values" if own.kind == "regression" else "classes" if is_ids(own) else "labels"
+            )
             of_classes = learns == "classes" and place.task.n_scores != own.n_outputs
             if place.task.learns != learns or of_classes:
                 raise ValueError(f"Task {place.task.name!r} does not learn what its target is.")
@@ -246,11 +260,14 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         dict of str to ndarray of shape (n_rows,) or (n_rows, n)
             Or one table with all columns, as `set_output` has it.
         """
-        return self._in_tables(self._prediction(self._raw(X, iteration_range, offset)), X, self._names_of)
+        return self._in_tables(
+            self._prediction(self._raw(X, iteration_range, offset)), X, self._names_of
+        )
 
     def _prediction(self, raw: np.ndarray) -> Any:
         return {
-            place.task.name: _answer(place.task, own, raw[:, place.scores]) for place, own in self._answers()
+            place.task.name: _answer(place.task, own, raw[:, place.scores])
+            for place, own in self._answers()
         }
 
     @explains_strangers
@@ -333,7 +350,9 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         ValueError
             Always.
         """
-        raise ValueError("predict_topk ranks outputs, but scores of unlike tasks cannot be ranked together.")
+        raise ValueError(
+            "predict_topk ranks outputs, but scores of unlike tasks cannot be ranked together."
+        )
 
     def of_task(self, name: str) -> PolyleafRegressor | PolyleafClassifier:
         """One task as the estimator of its kind, with predictions equal bit for bit: for whatever takes one
@@ -364,7 +383,9 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         found = plain_estimator(self.model_, *tasks[name], self.evals_result_)
         return found.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
 
-    def skills(self, X: Any, Y: Any, sample_weight: Any = None, *, offset: Any = None) -> dict[str, float]:
+    def skills(
+        self, X: Any, Y: Any, sample_weight: Any = None, *, offset: Any = None
+    ) -> dict[str, float]:
         """Of each task the share of the best constant's error that predictions are without: R2 for squared
         error, in general D2 (of deviance, pinball loss, log loss, absolute error; of distributions CRPS).
 
@@ -410,7 +431,10 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return float(np.nanmean(found)) if not np.isnan(found).all() else float("nan")
 
     def _in_tables(
-        self, found: dict[str, np.ndarray], X: Any, names: Callable[[Place, TargetEncoding], list[str]]
+        self,
+        found: dict[str, np.ndarray],
+        X: Any,
+        names: Callable[[Place, TargetEncoding], list[str]],
     ) -> Any:
         """The dict, or one table of all its columns."""
         library = getattr(self, "_sklearn_output_config", {}).get("predict", "default")

@@ -60,7 +60,9 @@ class TaskOffsetReader:
             if found is None:
                 found = np.zeros((len(own), self._n_scores))
             if len(own) != len(found):
-                raise ValueError(f"{name} of task {task!r} has {len(own)} rows, others have {len(found)}.")
+                raise ValueError(
+                    f"{name} of task {task!r} has {len(own)} rows, others have {len(found)}."
+                )
             found[:, place.scores] = own
         assert found is not None
         return found

@@ -19,7 +19,9 @@ _LIBRARIES = ("default", "pandas", "polars", "pyarrow")
 def check_library(library: Any) -> None:
     """ValueError for what is none of the choices."""
     if library not in _LIBRARIES:
-        raise ValueError(f"set_output(predict=) is one of {', '.join(_LIBRARIES)}; got {library!r}.")
+        raise ValueError(
+            f"set_output(predict=) is one of {', '.join(_LIBRARIES)}; got {library!r}."
+        )
 
 
 def as_table(

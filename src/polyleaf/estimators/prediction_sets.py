@@ -28,12 +28,20 @@ class PredictsSets:
         model_: Model
         _encoding: TargetEncoding
 
-        def predict_proba(self, X: Any, *, iteration_range: Any = None, offset: Any = None) -> Any: ...
+        def predict_proba(
+            self, X: Any, *, iteration_range: Any = None, offset: Any = None
+        ) -> Any: ...
         def _names_of_classes(self) -> list[str]: ...
         def _in_output(self, values: Any, names: Any, X: Any) -> Any: ...
 
     def calibrate(
-        self, X: Any, y: Any, sample_weight: Any = None, *, coverage: float = 0.9, offset: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        coverage: float = 0.9,
+        offset: Any = None,
     ) -> Self:
         """Find how many classes a prediction set must hold, on rows that the model was not trained on.
 

@@ -56,8 +56,12 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
 
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if start is not None:
-            return TargetEncoding.from_dict(start.metadata, start.n_outputs).encode(y, sample_weight)
-        return encode_regression(y, sample_weight, missing=self.missing_targets, normalize=self._normalize())
+            return TargetEncoding.from_dict(start.metadata, start.n_outputs).encode(
+                y, sample_weight
+            )
+        return encode_regression(
+            y, sample_weight, missing=self.missing_targets, normalize=self._normalize()
+        )
 
     def _normalize(self) -> Normalize:
         if self.normalize_targets != "auto":
@@ -94,7 +98,11 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
         prediction = self.model_.objective.transform(raw)
-        return prediction[:, 0] if self._encoding.one_dimensional and prediction.shape[1] == 1 else prediction
+        return (
+            prediction[:, 0]
+            if self._encoding.one_dimensional and prediction.shape[1] == 1
+            else prediction
+        )
 
     def predict_dist(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
@@ -122,7 +130,9 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         predicted = self._distributions(X, iteration_range, offset)
         return predicted[:, 0] if self._encoding.one_dimensional else predicted
 
-    def _distributions(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any) -> Distribution:
+    def _distributions(
+        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+    ) -> Distribution:
         """Those of shape (n_rows, n_targets)."""
         raw = self._raw(X, iteration_range, offset)
         objective = self.model_.objective

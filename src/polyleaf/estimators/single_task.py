@@ -20,7 +20,11 @@ __all__ = ["plain_estimator"]
 
 Logs = Mapping[str, Mapping[str, list[float]]]
 
-_OF_ALL_TASKS = ("objective", "eval_metric", "base_score")  # parameters that name tasks, or scores of all
+_OF_ALL_TASKS = (
+    "objective",
+    "eval_metric",
+    "base_score",
+)  # parameters that name tasks, or scores of all
 
 
 def plain_estimator(
@@ -39,8 +43,14 @@ def plain_estimator(
     logs : dict
         `evals_result_` of all tasks.
     """
-    cls: type[PolyleafEstimator] = PolyleafRegressor if encoding.kind == "regression" else PolyleafClassifier
-    kept = {name: model.metadata[name] for name in (HAS_OFFSETS, "input_names") if name in model.metadata}
+    cls: type[PolyleafEstimator] = (
+        PolyleafRegressor if encoding.kind == "regression" else PolyleafClassifier
+    )
+    kept = {
+        name: model.metadata[name]
+        for name in (HAS_OFFSETS, "input_names")
+        if name in model.metadata
+    }
     given = model.metadata["parameters"]
     parameters = {name: value for name, value in given.items() if name not in _OF_ALL_TASKS}
     if _names_outputs(parameters.get("monotone_constraints")):
@@ -65,5 +75,11 @@ def _logs_of(task: str, logs: Logs) -> dict[str, dict[str, list[float]]]:
     return {
         data: own
         for data, metrics in logs.items()
-        if (own := {name.removeprefix(mark): log for name, log in metrics.items() if name.startswith(mark)})
+        if (
+            own := {
+                name.removeprefix(mark): log
+                for name, log in metrics.items()
+                if name.startswith(mark)
+            }
+        )
     }

@@ -52,7 +52,9 @@ def to_c(model: Any, path: TextDestination, *, name: str = "model") -> None:
     the bits, exp of the C library may differ from NumPy's in the last one.
     """
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
-        raise ValueError(f"name={name!r} must be a C identifier: letters, digits and _, no digit first.")
+        raise ValueError(
+            f"name={name!r} must be a C identifier: letters, digits and _, no digit first."
+        )
     source = source_of(model)
     if source.model.n_outputs > _MOST_OUTPUTS:
         raise ValueError(
@@ -265,7 +267,9 @@ class _Leaves:
 
     def _sparse(self, name: str, blocks: list[Any]) -> Iterator[str]:
         yield from self._entries(name, blocks, "outputs")
-        yield from _table("float", name, (text for block in blocks for text in _floats(block.values)))
+        yield from _table(
+            "float", name, (text for block in blocks for text in _floats(block.values))
+        )
 
     def _linear(self, name: str, blocks: list[Any]) -> Iterator[str]:
         yield from self._entries(name, blocks, "features")
@@ -567,7 +571,9 @@ class _Header:
         yield " * Functions may be called by several threads.\n *"
         for feature in range(min(model.n_features, _MOST_NAMED)):
             yield f" * x[{feature}]: {_plain(model.feature_name(feature))}{self._codes_of(feature)}"
-        for output in range(min(model.n_outputs, _MOST_NAMED) if self._source.classes is None else 0):
+        for output in range(
+            min(model.n_outputs, _MOST_NAMED) if self._source.classes is None else 0
+        ):
             yield f" * out[{output}]: {_plain(model.output_name(output))}"
         for number, label in enumerate((self._source.classes or [])[:_MOST_NAMED]):
             yield f" * class {number}: {_plain(str(label))}"
@@ -577,7 +583,9 @@ class _Header:
         if feature not in self._categories:
             return ""
         known = list(self._categories[feature].items())
-        words = ", ".join(f"{code} = {_plain(str(category))}" for category, code in known[:_MOST_NAMED])
+        words = ", ".join(
+            f"{code} = {_plain(str(category))}" for category, code in known[:_MOST_NAMED]
+        )
         return f"; {words}{', ...' if len(known) > _MOST_NAMED else ''}"
 
     def _sizes(self) -> Iterator[str]:
@@ -631,7 +639,10 @@ class _Header:
             yield from _table("uint32_t", "sets", words)
         order = sorted(range(len(trees)), key=lambda t: nodes.depths[t])
         order += order[-1:] * (-len(order) % _LANES)
-        steps = [max(nodes.depths[t] for t in order[i : i + _LANES]) for i in range(0, len(order), _LANES)]
+        steps = [
+            max(nodes.depths[t] for t in order[i : i + _LANES])
+            for i in range(0, len(order), _LANES)
+        ]
         yield f"typedef {_index_type(len(trees))} NAME_tree;"
         yield from _table("NAME_tree", "order", _integers(order))
         yield from _table("uint32_t", "root", _integers(nodes.roots[t] for t in order))
@@ -650,7 +661,11 @@ class _Header:
         yield from self._raw()
         yield from self._predict()
         cuts, known = self._source.cuts, _CLASS.get(self._source.kind, "")
-        yield known.replace("> 0.0", f"> {_number(cuts[0], '')}") if isinstance(cuts, np.ndarray) else known
+        yield (
+            known.replace("> 0.0", f"> {_number(cuts[0], '')}")
+            if isinstance(cuts, np.ndarray)
+            else known
+        )
 
     def _add_dense_rows(self) -> Iterator[str]:
         """For blocks of outputs whose sums stay in registers."""
@@ -678,7 +693,9 @@ class _Header:
 
     def _raw(self) -> Iterator[str]:
         model = self._source.model
-        yield from _table("double", "base", (_number(value, "") for value in model.base_score.tolist()))
+        yield from _table(
+            "double", "base", (_number(value, "") for value in model.base_score.tolist())
+        )
         unit = "out[k] = NAME_base[k] + (double)sum[k];"
         if model.target_scale is not None and model.target_offset is not None:
             for name, values in (("scale", model.target_scale), ("offset", model.target_offset)):

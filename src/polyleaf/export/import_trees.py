@@ -110,7 +110,11 @@ def build(given: GivenModel, trees: Sequence[GivenTree]) -> Model:
 def _metadata(given: GivenModel) -> dict[str, Any]:
     """So that the model, saved, is read as an estimator."""
     n_outputs = len(given.base_score)
-    classes = {"binary": np.arange(2), "multiclass": np.arange(n_outputs), "multilabel": np.arange(n_outputs)}
+    classes = {
+        "binary": np.arange(2),
+        "multiclass": np.arange(n_outputs),
+        "multilabel": np.arange(n_outputs),
+    }
     encoding = TargetEncoding(
         kind=given.kind,  # type: ignore[arg-type]
         n_outputs=n_outputs,
@@ -118,7 +122,11 @@ def _metadata(given: GivenModel) -> dict[str, Any]:
         classes=classes.get(given.kind),
     )
     name = "PolyleafRegressor" if given.kind == "regression" else "PolyleafClassifier"
-    origin = {"estimator": name, "parameters": {"objective": given.objective}, "origin": given.library}
+    origin = {
+        "estimator": name,
+        "parameters": {"objective": given.objective},
+        "origin": given.library,
+    }
     return origin | encoding.to_dict()
 
 
@@ -163,7 +171,9 @@ def _check_bins(given: GivenModel, feature: int, n_bins: int, what: str) -> None
 
 
 def _numeric(tree: GivenTree) -> list[int]:
-    return [node for node in np.flatnonzero(tree.left >= 0).tolist() if node not in tree.categories_left]
+    return [
+        node for node in np.flatnonzero(tree.left >= 0).tolist() if node not in tree.categories_left
+    ]
 
 
 # ---- trees -------------------------------------------------------------------------------------------------
@@ -184,7 +194,10 @@ def _tree(tree: GivenTree, mapper: BinMapper) -> tuple[_core.Tree, np.ndarray]:
 
     def children(side: np.ndarray) -> np.ndarray:
         return np.array(
-            [place[int(side[node])] if is_inner else -1 for node, is_inner in zip(order, inner, strict=True)],
+            [
+                place[int(side[node])] if is_inner else -1
+                for node, is_inner in zip(order, inner, strict=True)
+            ],
             np.int32,
         )
 
@@ -209,7 +222,9 @@ def _tree(tree: GivenTree, mapper: BinMapper) -> tuple[_core.Tree, np.ndarray]:
     return structure, np.ascontiguousarray(tree.values[order][~inner], np.float32)
 
 
-def _tests(tree: GivenTree, order: list[int], mapper: BinMapper) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _tests(
+    tree: GivenTree, order: list[int], mapper: BinMapper
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Last code that goes left, row of the category sets, and these, of the nodes in order."""
     threshold = np.full(len(order), -1, np.int32)
     category_set = np.full(len(order), -1, np.int32)
@@ -224,7 +239,13 @@ def _tests(tree: GivenTree, order: list[int], mapper: BinMapper) -> tuple[np.nda
             threshold[i] = at  # of infinity: the last bin
             continue
         bits = np.zeros(256, bool)
-        bits[[code for category, code in mapper.category_codes(feature).items() if category in wanted]] = True
+        bits[
+            [
+                code
+                for category, code in mapper.category_codes(feature).items()
+                if category in wanted
+            ]
+        ] = True
         category_set[i] = len(sets)
         sets.append(np.packbits(bits, bitorder="little").view("<u8").astype(np.uint64))
     return threshold, category_set, np.array(sets, np.uint64).reshape(-1, 4)

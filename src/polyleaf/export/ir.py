@@ -246,7 +246,9 @@ def as_matrix(model: Any, X: Any) -> np.ndarray:
     for part in table.sparse:
         for column, feature in enumerate(part.features.tolist()):
             stored = slice(part.indptr[column], part.indptr[column + 1])
-            matrix[part.indices[stored], feature] = _narrowed(part.data[stored], source.is_wide[feature])
+            matrix[part.indices[stored], feature] = _narrowed(
+                part.data[stored], source.is_wide[feature]
+            )
     if table.categories:
         codes = mapper.transform(table, only=mapper.is_categorical_)
         for feature in np.flatnonzero(mapper.is_categorical_).tolist():

@@ -67,7 +67,9 @@ def from_lightgbm(model: Any) -> Model:
         else Path(os.fspath(model)).read_text("utf-8", errors="replace")
     )
     if not text.startswith("tree\n") or ("\nTree=" not in text and "end of trees" not in text):
-        raise ValueError('This is no LightGBM model in text; save it with Booster.save_model("model.txt").')
+        raise ValueError(
+            'This is no LightGBM model in text; save it with Booster.save_model("model.txt").'
+        )
     with told_as_damaged("LightGBM"):
         return _model(text)
 
@@ -144,7 +146,9 @@ def _tree(fields: dict[str, str], number: int, per_round: int, factor: float) ->
     by_default = (missing != _NONE) & ((kinds & _DEFAULT_LEFT) > 0)
     children = [_children(fields, side, n_inner, n_leaves) for side in ("left", "right")]
     return GivenTree(
-        feature=np.concatenate([_array(fields, "split_feature", np.int64), zeros.astype(np.int64) - 1]),
+        feature=np.concatenate(
+            [_array(fields, "split_feature", np.int64), zeros.astype(np.int64) - 1]
+        ),
         left=children[0],
         right=children[1],
         threshold=threshold,
@@ -162,13 +166,17 @@ def _tree(fields: dict[str, str], number: int, per_round: int, factor: float) ->
 def _children(fields: dict[str, str], side: str, n_inner: int, n_leaves: int) -> np.ndarray:
     """Inner nodes keep their numbers, leaves follow; a tree of one leaf is that leaf."""
     given = _array(fields, f"{side}_child", np.int64)
-    return np.concatenate([np.where(given < 0, n_inner + ~given, given)[:n_inner], np.full(n_leaves, -1)])
+    return np.concatenate(
+        [np.where(given < 0, n_inner + ~given, given)[:n_inner], np.full(n_leaves, -1)]
+    )
 
 
 def _of_nodes(fields: dict[str, str], inner: str, leaf: str, n_leaves: int) -> np.ndarray:
     found = _array(fields, inner, np.float64)[: n_leaves - 1], _array(fields, leaf, np.float64)
     sizes = n_leaves - 1, n_leaves
-    return np.concatenate([a if len(a) == n else np.zeros(n) for a, n in zip(found, sizes, strict=True)])
+    return np.concatenate(
+        [a if len(a) == n else np.zeros(n) for a, n in zip(found, sizes, strict=True)]
+    )
 
 
 def _sets(fields: dict[str, str], nodes: np.ndarray, threshold: np.ndarray) -> dict[int, set[int]]:

@@ -83,7 +83,9 @@ def _onnx() -> Any:
     try:
         import onnx
     except ImportError as error:
-        raise ImportError('to_onnx needs the package onnx: pip install "polyleaf[onnx]".') from error
+        raise ImportError(
+            'to_onnx needs the package onnx: pip install "polyleaf[onnx]".'
+        ) from error
     return onnx
 
 
@@ -102,15 +104,24 @@ class _Graph:
         return name
 
     def add(
-        self, operator: str, *inputs: str, name: str | None = None, domain: str = "", **attributes: Any
+        self,
+        operator: str,
+        *inputs: str,
+        name: str | None = None,
+        domain: str = "",
+        **attributes: Any,
     ) -> str:
         output = f"{operator.lower()}{len(self.nodes)}" if name is None else name
-        node = self._onnx.helper.make_node(operator, list(inputs), [output], domain=domain, **attributes)
+        node = self._onnx.helper.make_node(
+            operator, list(inputs), [output], domain=domain, **attributes
+        )
         self.nodes.append(node)
         return output
 
     def cast(self, value: str, dtype: Any) -> str:
-        return self.add("Cast", value, to=self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        return self.add(
+            "Cast", value, to=self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        )
 
     def sum(self, value: str, axis: int) -> str:
         return self.add("ReduceSum", value, self.constant(np.array([axis])), keepdims=0)
@@ -119,7 +130,9 @@ class _Graph:
 class _Model:
     """The graph of one model, from its inputs to its outputs."""
 
-    def __init__(self, onnx: Any, source: Source, version: int, categories: dict[int, dict[Any, int]]):
+    def __init__(
+        self, onnx: Any, source: Source, version: int, categories: dict[int, dict[Any, int]]
+    ):
         self._onnx, self._source, self._version = onnx, source, version
         self._categories = categories
         self._graph = _Graph(onnx)
@@ -135,7 +148,10 @@ class _Model:
         )
         opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", self._version)]
         made = helper.make_model(
-            graph, opset_imports=opsets, producer_name="polyleaf", producer_version=polyleaf_version()
+            graph,
+            opset_imports=opsets,
+            producer_name="polyleaf",
+            producer_version=polyleaf_version(),
         )
         made.ir_version = _IR_VERSIONS[self._version]
         model = self._source.model
@@ -179,7 +195,9 @@ class _Model:
             }
             encoded = self._graph.add("LabelEncoder", column, domain="ai.onnx.ml", **table)
             parts.append(
-                encoded if self._source.dtype is np.float32 else self._graph.cast(encoded, np.float64)
+                encoded
+                if self._source.dtype is np.float32
+                else self._graph.cast(encoded, np.float64)
             )
         return self._graph.add("Concat", *parts, axis=1)
 
@@ -320,7 +338,9 @@ class _Model:
             at = graph.add("Gather", graph.constant(np.ascontiguousarray(features[:, m])), leaves)
             x = graph.add("GatherElements", numbers, at, axis=1)
             here = graph.add("Gather", graph.constant(np.ascontiguousarray(centre[:, m])), leaves)
-            entry = graph.add("Gather", graph.constant(np.ascontiguousarray(is_entry[:, m])), leaves)
+            entry = graph.add(
+                "Gather", graph.constant(np.ascontiguousarray(is_entry[:, m])), leaves
+            )
             counts = graph.add("And", entry, graph.add("Not", graph.add("IsNaN", x)))
             shift = graph.add("Where", counts, graph.add("Sub", x, here), zero)
             shifts.append(graph.add("Unsqueeze", shift, last))
@@ -336,7 +356,10 @@ class _Model:
     def _put_outputs(self, scores: str) -> None:
         source, n_outputs = self._source, self._source.model.n_outputs
         self._output(scores, np.float64, n_outputs)
-        if source.kind in ("regression", "tasks"):  # tasks have no one link, and labels each of their own
+        if source.kind in (
+            "regression",
+            "tasks",
+        ):  # tasks have no one link, and labels each of their own
             if source.link is not None:
                 self._graph.add("Identity", self._linked(scores), name="predictions")
                 self._output("predictions", np.float64, n_outputs)
@@ -367,7 +390,9 @@ class _Model:
         graph.nodes.append(node)
         ranks = np.argsort(np.argsort(levels))
         placed = graph.add("Gather", ascending, graph.constant(ranks), axis=2)
-        return graph.add("Reshape", placed, graph.constant(np.array([0, self._source.model.n_outputs])))
+        return graph.add(
+            "Reshape", placed, graph.constant(np.array([0, self._source.model.n_outputs]))
+        )
 
     def _probabilities(self, scores: str) -> str:
         graph, found = self._graph, self._linked(scores)
@@ -388,7 +413,9 @@ class _Model:
             self._graph.add("Cast", above, to=self._onnx.TensorProto.INT64, name="label")
             return self._output("label", np.int64, self._source.model.n_outputs)
         if self._source.kind == "binary":
-            number = graph.add("Squeeze", graph.cast(above, np.int64), graph.constant(np.array([1])))
+            number = graph.add(
+                "Squeeze", graph.cast(above, np.int64), graph.constant(np.array([1]))
+            )
         else:
             number = graph.add("ArgMax", scores, axis=1, keepdims=0)
         labels = np.array(classes)
@@ -399,7 +426,9 @@ class _Model:
         self._output("label", object if is_text else labels.dtype, None)
 
 
-def _padded(trees: list[PlainTree], index: str, value: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _padded(
+    trees: list[PlainTree], index: str, value: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Entries of all leaves as tables (leaves, most entries, ...): numbers, values, and which are entries."""
     blocks = [tree.leaves for tree in trees]
     counts = np.concatenate([np.diff(block.indptr) for block in blocks])  # type: ignore[union-attr]
@@ -461,7 +490,9 @@ class _Votes:
         self._source = source
 
     def add_to(self, graph: _Graph, read: str) -> str:
-        targets: dict[str, Any] = {f"target_{name}": [] for name in ("treeids", "nodeids", "ids", "weights")}
+        targets: dict[str, Any] = {
+            f"target_{name}": [] for name in ("treeids", "nodeids", "ids", "weights")
+        }
         n_outputs = self._source.model.n_outputs
         for number, tree in enumerate(self._source.trees):
             outputs = [tree.output] if tree.output >= 0 else range(n_outputs)
@@ -469,7 +500,9 @@ class _Votes:
                 targets["target_treeids"] += [number] * len(outputs)
                 targets["target_nodeids"] += [node] * len(outputs)
                 targets["target_ids"] += outputs
-                targets["target_weights"] += np.asarray(tree.leaves)[tree.structure.leaf[node]].tolist()
+                targets["target_weights"] += np.asarray(tree.leaves)[
+                    tree.structure.leaf[node]
+                ].tolist()
         attributes = targets | _nodes3(self._source) | {"n_targets": n_outputs}
         return graph.add("TreeEnsembleRegressor", read, domain="ai.onnx.ml", **attributes)
 
@@ -510,7 +543,9 @@ class _Nodes5:
         if not len(inner):  # a tree is at least one node: whatever it says, the leaf is the same
             row = {"featureids": 0, "splits": 0.0, "modes": _LEQ, "missing_value_tracks_true": 0}
             both = {"nodeids": int(place[0]), "leafs": 1}
-            sides = {f"{side}{name}": value for side in ("true", "false") for name, value in both.items()}
+            sides = {
+                f"{side}{name}": value for side in ("true", "false") for name, value in both.items()
+            }
             self._append(row | sides)
         self.targets += [number] * len(ends)
         self.weights += at.leaf[ends].astype(float).tolist()
@@ -528,7 +563,10 @@ class _Nodes5:
             members = [*codes.astype(float).tolist(), *missing]
             self.members += [*(members or [_NO_CODE]), np.nan]
         for side, child in (("true", int(at.left[node])), ("false", int(at.right[node]))):
-            row[f"{side}nodeids"], row[f"{side}leafs"] = int(place[child]), int(at.feature[child] < 0)
+            row[f"{side}nodeids"], row[f"{side}leafs"] = (
+                int(place[child]),
+                int(at.feature[child] < 0),
+            )
         self._append(row)
 
     def _append(self, row: dict[str, Any]) -> None:

@@ -36,15 +36,21 @@ def register_skl2onnx(*estimators: type) -> None:
     try:
         from skl2onnx import update_registered_converter
     except ImportError as error:
-        raise ImportError('register_skl2onnx needs skl2onnx: pip install "polyleaf[onnx]".') from error
+        raise ImportError(
+            'register_skl2onnx needs skl2onnx: pip install "polyleaf[onnx]".'
+        ) from error
     for cls in estimators:
-        is_classifier = getattr(cls, "_estimator_type", None) == "classifier" or hasattr(cls, "predict_proba")
+        is_classifier = getattr(cls, "_estimator_type", None) == "classifier" or hasattr(
+            cls, "predict_proba"
+        )
         update_registered_converter(
             cls,
             cls.__name__,
             _types_of_classifier if is_classifier else _types_of_regressor,
             _convert,
-            options={"zipmap": [True, False, "columns"], "nocl": [True, False]} if is_classifier else None,
+            options={"zipmap": [True, False, "columns"], "nocl": [True, False]}
+            if is_classifier
+            else None,
         )
 
 
@@ -52,7 +58,11 @@ def _types_of_regressor(operator: Any) -> None:
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
 
     # As those of scikit-learn's own regressors: what is put together with it is of one type.
-    kind = DoubleTensorType if isinstance(operator.inputs[0].type, DoubleTensorType) else FloatTensorType
+    kind = (
+        DoubleTensorType
+        if isinstance(operator.inputs[0].type, DoubleTensorType)
+        else FloatTensorType
+    )
     operator.outputs[0].type = kind([None, operator.raw_operator.model_.n_outputs])
 
 
@@ -107,4 +117,6 @@ def _cast(container: Any, name: str, called: str, kind: int) -> None:
     """The same values under another name, as another type."""
     import onnx
 
-    container.nodes.append(onnx.helper.make_node("Cast", [name], [called], name=f"{called}_cast", to=kind))
+    container.nodes.append(
+        onnx.helper.make_node("Cast", [name], [called], name=f"{called}_cast", to=kind)
+    )

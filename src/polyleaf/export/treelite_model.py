@@ -67,14 +67,18 @@ def _builder(treelite: Any, source: Source) -> Any:
     zeros = [0] * n_trees
     metadata = parts.Metadata(
         num_feature=model.n_features,
-        task_type={"regression": "kRegressor", "multiclass": "kMultiClf"}.get(source.kind, "kBinaryClf"),
+        task_type={"regression": "kRegressor", "multiclass": "kMultiClf"}.get(
+            source.kind, "kBinaryClf"
+        ),
         average_tree_output=False,
         num_target=1 if classes else n_outputs,
         num_class=[n_outputs] if classes else [1] * n_outputs,
         leaf_vector_shape=shape,
     )
     annotation = parts.TreeAnnotation(
-        num_tree=n_trees, target_id=zeros if classes else outputs, class_id=outputs if classes else zeros
+        num_tree=n_trees,
+        target_id=zeros if classes else outputs,
+        class_id=outputs if classes else zeros,
     )
     name = _POSTPROCESSORS.get(source.link or "", "identity")
     postprocessor = parts.PostProcessorFunc(name="identity" if source.one_vs_rest else name)

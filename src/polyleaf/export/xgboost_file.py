@@ -30,7 +30,11 @@ _SQUARES: tuple[str, dict[str, Any], str] = (
 _OBJECTIVES: dict[str, tuple[str, dict[str, Any], str]] = {
     "logistic": ("binary:logistic", {"reg_loss_param": {"scale_pos_weight": "1"}}, "5E-1"),
     "softmax": ("multi:softprob", {}, "0E0"),
-    "exponential": ("count:poisson", {"poisson_regression_param": {"max_delta_step": "7E-1"}}, "1E0"),
+    "exponential": (
+        "count:poisson",
+        {"poisson_regression_param": {"max_delta_step": "7E-1"}},
+        "1E0",
+    ),
 }
 
 
@@ -59,7 +63,9 @@ def to_xgboost(model: Any, path: TextDestination) -> None:
     holds the base scores.
     """
     if not hasattr(path, "write") and path_of(path).suffix != ".json":
-        raise ValueError(f"{name_of(path)} must end in .json: XGBoost goes by the ending of a file.")
+        raise ValueError(
+            f"{name_of(path)} must end in .json: XGBoost goes by the ending of a file."
+        )
     source = source_of(model)
     source.check_constants("XGBoost", "to_onnx or to_c")
     for feature in np.flatnonzero(source.is_wide).tolist():
@@ -72,7 +78,9 @@ def to_xgboost(model: Any, path: TextDestination) -> None:
 
 def _content(source: Source) -> dict[str, Any]:
     model = source.model
-    objective, parameters, base = _OBJECTIVES.get("" if source.one_vs_rest else source.link or "", _SQUARES)
+    objective, parameters, base = _OBJECTIVES.get(
+        "" if source.one_vs_rest else source.link or "", _SQUARES
+    )
     classes = objective == "multi:softprob"
     if classes:
         parameters = {"softmax_multiclass_param": {"num_class": str(model.n_outputs)}}
@@ -87,7 +95,9 @@ def _content(source: Source) -> dict[str, Any]:
     learner = {
         "attributes": {},
         "feature_names": [],
-        "feature_types": ["c" if is_one else "float" for is_one in categorical] if categorical.any() else [],
+        "feature_types": ["c" if is_one else "float" for is_one in categorical]
+        if categorical.any()
+        else [],
         "gradient_booster": {"model": _booster(source), "name": "gbtree"},
         "learner_model_param": about,
         "objective": {"name": objective, **parameters},

@@ -97,10 +97,14 @@ def _as_estimator(made: Model, estimator: Any) -> None:
 
 def _model(learner: dict[str, Any]) -> Model:
     booster = learner["gradient_booster"]
-    older = booster.get("weight_drop", ())  # of dart, whose trees were one floor down before XGBoost 3.4
+    older = booster.get(
+        "weight_drop", ()
+    )  # of dart, whose trees were one floor down before XGBoost 3.4
     booster = booster.get("gbtree", booster)
     if "model" not in booster or "trees" not in booster["model"]:
-        raise ValueError("The XGBoost model has no trees: Polyleaf reads gbtree and dart, not gblinear.")
+        raise ValueError(
+            "The XGBoost model has no trees: Polyleaf reads gbtree and dart, not gblinear."
+        )
     parts = booster["model"]
     trees = _trees(parts, np.array(parts.get("weight_drop", older), np.float64))
     return build(_about(learner, parts, trees), trees)
@@ -111,7 +115,9 @@ def _content(model: Any) -> dict[str, Any]:
     if hasattr(model, "get_booster"):
         model = model.get_booster()
     data = (
-        bytes(model.save_raw("json")) if hasattr(model, "save_raw") else Path(os.fspath(model)).read_bytes()
+        bytes(model.save_raw("json"))
+        if hasattr(model, "save_raw")
+        else Path(os.fspath(model)).read_bytes()
     )
     try:
         found = _Ubjson(data).value() if data[1:2] not in (b"\n", b" ", b'"') else json.loads(data)
@@ -208,7 +214,9 @@ def _largest_codes(trees: list[dict[str, Any]]) -> dict[int, int]:
     return found
 
 
-def _tree(tree: dict[str, Any], group: int, round: int, weight: float, largest: dict[int, int]) -> GivenTree:
+def _tree(
+    tree: dict[str, Any], group: int, round: int, weight: float, largest: dict[int, int]
+) -> GivenTree:
     left = np.array(tree["left_children"], np.int64)
     right = np.array(tree["right_children"], np.int64)
     split = np.array(tree["split_conditions"], np.float32)
@@ -220,7 +228,8 @@ def _tree(tree: dict[str, Any], group: int, round: int, weight: float, largest: 
         leaves = np.array(tree["leaf_weights"], np.float64).reshape(-1, width)
         values[left < 0] = leaves[right[left < 0]]
     to_left = {
-        node: set(range(largest[int(feature[node])] + 1)) - set(codes) for node, codes in _sets(tree).items()
+        node: set(range(largest[int(feature[node])] + 1)) - set(codes)
+        for node, codes in _sets(tree).items()
     }
     return GivenTree(
         feature=feature,

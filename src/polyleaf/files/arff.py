@@ -19,7 +19,8 @@ from polyleaf.files.io import ReadError
 from polyleaf.files.table import CHUNK_ROWS, Table, assemble, to_numbers, to_texts
 
 _TOKEN = re.compile(
-    r"""\s*(?: '((?:[^'\\]|\\.)*)' | "((?:[^"\\]|\\.)*)" | ([^,\s{}'"][^,{}]*?) )\s*(?=[,}]|$)""", re.VERBOSE
+    r"""\s*(?: '((?:[^'\\]|\\.)*)' | "((?:[^"\\]|\\.)*)" | ([^,\s{}'"][^,{}]*?) )\s*(?=[,}]|$)""",
+    re.VERBOSE,
 )
 _ATTRIBUTE = re.compile(
     r"""@attribute\s+(?: '((?:[^'\\]|\\.)*)' | "((?:[^"\\]|\\.)*)" | ([^\s{]+) )\s*(.+)$""",
@@ -63,7 +64,10 @@ def read_arff_cells(stream: TextIO, names: Sequence[str]) -> dict[str, np.ndarra
     all_names = [attribute.name for attribute in attributes]
     places = [all_names.index(name) for name in names]
     cells = np.array(
-        [[tokens[i] for i in places] for tokens in (_dense_row(*row, len(attributes)) for row in rows)],
+        [
+            [tokens[i] for i in places]
+            for tokens in (_dense_row(*row, len(attributes)) for row in rows)
+        ],
         dtype=object,
     )
     cells[cells == "?"] = None
@@ -96,7 +100,9 @@ def _header(lines: Iterator[tuple[int, str]]) -> list[_Attribute]:
                 raise ReadError(f"line {number}: @data comes before any @attribute.")
             return attributes
         if keyword != "@attribute":
-            raise ReadError(f"line {number}: @relation, @attribute or @data was expected, not {line[:40]!r}.")
+            raise ReadError(
+                f"line {number}: @relation, @attribute or @data was expected, not {line[:40]!r}."
+            )
         attributes.append(_attribute(number, line))
     raise ReadError("there is no @data line; is this an ARFF file?")
 
@@ -149,7 +155,9 @@ def _dense(attributes: list[_Attribute], rows: Iterator[tuple[int, str]]) -> Tab
         numbers = [number for number, _ in chunk]
         tokens = [_dense_row(number, line, len(attributes)) for number, line in chunk]
         for i, cells in enumerate(zip(*tokens, strict=True)):
-            chunks[i].append(to_texts(cells) if is_text[i] else _codes(attributes[i], cells, numbers))
+            chunks[i].append(
+                to_texts(cells) if is_text[i] else _codes(attributes[i], cells, numbers)
+            )
     table = assemble(names, chunks, is_text)
     return Table(names, table.values, {**table.categories, **_declared(attributes)})
 
@@ -171,7 +179,9 @@ def _dense_row(number: int, line: str, width: int) -> list[str]:
     )  # a weight of the row, which Weka writes after its last value
     tokens = _tokens(number, line)
     if len(tokens) != width:
-        raise ReadError(f"line {number} has {len(tokens)} values, but there are {width} attributes.")
+        raise ReadError(
+            f"line {number} has {len(tokens)} values, but there are {width} attributes."
+        )
     return tokens
 
 
@@ -200,7 +210,9 @@ def _sparse(attributes: list[_Attribute], rows: Iterator[tuple[int, str]]) -> Ta
     """Rows ``{index value, ...}``; a value left out is 0, and for a nominal attribute its first category."""
     for attribute in attributes:
         if attribute.categories == ():
-            raise ReadError(f"attribute {attribute.name!r} is text, which sparse ARFF files cannot hold.")
+            raise ReadError(
+                f"attribute {attribute.name!r} is text, which sparse ARFF files cannot hold."
+            )
     indices: list[int] = []
     cells: list[str] = []
     line_numbers: list[int] = []
@@ -238,7 +250,9 @@ def _sparse_row(number: int, line: str, width: int) -> tuple[list[int], list[str
         if not position.isdigit() or not cell.strip():
             raise ReadError(f"line {number}: {pair.strip()!r} is not an index and a value.")
         if int(position) >= width:
-            raise ReadError(f"line {number}: there is no attribute {position}; the last is {width - 1}.")
+            raise ReadError(
+                f"line {number}: there is no attribute {position}; the last is {width - 1}."
+            )
         index.append(int(position))
         cells.extend(_tokens(number, cell.strip()))
     if len(set(index)) < len(index):

@@ -48,7 +48,9 @@ class Folder:
             Where there is none, the first is damaged, or PyArrow is not installed.
         """
         if find_spec("pyarrow") is None:
-            raise ReadError(f'{path} is a folder, and Parquet needs PyArrow: pip install "polyleaf[arrow]".')
+            raise ReadError(
+                f'{path} is a folder, and Parquet needs PyArrow: pip install "polyleaf[arrow]".'
+            )
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -85,7 +87,9 @@ class Folder:
             table = from_arrow(part).select(columns)
             text = {name for name in columns if name in self.outline.categories}
             # A column of nothing but nulls may lose its type from file to file.
-            lost = [name for name in text if name not in table.categories and _is_empty(table, name)]
+            lost = [
+                name for name in text if name not in table.categories and _is_empty(table, name)
+            ]
             yield replace(table, categories=table.categories | dict.fromkeys(lost, ()))
 
 

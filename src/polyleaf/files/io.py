@@ -96,7 +96,9 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         kind = "UTF-8" if error.encoding in ("utf-8", "utf8", UTF_8) else error.encoding
-        raise ReadError(f"{path} is not {kind} text (byte {error.start}); convert it first.") from error
+        raise ReadError(
+            f"{path} is not {kind} text (byte {error.start}); convert it first."
+        ) from error
     except (OSError, EOFError, zlib.error) as error:
         raise ReadError(f"{path} cannot be read: {error}.") from error
     except ValueError as error:

@@ -273,11 +273,15 @@ def _header(text: np.ndarray, nouns: Sequence[str]) -> tuple[list[int], np.ndarr
     line = bytes(text[:end]).decode("ascii", "replace").strip()
     words = line.split()
     if len(words) != len(nouns) or not all(re.fullmatch(r"[0-9]{1,18}", word) for word in words):
-        raise ReadError(f"line 1: the numbers of {', '.join(nouns)} were expected, not {line[:40]!r}.")
+        raise ReadError(
+            f"line 1: the numbers of {', '.join(nouns)} were expected, not {line[:40]!r}."
+        )
     counts = [int(word) for word in words]
     for count, noun in zip(counts[1:], nouns[1:], strict=True):
         if count > _LARGEST:
-            raise ReadError(f"line 1: {count} {noun} are more than the {_LARGEST} that 32-bit indices hold.")
+            raise ReadError(
+                f"line 1: {count} {noun} are more than the {_LARGEST} that 32-bit indices hold."
+            )
     return counts, text[end + 1 :]
 
 
@@ -293,7 +297,9 @@ def _check_rows(indptr: np.ndarray, n: int) -> int:
     return n
 
 
-def _csr(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int, n_columns: int) -> sp.csr_matrix:
+def _csr(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int, n_columns: int
+) -> sp.csr_matrix:
     matrix = sp.csr_matrix((data, indices, indptr[: n + 1]), shape=(n, n_columns))
     matrix.has_canonical_format = True
     return matrix
@@ -301,7 +307,9 @@ def _csr(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int, n_co
 
 def _read_xmc(text: np.ndarray, n_threads: int) -> tuple[sp.csr_matrix, sp.csr_matrix]:
     (n, d, n_labels), body = _header(text, ("rows", "features", "labels"))
-    label_indptr, labels, indptr, indices, data = _parse(body, "labelled", d, n_labels, 2, n_threads)
+    label_indptr, labels, indptr, indices, data = _parse(
+        body, "labelled", d, n_labels, 2, n_threads
+    )
     _check_rows(label_indptr + indptr, n)
     for noun, count in (("features", d), ("labels", n_labels)):
         _check_believable(count, len(indices) + len(labels), noun)
@@ -310,9 +318,15 @@ def _read_xmc(text: np.ndarray, n_threads: int) -> tuple[sp.csr_matrix, sp.csr_m
 
 
 def _read_libsvm(
-    text: np.ndarray, n_features: int | None, n_labels: int | None, zero_based: bool | None, n_threads: int
+    text: np.ndarray,
+    n_features: int | None,
+    n_labels: int | None,
+    zero_based: bool | None,
+    n_threads: int,
 ) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-    label_indptr, labels, indptr, indices, data = _parse(text, "libsvm", _LARGEST, _LARGEST, 1, n_threads)
+    label_indptr, labels, indptr, indices, data = _parse(
+        text, "libsvm", _LARGEST, _LARGEST, 1, n_threads
+    )
     n = len(indptr) - 1
     if n == 0:
         raise ReadError("there are no rows.")
@@ -354,7 +368,9 @@ def _width(indices: np.ndarray, wanted: int | None, n_stored: int, noun: str) ->
     return wanted
 
 
-def _label_names(labels: str | Path | Sequence[str] | None, n_labels: int) -> tuple[str, ...] | None:
+def _label_names(
+    labels: str | Path | Sequence[str] | None, n_labels: int
+) -> tuple[str, ...] | None:
     if labels is None:
         return None
     names = read_names(labels) if isinstance(labels, str | Path) else tuple(map(str, labels))
@@ -363,23 +379,33 @@ def _label_names(labels: str | Path | Sequence[str] | None, n_labels: int) -> tu
     return names
 
 
-def _write_rows(stream: Any, rows: sp.csr_matrix, labels: sp.csr_matrix | None, index_base: int) -> None:
+def _write_rows(
+    stream: Any, rows: sp.csr_matrix, labels: sp.csr_matrix | None, index_base: int
+) -> None:
     for begin in range(0, rows.shape[0], _ROWS_AT_A_TIME):
         part = slice(begin, begin + _ROWS_AT_A_TIME)
-        label_indptr, label_indices = (None, None) if labels is None else arrays_of(labels[part])[:2]
-        stream.write(_core.write_label_text(label_indptr, label_indices, *arrays_of(rows[part]), index_base))
+        label_indptr, label_indices = (
+            (None, None) if labels is None else arrays_of(labels[part])[:2]
+        )
+        stream.write(
+            _core.write_label_text(label_indptr, label_indices, *arrays_of(rows[part]), index_base)
+        )
 
 
 # --- ARFF ---
 
 
-def _read_arff(path: Path, labels: str | Path | Sequence[str] | None, n_threads: int) -> LabelledRows:
+def _read_arff(
+    path: Path, labels: str | Path | Sequence[str] | None, n_threads: int
+) -> LabelledRows:
     names, values, categories = _arff_columns(path, n_threads)
     chosen = _arff_labels(path, names, labels)
     for column in chosen:
         if names[column] in categories:
             found = ", ".join(categories[names[column]][:5])
-            raise ReadError(f"label {names[column]!r} must be an attribute {{0,1}}, not {{{found}}}.")
+            raise ReadError(
+                f"label {names[column]!r} must be an attribute {{0,1}}, not {{{found}}}."
+            )
     is_label = np.zeros(len(names), bool)
     is_label[chosen] = True
     columns = sp.csc_matrix(values, dtype=np.float32)
@@ -396,7 +422,9 @@ def _read_arff(path: Path, labels: str | Path | Sequence[str] | None, n_threads:
     )
 
 
-def _arff_columns(path: Path, n_threads: int) -> tuple[tuple[str, ...], Any, dict[str, tuple[str, ...]]]:
+def _arff_columns(
+    path: Path, n_threads: int
+) -> tuple[tuple[str, ...], Any, dict[str, tuple[str, ...]]]:
     """Names of all attributes, their values, and the categories of those that have others than 0 and 1."""
     fast = _numeric_sparse_arff(path, n_threads)
     if fast is not None:
@@ -406,7 +434,9 @@ def _arff_columns(path: Path, n_threads: int) -> tuple[tuple[str, ...], Any, dic
     return table.names, table.values, table.categories
 
 
-def _numeric_sparse_arff(path: Path, n_threads: int) -> tuple[tuple[str, ...], sp.csr_matrix] | None:
+def _numeric_sparse_arff(
+    path: Path, n_threads: int
+) -> tuple[tuple[str, ...], sp.csr_matrix] | None:
     """The core's way for sparse files of numbers; None where this is another file, or something is wrong."""
     text = read_bytes(path)
     match = re.search(
@@ -424,14 +454,18 @@ def _numeric_sparse_arff(path: Path, n_threads: int) -> tuple[tuple[str, ...], s
             return None
         first_line = head.count("\n") + 1
         n_columns = len(attributes.names)
-        _, _, indptr, indices, data = _parse(text[match.end() :], "arff", n_columns, 0, first_line, n_threads)
+        _, _, indptr, indices, data = _parse(
+            text[match.end() :], "arff", n_columns, 0, first_line, n_threads
+        )
     except ValueError:
         return None
     n = len(indptr) - 1
     return (attributes.names, _csr(indptr, indices, data, n, n_columns)) if n > 0 else None
 
 
-def _arff_labels(path: Path, names: tuple[str, ...], labels: str | Path | Sequence[str] | None) -> list[int]:
+def _arff_labels(
+    path: Path, names: tuple[str, ...], labels: str | Path | Sequence[str] | None
+) -> list[int]:
     if labels is None:
         return _meka_labels(path, len(names))
     wanted = _names_in_xml(Path(labels)) if isinstance(labels, str | Path) else tuple(labels)
@@ -466,7 +500,9 @@ def _meka_labels(path: Path, n_attributes: int) -> list[int]:
                 if match is not None and 0 < abs(int(match.group(1))) <= n_attributes:
                     count = int(match.group(1))
                     return (
-                        list(range(count)) if count > 0 else list(range(n_attributes + count, n_attributes))
+                        list(range(count))
+                        if count > 0
+                        else list(range(n_attributes + count, n_attributes))
                     )
                 break
     raise ReadError(

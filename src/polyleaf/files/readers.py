@@ -31,7 +31,15 @@ from polyleaf.files.io import (
     reading,
     require_file,
 )
-from polyleaf.files.table import CHUNK_ROWS, MISSING, Table, assemble, to_categories, to_numbers, to_texts
+from polyleaf.files.table import (
+    CHUNK_ROWS,
+    MISSING,
+    Table,
+    assemble,
+    to_categories,
+    to_numbers,
+    to_texts,
+)
 
 __all__ = [
     "FORMATS",
@@ -76,9 +84,13 @@ class CsvStyle:
 
     def __post_init__(self) -> None:
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '\r\n"'):
-            raise ReadError(f"A separator is one character, such as ; or tab, not {self.separator!r}.")
+            raise ReadError(
+                f"A separator is one character, such as ; or tab, not {self.separator!r}."
+            )
         if self.decimal not in (".", ",") or self.decimal == self.separator:
-            raise ReadError(f"The decimal point is . or , and not the separator, not {self.decimal!r}.")
+            raise ReadError(
+                f"The decimal point is . or , and not the separator, not {self.decimal!r}."
+            )
         try:
             codecs.lookup(self.encoding)
         except LookupError:
@@ -87,7 +99,9 @@ class CsvStyle:
             ) from None
 
 
-def read_table(path: str | Path, format: str | None = None, csv_style: CsvStyle | None = None) -> Table:
+def read_table(
+    path: str | Path, format: str | None = None, csv_style: CsvStyle | None = None
+) -> Table:
     """Read a data file.
 
     Text columns and ARFF nominal attributes come out as categories, everything else as numbers. A CSV file
@@ -121,7 +135,11 @@ def read_table(path: str | Path, format: str | None = None, csv_style: CsvStyle 
         require_file(file)
         known = format_of(file, FORMATS, format)
         with reading(file):
-            table = _read_csv(file, csv_style or CsvStyle()) if known == "csv" else _READERS[known](file)
+            table = (
+                _read_csv(file, csv_style or CsvStyle())
+                if known == "csv"
+                else _READERS[known](file)
+            )
         if table.n_rows == 0:
             raise ReadError(f"{file} has no rows.")
     return table
@@ -260,7 +278,9 @@ def _read_csv_plain(path: Path, layout: _CsvLayout) -> Table:
             return assemble(layout.names, chunks, is_text)
 
 
-def _csv_cells(path: Path, n_rows: int, names: Sequence[str], style: CsvStyle) -> dict[str, np.ndarray]:
+def _csv_cells(
+    path: Path, n_rows: int, names: Sequence[str], style: CsvStyle
+) -> dict[str, np.ndarray]:
     """The text of some columns, None for an empty cell."""
     layout = _csv_layout(path, style)
     places = [layout.names.index(name) for name in names]
@@ -277,11 +297,15 @@ def _csv_cells(path: Path, n_rows: int, names: Sequence[str], style: CsvStyle) -
     }
 
 
-def _csv_cells_arrow(path: Path, layout: _CsvLayout, places: Sequence[int]) -> list[list[str]] | None:
+def _csv_cells_arrow(
+    path: Path, layout: _CsvLayout, places: Sequence[int]
+) -> list[list[str]] | None:
     import pyarrow as pa
 
     own = list(map(str, places))
-    table = _arrow_of_csv(path, layout, include_columns=own, column_types=dict.fromkeys(own, pa.string()))
+    table = _arrow_of_csv(
+        path, layout, include_columns=own, column_types=dict.fromkeys(own, pa.string())
+    )
     return None if table is None else [table.column(name).to_pylist() for name in own]
 
 
@@ -294,7 +318,8 @@ def _arrow_of_csv(path: Path, layout: _CsvLayout, **convert: Any) -> Any:
         return pa_csv.read_csv(
             path,
             read_options=pa_csv.ReadOptions(
-                column_names=list(map(str, range(len(layout.names)))), skip_rows=int(layout.has_header)
+                column_names=list(map(str, range(len(layout.names)))),
+                skip_rows=int(layout.has_header),
             ),
             parse_options=pa_csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(**convert),
@@ -369,7 +394,9 @@ def _arrow_table(path: Path) -> Any:
 
     try:
         with open(path, "rb") as stream:
-            is_file_format = stream.read(6) in (b"ARROW1", b"FEA1\0\0") or path.suffix.lower() == ".feather"
+            is_file_format = (
+                stream.read(6) in (b"ARROW1", b"FEA1\0\0") or path.suffix.lower() == ".feather"
+            )
         if is_file_format:
             return _validated(feather.read_table(path))
         with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
@@ -408,7 +435,9 @@ def from_arrow(table: Any, read_texts: Callable = _texts_as_they_are) -> Table:
     return Table(names, values, categories, unread=unread)
 
 
-def _from_arrow_column(column: Any, read_texts: Callable) -> tuple[np.ndarray, tuple[str, ...] | None] | None:
+def _from_arrow_column(
+    column: Any, read_texts: Callable
+) -> tuple[np.ndarray, tuple[str, ...] | None] | None:
     """One Arrow column as float64 (NaN: missing) and its categories, if it has any. None: it is neither
     numbers nor text."""
     import pyarrow as pa
@@ -417,7 +446,9 @@ def _from_arrow_column(column: Any, read_texts: Callable) -> tuple[np.ndarray, t
     type_ = column.type
     if kinds.is_dictionary(type_):
         array = pa.chunked_array([column.unify_dictionaries().combine_chunks()]).chunk(0)
-        return _arrow_numbers(array.indices), tuple(str(value) for value in array.dictionary.to_pylist())
+        return _arrow_numbers(array.indices), tuple(
+            str(value) for value in array.dictionary.to_pylist()
+        )
     if kinds.is_boolean(type_) or kinds.is_decimal(type_):
         return _arrow_numbers(column.cast(pa.float64())), None
     if kinds.is_integer(type_) or kinds.is_floating(type_):
@@ -444,7 +475,11 @@ def _arrow_numbers(column: Any) -> np.ndarray:
     import pyarrow as pa
 
     # safe=False: an integer above 2^53 is rounded, as it would be in any float column
-    return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    return (
+        column.cast(pa.float64(), safe=False)
+        .to_numpy(zero_copy_only=False)
+        .astype(np.float64, copy=False)
+    )
 
 
 # ---- ARFF and LIBSVM -----------------------------------------------------------------------------------

@@ -177,13 +177,25 @@ class Schema:
         """
         chosen = table.select(self.targets)
         if self.task == _OF_EACH:
-            read_each = {"classification": _some_labels, "multilabel": _indicator, "regression": _numbers}
-            return {name: read_each[task](chosen, name) for task, columns in self.parts for name in columns}
+            read_each = {
+                "classification": _some_labels,
+                "multilabel": _indicator,
+                "regression": _numbers,
+            }
+            return {
+                name: read_each[task](chosen, name)
+                for task, columns in self.parts
+                for name in columns
+            }
         if self.task == "classification":
             return _labels(chosen, self.targets)
         read = _indicator if self.task == "multilabel" else _numbers
         columns = [read(chosen, name) for name in self.targets]
-        return columns[0] if len(columns) == 1 and self.task == "regression" else np.column_stack(columns)
+        return (
+            columns[0]
+            if len(columns) == 1 and self.task == "regression"
+            else np.column_stack(columns)
+        )
 
     def read_offset(self, table: Table) -> np.ndarray | None:
         """The scores that rows start from, (n,) or (n, m), float64; None where the model has none.
@@ -196,7 +208,9 @@ class Schema:
         if not self.offset:
             return None
         chosen = table.select(self.offset)
-        columns = [_known_numbers(chosen, name, "an offset", ", 0 for none") for name in self.offset]
+        columns = [
+            _known_numbers(chosen, name, "an offset", ", 0 for none") for name in self.offset
+        ]
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,14 +218,20 @@ class Schema:
         them."""
         fields = {n: v for n, v in asdict(self).items() if v or n not in ("offset", "parts")}
         found = {name: value if name == "task" else list(value) for name, value in fields.items()}
-        return found | ({"parts": [[task, list(of)] for task, of in self.parts]} if self.parts else {})
+        return found | (
+            {"parts": [[task, list(of)] for task, of in self.parts]} if self.parts else {}
+        )
 
     @classmethod
     def from_dict(cls, fields: Any) -> Schema:
         """The inverse of `to_dict`, for fields of any origin; ValueError where they are no schema's."""
         of_offset = [fields.get("offset", [])] if isinstance(fields, Mapping) else []
-        names: list[Any] = [*(fields.get(name) for name in _COLUMNS), *of_offset] if of_offset else []
-        texts = all(isinstance(of, list) and all(isinstance(name, str) for name in of) for of in names)
+        names: list[Any] = (
+            [*(fields.get(name) for name in _COLUMNS), *of_offset] if of_offset else []
+        )
+        texts = all(
+            isinstance(of, list) and all(isinstance(name, str) for name in of) for of in names
+        )
         if not names or not texts or fields.get("task") not in (*TASKS, _OF_EACH):
             raise ValueError("The model does not say which columns it was trained from.")
         features, targets, categorical, offset = map(tuple, names)
@@ -229,7 +249,9 @@ def _parts(stored: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found = []
     for part in stored if isinstance(stored, list) else [None]:
         task, columns = part if isinstance(part, list) and len(part) == 2 else (None, [])
-        texts = isinstance(columns, list) and columns and all(isinstance(name, str) for name in columns)
+        texts = (
+            isinstance(columns, list) and columns and all(isinstance(name, str) for name in columns)
+        )
         if task not in TASKS or not texts or (task == "classification" and len(columns) > 1):
             raise ValueError("The model does not say which columns its tasks were trained from.")
         found.append((task, tuple(columns)))
@@ -261,7 +283,9 @@ def read_weights(table: Table, name: str) -> np.ndarray:
     ReadError
         When the column is absent, or holds text, nothing or a negative number somewhere.
     """
-    weights = _known_numbers(table.select([name]), name, "a weight", ", 0 for a row that does not count")
+    weights = _known_numbers(
+        table.select([name]), name, "a weight", ", 0 for a row that does not count"
+    )
     negative = np.flatnonzero(weights < 0)
     if negative.size:
         raise ReadError(
@@ -346,7 +370,9 @@ def _yes_no(categories: tuple[str, ...]) -> list[str] | None:
 def _indicator(table: Table, name: str) -> np.ndarray:
     codes = table.column(name)
     if not _is_indicator(table, name) or np.isnan(codes).any():
-        raise ReadError(f"Column {name!r} is a label of a multi-label task: every row needs 0 or 1 there.")
+        raise ReadError(
+            f"Column {name!r} is a label of a multi-label task: every row needs 0 or 1 there."
+        )
     if name not in table.categories:
         return codes.astype(np.int64)
     no_yes = _yes_no(table.categories[name]) or []
@@ -361,7 +387,9 @@ def _numbers(table: Table, name: str) -> np.ndarray:
         values = np.array(table.categories[name], dtype=np.float64)
     except ValueError:
         hint = hint_of_commas(table, [name])
-        raise ReadError(f"Column {name!r} holds text, but regression needs numbers there.{hint}") from None
+        raise ReadError(
+            f"Column {name!r} holds text, but regression needs numbers there.{hint}"
+        ) from None
     codes = table.column(name)
     known = ~np.isnan(codes)
     numbers = np.full(len(codes), np.nan)

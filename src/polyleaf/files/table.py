@@ -151,7 +151,9 @@ def to_categories(texts: Sequence[str | None]) -> tuple[np.ndarray, tuple[str, .
     """Texts (None: missing) as codes (float64, NaN: missing) and their categories in alphabetical order."""
     categories = tuple(sorted({text for text in texts if text is not None}))
     code = {text: i for i, text in enumerate(categories)}
-    return np.array([np.nan if text is None else code[text] for text in texts], dtype=np.float64), categories
+    return np.array(
+        [np.nan if text is None else code[text] for text in texts], dtype=np.float64
+    ), categories
 
 
 def to_texts(cells: Iterable[str]) -> list[str | None]:
@@ -166,7 +168,9 @@ def assemble(names: tuple[str, ...], chunks: list[list], is_text: list[bool]) ->
     categories = {}
     for i, name in enumerate(names):
         if is_text[i]:
-            values[:, i], categories[name] = to_categories([text for chunk in chunks[i] for text in chunk])
+            values[:, i], categories[name] = to_categories(
+                [text for chunk in chunks[i] for text in chunk]
+            )
         elif n_rows:
             values[:, i] = np.concatenate(chunks[i])
         chunks[i] = []

@@ -13,7 +13,9 @@ import numpy as np
 __all__ = ["feature_number"]
 
 
-def feature_number(feature: Any, names: Sequence[str] | None, n_features: int, parameter: str) -> int:
+def feature_number(
+    feature: Any, names: Sequence[str] | None, n_features: int, parameter: str
+) -> int:
     """The number of a feature of X; digits that are no name are a number, as keys of JSON have them.
 
     Raises
@@ -27,7 +29,9 @@ def feature_number(feature: Any, names: Sequence[str] | None, n_features: int, p
         feature = int(feature)
     if isinstance(feature, str):
         if names is None:
-            raise ValueError(f"{parameter} names the feature {feature!r}, but X has no names; use numbers.")
+            raise ValueError(
+                f"{parameter} names the feature {feature!r}, but X has no names; use numbers."
+            )
         if feature not in names:
             raise ValueError(f"{parameter} names {feature!r}, which is no feature of X.")
         return names.index(feature)

@@ -395,7 +395,11 @@ class _Reader:
         """Against the reference, in scikit-learn's words. Data without names is taken in the order it has."""
         if self.spec is None:
             return
-        if names is not None and self.spec.feature_names is not None and names != self.spec.feature_names:
+        if (
+            names is not None
+            and self.spec.feature_names is not None
+            and names != self.spec.feature_names
+        ):
             raise ValueError(_name_mismatch(names, self.spec.feature_names))
         if n_features != self.spec.n_features:
             who = "BinMapper" if self.estimator is None else type(self.estimator).__name__
@@ -408,7 +412,9 @@ class _Reader:
         """Which columns the user (or the reference) calls categorical; None: each column's dtype decides."""
         return categorical_mask(self.categorical_features, table)
 
-    def add_numbers(self, table: FeatureTable, values: NDArray[Any], features: NDArray[np.int64]) -> None:
+    def add_numbers(
+        self, table: FeatureTable, values: NDArray[Any], features: NDArray[np.int64]
+    ) -> None:
         """Add numeric columns (n_rows, k), converting only dtypes the core does not read."""
         values = _readable(values)
         if values.dtype.kind == "f" and _core.has_infinite(values, self.n_threads):
@@ -520,7 +526,9 @@ class _Reader:
         for begin, end in _runs(np.ones(table.n_features, bool) if mask is None else ~mask):
             inside = slice(whole.indptr[begin], whole.indptr[end])
             starts = whole.indptr[begin : end + 1] - whole.indptr[begin]
-            block = SparseBlock(whole.data[inside], whole.indices[inside], starts, np.arange(begin, end))
+            block = SparseBlock(
+                whole.data[inside], whole.indices[inside], starts, np.arange(begin, end)
+            )
             table.sparse.append(block)
         for feature in np.flatnonzero(mask).tolist() if mask is not None else ():
             column = np.zeros(table.n_rows, whole.data.dtype)
@@ -595,7 +603,10 @@ def _infinity_message(row: int, column: str) -> str:
 def _first_infinity(matrix: Any) -> tuple[int, int]:
     """Row and column of the first one stored by a CSR or CSC matrix."""
     place = int(np.flatnonzero(np.isinf(matrix.data))[0])
-    across, along = int(matrix.indices[place]), int(np.searchsorted(matrix.indptr, place, side="right")) - 1
+    across, along = (
+        int(matrix.indices[place]),
+        int(np.searchsorted(matrix.indptr, place, side="right")) - 1,
+    )
     return (along, across) if matrix.format == "csr" else (across, along)
 
 
@@ -628,7 +639,9 @@ def _checked_names(names: Sequence[str], n_features: int) -> Sequence[str]:
         raise ValueError(f"feature_names has {len(names)} names, but X has {n_features} features.")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"feature_names must differ from one another, but {twice!r} occurs more than once.")
+        raise ValueError(
+            f"feature_names must differ from one another, but {twice!r} occurs more than once."
+        )
     return names
 
 
@@ -640,7 +653,11 @@ def _name_mismatch(names: tuple[str, ...], expected: tuple[str, ...]) -> str:
         ("Feature names seen at fit time, yet now missing:", sorted(set(expected) - set(names))),
     ):
         if extra:
-            lines += [title, *(f"- {name}" for name in extra[:5]), *(["- ..."] if len(extra) > 5 else [])]
+            lines += [
+                title,
+                *(f"- {name}" for name in extra[:5]),
+                *(["- ..."] if len(extra) > 5 else []),
+            ]
     if len(lines) == 1:
         lines.append("Feature names must be in the same order as they were in fit.")
     return "\n".join(lines) + "\n"
@@ -687,7 +704,9 @@ def categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | Non
             )
         return entries.astype(bool)
     for entry in entries:
-        number = feature_number(entry, table.feature_names, table.n_features, "categorical_features")
+        number = feature_number(
+            entry, table.feature_names, table.n_features, "categorical_features"
+        )
         mask[number] = True
     return mask
 
@@ -712,7 +731,9 @@ def _readable(values: NDArray[Any]) -> NDArray[Any]:
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         return values.astype(np.float32 if dtype.itemsize == 2 else np.float64)
     if dtype.kind not in "fiu":
-        raise ValueError(f"X holds values of dtype {dtype}, which are no numbers; convert them first.")
+        raise ValueError(
+            f"X holds values of dtype {dtype}, which are no numbers; convert them first."
+        )
     if not dtype.isnative or not values.flags.aligned:
         return np.array(values, dtype=dtype.newbyteorder("="), order="K")
     return values
@@ -783,7 +804,9 @@ def judge_texts(texts: Iterable[SeenText]) -> None:
     for text in texts:
         is_stray = stray_texts(text.categories, text.counts)
         if is_stray is not None:
-            place = min(np.flatnonzero(is_stray & (text.counts > 0)).tolist(), key=text.first.__getitem__)
+            place = min(
+                np.flatnonzero(is_stray & (text.counts > 0)).tolist(), key=text.first.__getitem__
+            )
             raise _stray_text(text.name, int(text.first[place]), text.categories[place])
         if all_differ(text.categories, text.counts):
             useless.append(text.name)
@@ -822,7 +845,9 @@ def _encode_values(values: Iterable[Any], feature: int, table: FeatureTable) -> 
     """Python objects as categories, numbered as they first occur."""
     place: dict[Any, int] = {}
     try:
-        index = np.fromiter((place.setdefault(value, len(place)) for value in values), np.int32, table.n_rows)
+        index = np.fromiter(
+            (place.setdefault(value, len(place)) for value in values), np.int32, table.n_rows
+        )
     except TypeError as error:
         raise ValueError(
             f"Column {table.name_of(feature)} of X holds values that cannot be categories: {error}."

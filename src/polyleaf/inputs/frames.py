@@ -73,7 +73,9 @@ class Frame:
         """
         return []
 
-    def _together(self, kinds: Sequence[Any], is_number: Callable[[Any], bool]) -> NDArray[np.int64]:
+    def _together(
+        self, kinds: Sequence[Any], is_number: Callable[[Any], bool]
+    ) -> NDArray[np.int64]:
         """The columns of numbers, which may be asked for by kind; none of them where the copy would be large.
 
         Each distinct kind is looked at once: most frames have very few.
@@ -83,7 +85,9 @@ class Frame:
         if numbers == distinct:
             columns = np.arange(len(kinds))
         else:
-            columns = np.array([c for c, kind in enumerate(kinds) if kind in numbers], dtype=np.int64)
+            columns = np.array(
+                [c for c, kind in enumerate(kinds) if kind in numbers], dtype=np.int64
+            )
         small = 8 * self.shape[0] * len(columns) <= _MOST_COPIED_BYTES
         return columns if small else columns[:0]
 
@@ -103,7 +107,10 @@ class _Pandas(Frame):
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
         dtypes = self.native.dtypes.tolist()
         found = []
-        for is_plain in (_is_number, _is_boolean):  # pandas makes objects of numbers beside booleans
+        for is_plain in (
+            _is_number,
+            _is_boolean,
+        ):  # pandas makes objects of numbers beside booleans
             columns = self._together(dtypes, is_plain)
             if len(columns):
                 all_of_them = len(columns) == len(dtypes)
@@ -138,7 +145,9 @@ class _Polars(Frame):
         if not len(columns):
             return []
         all_of_them = len(columns) == len(kinds)
-        if len(self.native) == 1:  # polars makes arrays with many threads, which one row does not pay for
+        if (
+            len(self.native) == 1
+        ):  # polars makes arrays with many threads, which one row does not pay for
             row = self.native.row(0)
             numbers = row if all_of_them else [row[column] for column in columns.tolist()]
             return [(np.array([numbers], dtype=np.float64), columns)]
@@ -168,7 +177,10 @@ class _Arrow(Frame):
                 return [(_tensor(self.native), np.arange(self.shape[1]))]
             except pa.ArrowException:  # not all columns are numbers
                 pass
-        is_float = {pa.float32().id, pa.float64().id}.__contains__  # not of halves: they become no tensors
+        is_float = {
+            pa.float32().id,
+            pa.float64().id,
+        }.__contains__  # not of halves: they become no tensors
         is_integer = pa.types.is_integer
         types = self.native.schema.types
         kinds = [kind.id for kind in types]  # a number, which is all that types of numbers are
@@ -177,7 +189,9 @@ class _Arrow(Frame):
         if not len(columns):
             return []
         all_of_them = len(columns) == len(types)
-        return [(_tensor(self.native if all_of_them else self.native.select(columns.tolist())), columns)]
+        return [
+            (_tensor(self.native if all_of_them else self.native.select(columns.tolist())), columns)
+        ]
 
 
 def as_frame(X: Any) -> Frame | None:
@@ -203,13 +217,19 @@ def refuse_absent(data: Any, name: str) -> None:
     """A TypeError for data whose values are not there yet, or lie on a card; it says how to get them."""
     home, kind = type(data).__module__.split(".")[0], type(data).__name__
     if lies_on_card(data):
-        ways = {"cupy": f"{name}.get()", "torch": f"{name}.cpu()", "jaxlib": f"jax.device_get({name})"}
+        ways = {
+            "cupy": f"{name}.get()",
+            "torch": f"{name}.cpu()",
+            "jaxlib": f"jax.device_get({name})",
+        }
         raise TypeError(
             f"{name} lies on a CUDA card, and is read there by fit and predict of estimators with "
             f'device="cuda" alone: set that, or pass {ways.get(home, "a copy in memory of this machine")}.'
         )
     if kind == "LazyFrame":
-        raise TypeError(f"{name} is a lazy frame, whose values are not there yet: pass {name}.collect().")
+        raise TypeError(
+            f"{name} is a lazy frame, whose values are not there yet: pass {name}.collect()."
+        )
     if home in ("dask", "dask_expr") or (home == "distributed" and kind == "Future"):
         raise TypeError(
             f"{name} is a Dask {kind}, whose values are not there yet: pass {name}.compute(), or use an "
@@ -227,7 +247,9 @@ def repeated(names: Sequence[Any]) -> Any:
 def refuse_repeated(names: Sequence[Any] | None, name: str) -> None:
     """A ValueError where two columns of `name` have one name."""
     if names is not None and (twice := repeated(names)) is not None:
-        raise ValueError(f"{name} has several columns of the name {twice!r}: rename all but one of them.")
+        raise ValueError(
+            f"{name} has several columns of the name {twice!r}: rename all but one of them."
+        )
 
 
 def _tensor(table: Any) -> NDArray[Any]:

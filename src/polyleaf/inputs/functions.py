@@ -12,7 +12,9 @@ from typing import Any
 __all__ = ["why_not_called"]
 
 
-def why_not_called(function: Callable[..., Any], n_arguments: int, keywords: tuple[str, ...] = ()) -> str:
+def why_not_called(
+    function: Callable[..., Any], n_arguments: int, keywords: tuple[str, ...] = ()
+) -> str:
     """Why a function cannot be called with so many arguments and these keywords: the end of a sentence.
     Nothing where it can, or where Python cannot tell, as of some built-ins."""
     try:

@@ -90,7 +90,9 @@ class TaskColumns:
         if not isinstance(key, tuple) or key in names:
             return self.columns[key]
         if isinstance(self.columns, Mapping):
-            return np.column_stack([np.asarray(as_numpy(self.columns[part], self.name)) for part in key])
+            return np.column_stack(
+                [np.asarray(as_numpy(self.columns[part], self.name)) for part in key]
+            )
         is_arrow = hasattr(self.columns, "column_names")
         return self.columns.select(list(key)) if is_arrow else self.columns[list(key)]
 
@@ -115,7 +117,11 @@ Missing = Literal["error", "ignore"]
 
 
 def encode_known(
-    encode: Callable[[Any, Any], Target], y: Any, sample_weight: Any, missing: Missing, name: str = "y"
+    encode: Callable[[Any, Any], Target],
+    y: Any,
+    sample_weight: Any,
+    missing: Missing,
+    name: str = "y",
 ) -> Target:
     """Encode labels of which some rows have none: these get class 0 with weight 0.
 
@@ -134,8 +140,12 @@ def encode_known(
     if known.all():
         return encode(y, sample_weight)
     if not known.any():
-        raise ValueError(f"{name} has no label in any row, so nothing can be learned for it: leave it out.")
-    weight = None if sample_weight is None else np.broadcast_to(np.asarray(sample_weight), known.shape)
+        raise ValueError(
+            f"{name} has no label in any row, so nothing can be learned for it: leave it out."
+        )
+    weight = (
+        None if sample_weight is None else np.broadcast_to(np.asarray(sample_weight), known.shape)
+    )
     found = encode(_plain_labels(labels[known]), None if weight is None else weight[known])
     values = np.zeros((len(known), *found.values.shape[1:]), found.values.dtype)
     values[known] = found.values
@@ -193,7 +203,9 @@ class TaskEncodings(TargetEncoding):
 
             data = columns.of(key), weight_of(sample_weight, key)
             has_labels = encoding.kind in ("binary", "multiclass")
-            found.append(encode_known(encode, *data, self.missing, called) if has_labels else encode(*data))
+            found.append(
+                encode_known(encode, *data, self.missing, called) if has_labels else encode(*data)
+            )
         return joined(self.keys, found, self.missing)
 
     def check_names(self, y: Any, sample_weight: Any, name: str) -> None:
@@ -203,7 +215,9 @@ class TaskEncodings(TargetEncoding):
         keys = [list(key) if isinstance(key, tuple) else key for key in self.keys]
         plain = (str, int)
         if not all(
-            isinstance(part, plain) for key in keys for part in (key if isinstance(key, list) else [key])
+            isinstance(part, plain)
+            for key in keys
+            for part in (key if isinstance(key, list) else [key])
         ):
             raise ValueError(
                 "Names of tasks are written to model files where they are text or whole numbers."
@@ -240,7 +254,9 @@ class TaskTarget(Target):
             values: np.ndarray = self.values[:, own]
             if is_ids(encoding):
                 values = values[:, 0].astype(np.int32)
-            weight = self.weight if self.weight is None or self.weight.ndim == 1 else self.weight[:, own]
+            weight = (
+                self.weight if self.weight is None or self.weight.ndim == 1 else self.weight[:, own]
+            )
             found.append(Target(values, weight, encoding))
             first += width
         return found
@@ -300,7 +316,9 @@ def joined(keys: Sequence[Key], targets: Sequence[Target], missing: Missing) -> 
     names, n_rows = [name_of(key) for key in keys], targets[0].n_rows
     for name, target in zip(names, targets, strict=True):
         if target.n_rows != n_rows:
-            raise ValueError(f"Task {names[0]!r} has {n_rows} rows, but task {name!r} has {target.n_rows}.")
+            raise ValueError(
+                f"Task {names[0]!r} has {n_rows} rows, but task {name!r} has {target.n_rows}."
+            )
     each = tuple(target.encoding for target in targets)
     offset, scale = _units(each)
     encoding = TaskEncodings(
@@ -350,7 +368,9 @@ def _as_columns(target: Target) -> np.ndarray:
 def _as_wide(target: Target) -> np.ndarray:
     """The weights of each column of its indicators."""
     weights = _as_columns(target)
-    return np.broadcast_to(weights, (target.n_rows, max(weights.shape[1], target.encoding.n_outputs)))
+    return np.broadcast_to(
+        weights, (target.n_rows, max(weights.shape[1], target.encoding.n_outputs))
+    )
 
 
 def _dense(values: Any) -> np.ndarray:
@@ -371,12 +391,18 @@ def read_encoding(fields: Mapping[str, Any], n_scores: int) -> TargetEncoding:
     tasks: Any = fields.get("tasks")
     missing: Any = fields.get("missing")
     lists = isinstance(keys, list) and isinstance(tasks, list) and len(keys) == len(tasks) > 0
-    if not lists or missing not in ("error", "ignore") or not all(isinstance(t, Mapping) for t in tasks):
+    if (
+        not lists
+        or missing not in ("error", "ignore")
+        or not all(isinstance(t, Mapping) for t in tasks)
+    ):
         raise ValueError("The model does not say how its tasks were encoded.")
     found = tuple(tuple(key) if isinstance(key, list) else key for key in keys)
     for key in found:
         parts = key if isinstance(key, tuple) else (key,)
-        if not parts or not all(isinstance(part, str | int) and not isinstance(part, bool) for part in parts):
+        if not parts or not all(
+            isinstance(part, str | int) and not isinstance(part, bool) for part in parts
+        ):
             raise ValueError("The model names a task by what is neither text nor a whole number.")
     each = tuple(TargetEncoding.from_dict(task, n_scores) for task in tasks)
     offset, scale = _units(each)

@@ -38,7 +38,9 @@ class OffsetReader:
     n_scores: int
     moved: tuple[bool, ...]
 
-    def read(self, offset: Any, n_rows: int | None = None, name: str = "offset") -> NDArray[np.float64]:
+    def read(
+        self, offset: Any, n_rows: int | None = None, name: str = "offset"
+    ) -> NDArray[np.float64]:
         """Offsets in the unit of raw scores, (n_rows, n_scores).
 
         Parameters
@@ -57,7 +59,9 @@ class OffsetReader:
         self.encoding.check_names_of_offset(offset, name)
         values = _numbers(as_numpy(offset, name), name)
         if values.ndim not in (1, 2):
-            raise ValueError(f"{name} must have shape {self._shapes('n_rows')}, got {values.shape}.")
+            raise ValueError(
+                f"{name} must have shape {self._shapes('n_rows')}, got {values.shape}."
+            )
         if n_rows is not None and len(values) != n_rows:
             raise ValueError(f"{name} has {len(values)} rows, but X has {n_rows}.")
         columns = values[:, None] if values.ndim == 1 else values
@@ -120,7 +124,9 @@ def _numbers(values: Any, name: str) -> NDArray[np.float64]:
         given = nulls_as_nan(np.asarray(given, dtype=object))
         place = first_that_is_no_number(given)
         if place is not None:
-            raise ValueError(f"{name} holds {what(given[place])} in row {place[0]}, which is no number.")
+            raise ValueError(
+                f"{name} holds {what(given[place])} in row {place[0]}, which is no number."
+            )
     numbers = given.astype(np.float64)
     with np.errstate(over="ignore"):
         finite = np.isfinite(numbers.astype(np.float32))  # which scores are summed in

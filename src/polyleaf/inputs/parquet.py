@@ -35,7 +35,11 @@ def parquet_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
     name = os.fspath(path)
     if os.path.isdir(name):
         every = glob.glob("**/*", root_dir=name, recursive=True)
-        kept = [one for one in every if one.endswith((".parquet", ".pq")) and os.path.basename(one)[0] != "_"]
+        kept = [
+            one
+            for one in every
+            if one.endswith((".parquet", ".pq")) and os.path.basename(one)[0] != "_"
+        ]
         found = sorted(os.path.join(name, one) for one in kept)
     else:
         found = [name] if os.path.isfile(name) else sorted(glob.glob(name, recursive=True))
@@ -89,7 +93,9 @@ class ParquetRows:
             yield X, y, None if self.weight is None else _vector(pa, table.column(self.weight))
 
 
-def tables(files: Sequence[str], batch_rows: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
+def tables(
+    files: Sequence[str], batch_rows: int, columns: Sequence[str] | None = None
+) -> Iterator[Any]:
     """The files' rows as Arrow tables of at most so many rows; of all columns, or of some."""
     import pyarrow as pa
     import pyarrow.parquet as pq

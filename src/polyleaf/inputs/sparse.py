@@ -54,7 +54,9 @@ def canonical(
     values = sound(values, name)
     values = values if sp.issparse(values) else np.asarray(values)
     _check_kind(values, name, 0 if may_be_empty else 1)
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
+    with np.errstate(
+        over="ignore"
+    ):  # what float32 cannot hold becomes infinite, and is refused below
         rows = sp.csr_matrix(values, dtype=np.float32)
     if not np.isfinite(rows.data).all():
         entry = int(np.argmin(np.isfinite(rows.data)))
@@ -78,14 +80,18 @@ def canonical(
 
 def _check_kind(values: Any, name: str, fewest_rows: int) -> None:
     if len(values.shape) != 2:
-        raise ValueError(f"{name} must have two dimensions, (n_rows, n_columns), not shape {values.shape}.")
+        raise ValueError(
+            f"{name} must have two dimensions, (n_rows, n_columns), not shape {values.shape}."
+        )
     if values.dtype.kind not in "buif":
         raise ValueError(f"{name} must hold numbers, not {values.dtype}.")
     if values.shape[0] < fewest_rows or values.shape[1] < 1:
         raise ValueError(f"{name} has shape {values.shape}; it needs a row and a column.")
     largest = np.iinfo(np.int32).max
     if values.shape[1] > largest:
-        raise ValueError(f"{name} has {values.shape[1]} columns; more than {largest} are not possible.")
+        raise ValueError(
+            f"{name} has {values.shape[1]} columns; more than {largest} are not possible."
+        )
 
 
 def row_of(rows: sp.csr_matrix, entry: int) -> int:
@@ -93,7 +99,9 @@ def row_of(rows: sp.csr_matrix, entry: int) -> int:
     return int(np.searchsorted(rows.indptr, entry, side="right")) - 1
 
 
-def arrays_of(rows: sp.csr_matrix) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+def arrays_of(
+    rows: sp.csr_matrix,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
     """Where rows begin, columns and values, in the types that the core reads."""
     return (
         rows.indptr.astype(np.int64, copy=False),

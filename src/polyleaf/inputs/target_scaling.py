@@ -72,7 +72,9 @@ def unit_of(columns: np.ndarray, weight: np.ndarray | None, normalize: Normalize
     return offset, np.where(varies, np.minimum(spread / LEAST_SPREAD, largest), largest)
 
 
-def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _mean_and_deviation(
+    columns: np.ndarray, weight: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Weighted mean and standard deviation of each column, over the values it has."""
     offset, deviation = np.zeros(columns.shape[1]), np.zeros(columns.shape[1])
     for j in range(columns.shape[1]):

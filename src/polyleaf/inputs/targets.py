@@ -96,7 +96,9 @@ class TargetEncoding:
             self._check_shape(values.shape, name)
             values = values.reshape(len(values), -1)
             weight = _check_weight(sample_weight, len(values), self._weight_columns, name)
-            return self._scaled(values, weight) if normalized else _with_missing(values, weight, self)
+            return (
+                self._scaled(values, weight) if normalized else _with_missing(values, weight, self)
+            )
         if self.kind == "multilabel":
             values = _indicator_values(y, name, self.missing)
             self._check_shape(values.shape, name)
@@ -127,7 +129,9 @@ class TargetEncoding:
         expected = 1 if self.one_dimensional else self.n_outputs
         found = 1 if len(shape) == 1 else shape[1]
         if found != expected:
-            raise ValueError(f"{name} has {found} column(s), but the model was fitted on {expected}.")
+            raise ValueError(
+                f"{name} has {found} column(s), but the model was fitted on {expected}."
+            )
 
     def _class_ids(self, labels: np.ndarray, name: str) -> np.ndarray:
         assert self.classes is not None
@@ -285,7 +289,9 @@ class Target:
         if self.values.ndim == 2:
             return self.values
         n, ones = self.n_rows, np.ones(self.n_rows, np.float32)
-        return scipy.sparse.csr_matrix((ones, (np.arange(n), self.values)), (n, self.encoding.n_outputs))
+        return scipy.sparse.csr_matrix(
+            (ones, (np.arange(n), self.values)), (n, self.encoding.n_outputs)
+        )
 
     def weight_of_indicators(self) -> np.ndarray | None:
         """Weights of the rows, or of each column of `indicators`."""
@@ -331,7 +337,9 @@ def encode_regression(
     values, one_dimensional = _ravel_column(_regression_values(y, "y", missing))
     names = None if one_dimensional else _column_names(y)
     columns = values[:, None] if values.ndim == 1 else values
-    weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y")
+    weight = _check_weight(
+        sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y"
+    )
     _check_names_beside(sample_weight, names, "sample_weight of y")
     _check_every_output_has_weight(columns, weight, names)
     offset, scale = unit_of(columns, weight, normalize)
@@ -399,7 +407,9 @@ def encode_classification(
         encoding = _class_encoding(classes, one_vs_rest, two_scores)
     else:
         if like.kind == "multilabel":
-            raise ValueError("The model to go on from has several labels per row, but y is one-dimensional.")
+            raise ValueError(
+                "The model to go on from has several labels per row, but y is one-dimensional."
+            )
         encoding, ids = like, like._class_ids(labels, "y")
     assert encoding.classes is not None
     factors = _class_factors(class_weight, encoding.classes, ids)
@@ -408,7 +418,9 @@ def encode_classification(
     return encoding._with_ids(ids.astype(np.int32), weight)
 
 
-def encode_further(y: Any, sample_weight: Any, *, name: str, like: TargetEncoding, is_sparse: bool) -> Target:
+def encode_further(
+    y: Any, sample_weight: Any, *, name: str, like: TargetEncoding, is_sparse: bool
+) -> Target:
     """Encode y of rows that are watched: as an earlier y was, in the unit of y.
 
     Parameters
@@ -472,7 +484,9 @@ def encode_sparse(
         raise ValueError(f"{cell} is {values.data[at]:g}: an indicator matrix holds 0 and 1 only.")
     if like is not None:
         if like.kind != kind or like.one_dimensional:
-            raise ValueError(f"The model was fitted on another kind of target than {name}, which is {kind}.")
+            raise ValueError(
+                f"The model was fitted on another kind of target than {name}, which is {kind}."
+            )
         like._check_shape(values.shape, name)
         like.check_names(y, None, name)
         return Target(values, weight, like)
@@ -480,7 +494,9 @@ def encode_sparse(
         raise ValueError(f"{name} holds nothing but zeros, so there is nothing to learn.")
     names = None if scipy.sparse.issparse(y) else _column_names(y)
     classes = np.arange(n_outputs) if kind == "multilabel" else None
-    return Target(values, weight, TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names))
+    return Target(
+        values, weight, TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names)
+    )
 
 
 def _class_encoding(classes: np.ndarray, one_vs_rest: bool, two_scores: bool) -> TargetEncoding:
@@ -509,7 +525,9 @@ def _encode_multilabel(
     _check_every_output_has_weight(values, weight, names)
     if like is not None:
         if like.kind != "multilabel":
-            raise ValueError("The model to go on from has one class per row, but y is an indicator matrix.")
+            raise ValueError(
+                "The model to go on from has one class per row, but y is an indicator matrix."
+            )
         like._check_shape(values.shape, "y")
         like.check_names(y, None, "y")
     encoding = like or TargetEncoding(
@@ -611,7 +629,9 @@ def _names_given(data: Any) -> tuple[str, ...] | None:
     return None if names is None or names == tuple(map(str, range(len(names)))) else names
 
 
-def _check_same_names(names: tuple[str, ...] | None, known: tuple[str, ...] | None, what: str) -> None:
+def _check_same_names(
+    names: tuple[str, ...] | None, known: tuple[str, ...] | None, what: str
+) -> None:
     if names is None or known is None or names == known:
         return
     is_permuted = sorted(names) == sorted(known)
@@ -657,7 +677,12 @@ def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
     finite: bool | Literal["allow-nan"] = "allow-nan" if missing == "ignore" else True
     try:
         return check_array(
-            y, dtype=dtype, ensure_2d=False, ensure_all_finite=finite, input_name=name, ensure_min_features=0
+            y,
+            dtype=dtype,
+            ensure_2d=False,
+            ensure_all_finite=finite,
+            input_name=name,
+            ensure_min_features=0,
         )
     except ValueError as error:
         if missing == "error" and f"Input {name} contains NaN" in str(error):
@@ -686,7 +711,9 @@ def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
             raise ValueError(_not_a_number(objects[place], place, name)) from None
         values = _finite(objects.astype(np.float64), name, missing, dtypes)
     if values.ndim > 2 or (values.ndim == 2 and values.shape[1] == 0):
-        raise ValueError(f"{name} must have shape (n_rows,) or (n_rows, n_outputs), got {values.shape}.")
+        raise ValueError(
+            f"{name} must have shape (n_rows,) or (n_rows, n_outputs), got {values.shape}."
+        )
     return values
 
 
@@ -743,7 +770,9 @@ def _is_multilabel(y: Any, missing: str) -> bool:
 def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
     values = _finite(as_numpy(y, name), name, missing, np.float32)
     if values.ndim != 2:
-        raise ValueError(f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}.")
+        raise ValueError(
+            f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}."
+        )
     wrong = ~((values == 0) | (values == 1) | np.isnan(values))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
@@ -821,7 +850,9 @@ def _unique(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
             classes, ids = np.unique(labels, return_inverse=True)
     except TypeError:
         types = sorted({type(label).__name__ for label in labels.tolist()})
-        raise ValueError(f"{name} mixes labels of types {', '.join(types)}; use one type.") from None
+        raise ValueError(
+            f"{name} mixes labels of types {', '.join(types)}; use one type."
+        ) from None
     # Each class three times: of mostly distinct labels scikit-learn would warn that they may be continuous.
     check_classification_targets(np.repeat(classes, 3))
     return classes, ids
@@ -840,7 +871,9 @@ def _ravel_column(values: np.ndarray) -> tuple[np.ndarray, bool]:
     return values, values.ndim == 1
 
 
-def _with_missing(values: np.ndarray, weight: np.ndarray | None, encoding: TargetEncoding) -> Target:
+def _with_missing(
+    values: np.ndarray, weight: np.ndarray | None, encoding: TargetEncoding
+) -> Target:
     """NaN becomes value 0 of weight 0."""
     if encoding.missing == "error" or not np.isnan(values).any():
         return Target(values, weight, encoding)
@@ -1013,7 +1046,11 @@ def _of_labels(
     found: list[Mapping[Any, Any]] = [{}] * n_labels
     for label, weights in class_weight.items():
         at = names.index(label) if names and label in names else label
-        if not isinstance(at, int | np.integer) or not 0 <= at < n_labels or not isinstance(weights, Mapping):
+        if (
+            not isinstance(at, int | np.integer)
+            or not 0 <= at < n_labels
+            or not isinstance(weights, Mapping)
+        ):
             known = _some(names) if names else f"0 to {n_labels - 1}"
             raise ValueError(
                 f"class_weight has {label!r}: {weights!r}; it must be {{label: {{0: weight, 1: weight}}}}, "
@@ -1037,14 +1074,18 @@ def _label_factors(
         both = (ones > 0) & (ones < known)
         negative = np.where(both, known / np.maximum(2 * (known - ones), 1), 1.0)
         return negative, np.where(both, known / np.maximum(2 * ones, 1), 1.0)
-    if isinstance(class_weight, Mapping) and any(isinstance(w, Mapping) for w in class_weight.values()):
+    if isinstance(class_weight, Mapping) and any(
+        isinstance(w, Mapping) for w in class_weight.values()
+    ):
         class_weight = _of_labels(class_weight, n_labels, names)
     weights = [class_weight] * n_labels if isinstance(class_weight, Mapping) else list(class_weight)
     if len(weights) != n_labels:
         raise ValueError(f"class_weight has {len(weights)} dicts, but y has {n_labels} labels.")
     unknown = [value for entry in weights for value in entry if value not in (0, 1)]
     if unknown:
-        raise ValueError(f"class_weight of a multi-label target has keys 0 and 1, got {unknown[0]!r}.")
+        raise ValueError(
+            f"class_weight of a multi-label target has keys 0 and 1, got {unknown[0]!r}."
+        )
     negative = _check_factors([entry.get(0, 1.0) for entry in weights], "class_weight")
     return negative, _check_factors([entry.get(1, 1.0) for entry in weights], "class_weight")
 
@@ -1062,7 +1103,10 @@ def _check_factors(factors: Any, name: str) -> np.ndarray:
 def _labels_to_json(classes: np.ndarray) -> dict[str, Any]:
     labels = classes.tolist()
     if classes.dtype.kind in "iufbU" or all(isinstance(label, str) for label in labels):
-        return {"dtype": classes.dtype.str if classes.dtype.kind in "iufbU" else "object", "labels": labels}
+        return {
+            "dtype": classes.dtype.str if classes.dtype.kind in "iufbU" else "object",
+            "labels": labels,
+        }
     raise ValueError(
         f"Class labels of type {type(labels[0]).__name__} cannot be written to a model file: "
         "use strings, numbers or booleans, or pickle the estimator."
@@ -1084,7 +1128,9 @@ def _stored_classes(kind: Kind, n_outputs: int, fields: Any) -> np.ndarray | Non
     classes = _labels_from_json(fields)
     wanted = 2 if kind == "binary" else n_outputs
     _require(
-        len(set(classes.tolist())) == len(classes) == wanted, "classes", f"has {wanted} different labels"
+        len(set(classes.tolist())) == len(classes) == wanted,
+        "classes",
+        f"has {wanted} different labels",
     )
     return classes
 
@@ -1096,7 +1142,9 @@ _BYTES_A_CHARACTER, _SPARE_BYTES = 64, 1 << 20
 def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
     name: Any = fields.get("dtype")
     labels: Any = fields.get("labels")
-    _require(isinstance(labels, list) and isinstance(name, str), "classes", "has a dtype and labels")
+    _require(
+        isinstance(labels, list) and isinstance(name, str), "classes", "has a dtype and labels"
+    )
     dtype = np.dtype(object) if name == "object" else np.dtype(name)
     is_text = dtype.kind in "OU"
     _require(is_text or dtype.kind in "iufb", "classes", "is text, numbers or booleans")
@@ -1105,7 +1153,9 @@ def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
     _require(of_kind and plain, "classes", "has labels of its dtype")
     characters = sum(len(label) + 1 for label in labels) if is_text else 0
     room = _SPARE_BYTES + _BYTES_A_CHARACTER * characters
-    _require(dtype.kind != "U" or dtype.itemsize * len(labels) <= room, "classes", "has a text too wide")
+    _require(
+        dtype.kind != "U" or dtype.itemsize * len(labels) <= room, "classes", "has a text too wide"
+    )
     classes = np.array(labels, dtype)
     _require(classes.tolist() == labels, "classes", "has labels that its dtype holds")
     return classes
@@ -1116,7 +1166,9 @@ def _stored_names(names: Any, n_outputs: int) -> tuple[str, ...] | None:
         return None
     is_list = isinstance(names, list) and len(names) == n_outputs
     _require(
-        is_list and all(isinstance(name, str) for name in names), "output_names", f"has {n_outputs} texts"
+        is_list and all(isinstance(name, str) for name in names),
+        "output_names",
+        f"has {n_outputs} texts",
     )
     return tuple(names)
 

@@ -24,7 +24,9 @@ _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # or a number with three de
 _FEWEST_ROWS = 20
 
 
-def first_stray_text(index: NDArray[np.integer[Any]], categories: Sequence[Any]) -> tuple[int, str] | None:
+def first_stray_text(
+    index: NDArray[np.integer[Any]], categories: Sequence[Any]
+) -> tuple[int, str] | None:
     """The first cell of text in a column that is one of numbers otherwise.
 
     It is where more than half of the rows hold numbers, or text that spells one, and there are more than four
@@ -48,7 +50,9 @@ def first_stray_text(index: NDArray[np.integer[Any]], categories: Sequence[Any])
     return row, str(categories[index[row]])
 
 
-def stray_texts(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> NDArray[np.bool_] | None:
+def stray_texts(
+    categories: Sequence[Any], counts: NDArray[np.integer[Any]]
+) -> NDArray[np.bool_] | None:
     """The same of a column that is known by how many rows hold each category: which of these are stray text.
 
     Parameters

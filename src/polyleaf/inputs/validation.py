@@ -75,13 +75,17 @@ def _checked(matrix: Any, name: str) -> Any:
 def _check_starts(indptr: Any, n: int, name: str) -> int:
     """Where rows (or columns) begin must rise from 0; how many entries there are then."""
     if len(indptr) != n + 1 or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
-        raise ValueError(f"{name} is no sound sparse matrix: its indptr does not rise from 0 in {n} steps.")
+        raise ValueError(
+            f"{name} is no sound sparse matrix: its indptr does not rise from 0 in {n} steps."
+        )
     return int(indptr[-1])
 
 
 def _check_length(found: int, wanted: int, name: str) -> None:
     if found < wanted:
-        raise ValueError(f"{name} is no sound sparse matrix: it has {found} entries in place of {wanted}.")
+        raise ValueError(
+            f"{name} is no sound sparse matrix: it has {found} entries in place of {wanted}."
+        )
 
 
 def _check_indices(indices: Any, n: int, what: str, name: str) -> None:

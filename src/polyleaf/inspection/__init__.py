@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from polyleaf.estimators.shap_mixin import in_chunks, mean_magnitude
-from polyleaf.inspection.model_summary import dump_json, leaf_dtype_report, nodes_table, size_report, summary
+from polyleaf.inspection.model_summary import (
+    dump_json,
+    leaf_dtype_report,
+    nodes_table,
+    size_report,
+    summary,
+)
 from polyleaf.inspection.plotting import (
     CalibrationDisplay,
     CoverageDisplay,

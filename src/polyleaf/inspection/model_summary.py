@@ -70,7 +70,9 @@ def nodes_table(model: Any, kind: Literal["dict", "pandas", "polars", "pyarrow"]
     if kind == "polars":
         import polars
 
-        return polars.DataFrame(columns, schema={name: _polars_type(t) for name, t in types.items()})
+        return polars.DataFrame(
+            columns, schema={name: _polars_type(t) for name, t in types.items()}
+        )
     import pyarrow
 
     return pyarrow.table(
@@ -83,7 +85,12 @@ def _polars_type(name: str) -> Any:
 
     if name.startswith("list "):
         return polars.List(_polars_type(name.removeprefix("list ")))
-    plain = {"int": polars.Int64, "float": polars.Float64, "bool": polars.Boolean, "str": polars.String}
+    plain = {
+        "int": polars.Int64,
+        "float": polars.Float64,
+        "bool": polars.Boolean,
+        "str": polars.String,
+    }
     return plain[name]
 
 
@@ -204,7 +211,11 @@ def leaf_dtype_report(
         rounded = Model.from_bytes(data).raw_predict(scorer.table, n_threads=n_threads)
         change = float(np.abs(rounded - exact).max(initial=0.0))
         bare = len(model.to_bytes(dtype, statistics=False))
-        about = {"leaf_dtype": dtype, "file_bytes": len(data), "file_bytes_without_statistics": bare}
+        about = {
+            "leaf_dtype": dtype,
+            "file_bytes": len(data),
+            "file_bytes_without_statistics": bare,
+        }
         rows.append(about | {"largest_change": change} | scorer(rounded))
     return rows
 
@@ -313,7 +324,9 @@ def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[st
         rule: dict[str, Any]
         if entry["category_set"] >= 0:
             rule = {
-                "categories": category_names(model.mapper, feature, tree.categories[entry["category_set"]])
+                "categories": category_names(
+                    model.mapper, feature, tree.categories[entry["category_set"]]
+                )
             }
         else:
             rule = {"threshold": thresholds.value(feature, entry["threshold"])}

@@ -46,7 +46,9 @@ def explanation(estimator: Any, X: Any, background: Any = None, outputs: Any = N
     try:
         import shap
     except ImportError:
-        raise ImportError("explanation makes an object of the shap package: pip install shap.") from None
+        raise ImportError(
+            "explanation makes an object of the shap package: pip install shap."
+        ) from None
     values = estimator.shap_values(X, background, outputs=outputs)
     base = np.asarray(estimator.shap_base_values(background, outputs))
     model: Model = estimator.model_
@@ -113,7 +115,9 @@ def _shap_trees(model: Model, n_trees: int, scale: np.ndarray) -> Iterator[dict[
     for view in itertools.islice(model.trees, n_trees):
         tree = view.structure
         if (tree.category_set >= 0).any():
-            raise ValueError("shap knows no splits on categories, which this model has; use shap_values.")
+            raise ValueError(
+                "shap knows no splits on categories, which this model has; use shap_values."
+            )
         if view.kind == LINEAR.name:
             raise ValueError("shap knows no linear leaves, which this model has; use shap_values.")
         splits = zip(tree.feature.tolist(), tree.threshold.tolist(), strict=True)

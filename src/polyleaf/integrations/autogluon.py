@@ -29,7 +29,9 @@ except ImportError as error:
 __all__ = ["PolyleafModel", "search_space"]
 
 RATE = 0.05  # half the usual one: where rows are held out, rounds are as many as they need to be
-OF_TRAINING = 0.9  # of the time, the rest is for what comes before the first round and after the last
+OF_TRAINING = (
+    0.9  # of the time, the rest is for what comes before the first round and after the last
+)
 _STEPS = 13  # of a range of integers whose logarithm is even
 # What early stopping watches, by AutoGluon's name; else what the objective would. What counts decisions
 # stands still for many rounds, and may be best after the first.
@@ -55,7 +57,12 @@ class PolyleafModel(AbstractModel):
     ag_name = "Polyleaf"
     seed_name = "random_state"
     default_resources_physical_cores_only = True
-    _supported_problem_types: ClassVar[list[str]] = ["binary", "multiclass", "regression", "quantile"]
+    _supported_problem_types: ClassVar[list[str]] = [
+        "binary",
+        "multiclass",
+        "regression",
+        "quantile",
+    ]
     _default_auxiliary_params_extra: ClassVar[dict[str, Any]] = {
         "valid_raw_types": ["bool", "int", "float", "category"]
     }
@@ -93,7 +100,9 @@ class PolyleafModel(AbstractModel):
         best = self.model.best_iteration_
         self.params_trained["n_estimators"] = self.model.n_iter_ if best is None else best + 1
 
-    def _estimator(self, is_watched: bool, n_jobs: int | None) -> PolyleafRegressor | PolyleafClassifier:
+    def _estimator(
+        self, is_watched: bool, n_jobs: int | None
+    ) -> PolyleafRegressor | PolyleafClassifier:
         """The estimator to fit; `is_watched`: rows are held out for early stopping."""
         parameters = {"n_jobs": n_jobs, **self._get_model_params()}
         rate = parameters["learning_rate"]
@@ -115,7 +124,9 @@ class PolyleafModel(AbstractModel):
         found = super()._predict_proba(X, **kwargs)
         if self.problem_type != "multiclass" or found.shape[1] == self.num_classes:
             return found
-        every = np.zeros((len(found), self.num_classes), found.dtype)  # classes that a fold has no row of
+        every = np.zeros(
+            (len(found), self.num_classes), found.dtype
+        )  # classes that a fold has no row of
         every[:, np.asarray(self.model.classes_, int)] = found
         return every
 

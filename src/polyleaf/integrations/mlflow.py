@@ -121,7 +121,9 @@ def log_model(model: Any, name: str = "model", **options: Any) -> Any:
     )
 
 
-def load_model(model_uri: str, dst_path: str | None = None) -> PolyleafRegressor | PolyleafClassifier:
+def load_model(
+    model_uri: str, dst_path: str | None = None
+) -> PolyleafRegressor | PolyleafClassifier:
     """Read the estimator of an MLflow model that was saved or logged by this module.
 
     Parameters

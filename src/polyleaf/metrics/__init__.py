@@ -11,4 +11,11 @@ from polyleaf.metrics.metric import (
     metric_names,
 )
 
-__all__ = ["Metric", "default_metric", "default_metrics", "get_metric", "get_metrics", "metric_names"]
+__all__ = [
+    "Metric",
+    "default_metric",
+    "default_metrics",
+    "get_metric",
+    "get_metrics",
+    "metric_names",
+]

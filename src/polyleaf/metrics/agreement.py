@@ -16,7 +16,9 @@ __all__ = ["balanced_accuracy_of", "kappa_of", "matthews_of", "table_of"]
 Array = NDArray[Any]
 
 
-def table_of(truth: Array, decision: Array, n_classes: int, weight: Array | None) -> NDArray[np.float64]:
+def table_of(
+    truth: Array, decision: Array, n_classes: int, weight: Array | None
+) -> NDArray[np.float64]:
     """Weight of the rows of each class (first axis) that were taken for each class: two axes of classes."""
     cell = truth.astype(np.int64) * n_classes + decision.astype(np.int64)
     counts = np.bincount(cell, weight, n_classes**2)
@@ -27,7 +29,9 @@ def balanced_accuracy_of(table: NDArray[np.float64]) -> float:
     """Mean, over the classes that occur, of the share that was recognised; NaN where none occurs."""
     of_class = table.sum(axis=1)
     occurs = of_class > 0
-    return float(np.mean(np.diag(table)[occurs] / of_class[occurs])) if occurs.any() else float("nan")
+    return (
+        float(np.mean(np.diag(table)[occurs] / of_class[occurs])) if occurs.any() else float("nan")
+    )
 
 
 def matthews_of(table: NDArray[np.float64]) -> float:

@@ -36,7 +36,9 @@ def roc_auc_of(y: Array, score: Array, weight: Array | None = None) -> float:
     fewer = y if 2 * n_positive <= len(y) else ~y
     below = _Below(score, weight)
     scores = score[fewer]
-    under = below.up_to(scores, "left") + below.up_to(scores, "right")  # twice, so that a tie is one half
+    under = below.up_to(scores, "left") + below.up_to(
+        scores, "right"
+    )  # twice, so that a tie is one half
     if weight is None:
         own, pairs = float(len(scores)), 0.5 * float(under.sum())
     else:

@@ -45,7 +45,11 @@ class Skill:
     def __call__(self, y: Array, raw: Array, weight: Array | None = None) -> float:
         errors, of_constant = self._errors(y, raw, weight), self._of_constant(y, weight, len(raw))
         exists = of_constant > 0
-        return float(np.mean(1.0 - errors[exists] / of_constant[exists])) if exists.any() else float("nan")
+        return (
+            float(np.mean(1.0 - errors[exists] / of_constant[exists]))
+            if exists.any()
+            else float("nan")
+        )
 
     def _of_constant(self, y: Array, weight: Array | None, n_rows: int) -> NDArray[np.float64]:
         """Found once for each data set: y does not change from round to round."""

@@ -31,7 +31,14 @@ from polyleaf.metrics.ranking import ranking_metric
 from polyleaf.metrics.sklearn_interop import SCORERS, is_greater_better, is_scorer, takes_decisions
 from polyleaf.objectives import Objective, Problem, distribution_names
 
-__all__ = ["Metric", "default_metric", "default_metrics", "get_metric", "get_metrics", "metric_names"]
+__all__ = [
+    "Metric",
+    "default_metric",
+    "default_metrics",
+    "get_metric",
+    "get_metrics",
+    "metric_names",
+]
 
 Array = NDArray[Any]
 Needs = Literal["raw", "prediction", "proba"]
@@ -148,7 +155,9 @@ def _matrix(values: Array) -> Array:
 
 
 def _ratio(total: Any, weight: Any) -> NDArray[np.float64]:
-    return np.divide(total, weight, out=np.full(np.shape(total), np.nan), where=np.asarray(weight) > 0)
+    return np.divide(
+        total, weight, out=np.full(np.shape(total), np.nan), where=np.asarray(weight) > 0
+    )
 
 
 def _means(values: Array, weight: Array | None) -> tuple[float, NDArray[np.float64]]:
@@ -190,7 +199,10 @@ def _of_labels(y: Array, least: float = -1.0) -> Array:
 
 
 def _mean_over_outputs(
-    function: Callable[[Array, Array, Array | None], float], y: Array, prediction: Array, weight: Array | None
+    function: Callable[[Array, Array, Array | None], float],
+    y: Array,
+    prediction: Array,
+    weight: Array | None,
 ) -> float:
     """Mean of `function` over the outputs where it is a number, each on the rows that have weight."""
     y, prediction = _pairs(y, prediction)
@@ -198,7 +210,9 @@ def _mean_over_outputs(
     values = []
     for k in range(y.shape[1]):
         rows = slice(None) if weight is None else weight[:, k] > 0
-        values.append(function(y[rows, k], prediction[rows, k], None if weight is None else weight[rows, k]))
+        values.append(
+            function(y[rows, k], prediction[rows, k], None if weight is None else weight[rows, k])
+        )
     numbers = [value for value in values if not np.isnan(value)]
     return float(np.mean(numbers)) if numbers else float("nan")
 
@@ -240,7 +254,9 @@ def mape(y: Array, prediction: Array, weight: Array | None = None) -> float:
     """Mean of ``|prediction - y| / |y|`` (|y| at least 2.2e-16, as in scikit-learn). 1 is 100 %."""
     y, prediction = _pairs(y, prediction)
     least = np.finfo(np.float64).eps
-    return _means(np.abs(prediction - y) / np.maximum(np.abs(y).astype(np.float64), least), weight)[0]
+    return _means(np.abs(prediction - y) / np.maximum(np.abs(y).astype(np.float64), least), weight)[
+        0
+    ]
 
 
 def r2(y: Array, prediction: Array, weight: Array | None = None) -> float:
@@ -267,7 +283,9 @@ class Pinball:
     def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
         return self.with_each(y, prediction, weight)[0]
 
-    def per_output(self, y: Array, prediction: Array, weight: Array | None = None) -> NDArray[np.float64]:
+    def per_output(
+        self, y: Array, prediction: Array, weight: Array | None = None
+    ) -> NDArray[np.float64]:
         """The loss of each prediction, ``(T * A,)``."""
         return self.with_each(y, prediction, weight)[1]
 
@@ -314,7 +332,11 @@ class TweedieDeviance:
         if self.power == 2:
             return np.log(mean / y) + y / mean - 1.0
         one, two = 1.0 - self.power, 2.0 - self.power
-        return np.power(y, two) / (one * two) - y * np.power(mean, one) / one + np.power(mean, two) / two
+        return (
+            np.power(y, two) / (one * two)
+            - y * np.power(mean, one) / one
+            + np.power(mean, two) / two
+        )
 
 
 # --- classification ---
@@ -391,7 +413,9 @@ def _f1_counts(y: Array, raw: Array, weight: Array | None) -> tuple[Array, Array
         classes = np.arange(raw.shape[1])
         truth, decision = truth[:, None] == classes, decision[:, None] == classes
     weight = np.ones((len(truth), 1)) if weight is None else _matrix(weight).astype(np.float64)
-    return 2.0 * (weight * (truth & decision)).sum(axis=0), (weight * truth + weight * decision).sum(axis=0)
+    return 2.0 * (weight * (truth & decision)).sum(axis=0), (
+        weight * truth + weight * decision
+    ).sum(axis=0)
 
 
 def f1_micro(y: Array, raw: Array, weight: Array | None = None) -> float:
@@ -438,14 +462,19 @@ def _one_against_rest(y: Array, proba: Array) -> tuple[Array, Array]:
 
 
 def _agreement(
-    of_table: Callable[[NDArray[np.float64]], float], y: Array, raw: Array, weight: Array | None = None
+    of_table: Callable[[NDArray[np.float64]], float],
+    y: Array,
+    raw: Array,
+    weight: Array | None = None,
 ) -> float:
     """A number of the table of truth and decision: of classes, or the mean over labels."""
     truth, decision = _decisions(y, raw)
     if truth.ndim == 1:
         rows = None if weight is None else _matrix(weight)[:, 0]
         return of_table(table_of(truth, decision, _matrix(raw).shape[1], rows))
-    return _mean_over_outputs(lambda t, d, w: of_table(table_of(t, d, 2, w)), truth, decision, weight)
+    return _mean_over_outputs(
+        lambda t, d, w: of_table(table_of(t, d, 2, w)), truth, decision, weight
+    )
 
 
 def rmsle(y: Array, prediction: Array, weight: Array | None = None) -> float:
@@ -520,7 +549,9 @@ _METRICS: dict[str, Metric] = {
         Metric("merror", error, needs="raw", by_column=False),
         Metric("hamming_loss", error, needs="raw"),
         Metric("accuracy", accuracy, greater_is_better=True, needs="raw"),
-        Metric("subset_accuracy", subset_accuracy, greater_is_better=True, needs="raw", by_column=False),
+        Metric(
+            "subset_accuracy", subset_accuracy, greater_is_better=True, needs="raw", by_column=False
+        ),
         Metric("f1_micro", f1_micro, greater_is_better=True, needs="raw"),
         Metric("f1_macro", f1_macro, greater_is_better=True, needs="raw"),
         *(
@@ -540,7 +571,10 @@ _METRICS: dict[str, Metric] = {
 }
 
 # Metrics that take their parameters from the objective.
-_WITH_PARAMETERS: dict[str, Callable[..., Any]] = {"quantile": Pinball, "tweedie_deviance": TweedieDeviance}
+_WITH_PARAMETERS: dict[str, Callable[..., Any]] = {
+    "quantile": Pinball,
+    "tweedie_deviance": TweedieDeviance,
+}
 
 # Names that users of XGBoost, LightGBM and scikit-learn know.
 _ALIASES: dict[str, str] = {
@@ -578,7 +612,9 @@ def metric_names() -> list[str]:
     return list(_METRICS)
 
 
-def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective | None = None) -> Metric:
+def get_metric(
+    metric: str | Callable[..., Any] | Metric, objective: Objective | None = None
+) -> Metric:
     """The metric of that name, or the callable as a metric.
 
     Parameters
@@ -608,7 +644,11 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
         raise ValueError(f"A metric must be a name or a callable; got {type(metric).__name__}.")
     name = _ALIASES.get(metric.lower(), metric.lower())
     if name in ("log_loss", "logloss"):
-        name = "mlogloss" if objective is not None and objective.target_kinds == ("classes",) else "logloss"
+        name = (
+            "mlogloss"
+            if objective is not None and objective.target_kinds == ("classes",)
+            else "logloss"
+        )
     level = _PINBALL.fullmatch(name)
     if level is not None:
         levels = () if objective is None else objective.levels
@@ -718,7 +758,9 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
 
 def _relative(metric: Metric) -> Metric:
     if not metric.has_unit:
-        raise ValueError(f"{metric.name!r} has no unit to be relative to; {', '.join(_relative_names())} do.")
+        raise ValueError(
+            f"{metric.name!r} has no unit to be relative to; {', '.join(_relative_names())} do."
+        )
     return Metric(PREFIX + metric.name, RelativeError(metric.per_output), by_column=False)
 
 
@@ -737,7 +779,9 @@ def _of_tasks(metrics: Mapping[Any, Any], objective: Objective) -> list[Metric]:
     """The metrics that users name for each of several tasks, in their order."""
     places = {place.task.name: place for place in objective.tasks}
     if not places:
-        raise ValueError("eval_metric is a dict where there are several tasks: name one metric, or a list.")
+        raise ValueError(
+            "eval_metric is a dict where there are several tasks: name one metric, or a list."
+        )
     found = []
     for name, chosen in metrics.items():
         if name not in places:
@@ -745,7 +789,8 @@ def _of_tasks(metrics: Mapping[Any, Any], objective: Objective) -> list[Metric]:
                 f"eval_metric names the task {name!r}; there are {', '.join(map(repr, places))}."
             )
         found += [
-            _of_task(metric, places[name]) for metric in get_metrics(chosen, places[name].task.objective)
+            _of_task(metric, places[name])
+            for metric in get_metrics(chosen, places[name].task.objective)
         ]
     return found
 
@@ -771,7 +816,11 @@ def _skill(objective: Objective) -> Metric:
 
     def errors(y: Array, raw: Array, weight: Array | None) -> NDArray[np.float64]:
         prediction = raw if metric.needs == "raw" else objective.transform(raw)
-        each = metric.per_output(y, prediction, weight) if "labels" not in objective.target_kinds else None
+        each = (
+            metric.per_output(y, prediction, weight)
+            if "labels" not in objective.target_kinds
+            else None
+        )
         return np.array([metric(y, prediction, weight)]) if each is None else each
 
     return Metric("skill", Skill(objective, errors), True, needs="raw", by_column=False)
@@ -826,7 +875,11 @@ class _CallableMetric:
     """A user's function behind the common signature."""
 
     def __init__(
-        self, function: Callable[..., Any], name: str, greater_is_better: bool = False, decides: bool = False
+        self,
+        function: Callable[..., Any],
+        name: str,
+        greater_is_better: bool = False,
+        decides: bool = False,
     ) -> None:
         self.user_function = function
         self.name = name

@@ -58,7 +58,11 @@ class RelativeError:
 def standard_deviation(y: Array, weight: Array | None) -> NDArray[np.float64]:
     """Of each column, by weight; 0 where a column has none."""
     y = np.asarray(y, np.float64).reshape(len(y), -1)
-    w = np.ones((len(y), 1)) if weight is None else np.asarray(weight, np.float64).reshape(len(y), -1)
+    w = (
+        np.ones((len(y), 1))
+        if weight is None
+        else np.asarray(weight, np.float64).reshape(len(y), -1)
+    )
     total = np.maximum(w.sum(axis=0), np.finfo(np.float64).tiny)
     mean = (w * y).sum(axis=0) / total
     return np.sqrt((w * np.square(y - mean)).sum(axis=0) / total)

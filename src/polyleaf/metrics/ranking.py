@@ -74,7 +74,9 @@ def top_labels(prediction: Any, k: int) -> NDArray[np.int64]:
 def _top_of_pairs(labels: Any, scores: Any, k: int) -> NDArray[np.int64]:
     labels, scores = np.asarray(labels), np.asarray(scores, dtype=np.float64)
     if labels.ndim != 2 or labels.shape != scores.shape:
-        raise ValueError(f"Labels {labels.shape} and scores {scores.shape} must have one shape (n, m).")
+        raise ValueError(
+            f"Labels {labels.shape} and scores {scores.shape} must have one shape (n, m)."
+        )
     _no_nan(scores)
     scores = np.where(labels < 0, -np.inf, scores)
     by_label = np.argsort(labels, axis=1, kind="stable")
@@ -162,10 +164,14 @@ class _Truth:
     def best_possible(self, value: NDArray[np.float64], k: int) -> NDArray[np.int64]:
         """The k labels of largest value that hold, (n, k), -1 where there are fewer."""
         shape = self.n, self.n_labels
-        return _top_of_csr(sp.csr_matrix((value[self.label], (self.row, self.label)), shape=shape), k)
+        return _top_of_csr(
+            sp.csr_matrix((value[self.label], (self.row, self.label)), shape=shape), k
+        )
 
 
-def _read(y: Any, prediction: Any, weight: Any) -> tuple[Any, Any, NDArray[np.float64] | None, int | None]:
+def _read(
+    y: Any, prediction: Any, weight: Any
+) -> tuple[Any, Any, NDArray[np.float64] | None, int | None]:
     """y and prediction without the labels that are missing (weight 0), the weight of each row, and L."""
     n_labels = None
     if isinstance(prediction, tuple):
@@ -247,7 +253,9 @@ def _ideal(truth: _Truth, k: int) -> NDArray[np.float64]:
     return np.cumsum(_discounts(k))[np.clip(truth.counts, 1, k) - 1]
 
 
-def propensities(y: Any, a: float = 0.55, b: float = 1.5, n_labels: int | None = None) -> NDArray[np.float64]:
+def propensities(
+    y: Any, a: float = 0.55, b: float = 1.5, n_labels: int | None = None
+) -> NDArray[np.float64]:
     """How likely a label that holds was seen to hold (Jain et al., 2016, eq. 3), from its frequency.
 
     Parameters
@@ -307,7 +315,13 @@ def psndcg_at(y: Any, prediction: Any, k: int, propensity: Array, weight: Any = 
 
 
 def _propensity_scored(
-    y: Any, prediction: Any, k: int, propensity: Array, weight: Any, discount: Array, normalise: bool
+    y: Any,
+    prediction: Any,
+    k: int,
+    propensity: Array,
+    weight: Any,
+    discount: Array,
+    normalise: bool,
 ) -> float:
     y, prediction, weight, n_labels = _read(y, prediction, weight)
     value = 1.0 / np.asarray(propensity, dtype=np.float64)

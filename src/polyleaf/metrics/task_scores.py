@@ -103,7 +103,9 @@ def baseline(task: str, y_train: np.ndarray, y_test: np.ndarray) -> dict[str, fl
     if task == "classification":
         classes, counts = np.unique(y_train, return_counts=True)
         frequencies = np.broadcast_to(counts / counts.sum(), (n, len(classes)))
-        return scores(task, y_test, np.full(n, classes[int(np.argmax(counts))]), frequencies, classes)
+        return scores(
+            task, y_test, np.full(n, classes[int(np.argmax(counts))]), frequencies, classes
+        )
     frequencies = np.broadcast_to(y_train.mean(axis=0), y_test.shape)
     return scores(task, y_test, (frequencies > 0.5).astype(int), frequencies)
 
@@ -163,7 +165,9 @@ def distribution_scores(
     """
     known = ~np.isnan(y)
     counts = (
-        None if weight is None else np.broadcast_to(weight.reshape(-1, *[1] * (y.ndim - 1)), y.shape)[known]
+        None
+        if weight is None
+        else np.broadcast_to(weight.reshape(-1, *[1] * (y.ndim - 1)), y.shape)[known]
     )
     bounds = distribution.interval(0.9)
     found = {
@@ -171,7 +175,9 @@ def distribution_scores(
         "CRPS": distribution.crps(y),
         "share in 90 %": (bounds[..., 0] <= y) & (y <= bounds[..., 1]),
     }
-    return {name: float(np.average(values[known], weights=counts)) for name, values in found.items()}
+    return {
+        name: float(np.average(values[known], weights=counts)) for name, values in found.items()
+    }
 
 
 def _regression_scores(
@@ -182,7 +188,11 @@ def _regression_scores(
     of_cells = None if known.all() and weight is None else known.astype(np.float64)
     if of_cells is not None and weight is not None:
         of_cells *= weight[:, None]
-    given = np.where(known, Y, 0.0), np.asarray(predicted, dtype=np.float64).reshape(Y.shape), of_cells
+    given = (
+        np.where(known, Y, 0.0),
+        np.asarray(predicted, dtype=np.float64).reshape(Y.shape),
+        of_cells,
+    )
     found = {"RMSE": metrics.rmse(*given)}
     if Y.shape[1] > 1:
         found["aRMSE"] = metrics.armse(*given)
@@ -200,7 +210,9 @@ def _classification_scores(
 
     found = {
         "accuracy": float(np.average(y == predicted, weights=weight)),
-        "macro F1": float(f1_score(y, predicted, average="macro", zero_division=0, sample_weight=weight)),
+        "macro F1": float(
+            f1_score(y, predicted, average="macro", zero_division=0, sample_weight=weight)
+        ),
     }
     if probabilities is not None and classes is not None:
         column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
@@ -211,7 +223,10 @@ def _classification_scores(
 
 
 def _multilabel_scores(
-    y: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray | None, weight: np.ndarray | None
+    y: np.ndarray,
+    predicted: np.ndarray,
+    probabilities: np.ndarray | None,
+    weight: np.ndarray | None,
 ) -> dict[str, float]:
     from sklearn.metrics import f1_score
 

@@ -15,7 +15,9 @@ __all__ = ["f1_by_cut", "f1_threshold"]
 Array = NDArray[Any]
 
 
-def f1_threshold(probability: Array, truth: Array, weight: Array | None = None, macro: bool = False) -> float:
+def f1_threshold(
+    probability: Array, truth: Array, weight: Array | None = None, macro: bool = False
+) -> float:
     """The one threshold of all labels above which saying yes has the largest F1.
 
     Parameters
@@ -48,7 +50,9 @@ def f1_by_cut(
     probability: Array, truth: Array, weight: Array | None = None, macro: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Probabilities that occur, falling, and the F1 of saying yes from each on; see `f1_threshold`."""
-    p, y = (np.asarray(values, np.float64).reshape(len(values), -1) for values in (probability, truth))
+    p, y = (
+        np.asarray(values, np.float64).reshape(len(values), -1) for values in (probability, truth)
+    )
     given = np.ones(p.shape) if weight is None else np.asarray(weight, np.float64)
     w = np.broadcast_to(given.reshape(len(given), -1), p.shape)
     order = np.argsort(-p, axis=None, kind="stable")
@@ -65,7 +69,9 @@ def f1_by_cut(
             at = np.flatnonzero(label == k)
             found[at] = np.diff(_f1(cells[1][at], cells[2][at]), prepend=0.0)
         found = np.cumsum(found) / max(1, len(there))
-    last = np.append(cells[0][1:] < cells[0][:-1], True)  # of those that are equal, none can be told apart
+    last = np.append(
+        cells[0][1:] < cells[0][:-1], True
+    )  # of those that are equal, none can be told apart
     return cells[0][last], found[last]
 
 

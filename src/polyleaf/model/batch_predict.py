@@ -29,7 +29,9 @@ class Chunk(NamedTuple):
     rows: slice
     codes: np.ndarray  # uint8 (n_features, n_rows)
     features: np.ndarray | None  # float32 (n_features, n_rows), where leaves are linear
-    coded: np.ndarray | None = None  # int32: the features that codes has rows for, where it has not all
+    coded: np.ndarray | None = (
+        None  # int32: the features that codes has rows for, where it has not all
+    )
 
 
 def chunks_of(
@@ -94,7 +96,9 @@ def codes_of(
     return mapper.transform(table, n_threads, only)
 
 
-def regressors_of(forest: _core.Forest, mapper: Any, table: Any, first: int, last: int) -> np.ndarray | None:
+def regressors_of(
+    forest: _core.Forest, mapper: Any, table: Any, first: int, last: int
+) -> np.ndarray | None:
     """What the linear leaves of trees `first .. last - 1` read of a FeatureTable.
 
     Returns

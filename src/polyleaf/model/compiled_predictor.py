@@ -131,7 +131,11 @@ class Predictor:
         found = self._finish(self.raw(rows))
         if np.ndim(rows) > 1:
             return found
-        return {task: of_rows[0] for task, of_rows in found.items()} if isinstance(found, dict) else found[0]
+        return (
+            {task: of_rows[0] for task, of_rows in found.items()}
+            if isinstance(found, dict)
+            else found[0]
+        )
 
     def _raw_there(self, rows: Any) -> _core.DeviceArray:
         device = device_of(self._device)

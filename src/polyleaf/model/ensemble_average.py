@@ -71,7 +71,9 @@ def blended(models: Sequence[Model], weights: Sequence[float], metadata: dict[st
 
 
 def _mean(vectors: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
-    return np.sum([weight * vector for weight, vector in zip(weights, vectors, strict=True)], axis=0)
+    return np.sum(
+        [weight * vector for weight, vector in zip(weights, vectors, strict=True)], axis=0
+    )
 
 
 class _Unit(NamedTuple):

@@ -42,7 +42,9 @@ def model_html(model: Any, curve: Sequence[float] | None = None, metric: str = "
         (
             "outputs",
             escape(
-                _shortened([model.output_name(k) for k in range(min(model.n_outputs, 7))], model.n_outputs)
+                _shortened(
+                    [model.output_name(k) for k in range(min(model.n_outputs, 7))], model.n_outputs
+                )
             ),
         ),
         ("objective", escape(str(model.objective.to_dict().get("name", "unknown")))),
@@ -50,8 +52,12 @@ def model_html(model: Any, curve: Sequence[float] | None = None, metric: str = "
     if top := _top_features(model):
         rows.append(("features", top))
     if curve is not None and len(curve) > 1:
-        rows.append((escape(metric), f"{_sparkline(curve)} {escape(f'{curve[0]:.4g} to {curve[-1]:.4g}')}"))
-    cells = "".join(f"<tr><th style='text-align:left'>{name}</th><td>{cell}</td></tr>" for name, cell in rows)
+        rows.append(
+            (escape(metric), f"{_sparkline(curve)} {escape(f'{curve[0]:.4g} to {curve[-1]:.4g}')}")
+        )
+    cells = "".join(
+        f"<tr><th style='text-align:left'>{name}</th><td>{cell}</td></tr>" for name, cell in rows
+    )
     return f'<div class="polyleaf">{_TABLE}{cells}</table></div>'
 
 

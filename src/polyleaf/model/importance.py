@@ -22,7 +22,9 @@ def importance(
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}.")
     if per_output and kind != "gain":
-        raise ValueError(f"Importance per output exists for kind='gain' only, not for kind={kind!r}.")
+        raise ValueError(
+            f"Importance per output exists for kind='gain' only, not for kind={kind!r}."
+        )
     if per_output:
         return _of_each_output(forest, n_outputs, n_features)
     total = np.zeros(n_features)

@@ -50,12 +50,16 @@ def read_bytes(source: Source) -> bytes:
         except UnicodeDecodeError:  # as text, which the content of a model is not
             data = ""
         if not isinstance(data, bytes):
-            raise TypeError(f"{name_of(source)} gives {type(data).__name__}: open it for bytes, mode 'rb'.")
+            raise TypeError(
+                f"{name_of(source)} gives {type(data).__name__}: open it for bytes, mode 'rb'."
+            )
         return data
     return path_of(source).read_bytes()
 
 
-def write_bytes(target: Destination, data: bytes, write_file: Callable[[Path, bytes], None]) -> None:
+def write_bytes(
+    target: Destination, data: bytes, write_file: Callable[[Path, bytes], None]
+) -> None:
     """Put them there; `write_file` is how a file is written by name.
 
     Raises
@@ -101,7 +105,9 @@ def write_open(target: Any, data: bytes | str) -> None:
         target.write(data)
     except TypeError as error:
         what, mode = ("text", "w") if isinstance(data, str) else ("bytes", "wb")
-        raise TypeError(f"{name_of(target)} takes no {what}: open it with mode {mode!r} ({error}).") from None
+        raise TypeError(
+            f"{name_of(target)} takes no {what}: open it with mode {mode!r} ({error})."
+        ) from None
 
 
 def name_of(place: Source | Destination | TextDestination) -> str:

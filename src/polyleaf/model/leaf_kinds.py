@@ -176,7 +176,9 @@ class TopkLeaves(_WithEntries):
         first, end, _ = outputs.indices(leaves.n_outputs)
         kept = (leaves.outputs >= first) & (leaves.outputs < end)
         indptr = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[leaves.indptr]
-        return _core.TopkLeaves(indptr, leaves.outputs[kept] - first, leaves.values[kept], end - first)
+        return _core.TopkLeaves(
+            indptr, leaves.outputs[kept] - first, leaves.values[kept], end - first
+        )
 
     def to_arrays(self, leaves: _core.TopkLeaves) -> dict[str, np.ndarray]:
         return self._counted(leaves, leaves.outputs)
@@ -193,7 +195,10 @@ class TopkLeaves(_WithEntries):
 
     def cells(self, leaves: _core.TopkLeaves, leaf: int, names: Names) -> dict[str, Any]:
         outputs, values = self.held(leaves, leaf)
-        return {"value": values.tolist(), "value_outputs": [names.output(k) for k in outputs.tolist()]}
+        return {
+            "value": values.tolist(),
+            "value_outputs": [names.output(k) for k in outputs.tolist()],
+        }
 
     def held(self, leaves: _core.TopkLeaves, leaf: int) -> tuple[np.ndarray, np.ndarray]:
         """The outputs that a leaf holds, and their values."""
@@ -241,13 +246,17 @@ class LinearLeaves(_WithEntries):
         )
 
     def to_arrays(self, leaves: _core.LinearLeaves) -> dict[str, np.ndarray]:
-        flat = {name: getattr(leaves, name).ravel() for name in ("weights", "centre", "lower", "upper")}
+        flat = {
+            name: getattr(leaves, name).ravel() for name in ("weights", "centre", "lower", "upper")
+        }
         return self._counted(leaves, leaves.features) | flat
 
     def from_arrays(self, take: Take, n_leaves: int, n_columns: int, n_features: int) -> Leaves:
         indptr, features = self._take_entries(take, n_leaves)
         if (features >= n_features).any():
-            raise ValueError(f"Linear leaves read a feature that is not among the {n_features} there are.")
+            raise ValueError(
+                f"Linear leaves read a feature that is not among the {n_features} there are."
+            )
         return _core.LinearLeaves(
             indptr,
             features,
@@ -275,7 +284,9 @@ class LinearLeaves(_WithEntries):
         """The function of a leaf."""
         entries = self.at(leaves, leaf)
         of_entries = leaves.features[entries], leaves.centre[entries], leaves.weights[entries]
-        return LeafLinear(*of_entries, leaves.intercept[leaf], leaves.lower[leaf], leaves.upper[leaf])
+        return LeafLinear(
+            *of_entries, leaves.intercept[leaf], leaves.lower[leaf], leaves.upper[leaf]
+        )
 
 
 DENSE, SPARSE, LINEAR = DenseLeaves(), TopkLeaves(), LinearLeaves()

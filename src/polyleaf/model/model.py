@@ -254,7 +254,11 @@ class Model:
         names = None
         if self.projection is not None:
             given = check_array(
-                X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, ensure_min_samples=0
+                X,
+                accept_sparse="csr",
+                dtype="numeric",
+                ensure_all_finite=False,
+                ensure_min_samples=0,
             )
             X, names = self.projection.transform(given, n_threads), self.projection.feature_names
         return as_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
@@ -319,11 +323,15 @@ class Model:
         """
         if isinstance(table, Dataset):
             data = table.seen_by(self.mapper)
-            return self.raw_predict_codes(data.codes, first_round, last_round, n_threads, data.features)
+            return self.raw_predict_codes(
+                data.codes, first_round, last_round, n_threads, data.features
+            )
         table = self.table_of(table, n_threads)
         trees = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, self.n_outputs))
-        for chunk in chunks_of(self.forest, self.mapper, table, trees, n_threads, all_features=False):
+        for chunk in chunks_of(
+            self.forest, self.mapper, table, trees, n_threads, all_features=False
+        ):
             scores = self.forest.scores(
                 chunk.codes,
                 **self._unit(),
@@ -365,7 +373,12 @@ class Model:
         return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
 
     def predict_topk(
-        self, table: Any, k: int = 5, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+        self,
+        table: Any,
+        k: int = 5,
+        first_round: int = 0,
+        last_round: int | None = None,
+        n_threads: int = 1,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The outputs with the highest raw scores of each row of X.
 
@@ -396,7 +409,9 @@ class Model:
         follow.
         """
         if not isinstance(k, Integral):
-            raise TypeError(f"k is how many outputs to name of each row, a whole number; got {k!r}.")
+            raise TypeError(
+                f"k is how many outputs to name of each row, a whole number; got {k!r}."
+            )
         table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         shape = table.n_rows, max(0, k)
@@ -503,7 +518,9 @@ class Model:
         raw = np.zeros((codes.shape[1], self.n_outputs), np.float32)
         for round in range(first_round, last_round):
             first, last = self._tree_range(round, round + 1)
-            self.forest.predict(codes, raw, first=first, last=last, n_threads=n_threads, features=features)
+            self.forest.predict(
+                codes, raw, first=first, last=last, n_threads=n_threads, features=features
+            )
             yield self.in_unit_of_y(raw)
 
     def apply(
@@ -532,8 +549,12 @@ class Model:
         table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, last - first), np.int32)
-        for chunk in chunks_of(self.forest, self.mapper, table, (first, last), n_threads, numbers=False):
-            out[chunk.rows] = self.forest.apply(chunk.codes, first=first, last=last, n_threads=n_threads)
+        for chunk in chunks_of(
+            self.forest, self.mapper, table, (first, last), n_threads, numbers=False
+        ):
+            out[chunk.rows] = self.forest.apply(
+                chunk.codes, first=first, last=last, n_threads=n_threads
+            )
         return out
 
     def in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
@@ -682,7 +703,9 @@ class Model:
             As `contributions`, and where there are no such outputs.
         """
         chosen = choose_outputs(outputs, self.n_outputs, self.output_names)
-        base = self.contributions(first_round, last_round, background, n_threads).base_values(chosen)
+        base = self.contributions(first_round, last_round, background, n_threads).base_values(
+            chosen
+        )
         return np.float64(base[0]) if chosen.is_one else base
 
     # --- inspection -------------------------------------------------------------------------------
@@ -757,7 +780,9 @@ class Model:
             ]
         return report
 
-    def scorer(self, X: Any, y: Any, sample_weight: Any = None, metrics: Any = None) -> sizes.Scorer:
+    def scorer(
+        self, X: Any, y: Any, sample_weight: Any = None, metrics: Any = None
+    ) -> sizes.Scorer:
         """From raw scores of this data to metrics by name.
 
         Parameters
@@ -771,7 +796,9 @@ class Model:
             Call it with raw scores (n_rows, n_outputs): a dict of metric name to number.
         """
         table = X if isinstance(X, Dataset) else self.table_of(X)
-        return sizes.Scorer(self.objective, self.metadata, self.n_outputs, table, y, sample_weight, metrics)
+        return sizes.Scorer(
+            self.objective, self.metadata, self.n_outputs, table, y, sample_weight, metrics
+        )
 
     def _size_to(self, n_rounds: int) -> dict[str, Any]:
         part = self.copy()
@@ -785,9 +812,15 @@ class Model:
         """A model that can be trained on without changing this one. Trees and mapper are shared."""
         other = Model.__new__(Model)
         other.__dict__.update(self.__dict__)
-        other.base_score, other._rounds, other.metadata = self.base_score.copy(), [], dict(self.metadata)
+        other.base_score, other._rounds, other.metadata = (
+            self.base_score.copy(),
+            [],
+            dict(self.metadata),
+        )
         other.forest = _core.Forest(self.n_outputs)
-        for (tree, leaves, output), round in zip(storage.trees_of(self.forest), self._rounds, strict=True):
+        for (tree, leaves, output), round in zip(
+            storage.trees_of(self.forest), self._rounds, strict=True
+        ):
             other.append(tree, leaves, round, output)
         return other
 
@@ -876,7 +909,10 @@ class Model:
         return serialize.read(path, cls.from_state)
 
     def to_bytes(
-        self, leaf_dtype: str = "float32", statistics: bool = True, evals_log: EvalsLog | None = None
+        self,
+        leaf_dtype: str = "float32",
+        statistics: bool = True,
+        evals_log: EvalsLog | None = None,
     ) -> bytes:
         """The content of a model file.
 
@@ -912,7 +948,9 @@ class Model:
         """The model as a header and arrays (docs/model-format.md), `leaf_dtype` and `statistics` as in
         `save`."""
         mapper_meta, mapper_arrays = self.mapper.to_state()
-        header = {name: getattr(self, name) for name in _FIELDS if name not in ("objective", "mapper")}
+        header = {
+            name: getattr(self, name) for name in _FIELDS if name not in ("objective", "mapper")
+        }
         header |= {"objective": self.objective.to_dict(), "mapper": mapper_meta}
         arrays = {name: getattr(self, name) for name in _VECTORS if getattr(self, name) is not None}
         arrays["round_of_tree"] = self.round_of_tree
@@ -921,7 +959,9 @@ class Model:
         arrays |= {_MAPPER + name: np.asarray(array) for name, array in mapper_arrays.items()}
         if self.projection is not None:
             header["projection"] = self.projection.to_dict()
-            arrays |= {_PROJECTION + name: array for name, array in self.projection.arrays().items()}
+            arrays |= {
+                _PROJECTION + name: array for name, array in self.projection.arrays().items()
+            }
         base = self.base_score
         many = _MANY_OUTPUTS <= len(base) <= _outputs_of(arrays)  # as many as loading believes
         if self._format_version() > 1 and many and (base == base[0]).all():
@@ -949,9 +989,15 @@ class Model:
             target_scale=arrays.get("target_scale"),
             target_offset=arrays.get("target_offset"),
             projection=projection,
-            **{name: header[name] for name in ("feature_names", "output_names", "learning_rate", "metadata")},
+            **{
+                name: header[name]
+                for name in ("feature_names", "output_names", "learning_rate", "metadata")
+            },
         )
-        if projection is not None and tuple(projection.feature_names) != model.mapper.feature_names_:
+        if (
+            projection is not None
+            and tuple(projection.feature_names) != model.mapper.feature_names_
+        ):
             raise ValueError("The projection does not give the features that the mapper has.")
         model.evals_log = _evals_log(header.get("evals_log", {}))
         _check_objective(model.objective, model.n_outputs)
@@ -1018,8 +1064,12 @@ def _evals_log(stored: Any) -> EvalsLog:
     log = stored if isinstance(stored, dict) else {"": stored}
     for metrics in log.values():
         of_metrics = metrics.values() if isinstance(metrics, dict) else [None]
-        if not all(isinstance(values, list) and all(map(_is_number, values)) for values in of_metrics):
-            raise ValueError("The header's 'evals_log' must hold lists of numbers by data and metric.")
+        if not all(
+            isinstance(values, list) and all(map(_is_number, values)) for values in of_metrics
+        ):
+            raise ValueError(
+                "The header's 'evals_log' must hold lists of numbers by data and metric."
+            )
     return log
 
 
@@ -1048,8 +1098,15 @@ def _base_score(header: serialize.Header, arrays: serialize.Arrays) -> np.ndarra
     base, n_outputs = arrays["base_score"], header.get("n_outputs")
     if n_outputs is None:
         return base
-    if not isinstance(n_outputs, int) or isinstance(n_outputs, bool) or n_outputs < 1 or base.shape != (1,):
-        raise ValueError("The header's 'n_outputs' must be the number of outputs that one base score is for.")
+    if (
+        not isinstance(n_outputs, int)
+        or isinstance(n_outputs, bool)
+        or n_outputs < 1
+        or base.shape != (1,)
+    ):
+        raise ValueError(
+            "The header's 'n_outputs' must be the number of outputs that one base score is for."
+        )
     most = _outputs_of(arrays)
     if n_outputs > most:
         raise ValueError(
@@ -1071,7 +1128,9 @@ def _check_objective(objective: Objective, n_outputs: int) -> None:
     """The link must take as many scores as there are."""
     n_targets, rest = divmod(n_outputs, objective.outputs_per_target())
     if rest or objective.n_scores(n_targets) != n_outputs:
-        raise ValueError(f"The objective {objective.name!r} has another number of outputs than {n_outputs}.")
+        raise ValueError(
+            f"The objective {objective.name!r} has another number of outputs than {n_outputs}."
+        )
 
 
 def _check_splits(trees: serialize.Arrays, mapper: BinMapper) -> None:

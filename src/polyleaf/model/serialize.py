@@ -103,7 +103,9 @@ def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T]) -> _T:
     try:
         about, arrays = _read_container(data)
         if about.get("checksum") != _checksum(about.get("model"), arrays):
-            raise ValueError("it does not match its checksum, so the file was damaged; take another copy")
+            raise ValueError(
+                "it does not match its checksum, so the file was damaged; take another copy"
+            )
         return build(about["model"], arrays)
     except ModelFileError:  # says itself what is wrong
         raise
@@ -112,7 +114,9 @@ def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T]) -> _T:
             f"There is not enough memory to load a model file of {len(data)} bytes. That says nothing "
             "against the file: keep it, and try with more memory."
         ) from None
-    except Exception as error:  # whatever hostile content trips over, here or in a mapper or an objective
+    except (
+        Exception
+    ) as error:  # whatever hostile content trips over, here or in a mapper or an objective
         raise ModelFileError(f"its content is not a valid model: {_sentence(error)}") from error
 
 
@@ -153,7 +157,9 @@ def _read_container(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     except MemoryError:
         raise
     except Exception as error:  # SafetensorError, and whatever else its header leads to
-        raise ModelFileError(f"it is truncated, damaged or no model file at all ({error}).") from error
+        raise ModelFileError(
+            f"it is truncated, damaged or no model file at all ({error})."
+        ) from error
     if not isinstance(about, dict):
         raise ModelFileError("it is a safetensors file, but not a Polyleaf model.")
     written = about.get("format_version")
@@ -197,7 +203,9 @@ def _replace_file(path: Path, data: bytes) -> None:
     if path.exists() and not path.is_file():
         return _write_into(path, data)
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}. Make it first.")
+        raise FileNotFoundError(
+            f"{path} cannot be written: there is no folder {path.parent}. Make it first."
+        )
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
         with open(temporary, "xb") as file:

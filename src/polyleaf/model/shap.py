@@ -94,7 +94,9 @@ def choose_outputs(outputs: Any, n_outputs: int, names: tuple[str, ...] | None) 
     least = -1 if asked.ndim == 2 else 0
     wrong = numbers[(numbers < least) | (numbers >= n_outputs)]
     if wrong.size:
-        raise ValueError(f"outputs has {wrong[0]}, but the model has {n_outputs} outputs, counted from 0.")
+        raise ValueError(
+            f"outputs has {wrong[0]}, but the model has {n_outputs} outputs, counted from 0."
+        )
     return ChosenOutputs(np.atleast_1d(numbers), numbers.ndim == 0)
 
 
@@ -181,7 +183,9 @@ class Contributions:
             Where they do not fit in memory.
         """
         out = self._zeros(rows.n_rows, outputs.numbers.shape[-1], interactions)
-        for part in _parts(rows.n_rows, _ROWS_TOGETHER if outputs.numbers.ndim == 2 else rows.n_rows):
+        for part in _parts(
+            rows.n_rows, _ROWS_TOGETHER if outputs.numbers.ndim == 2 else rows.n_rows
+        ):
             numbers = outputs.rows(part).numbers
             different = np.unique(numbers[numbers >= 0])
             if numbers.ndim == 1 and len(different) == len(numbers):
@@ -189,7 +193,9 @@ class Contributions:
                 continue
             found = self._zeros(part.stop - part.start, len(different), interactions)
             self._explain(rows, part, different, interactions, found)
-            place = np.broadcast_to(np.searchsorted(different, numbers), (len(found), numbers.shape[-1]))
+            place = np.broadcast_to(
+                np.searchsorted(different, numbers), (len(found), numbers.shape[-1])
+            )
             for column, own in enumerate(np.broadcast_to(numbers, place.shape).T):
                 has = np.flatnonzero(own >= 0)
                 out[part][has, ..., column] = found[has, ..., place[has, column]]
@@ -250,7 +256,9 @@ class Contributions:
                 features=features,
             )
 
-    def _read(self, rows: FeatureTable | CodedRows, part: slice) -> tuple[np.ndarray, np.ndarray | None]:
+    def _read(
+        self, rows: FeatureTable | CodedRows, part: slice
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Codes, and what linear leaves read, of some rows."""
         some = _rows(rows, part)
         if isinstance(some, FeatureTable):

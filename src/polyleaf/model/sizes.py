@@ -40,7 +40,9 @@ def size_of(forest: _core.Forest, statistics: bool) -> dict[str, Any]:
             "statistics": of_statistics,
             "values": of_values,
         },
-        "bytes_by_leaf_dtype": {dtype: bytes_of_trees(forest, statistics, dtype) for dtype in LEAF_DTYPES},
+        "bytes_by_leaf_dtype": {
+            dtype: bytes_of_trees(forest, statistics, dtype) for dtype in LEAF_DTYPES
+        },
         "depth": _spread([int(depths_of(tree).max()) for tree in trees]),
         "leaves_per_tree": _spread([tree.n_leaves for tree in trees]),
         "kinds": {kind: kinds.count(kind) for kind in LEAF_KINDS if kind in kinds},
@@ -55,7 +57,9 @@ def n_nodes(forest: _core.Forest) -> int:
     return sum(tree.n_nodes for tree, _, _ in storage.trees_of(forest))
 
 
-def bytes_of_trees(forest: _core.Forest, statistics: bool, leaf_dtype: str = "float32") -> int | None:
+def bytes_of_trees(
+    forest: _core.Forest, statistics: bool, leaf_dtype: str = "float32"
+) -> int | None:
     """Bytes of the trees in a file; None where leaf values do not fit."""
     try:
         arrays = storage.to_arrays(forest, leaf_dtype, statistics)
@@ -142,7 +146,9 @@ class Scorer:
         prediction = raw if metric.needs == "raw" else self._objective.transform(raw)
         found = metric.per_output(target.values, prediction, target.weight)
         if found is None:
-            raise ValueError(f"The metric {metric.name!r} means nothing for one output alone; name another.")
+            raise ValueError(
+                f"The metric {metric.name!r} means nothing for one output alone; name another."
+            )
         return found, metric.name
 
     def __call__(self, raw: np.ndarray) -> dict[str, float]:

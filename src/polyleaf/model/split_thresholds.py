@@ -26,7 +26,9 @@ class Thresholds:
         key = (feature, code)
         if key not in self._known:
             is_last = code >= int(self._mapper.n_bins_[feature]) - 1
-            self._known[key] = None if is_last else float(self._mapper.threshold_value(feature, code))
+            self._known[key] = (
+                None if is_last else float(self._mapper.threshold_value(feature, code))
+            )
         return self._known[key]
 
     def rule(self, tree: Any, node: int, name: str) -> str:

@@ -44,7 +44,9 @@ STATISTICS = ("gain", "count", "cover", "gain_outputs", "output_gain")
 # `values`: tree after tree, what `LeafKind.values` gives; of one of `leaf_storage.LEAF_DTYPES`, and where
 # that has scales, `value_scales`: float32, tree after tree, one a column.
 
-_KIND_ARRAYS: dict[str, tuple[type, int]] = {"leaf_kind": (np.uint8, 2)}  # one a tree: `LeafKind.number`
+_KIND_ARRAYS: dict[str, tuple[type, int]] = {
+    "leaf_kind": (np.uint8, 2)
+}  # one a tree: `LeafKind.number`
 for _kind in sorted(LEAF_KINDS.values(), key=lambda kind: kind.since_version):
     for _name, _dtype in _kind.arrays.items():
         _KIND_ARRAYS.setdefault(_name, (_dtype, _kind.since_version))
@@ -107,7 +109,10 @@ def to_arrays(
     Leaf values are rounded as `leaf_dtype` says; `statistics=False` leaves out the arrays `STATISTICS`.
     """
     trees, leaves, outputs = zip(*trees_of(forest), strict=True) if len(forest) else ((), (), ())
-    arrays = {name: _joined([getattr(t, name) for t in trees], dtype) for name, dtype in NODE_ARRAYS.items()}
+    arrays = {
+        name: _joined([getattr(t, name) for t in trees], dtype)
+        for name, dtype in NODE_ARRAYS.items()
+    }
     arrays["node_offsets"] = np.cumsum([0, *(t.n_nodes for t in trees)], dtype=np.int64)
     arrays["set_offsets"] = np.cumsum([0, *(len(t.categories) for t in trees)], dtype=np.int64)
     arrays["categories"] = _joined([t.categories for t in trees], np.uint64, (0, 4))
@@ -123,12 +128,15 @@ def _joined(parts: Sequence[np.ndarray], dtype: type, shape: tuple[int, ...] = (
     return np.concatenate([np.zeros(shape, dtype), *parts])
 
 
-def _leaf_arrays(forest: _core.Forest, leaves: Sequence[Leaves], leaf_dtype: str) -> dict[str, np.ndarray]:
+def _leaf_arrays(
+    forest: _core.Forest, leaves: Sequence[Leaves], leaf_dtype: str
+) -> dict[str, np.ndarray]:
     """What the leaves hold, as flat arrays."""
     of_trees = list(zip(kinds_of(forest), leaves, strict=True))
     arrays = _stored([kind.values(block) for kind, block in of_trees], leaf_dtype)
     parts = [
-        {"leaf_kind": np.array([kind.number], np.uint8)} | kind.to_arrays(block) for kind, block in of_trees
+        {"leaf_kind": np.array([kind.number], np.uint8)} | kind.to_arrays(block)
+        for kind, block in of_trees
     ]
     for name, dtype in _kind_arrays(version_of(forest)).items():
         arrays[name] = _joined([part[name] for part in parts if name in part], dtype)
@@ -189,7 +197,9 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
             n_features=n_features,
         )
         n_columns = n_outputs if output < 0 else 1
-        forest.append(tree, kind.from_arrays(take, tree.n_leaves, n_columns, n_features), int(output))
+        forest.append(
+            tree, kind.from_arrays(take, tree.n_leaves, n_columns, n_features), int(output)
+        )
     for reader in readers.values():
         reader.check_end()
     return forest
@@ -199,7 +209,9 @@ def _are_plain(arrays: Mapping[str, np.ndarray]) -> bool:
     """Whether all leaves are dense and without scales: such a forest is made at once, tree by tree in C++."""
     others = _KIND_ARRAYS.keys() & arrays.keys() - {"leaf_kind"}
     all_dense = bool((arrays.get("leaf_kind", _DENSE) == _DENSE).all())
-    return all_dense and "value_scales" not in arrays and not any(len(arrays[name]) for name in others)
+    return (
+        all_dense and "value_scales" not in arrays and not any(len(arrays[name]) for name in others)
+    )
 
 
 def _kinds(arrays: Mapping[str, np.ndarray]) -> list[LeafKind]:
@@ -207,7 +219,9 @@ def _kinds(arrays: Mapping[str, np.ndarray]) -> list[LeafKind]:
     numbers = arrays.get("leaf_kind", np.zeros(len(arrays["output"]), np.uint8))
     known = {kind.number: kind for kind in LEAF_KINDS.values()}
     if not known.keys() >= set(np.unique(numbers).tolist()):
-        raise ValueError("The forest's array 'leaf_kind' names a kind of leaves that does not exist.")
+        raise ValueError(
+            "The forest's array 'leaf_kind' names a kind of leaves that does not exist."
+        )
     return [known[number] for number in numbers.tolist()]
 
 
@@ -228,7 +242,10 @@ def _no_statistics(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     zeros: dict[str, np.ndarray] = {
         name: np.zeros(n_nodes, NODE_ARRAYS[name]) for name in STATISTICS if name in NODE_ARRAYS
     }
-    return zeros | {"gain_outputs": np.zeros(n_trees, np.int32), "output_gain": np.zeros(0, np.float32)}
+    return zeros | {
+        "gain_outputs": np.zeros(n_trees, np.int32),
+        "output_gain": np.zeros(0, np.float32),
+    }
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
@@ -255,7 +272,10 @@ def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
         if name in arrays and len(arrays[name]) != len(arrays["output"]):
             raise ValueError(f"The forest's arrays 'output' and {name!r} differ in length.")
     largest = arrays.get("value_scales", np.zeros(1, np.float32)).astype(np.float64) * 127
-    if not np.isfinite(arrays["values"]).all() or not (np.abs(largest) < np.finfo(np.float32).max).all():
+    if (
+        not np.isfinite(arrays["values"]).all()
+        or not (np.abs(largest) < np.finfo(np.float32).max).all()
+    ):
         raise ValueError("The forest has leaf values that are not finite.")
     _check_statistics(arrays)
 

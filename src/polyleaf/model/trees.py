@@ -96,14 +96,18 @@ class Tree:
                 f"The leaves of tree {self.number} are {self.kind}, not {of.name}; see Tree.kind."
             )
         if not 0 <= leaf < self.n_leaves:
-            raise IndexError(f"Tree {self.number} has {self.n_leaves} leaves, so it has no leaf {leaf}.")
+            raise IndexError(
+                f"Tree {self.number} has {self.n_leaves} leaves, so it has no leaf {leaf}."
+            )
         return leaf
 
     def _repr_html_(self) -> str:
         return tree_html(self, self._mapper)
 
     def __repr__(self) -> str:
-        return f"<polyleaf tree {self.number}: {self.n_leaves} {self.kind} leaves, round {self.round}>"
+        return (
+            f"<polyleaf tree {self.number}: {self.n_leaves} {self.kind} leaves, round {self.round}>"
+        )
 
 
 class Trees(Sequence[Tree]):
@@ -130,7 +134,9 @@ class Trees(Sequence[Tree]):
     def __getitem__(self, index: slice) -> list[Tree]: ...
     def __getitem__(self, index: int | slice) -> Tree | list[Tree]:
         numbers = range(len(self))[index]
-        return [self._tree(t) for t in numbers] if isinstance(numbers, range) else self._tree(numbers)
+        return (
+            [self._tree(t) for t in numbers] if isinstance(numbers, range) else self._tree(numbers)
+        )
 
     def __iter__(self) -> Iterator[Tree]:
         return map(self._tree, range(len(self)))

@@ -48,7 +48,9 @@ def import_jax() -> Any:
             'pip install "polyleaf[jax]". Or return (gradient, curvature) from the function.'
         ) from None
     if not hasattr(jax, "enable_x64"):
-        raise ImportError(f'JAX {jax.__version__} is too old; pip install --upgrade "polyleaf[jax]".')
+        raise ImportError(
+            f'JAX {jax.__version__} is too old; pip install --upgrade "polyleaf[jax]".'
+        )
     return jax
 
 
@@ -79,7 +81,9 @@ def as_row_loss(function: Callable[..., Any], target: Array, n_outputs: int) -> 
             try:
                 traced, result = jax.make_jaxpr(loss, return_shape=True)(row, scores)
                 reason = _why_no_loss(result)
-            except Exception as error:  # whatever a function trips over that was not meant for one row
+            except (
+                Exception
+            ) as error:  # whatever a function trips over that was not meant for one row
                 reason = _first_line(error)
             if reason is None:
                 _refuse_constant(traced.jaxpr)
@@ -217,7 +221,9 @@ class LossProblem(Problem):
         totals, weights = [np.float64(0.0)] * len(names), 0.0
         for rows in self._slices():
             found = self._of_rows("slope", rows, scores(rows))
-            weight = np.ones(rows.stop - rows.start) if self.weight is None else self.weight[rows, 0]
+            weight = (
+                np.ones(rows.stop - rows.start) if self.weight is None else self.weight[rows, 0]
+            )
             totals = [
                 total + np.einsum("n,n...->...", weight, found[name])
                 for total, name in zip(totals, names, strict=True)
@@ -306,7 +312,9 @@ def _functions_of(jax: Any, loss: RowLoss, n_outputs: int) -> dict[str, Callable
     """Compiled functions of a chunk: ``(targets, scores (c, K)) -> {name: float64 (c, ...)}``."""
     lower = packed_lower(n_outputs)
     gradient = jax.grad(loss, argnums=1)
-    hessian = jax.jacfwd(gradient, argnums=1)  # forward over reverse: as many gradients as there are outputs
+    hessian = jax.jacfwd(
+        gradient, argnums=1
+    )  # forward over reverse: as many gradients as there are outputs
 
     def slope(y: Any, z: Any) -> dict[str, Any]:
         return {"value": loss(y, z), "gradient": gradient(y, z)}
@@ -381,8 +389,12 @@ class _Check:
         if (own := self._targets_as_scores()) is not None:
             centres.append(own)
         spreads = (1.0, 3.0, 0.5)
-        z = np.concatenate([c + rng.uniform(-s, s, c.shape) for c, s in zip(centres, spreads, strict=False)])
-        step = np.finfo(np.float64).eps ** (1 / 3) * np.maximum(1.0, np.abs(z).max(axis=1, keepdims=True))
+        z = np.concatenate(
+            [c + rng.uniform(-s, s, c.shape) for c, s in zip(centres, spreads, strict=False)]
+        )
+        step = np.finfo(np.float64).eps ** (1 / 3) * np.maximum(
+            1.0, np.abs(z).max(axis=1, keepdims=True)
+        )
         rows = np.tile(self.rows, len(centres))
         return _Points(rows, self.problem.target[rows], z, step)
 
@@ -424,7 +436,11 @@ class _Check:
         self._compare("gradient", found["gradient"][:, self.outputs], differences, noise, points)
 
     def _compare_curvature(
-        self, points: _Points, curvature: NDArray[np.float64], above: Derivatives, below: Derivatives
+        self,
+        points: _Points,
+        curvature: NDArray[np.float64],
+        above: Derivatives,
+        below: Derivatives,
     ) -> None:
         step = points.step[..., None]
         differences = (above["gradient"] - below["gradient"]) / (2 * step)
@@ -433,9 +449,13 @@ class _Check:
             differences = differences[:, np.arange(len(self.outputs)), self.outputs, None]
         self._compare("second derivative", curvature, differences, noise, points)
 
-    def _compare(self, what: str, given: Array, differences: Array, noise: Array, points: _Points) -> None:
+    def _compare(
+        self, what: str, given: Array, differences: Array, noise: Array, points: _Points
+    ) -> None:
         scale = np.abs(given) + np.abs(differences)
-        wrong = np.isfinite(differences) & (np.abs(given - differences) > 1e-3 * scale + 1e-5 + noise)
+        wrong = np.isfinite(differences) & (
+            np.abs(given - differences) > 1e-3 * scale + 1e-5 + noise
+        )
         if not wrong.any():
             return
         place = tuple(np.argwhere(wrong)[0])
@@ -447,7 +467,9 @@ class _Check:
             "(jax.custom_jvp) do that: take them out, or return (gradient, curvature) from the function."
         )
 
-    def _look_for_curvature(self, curvature: NDArray[np.float64], gradient: NDArray[np.float64]) -> None:
+    def _look_for_curvature(
+        self, curvature: NDArray[np.float64], gradient: NDArray[np.float64]
+    ) -> None:
         flat = (curvature == 0).all(axis=(0, 2)) & (gradient[:, self.outputs] != 0).any(axis=0)
         if flat.any():
             raise ValueError(
@@ -465,10 +487,16 @@ class _Check:
         for _ in range(12):
             middle = (low + high) / 2
             at_middle = self._along(kind, middle)
-            left, right = _defect(low, middle, at_low, at_middle), _defect(middle, high, at_middle, at_high)
+            left, right = (
+                _defect(low, middle, at_low, at_middle),
+                _defect(middle, high, at_middle, at_high),
+            )
             go_left = np.abs(left) >= np.abs(right)
             low, high = np.where(go_left, low, middle), np.where(go_left, middle, high)
-            at_low, at_high = np.where(go_left, at_low, at_middle), np.where(go_left, at_middle, at_high)
+            at_low, at_high = (
+                np.where(go_left, at_low, at_middle),
+                np.where(go_left, at_middle, at_high),
+            )
             defect = np.where(go_left, left, right)
         scale = np.abs(at_low[0]) + np.abs(at_high[0])
         kinked = (np.abs(defect) > 0.5 * np.abs(first)) & (np.abs(defect) > 1e-3 * scale + 1e-9)
@@ -486,7 +514,9 @@ class _Check:
     def _intervals(self, kind: str, n: int) -> tuple[Array, Array]:
         """Ends of the interval with the largest defect, of `n` about score and target, for each line."""
         own = self._targets_as_scores()
-        ends = np.stack([self.scores, self.scores if own is None else own])[:, :, self.outputs].reshape(2, -1)
+        ends = np.stack([self.scores, self.scores if own is None else own])[
+            :, :, self.outputs
+        ].reshape(2, -1)
         grid = np.linspace(ends.min(axis=0) - 3.1, ends.max(axis=0) + 3.3, n + 1)
         values = self._along(kind, grid)
         defects = _defect(grid[:-1], grid[1:], values[:, :-1], values[:, 1:])

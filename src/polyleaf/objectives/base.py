@@ -243,9 +243,13 @@ class Objective(ABC):
         -------
         Distribution of shape (n, n_targets)
         """
-        raise NotImplementedError(f"Objective {self.name!r} predicts numbers, and no distribution of them.")
+        raise NotImplementedError(
+            f"Objective {self.name!r} predicts numbers, and no distribution of them."
+        )
 
-    def unit_of_scores(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def unit_of_scores(
+        self, scale: FloatArray, offset: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """What raw scores are multiplied by, and what is added then, each (K,).
 
         Parameters
@@ -266,7 +270,9 @@ class Objective(ABC):
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
         return (
-            {"name": self.name} | ({} if is_built_in(type(self)) else {"class": origin(type(self))}) | plain
+            {"name": self.name}
+            | ({} if is_built_in(type(self)) else {"class": origin(type(self))})
+            | plain
         )
 
 
@@ -300,7 +306,9 @@ class Problem(ABC):
     n_rows, n_outputs : int
     """
 
-    def __init__(self, objective: Objective, n_rows: int, n_outputs: int, weight: Array | None) -> None:
+    def __init__(
+        self, objective: Objective, n_rows: int, n_outputs: int, weight: Array | None
+    ) -> None:
         self.objective = objective
         self.n_rows = n_rows
         self.n_outputs = n_outputs
@@ -352,7 +360,9 @@ class Problem(ABC):
         """Of which outputs nobody has seen yet that they have curvature, (K,)."""
         return np.zeros(self.n_outputs, bool)
 
-    def unit_of_gains(self, g: Array, h: Array | None, n_threads: int = 1) -> NDArray[np.float64] | None:
+    def unit_of_gains(
+        self, g: Array, h: Array | None, n_threads: int = 1
+    ) -> NDArray[np.float64] | None:
         """What gradients are multiplied by where splits are judged, so that gains of unlike losses add up.
 
         Parameters
@@ -471,7 +481,9 @@ def as_matrix(target: Array) -> FloatArray:
     if target.ndim == 1:
         target = target[:, None]
     if target.ndim != 2 or target.shape[1] == 0:
-        raise ValueError(f"The target must have shape (n,) or (n, K) with K >= 1; got {target.shape}.")
+        raise ValueError(
+            f"The target must have shape (n,) or (n, K) with K >= 1; got {target.shape}."
+        )
     return np.ascontiguousarray(target)
 
 
@@ -510,4 +522,6 @@ def check_domain(
 def check_positive(name: str, parameter: str, value: float) -> None:
     """Raise ValueError unless `value` is a finite number above 0."""
     if not (isinstance(value, (int, float)) and np.isfinite(value) and value > 0):
-        raise ValueError(f"Objective {name!r}: {parameter} must be a finite number > 0; got {value!r}.")
+        raise ValueError(
+            f"Objective {name!r}: {parameter} must be a finite number > 0; got {value!r}."
+        )

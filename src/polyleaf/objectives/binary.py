@@ -71,7 +71,9 @@ class Logistic(ElementwiseObjective):
     def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
         values = np.asarray(self.scale_pos_weight, dtype=np.float64)
         if values.ndim == 1 and values.size != n_outputs:
-            raise ValueError(f"scale_pos_weight has {values.size} numbers, but y has {n_outputs} label(s).")
+            raise ValueError(
+                f"scale_pos_weight has {values.size} numbers, but y has {n_outputs} label(s)."
+            )
         return np.array(np.broadcast_to(values, (n_outputs,)))
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
@@ -80,7 +82,9 @@ class Logistic(ElementwiseObjective):
     def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
         mean = problem.mean_target(n_threads)
         least = _half_a_row(problem)
-        mean = np.where(mean <= 0, least, np.where(mean >= 1, 1 - least, np.where(np.isnan(mean), 0.5, mean)))
+        mean = np.where(
+            mean <= 0, least, np.where(mean >= 1, 1 - least, np.where(np.isnan(mean), 0.5, mean))
+        )
         return np.log(self.output_parameter(problem.n_outputs) * mean) - np.log1p(-mean)
 
     @property
@@ -105,7 +109,9 @@ class SquaredHinge(ElementwiseObjective):
     name: ClassVar[str] = "squared_hinge"
     target_kinds: ClassVar[tuple[str, ...]] = ("labels",)
     default_metric: ClassVar[str] = "error"
-    zero_base: ClassVar[float | None] = -1.0  # at the margin of "no" (GBDT-SPARSE, eq. 9, moved and doubled)
+    zero_base: ClassVar[
+        float | None
+    ] = -1.0  # at the margin of "no" (GBDT-SPARSE, eq. 9, moved and doubled)
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         check_domain((target == 0) | (target == 1), target, weight, self.name, "targets 0 or 1")

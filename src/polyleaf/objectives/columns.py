@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 __all__ = ["put_columns", "taken_columns", "with_row"]
 
 FEW = 12  # columns up to which copying one after the other is faster
-AT_ONCE, LEAST = 1024, 4096  # numbers of rows that are taken as one, and of matrices for which that is faster
+AT_ONCE, LEAST = (
+    1024,
+    4096,
+)  # numbers of rows that are taken as one, and of matrices for which that is faster
 
 
 def taken_columns(matrix: NDArray[Any], columns: slice) -> NDArray[Any]:
@@ -34,12 +37,16 @@ def put_columns(matrix: NDArray[Any], columns: slice, values: NDArray[Any]) -> N
         matrix[:, columns.start + k] = values[:, k]
 
 
-def with_row(operation: np.ufunc, matrix: NDArray[Any], row: NDArray[Any], out: NDArray[Any]) -> None:
+def with_row(
+    operation: np.ufunc, matrix: NDArray[Any], row: NDArray[Any], out: NDArray[Any]
+) -> None:
     """``out[...] = operation(matrix, row)``, both contiguous and (n, K), row (K,)."""
     k = matrix.shape[1]
     rows_at_once = AT_ONCE // k if matrix.size >= LEAST else 0
     n = len(matrix) // rows_at_once * rows_at_once if rows_at_once > 1 else 0
     if n > 0:
         as_one = (-1, rows_at_once * k)
-        operation(matrix[:n].reshape(as_one), np.tile(row, rows_at_once), out=out[:n].reshape(as_one))
+        operation(
+            matrix[:n].reshape(as_one), np.tile(row, rows_at_once), out=out[:n].reshape(as_one)
+        )
     operation(matrix[n:], row, out=out[n:])

@@ -13,11 +13,15 @@ from polyleaf.objectives.base import Problem
 __all__ = ["best_constant"]
 
 _MOST_STEPS = 200
-_LONGEST_STEP = 2.0  # where a loss is all but flat, or as steep as an exponential, Newton's steps are wild
+_LONGEST_STEP = (
+    2.0  # where a loss is all but flat, or as steep as an exponential, Newton's steps are wild
+)
 _CLOSE = 2.0**-20  # of float32 scores nothing finer is known
 
 
-def best_constant(problem: Problem, offset: NDArray[np.float32], n_threads: int = 1) -> NDArray[np.float64]:
+def best_constant(
+    problem: Problem, offset: NDArray[np.float32], n_threads: int = 1
+) -> NDArray[np.float64]:
     """Scores ``(K,)`` that, added to `offset`, minimise the loss: Newton's method, each output for itself.
 
     Of a function that gives derivatives, whose loss is not known: the base score that it has without offsets.

@@ -108,7 +108,9 @@ class CustomProblem(Problem):
 
     objective: Custom
 
-    def __init__(self, objective: Custom, target: Array, n_outputs: int, weight: Array | None) -> None:
+    def __init__(
+        self, objective: Custom, target: Array, n_outputs: int, weight: Array | None
+    ) -> None:
         super().__init__(objective, len(target), n_outputs, weight)
         self.target = target
         self._takes_weight = "sample_weight" in _parameters(objective.function)
@@ -186,7 +188,9 @@ class CustomProblem(Problem):
                     )
                 h[...] = curvature * weight
             elif curvature is not None:
-                raise ValueError("The custom objective returned a curvature, but None the first time.")
+                raise ValueError(
+                    "The custom objective returned a curvature, but None the first time."
+                )
         self._check_range(g, h)
 
     def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
@@ -290,11 +294,15 @@ class CustomProblem(Problem):
 
     def _check_range(self, g: Array, h: Array | None) -> None:
         if not np.isfinite(g).all() or (h is not None and not np.isfinite(h).all()):
-            raise ValueError("The custom objective returned values beyond the range of float32 (3.4e38).")
+            raise ValueError(
+                "The custom objective returned values beyond the range of float32 (3.4e38)."
+            )
 
 
 def _check_signature(function: Callable[..., Any]) -> None:
-    why = why_not_called(function, 2, ("sample_weight",) if "sample_weight" in _parameters(function) else ())
+    why = why_not_called(
+        function, 2, ("sample_weight",) if "sample_weight" in _parameters(function) else ()
+    )
     if why:
         raise ValueError(
             "A custom objective is called with two arguments, (y_true, y_pred), and with sample_weight where "

@@ -38,9 +38,13 @@ class _LocationScale(LikelihoodObjective):
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         check_domain(np.isfinite(target), target, weight, self.name, "finite targets")
 
-    def unit_of_scores(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def unit_of_scores(
+        self, scale: FloatArray, offset: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         ones = np.ones_like(scale)
-        return np.stack([scale, ones], 1).reshape(-1), np.stack([offset, np.log(scale)], 1).reshape(-1)
+        return np.stack([scale, ones], 1).reshape(-1), np.stack([offset, np.log(scale)], 1).reshape(
+            -1
+        )
 
 
 @register
@@ -106,7 +110,9 @@ class StudentT(_LocationScale):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.df, (int, float)) and 1 < self.df < 1e6):
-            raise ValueError(f"Objective 'student_t': df must lie between 1 and 1e6; got {self.df!r}.")
+            raise ValueError(
+                f"Objective 'student_t': df must lie between 1 and 1e6; got {self.df!r}."
+            )
         object.__setattr__(self, "df", float(self.df))
 
     def made_of(self, first: Floats, second: Floats) -> distributions.Distribution:
@@ -120,7 +126,9 @@ class StudentT(_LocationScale):
             share = weight * (self.df + 1.0) / (self.df + (y - location) ** 2 / variance)
             before = location, variance
             location = float(np.average(y, weights=share))
-            variance = max(float((share * (y - location) ** 2).sum() / weight.sum()), np.exp(2 * _LEAST_LOG))
+            variance = max(
+                float((share * (y - location) ** 2).sum() / weight.sum()), np.exp(2 * _LEAST_LOG)
+            )
             close = abs(location - before[0]) <= 1e-9 * np.sqrt(variance)
             if close and abs(variance / before[1] - 1.0) <= 1e-9:
                 break

@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_matrix, as_weight, name_within
+from polyleaf.objectives.base import (
+    Array,
+    FloatArray,
+    Objective,
+    Problem,
+    as_matrix,
+    as_weight,
+    name_within,
+)
 from polyleaf.runtime.context import Workers
 
 
@@ -75,7 +83,9 @@ class ElementwiseProblem(Problem):
 
     objective: ElementwiseObjective
 
-    def __init__(self, objective: ElementwiseObjective, target: FloatArray, weight: Array | None) -> None:
+    def __init__(
+        self, objective: ElementwiseObjective, target: FloatArray, weight: Array | None
+    ) -> None:
         super().__init__(objective, target.shape[0], target.shape[1], weight)
         self.target = target
         self._loss = objective.core_loss()
@@ -102,7 +112,15 @@ class ElementwiseProblem(Problem):
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         _core.loss_derivatives(
-            self._loss, raw, self._kernel_target, self.weight, self.offset, self._parameter, g, h, n_threads
+            self._loss,
+            raw,
+            self._kernel_target,
+            self.weight,
+            self.offset,
+            self._parameter,
+            g,
+            h,
+            n_threads,
         )
 
     def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
@@ -113,7 +131,13 @@ class ElementwiseProblem(Problem):
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         return _core.loss_mean(
-            self._loss, raw, self._kernel_target, self.weight, self.offset, self._parameter, n_threads
+            self._loss,
+            raw,
+            self._kernel_target,
+            self.weight,
+            self.offset,
+            self._parameter,
+            n_threads,
         )
 
     def renew_leaves(
@@ -125,7 +149,9 @@ class ElementwiseProblem(Problem):
         n_threads: int | Workers = 1,
     ) -> NDArray[np.float32]:
         level, residual = self.objective.leaf_level(self.n_outputs), self._kernel_target - raw
-        return _core.quantile_leaves(residual, self.weight, leaf_of_row, n_leaves, rows, level, n_threads)
+        return _core.quantile_leaves(
+            residual, self.weight, leaf_of_row, n_leaves, rows, level, n_threads
+        )
 
     def mean_target(self, n_threads: int) -> NDArray[np.float64]:
         """Weighted mean of each output ``(K,)``; NaN where an output has no weight."""

@@ -63,7 +63,9 @@ class LikelihoodObjective(Objective):
     def core_likelihood(self) -> _core.Likelihood:
         """The likelihood as the core computes it: the one of its `core_name`."""
         numbers = {field.name: float(getattr(self, field.name)) for field in fields(self)}
-        return _core.Likelihood(self.core_name, {"lowest": self.cuts[0], "highest": self.cuts[1], **numbers})
+        return _core.Likelihood(
+            self.core_name, {"lowest": self.cuts[0], "highest": self.cuts[1], **numbers}
+        )
 
     @abstractmethod
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
@@ -125,7 +127,9 @@ class LikelihoodProblem(Problem):
 
     objective: LikelihoodObjective
 
-    def __init__(self, objective: LikelihoodObjective, target: FloatArray, weight: Array | None) -> None:
+    def __init__(
+        self, objective: LikelihoodObjective, target: FloatArray, weight: Array | None
+    ) -> None:
         super().__init__(objective, target.shape[0], 2 * target.shape[1], weight)
         self.target = target
         self._likelihood = objective.core_likelihood()

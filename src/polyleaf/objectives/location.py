@@ -138,7 +138,9 @@ class Quantile(LocationObjective):
         if np.unique(levels).size != levels.size:
             raise ValueError(f"Objective 'quantile': alpha lists a level twice: {self.alpha!r}.")
         # A plain float, or a tuple: hashable, and the same after a round trip through JSON.
-        object.__setattr__(self, "alpha", levels.item() if levels.ndim == 0 else tuple(levels.tolist()))
+        object.__setattr__(
+            self, "alpha", levels.item() if levels.ndim == 0 else tuple(levels.tolist())
+        )
 
     @property
     def levels(self) -> tuple[float, ...]:

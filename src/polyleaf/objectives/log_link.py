@@ -65,13 +65,17 @@ class LogLinkObjective(ElementwiseObjective):
         """Power of the mean that the variance is."""
 
     def core_loss(self) -> _core.Loss:
-        model, data = (0.5, 0.5) if self.curvature == "symmetric" else (2.0 - self.power, self.power - 1.0)
+        model, data = (
+            (0.5, 0.5) if self.curvature == "symmetric" else (2.0 - self.power, self.power - 1.0)
+        )
         numbers = {"variance_power": self.power, "model_curvature": model, "data_curvature": data}
         return _core.Loss("log_link", numbers)
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         valid = np.isfinite(target) & (target > 0 if self.power == 2 else target >= 0)
-        check_domain(valid, target, weight, self.name, f"targets {'> 0' if self.power == 2 else '>= 0'}")
+        check_domain(
+            valid, target, weight, self.name, f"targets {'> 0' if self.power == 2 else '>= 0'}"
+        )
 
     def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
         mean = problem.mean_target(n_threads)

@@ -34,7 +34,9 @@ class ClassObjective(Objective):
     n_classes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.n_classes is not None and (not isinstance(self.n_classes, int) or self.n_classes < 2):
+        if self.n_classes is not None and (
+            not isinstance(self.n_classes, int) or self.n_classes < 2
+        ):
             raise ValueError(
                 f"Objective {self.name!r}: n_classes must be an integer >= 2; got {self.n_classes!r}."
             )
@@ -60,7 +62,11 @@ class ClassObjective(Objective):
 
     def prepare(self, target: Array, weight: Array | None) -> ClassProblem:
         label = np.asarray(target)
-        if label.ndim != 1 or label.dtype.kind not in "iu" or (label.size == 0 and not self.n_classes):
+        if (
+            label.ndim != 1
+            or label.dtype.kind not in "iu"
+            or (label.size == 0 and not self.n_classes)
+        ):
             raise ValueError(
                 f"Objective {self.name!r} needs integer class ids of shape (n,); got {label.dtype} of shape "
                 f"{label.shape}."
@@ -84,7 +90,11 @@ class ClassProblem(Problem):
     objective: ClassObjective
 
     def __init__(
-        self, objective: ClassObjective, label: NDArray[np.int32], n_classes: int, weight: Array | None
+        self,
+        objective: ClassObjective,
+        label: NDArray[np.int32],
+        n_classes: int,
+        weight: Array | None,
     ) -> None:
         super().__init__(objective, label.size, n_classes, weight)
         self.label = label
@@ -101,7 +111,9 @@ class ClassProblem(Problem):
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         assert h is not None  # the curvature is never constant
-        _core.class_derivatives(self._loss, raw, self.label, self.weight, self.offset, g, h, n_threads)
+        _core.class_derivatives(
+            self._loss, raw, self.label, self.weight, self.offset, g, h, n_threads
+        )
 
     def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
         is_own = type(self).derivatives is not ClassProblem.derivatives

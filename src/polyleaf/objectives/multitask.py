@@ -108,7 +108,9 @@ class Tasks(Objective):
 
     @cached_property
     def tasks(self) -> tuple[Place, ...]:  # type: ignore[override]
-        ends = np.cumsum([[p.n_columns, p.n_scores, p.n_predictions] for p in self.parts], axis=0).tolist()
+        ends = np.cumsum(
+            [[p.n_columns, p.n_scores, p.n_predictions] for p in self.parts], axis=0
+        ).tolist()
         begins = [[0, 0, 0], *ends]
         return tuple(
             Place(part, *map(slice, begin, end))
@@ -168,7 +170,9 @@ class Tasks(Objective):
         )
 
     def levels_of_scores(self, n_scores: int) -> NDArray[np.float64]:
-        return np.concatenate([part.objective.levels_of_scores(part.n_scores) for part in self.parts])
+        return np.concatenate(
+            [part.objective.levels_of_scores(part.n_scores) for part in self.parts]
+        )
 
     def prepare(self, target: Array, weight: Array | None) -> TasksProblem:
         problems = []
@@ -181,9 +185,13 @@ class Tasks(Objective):
         return TasksProblem(self, problems, weight)
 
     def transform(self, scores: FloatArray) -> FloatArray:
-        return np.hstack([place.task.objective.transform(scores[:, place.scores]) for place in self.tasks])
+        return np.hstack(
+            [place.task.objective.transform(scores[:, place.scores]) for place in self.tasks]
+        )
 
-    def unit_of_scores(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def unit_of_scores(
+        self, scale: FloatArray, offset: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         found: list[tuple[FloatArray, FloatArray]] = []
         for place in self.tasks:
             if place.task.learns == "values":
@@ -191,7 +199,9 @@ class Tasks(Objective):
                 found.append(place.task.objective.unit_of_scores(scale[own], offset[own]))
             else:
                 found.append((np.ones(place.task.n_scores), np.zeros(place.task.n_scores)))
-        return np.concatenate([scale for scale, _ in found]), np.concatenate([offset for _, offset in found])
+        return np.concatenate([scale for scale, _ in found]), np.concatenate(
+            [offset for _, offset in found]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "parts": [part.to_dict() for part in self.parts]}
@@ -206,7 +216,9 @@ class TasksProblem(Problem):
         n_rows = problems[0].n_rows
         super().__init__(objective, n_rows, sum(p.n_outputs for p in problems), weight)
         self._problems = list(problems)
-        self._row_weight = as_weight(weight, n_rows, sum(part.n_columns for part in objective.parts))
+        self._row_weight = as_weight(
+            weight, n_rows, sum(part.n_columns for part in objective.parts)
+        )
 
     @property
     def _placed(self) -> list[tuple[Place, Problem]]:
@@ -244,7 +256,9 @@ class TasksProblem(Problem):
             problem.derivatives(own, own_g, own_h, n_threads)
             put_columns(g, place.scores, own_g)
             if h is not None:
-                put_columns(h, place.scores, np.broadcast_to(1.0 if own_h is None else own_h, own.shape))
+                put_columns(
+                    h, place.scores, np.broadcast_to(1.0 if own_h is None else own_h, own.shape)
+                )
 
     def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         if len(self._problems) == 1:
@@ -257,7 +271,9 @@ class TasksProblem(Problem):
             i, j = (place.scores.start + index for index in packed_lower(k))
             g[:, place.scores], h[:, i * (i + 1) // 2 + j] = own_g, own_h
 
-    def unit_of_gains(self, g: Array, h: Array | None, n_threads: int = 1) -> NDArray[np.float64] | None:
+    def unit_of_gains(
+        self, g: Array, h: Array | None, n_threads: int = 1
+    ) -> NDArray[np.float64] | None:
         if len(self._problems) == 1:
             return None
         # The weight is in g and in h: what is wanted is weight times g^2 / h of a row without it.
@@ -286,7 +302,8 @@ class TasksProblem(Problem):
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         losses = [
-            problem.loss(taken_columns(raw, place.scores), n_threads) for place, problem in self._placed
+            problem.loss(taken_columns(raw, place.scores), n_threads)
+            for place, problem in self._placed
         ]
         return float(sum(losses))
 
@@ -302,7 +319,9 @@ class TasksProblem(Problem):
         for place, problem in self._placed:
             if problem.objective.renews_leaves:
                 own = taken_columns(raw, place.scores)
-                values[:, place.scores] = problem.renew_leaves(own, leaf_of_row, n_leaves, rows, n_threads)
+                values[:, place.scores] = problem.renew_leaves(
+                    own, leaf_of_row, n_leaves, rows, n_threads
+                )
         return values
 
 
@@ -321,17 +340,29 @@ def tasks_from_dict(values: Mapping[str, Any], objective_of: Any) -> Tasks:
 
 def _check(parts: tuple[Task, ...]) -> None:
     names = [part.name for part in parts]
-    if not parts or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+    if (
+        not parts
+        or not all(isinstance(name, str) for name in names)
+        or len(set(names)) < len(names)
+    ):
         raise ValueError(f"Tasks are one or more, with different names; got {names}.")
     for part in parts:
         numbers = part.n_columns, part.n_scores
         if not all(type(n) is int and n > 0 for n in numbers):
-            raise ValueError(f"Task {part.name!r} has numbers of columns and scores; got {numbers}.")
+            raise ValueError(
+                f"Task {part.name!r} has numbers of columns and scores; got {numbers}."
+            )
         if part.objective.tasks or part.learns not in part.objective.target_kinds:
-            raise ValueError(f"Task {part.name!r} cannot learn {part.learns!r} with this objective.")
+            raise ValueError(
+                f"Task {part.name!r} cannot learn {part.learns!r} with this objective."
+            )
         of = part.n_scores if part.learns == "classes" else part.n_columns
-        if part.objective.n_scores(of) != part.n_scores or (part.learns == "classes" and part.n_columns > 1):
-            raise ValueError(f"Task {part.name!r} has another number of scores than its objective gives.")
+        if part.objective.n_scores(of) != part.n_scores or (
+            part.learns == "classes" and part.n_columns > 1
+        ):
+            raise ValueError(
+                f"Task {part.name!r} has another number of scores than its objective gives."
+            )
         is_number = isinstance(part.weight, int | float) and not isinstance(part.weight, bool)
         if not (is_number and np.isfinite(part.weight) and part.weight > 0):
             raise ValueError(

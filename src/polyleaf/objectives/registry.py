@@ -59,7 +59,9 @@ def register(cls: _Class) -> _Class:
         holder = find(name)
         if name in _RESERVED or (holder is not None and origin(cls) != origin(holder)):
             by = "Polyleaf itself" if holder is None else origin(holder)
-            raise ValueError(f"The name {name!r} of {cls.__name__} is taken by {by}: choose another.")
+            raise ValueError(
+                f"The name {name!r} of {cls.__name__} is taken by {by}: choose another."
+            )
     _BY_NAME[cls.name] = cls
     _ALIASES.update(dict.fromkeys(cls.aliases, cls.name))
     return cls
@@ -76,7 +78,9 @@ def _check_traits(cls: type[Objective]) -> None:
     own = {field.name for field in fields(cls)}
     unknown = sorted(set(cls.parameters.values()) - own)
     if unknown:
-        raise ValueError(f"{cls.__name__}.parameters names {unknown[0]!r}, which is no field of the class.")
+        raise ValueError(
+            f"{cls.__name__}.parameters names {unknown[0]!r}, which is no field of the class."
+        )
 
 
 def known() -> dict[str, type[Objective]]:
@@ -147,4 +151,6 @@ def make(cls: type[Objective], parameters: dict[str, Any]) -> Objective:
     try:
         return cls(**renamed)
     except TypeError as error:
-        raise ValueError(f"Objective {cls.name!r}: a parameter has the wrong type ({error}).") from None
+        raise ValueError(
+            f"Objective {cls.name!r}: a parameter has the wrong type ({error})."
+        ) from None

@@ -129,7 +129,9 @@ class Threads(Communicator):
         self._board, self._barrier = board, barrier
 
     @staticmethod
-    def run(size: int, work: Callable[[Communicator], _Found], timeout: float = 600.0) -> list[_Found]:
+    def run(
+        size: int, work: Callable[[Communicator], _Found], timeout: float = 600.0
+    ) -> list[_Found]:
         """What `work` returns for each rank, in order of rank.
 
         Parameters
@@ -165,7 +167,9 @@ class Threads(Communicator):
 
     def exchange(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         if len(blocks) != self.size:
-            raise ValueError(f"exchange needs a block for each of {self.size} ranks, got {len(blocks)}.")
+            raise ValueError(
+                f"exchange needs a block for each of {self.size} ranks, got {len(blocks)}."
+            )
         self._board[self.rank] = [bytes(block) for block in blocks]
         self._wait()
         found = [self._board[rank][self.rank] for rank in range(self.size)]

@@ -20,7 +20,9 @@ _LEGACY_STREAM = 1  # what those who name no stream work in
 
 def lies_on_card(data: Any) -> bool:
     """Whether data are an array in memory of a CUDA card."""
-    if type(data) is np.ndarray or hasattr(type(data), "columns"):  # frames search columns for any name
+    if type(data) is np.ndarray or hasattr(
+        type(data), "columns"
+    ):  # frames search columns for any name
         return False
     device_of = getattr(data, "__dlpack_device__", None)
     if device_of is not None and not isinstance(data, np.ndarray | type):
@@ -53,7 +55,9 @@ def array_on(device: _core.Device, data: Any, name: str) -> _core.DeviceArray:
         raise TypeError(f"{name} holds {dtype}, which is not read on a card: make it float32.")
     shape = tuple(data.shape)
     if len(shape) not in (1, 2):
-        raise ValueError(f"Found array with dim {len(shape)}, while dim <= 2 is required: {name} is {shape}.")
+        raise ValueError(
+            f"Found array with dim {len(shape)}, while dim <= 2 is required: {name} is {shape}."
+        )
     try:
         if hasattr(data, "__dlpack__"):
             # Whoever hands it over lets our stream wait.

@@ -63,7 +63,13 @@ class Nvrtc:
         headers = {other: text for other, text in sources.items() if other != name}
         texts = _strings(list(headers.values()))
         program = ctypes.c_void_p()
-        of_program = sources[name].encode(), name.encode(), len(headers), texts, _strings(list(headers))
+        of_program = (
+            sources[name].encode(),
+            name.encode(),
+            len(headers),
+            texts,
+            _strings(list(headers)),
+        )
         self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), *of_program))
         try:
             options = [f"--gpu-architecture={architecture}", *options]

@@ -177,7 +177,9 @@ class Searches(_Base):
         """
         budget = Budget(self.time_limit)
         self._refuse()
-        plain = self._candidate({"objective": self.objective})  # warns of the name, if need be, and no other
+        plain = self._candidate(
+            {"objective": self.objective}
+        )  # warns of the name, if need be, and no other
         given = Given("training", X, y, sample_weight, offset).completed()
         target = self._encoded(plain, given.y, given.weight)
         given = given._replace(
@@ -188,11 +190,17 @@ class Searches(_Base):
         metric, seed = self._metric(plain, target), plain._seed()
         further = evaluation_data(eval_set, offsets=eval_offset)
         folds = self._folds(dataset, given, target, groups, further, seed)
-        log = TrainingLog(resume, {} if resume is None else self._about(target, folds, metric, seed))
+        log = TrainingLog(
+            resume, {} if resume is None else self._about(target, folds, metric, seed)
+        )
         at_once = self._at_once(dataset, target)
         train, members = self._trainer(metric, at_once), self.ensemble or 1
         entry = train, folds, budget, self.n_candidates, log, members, self._say(), at_once
-        race = Race(*entry) if self.time_limit is None else self._timed(entry, dataset.n_rows, target, seed)
+        race = (
+            Race(*entry)
+            if self.time_limit is None
+            else self._timed(entry, dataset.n_rows, target, seed)
+        )
         encoding = target.encoding
         space = encoding.kind, encoding.n_outputs, dataset.features is not None
         was_interrupted = self._run(race, space, seed)
@@ -207,7 +215,9 @@ class Searches(_Base):
             self._tell_interrupt(race)
         return self
 
-    def report(self, X: Any = None, y: Any = None, *, offset: Any = None, title: str | None = None) -> Any:
+    def report(
+        self, X: Any = None, y: Any = None, *, offset: Any = None, title: str | None = None
+    ) -> Any:
         """The best ten candidates as text, with scores, folds, rounds and seconds, and what a blend costs;
         with X and y the page that any estimator makes of them.
 
@@ -228,7 +238,9 @@ class Searches(_Base):
         if X is not None:
             return super().report(X, y, offset=offset, title=title)  # type: ignore[misc]
         refused = sum(map(bool, self.cv_results_["refused"]))
-        told = results.report(self.leaderboard_, self._metric_name, self._greater_is_better, refused)
+        told = results.report(
+            self.leaderboard_, self._metric_name, self._greater_is_better, refused
+        )
         if self.ensemble_ is None:
             return told
         return f"{told}\n{results.report_of_blend(self.ensemble_, self.best_score_, self._costs)}"
@@ -287,7 +299,9 @@ class Searches(_Base):
         """y as a training reads it: for its classes and the metric. Each fold encodes its own rows anew."""
         if is_sparse(y) and plain.leaf == "sparse":
             name = type(plain).__name__
-            raise ValueError(f"{type(self).__name__} does not search on sparse targets: fit {name} instead.")
+            raise ValueError(
+                f"{type(self).__name__} does not search on sparse targets: fit {name} instead."
+            )
         return plain._encode_target(y, sample_weight, None)
 
     def _dataset(self, given: Given) -> Dataset:
@@ -307,7 +321,13 @@ class Searches(_Base):
         )
 
     def _folds(
-        self, dataset: Dataset, given: Given, target: Target, groups: Any, further: list[Given], seed: int
+        self,
+        dataset: Dataset,
+        given: Given,
+        target: Target,
+        groups: Any,
+        further: list[Given],
+        seed: int,
     ) -> Folds:
         """What candidates are compared on."""
         if self.cv is None and further:
@@ -356,7 +376,9 @@ class Searches(_Base):
         is_small = cells < WITHIN_TREES and self.device != "cuda"
         return effective_threads(self.n_jobs) if is_small else 1
 
-    def _trainer(self, metric: Metric, at_once: int) -> Callable[[Parameters, Fold, float, Budget], Watch]:
+    def _trainer(
+        self, metric: Metric, at_once: int
+    ) -> Callable[[Parameters, Fold, float, Budget], Watch]:
         def train(parameters: Parameters, fold: Fold, leader: float, budget: Budget) -> Watch:
             rounds, patience = self._rounds_and_patience(parameters)
             watch = Watch(metric, patience, leader, budget)
@@ -373,7 +395,11 @@ class Searches(_Base):
                 candidate.set_params(calibrate_quantiles=False)
             _, X, y, weight, offset = fold.train
             valid = dict(
-                zip(("X_val", "y_val", "sample_weight_val", "offset_val"), fold.valid[1:], strict=True)
+                zip(
+                    ("X_val", "y_val", "sample_weight_val", "offset_val"),
+                    fold.valid[1:],
+                    strict=True,
+                )
             )
             candidate.fit(X, y, weight, offset=offset, **valid)
             watch.fitted = None if self.ensemble is None else candidate
@@ -422,17 +448,14 @@ class Searches(_Base):
         """Train the members on all rows, as far as there is time, and make one model of them."""
         budget, n_threads = last.budget, effective_threads(self.n_jobs)
         members, loss = members_of(
-            race.best(),
-            race.folds,
-            self._train_on,
-            last.metric,
-            self.ensemble or 1,
-            budget.is_over,
+            race.best(), race.folds, self._train_on, last.metric, self.ensemble or 1, budget.is_over
         )
         trained: list[tuple[Member, PolyleafEstimator, Parameters]] = []
         for member in members:
             if trained and budget.is_over():
-                self._warn_of_limit(f"{len(trained)} of the {len(members)} members of the blend are in it")
+                self._warn_of_limit(
+                    f"{len(trained)} of the {len(members)} members of the blend are in it"
+                )
                 break
             trained.append((member, *self._last_training(race.at_last(member.candidate), last)))
         total = sum(member.weight for member, _, _ in trained)
@@ -440,12 +463,19 @@ class Searches(_Base):
         winner, models = trained[0][1], [estimator.model_ for _, estimator, _ in trained]
         parameters = [own for *_, own in trained]
         self.ensemble_ = [
-            {"weight": w, "candidate": m.candidate.number, "score": last.sign * m.candidate.loss, "params": p}
+            {
+                "weight": w,
+                "candidate": m.candidate.number,
+                "score": last.sign * m.candidate.loss,
+                "params": p,
+            }
             for w, (m, _, _), p in zip(weights, trained, parameters, strict=True)
         ]
         blend = [{"weight": w, "parameters": p} for w, p in zip(weights, parameters, strict=True)]
         model = blended(models, weights, {**models[0].metadata, "blend": blend})
-        keep_thresholds(model, np.average([thresholds_of(m) for m in models], axis=0, weights=weights))
+        keep_thresholds(
+            model, np.average([thresholds_of(m) for m in models], axis=0, weights=weights)
+        )
         self._take_results(race, last, winner, parameters[0])
         self._adopt(model, winner._encoding)
         self.best_score_ = last.sign * loss
@@ -464,7 +494,9 @@ class Searches(_Base):
         self.leaderboard_ = results.leaderboard(race.candidates, last.sign)
         self._metric_name, self._greater_is_better = last.metric.name, last.metric.greater_is_better
 
-    def _last_training(self, found: LastTraining, last: Last) -> tuple[PolyleafEstimator, Parameters]:
+    def _last_training(
+        self, found: LastTraining, last: Last
+    ) -> tuple[PolyleafEstimator, Parameters]:
         """A candidate trained on all rows; its parameters, rounds among them."""
         parameters, rounds, enough = found
         own = self._fixed().get("n_estimators", rounds)  # the user's, which a look did not know of
@@ -475,7 +507,9 @@ class Searches(_Base):
         of_eval = {"eval_set": last.watched[0], "eval_offset": last.watched[1]}
         winner.fit(X, y, weight, offset=offset, callbacks=[deadline], **of_eval)
         if deadline.was_met and deadline.rounds < enough:
-            self._warn_of_limit(f"the last training ended after {deadline.rounds} of {enough} rounds")
+            self._warn_of_limit(
+                f"the last training ended after {deadline.rounds} of {enough} rounds"
+            )
         return winner, {**parameters, "n_estimators": deadline.rounds}
 
     def _train_on(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:

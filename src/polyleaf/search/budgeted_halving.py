@@ -23,10 +23,15 @@ __all__ = ["TimedRace"]
 # Trainings of the defaults on a fold that there is time for. With more nothing needs to be looked at first;
 # with many more, folds that were drawn again are taken in.
 PLENTY, MANY = 150.0, 450.0
-PILOT, LOOKING = 0.06, 0.35  # of the time that is left: for the look at the first, and at a generation
+PILOT, LOOKING = (
+    0.06,
+    0.35,
+)  # of the time that is left: for the look at the first, and at a generation
 LONGEST = 2.0  # times as long as the first look others may take
 PROMISING = 1 / 3  # of all that were looked at
-LAST = 1 / 3  # of all seconds are kept for a last training that is slower than those of the folds, at most
+LAST = (
+    1 / 3
+)  # of all seconds are kept for a last training that is slower than those of the folds, at most
 FINALS = 0.2  # of all seconds, at most, for judging the leaders again
 PROBE = 0.02  # of the time: for rounds that are timed, on few rows and on a fold
 SAVING = 0.6  # a round on few rows must not take more of one on a fold
@@ -48,7 +53,9 @@ class TimedRace(Race):
     def __init__(self, *args: Any, small: Fold, pace: Pace) -> None:
         super().__init__(*args)
         self._small, self._all = small, self._budget.left()
-        self._looks = Looks(pace, small.growth**COST, small.growth, self.folds[0].growth, self._at_once)
+        self._looks = Looks(
+            pace, small.growth**COST, small.growth, self.folds[0].growth, self._at_once
+        )
         self._looked_on = _LOOK  # where a training log has the number of a fold
         self._is_short, self._first_look = True, 0.0
         n_folds = self.folds.dealt
@@ -64,7 +71,9 @@ class TimedRace(Race):
         if candidate.curves:
             if candidate.haste == 1.0 or self._members > 1:
                 return super().at_last(candidate)
-            slower = min(candidate.haste, max(1.0, left / MARGIN / self._seconds_at_last(candidate)))
+            slower = min(
+                candidate.haste, max(1.0, left / MARGIN / self._seconds_at_last(candidate))
+            )
             rounds = round(candidate.rounds * slower)
             return LastTraining(pace.hurried(candidate.parameters, 1 / slower), rounds, rounds)
         assert candidate.look is not None  # there is nothing else of it
@@ -73,7 +82,9 @@ class TimedRace(Race):
         hurried = pace.hurried(candidate.parameters, haste)
         entry = candidate.look, pace.rate(hurried)
         # What is left where rounds are faster than was thought is for more of them.
-        return LastTraining(hurried, self._looks.most_rounds(*entry), self._looks.last_rounds(*entry))
+        return LastTraining(
+            hurried, self._looks.most_rounds(*entry), self._looks.last_rounds(*entry)
+        )
 
     def best(self) -> list[Candidate]:
         """As `Race` has it; where nothing could be tried on a fold, the first: looks in haste at few rows are
@@ -102,7 +113,10 @@ class TimedRace(Race):
         seen = self._looked()
         if begins:  # what everybody has is what others have to beat
             first = self.candidates[0]
-            entering = [first, *(c for c in seen[: max(2, math.ceil(len(seen) / 2))] if c is not first)]
+            entering = [
+                first,
+                *(c for c in seen[: max(2, math.ceil(len(seen) / 2))] if c is not first),
+            ]
         else:
             fresh = {candidate.number for candidate in candidates}
             entering = [c for c in seen[: math.ceil(PROMISING * len(seen))] if c.number in fresh]
@@ -135,7 +149,9 @@ class TimedRace(Race):
     def _seconds_of_round(self, candidate: Candidate, fold: int) -> float:
         before = self._budget.left()
         parameters = self._looks.hurried(candidate.parameters)
-        watch = self._train(parameters, self._data(fold), math.inf, Share(self._budget, PROBE * self._all))
+        watch = self._train(
+            parameters, self._data(fold), math.inf, Share(self._budget, PROBE * self._all)
+        )
         return max(1e-9, before - self._budget.left()) / len(watch.curve)
 
     def _look_beside(self, candidates: list[Candidate], share: Share) -> None:
@@ -175,7 +191,9 @@ class TimedRace(Race):
         rounds = 1 + ended.curve.index(loss)
         rate = self._looks.pace.rate(parameters)
         candidate.look = Look(loss, rounds, n, max(ended.seconds, 1e-9), rate, trained.was_cut)
-        self._say(f"{candidate.number:4d}  first look: loss {loss:.6g}, {rounds} rounds  {parameters}")
+        self._say(
+            f"{candidate.number:4d}  first look: loss {loss:.6g}, {rounds} rounds  {parameters}"
+        )
 
     def _hurried(self, entering: list[Candidate]) -> list[Candidate]:
         """Those of them, in order, that there is time for, as fast as they must be."""

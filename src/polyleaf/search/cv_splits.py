@@ -36,7 +36,10 @@ __all__ = ["Fold", "Folds", "deals_of", "fingerprint", "folds_of", "in_small", "
 FEW_FOLDS = 3
 MANY_ROWS, HELD_OUT = 20_000, 0.2
 REPEATS, REPEATS_UNTIMED = 3, 2  # the folds of fewer rows may be drawn so often
-LOOKED_AT, SHARE = 2_000, 0.125  # rows of a first look: so many, or this share of them where that is more
+LOOKED_AT, SHARE = (
+    2_000,
+    0.125,
+)  # rows of a first look: so many, or this share of them where that is more
 
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -101,7 +104,9 @@ def folds_of(
     def made(i: int) -> Fold:
         train, valid = deal(i // dealt)[i % dealt]
         found = Fold(part("training", train), part(VALIDATION, valid), dataset.n_rows / len(train))
-        _ = found.train.X.bins  # made once, before trainings that run beside one another ask for them
+        _ = (
+            found.train.X.bins
+        )  # made once, before trainings that run beside one another ask for them
         return found
 
     return Folds(n_deals * dealt, made, dealt)
@@ -148,7 +153,9 @@ def _taken(given: Given, rows: np.ndarray) -> Given:
     """Rows of data that are binned."""
     weight = None if given.weight is None else np.asarray(given.weight)[rows]
     offset = None if given.offset is None else np.asarray(given.offset)[rows]
-    return given._replace(X=given.X.rows(rows), y=_safe_indexing(given.y, rows), weight=weight, offset=offset)
+    return given._replace(
+        X=given.X.rows(rows), y=_safe_indexing(given.y, rows), weight=weight, offset=offset
+    )
 
 
 def deals_of(n_rows: int, is_timed: bool) -> int:
@@ -167,7 +174,9 @@ def rows_of_folds(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: in
     """
     n_rows, classes = target.n_rows, target.class_of_row()
     if groups is not None and any(map(is_missing, groups)):
-        raise ValueError("groups has rows without a group: every row needs one, its own if need be.")
+        raise ValueError(
+            "groups has rows without a group: every row needs one, its own if need be."
+        )
     if groups is not None and len(groups) != n_rows:
         raise ValueError(f"groups has {len(groups)} entries, but X has {n_rows} rows.")
     if cv is None or isinstance(cv, int | np.integer):
@@ -196,7 +205,9 @@ def _said(cv: Any, X: Any, y: Any, n_rows: int, groups: Any) -> Iterator[Rows]:
         raise ValueError(f"cv must be a number of folds, a splitter or pairs of rows, got {cv!r}.")
     for i, pair in enumerate(pairs):
         if isinstance(pair, str) or not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2:
-            raise ValueError(f"cv[{i}] must be a pair of rows, those to train on and those to validate.")
+            raise ValueError(
+                f"cv[{i}] must be a pair of rows, those to train on and those to validate."
+            )
         train, valid = (np.sort(_numbers(rows, n_rows, f"cv[{i}]")) for rows in pair)
         common = np.intersect1d(train, valid)
         if len(common):
@@ -224,20 +235,28 @@ def _refuse_few_classes(folds: list[Rows], classes: np.ndarray) -> None:
         )
 
 
-def _drawn(cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any, seed: int) -> Iterator[Rows]:
+def _drawn(
+    cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any, seed: int
+) -> Iterator[Rows]:
     rows, chance = np.arange(n_rows), seed % 2**32
     if cv is None and n_rows > MANY_ROWS:
         if groups is None:
             yield drawn_by_class(n_rows, HELD_OUT, seed, classes)
         else:
-            yield from GroupShuffleSplit(1, test_size=HELD_OUT, random_state=chance).split(rows, None, groups)
+            yield from GroupShuffleSplit(1, test_size=HELD_OUT, random_state=chance).split(
+                rows, None, groups
+            )
         return
     n_folds = FEW_FOLDS if cv is None else cv
     if n_folds < 2:
         raise ValueError(f"cv={n_folds} must be at least 2 folds.")
     if groups is not None:
-        found = list(GroupKFold(n_folds, shuffle=True, random_state=chance).split(rows, None, groups))
-        if classes is not None and _poor_fold(found, classes) is not None:  # slower, so only where needed
+        found = list(
+            GroupKFold(n_folds, shuffle=True, random_state=chance).split(rows, None, groups)
+        )
+        if (
+            classes is not None and _poor_fold(found, classes) is not None
+        ):  # slower, so only where needed
             by_class = StratifiedGroupKFold(n_folds, shuffle=True, random_state=chance)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of classes that not all folds can have
@@ -251,7 +270,9 @@ def _drawn(cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any,
         dealt = rows[counts[inverse] >= n_folds]
     n_folds = min(n_folds, len(dealt)) if cv is None else n_folds
     if n_folds < 2 or len(dealt) < n_folds:
-        raise ValueError(f"There are too few rows of any class ({n_rows} rows in all) to deal into folds.")
+        raise ValueError(
+            f"There are too few rows of any class ({n_rows} rows in all) to deal into folds."
+        )
     by_class = classes is not None
     splitter = (StratifiedKFold if by_class else KFold)(n_folds, shuffle=True, random_state=chance)
     for _, part in splitter.split(dealt, classes[dealt] if classes is not None else None):
@@ -266,12 +287,18 @@ def _numbers(given: Any, n_rows: int, name: str) -> np.ndarray:
         raise ValueError(f"{name} must hold numbers of rows or a mask of them, got {what(given)}.")
     if chosen.dtype == bool and len(chosen) != n_rows:
         raise ValueError(f"{name} has a mask of {len(chosen)} rows, but X has {n_rows}.")
-    if chosen.dtype != bool and chosen.size and not -n_rows <= chosen.min() <= chosen.max() < n_rows:
+    if (
+        chosen.dtype != bool
+        and chosen.size
+        and not -n_rows <= chosen.min() <= chosen.max() < n_rows
+    ):
         outside = chosen[(chosen < -n_rows) | (chosen >= n_rows)][0]
         raise ValueError(f"{name} has row {outside}, but X has {n_rows} rows.")
     return np.flatnonzero(chosen) if chosen.dtype == bool else np.arange(n_rows)[chosen]
 
 
-def _of_known_classes(train: np.ndarray, valid: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
+def _of_known_classes(
+    train: np.ndarray, valid: np.ndarray, classes: np.ndarray | None
+) -> np.ndarray:
     """Rows to validate without those of classes that are not trained on: no model has a score for them."""
     return valid if classes is None else valid[np.isin(classes[valid], classes[train])]

@@ -53,7 +53,10 @@ def members_of(
         Whether to make do with what was found.
     """
     whole = [c for c in candidates if c.n_folds == candidates[0].n_folds][: POOL * most]
-    fitted = [[kept or train(c, fold) for kept, fold in zip(c.trained, folds, strict=False)] for c in whole]
+    fitted = [
+        [kept or train(c, fold) for kept, fold in zip(c.trained, folds, strict=False)]
+        for c in whole
+    ]
     raws = [
         [
             _raw(estimator, fold, min(c.rounds, len(curve)))
@@ -61,7 +64,9 @@ def members_of(
         ]
         for c, each in zip(whole, fitted, strict=True)
     ]
-    judges = [_judge(estimator, fold, metric) for estimator, fold in zip(fitted[0], folds, strict=False)]
+    judges = [
+        _judge(estimator, fold, metric) for estimator, fold in zip(fitted[0], folds, strict=False)
+    ]
     weights, loss = weights_of(raws, judges, most, is_spent)
     chosen = [Member(c, float(w)) for c, w in zip(whole, weights, strict=True) if w > 0]
     return sorted(chosen, key=lambda member: -member.weight), loss
@@ -98,11 +103,14 @@ def weights_of(
     total = list(raws[0])
     found, lowest = counts.copy(), loss_of(total)
     for n in range(2, STEPS + 1):
-        open_to = np.flatnonzero(counts) if np.count_nonzero(counts) >= most else np.arange(len(raws))
+        open_to = (
+            np.flatnonzero(counts) if np.count_nonzero(counts) >= most else np.arange(len(raws))
+        )
         if is_spent() or len(raws) == 1:
             break
         losses = [
-            loss_of([(t + r) / n for t, r in zip(total, raws[c], strict=True)]) for c in open_to.tolist()
+            loss_of([(t + r) / n for t, r in zip(total, raws[c], strict=True)])
+            for c in open_to.tolist()
         ]
         added = int(open_to[np.argmin(losses)])
         total = [t + r for t, r in zip(total, raws[added], strict=True)]
@@ -114,7 +122,9 @@ def weights_of(
 
 def _raw(estimator: Any, fold: Fold, rounds: int) -> np.ndarray:
     """Raw scores of the rows to validate, with what they start from."""
-    return estimator._raw(fold.valid.X, (0, min(rounds, estimator.model_.n_rounds)), fold.valid.offset)
+    return estimator._raw(
+        fold.valid.X, (0, min(rounds, estimator.model_.n_rounds)), fold.valid.offset
+    )
 
 
 def _judge(estimator: Any, fold: Fold, metric: Metric) -> Callable[[np.ndarray], float]:

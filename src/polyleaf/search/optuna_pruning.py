@@ -34,17 +34,25 @@ class PruningCallback(Callback):
 
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
         if not evals_log:
-            raise ValueError("PruningCallback needs data to evaluate on: pass eval_set=[(X, y)] to fit.")
+            raise ValueError(
+                "PruningCallback needs data to evaluate on: pass eval_set=[(X, y)] to fit."
+            )
         data = self._data or list(evals_log)[-1]
         if data not in evals_log:
-            raise ValueError(f"There is no evaluation set {data!r}; there are {', '.join(evals_log)}.")
+            raise ValueError(
+                f"There is no evaluation set {data!r}; there are {', '.join(evals_log)}."
+            )
         metric = self._metric or list(evals_log[data])[-1]
         if metric not in evals_log[data]:
-            raise ValueError(f"There is no metric {metric!r}; there are {', '.join(evals_log[data])}.")
+            raise ValueError(
+                f"There is no metric {metric!r}; there are {', '.join(evals_log[data])}."
+            )
         value = evals_log[data][metric][-1]
         self._trial.report(value, step=epoch)
         if self._trial.should_prune():
             import optuna
 
-            raise optuna.TrialPruned(f"Pruned after round {epoch + 1}: {metric} of {data} was {value:.6g}.")
+            raise optuna.TrialPruned(
+                f"Pruned after round {epoch + 1}: {metric} of {data} was {value:.6g}."
+            )
         return False

@@ -90,12 +90,21 @@ _STEPS = 3  # ladders that one variation takes a step on, at most
 
 def portfolio_of(task: str) -> tuple[Parameters, ...]:
     """The table of a task, as `suited` names it."""
-    kinds = {"regression": "regression", "binary": "classes", "multiclass": "classes", "multilabel": "labels"}
+    kinds = {
+        "regression": "regression",
+        "binary": "classes",
+        "multiclass": "classes",
+        "multilabel": "labels",
+    }
     return PORTFOLIO[kinds[task]]
 
 
 def suited(
-    candidates: Sequence[Parameters], fixed: Collection[str], task: str, n_outputs: int, linear: bool
+    candidates: Sequence[Parameters],
+    fixed: Collection[str],
+    task: str,
+    n_outputs: int,
+    linear: bool,
 ) -> list[Parameters]:
     """The candidates that mean something for these data, but for what the user has set; each once.
 
@@ -113,9 +122,13 @@ def suited(
     found: list[Parameters] = []
     for candidate in candidates:
         free = {name: value for name, value in candidate.items() if name not in fixed}
-        if free.get("curvature") == "full" and not (task == "multiclass" and n_outputs <= MOST_CLASSES):
+        if free.get("curvature") == "full" and not (
+            task == "multiclass" and n_outputs <= MOST_CLASSES
+        ):
             continue
-        if ("multi_strategy" in free and not several) or (free.get("leaf") == "linear" and not linear):
+        if ("multi_strategy" in free and not several) or (
+            free.get("leaf") == "linear" and not linear
+        ):
             continue
         if free not in found:
             found.append(free)
@@ -140,7 +153,9 @@ def variations(
     ladders = [name for name in LADDERS if name not in fixed]
     while ladders:
         child: Parameters = dict(parents[int(chance.integers(len(parents)))])
-        for place in chance.permutation(len(ladders))[: int(chance.integers(1, _STEPS + 1))].tolist():
+        for place in chance.permutation(len(ladders))[
+            : int(chance.integers(1, _STEPS + 1))
+        ].tolist():
             name = ladders[place]
             child[name] = _step(LADDERS[name], {**usual, **child}[name], bool(chance.integers(2)))
         yield child

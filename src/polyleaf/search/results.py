@@ -48,7 +48,10 @@ def cv_results(candidates: list[Candidate], n_folds: int, sign: float) -> dict[s
         "n_estimators": np.array([candidate.rounds for candidate in candidates]),
         "n_folds": np.array([candidate.n_folds for candidate in candidates]),
         "mean_test_score": np.array(
-            [sign * c.loss if is_tried else np.nan for c, is_tried in zip(candidates, tried, strict=True)]
+            [
+                sign * c.loss if is_tried else np.nan
+                for c, is_tried in zip(candidates, tried, strict=True)
+            ]
         ),
         "rank_test_score": np.array([place.get(c.number, len(place) + 1) for c in candidates]),
         "fit_time": np.array([candidate.seconds for candidate in candidates]),
@@ -73,7 +76,9 @@ def leaderboard(candidates: list[Candidate], sign: float) -> list[dict[str, Any]
     ]
 
 
-def report(board: list[dict[str, Any]], metric: str, greater_is_better: bool, n_refused: int) -> str:
+def report(
+    board: list[dict[str, Any]], metric: str, greater_is_better: bool, n_refused: int
+) -> str:
     """The best ten, and how many there were."""
     way = "more" if greater_is_better else "less"
     lines = [

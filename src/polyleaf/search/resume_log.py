@@ -46,7 +46,9 @@ class TrainingLog:
         # A line that was cut in writing is the last one, and is dropped.
         no_log = f"resume={str(path)!r} is no file that a search has written."
         try:
-            whole, _, _ = self._path.read_text().rpartition("\n") if self._path.is_file() else ("", "", "")
+            whole, _, _ = (
+                self._path.read_text().rpartition("\n") if self._path.is_file() else ("", "", "")
+            )
         except UnicodeDecodeError:
             raise ValueError(no_log) from None
         if not whole:
@@ -71,7 +73,9 @@ class TrainingLog:
         self._ended[_key(parameters), fold] = ended
         if self._path is not None:
             with self._path.open("a") as file:
-                file.write(json.dumps({"parameters": parameters, "fold": fold, **ended._asdict()}) + "\n")
+                file.write(
+                    json.dumps({"parameters": parameters, "fold": fold, **ended._asdict()}) + "\n"
+                )
 
     def _check(self, found: dict[str, Any], about: dict[str, Any]) -> None:
         other = [name for name in about if found[name] != about[name]]

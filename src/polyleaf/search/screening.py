@@ -53,7 +53,10 @@ class Pace:
             return [1.0] * len(candidates)
         rates = [self.rate(parameters) for parameters in candidates]
         rate = haste * min(rates, default=0.0)
-        return [min(max(1.0, rate / own), self.most(p)) for own, p in zip(rates, candidates, strict=True)]
+        return [
+            min(max(1.0, rate / own), self.most(p))
+            for own, p in zip(rates, candidates, strict=True)
+        ]
 
     def hurried(self, parameters: Parameters, haste: float) -> Parameters:
         """The same, so many times faster."""
@@ -91,7 +94,9 @@ class Looks:
         Trainings that run beside one another, but for the last.
     """
 
-    def __init__(self, pace: Pace, cost: float, of_fold: float, growth: float, at_once: int = 1) -> None:
+    def __init__(
+        self, pace: Pace, cost: float, of_fold: float, growth: float, at_once: int = 1
+    ) -> None:
         self._at_once = at_once
         self.pace, self._is_on_fold = pace, of_fold == 1.0
         self._rows, self._growth = of_fold * growth, growth**COST
@@ -112,13 +117,17 @@ class Looks:
 
     def last(self, look: Look, rate: float) -> float:
         """Seconds of the last training."""
-        return self._cost * self._growth * look.seconds / look.n_trained * self.last_rounds(look, rate)
+        return (
+            self._cost * self._growth * look.seconds / look.n_trained * self.last_rounds(look, rate)
+        )
 
     def last_rounds(self, look: Look, rate: float) -> int:
         """Rounds on all rows, as far as a look can tell how many are enough."""
         learned = look.rounds * look.rate
         # Where it is not known, what probabilities do not suffer from yet.
-        more = USUAL_LEARNING / 2 if look.was_cut else min(learned * self._rows**ROOT, USUAL_LEARNING)
+        more = (
+            USUAL_LEARNING / 2 if look.was_cut else min(learned * self._rows**ROOT, USUAL_LEARNING)
+        )
         return max(1, round(max(learned, more) / rate))
 
     def most_rounds(self, look: Look, rate: float) -> int:

@@ -23,7 +23,9 @@ _NUMBERS: dict[str, tuple[float, float, bool]] = {  # from, to, and whether the 
 _COUNTS = {"max_leaves": (4, 256), "min_child_samples": (1, 50)}
 
 
-def suggest(trial: Any, task: Task, n_outputs: int | None = None, linear: bool = True) -> Parameters:
+def suggest(
+    trial: Any, task: Task, n_outputs: int | None = None, linear: bool = True
+) -> Parameters:
     """Parameters of an estimator, as a trial of Optuna suggests them.
 
     The number of rounds is not among them: train with `early_stopping_rounds`, at most `60 / learning_rate`
@@ -51,9 +53,12 @@ def suggest(trial: Any, task: Task, n_outputs: int | None = None, linear: bool =
         Where there is no such task.
     """
     if task not in get_args(Task):
-        raise ValueError(f"task must be one of {', '.join(map(repr, get_args(Task)))}, got {task!r}.")
+        raise ValueError(
+            f"task must be one of {', '.join(map(repr, get_args(Task)))}, got {task!r}."
+        )
     found: Parameters = {
-        name: trial.suggest_float(name, low, high, log=log) for name, (low, high, log) in _NUMBERS.items()
+        name: trial.suggest_float(name, low, high, log=log)
+        for name, (low, high, log) in _NUMBERS.items()
     }
     for name, bounds in _COUNTS.items():
         found[name] = trial.suggest_int(name, *bounds, log=True)

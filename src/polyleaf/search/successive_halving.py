@@ -22,7 +22,17 @@ from polyleaf.search.portfolio import Parameters
 from polyleaf.search.resume_log import Ended, TrainingLog
 from polyleaf.search.trials import Candidate, better_first, is_near, winner_first
 
-__all__ = ["MARGIN", "Budget", "Deadline", "LastTraining", "Race", "Share", "Trained", "Watch", "hope_ends"]
+__all__ = [
+    "MARGIN",
+    "Budget",
+    "Deadline",
+    "LastTraining",
+    "Race",
+    "Share",
+    "Trained",
+    "Watch",
+    "hope_ends",
+]
 
 REACH = 4.0  # times what the last doubling gained: farther ahead, the leader is out of reach
 MARGIN = 1.2  # the last training may take longer than those of the folds have
@@ -76,7 +86,11 @@ class Budget:
     def last_end(self) -> float:
         """When a last training that begins now must end: with the time; where the search has taken longer
         than it may, when it has had what was kept for it, or it would be a stump."""
-        return math.inf if self._end == math.inf else max(self._end, time.perf_counter() + self._reserved)
+        return (
+            math.inf
+            if self._end == math.inf
+            else max(self._end, time.perf_counter() + self._reserved)
+        )
 
 
 class Share(Budget):
@@ -151,7 +165,9 @@ class Watch(Callback):
 
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
         value = list(evals_log.values())[-1][self._metric.name][-1]
-        loss = math.inf if math.isnan(value) else -value if self._metric.greater_is_better else value
+        loss = (
+            math.inf if math.isnan(value) else -value if self._metric.greater_is_better else value
+        )
         self._since = 0 if loss < self._lowest else self._since + 1
         self._lowest = min(loss, self._lowest)
         self.curve.append(loss)
@@ -310,7 +326,10 @@ class Race:
         finally:  # Ctrl-C, too
             common = min((c.n_folds for c in finalists if not c.refused), default=0)
             for candidate in finalists:
-                candidate.curves, candidate.trained = candidate.curves[:common], candidate.trained[:common]
+                candidate.curves, candidate.trained = (
+                    candidate.curves[:common],
+                    candidate.trained[:common],
+                )
 
     def _finalists(self) -> list[Candidate]:
         """The leaders after the first folds, as far as noise does not tell them apart, and the defaults; none
@@ -338,7 +357,9 @@ class Race:
         return candidates
 
     def vary(
-        self, children: Callable[[list[Candidate], int], Iterator[Parameters]], origin: str = "variation"
+        self,
+        children: Callable[[list[Candidate], int], Iterator[Parameters]],
+        origin: str = "variation",
     ) -> None:
         """Generation after generation made from the best, until the race is over.
 
@@ -384,7 +405,9 @@ class Race:
                     return False
         return True
 
-    def _training(self, candidate: Candidate, fold: int, until: Budget) -> Callable[[], Trained | None]:
+    def _training(
+        self, candidate: Candidate, fold: int, until: Budget
+    ) -> Callable[[], Trained | None]:
         """A training, to be run beside others: it changes nothing that they read. None: time was spent."""
         data = self._data(fold)
 
@@ -436,7 +459,12 @@ class Race:
         self._budget.reserve_as_long(self.folds[fold].growth)
 
     def _measured(
-        self, candidate: Candidate, parameters: Parameters, data: Fold, leader: float, budget: Budget
+        self,
+        candidate: Candidate,
+        parameters: Parameters,
+        data: Fold,
+        leader: float,
+        budget: Budget,
     ) -> Trained:
         """The training itself."""
         started = time.perf_counter()

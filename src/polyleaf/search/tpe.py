@@ -98,7 +98,9 @@ def proposals(
     for place, candidate in enumerate(best):
         if set(candidate.proposed) <= set(open_to):  # others are of another kind
             values = {name: {**usual, **candidate.proposed}[name] for name in open_to}
-            trial = optuna.trial.create_trial(params=values, distributions=open_to, value=float(place))
+            trial = optuna.trial.create_trial(
+                params=values, distributions=open_to, value=float(place)
+            )
             study.add_trial(trial)
     while True:
         yield dict(study.ask(open_to).params)

@@ -58,7 +58,9 @@ class Candidate:
     haste: float = 1.0
     proposed: Parameters = field(init=False)
     _of_folds: int = field(default=0, init=False, repr=False)
-    _summary: tuple[int, list[float], float] = field(default=(0, [], np.inf), init=False, repr=False)
+    _summary: tuple[int, list[float], float] = field(
+        default=(0, [], np.inf), init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         self.proposed = self.parameters

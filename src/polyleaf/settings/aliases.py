@@ -79,7 +79,14 @@ _OTHERS_CALL_IT = {
 }
 # Of these, what the constructor does not take, by the method that does.
 _OF_METHODS = {
-    "fit": ("init_model", "eval_set", "eval_names", "eval_sample_weight", "sample_weight", "offset"),
+    "fit": (
+        "init_model",
+        "eval_set",
+        "eval_names",
+        "eval_sample_weight",
+        "sample_weight",
+        "offset",
+    ),
     "predict": ("iteration_range",),
 }
 _OURS: dict[str, list[str]] = {}
@@ -167,7 +174,10 @@ _VALUES: dict[str, list[tuple[str, str]]] = {
             "a loss is a name or an object; other parameters are keywords, and a dict of them is given as "
             "**parameters; a dict of losses by column is for PolyleafMultiTask",
         ),
-        (r"\[.*|\(.*", "it is one loss for all outputs; PolyleafMultiTask takes a dict of losses by column"),
+        (
+            r"\[.*|\(.*",
+            "it is one loss for all outputs; PolyleafMultiTask takes a dict of losses by column",
+        ),
     ],
     "monotone_constraints": [(r"'.*'", "give the list, or the dict by name, rather than its text")],
     "interaction_constraints": [(r"'.*'", "give the list of lists rather than its text")],
@@ -258,7 +268,10 @@ def warn_of_one_vs_rest(objective: object, ours: str, n_classes: int, whose: str
 def _callers_level() -> int:
     """For a warning by whoever asks: the level of the nearest caller that is in no estimator's machinery."""
     level = 1
-    while sys._getframe(level).f_globals.get("__name__", "").partition(".")[0] in ("polyleaf", "sklearn"):
+    while sys._getframe(level).f_globals.get("__name__", "").partition(".")[0] in (
+        "polyleaf",
+        "sklearn",
+    ):
         level += 1
     return level
 
@@ -280,7 +293,9 @@ def refuse_strangers(
     of_methods = {} if of_constructor else _OF_METHODS
     for name in names:
         if name not in known:
-            raise TypeError(f"{where}() takes no {name!r}{_hint(name, known, of_constructor, of_methods)}")
+            raise TypeError(
+                f"{where}() takes no {name!r}{_hint(name, known, of_constructor, of_methods)}"
+            )
 
 
 def meant(name: str, known: Iterable[str]) -> str:

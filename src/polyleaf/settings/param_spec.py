@@ -186,7 +186,11 @@ def declarations(cls: type) -> tuple[Declared, ...]:
 @functools.cache
 def _declarations(cls: Any) -> tuple[Declared, ...]:
     hints = get_type_hints(cls)
-    homes = {name: home for home in reversed(cls.__mro__) for name in vars(home).get("__annotations__", ())}
+    homes = {
+        name: home
+        for home in reversed(cls.__mro__)
+        for name in vars(home).get("__annotations__", ())
+    }
     found = []
     for field in sorted(dataclasses.fields(cls), key=lambda field: bool(field.kw_only)):
         if not field.metadata:
@@ -261,7 +265,9 @@ def _constraint(t: Any, p: Declared) -> Any:
         numbers = Integral if kind is int else Real
         if not p.within:
             return numbers
-        low, high = (None if end.strip() == "inf" else kind(end) for end in p.within[1:-1].split(","))
+        low, high = (
+            None if end.strip() == "inf" else kind(end) for end in p.within[1:-1].split(",")
+        )
         closed = {"[]": "both", "[)": "left", "(]": "right", "()": "neither"}
         return Interval(numbers, low, high, closed=closed[p.within[0] + p.within[-1]])
     if getattr(kind, "_is_protocol", False):

@@ -119,13 +119,17 @@ class TreeParameters:
     scikit-learn); "pairwise": at most two features a path; "no_interactions": one, which makes the model a
     sum of functions of one feature. None: any."""
 
-    monotone_constraints: Mapping[Any, Any] | Sequence[Any] | np.ndarray | None = parameter(default=None)
+    monotone_constraints: Mapping[Any, Any] | Sequence[Any] | np.ndarray | None = parameter(
+        default=None
+    )
     """Which raw scores must not fall (1) or not rise (-1) as a feature rises: one direction a feature; an
     array of one row a feature and one column an output; or a dict of features by name or number, each with
     a direction or with a dict of outputs. Features and outputs without one, or with 0, are free, and so are
     steps to or from a missing value. No model disobeys, at any pair of rows. None: all are free."""
 
-    feature_penalties: Mapping[Any, Any] | Sequence[Any] | np.ndarray | None = parameter(default=None)
+    feature_penalties: Mapping[Any, Any] | Sequence[Any] | np.ndarray | None = parameter(
+        default=None
+    )
     """Features that are dear, or trusted less: the share of its gain, from 0 to below 1, that is taken off
     where the best split on a feature competes with those on others. One number a feature, or a dict of
     features by name or number. What a split that is taken gains is not changed by it. None: 0 for all."""
@@ -179,7 +183,9 @@ class CurvatureParameters:
 class SoftmaxParameters:
     """Curvature of classes."""
 
-    softmax_curvature: str = parameter(default=Softmax.softmax_curvature, choices=SOFTMAX_CURVATURES)
+    softmax_curvature: str = parameter(
+        default=Softmax.softmax_curvature, choices=SOFTMAX_CURVATURES
+    )
     """Curvature of the softmax objective of classifiers: see :mod:`polyleaf.objectives.softmax`. Regressors
     take it as well, and do nothing with it, so that a recipe is one for both."""
 
@@ -194,7 +200,9 @@ class OutputParameters:
     """One tree for all outputs with a vector in each leaf (GBDT-MO), or one tree per output and round (the
     default of XGBoost, and what LightGBM does)."""
 
-    sketch: str | Callable[..., Any] | Sketch | None = parameter(default=None, choices=("auto", *SKETCHES))
+    sketch: str | Callable[..., Any] | Sketch | None = parameter(
+        default=None, choices=("auto", *SKETCHES)
+    )
     """Grow each tree on a few columns that stand for all outputs (SketchBoost), which makes a thousand
     outputs cost little more than sixteen; leaf values are always fitted on all of them. What there is:
     :mod:`polyleaf.sketching.sketches`; "auto": no sketch for few outputs, else the best measured. Splits then have one
@@ -419,7 +427,9 @@ class RegressorParameters(SharedParameters):
     has for these, or a loss written with JAX, or a function that returns `(gradient, curvature)`: see
     :class:`polyleaf.objectives.Custom`."""
 
-    quantile_alpha: float | Sequence[float] | np.ndarray = parameter(default=Quantile.alpha, within="(0, 1)")
+    quantile_alpha: float | Sequence[float] | np.ndarray = parameter(
+        default=Quantile.alpha, within="(0, 1)"
+    )
     """Levels for objective "quantile". Several make several outputs: for y with T columns and A levels,
     predictions are `(n_rows, T * A)`, the levels of the first column first."""
 
@@ -449,7 +459,9 @@ class RegressorParameters(SharedParameters):
 class ClassifierParameters(SharedParameters):
     """Classification."""
 
-    objective: str | Callable[..., Any] | Objective = parameter(default="auto", kw_only=False, everyday=True)
+    objective: str | Callable[..., Any] | Objective = parameter(
+        default="auto", kw_only=False, everyday=True
+    )
     """Loss to minimise. "auto": "logistic" for two classes and for labels, "softmax" for more classes.
     "exponential" and "exponential_margin" are for classes, too; named for two classes, these three have a
     score for each. "logistic" and "squared_hinge" (which gives no probabilities) take more classes one
@@ -463,13 +475,15 @@ class ClassifierParameters(SharedParameters):
     labels, a list of these, or `{label: {0: weight, 1: weight}}` by name or number; "balanced" is done for
     each label."""
 
-    scale_pos_weight: float | Sequence[float] | np.ndarray | Literal["balanced", "sqrt"] | None = parameter(
-        default=None, within="(0, inf)"
+    scale_pos_weight: float | Sequence[float] | np.ndarray | Literal["balanced", "sqrt"] | None = (
+        parameter(default=None, within="(0, inf)")
     )
     """Weight of the positive class, or of the positives of each label. "balanced": as many times as there are
     negatives for each positive; "sqrt": the root of that. Objective "logistic" only."""
 
-    threshold: float | Literal["f1", "f1_macro"] | dict[Any, float] = parameter(default=0.5, within="(0, 1)")
+    threshold: float | Literal["f1", "f1_macro"] | dict[Any, float] = parameter(
+        default=0.5, within="(0, 1)"
+    )
     """Probability above which `predict` says yes, for two classes and for labels. "f1": one for all labels,
     where F1 over all cells is largest; "f1_macro": where the mean of the labels' F1 is. These are chosen on
     the last evaluation set, where there is one, otherwise on the training rows, by three models that are each

@@ -167,7 +167,9 @@ def gbdt_sparse(*, exact: bool = False, **changes: Any) -> dict[str, Any]:
         Parameters of `PolyleafClassifier` (loss: squared hinge, eq. 9) and `PolyleafRegressor` (squared
         error).
     """
-    search = {"split_search": "exact", "threshold_step": 0.05} if exact else {"split_search": "sketch"}
+    search = (
+        {"split_search": "exact", "threshold_step": 0.05} if exact else {"split_search": "sketch"}
+    )
     return {
         **search,
         "leaf": "sparse",

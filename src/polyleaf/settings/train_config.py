@@ -242,7 +242,9 @@ def _part(cls: type[T], p: SharedParameters, **resolved: Any) -> T:
 def _defaults(p: SharedParameters) -> dict[str, float]:
     """What None stands for, with the objective that there is, or the objectives of tasks."""
     if isinstance(p, MultiTaskParameters):
-        each = [_of_task(key, objective) for key, objective in (p.objective or {}).items()] or [USUALLY]
+        each = [_of_task(key, objective) for key, objective in (p.objective or {}).items()] or [
+            USUALLY
+        ]
         # Several learn more slowly in shared trees than each in its own: docs/tasks.md.
         return each[0] if len(each) == 1 else USUALLY
     return _of_objective(p.objective) if isinstance(p, RegressorParameters) else USUALLY
@@ -328,10 +330,7 @@ def _check_monotone(p: SharedParameters) -> None:
 
 def _check_device(p: SharedParameters, leaf: Leaf) -> None:
     """Refuse what a device does not do yet."""
-    not_yet = {
-        'leaf="linear"': p.leaf == "linear",
-        **_sparse_labels(leaf),
-    }
+    not_yet = {'leaf="linear"': p.leaf == "linear", **_sparse_labels(leaf)}
     asked = [what for what, is_asked in not_yet.items() if is_asked]
     _refuse(
         asked,
@@ -344,7 +343,9 @@ def _sparse_labels(leaf: Leaf) -> dict[str, bool]:
     """How targets that stay sparse were asked for, where they were."""
     if not isinstance(leaf, TopkLeaf):
         return {}
-    return {f'split_search="{leaf.split_search}", with which y stays sparse,': leaf.keeps_labels_sparse}
+    return {
+        f'split_search="{leaf.split_search}", with which y stays sparse,': leaf.keeps_labels_sparse
+    }
 
 
 def _check_tasks(p: MultiTaskParameters) -> None:

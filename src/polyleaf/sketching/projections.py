@@ -143,7 +143,9 @@ class Projector:
         """
         return self._fit(X, Y, seed, n_threads, wanted=True)
 
-    def _fit(self, X: Any, Y: Any, seed: int, n_threads: int, wanted: bool) -> tuple[Projection, Any]:
+    def _fit(
+        self, X: Any, Y: Any, seed: int, n_threads: int, wanted: bool
+    ) -> tuple[Projection, Any]:
         rows = canonical(X, "X", if_missing=of_numbers(self.kind))
         n, n_features = rows.shape
         columns = self._surviving_columns(rows)
@@ -168,7 +170,9 @@ class Projector:
             else:
                 leml = _Leml(rows, _labels(Y, n), dim, self, rng, n_threads)
                 matrix = leml.solve()
-                folded = leml.projected_by_the_others(self._folds(n, len(columns))) if wanted else None
+                folded = (
+                    leml.projected_by_the_others(self._folds(n, len(columns))) if wanted else None
+                )
         projection = Projection(self.kind, n_features, columns, idf, matrix, offset)
         if not wanted or folded is not None:
             return projection, folded
@@ -324,10 +328,14 @@ class Projection:
         if matrix is not None:
             matrix = np.ascontiguousarray(matrix, np.float32)
             if matrix.ndim != 2 or len(matrix) != len(columns) or not np.isfinite(matrix).all():
-                raise ValueError("The matrix of a projection must have a finite row for each of its columns.")
+                raise ValueError(
+                    "The matrix of a projection must have a finite row for each of its columns."
+                )
             dim = matrix.shape[1]
         idf = _vector(arrays, "idf", np.float32, len(columns))
-        return cls(kind, n_features, columns, idf, matrix, _vector(arrays, "offset", np.float32, dim))
+        return cls(
+            kind, n_features, columns, idf, matrix, _vector(arrays, "offset", np.float32, dim)
+        )
 
 
 def _vector(arrays: Mapping[str, Array], name: str, dtype: Any, size: int | None) -> Array | None:
@@ -420,7 +428,9 @@ def _principal_directions(
         return X.times(V) - mean @ V
 
     def back(Z: Array) -> NDArray[np.float32]:
-        return X.transposed_times(Z) - np.outer(mean, Z.sum(axis=0, dtype=np.float64)).astype(np.float32)
+        return X.transposed_times(Z) - np.outer(mean, Z.sum(axis=0, dtype=np.float64)).astype(
+            np.float32
+        )
 
     V = _orthonormal(_normal(rng, X.m, min(dim + _OVERSAMPLING, X.m)))
     for _ in range(n_iterations):
@@ -434,7 +444,9 @@ def _orthonormal(V: Array) -> NDArray[np.float32]:
     """The columns made orthonormal; directions that hardly exist become 0."""
     for _ in range(2):
         values, vectors = np.linalg.eigh(_gram(V))
-        scale = np.where(values > 1e-10 * values[-1], 1.0 / np.sqrt(np.maximum(values, 1e-300)), 0.0)
+        scale = np.where(
+            values > 1e-10 * values[-1], 1.0 / np.sqrt(np.maximum(values, 1e-300)), 0.0
+        )
         V = _float32(V @ (vectors * scale).astype(np.float32))
     return V
 
@@ -556,8 +568,12 @@ class _Leml:
     def objective(self) -> float:
         """What is minimised."""
         Z = self.X.times(self.W)
-        fit = np.sum(_gram(Z) * _gram(self.H)) - 2.0 * np.trace(_gram(self.Y.transposed_times(Z), self.H))
-        size = np.sum(np.square(self.W, dtype=np.float64)) + np.sum(np.square(self.H, dtype=np.float64))
+        fit = np.sum(_gram(Z) * _gram(self.H)) - 2.0 * np.trace(
+            _gram(self.Y.transposed_times(Z), self.H)
+        )
+        size = np.sum(np.square(self.W, dtype=np.float64)) + np.sum(
+            np.square(self.H, dtype=np.float64)
+        )
         return float(np.sum(self.Y.squares_of_columns()) + fit + self.settings.reg * size)
 
 

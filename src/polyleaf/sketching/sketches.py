@@ -94,7 +94,9 @@ class RandomProjection(Sketch):
         self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Workers
     ) -> tuple[np.ndarray, np.ndarray | None]:
         scale = g.shape[1] ** -0.5
-        return _core.sketch_signs(g, self.dim, _seed(seed, round), scale, n_threads), _one(h, n_threads)
+        return _core.sketch_signs(g, self.dim, _seed(seed, round), scale, n_threads), _one(
+            h, n_threads
+        )
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,13 @@ class RandomSampling(Sketch):
         edges = np.cumsum(probability)
         bits = np.random.SeedSequence([seed, round, _STREAM]).generate_state(self.dim, np.uint64)
         point = (bits >> np.uint64(11)) * 2.0**-53 * edges[-1]
-        columns = np.minimum(np.searchsorted(edges, point, side="right"), n_outputs - 1).astype(np.int32)
+        columns = np.minimum(np.searchsorted(edges, point, side="right"), n_outputs - 1).astype(
+            np.int32
+        )
         scale = 1.0 / np.sqrt(n_outputs * probability[columns])
-        return _core.sketch_take(g, columns, scale.astype(np.float32), n_threads), _one(h, n_threads)
+        return _core.sketch_take(g, columns, scale.astype(np.float32), n_threads), _one(
+            h, n_threads
+        )
 
 
 @dataclass(frozen=True)
@@ -173,7 +179,9 @@ class TruncatedSVD(Sketch):
     ) -> tuple[np.ndarray, np.ndarray | None]:
         dim = min(self.dim, g.shape[1])
         scale = (dim / g.shape[1]) ** 0.5
-        found = _core.sketch_subspace(g, dim, _seed(seed, round), self.n_iterations, scale, n_threads)
+        found = _core.sketch_subspace(
+            g, dim, _seed(seed, round), self.n_iterations, scale, n_threads
+        )
         return found, _one(h, n_threads)
 
 
@@ -197,7 +205,9 @@ class CountSketch(Sketch):
         self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Workers
     ) -> tuple[np.ndarray, np.ndarray | None]:
         scale = (self.dim / g.shape[1]) ** 0.5
-        return _core.sketch_count(g, self.dim, _seed(seed, round), scale, n_threads), _one(h, n_threads)
+        return _core.sketch_count(g, self.dim, _seed(seed, round), scale, n_threads), _one(
+            h, n_threads
+        )
 
     def sketch_labels(
         self, gradients: _core.LabelGradients, round: int, seed: int, n_threads: int
@@ -294,8 +304,12 @@ def get_sketch(sketch: Any, dim: int | None, n_outputs: int) -> Sketch | None:
         kind = RandomProjection if sketch == "auto" else SKETCHES[sketch]
         sketch = kind(DEFAULT_DIM if dim is None else dim)
     elif dim is not None:
-        raise ValueError("sketch_dim goes with the name of a sketch; an object or a function has its own.")
-    if isinstance(sketch, RandomProjection | RandomSampling | TopOutputs | TruncatedSVD | CountSketch):
+        raise ValueError(
+            "sketch_dim goes with the name of a sketch; an object or a function has its own."
+        )
+    if isinstance(
+        sketch, RandomProjection | RandomSampling | TopOutputs | TruncatedSVD | CountSketch
+    ):
         return sketch if sketch.dim < n_outputs else None
     if isinstance(sketch, CustomSketch):
         return sketch
@@ -331,5 +345,7 @@ def _float32(values: Any, n_rows: int, n_columns: int | None, what: str) -> np.n
         or array.shape[1] < 1
         or n_columns not in (None, array.shape[1])
     ):
-        raise ValueError(f"The {what} of a sketch must have shape ({n_rows}, {wanted}), not {array.shape}.")
+        raise ValueError(
+            f"The {what} of a sketch must have shape ({n_rows}, {wanted}), not {array.shape}."
+        )
     return array

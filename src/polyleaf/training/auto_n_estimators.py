@@ -51,7 +51,11 @@ def most_rounds(learning_rate: float) -> int:
 
 
 def rounds_of(
-    trial: Prepared, settings: Settings, objective: Objective, base_score: np.ndarray | None, **about: Any
+    trial: Prepared,
+    settings: Settings,
+    objective: Objective,
+    base_score: np.ndarray | None,
+    **about: Any,
 ) -> FoundRounds:
     """The rounds to train on all rows.
 
@@ -72,7 +76,8 @@ def rounds_of(
     haste = HASTE if HASTE * rate <= FASTEST else 1
     run = replace(settings.run, learning_rate=haste * rate, n_estimators=most_rounds(haste * rate))
     lowest = _Lowest(
-        trial.eval_sets[0].metrics[0].greater_is_better, max(10, round(PATIENCE / run.learning_rate))
+        trial.eval_sets[0].metrics[0].greater_is_better,
+        max(10, round(PATIENCE / run.learning_rate)),
     )
     boosted = boost(
         trial.dataset,

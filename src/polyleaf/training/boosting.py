@@ -111,7 +111,9 @@ def boost(
         model.best_iteration = model.best_score = None  # of the run before
         model.learning_rate = settings.run.learning_rate
     else:
-        base_score = best_constant_of(problem, offset, settings) if base_score is None else base_score
+        base_score = (
+            best_constant_of(problem, offset, settings) if base_score is None else base_score
+        )
         model = Model(
             mapper=dataset.mapper,
             objective=objective,
@@ -124,7 +126,9 @@ def boost(
     for metric in (metric for e in eval_sets for metric in e.metrics):
         metric.know_training(target, problem.n_outputs)
     watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
-    parts = parts_of(settings, problem, dataset, weight, model, eval_sets, watchers, offset, numbered)
+    parts = parts_of(
+        settings, problem, dataset, weight, model, eval_sets, watchers, offset, numbered
+    )
     run = Run(settings, parts)
     run.go(callbacks, known)
     return Boosted(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
@@ -143,8 +147,13 @@ class Run:
     def __init__(self, settings: Settings, parts: Parts) -> None:
         self.state, self.structure, self.fitter, self.model, self.sampler, self.evaluation = parts
         one_tree = settings.run.multi_strategy == "multi_output_tree" or self.model.n_outputs == 1
-        self.outputs = [-1] if one_tree else list(range(self.model.n_outputs))  # of the trees of a round
-        self.n_rounds, self.renews_for_trees = settings.run.n_estimators, settings.run.refresh != "round"
+        self.outputs = (
+            [-1] if one_tree else list(range(self.model.n_outputs))
+        )  # of the trees of a round
+        self.n_rounds, self.renews_for_trees = (
+            settings.run.n_estimators,
+            settings.run.refresh != "round",
+        )
         self.can_repeat = can_repeat(settings)
         self.communicator = settings.workers.communicator
         self.barren = 0  # rounds in a row without growth
@@ -164,7 +173,9 @@ class Run:
                 stops = [callback.before_iteration(model, round, log) for callback in callbacks]
                 if agree(self.communicator, model, any(stops)):
                     break
-                may_grow = self.repeat(known, round) if known and round < n_known else self.step(round)
+                may_grow = (
+                    self.repeat(known, round) if known and round < n_known else self.step(round)
+                )
                 self.evaluation.update()
                 stops = [callback.after_iteration(model, round, log) for callback in callbacks]
                 if agree(self.communicator, model, any(stops) or not may_grow):

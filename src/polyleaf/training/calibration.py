@@ -45,7 +45,9 @@ def level_shifts(training: Training) -> np.ndarray:
         if scores is not None:
             residuals[out] = truth[out] - scores[out]
     counts = _of_scores(weight, truth.shape, columns)
-    return np.array([_shift(residuals[:, k], level, counts[:, k]) for k, level in enumerate(levels)])
+    return np.array(
+        [_shift(residuals[:, k], level, counts[:, k]) for k, level in enumerate(levels)]
+    )
 
 
 def folds(n_rows: int, seed: int) -> tuple[np.ndarray, int]:
@@ -60,7 +62,9 @@ def _shift(residuals: np.ndarray, level: float, weight: np.ndarray) -> float:
     return 0.0 if np.isnan(level) else level_of_residuals(residuals[known], level, weight[known])
 
 
-def _of_scores(weight: np.ndarray | None, shape: tuple[int, ...], columns: np.ndarray) -> np.ndarray:
+def _of_scores(
+    weight: np.ndarray | None, shape: tuple[int, ...], columns: np.ndarray
+) -> np.ndarray:
     """Weights of each row and score."""
     if weight is None:
         return np.ones(shape)

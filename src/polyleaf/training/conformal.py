@@ -20,7 +20,9 @@ __all__ = ["level_of_residuals", "widths"]
 _ROUNDING = 1e-9
 
 
-def level_of_residuals(residuals: NDArray[Any], level: float, weight: NDArray[Any] | None = None) -> float:
+def level_of_residuals(
+    residuals: NDArray[Any], level: float, weight: NDArray[Any] | None = None
+) -> float:
     """The residual that takes rank ``level * (n + 1)``, rounded outwards: away from the median.
 
     Parameters
@@ -68,7 +70,9 @@ def widths(
     ValueError
         Where rows are too few for such a coverage.
     """
-    weights = np.ones(scores.shape) if weight is None else np.broadcast_to(weight.T, scores.shape[::-1]).T
+    weights = (
+        np.ones(scores.shape) if weight is None else np.broadcast_to(weight.T, scores.shape[::-1]).T
+    )
     if not joint or scores.shape[1] == 1:
         return np.array([_width(s, coverage, w) for s, w in zip(scores.T, weights.T, strict=True)])
     used = (weights > 0).all(axis=1)
@@ -122,7 +126,9 @@ def _side(residuals: NDArray[Any], level: float) -> NDArray[np.float64]:
     return residuals if level > 0.5 else -residuals
 
 
-def _rank(residuals: NDArray[Any], level: float, weight: NDArray[Any] | None, upwards: bool = False) -> int:
+def _rank(
+    residuals: NDArray[Any], level: float, weight: NDArray[Any] | None, upwards: bool = False
+) -> int:
     """The rank, from 0, of a level among sorted residuals of its side; their number where there is none."""
     if not upwards:
         residuals, level = _side(residuals, level), max(level, 1 - level)

@@ -81,7 +81,10 @@ class Derivatives:
         if self.h is None or not may_be_flat.any():
             return
         found = np.zeros((2, self.g.shape[1]), np.int64)
-        found[0], found[1] = self.g.any(axis=0), self.h.any(axis=0)  # one curvature serves all outputs
+        found[0], found[1] = (
+            self.g.any(axis=0),
+            self.h.any(axis=0),
+        )  # one curvature serves all outputs
         self._workers.communicator.largest(found)
         check_not_flat(may_be_flat & (found[0] > found[1]))
 

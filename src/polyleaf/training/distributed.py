@@ -16,15 +16,27 @@ from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.runtime.collective import Communicator
 from polyleaf.settings.train_config import Settings
-from polyleaf.sketching.sketches import SKETCHES, CountSketch, RandomProjection, RandomSampling, TopOutputs
+from polyleaf.sketching.sketches import (
+    SKETCHES,
+    CountSketch,
+    RandomProjection,
+    RandomSampling,
+    TopOutputs,
+)
 
 __all__ = ["agree", "can_repeat", "check_ranks"]
 
-_WORD = struct.Struct("<?dqQ")  # whether training ends, learning rate, trees so far, checksum of the newest
+_WORD = struct.Struct(
+    "<?dqQ"
+)  # whether training ends, learning rate, trees so far, checksum of the newest
 
 # Sketches whose columns of a row depend on that row, and on which outputs' gradients are largest, alone.
 _WITH_RANKS = (RandomProjection, CountSketch, RandomSampling, TopOutputs)
-_NAMED_WITH_RANKS = (None, "auto", *(name for name, kind in SKETCHES.items() if kind in _WITH_RANKS))
+_NAMED_WITH_RANKS = (
+    None,
+    "auto",
+    *(name for name, kind in SKETCHES.items() if kind in _WITH_RANKS),
+)
 
 
 def agree(communicator: Communicator, model: Model, ends: bool) -> bool:
@@ -75,7 +87,10 @@ def check_ranks(settings: Settings, objective: Objective) -> None:
     """
     for is_asked, sentence in (
         (
-            not (isinstance(settings.run.sketch, _WITH_RANKS) or settings.run.sketch in _NAMED_WITH_RANKS),
+            not (
+                isinstance(settings.run.sketch, _WITH_RANKS)
+                or settings.run.sketch in _NAMED_WITH_RANKS
+            ),
             f"sketch={settings.run.sketch!r} makes its columns of all rows in one place; use "
             '"random_projection", "top_outputs", "random_sampling" or "count_sketch".',
         ),

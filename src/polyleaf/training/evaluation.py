@@ -59,7 +59,9 @@ class EvalSet:
         if of_target != n_rows:
             raise ValueError(f"y of {self.name!r} has {of_target} rows, its X has {n_rows}.")
         if self.offset is not None and len(self.offset) != n_rows:
-            raise ValueError(f"The offset of {self.name!r} has {len(self.offset)} rows, its X has {n_rows}.")
+            raise ValueError(
+                f"The offset of {self.name!r} has {len(self.offset)} rows, its X has {n_rows}."
+            )
 
 
 class Evaluation:

@@ -74,7 +74,9 @@ class Parts(NamedTuple):
     evaluation: Evaluation
 
 
-def problem_of(objective: Objective, target: Any, weight: np.ndarray | None, settings: Settings) -> Any:
+def problem_of(
+    objective: Objective, target: Any, weight: np.ndarray | None, settings: Settings
+) -> Any:
     """The objective, bound to the data as the state will hold it."""
     if settings.keeps_labels_sparse:
         return LabelProblem(objective, target, weight)
@@ -149,7 +151,9 @@ def _label_parts(
     if is_exact:
         judge = split_finder.ExactSplits(bins, state, leaf, settings)
     else:
-        judge = split_finder.VerifiedSplits(bins, state, leaf, numbers_of_rows(weight, numbered), settings)
+        judge = split_finder.VerifiedSplits(
+            bins, state, leaf, numbers_of_rows(weight, numbered), settings
+        )
     grower = _core.Grower(bins, settings.workers)
     structure = Structure(grower, judge, Limits(), *_of_features(settings, dataset), settings)
     return state, structure, leaf_fitters.LabelFitter(state, leaf, settings)
@@ -170,8 +174,8 @@ def _dense_parts(
     derivatives = Derivatives(problem, settings.curvature, weight, memory, workers, new)
     state = DenseState(problem, derivatives, dataset, model, workers, offset, new)
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
-    channels: split_finder.PlainChannels | split_finder.LookaheadChannels = split_finder.PlainChannels(
-        workers
+    channels: split_finder.PlainChannels | split_finder.LookaheadChannels = (
+        split_finder.PlainChannels(workers)
     )
     limits = Limits(step.reg_alpha, step.max_delta_step)
     directions = _directions(settings, problem, model)
@@ -192,7 +196,11 @@ def _dense_parts(
     judge = split_finder.HistogramSplits(bins, derivatives, sketch, channels, directions, settings)
     limits = limits if sketch is None else Limits()
     grower = _core.Grower(bins, workers)
-    return state, Structure(grower, judge, limits, *_of_features(settings, dataset), settings), fitter
+    return (
+        state,
+        Structure(grower, judge, limits, *_of_features(settings, dataset), settings),
+        fitter,
+    )
 
 
 def _device_parts(
@@ -223,7 +231,11 @@ def _device_parts(
         constant = gpu.DeviceFitter(derivatives, grower, settings)
         fitter = _of_constants(constant, state, directions, dataset, settings)
     limits = limits if sketch is None else Limits()
-    return state, Structure(grower, judge, limits, *_of_features(settings, dataset), settings), fitter
+    return (
+        state,
+        Structure(grower, judge, limits, *_of_features(settings, dataset), settings),
+        fitter,
+    )
 
 
 def _of_constants(

@@ -242,7 +242,9 @@ class DeviceSplits:
 class DeviceFitter:
     """A vector in each leaf: one Newton step, from sums over rows on a device."""
 
-    def __init__(self, derivatives: DeviceDerivatives, grower: _core.Grower, settings: Settings) -> None:
+    def __init__(
+        self, derivatives: DeviceDerivatives, grower: _core.Grower, settings: Settings
+    ) -> None:
         self._derivatives, self._grower, self._step = derivatives, grower, settings.step
         self._block_size = settings.curvature.block_of_leaves
         self._leaves = _core.DeviceLeaves(derivatives.device)
@@ -275,7 +277,11 @@ class DeviceTopkFitter(DeviceFitter):
     """A value for each of the outputs that gain most, from sums over rows on a device."""
 
     def __init__(
-        self, derivatives: DeviceDerivatives, grower: _core.Grower, leaf: TopkLeaf, settings: Settings
+        self,
+        derivatives: DeviceDerivatives,
+        grower: _core.Grower,
+        leaf: TopkLeaf,
+        settings: Settings,
     ) -> None:
         super().__init__(derivatives, grower, settings)
         self._leaf = leaf

@@ -32,7 +32,9 @@ class Interactions(NamedTuple):
     at_most: int = 0
 
 
-def interactions_of(constraints: str | Sequence[Sequence[Any]] | None, mapper: BinMapper) -> Interactions:
+def interactions_of(
+    constraints: str | Sequence[Sequence[Any]] | None, mapper: BinMapper
+) -> Interactions:
     """What `interaction_constraints` asks for, with features by number.
 
     Raises

@@ -49,7 +49,9 @@ class Layers:
         self._monotone = fitter if isinstance(fitter, MonotoneFitter) else None
         self._fitter = fitter.plain if isinstance(fitter, MonotoneFitter) else fitter
         self._sampler, self._model, self._watch = sampler, model, watch
-        self._sums = np.zeros((1, 1), np.float32)  # what each node of the tree adds, ancestors included
+        self._sums = np.zeros(
+            (1, 1), np.float32
+        )  # what each node of the tree adds, ancestors included
 
     def grow(self, draw: Draw, output: int) -> Grown:
         """One tree."""
@@ -80,7 +82,9 @@ class Layers:
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         """The leaves of the tree just grown."""
-        if len(self._sums) == 1:  # nothing to split: one step for all rows, as a whole tree of one leaf takes
+        if (
+            len(self._sums) == 1
+        ):  # nothing to split: one step for all rows, as a whole tree of one leaf takes
             return self._fitter.fit(grown, draw, output, learning_rate)
         return self._obeying_sums(grown, draw, output)
 

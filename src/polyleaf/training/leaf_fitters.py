@@ -133,7 +133,9 @@ class MonotoneFitter:
         """The values (n_leaves, K or 1) that obey and are nearest to these."""
         directions = self._directions if output < 0 else column(self._directions, output)
         weights = self.plain.curvature(grown, draw, output) + self._reg_lambda
-        return _core.monotone_leaves(values, directions, self._n_bins, grown.tree, weights, self._workers)
+        return _core.monotone_leaves(
+            values, directions, self._n_bins, grown.tree, weights, self._workers
+        )
 
 
 class TopkFitter:

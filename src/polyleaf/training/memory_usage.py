@@ -21,15 +21,7 @@ from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training.derivatives import curvature_columns
 from polyleaf.training.split_finder import kind_of_channels
 
-__all__ = [
-    "Columns",
-    "RowBytes",
-    "columns_of",
-    "of_histograms",
-    "of_row",
-    "of_trees",
-    "row_state",
-]
+__all__ = ["Columns", "RowBytes", "columns_of", "of_histograms", "of_row", "of_trees", "row_state"]
 
 _SHORT, _FLOAT, _DOUBLE = 2, 4, 8  # bytes of a number
 _FEATURES_OF_TILE = 8
@@ -105,7 +97,10 @@ def of_row(n_features: int, columns: Columns, settings: Settings) -> RowBytes:
     judged = _FLOAT * (columns.sketched + 1 + (columns.lanes if is_linear else 0))
     rows = 4 * _FLOAT  # ids of rows, twice, their leaves, and bits
     return RowBytes(
-        bins=words + math.ceil(copies * words) + waiting + (_FLOAT * n_features if is_linear else 0),
+        bins=words
+        + math.ceil(copies * words)
+        + waiting
+        + (_FLOAT * n_features if is_linear else 0),
         state=_FLOAT * (2 * columns.scores + columns.curvatures),
         others=(_FLOAT + _DOUBLE) * columns.of_y + judged + channels + rows,
     )

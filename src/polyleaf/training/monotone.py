@@ -55,7 +55,10 @@ def directions_of(
     """
     if constraints is None:
         return None
-    n_outputs, names = int(tied[-1]) + 1, None if score_names is None else _of_outputs(tied, score_names)
+    n_outputs, names = (
+        int(tied[-1]) + 1,
+        None if score_names is None else _of_outputs(tied, score_names),
+    )
     if isinstance(constraints, Mapping):
         directions = _by_name(constraints, mapper, n_outputs, names)
     else:
@@ -120,7 +123,10 @@ def _by_place(constraints: Any, n_features: int, n_outputs: int) -> np.ndarray:
 
 
 def _by_name(
-    constraints: Mapping[Any, Any], mapper: BinMapper, n_outputs: int, output_names: Sequence[str] | None
+    constraints: Mapping[Any, Any],
+    mapper: BinMapper,
+    n_outputs: int,
+    output_names: Sequence[str] | None,
 ) -> np.ndarray:
     directions = np.zeros((mapper.n_features_, n_outputs), np.int8)
     for feature, of_feature in constraints.items():
@@ -153,10 +159,14 @@ def _output_number(output: Any, n_outputs: int, names: Sequence[str] | None) -> 
                 f"monotone_constraints names the output {output!r}, but outputs have no names; use numbers."
             )
         if output not in names:
-            raise ValueError(f"monotone_constraints names the output {output!r}; there are {list(names)}.")
+            raise ValueError(
+                f"monotone_constraints names the output {output!r}; there are {list(names)}."
+            )
         return list(names).index(output)
     if isinstance(output, bool | np.bool_) or not isinstance(output, int | np.integer):
-        raise TypeError(f"monotone_constraints names outputs by text or whole number, not by {output!r}.")
+        raise TypeError(
+            f"monotone_constraints names outputs by text or whole number, not by {output!r}."
+        )
     if not 0 <= output < n_outputs:
         raise ValueError(
             f"monotone_constraints names output {output}, but there are {n_outputs}, from 0 to "

@@ -49,8 +49,12 @@ def factors_of(
 
 
 def _share(share: Any) -> float:
-    if isinstance(share, bool | np.bool_) or not isinstance(share, int | float | np.integer | np.floating):
-        raise TypeError(f"feature_penalties holds numbers from 0 to below 1; one of them is {share!r}.")
+    if isinstance(share, bool | np.bool_) or not isinstance(
+        share, int | float | np.integer | np.floating
+    ):
+        raise TypeError(
+            f"feature_penalties holds numbers from 0 to below 1; one of them is {share!r}."
+        )
     if not 0 <= share < 1:
         raise ValueError(
             f"feature_penalties holds shares of gains, from 0 to below 1; one of them is {share!r}. Leave a "

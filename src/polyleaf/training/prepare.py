@@ -218,7 +218,8 @@ def prepare(
     if plain is not X and start is None and p.device != "cuda":  # devices read the codes themselves
         dataset.pack()
     eval_sets = [
-        _eval_set(reader, data, dataset.mapper, target, metrics, keep_features) for data in [*further, *aside]
+        _eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
+        for data in [*further, *aside]
     ]
     return Prepared(dataset, target, eval_sets, projection, offset, trial)
 
@@ -245,7 +246,9 @@ def _hold_out(
     if p.validation_fraction is None:
         return X, target, offset, []
     if isinstance(X, Dataset):
-        raise ValueError("validation_fraction cannot split a Dataset: pass validation data as eval_set.")
+        raise ValueError(
+            "validation_fraction cannot split a Dataset: pass validation data as eval_set."
+        )
     if lies_on_card(X):
         raise ValueError(
             "validation_fraction cannot split an array on a card: pass validation data as eval_set."
@@ -290,7 +293,9 @@ def _n_rows(X: Any) -> int:
     if shape is None:
         shape = np.asarray(X).shape
     if len(shape) > 2:
-        raise ValueError(f"Found array with dim {len(shape)}, while dim <= 2 is required: X is {shape}.")
+        raise ValueError(
+            f"Found array with dim {len(shape)}, while dim <= 2 is required: X is {shape}."
+        )
     if len(shape) < 2:
         found = "1D array" if shape else "scalar array"
         raise ValueError(
@@ -314,7 +319,9 @@ def checked_projector(p: SharedParameters) -> Projector | None:
         return p.projection
     if p.projection is None:
         if not alone:
-            raise ValueError('projection_dim and tfidf mean nothing without projection ("leml", say).')
+            raise ValueError(
+                'projection_dim and tfidf mean nothing without projection ("leml", say).'
+            )
         return None
     projector = Projector(p.projection, tfidf=p.tfidf)
     return projector if p.projection_dim is None else replace(projector, dim=p.projection_dim)
@@ -334,7 +341,9 @@ def _project(
         )
     categorical = reader.estimator.categorical_features
     if not (categorical is None or isinstance(categorical, str)):
-        raise ValueError("projection mixes all features as numbers: categorical_features cannot be set.")
+        raise ValueError(
+            "projection mixes all features as numbers: categorical_features cannot be set."
+        )
     refuse_absent(X, "X")  # to be projected here
     plain = reader.plain(X, reset=True)
     if projection is not None:
@@ -359,7 +368,9 @@ def _refuse_no_numbers(X: Any, names: Sequence[Any] | None, kind: str) -> None:
     if place is not None:
         row, column = place
         called = f"number {column}" if names is None else repr(names[column])
-        raise ValueError(f"Column {called} of X holds {cells[place]!r} in row {row}.{of_numbers(kind)}")
+        raise ValueError(
+            f"Column {called} of X holds {cells[place]!r} in row {row}.{of_numbers(kind)}"
+        )
 
 
 def _dataset(
@@ -391,7 +402,10 @@ def _dataset(
 def _warn_of_own_bins(p: SharedParameters, X: Dataset) -> None:
     """Warn of parameters that come too late, because features are binned already."""
     for name, is_other in (
-        ("max_bins", p.max_bins not in (MAX_BINS, X.mapper.max_bins)),  # the default asks for nothing
+        (
+            "max_bins",
+            p.max_bins not in (MAX_BINS, X.mapper.max_bins),
+        ),  # the default asks for nothing
         ("categorical_features", _names_others(p.categorical_features, X)),
     ):
         if is_other:
@@ -428,7 +442,13 @@ def trial_of(
     watched, own = plain.rows(held).seen_by(dataset.mapper), target.take(held)
     offsets = (None, None) if offset is None else (offset[rows], offset[held])
     evaluated = EvalSet(
-        "held out", watched.codes, own.in_unit_of_y(), own.weight, [metric], watched.features, offsets[1]
+        "held out",
+        watched.codes,
+        own.in_unit_of_y(),
+        own.weight,
+        [metric],
+        watched.features,
+        offsets[1],
     )
     return Prepared(dataset, part, [evaluated], None, offsets[0])
 
@@ -454,7 +474,9 @@ def _eval_set(
         codes = mapper.transform(table, reader.n_threads)
         features = mapper.numbers(table) if reads_features else None
     is_sparse = scipy.sparse.issparse(training.values)
-    target = encode_further(y, weight, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse)
+    target = encode_further(
+        y, weight, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse
+    )
     return EvalSet(name, codes, target.values, target.weight, metrics, features, offset)
 
 
@@ -497,5 +519,7 @@ def evaluation_data(
     known = [data.name for data in found] + [VALIDATION] * holds_out
     if len(set(known)) < len(known):
         held_out = f", of which {VALIDATION!r} is of the rows that validation_fraction sets aside"
-        raise ValueError(f"Evaluation sets need different names, got {known}{held_out * holds_out}.")
+        raise ValueError(
+            f"Evaluation sets need different names, got {known}{held_out * holds_out}."
+        )
     return [data.completed() for data in found]

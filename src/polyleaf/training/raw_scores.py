@@ -129,12 +129,16 @@ class DenseState:
     def add_last(self, forest: _core.Forest) -> None:
         """Add the last tree of a forest, which was grown before, to the raw scores."""
         last = len(forest) - 1
-        DenseScores(self.raw, self._workers).add_trees(forest, last, self._dataset.codes, self._features)
+        DenseScores(self.raw, self._workers).add_trees(
+            forest, last, self._dataset.codes, self._features
+        )
         self._is_stale = True
 
     def mark(self) -> None:
         """Remember the raw scores."""
-        self._marked = self._new(self.raw.shape, np.float32) if self._marked is None else self._marked
+        self._marked = (
+            self._new(self.raw.shape, np.float32) if self._marked is None else self._marked
+        )
         np.copyto(self._marked, self.raw)
 
     def rewind(self) -> None:

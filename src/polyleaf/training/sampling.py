@@ -124,7 +124,9 @@ class Sampler:
         """
         by_gradients = self._settings.sampling_method == "goss"
         g = gradients() if by_gradients else np.broadcast_to(np.float32(0.0), (self._n_rows, 1))
-        rows, multiplier = sample_rows(self._settings, g, round, self._usable, layer, self._numbered)
+        rows, multiplier = sample_rows(
+            self._settings, g, round, self._usable, layer, self._numbered
+        )
         features = sample_features(self._settings, self._telling, round)
         return Draw(round, rows, multiplier, features)
 
@@ -293,7 +295,10 @@ def _squared_norm(g: np.ndarray) -> np.ndarray:
 
 def _largest(norm: np.ndarray, count: int, numbered: Numbered) -> np.ndarray:
     """Mask of this rank's rows among the `count` of largest norm that all have; of equal ones the first."""
-    ranks, communicator = ~norm.view(np.uint32), numbered.communicator  # norms order as their bits do
+    ranks, communicator = (
+        ~norm.view(np.uint32),
+        numbered.communicator,
+    )  # norms order as their bits do
     last = smallest(ranks, count, communicator)
     mask = ranks < last
     ties = np.flatnonzero(ranks == last)

@@ -70,8 +70,15 @@ class LabelState:
         At the raw scores of the last `renew`; None once these have changed, because both are large.
     """
 
-    def __init__(self, problem: LabelProblem, dataset: Dataset, model: Model, workers: Workers) -> None:
-        self._problem, self._dataset, self._workers, self.weight = problem, dataset, workers, problem.weight
+    def __init__(
+        self, problem: LabelProblem, dataset: Dataset, model: Model, workers: Workers
+    ) -> None:
+        self._problem, self._dataset, self._workers, self.weight = (
+            problem,
+            dataset,
+            workers,
+            problem.weight,
+        )
         self._scores = LabelScores(problem.scores(workers.n_threads), workers)
         if model.n_trees > 0:
             self._scores.add_trees(model.forest, 0, dataset.codes, None)

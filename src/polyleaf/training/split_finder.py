@@ -54,10 +54,14 @@ class LookaheadChannels:
     def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, workers: Workers) -> None:
         self._channels, self._workers = _core.LinearChannels(table), workers
         self._config = _core.LinearConfig(
-            fit=leaf.linear_fit, max_regressors=leaf.linear_features, linear_lambda=leaf.slope_lambda
+            fit=leaf.linear_fit,
+            max_regressors=leaf.linear_features,
+            linear_lambda=leaf.slope_lambda,
         )
 
-    def of(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> _core.LinearChannels:
+    def of(
+        self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw
+    ) -> _core.LinearChannels:
         """As those of `PlainChannels`."""
         self._channels.renew(g, h, kind, self._config, *draw.sample, self._workers)
         return self._channels
@@ -96,11 +100,15 @@ class SplitColumns:
         """Kind of channels, gradients and curvatures."""
         g, h = self._derivatives.of_output(output)
         wanted = kind_of_channels(self._curvature, None if h is None else h.shape[1], g.shape[1])
-        g = self._derivatives.in_unit(output, wanted in ("none", "shared") or self._sketch is not None)
+        g = self._derivatives.in_unit(
+            output, wanted in ("none", "shared") or self._sketch is not None
+        )
         if self._sketch is not None:
             used = None if self._curvature == "none" else h
             g, h = self._sketch.sketch(g, used, draw.round, self._seed, self._workers.as_n_threads)
-            wanted = kind_of_channels(self._curvature, None if h is None else h.shape[1], g.shape[1])
+            wanted = kind_of_channels(
+                self._curvature, None if h is None else h.shape[1], g.shape[1]
+            )
         if wanted == "full":
             return wanted, g, self._derivatives.full
         if wanted == "none" or h is None:
@@ -122,7 +130,12 @@ class VerifiedSplits:
         numbers: np.ndarray | None,
         settings: Settings,
     ) -> None:
-        self._state, self._leaf, self._workers, self._numbers = state, leaf, settings.workers, numbers
+        self._state, self._leaf, self._workers, self._numbers = (
+            state,
+            leaf,
+            settings.workers,
+            numbers,
+        )
         self._step, self._seed = leaf_config(settings.step), settings.sampling.seed
         self._sketch = CountSketch(settings.run.sketch_dim or LABEL_SKETCH_DIM)
         self._channels = PlainChannels(settings.workers)
@@ -130,7 +143,11 @@ class VerifiedSplits:
         self._search = _core.VerifiedSearch(histograms, self._workers)
 
     def use(self, draw: Draw, output: int) -> _core.Search:
-        gradients, weight, n_threads = self._state.gradients, self._state.weight, self._workers.n_threads
+        gradients, weight, n_threads = (
+            self._state.gradients,
+            self._state.weight,
+            self._workers.n_threads,
+        )
         g = self._sketch.sketch_labels(gradients, draw.round, self._seed, n_threads)
         kind, h = counted(len(g), weight, draw)
         channels = self._channels.of(kind, g, h, draw)
@@ -142,7 +159,9 @@ class VerifiedSplits:
 class ExactSplits:
     """Splits of few labels of very many by exact sums of every feature (GBDT-SPARSE, Algorithm 1)."""
 
-    def __init__(self, bins: _core.Bins, state: LabelState, leaf: TopkLeaf, settings: Settings) -> None:
+    def __init__(
+        self, bins: _core.Bins, state: LabelState, leaf: TopkLeaf, settings: Settings
+    ) -> None:
         self._state, self._leaf, self._step = state, leaf, leaf_config(settings.step)
         self._search = _core.ExactSearch(bins, settings.workers)
 

@@ -58,7 +58,9 @@ class CalibrationDisplay(Display):
         """
         levels = np.asarray(of_one_kind(estimator).objective.levels, np.float64)
         if not levels.size:
-            return cls.from_predictions(*probabilities_of(estimator, X, y, offset), n_bins=n_bins, ax=ax)
+            return cls.from_predictions(
+                *probabilities_of(estimator, X, y, offset), n_bins=n_bins, ax=ax
+            )
         offset = offset_of(estimator, X, y, offset)
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
         below = Y[..., None] <= estimator.predict(X, offset=offset).reshape(*Y.shape, len(levels))

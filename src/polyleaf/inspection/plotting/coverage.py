@@ -36,14 +36,22 @@ class CoverageDisplay(Display):
     """
 
     def __init__(
-        self, shares: Any, joint: float, errors: Any, widths: Any, coverage: float, names: Sequence[str]
+        self,
+        shares: Any,
+        joint: float,
+        errors: Any,
+        widths: Any,
+        coverage: float,
+        names: Sequence[str],
     ):
         self.shares, self.errors = np.asarray(shares, np.float64), np.asarray(errors, np.float64)
         self.widths, self.joint = np.asarray(widths, np.float64), joint
         self.coverage, self.names = coverage, names
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, offset: Any = None, ax: Any = None) -> Self:
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, offset: Any = None, ax: Any = None
+    ) -> Self:
         """Count on rows that neither training nor `calibrate` saw.
 
         Parameters
@@ -61,9 +69,15 @@ class CoverageDisplay(Display):
             X, offset=offset_of(estimator, X, y, offset)
         )
         n_targets = intervals.reshape(len(intervals), -1, 2).shape[1]
-        names = names_of(model) if model.n_outputs == n_targets else [f"target {t}" for t in range(n_targets)]
+        names = (
+            names_of(model)
+            if model.n_outputs == n_targets
+            else [f"target {t}" for t in range(n_targets)]
+        )
         coverage = model.metadata["intervals"]["coverage"]
-        return cls.from_predictions(y, intervals, coverage, names if n_targets > 1 else ["y"], ax=ax)
+        return cls.from_predictions(
+            y, intervals, coverage, names if n_targets > 1 else ["y"], ax=ax
+        )
 
     @classmethod
     def from_predictions(
@@ -109,7 +123,9 @@ class CoverageDisplay(Display):
         errors = [*(2 * self.errors), 0.0] if several else [*(2 * self.errors)]
         colours = ["C0"] * len(self.shares) + ["lightgrey"] * several
         self.bars_ = ax.bar(range(len(heights)), heights, color=colours, yerr=errors, capsize=3)
-        self.line_ = ax.axhline(self.coverage, color="grey", linewidth=0.8, linestyle="--", label="asked for")
+        self.line_ = ax.axhline(
+            self.coverage, color="grey", linewidth=0.8, linestyle="--", label="asked for"
+        )
         labels = [*self.names, "all at once"] if several else [*self.names]
         ax.set_xticks(range(len(heights)), labels, rotation=45, ha="right")
         ax.set(ylabel="share of rows inside", ylim=(0, 1))

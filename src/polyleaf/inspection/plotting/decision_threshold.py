@@ -67,11 +67,17 @@ class ThresholdDisplay(Display):
             return cls.from_predictions(holds, probabilities, name, ax=ax)
         if isinstance(output, str):
             if output not in names:
-                raise ValueError(f"There is no output {output!r}; there are {', '.join(names[:20])}.")
+                raise ValueError(
+                    f"There is no output {output!r}; there are {', '.join(names[:20])}."
+                )
             output = names.index(output)
         if not 0 <= output < len(names):
-            raise ValueError(f"There is no output {output}; there are {len(names)}, counted from 0.")
-        return cls.from_predictions(holds[:, output], probabilities[:, output], names[output], ax=ax)
+            raise ValueError(
+                f"There is no output {output}; there are {len(names)}, counted from 0."
+            )
+        return cls.from_predictions(
+            holds[:, output], probabilities[:, output], names[output], ax=ax
+        )
 
     @classmethod
     def from_predictions(cls, y_true: Any, y_prob: Any, name: str = "", *, ax: Any = None) -> Self:
@@ -90,7 +96,10 @@ class ThresholdDisplay(Display):
         ValueError
             Where shapes do not fit, or there is no cell.
         """
-        holds, probabilities = np.ravel(np.asarray(y_true, bool)), np.ravel(np.asarray(y_prob, np.float64))
+        holds, probabilities = (
+            np.ravel(np.asarray(y_true, bool)),
+            np.ravel(np.asarray(y_prob, np.float64)),
+        )
         if holds.shape != probabilities.shape or not holds.size:
             raise ValueError(
                 f"y_true has {holds.size} cells and y_prob {probabilities.size}; both need the same."
@@ -108,9 +117,15 @@ class ThresholdDisplay(Display):
     def plot(self, ax: Any = None) -> Self:
         ax = self._start(ax)
         self.lines_: list[Any] = []
-        for label, values in (("precision", self.precision), ("recall", self.recall), ("F1", self.f1)):
+        for label, values in (
+            ("precision", self.precision),
+            ("recall", self.recall),
+            ("F1", self.f1),
+        ):
             self.lines_ += ax.plot(self.thresholds, values, label=label)
         ax.axvline(self.best_threshold, color="grey", linewidth=0.8, linestyle="--")
-        ax.set(xlabel=f"threshold, {self.name}" if self.name else "threshold", xlim=(0, 1), ylim=(0, 1))
+        ax.set(
+            xlabel=f"threshold, {self.name}" if self.name else "threshold", xlim=(0, 1), ylim=(0, 1)
+        )
         ax.legend()
         return self

@@ -16,7 +16,15 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.estimators.base import HAS_OFFSETS
 from polyleaf.model import Model
 
-__all__ = ["Display", "model_of", "names_of", "no_offset", "of_one_kind", "offset_of", "probabilities_of"]
+__all__ = [
+    "Display",
+    "model_of",
+    "names_of",
+    "no_offset",
+    "of_one_kind",
+    "offset_of",
+    "probabilities_of",
+]
 
 
 class Display(ABC):
@@ -64,7 +72,9 @@ def pyplot() -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError('Pictures need the package matplotlib: pip install "polyleaf[plot]".') from error
+        raise ImportError(
+            'Pictures need the package matplotlib: pip install "polyleaf[plot]".'
+        ) from error
     return pyplot
 
 
@@ -162,5 +172,7 @@ def probabilities_of(
     holds = y.reshape(-1, 1) == np.asarray(estimator.classes_)[None, :]
     names = [str(name) for name in estimator.classes_]
     return (
-        (holds, probabilities, names) if len(names) > 2 else (holds[:, 1:], probabilities[:, 1:], names[1:])
+        (holds, probabilities, names)
+        if len(names) > 2
+        else (holds[:, 1:], probabilities[:, 1:], names[1:])
     )

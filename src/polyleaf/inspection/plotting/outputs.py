@@ -83,10 +83,16 @@ class OutputsDisplay(Display):
             model = of_one_kind(one)
             scorer = model.scorer(X, y, metrics=metric)
             n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
-            start = _start_of(model, offset if one is estimator or model.metadata.get(HAS_OFFSETS) else None)
+            start = _start_of(
+                model, offset if one is estimator or model.metadata.get(HAS_OFFSETS) else None
+            )
             if label == "model":
-                scores["constant"], name = scorer.per_output(model.raw_predict(scorer.table, 0, 0) + start)
-            scores[label], name = scorer.per_output(model.raw_predict(scorer.table, 0, n_rounds) + start)
+                scores["constant"], name = scorer.per_output(
+                    model.raw_predict(scorer.table, 0, 0) + start
+                )
+            scores[label], name = scorer.per_output(
+                model.raw_predict(scorer.table, 0, n_rounds) + start
+            )
         own = model_of(estimator)
         names = names_of(own)
         if len(scores["model"]) < len(names):  # several scores make one prediction

@@ -51,7 +51,9 @@ class TreeDisplay(Display):
         self.position = _layout(self.nodes)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, tree: int = 0, *, row: Any = None, ax: Any = None) -> Self:
+    def from_estimator(
+        cls, estimator: Any, tree: int = 0, *, row: Any = None, ax: Any = None
+    ) -> Self:
         """Draw one tree.
 
         Parameters
@@ -69,7 +71,9 @@ class TreeDisplay(Display):
         """
         model = model_of(estimator)
         if not -model.n_trees <= tree < model.n_trees:
-            raise ValueError(f"There is no tree {tree}: the model has {model.n_trees}, counted from 0.")
+            raise ValueError(
+                f"There is no tree {tree}: the model has {model.n_trees}, counted from 0."
+            )
         tree = tree % model.n_trees
         path: list[int] = []
         if row is not None:
@@ -91,7 +95,9 @@ class TreeDisplay(Display):
         self._draw_branches()
         values = self._leaf_values()
         largest = max(float(np.abs(strip).max(initial=0.0)) for strip in values.values()) or 1.0
-        for node, entry in sorted(enumerate(self.nodes), key=lambda pair: self.position[pair[0], 0]):
+        for node, entry in sorted(
+            enumerate(self.nodes), key=lambda pair: self.position[pair[0], 0]
+        ):
             if "leaf" in entry:
                 self._draw_leaf(node, values[node], largest)
             else:
@@ -115,7 +121,11 @@ class TreeDisplay(Display):
                 is_bold = node in on_path and child in on_path
                 x, y = self.position[[node, child]].T
                 self.ax_.plot(
-                    x, y, color="black" if is_bold else "grey", linewidth=2.5 if is_bold else 0.8, zorder=0
+                    x,
+                    y,
+                    color="black" if is_bold else "grey",
+                    linewidth=2.5 if is_bold else 0.8,
+                    zorder=0,
                 )
 
     def _draw_leaf(self, node: int, values: np.ndarray, largest: float) -> None:
@@ -132,7 +142,11 @@ class TreeDisplay(Display):
 
     def _write(self, node: int, text: str, below: float, at: str) -> None:
         x, y = self.position[node]
-        box = {"facecolor": "white", "edgecolor": "grey", "boxstyle": "round"} if at == "center" else None
+        box = (
+            {"facecolor": "white", "edgecolor": "grey", "boxstyle": "round"}
+            if at == "center"
+            else None
+        )
         weight = "bold" if node in self.path else "normal"
         style = {"ha": "center", "va": at, "fontsize": 7, "bbox": box, "fontweight": weight}
         # Names are the user's: a dollar sign in them begins no formula.

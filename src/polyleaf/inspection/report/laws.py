@@ -27,7 +27,9 @@ class Interval(NamedTuple):
     width: float
 
 
-def intervals(y: np.ndarray, law: Distribution, coverages: Sequence[float] = COVERAGES) -> list[Interval]:
+def intervals(
+    y: np.ndarray, law: Distribution, coverages: Sequence[float] = COVERAGES
+) -> list[Interval]:
     """Of one target, y and `law` of shape (n_rows,), one row or more, none of them NaN."""
     found = []
     for coverage in coverages:

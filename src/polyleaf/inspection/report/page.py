@@ -63,7 +63,8 @@ def page(title: str, lead: str, sections: Sequence[Section], foot: str) -> str:
     """The document."""
     links = "".join(f'<a href="#{s.name}">{escape(s.heading)}</a>' for s in sections)
     body = "\n".join(
-        f'<section id="{s.name}">\n<h2>{escape(s.heading)}</h2>\n{s.content}\n</section>' for s in sections
+        f'<section id="{s.name}">\n<h2>{escape(s.heading)}</h2>\n{s.content}\n</section>'
+        for s in sections
     )
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -77,14 +78,18 @@ def page(title: str, lead: str, sections: Sequence[Section], foot: str) -> str:
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Names and what they are."""
     return (
-        "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(what)}</dd>" for name, what in pairs) + "</dl>"
+        "<dl>"
+        + "".join(f"<dt>{escape(name)}</dt><dd>{escape(what)}</dd>" for name, what in pairs)
+        + "</dl>"
     )
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Text in columns, of which the first names the row."""
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
-    lines = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows
+    )
     head = f"<thead><tr>{heads}</tr></thead>"
     return f'<div class="wide"><table>\n{head}\n<tbody>\n{lines}</tbody>\n</table></div>'
 

@@ -38,7 +38,9 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-def picture(name: str, label: str, draw: Callable[[Any], Any], size: tuple[float, float] = (6.4, 3.4)) -> str:
+def picture(
+    name: str, label: str, draw: Callable[[Any], Any], size: tuple[float, float] = (6.4, 3.4)
+) -> str:
     """An inline SVG.
 
     Parameters

@@ -45,7 +45,9 @@ class Report:
         return f"<polyleaf.Report of {len(self.html) / 1000:.0f} kB: save(path)>"
 
 
-def report(estimator: Any, X: Any, y: Any, *, offset: Any = None, title: str | None = None) -> Report:
+def report(
+    estimator: Any, X: Any, y: Any, *, offset: Any = None, title: str | None = None
+) -> Report:
     """What a model is and how good it is on some rows, on one page.
 
     Parameters

@@ -48,7 +48,9 @@ def _number(value: float) -> str:
 def _shortened(rows: list[list[str]], what: str) -> tuple[list[list[str]], str]:
     """The first rows, and a sentence about the others."""
     left = len(rows) - _MOST_ROWS
-    return rows[:_MOST_ROWS], note(f"The first {_MOST_ROWS} of {len(rows)} {what}.") if left > 0 else ""
+    return rows[:_MOST_ROWS], note(
+        f"The first {_MOST_ROWS} of {len(rows)} {what}."
+    ) if left > 0 else ""
 
 
 def _on(draw: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -73,7 +75,9 @@ def model(subject: Seen) -> Section:
         ("trees", f"{size['trees']:,} in {size['rounds']:,} rounds"),
         (
             "best round",
-            "none was looked for" if best is None else f"{best + 1}: predictions use rounds up to it",
+            "none was looked for"
+            if best is None
+            else f"{best + 1}: predictions use rounds up to it",
         ),
         (
             "leaves",
@@ -82,7 +86,10 @@ def model(subject: Seen) -> Section:
         ("depth", f"{size['depth']['min']} to {size['depth']['max']}"),
         ("features used", f"{size['features_used']} of {size['features']}"),
         ("file", f"{len(data):,} bytes, SHA-256 {hashlib.sha256(data).hexdigest()}"),
-        ("parameters", ", ".join(f"{name}={given[name]!r}" for name in changed) or "the usual ones"),
+        (
+            "parameters",
+            ", ".join(f"{name}={given[name]!r}" for name in changed) or "the usual ones",
+        ),
     ]
     return Section("model", "The model", facts(pairs))
 
@@ -118,7 +125,9 @@ def _targets(subject: Subject) -> str:
     rows = []
     for name, column in zip(names, Y.T, strict=True):
         known = column[~np.isnan(column)]
-        numbers = [known.mean(), known.std(), known.min(), known.max()] if known.size else [np.nan] * 4
+        numbers = (
+            [known.mean(), known.std(), known.min(), known.max()] if known.size else [np.nan] * 4
+        )
         rows.append([name, *map(_number, numbers), f"{1 - known.size / len(column):.1%}"])
     shown, rest = _shortened(rows, "targets")
     return table(["target", "mean", "spread", "least", "largest", "not known"], shown) + rest
@@ -149,7 +158,12 @@ def _classes(subject: Subject) -> str:
         right = float((of_class & taken).sum())
         precision = right / taken.sum() if taken.any() else np.nan
         rows.append(
-            [str(name), f"{int(of_class.sum()):,}", _number(right / of_class.sum()), _number(precision)]
+            [
+                str(name),
+                f"{int(of_class.sum()):,}",
+                _number(right / of_class.sum()),
+                _number(precision),
+            ]
         )
     shown, rest = _shortened(rows, "classes")
     return f"<h3>Each class by itself</h3>{table(['class', 'rows', 'recall', 'precision'], shown)}{rest}"
@@ -197,7 +211,9 @@ def curves(subject: Seen) -> Section:
     logs, drawn = subject.estimator.evals_result_, []
     known = dict.fromkeys(name for metrics in logs.values() for name in metrics)
     of_tasks = tuple(f"{place.task.name}: " for place in subject.model.objective.tasks)
-    for i, metric in enumerate([name for name in known if not name.startswith(of_tasks or ("\0",))][:3]):
+    for i, metric in enumerate(
+        [name for name in known if not name.startswith(of_tasks or ("\0",))][:3]
+    ):
         draw = partial(LearningCurvesDisplay.from_estimator, subject.estimator, metric)
         svg = picture(f"{subject.mark}curve{i}", f"{metric} after each round", _on(draw))
         drawn.append(figure(svg, f"{metric} after each round."))
@@ -211,13 +227,17 @@ def truth(subject: Subject) -> Section | None:
     if subject.probabilities is not None or subject.model.objective.levels:
         draw = _calibration(subject)
         what = "How often what was said came true: on the diagonal as often as said."
-        content += figure(picture(f"{subject.mark}calibration", "Calibration", draw, (4.6, 4.4)), what)
-    if "intervals" in subject.model.metadata:
-        draw = partial(CoverageDisplay.from_estimator, estimator, subject.X, subject.y, offset=subject.offset)
-        what = (
-            "The share of rows inside their interval, with two standard errors; dashed: what was asked for."
+        content += figure(
+            picture(f"{subject.mark}calibration", "Calibration", draw, (4.6, 4.4)), what
         )
-        content += figure(picture(f"{subject.mark}coverage", "Coverage of intervals", _on(draw)), what)
+    if "intervals" in subject.model.metadata:
+        draw = partial(
+            CoverageDisplay.from_estimator, estimator, subject.X, subject.y, offset=subject.offset
+        )
+        what = "The share of rows inside their interval, with two standard errors; dashed: what was asked for."
+        content += figure(
+            picture(f"{subject.mark}coverage", "Coverage of intervals", _on(draw)), what
+        )
     if subject.distribution is not None:
         content += _laws(subject)
     if subject.task == "regression" and not subject.model.objective.levels:
@@ -241,7 +261,9 @@ def _laws(subject: Subject) -> str:
             rows.append([name, f"{i.coverage:.0%}", shares, _number(i.width)])
         if k < _MOST_DRAWN:
             svg = picture(
-                f"{subject.mark}law{k}", f"Where {name} lies in its distributions", _histogram(truth, own)
+                f"{subject.mark}law{k}",
+                f"Where {name} lies in its distributions",
+                _histogram(truth, own),
             )
             what = (
                 f"{name}: the probability that its distribution gives to what is not above the truth. Even "
@@ -260,7 +282,9 @@ def _histogram(y: np.ndarray, law: Distribution) -> Callable[[Any], Any]:
     def draw(ax: Any) -> None:
         ax.bar((np.arange(len(found)) + 0.5) / len(found), found, width=0.94 / len(found))
         ax.axhline(1.0, color="grey", linewidth=0.8, linestyle="--")
-        ax.set(xlabel="probability up to the truth", ylabel="rows, beside an even share", xlim=(0, 1))
+        ax.set(
+            xlabel="probability up to the truth", ylabel="rows, beside an even share", xlim=(0, 1)
+        )
 
     return draw
 
@@ -288,14 +312,21 @@ def _against_truth(subject: Subject) -> str:
                 else [0.0, 1.0]
             )
             shown = np.flatnonzero(known)[:_MOST_POINTS]
-            ax.scatter(y[shown, k], predicted[shown, k], s=5, alpha=0.5, linewidths=0, rasterized=True)
+            ax.scatter(
+                y[shown, k], predicted[shown, k], s=5, alpha=0.5, linewidths=0, rasterized=True
+            )
             ax.plot(ends, ends, color="grey", linewidth=0.8, linestyle="--")
             ax.set(xlabel=f"{name}, known", ylabel="predicted")
 
         svg = picture(
-            f"{subject.mark}truth{k}", f"Predictions of {name} against what is known", draw, (4.6, 3.6)
+            f"{subject.mark}truth{k}",
+            f"Predictions of {name} against what is known",
+            draw,
+            (4.6, 3.6),
         )
-        drawn.append(figure(svg, f"{name}: a point a row; on the dashed line the prediction is right."))
+        drawn.append(
+            figure(svg, f"{name}: a point a row; on the dashed line the prediction is right.")
+        )
     left = len(subject.target_names) - _MOST_DRAWN
     return "".join(drawn) + (
         note(f"The first {_MOST_DRAWN} of {len(subject.target_names)} targets.") if left > 0 else ""
@@ -314,14 +345,18 @@ def importances(subject: Seen) -> Section:
         f"By the {kind} of the splits in training.",
     )
     if subject.explained is None:
-        why = note("Contributions were not worked out: too many, or the model was saved without its counts.")
+        why = note(
+            "Contributions were not worked out: too many, or the model was saved without its counts."
+        )
         return Section("features", "Features", content + why)
     mean = subject.mean_contribution
     several = len(mean) > 1
     shap = ImportanceDisplay(
         mean if several else mean[0], names, subject.output_names, "shap", _MOST_FEATURES
     )
-    what = "By the mean magnitude of what they add to the raw scores of these rows (Shapley's values)."
+    what = (
+        "By the mean magnitude of what they add to the raw scores of these rows (Shapley's values)."
+    )
     content += figure(
         picture(f"{subject.mark}shap", "Importance by contributions", shap.plot, (6.4, 4.2)), what
     )
@@ -336,7 +371,10 @@ def _summaries(subject: Seen) -> str:
     for k in order.tolist():
         name = subject.output_names[k] if subject.model.n_outputs > 1 else "the score"
         svg = picture(
-            f"{subject.mark}summary{k}", f"Contributions to {name}", partial(_swarm, subject, k), (6.4, 4.2)
+            f"{subject.mark}summary{k}",
+            f"Contributions to {name}",
+            partial(_swarm, subject, k),
+            (6.4, 4.2),
         )
         drawn += figure(
             svg,
@@ -392,7 +430,9 @@ def trees(subject: Seen) -> Section | None:
         size = (width, 1.1 * (2 - display.position[:, 1].min()))
         svg = picture(f"tree{number}", f"Tree {number}", display.plot, size)
         drawn += figure(
-            svg, "Each leaf is a strip with a cell for each output: red adds, blue takes away.", full=True
+            svg,
+            "Each leaf is a strip with a cell for each output: red adds, blue takes away.",
+            full=True,
         )
     return Section("trees", "Trees", drawn) if drawn else None
 
@@ -416,11 +456,18 @@ def all_of_tasks(subject: OfTasks) -> list[Section]:
 def _skills(subject: OfTasks) -> Section:
     """How good each task is, in a figure that all have."""
     rows = [
-        [name, str(task.model.objective.to_dict().get("name", "its own")), f"{len(task.y):,}", _number(skill)]
+        [
+            name,
+            str(task.model.objective.to_dict().get("name", "its own")),
+            f"{len(task.y):,}",
+            _number(skill),
+        ]
         for (name, task), skill in zip(subject.tasks.items(), subject.skills.values(), strict=True)
     ]
     shown, rest = _shortened(rows, "tasks")
-    what = note("Skill: the share of the best constant's error that predictions are without. 1 is the best.")
+    what = note(
+        "Skill: the share of the best constant's error that predictions are without. 1 is the best."
+    )
     left = len(subject.tasks) - _MOST_TASKS
     few = note(f"The first {_MOST_TASKS} have a section of their own.") if left > 0 else ""
     content = table(["task", "loss", "rows", "skill"], shown) + rest + what + few

@@ -19,7 +19,13 @@ from polyleaf.estimators.shap_mixin import mean_magnitude
 from polyleaf.inputs.multitask import TaskColumns, TaskEncodings, name_of, read_encoding
 from polyleaf.inputs.objects import are_missing
 from polyleaf.inputs.targets import as_numpy, check_same_rows
-from polyleaf.inspection.plotting.display import model_of, names_of, no_offset, of_one_kind, target_names_of
+from polyleaf.inspection.plotting.display import (
+    model_of,
+    names_of,
+    no_offset,
+    of_one_kind,
+    target_names_of,
+)
 from polyleaf.metrics.task_scores import of_targets
 from polyleaf.model import Model
 from polyleaf.model.shap import CodedRows, choose_outputs
@@ -79,14 +85,19 @@ class Seen:
     @cached_property
     def rows_explained(self) -> np.ndarray:
         """Evenly spread ones, a few hundred."""
-        return np.unique(np.linspace(0, self.n_rows - 1, min(self.n_rows, _ROWS_EXPLAINED)).astype(np.int64))
+        return np.unique(
+            np.linspace(0, self.n_rows - 1, min(self.n_rows, _ROWS_EXPLAINED)).astype(np.int64)
+        )
 
     @cached_property
     def explained(self) -> np.ndarray | None:
         """Contributions to their raw scores, (n, n_features, n_outputs). None where that would be too much,
         or the model was saved without the counts that it takes."""
         model, rows = self.model, self.rows_explained
-        if not model.has_statistics or len(rows) * len(model.input_names) * model.n_outputs > _MOST_CELLS:
+        if (
+            not model.has_statistics
+            or len(rows) * len(model.input_names) * model.n_outputs > _MOST_CELLS
+        ):
             return None
         codes, features = self.coded
         part = CodedRows(
@@ -204,7 +215,12 @@ class OfTasks(Seen):
         columns = TaskColumns(Y)
         self.tasks = {
             name: _of_known(
-                estimator.of_task(name), X, columns.of(key), (offset or {}).get(name), f"task{t}-", name
+                estimator.of_task(name),
+                X,
+                columns.of(key),
+                (offset or {}).get(name),
+                f"task{t}-",
+                name,
             )
             for t, key in enumerate(self._keys)
             for name in [name_of(key)]

@@ -1,5 +1,5 @@
-// Takes the place of base/kernels/lanes.h where scores are compiled for a device: a thread is one lane, so
-// that what scores call a vector of sixteen is a number.
+// Takes the place of base/kernels/lanes.h where scores are compiled for a device: a thread is one
+// lane, so that what scores call a vector of sixteen is a number.
 #pragma once
 #include <cstdint>
 
