@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 from reference.contributions import payload
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, explain, load_model
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, inspection, load_model
 from polyleaf.datasets import load
 from polyleaf.inspection import shap_interop
 from polyleaf.model import shap
@@ -234,7 +234,7 @@ def test_memory_is_bounded_by_chunks(monkeypatch):
             assert (model.shap_values(X[:50]) == whole).all()
             assert (model.shap_values(data) == whole).all()
             assert (model.shap_values(X[:50], interactions=True) == with_pairs).all()
-            chunks = list(explain.in_chunks(model, X[:50]))
+            chunks = list(inspection.in_chunks(model, X[:50]))
         assert [rows.stop - rows.start for rows, _ in chunks] == [7] * 7 + [1]
         assert (np.concatenate([values for _, values in chunks]) == whole).all()
 

@@ -1,41 +1,36 @@
-"""What is public: the modules that have a page in the reference, and the names in them."""
+"""What is public: the pages of the reference, their modules, and the names in these."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 
-# A page of the reference for each public module.
+# The public modules of each page of the reference.
 PAGES = {
-    "polyleaf": "estimators",
-    "polyleaf.integrations.autogluon": "autogluon",
-    "polyleaf.callbacks": "callbacks",
-    "polyleaf.dask": "dask",
-    "polyleaf.datasets": "data",
-    "polyleaf.distributions": "distributions",
-    "polyleaf.inspection": "explain",
-    "polyleaf.export": "export",
-    "polyleaf.files.multilabel": "files",
-    "polyleaf.inspection.model_summary": "inspect",
-    "polyleaf.metrics": "metrics",
-    "polyleaf.metrics.ranking": "ranking",
-    "polyleaf.integrations.mlflow": "mlflow",
-    "polyleaf.objectives": "objectives",
-    "polyleaf.inspection.plotting": "plotting",
-    "polyleaf.sketching.projections": "projections",
-    "polyleaf.settings.presets": "presets",
-    "polyleaf.inspection.report": "report",
-    "polyleaf.search": "search",
-    "polyleaf.sketching.sketches": "sketches",
-    "polyleaf.distributions.survival": "survival",
+    "callbacks": ["polyleaf.callbacks"],
+    "dask": ["polyleaf.dask"],
+    "datasets": ["polyleaf.datasets"],
+    "distributions": ["polyleaf.distributions", "polyleaf.distributions.survival"],
+    "estimators": ["polyleaf"],
+    "export": ["polyleaf.export"],
+    "files": ["polyleaf.files.multilabel"],
+    "inspection": ["polyleaf.inspection"],
+    "integrations": ["polyleaf.integrations.autogluon", "polyleaf.integrations.mlflow"],
+    "metrics": ["polyleaf.metrics"],
+    "objectives": ["polyleaf.objectives"],
+    "presets": ["polyleaf.settings.presets"],
+    "ranking": ["polyleaf.metrics.ranking"],
+    "search": ["polyleaf.search"],
+    "sketching": ["polyleaf.sketching.projections", "polyleaf.sketching.sketches"],
 }
+MODULES = [module for modules in PAGES.values() for module in modules]
 
-# What a module needs that is not installed everywhere.
+# The package that a module needs, where it is not installed everywhere.
 EXTRA = {"polyleaf.dask": "distributed", "polyleaf.integrations.autogluon": "autogluon.core"}
 
 
 def public_names(module_name: str) -> list[str]:
-    """What `__all__` says, modules left out: they have pages of their own. Without one: its own functions."""
+    """Return the names in `__all__`, modules left out, or the functions and classes of a module."""
     module = importlib.import_module(module_name)
     names = getattr(module, "__all__", None)
     if names is None:

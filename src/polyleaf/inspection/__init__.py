@@ -9,6 +9,7 @@ from polyleaf.inspection.model_summary import (
     nodes_table,
     size_report,
     summary,
+    tree_nodes,
 )
 from polyleaf.inspection.plotting import (
     CalibrationDisplay,
@@ -41,4 +42,5 @@ __all__ = [
     "shap_trees",
     "size_report",
     "summary",
+    "tree_nodes",
 ]
