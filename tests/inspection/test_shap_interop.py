@@ -88,7 +88,10 @@ def test_explanations_are_named():
     one = inspection.explanation(model, frame, outputs="cooling")
     assert one.shape == (20, 8) and one.base_values.shape == (20,)
     assert (one.values == model.shap_values(frame)[..., 1]).all()
-    assert inspection.explanation(model, frame, outputs=[1, 0]).output_names == ["cooling", "heating"]
+    assert inspection.explanation(model, frame, outputs=[1, 0]).output_names == [
+        "cooling",
+        "heating",
+    ]
     assert one[3].base_values == one.base_values[3]
     with pytest.raises(ValueError, match="the same outputs for all rows"):
         inspection.explanation(model, frame, outputs=np.zeros((20, 1), int))
