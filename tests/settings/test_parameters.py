@@ -52,8 +52,8 @@ PREPARATION = OF_OBJECTIVES | {
 SOMETHING_ELSE = {
     ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "curvature"),
     ("log_link.py", "curvature"), ("presets.py", "leaf_k"), ("binary.py", "scale_pos_weight"),
-    ("structure.py", "reg_alpha"), ("structure.py", "max_delta_step"), ("structure.py", "leaf_k"),
-    ("fitters.py", "learning_rate"), ("fitters.py", "block_size"),
+    ("tree_builder.py", "reg_alpha"), ("structure.py", "max_delta_step"), ("structure.py", "leaf_k"),
+    ("leaf_fitters.py", "learning_rate"), ("fitters.py", "block_size"),
 }  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def test_texts_that_say_what_None_stands_for_are_true():
     assert set(spreads) == set(usual) and spreads["learning_rate"] == counts["learning_rate"]
     assert spreads["colsample_bynode"] == usual["colsample_bynode"]
     assert all(EVERY[name].default is None for name in (*usual, "n_estimators"))
-    rows = f"with {auto_n_estimators.FEWEST_ROWS} to {auto_n_estimators.MOST_ROWS:,} rows"
+    rows = f"with {auto_n_estimators.MIN_ROWS} to {auto_n_estimators.MAX_ROWS:,} rows"
     assert f"None: {parameters.USUAL_ROUNDS}; but {rows}" in EVERY["n_estimators"].text.replace(
         "\n", " "
     )

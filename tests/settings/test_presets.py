@@ -162,7 +162,7 @@ def test_one_call_is_the_method_of_its_paper_for_both_estimators(data):
     stated = {presets.cgb: "friedman", presets.tfbt: "diagonal", presets.tfbt_full: "diagonal"}
     for recipe, curvature in stated.items():
         model = PolyleafClassifier(**recipe(**few)).fit(X, Y.argmax(1))
-        assert model.model_.objective.softmax_curvature == curvature
+        assert model.model_.objective.softmax_hessian == curvature
         numbers = PolyleafRegressor(**recipe(**few)).fit(X, Y)
         without = {
             name: value for name, value in recipe(**few).items() if name != "softmax_curvature"

@@ -189,7 +189,7 @@ def rate_and_features(estimator):
 
 
 @pytest.mark.parametrize(
-    "objective", ["poisson", "count:poisson", Poisson, Poisson(curvature="exact")]
+    "objective", ["poisson", "count:poisson", Poisson, Poisson(hessian="exact")]
 )
 def test_what_is_left_open_goes_by_the_objective(objective):
     """Counts have defaults of their own."""

@@ -13,7 +13,7 @@ from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 from polyleaf.settings.train_config import settings_of
 from polyleaf.training import boosting
-from polyleaf.training.factory import parts_of, problem_of
+from polyleaf.training.factory import parts_of, bind_objective
 from polyleaf.training.layer_boosting import Layers
 from polyleaf.training.leaf_fitters import (
     ConstantFitter,
@@ -46,13 +46,13 @@ def parts(objective="squared_error", model=None, **parameters):
     target = Y.astype(np.float32)
     if chosen.keeps_labels_sparse:
         target = sp.csr_matrix(np.maximum(target, 0))
-    problem = problem_of(get_objective(objective), target, None, chosen)
+    problem = bind_objective(get_objective(objective), target, None, chosen)
     if model is None:
         base = problem.base_score()
         model = Model(
             mapper=dataset.mapper, objective=problem.objective, base_score=base, learning_rate=0.1
         )
-    problem.set_base(model.base_score)
+    problem.set_base_score(model.base_score)
     return parts_of(chosen, problem, dataset, None, model, [], [])
 
 

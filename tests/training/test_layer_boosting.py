@@ -9,13 +9,13 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import polyleaf._core as core
 import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers import CLASSES, LABELS, LAYERS, N, X, Y, bits, classifier, loss, regressor, runs
 
+import polyleaf._core as core
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.datasets import load
 
@@ -102,7 +102,7 @@ def test_instruction_set_changes_nothing(isa):
     if isa not in core.available_isas():
         pytest.skip(f"this CPU cannot run {isa}")
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    script = "from test_layers import core, digest; print(core.isa(), digest())"
+    script = "from test_layer_boosting import core, digest; print(core.isa(), digest())"
     environment = {**os.environ, "POLYLEAF_ISA": isa, "PYTHONPATH": path}
     run = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False

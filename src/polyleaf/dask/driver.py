@@ -40,7 +40,7 @@ from polyleaf.data.partitions import joined
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.model import Model
 from polyleaf.runtime.collective import PeerFailed
-from polyleaf.training.distributed import can_repeat
+from polyleaf.training.distributed import can_replay
 
 __all__ = ["Lost", "Restart", "Watched", "fit"]
 
@@ -152,7 +152,7 @@ def _prepare(
             "numbers of it."
         )
     codes = [submit(codes_of, X, mapper, shared.reads_features) for X in data.X]
-    if shared.tried_by is not None:
+    if shared.trial_metric is not None:
         shared = submit(find_rounds, estimator, shared, mapper, codes, pieces).result()
     eval_sets = []
     for name, further in watched:
@@ -333,7 +333,7 @@ class _Attempts:
     def _take_over(self, models: Iterable[Any]) -> None:
         """Where one has more rounds than what is known."""
         for model in models:
-            if not isinstance(model, Model) or not can_repeat(self.ready.shared.plan.settings):
+            if not isinstance(model, Model) or not can_replay(self.ready.shared.plan.settings):
                 continue
             if self.known is None or model.n_rounds > self.known.n_rounds:
                 self.known = model

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.objectives import Objective
-from polyleaf.objectives.columns import taken_columns
+from polyleaf.objectives.columns import copy_columns
 
 __all__ = ["MeanSkill", "OfTask", "Skill"]
 
@@ -56,7 +56,7 @@ class Skill:
         for known_y, known_weight, errors in self._seen:
             if known_y is y and known_weight is weight:
                 return errors
-        base = self._objective.prepare(y, weight).base_score()
+        base = self._objective.bind(y, weight).base_score()
         self._seen.append((y, weight, self._errors(y, np.tile(base, (n_rows, 1)), weight)))
         return self._seen[-1][2]
 
@@ -83,7 +83,7 @@ class OfTask:
 
     Parameters
     ----------
-    place : Place
+    place : TaskSlice
         Of the task.
     metric : Metric
     """
@@ -102,14 +102,14 @@ class OfTask:
 
     def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
         own_y, own_weight = self._target(y, weight)
-        return float(self._metric(own_y, taken_columns(prediction, self._own), own_weight))
+        return float(self._metric(own_y, copy_columns(prediction, self._own), own_weight))
 
     def _target(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         """Its part of a data set, the same arrays every time: functions remember by them."""
         for known_y, known_weight, own_y, own_weight in self._seen:
             if known_y is y and known_weight is weight:
                 return own_y, own_weight
-        own = self._place.task.target_of(y[:, self._place.columns])
+        own = self._place.task.select_target(y[:, self._place.columns])
         of_rows = self._place.weight_of(weight)
         if of_rows is not None and of_rows.ndim == 2 and of_rows.shape[1] == 1:
             of_rows = of_rows[:, 0]

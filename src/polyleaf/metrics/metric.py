@@ -29,7 +29,7 @@ from polyleaf.metrics.d2 import INSTEAD, MeanSkill, OfTask, Skill
 from polyleaf.metrics.normalized import PREFIX, RelativeError
 from polyleaf.metrics.ranking import ranking_metric
 from polyleaf.metrics.sklearn_interop import SCORERS, is_greater_better, is_scorer, takes_decisions
-from polyleaf.objectives import Objective, Problem, distribution_names
+from polyleaf.objectives import BoundObjective, Objective, distribution_names
 
 __all__ = [
     "Metric",
@@ -651,7 +651,7 @@ def get_metric(
         )
     level = _PINBALL.fullmatch(name)
     if level is not None:
-        levels = () if objective is None else objective.levels
+        levels = () if objective is None else objective.quantile_levels
         return Metric(name, _PinballOfLevel(float(level[1]), levels), by_column=False)
     if name == "skill" and objective is not None:
         return _skill(objective)
@@ -752,7 +752,7 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
             )
         ]
         return found if len(objective.tasks) == 1 else [*found, _skill(objective)]
-    metric = get_metric(objective.metric_for(kind, n_targets), objective)
+    metric = get_metric(objective.get_default_metric(kind, n_targets), objective)
     return [metric, _relative(metric)] if metric.has_unit and n_targets > 1 else [metric]
 
 
@@ -835,12 +835,12 @@ class _ObjectiveLoss:
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
-        self._prepared: list[tuple[Array, Array | None, Problem]] = []
+        self._prepared: list[tuple[Array, Array | None, BoundObjective]] = []
 
     def __call__(self, y: Array, raw: Array, weight: Array | None) -> float:
         problem = self._problem(y, weight)
         base = raw.mean(axis=0)  # float32 holds the rest
-        problem.set_base(base)
+        problem.set_base_score(base)
         loss = problem.loss((raw - base).astype(np.float32))
         if np.isnan(loss):
             raise ValueError(
@@ -849,12 +849,12 @@ class _ObjectiveLoss:
             )
         return loss
 
-    def _problem(self, y: Array, weight: Array | None) -> Problem:
+    def _problem(self, y: Array, weight: Array | None) -> BoundObjective:
         """Prepared once for each data set: a loss in JAX is compiled then."""
         for known_y, known_weight, problem in self._prepared:
             if known_y is y and known_weight is weight:
                 return problem
-        self._prepared.append((y, weight, self.objective.prepare(y, weight)))
+        self._prepared.append((y, weight, self.objective.bind(y, weight)))
         return self._prepared[-1][2]
 
 

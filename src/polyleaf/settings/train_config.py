@@ -259,7 +259,7 @@ def _of_task(key: Key, objective: Any) -> dict[str, float]:
 
 def _of_objective(objective: Any) -> dict[str, float]:
     cls = objective_class(objective)
-    if cls.of_counts:
+    if cls.is_count:
         return OF_COUNTS
     return OF_DISTRIBUTIONS if cls.has_distribution else USUALLY
 

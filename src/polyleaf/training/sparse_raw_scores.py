@@ -16,7 +16,7 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import SPARSE, Leaves
-from polyleaf.objectives.sparse_multilabel import LabelProblem
+from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.runtime.context import Workers
 from polyleaf.training.derivatives import cancel
 from polyleaf.training.evaluation import EvalSet
@@ -71,7 +71,7 @@ class LabelState:
     """
 
     def __init__(
-        self, problem: LabelProblem, dataset: Dataset, model: Model, workers: Workers
+        self, problem: BoundSparseObjective, dataset: Dataset, model: Model, workers: Workers
     ) -> None:
         self._problem, self._dataset, self._workers, self.weight = (
             problem,

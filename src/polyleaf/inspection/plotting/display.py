@@ -123,7 +123,7 @@ def offset_of(estimator: Any, X: Any, y: Any, offset: Any) -> Any:
 
 def no_offset(model: Model, n_rows: int) -> np.ndarray:
     """The offset that says of every row, in each column, that there is none."""
-    return np.zeros((n_rows, model.n_outputs // len(model.objective.moved_by_offset)))
+    return np.zeros((n_rows, model.n_outputs // len(model.objective.offset_mask)))
 
 
 def names_of(model: Model) -> list[str]:
@@ -134,7 +134,7 @@ def names_of(model: Model) -> list[str]:
 def target_names_of(model: Model) -> list[str]:
     """Names of the columns of y: those of the outputs, unless a column has several scores (its quantiles, or
     the parameters of its distribution)."""
-    names, parts = names_of(model), model.objective.names_of_scores
+    names, parts = names_of(model), model.objective.score_names
     if len(parts) < 2:
         return names
     end = f"_{parts[0]}"

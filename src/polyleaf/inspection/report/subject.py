@@ -192,7 +192,7 @@ class Subject(Seen):
             self.predicted,
             probabilities=self.probabilities,
             classes=getattr(self.estimator, "classes_", None),
-            levels=self.model.objective.levels,
+            levels=self.model.objective.quantile_levels,
             distribution=self.distribution,
         )
 
