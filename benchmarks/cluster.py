@@ -190,7 +190,7 @@ def projected(context: Context, method: str, problem: str) -> Figures:
     """Of a tree on so many machines: `compute` (processor seconds of one), `asked`, `mb` (out of or into the
     busiest), `seconds` on CORES cores each, `one`: of one machine with all rows, `times` as fast."""
     require_module("distributed")
-    from polyleaf.estimators.distributed_fit import fit_rank, planned
+    from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
     from polyleaf.runtime.context import Workers
 
     size = int(method.split()[0])
@@ -201,7 +201,7 @@ def projected(context: Context, method: str, problem: str) -> Figures:
     for n_machines in (1, size):
         mirror = Mirror(n_machines, N_FEATURES)
         estimator = PolyleafRegressor(n_estimators=ROUNDS, **SHAPE)
-        shared, shard = planned(estimator, Y)
+        shared, shard = plan_shared_fit(estimator, Y)
         with tempfile.TemporaryDirectory() as folder:
             clock = Clock([os.getpid()], f"{folder}/clock")
             workers = Workers(1, mirror) if n_machines > 1 else Workers(1)

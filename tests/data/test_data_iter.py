@@ -243,7 +243,7 @@ PRESETS = {
     "rows drawn": {"subsample": 0.6},
     "rows of large gradients": {"sampling_method": "goss"},
     "layers": {
-        "refresh": "layer",
+        "boosting_step": "layer",
         "grow_policy": "depthwise",
         "max_depth": 3,
         "rows_per_layer": [0.4, 0.7],
@@ -254,7 +254,7 @@ PRESETS = {
     "linear leaves": {"leaf": "linear"},
     "linear leaves, full": {"leaf": "linear", "linear_fit": "full"},
     "a sketch": {"sketch": "random_projection", "sketch_dim": 1},
-    "curvature": {"objective": "poisson", "curvature": "full"},
+    "hessian": {"objective": "poisson", "hessian": "full"},
 }
 
 
@@ -284,7 +284,7 @@ def test_large_nodes_of_a_file_are_cut_for_threads(n_jobs, tmp_path):
     np.testing.assert_array_equal(held.predict(X), filed.predict(X))
 
 
-@pytest.mark.parametrize("search", ["exact", "sketch"])
+@pytest.mark.parametrize("search", ["exact", "count_sketch"])
 def test_labels_are_learned_from_a_file(search, tmp_path):
     X, _ = numbers(600)
     labels = scipy.sparse.csr_matrix(np.nan_to_num(X[:, :8]) > 0.8)

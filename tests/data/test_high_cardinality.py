@@ -369,7 +369,11 @@ def test_kinds_of_targets(data):
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"leaf": "linear"}, {"refresh": "layer", "grow_policy": "depthwise"}, {"subsample": 0.5}],
+    [
+        {"leaf": "linear"},
+        {"boosting_step": "layer", "grow_policy": "depthwise"},
+        {"subsample": 0.5},
+    ],
 )
 def test_kinds_of_training_predict_what_they_trained(data, parameters):
     X, y = data

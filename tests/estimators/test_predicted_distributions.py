@@ -208,9 +208,9 @@ def test_training_goes_on():
     "settings",
     [
         {"multi_strategy": "one_output_per_tree"},
-        {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3, "max_leaves": None},
+        {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3, "max_leaves": None},
         {"leaf": "linear"},
-        {"curvature": "full"},
+        {"hessian": "full"},
         {"leaf": "sparse", "leaf_k": 2},
         {"sketch": "random_projection", "sketch_dim": 2},
     ],

@@ -80,18 +80,18 @@ MODELS = {
         max_depth=4,
         max_leaves=None,
         grow_policy="depthwise",
-        refresh="layer",
+        boosting_step="layer",
         rows_per_layer=[200, 90],
     ).fit(X, Y),
     "sampled": lambda: PolyleafRegressor(**SMALL, sampling_method="goss").fit(X, Y),
-    "full curvature": lambda: PolyleafClassifier(**SMALL, curvature="full").fit(X, CLASSES),
+    "full curvature": lambda: PolyleafClassifier(**SMALL, hessian="full").fit(X, CLASSES),
     "sparse leaves": lambda: PolyleafRegressor(**SMALL, leaf="sparse", leaf_k=2).fit(X, Y),
     "linear leaves": lambda: PolyleafRegressor(**SMALL, leaf="linear").fit(X, Y),
     "linear leaves, scaled": lambda: PolyleafRegressor(
         **SMALL, leaf="linear", normalize_targets=True
     ).fit(X, Y * [1, 50, 1e-3] + 7),
     "linear leaves, one target": lambda: PolyleafRegressor(
-        **SMALL, leaf="linear", linear_extrapolation="free"
+        **SMALL, leaf="linear", linear_extrapolation="none"
     ).fit(X, Y[:, 0]),
     "projected": lambda: PolyleafRegressor(**SMALL, projection=Projector("pca", 3)).fit(FILLED, Y),
 }
@@ -234,7 +234,7 @@ def test_memory_is_bounded_by_chunks(monkeypatch):
             assert (model.shap_values(X[:50]) == whole).all()
             assert (model.shap_values(data) == whole).all()
             assert (model.shap_values(X[:50], interactions=True) == with_pairs).all()
-            chunks = list(explain.in_chunks(model, X[:50]))
+            chunks = list(explain.iter_shap_values(model, X[:50]))
         assert [rows.stop - rows.start for rows, _ in chunks] == [7] * 7 + [1]
         assert (np.concatenate([values for _, values in chunks]) == whole).all()
 

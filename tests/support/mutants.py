@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from model_files import reseal
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.estimators.base import builder_of
+from polyleaf.estimators.base import make_estimator_builder
 from polyleaf.inspection.model_summary import dump_json, nodes_table, summary
 from polyleaf.model import serialize
 from polyleaf.model.serialize import ModelFileError
@@ -231,7 +231,7 @@ def take(content, X):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            estimator = serialize.from_bytes(content, builder_of(ESTIMATORS))
+            estimator = serialize.from_bytes(content, make_estimator_builder(ESTIMATORS))
         except ModelFileError as error:
             assert str(error)
             return False

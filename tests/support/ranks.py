@@ -8,7 +8,7 @@ import copy
 import numpy as np
 
 from polyleaf import Dataset
-from polyleaf.estimators.distributed_fit import fit_rank, planned
+from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
 from polyleaf.inputs.features import as_features
 from polyleaf.inputs.targets import encode_further
 from polyleaf.runtime.collective import Threads
@@ -38,7 +38,7 @@ def fit_on_threads(
     offset=None,
 ):
     """The estimators of all ranks, fitted."""
-    shared, shard = planned(estimator, y, sample_weight, offset=offset)
+    shared, shard = plan_shared_fit(estimator, y, sample_weight, offset=offset)
     start, target = shared.plan.start, shard.target
     mapper = None if start is None else start.mapper
     dataset = X
@@ -55,7 +55,7 @@ def fit_on_threads(
     rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
     sets = []
     for name, (X_val, y_val, *start) in (eval_set or {}).items():
-        is_sparse = shared.plan.settings.keeps_labels_sparse
+        is_sparse = shared.plan.settings.has_sparse_targets
         found = encode_further(y_val, None, name=name, like=target.encoding, is_sparse=is_sparse)
         table = as_features(X_val, reference=dataset.mapper)
         codes = dataset.mapper.transform(table, 1)

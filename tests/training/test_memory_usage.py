@@ -27,9 +27,9 @@ SMALL = {"n_estimators": 4, "max_depth": 3, "max_leaves": None, "n_jobs": 1, "ra
 TRAININGS = {
     "outputs": (PolyleafRegressor, {}),
     "a curvature for each output": (PolyleafRegressor, {"objective": "poisson"}),
-    "all pairs": (PolyleafRegressor, {"objective": "poisson", "curvature": "full"}),
+    "all pairs": (PolyleafRegressor, {"objective": "poisson", "hessian": "full"}),
     "trees of one output": (PolyleafRegressor, {"multi_strategy": "one_output_per_tree"}),
-    "layers": (PolyleafRegressor, {"refresh": "layer", "grow_policy": "depthwise"}),
+    "layers": (PolyleafRegressor, {"boosting_step": "layer", "grow_policy": "depthwise"}),
     "linear leaves": (PolyleafRegressor, {"leaf": "linear"}),
     "a sketch": (PolyleafRegressor, {"sketch": "random_projection", "sketch_dim": 2}),
     "classes": (PolyleafClassifier, {}),

@@ -59,7 +59,7 @@ from polyleaf.files.table import Table
 from polyleaf.inputs.targets import weight_of_known
 from polyleaf.settings import presets
 from polyleaf.settings.aliases import meant
-from polyleaf.settings.param_spec import declarations
+from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import SearchParameters
 
 __all__ = ["app", "main", "run"]
@@ -76,7 +76,7 @@ _EXAMPLES = {
         "polyleaf train visits/ -t visits -m m --validation later.parquet",
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
         "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
-        "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set refresh=layer",
+        "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set boosting_step=layer",
         "polyleaf train houses.csv --task price=squared_error --task sold=logistic --task segment -m m",
         "polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m",
     ),
@@ -536,7 +536,7 @@ def extract(
     if not schema.parts:
         raise ReadError(f"{model} has no tasks: it is of targets of one kind already.")
     _check_writable(out)
-    _save(estimator.of_task(task), schema.each[task], out)
+    _save(estimator.task_estimator(task), schema.each[task], out)
 
 
 @app.command(epilog=_examples("explain"))
@@ -576,7 +576,7 @@ def explain(
 ) -> None:
     """Tell what each feature adds to the raw score of each row (Shapley's values)."""
     from polyleaf.cli.shap_output import ContributionWriter
-    from polyleaf.estimators.shap_mixin import in_chunks, mean_magnitude
+    from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
 
     if out is not None:
         _check_writable(out)
@@ -590,10 +590,10 @@ def explain(
     if background is not None:
         usual = features_to_explain(open_rows(background, format, style), schema, estimator)
     chosen = _outputs(outputs, estimator.model_)
-    chunks = in_chunks(estimator, rows, usual, chosen)
+    chunks = iter_shap_values(estimator, rows, usual, chosen)
     writer = ContributionWriter(estimator.model_, chosen, out, sys.stdout)
     if importance:
-        writer.write_importance(mean_magnitude(chunks))
+        writer.write_importance(mean_abs_shap(chunks))
     else:
         writer.write(np.atleast_1d(estimator.shap_base_values(usual, chosen)), chunks)
         if out is not None:
@@ -924,10 +924,10 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
         kind = PolyleafRegressorCV if searches else PolyleafRegressor
     else:
         kind = PolyleafClassifierCV if searches else PolyleafClassifier
-    known = [p.name for p in declarations(kind)]
+    known = [p.name for p in get_param_specs(kind)]
     unknown = [name for name in params if name not in known]
     if unknown:
-        if unknown[0] in {p.name for p in declarations(SearchParameters)}:
+        if unknown[0] in {p.name for p in get_param_specs(SearchParameters)}:
             raise ReadError(f"--set: {unknown[0]} is of a search: give --search SECONDS as well.")
         hint = meant(unknown[0], known) or f"; there are {', '.join(sorted(known))}."
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}{hint}")

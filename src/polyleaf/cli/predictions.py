@@ -53,7 +53,7 @@ def _of_each(estimator: Any, schema: Schema) -> Iterator[tuple[str, Any, Schema]
     if not schema.parts:
         yield "", estimator, schema
     for name, of_own in schema.each.items():
-        yield f"{name}_", estimator.of_task(name), of_own
+        yield f"{name}_", estimator.task_estimator(name), of_own
 
 
 def _names(estimator: Any, schema: Schema) -> list[str]:
@@ -118,6 +118,6 @@ def scores_of_tasks(
             if len(columns) == 1 and of_own.task != "multilabel"
             else np.column_stack(columns)
         )
-        scores, of_columns = scores_of(estimator.of_task(name), of_own, y, X, weight)
+        scores, of_columns = scores_of(estimator.task_estimator(name), of_own, y, X, weight)
         found[name] = {"skill": skills[name]} | scores, of_columns
     return float(np.nanmean(list(skills.values()))), found

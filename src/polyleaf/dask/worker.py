@@ -23,9 +23,9 @@ from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.distributed_fit import (
     Shard,
     SharedFit,
+    find_shared_n_estimators,
     fit_rank,
-    planned,
-    with_found_rounds,
+    plan_shared_fit,
 )
 from polyleaf.inputs.features import as_features
 from polyleaf.inputs.targets import TargetEncoding, encode_further
@@ -136,7 +136,9 @@ def plan(
     weight = None if sample_weight is None else joined_values(sample_weight, "sample_weight")
     start = None if offset is None else joined_values(offset, "offset")
     values = joined_values(y, "y")
-    shared, whole = planned(estimator, values, weight, init_model, start, is_watched=is_watched)
+    shared, whole = plan_shared_fit(
+        estimator, values, weight, init_model, start, is_watched=is_watched
+    )
     weights = whole.target.weight
     weights = None if weights is None else integer_weights(weights, whole.target.n_rows)
     chosen = fresh.sampled_rows(whole.target.n_rows, weights)
@@ -180,7 +182,7 @@ def find_rounds(
     n_threads = get_worker().state.nthreads
     dataset = Dataset.of_codes(mapper, *Binned.joined(parts), n_jobs=n_threads)
     shard = Shard.joined([piece.shard for piece in pieces])
-    return with_found_rounds(copy.copy(estimator), shared, shard, dataset, n_threads)
+    return find_shared_n_estimators(copy.copy(estimator), shared, shard, dataset, n_threads)
 
 
 def eval_set_of(
@@ -196,7 +198,7 @@ def eval_set_of(
     """Evaluation data, whole, in the place that it is scored in."""
     rows = Binned.joined([codes_of(part, mapper, shared.reads_features) for part in X])
     weights = None if weight is None else joined_values(weight, "eval_sample_weight")
-    is_sparse = shared.plan.settings.keeps_labels_sparse
+    is_sparse = shared.plan.settings.has_sparse_targets
     whole = joined_values(y, "y")
     target = encode_further(
         whole, weights, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions import Distribution
-from polyleaf.estimators.base import PolyleafEstimator, document, has_levels
+from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, has_levels
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.decision_functions import decided, probabilities
 from polyleaf.estimators.multitask_offsets import TaskOffsetReader
@@ -46,14 +46,14 @@ from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, automatic_name, objective_class
 from polyleaf.objectives.multitask import Place, Task, Tasks
-from polyleaf.settings.aliases import explains_strangers, warn_of_one_vs_rest
-from polyleaf.settings.param_spec import constraints
+from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
+from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import MultiTaskParameters
 
 __all__ = ["PolyleafMultiTask"]
 
 
-@document
+@add_parameter_docs
 class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     """Gradient boosted trees for several targets of unlike kind: numbers, classes, labels, quantiles, counts.
 
@@ -80,7 +80,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     {'width': (150,), 'species': (150,)}
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = constraints(MultiTaskParameters)
+    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(MultiTaskParameters)
     _sparse_kind = "regression"
     _kinds = ("tasks",)
 
@@ -153,7 +153,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         if chosen is None:
             chosen = "squared_error" if of_numbers else automatic_name(encoding.kind, sparse=False)
         try:
-            objective = self._made_objective(chosen, None if of_numbers else encoding.n_outputs)
+            objective = self._complete_objective(chosen, None if of_numbers else encoding.n_outputs)
         except ValueError as error:
             raise ValueError(f"Task {name!r}: {error}") from None
         if encoding.kind == "multilabel" and "labels" not in objective.target_kinds:
@@ -162,7 +162,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 f'several classes: use "logistic".'
             )
         if encoding.kind == "multiclass" and not is_ids(encoding):
-            warn_of_one_vs_rest(chosen, objective.name, encoding.n_outputs, f"Task {name!r}: ")
+            warn_one_vs_rest(chosen, objective.name, encoding.n_outputs, f"Task {name!r}: ")
         return objective
 
     def _task_weights(self, names: list[str]) -> dict[str, float]:
@@ -189,7 +189,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str]:
         assert isinstance(encoding, TaskEncodings)
         places = zip(objective.tasks, encoding.each, strict=True)
-        names = [name for place, own in places for name in _names_of_scores(place.task, own)]
+        names = [name for place, own in places for name in _get_score_names(place.task, own)]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(
@@ -199,11 +199,11 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     # --- fitted state ---
 
-    def _adopt(self, model: Model, encoding: TargetEncoding) -> None:
-        super()._adopt(model, encoding)
+    def _set_model(self, model: Model, encoding: TargetEncoding) -> None:
+        super()._set_model(model, encoding)
         self.classes_: Any = {
             place.task.name: own.classes
-            for place, own in self._answers()
+            for place, own in self._iter_tasks()
             if own.classes is not None
         }
 
@@ -232,7 +232,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             if place.task.learns != learns or of_classes:
                 raise ValueError(f"Task {place.task.name!r} does not learn what its target is.")
 
-    def _answers(self) -> Iterator[tuple[Place, TargetEncoding]]:
+    def _iter_tasks(self) -> Iterator[tuple[Place, TargetEncoding]]:
         """Where each task is, and how its target was encoded."""
         encoding = self._encoding
         assert isinstance(encoding, TaskEncodings)
@@ -240,7 +240,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     # --- predictions ---
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     def predict(  # type: ignore[override]
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Any:
@@ -267,10 +267,10 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _prediction(self, raw: np.ndarray) -> Any:
         return {
             place.task.name: _answer(place.task, own, raw[:, place.scores])
-            for place, own in self._answers()
+            for place, own in self._iter_tasks()
         }
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     def predict_proba(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Any:
@@ -300,7 +300,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         raw = self._raw(X, iteration_range, offset)
         found = {
             place.task.name: probabilities(raw[:, place.scores], own, place.task.objective)
-            for place, own in self._answers()
+            for place, own in self._iter_tasks()
             if own.kind != "regression" and place.task.objective.probabilities
         }
         return self._in_tables(found, X, self._names_of_chances)
@@ -331,7 +331,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             Where X is not such as the model was trained on, or there are no such rounds.
         """
         raw, found = self._raw(X, iteration_range, offset), {}
-        for place, own in self._answers():
+        for place, own in self._iter_tasks():
             if place.task.objective.has_distribution:
                 law = place.task.objective.distribution(raw[:, place.scores])
                 found[place.task.name] = law[:, 0] if own.one_dimensional else law
@@ -354,7 +354,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             "predict_topk ranks outputs, but scores of unlike tasks cannot be ranked together."
         )
 
-    def of_task(self, name: str) -> PolyleafRegressor | PolyleafClassifier:
+    def task_estimator(self, name: str) -> PolyleafRegressor | PolyleafClassifier:
         """One task as the estimator of its kind, with predictions equal bit for bit: for whatever takes one
         estimator, such as reports, `calibrate`, `predict_interval`, `predict_set`, `choose_threshold`,
         displays and exports.
@@ -377,13 +377,13 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             Where there is no such task.
         """
         check_is_fitted(self)
-        tasks = {place.task.name: (place, own) for place, own in self._answers()}
+        tasks = {place.task.name: (place, own) for place, own in self._iter_tasks()}
         if name not in tasks:
             raise ValueError(f"There is no task {name!r}; there are {', '.join(map(repr, tasks))}.")
         found = plain_estimator(self.model_, *tasks[name], self.evals_result_)
         return found.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
 
-    def skills(
+    def d2_scores(
         self, X: Any, Y: Any, sample_weight: Any = None, *, offset: Any = None
     ) -> dict[str, float]:
         """Of each task the share of the best constant's error that predictions are without: R2 for squared
@@ -408,12 +408,12 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return dict(zip(names, found, strict=True))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """The mean of `skills`.
+        """The mean of `d2_scores`.
 
         Parameters
         ----------
         X, y, sample_weight, offset
-            As `X`, `Y`, `sample_weight` and `offset` of `skills`.
+            As `X`, `Y`, `sample_weight` and `offset` of `d2_scores`.
 
         Returns
         -------
@@ -427,7 +427,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         ValueError, TypeError
             Where X or y is not such as the model was trained on.
         """
-        found = np.array(list(self.skills(X, y, sample_weight, offset=offset).values()))
+        found = np.array(list(self.d2_scores(X, y, sample_weight, offset=offset).values()))
         return float(np.nanmean(found)) if not np.isnan(found).all() else float("nan")
 
     def _in_tables(
@@ -441,7 +441,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         if library == "default":
             return found
         columns: dict[str, np.ndarray] = {}
-        for place, own in self._answers():
+        for place, own in self._iter_tasks():
             if place.task.name in found:
                 values = found[place.task.name]
                 values = values if values.ndim == 2 else values[:, None]
@@ -454,7 +454,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             return [place.task.name]
         if place.task.objective.has_distribution:
             return _names_of_columns(place.task.name, own)
-        return _names_of_scores(place.task, own)
+        return _get_score_names(place.task, own)
 
     @staticmethod
     def _names_of_chances(place: Place, own: TargetEncoding) -> list[str]:
@@ -482,7 +482,7 @@ def _names_of_columns(name: str, encoding: TargetEncoding) -> list[str]:
     return list(encoding.output_names or [f"{name}_{k}" for k in range(encoding.n_outputs)])
 
 
-def _names_of_scores(task: Task, encoding: TargetEncoding) -> list[str]:
+def _get_score_names(task: Task, encoding: TargetEncoding) -> list[str]:
     if encoding.kind == "multiclass" and encoding.classes is not None:
         return [f"{task.name}_{label}" for label in encoding.classes.tolist()]
     columns, parts = _names_of_columns(task.name, encoding), task.objective.names_of_scores

@@ -18,10 +18,10 @@ from polyleaf.inputs.features import FeatureTable
 from polyleaf.model import Model
 from polyleaf.model.shap import CodedRows, choose_outputs
 
-__all__ = ["Explained", "in_chunks", "mean_magnitude"]
+__all__ = ["ShapMixin", "iter_shap_values", "mean_abs_shap"]
 
 
-class Explained:
+class ShapMixin:
     """What estimators can say about why they predict what they predict."""
 
     if TYPE_CHECKING:  # what estimators have
@@ -79,7 +79,7 @@ class Explained:
         MemoryError
             Where the result does not fit in memory.
         """
-        first, last, n_threads = self._explained_with(iteration_range)
+        first, last, n_threads = self._shap_rounds_and_threads(iteration_range)
         others = None if background is None else self._rows_to_explain(background, "background")
         model: Model = self.model_
         rows = self._rows_to_explain(X)
@@ -104,11 +104,13 @@ class Explained:
         ndarray of shape (n_outputs,), float64, or one number where `shap_values` has no axis of outputs
             With `outputs` of two dimensions in their shape, NaN for -1.
         """
-        first, last, n_threads = self._explained_with(iteration_range)
+        first, last, n_threads = self._shap_rounds_and_threads(iteration_range)
         others = None if background is None else self._rows_to_explain(background, "background")
         return self.model_.shap_base_values(others, outputs, first, last, n_threads)
 
-    def _explained_with(self, iteration_range: tuple[int, int] | None) -> tuple[int, int, int]:
+    def _shap_rounds_and_threads(
+        self, iteration_range: tuple[int, int] | None
+    ) -> tuple[int, int, int]:
         """First and last round (exclusive), and threads."""
         check_is_fitted(self)
         return *self._rounds(iteration_range), self._n_threads()
@@ -122,7 +124,7 @@ class Explained:
         return self._features(X)
 
 
-def in_chunks(
+def iter_shap_values(
     estimator: Any, X: Any, background: Any = None, outputs: Any = None
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Contributions of some rows after the other, for tables whose contributions do not fit in memory.
@@ -138,7 +140,7 @@ def in_chunks(
     rows : slice
     contributions : ndarray of shape (n_rows, n_features, n_outputs), float32
     """
-    first, last, n_threads = estimator._explained_with(None)
+    first, last, n_threads = estimator._shap_rounds_and_threads(None)
     others = None if background is None else estimator._rows_to_explain(background, "background")
     model: Model = estimator.model_
     chosen = choose_outputs(outputs, model.n_outputs, model.output_names)
@@ -147,13 +149,13 @@ def in_chunks(
     )
 
 
-def mean_magnitude(chunks: Iterable[tuple[slice, np.ndarray]]) -> np.ndarray:
+def mean_abs_shap(chunks: Iterable[tuple[slice, np.ndarray]]) -> np.ndarray:
     """The mean magnitude of contributions.
 
     Parameters
     ----------
     chunks : iterable of (slice, ndarray of shape (n_some, n_features, n_outputs), float32)
-        What `in_chunks` yields.
+        What `iter_shap_values` yields.
 
     Returns
     -------

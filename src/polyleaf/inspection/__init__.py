@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyleaf.estimators.shap_mixin import in_chunks, mean_magnitude
+from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
 from polyleaf.inspection.model_summary import (
     dump_json,
     leaf_dtype_report,
@@ -33,9 +33,9 @@ __all__ = [
     "TreeDisplay",
     "dump_json",
     "explanation",
-    "in_chunks",
+    "iter_shap_values",
     "leaf_dtype_report",
-    "mean_magnitude",
+    "mean_abs_shap",
     "nodes_table",
     "report",
     "shap_trees",

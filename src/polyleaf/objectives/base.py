@@ -36,6 +36,7 @@ import polyleaf._core as _core
 from polyleaf.distributions import Distribution
 from polyleaf.objectives.packed_symmetric import packed_diagonal
 from polyleaf.runtime.context import Workers
+from polyleaf.runtime.stored_names import to_stored
 
 FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[Any]
@@ -269,11 +270,9 @@ class Objective(ABC):
         `origin`, which tells who loads it what to register."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
-        return (
-            {"name": self.name}
-            | ({} if is_built_in(type(self)) else {"class": origin(type(self))})
-            | plain
-        )
+        if is_built_in(type(self)):
+            return to_stored({"name": self.name} | plain)
+        return {"name": self.name, "class": origin(type(self))} | plain
 
 
 def origin(cls: type[Objective]) -> str:
@@ -415,8 +414,8 @@ class Problem(ABC):
         """
         if not (self.objective.full_curvature and self.objective.separable):
             raise ValueError(
-                f'Objective {self.objective.name!r} has no full Hessian, which curvature="full" and '
-                'leaf_curvature="full" need; use "diagonal".'
+                f'Objective {self.objective.name!r} has no full Hessian, which hessian="full" and '
+                'leaf_hessian="full" need; use "diagonal".'
             )
         shape = self.curvature_shape()
         diagonal = None if shape is None else np.empty(shape, np.float32)

@@ -17,7 +17,7 @@ from polyleaf.objectives.columns import with_row
 from polyleaf.objectives.curvature import check_not_flat
 from polyleaf.objectives.packed_symmetric import packed_diagonal, packed_size
 from polyleaf.runtime.context import Workers
-from polyleaf.settings.train_config import COUPLED, Curvature
+from polyleaf.settings.train_config import COUPLED, HessianConfig
 from polyleaf.sketching.sketches import mean_over_outputs
 
 __all__ = ["Derivatives", "cancel", "column", "curvature_columns"]
@@ -47,7 +47,7 @@ class Derivatives:
     def __init__(
         self,
         problem: Problem,
-        curvature: Curvature,
+        curvature: HessianConfig,
         weight: np.ndarray | None,
         memory: int,
         workers: Workers,
@@ -55,7 +55,7 @@ class Derivatives:
     ) -> None:
         n, k = problem.n_rows, problem.n_outputs
         self.row_weight = weight if weight is not None and weight.ndim == 1 else None
-        self._problem, self._wanted, self._workers = problem, curvature.leaf_curvature, workers
+        self._problem, self._wanted, self._workers = problem, curvature.leaf_hessian, workers
         of_h, of_full = curvature_columns(problem, curvature)
         if of_full > 0:
             _check_memory(n, k, curvature, memory)
@@ -133,10 +133,10 @@ class Derivatives:
         return g, h
 
 
-def curvature_columns(problem: Problem, curvature: Curvature) -> tuple[int | None, int]:
+def curvature_columns(problem: Problem, curvature: HessianConfig) -> tuple[int | None, int]:
     """Columns of `Derivatives.h`, None where there is none, and of `full`, 0 where nobody asks for it."""
     k = problem.n_outputs
-    if k > 1 and curvature.couples:
+    if k > 1 and curvature.is_coupled:
         return k, packed_size(k)
     shape = problem.curvature_shape()
     return None if shape is None else shape[1], 0
@@ -155,7 +155,7 @@ def column(matrix: np.ndarray, k: int) -> np.ndarray:
     return matrix if matrix.shape[1] == 1 else np.ascontiguousarray(matrix[:, k : k + 1])
 
 
-def _check_memory(n_rows: int, n_outputs: int, curvature: Curvature, limit: int) -> None:
+def _check_memory(n_rows: int, n_outputs: int, curvature: HessianConfig, limit: int) -> None:
     """Refuse Hessians that do not fit the memory that the user has set.
 
     They are held as float32, and where splits need them as 16-bit channels too, which each thread sums in the
@@ -164,13 +164,13 @@ def _check_memory(n_rows: int, n_outputs: int, curvature: Curvature, limit: int)
     """
     entries = packed_size(n_outputs)
     needed = 4 * n_rows * entries
-    if curvature.curvature in COUPLED:
+    if curvature.hessian in COUPLED:
         needed += (2 * n_rows + 4 * _BINS_AT_A_TIME) * (entries + n_outputs)
     if needed > limit:
         raise ValueError(
             f"Full Hessians of {n_rows} rows and {n_outputs} outputs are {entries} numbers a row and need at "
             f"least {_size(needed)}, more than histogram_memory ({_size(limit)}). Raise "
-            'histogram_memory, or use "diagonal" for curvature and leaf_curvature.'
+            'histogram_memory, or use "diagonal" for hessian and leaf_hessian.'
         )
 
 

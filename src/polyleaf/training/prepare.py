@@ -180,7 +180,7 @@ def prepare(
     start: Model | None,
     seeds: Seeds,
     n_threads: int,
-    tried_by: Metric | None = None,
+    auto_rounds_metric: Metric | None = None,
 ) -> Prepared:
     """Make ready what `fit` was given.
 
@@ -200,7 +200,7 @@ def prepare(
         What training goes on from.
     seeds : Seeds
     n_threads : int
-    tried_by : Metric, optional
+    auto_rounds_metric : Metric, optional
         What a trial is to be measured by; by default there is none.
 
     Raises
@@ -213,7 +213,11 @@ def prepare(
     reader = FeatureReader(p, projection, n_threads)
     keep_features = p.leaf == "linear" or (start is not None and start.reads_features)
     plain = _dataset(reader, X, target, start, keep_features)
-    trial = None if tried_by is None else trial_of(plain, target, offset, tried_by, seeds.training)
+    trial = (
+        None
+        if auto_rounds_metric is None
+        else trial_of(plain, target, offset, auto_rounds_metric, seeds.training)
+    )
     dataset = plain.taught(target, is_first=start is None)
     if plain is not X and start is None and p.device != "cuda":  # devices read the codes themselves
         dataset.pack()

@@ -28,7 +28,7 @@ from polyleaf.inspection.report.laws import heights, intervals
 from polyleaf.inspection.report.page import Section, facts, figure, note, table
 from polyleaf.inspection.report.pictures import picture
 from polyleaf.inspection.report.subject import OfTasks, Seen, Subject
-from polyleaf.settings.param_spec import declarations
+from polyleaf.settings.param_spec import get_param_specs
 
 __all__ = ["ALL", "all_of_tasks"]
 
@@ -64,7 +64,7 @@ def _on(draw: Callable[..., Any]) -> Callable[[Any], Any]:
 def model(subject: Seen) -> Section:
     """The trees, and the parameters that are not the usual ones."""
     it, estimator, size = subject.model, subject.estimator, size_report(subject.model)
-    usual = {p.name: p.default for p in declarations(type(estimator))}
+    usual = {p.name: p.default for p in get_param_specs(type(estimator))}
     given = estimator.get_params(deep=False)
     changed = [name for name, default in usual.items() if repr(given[name]) != repr(default)]
     best = it.best_iteration

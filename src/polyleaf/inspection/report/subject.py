@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from polyleaf.data.dataset import Dataset
 from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import HAS_OFFSETS
-from polyleaf.estimators.shap_mixin import mean_magnitude
+from polyleaf.estimators.shap_mixin import mean_abs_shap
 from polyleaf.inputs.multitask import TaskColumns, TaskEncodings, name_of, read_encoding
 from polyleaf.inputs.objects import are_missing
 from polyleaf.inputs.targets import as_numpy, check_same_rows
@@ -105,14 +105,14 @@ class Seen:
             None if features is None else np.ascontiguousarray(features[:, rows]),
         )
         chosen = choose_outputs(None, model.n_outputs, model.output_names)
-        contributions = model.contributions(*self.estimator._explained_with(None)[:2])
+        contributions = model.contributions(*self.estimator._shap_rounds_and_threads(None)[:2])
         return np.concatenate([values for _, values in contributions.in_chunks(part, chosen)])
 
     @cached_property
     def mean_contribution(self) -> np.ndarray:
         """Mean magnitudes, (n_outputs, n_features)."""
         assert self.explained is not None
-        return mean_magnitude([(slice(0, len(self.explained)), self.explained)])
+        return mean_abs_shap([(slice(0, len(self.explained)), self.explained)])
 
 
 class Subject(Seen):
@@ -215,7 +215,7 @@ class OfTasks(Seen):
         columns = TaskColumns(Y)
         self.tasks = {
             name: _of_known(
-                estimator.of_task(name),
+                estimator.task_estimator(name),
                 X,
                 columns.of(key),
                 (offset or {}).get(name),
