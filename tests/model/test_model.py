@@ -29,7 +29,7 @@ def parts_of(model, first=0, last=None):
 def slow_raw(model, table):
     parts, codes = parts_of(model), model.mapper.transform(table, 1)
     return model.base_score + raw_of(
-        parts, leaves_of(parts, codes), model.n_outputs, table.numbers()
+        parts, leaves_of(parts, codes), model.n_outputs, table.get_raw_values()
     )
 
 
@@ -156,7 +156,7 @@ def test_predict_sparse_stores_what_leaves_hold(unit):
     )
     absent = np.ones(raw.shape, bool)
     absent[rows, outputs] = False
-    nothing = np.tile(model.in_unit_of_y(np.zeros((1, 40), np.float32)), (N_ROWS, 1))
+    nothing = np.tile(model.to_target_scale(np.zeros((1, 40), np.float32)), (N_ROWS, 1))
     np.testing.assert_array_equal(raw[absent], nothing[absent])
     with pytest.raises(ValueError, match="only where leaves are"):
         random_model().predict_sparse(table)

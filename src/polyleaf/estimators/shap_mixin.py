@@ -115,7 +115,7 @@ class Explained:
 
     def _rows_to_explain(self, X: Any, name: str = "X") -> FeatureTable | CodedRows:
         if isinstance(X, Dataset):
-            X = X.seen_by(self.model_.mapper)
+            X = X.rebinned_to(self.model_.mapper)
             return CodedRows(X.codes, X.features)
         if name != "X" and getattr(X, "shape", (1,))[0] == 0:
             raise ValueError(f"The {name} has no rows; it needs at least one.")

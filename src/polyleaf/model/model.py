@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.features import FeatureTable, as_features
+from polyleaf.inputs.features import FeatureTable, read_features
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.batch_predict import Chunk, chunks_of, codes_of, regressors_of
 from polyleaf.model.compiled_predictor import Predictor
@@ -158,7 +158,7 @@ class Model:
     @property
     def input_names(self) -> list[str]:
         """Names of the features of the tables that it takes: as `feature_name`, but of what X holds."""
-        if self.mapper.made_ is None:
+        if self.mapper.derived_columns_ is None:
             return [self.feature_name(f) for f in range(self.n_features)]
         names = self.mapper.feature_names_
         return [f"f{f}" for f in range(self.mapper.n_features_)] if names is None else list(names)
@@ -261,7 +261,7 @@ class Model:
                 ensure_min_samples=0,
             )
             X, names = self.projection.transform(given, n_threads), self.projection.feature_names
-        return as_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
+        return read_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
 
     def raw_predict_codes(
         self,
@@ -280,7 +280,7 @@ class Model:
             Rounds `first_round .. last_round - 1` are summed; None: up to the last.
         n_threads : int
         features : ndarray of shape (n_features, n_rows), float32, optional
-            Raw features (`FeatureTable.numbers`), needed where leaves are linear.
+            Raw features (`FeatureTable.get_raw_values`), needed where leaves are linear.
 
         Returns
         -------
@@ -322,7 +322,7 @@ class Model:
             Where X is not such as the model was trained on, or there are no such rounds.
         """
         if isinstance(table, Dataset):
-            data = table.seen_by(self.mapper)
+            data = table.rebinned_to(self.mapper)
             return self.raw_predict_codes(
                 data.codes, first_round, last_round, n_threads, data.features
             )
@@ -446,7 +446,7 @@ class Model:
         -------
         csr_matrix of shape (n_rows, n_outputs), float64
             What is stored has the bits of `raw_predict`. What is not stored has the raw score of a row
-            without any tree: `in_unit_of_y(0)`, which is 0 where base scores are. A link is to be applied to
+            without any tree: `to_target_scale(0)`, which is 0 where base scores are. A link is to be applied to
             both: logistic makes 1/2 of a score 0, so its predictions have no zeros to leave out.
 
         Raises
@@ -521,7 +521,7 @@ class Model:
             self.forest.predict(
                 codes, raw, first=first, last=last, n_threads=n_threads, features=features
             )
-            yield self.in_unit_of_y(raw)
+            yield self.to_target_scale(raw)
 
     def apply(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
@@ -557,7 +557,7 @@ class Model:
             )
         return out
 
-    def in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
+    def to_target_scale(self, raw: np.ndarray) -> np.ndarray:
         """Sums of leaf values -> raw scores in the unit of y.
 
         Parameters
@@ -1032,7 +1032,7 @@ class Model:
     def _format_version(self) -> int:
         """The oldest that can hold the model."""
         projection = 1 if self.projection is None else _PROJECTION_SINCE
-        made = 1 if self.mapper.made_ is None else _MADE_SINCE
+        made = 1 if self.mapper.derived_columns_ is None else _MADE_SINCE
         return max(storage.version_of(self.forest), projection, made)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -16,9 +16,14 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import HAS_OFFSETS
 from polyleaf.estimators.shap_mixin import mean_magnitude
-from polyleaf.inputs.multitask import TaskColumns, TaskEncodings, name_of, read_encoding
-from polyleaf.inputs.objects import are_missing
-from polyleaf.inputs.targets import as_numpy, check_same_rows
+from polyleaf.inputs.multitask import (
+    TaskColumns,
+    TaskEncodings,
+    decode_target_encoding,
+    get_task_name,
+)
+from polyleaf.inputs.objects import get_missing_mask
+from polyleaf.inputs.targets import check_same_rows, to_numpy
 from polyleaf.inspection.plotting.display import (
     model_of,
     names_of,
@@ -75,11 +80,12 @@ class Seen:
         """All rows as the trees see them."""
         mapper, X = self.model.mapper, self.X
         if isinstance(X, Dataset):
-            X = X.seen_by(mapper)
+            X = X.rebinned_to(mapper)
             return CodedRows(X.codes, X.features)
         table = self.estimator._features(X)
         return CodedRows(
-            mapper.transform(table), mapper.numbers(table) if self.model.reads_features else None
+            mapper.transform(table),
+            mapper.get_raw_values(table) if self.model.reads_features else None,
         )
 
     @cached_property
@@ -217,18 +223,18 @@ class OfTasks(Seen):
             name: _of_known(
                 estimator.of_task(name),
                 X,
-                columns.of(key),
+                columns.select(key),
                 (offset or {}).get(name),
                 f"task{t}-",
                 name,
             )
             for t, key in enumerate(self._keys)
-            for name in [name_of(key)]
+            for name in [get_task_name(key)]
         }
 
     @property
     def _keys(self) -> list[Any]:
-        encoding = read_encoding(self.model.metadata, self.model.n_outputs)
+        encoding = decode_target_encoding(self.model.metadata, self.model.n_outputs)
         assert isinstance(encoding, TaskEncodings)
         return list(encoding.keys)
 
@@ -240,12 +246,12 @@ class OfTasks(Seen):
 
 def _of_known(estimator: Any, X: Any, y: Any, offset: Any, *named: str) -> Subject:
     """Of one task, without rows whose class or labels are not known; `named` are `mark` and `called`."""
-    y = np.asarray(as_numpy(y))
+    y = np.asarray(to_numpy(y))
     if offset is None and estimator.model_.metadata.get(HAS_OFFSETS):  # of other tasks
         offset = no_offset(estimator.model_, len(y))
     if estimator.model_.metadata["kind"] == "regression":
         return Subject(estimator, X, y, offset, *named)
-    missing = are_missing(y)
+    missing = get_missing_mask(y)
     known = np.flatnonzero(~missing.reshape(len(y), -1).any(axis=1))
     if len(known) == len(y):
         return Subject(estimator, X, y, offset, *named)
@@ -254,5 +260,5 @@ def _of_known(estimator: Any, X: Any, y: Any, offset: Any, *named: str) -> Subje
             "Some classes are not known, and a report chooses the rows where they are: pass X as an array or "
             "table, not as a Dataset."
         )
-    offset = None if offset is None else np.asarray(as_numpy(offset))[known]
+    offset = None if offset is None else np.asarray(to_numpy(offset))[known]
     return Subject(estimator, _safe_indexing(X, known), y[known], offset, *named)
