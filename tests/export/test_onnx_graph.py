@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from models import example_frame, forests, random_model
 
 from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
-from polyleaf.export import as_matrix, to_onnx
+from polyleaf.export import to_numeric_matrix, to_onnx
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -53,7 +53,7 @@ CELLS = [(name, version) for name in CASES for version in versions(name)]
 def test_scores(name, version):
     est = estimator(name)
     made = to_onnx(est, opset_ml=version)
-    for X in (as_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
+    for X in (to_numeric_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
         X = within_reach(name, X)
         assert_close(run(made, X)["scores"], raw_scores(est, X))
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_written_is_a_sentence(monkeypatch):
 def test_very_many_labels(n_labels, version):
     """Scores and labels are the same, and the graph holds the entries of leaves, not all labels of each."""
     est = many_labels(n_labels)
-    rows = as_matrix(est, golden.numbers(3000))[::10]
+    rows = to_numeric_matrix(est, golden.numbers(3000))[::10]
     made = to_onnx(est, opset_ml=version)
     for X in (rows, hard_rows(est, n=100)):
         found, raw = run(made, X), raw_scores(est, X)

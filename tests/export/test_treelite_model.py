@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import forests
 
-from polyleaf.export import as_matrix, to_treelite
+from polyleaf.export import to_numeric_matrix, to_treelite
 
 treelite = pytest.importorskip("treelite")
 
@@ -45,7 +45,7 @@ def rounded(est, X):
 def test_scores(name):
     est = estimator(name)
     made = to_treelite(est)
-    for X in (as_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
+    for X in (to_numeric_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
         X = rounded(est, X)
         assert_close(scores_of(made, X), raw_scores(est, X))
 
@@ -79,7 +79,7 @@ def test_it_goes_through_a_file(tmp_path):
 def test_what_cannot_be_written_is_a_sentence(monkeypatch):
     with pytest.raises(ValueError, match="linear leaves, which Treelite does not know"):
         to_treelite(estimator("linear"))
-    monkeypatch.setattr("polyleaf.export.ir._MOST_VALUES", 100)
+    monkeypatch.setattr("polyleaf.export.ir._MAX_LEAF_VALUES", 100)
     with pytest.raises(ValueError, match="Treelite has no sparse leaves"):
         to_treelite(estimator("sparse Y"))
     monkeypatch.setitem(__import__("sys").modules, "treelite", None)

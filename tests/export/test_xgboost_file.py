@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from models import forests, random_model
 
 from polyleaf import PolyleafClassifier
-from polyleaf.export import as_matrix, from_xgboost, to_xgboost
+from polyleaf.export import to_numeric_matrix, from_xgboost, to_xgboost
 from polyleaf.inputs.features import as_features
 
 TAKEN = [name for name in CASES if "linear" not in name and "time stamps" not in name]
@@ -52,7 +52,7 @@ def test_what_is_written_is_read_as_the_same_model(name, tmp_path):
     est = estimator(name)
     to_xgboost(est, tmp_path / "m.json")
     same = from_xgboost(tmp_path / "m.json")
-    X = finite(as_matrix(est, training_rows(name)))
+    X = finite(to_numeric_matrix(est, training_rows(name)))
     assert_close(
         same.raw_predict(as_features(X, reference=same.mapper)), est._raw(training_rows(name), None)
     )
@@ -63,7 +63,7 @@ def test_xgboost_scores_the_same(name, tmp_path):
     est = estimator(name)
     to_xgboost(est, tmp_path / "m.json")
     booster(tmp_path / "m.json")
-    for X in (as_matrix(est, training_rows(name)), hard_rows(est, n=500)):
+    for X in (to_numeric_matrix(est, training_rows(name)), hard_rows(est, n=500)):
         X = finite(X)
         codes = est.model_.mapper.is_categorical_
         X[:, codes] = np.where((X[:, codes] < 0) | (X[:, codes] > 254), np.nan, X[:, codes])
@@ -119,7 +119,7 @@ def test_what_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
         to_xgboost(estimator("time stamps"), tmp_path / "m.json")
     with pytest.raises(ValueError, match=r"must end in .json"):
         to_xgboost(estimator("defaults"), tmp_path / "m.ubj")
-    monkeypatch.setattr("polyleaf.export.ir._MOST_VALUES", 100)
+    monkeypatch.setattr("polyleaf.export.ir._MAX_LEAF_VALUES", 100)
     with pytest.raises(ValueError, match="XGBoost has no sparse leaves"):
         to_xgboost(estimator("sparse Y"), tmp_path / "m.json")
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyleaf.files.io import ReadError
-from polyleaf.files.multilabel import read_multilabel, read_sparse_matrix
+from polyleaf.files.xmc import read_multilabel, read_sparse_matrix
 from polyleaf.files.readers import read_table
 
 try:

@@ -15,7 +15,7 @@ PAGES = {
     "polyleaf.distributions": "distributions",
     "polyleaf.inspection": "explain",
     "polyleaf.export": "export",
-    "polyleaf.files.multilabel": "files",
+    "polyleaf.files.xmc": "files",
     "polyleaf.inspection.model_summary": "inspect",
     "polyleaf.metrics": "metrics",
     "polyleaf.metrics.ranking": "ranking",
