@@ -56,7 +56,7 @@ def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
     return X
 
 
-def table_of(est: Any, X: np.ndarray) -> Any:
+def prepare_features(est: Any, X: np.ndarray) -> Any:
     """The same rows as a FeatureTable, past the check that refuses infinities."""
     from polyleaf.export.ir import source_of
     from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable
@@ -170,7 +170,9 @@ def _asked(
     if est.leaf == "linear":  # sums of lines at infinity are beyond float32 in graphs
         hard = np.clip(hard, np.nanmin(real), np.nanmax(real))
     n_rounds = source_of(est).n_rounds
-    return est, [(X, est.model_.raw_predict(table_of(est, X), 0, n_rounds)) for X in (real, hard)]
+    return est, [
+        (X, est.model_.predict_raw(prepare_features(est, X), 0, n_rounds)) for X in (real, hard)
+    ]
 
 
 def difference(found: np.ndarray, expected: np.ndarray) -> float:

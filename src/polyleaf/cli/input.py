@@ -91,7 +91,7 @@ def features_to_explain(source: Source, schema: Schema, estimator: Any) -> Any:
 
     how: dict[str, Any] = {
         "reference": estimator.model_.mapper,
-        "keep_features": estimator.model_.reads_features,
+        "keep_features": estimator.model_.has_linear_leaves,
         "n_jobs": estimator.n_jobs,
     }
     if not isinstance(source, Folder):

@@ -14,7 +14,7 @@ from polyleaf.cli.output import Columns, columns_of, quantiles_of
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema
 from polyleaf.files.table import Table
-from polyleaf.metrics.task_scores import of_targets
+from polyleaf.metrics.task_scores import compute_scores_per_target
 
 __all__ = ["labels_not_learned", "predicted_columns", "scores_of", "scores_of_tasks"]
 
@@ -77,7 +77,7 @@ def scores_of(
     known = np.array([label is not None for label in y]) if y.dtype == object else slice(None)
     y = np.array(y[known].tolist()) if y.dtype == object else y
     law = estimator.predict_dist(X) if estimator.model_.objective.has_distribution else None
-    return of_targets(
+    return compute_scores_per_target(
         schema.task,
         schema.targets,
         y,
@@ -119,5 +119,5 @@ def scores_of_tasks(
             else np.column_stack(columns)
         )
         scores, of_columns = scores_of(estimator.of_task(name), of_own, y, X, weight)
-        found[name] = {"skill": skills[name]} | scores, of_columns
+        found[name] = {"d2": skills[name]} | scores, of_columns
     return float(np.nanmean(list(skills.values()))), found

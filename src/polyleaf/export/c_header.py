@@ -47,7 +47,7 @@ def to_c(model: Any, path: TextDestination, *, name: str = "model") -> None:
 
     Notes
     -----
-    `<name>_raw` gives the bits of `Model.raw_predict`. It reads a row as :func:`polyleaf.export.as_matrix`
+    `<name>_raw` gives the bits of `Model.predict_raw`. It reads a row as :func:`polyleaf.export.as_matrix`
     makes it; infinities are allowed. `<name>_predict` applies the link: identity and sorted quantiles keep
     the bits, exp of the C library may differ from NumPy's in the last one.
     """

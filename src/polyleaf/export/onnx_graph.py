@@ -14,7 +14,7 @@ import numpy as np
 
 from polyleaf.data.binning import MISSING_CODE
 from polyleaf.export.ir import LARGEST, PlainTree, Source, categories_of, source_of
-from polyleaf.model.io import Destination, path_of, write_open
+from polyleaf.model.io import Destination, as_path, write_open
 from polyleaf.model.serialize import polyleaf_version
 
 __all__ = ["to_onnx"]
@@ -75,7 +75,7 @@ def to_onnx(
     if hasattr(path, "write"):
         write_open(path, made.SerializeToString())
     elif path is not None:
-        onnx.save(made, path_of(path))
+        onnx.save(made, as_path(path))
     return made
 
 

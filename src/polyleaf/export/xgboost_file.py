@@ -14,7 +14,7 @@ import numpy as np
 
 from polyleaf.data.binning import MAX_BINS
 from polyleaf.export.ir import PlainTree, Source, source_of
-from polyleaf.model.io import TextDestination, name_of, path_of, write_text
+from polyleaf.model.io import TextDestination, as_path, format_source, write_text
 
 __all__ = ["to_xgboost"]
 
@@ -62,9 +62,9 @@ def to_xgboost(model: Any, path: TextDestination) -> None:
     exponential; otherwise predictions are raw scores. Columns have no names. A first round of single leaves
     holds the base scores.
     """
-    if not hasattr(path, "write") and path_of(path).suffix != ".json":
+    if not hasattr(path, "write") and as_path(path).suffix != ".json":
         raise ValueError(
-            f"{name_of(path)} must end in .json: XGBoost goes by the ending of a file."
+            f"{format_source(path)} must end in .json: XGBoost goes by the ending of a file."
         )
     source = source_of(model)
     source.check_constants("XGBoost", "to_onnx or to_c")
