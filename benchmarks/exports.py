@@ -56,7 +56,7 @@ def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
     return X
 
 
-def table_of(est: Any, X: np.ndarray) -> Any:
+def prepare_features(est: Any, X: np.ndarray) -> Any:
     """The same rows as a FeatureTable, past the check that refuses infinities."""
     from polyleaf.export.ir import build_ir
     from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable

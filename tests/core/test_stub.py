@@ -3,8 +3,9 @@
 import ast
 from pathlib import Path
 
-import polyleaf
 import polyleaf._core as _core
+
+import polyleaf
 
 STUB = Path(polyleaf.__file__).with_name("_core.pyi")
 

@@ -432,7 +432,7 @@ def test_formats_without_a_table_of_categories_refuse(model):
     with pytest.raises(ValueError, match="no format holds the table"):
         build_ir(model)
     with pytest.raises(ValueError, match="columns made of very many categories"):
-        shap_trees(model)
+        export_shap_trees(model)
     with pytest.raises(ValueError, match="of plain rows does not"):
         Predictor(model.model_, lambda raw: raw)
 

@@ -11,8 +11,8 @@ from exports import (
     hard_rows,
     many_labels,
     predictions,
+    prepare_features,
     raw_scores,
-    table_of,
     training_rows,
 )
 from hypothesis import given, settings
@@ -93,11 +93,13 @@ def test_any_forest(model, seed):
     X[:, :3] = np.clip(X[:, :3], -1e3, 1e3)  # linear leaves of any slope: sums stay within float32
     found, expected = (
         run(to_onnx(model, opset_ml=5), X)["scores"],
-        model.raw_predict(table_of(model, X)),
+        model.predict_raw(prepare_features(model, X)),
     )
     # The lines of leaves are summed in float32 here: what that leaves goes by the terms, not by their sum.
     terms = (
-        np.abs(np.nan_to_num(X[:, :3])).sum(axis=1, keepdims=True) if model.reads_features else 0.0
+        np.abs(np.nan_to_num(X[:, :3])).sum(axis=1, keepdims=True)
+        if model.has_linear_leaves
+        else 0.0
     )
     largest = np.maximum(1.0, np.abs(expected).max(axis=1, keepdims=True))
     assert (np.abs(found - expected) <= 1e-6 * largest + 2.0**-21 * terms).all()

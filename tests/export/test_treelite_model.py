@@ -2,7 +2,15 @@
 
 import numpy as np
 import pytest
-from exports import CASES, estimator, hard_rows, predictions, raw_scores, table_of, training_rows
+from exports import (
+    CASES,
+    estimator,
+    hard_rows,
+    predictions,
+    prepare_features,
+    raw_scores,
+    training_rows,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import forests
@@ -66,7 +74,7 @@ def test_links(name):
 @given(forests(kinds=("dense", "sparse")), st.integers(0, 2**31))
 def test_any_forest(model, seed):
     X = hard_rows(model, seed)
-    assert_close(scores_of(to_treelite(model), X), model.raw_predict(table_of(model, X)))
+    assert_close(scores_of(to_treelite(model), X), model.predict_raw(prepare_features(model, X)))
 
 
 def test_it_goes_through_a_file(tmp_path):

@@ -4,6 +4,7 @@ import bz2
 import gzip
 
 import numpy as np
+import polyleaf._core as core
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings

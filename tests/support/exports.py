@@ -7,7 +7,7 @@ from functools import cache
 
 import golden
 import numpy as np
-from benchmarks.exports import hard_rows, table_of
+from benchmarks.exports import hard_rows, prepare_features
 from scipy.sparse import csr_matrix
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
@@ -22,7 +22,7 @@ __all__ = [
     "many_labels",
     "predictions",
     "raw_scores",
-    "table_of",
+    "prepare_features",
     "training_rows",
 ]
 

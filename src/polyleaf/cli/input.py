@@ -91,7 +91,7 @@ def make_prediction_dataset(source: Source, schema: Schema, estimator: Any) -> A
 
     how: dict[str, Any] = {
         "reference": estimator.model_.mapper,
-        "keep_features": estimator.model_.reads_features,
+        "keep_features": estimator.model_.has_linear_leaves,
         "n_jobs": estimator.n_jobs,
     }
     if not isinstance(source, Folder):

@@ -576,7 +576,7 @@ def explain(
 ) -> None:
     """Tell what each feature adds to the raw score of each row (Shapley's values)."""
     from polyleaf.cli.shap_output import ContributionWriter
-    from polyleaf.estimators.shap_mixin import in_chunks, mean_magnitude
+    from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
 
     if out is not None:
         _check_writable(out)
@@ -590,10 +590,10 @@ def explain(
     if background is not None:
         usual = make_prediction_dataset(open_source(background, format, style), schema, estimator)
     chosen = _outputs(outputs, estimator.model_)
-    chunks = in_chunks(estimator, rows, usual, chosen)
+    chunks = iter_shap_values(estimator, rows, usual, chosen)
     writer = ContributionWriter(estimator.model_, chosen, out, sys.stdout)
     if importance:
-        writer.write_importance(mean_magnitude(chunks))
+        writer.write_importance(mean_abs_shap(chunks))
     else:
         writer.write(np.atleast_1d(estimator.shap_base_values(usual, chosen)), chunks)
         if out is not None:

@@ -156,9 +156,9 @@ def write_task_scores(
     """Print the mean skill of several tasks, and the scores of each: of it, and of each of its columns."""
     if as_json:
         of_each = {task: _with_targets(*found) for task, found in each.items()}
-        print(json.dumps(_plain({"skill": skill}) | {"tasks": of_each}))
+        print(json.dumps(_plain({"d2": skill}) | {"tasks": of_each}))
         return
-    _write_lines({"skill": skill})
+    _write_lines({"d2": skill})
     for task, (found, columns) in each.items():
         print(f"\n{task}")
         _write_lines(found, "  ")

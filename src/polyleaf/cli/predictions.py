@@ -14,7 +14,7 @@ from polyleaf.cli.output import Columns, name_columns, quantile_columns
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema
 from polyleaf.files.table import Table
-from polyleaf.metrics.task_scores import of_targets
+from polyleaf.metrics.task_scores import compute_scores_per_target
 
 __all__ = ["describe_unknown_labels", "prediction_columns", "compute_scores", "compute_task_scores"]
 
@@ -77,7 +77,7 @@ def compute_scores(
     known = np.array([label is not None for label in y]) if y.dtype == object else slice(None)
     y = np.array(y[known].tolist()) if y.dtype == object else y
     law = estimator.predict_dist(X) if estimator.model_.objective.has_distribution else None
-    return of_targets(
+    return compute_scores_per_target(
         schema.task,
         schema.targets,
         y,

@@ -18,7 +18,7 @@ from polyleaf.data.binning import MISSING_CODE, Category
 from polyleaf.inputs.features import as_features
 from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.model import Model
-from polyleaf.model.decision_threshold import cuts_of
+from polyleaf.model.decision_threshold import get_raw_decision_thresholds
 from polyleaf.model.leaf_kinds import Leaves
 
 __all__ = ["TreeIR", "ModelIR", "to_numeric_matrix", "category_mapping", "build_ir"]
@@ -161,7 +161,7 @@ class ModelIR:
     @property
     def cuts(self) -> np.ndarray | float:
         """The raw score above which a label, or the second of two classes, holds; or one for each output."""
-        return cuts_of(self.model)
+        return get_raw_decision_thresholds(self.model)
 
     @property
     def one_vs_rest(self) -> bool:

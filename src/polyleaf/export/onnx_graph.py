@@ -75,7 +75,7 @@ def to_onnx(
     if hasattr(path, "write"):
         write_open(path, made.SerializeToString())
     elif path is not None:
-        onnx.save(made, path_of(path))
+        onnx.save(made, as_path(path))
     return made
 
 

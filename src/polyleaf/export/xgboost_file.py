@@ -62,9 +62,9 @@ def to_xgboost(model: Any, path: TextDestination) -> None:
     exponential; otherwise predictions are raw scores. Columns have no names. A first round of single leaves
     holds the base scores.
     """
-    if not hasattr(path, "write") and path_of(path).suffix != ".json":
+    if not hasattr(path, "write") and as_path(path).suffix != ".json":
         raise ValueError(
-            f"{name_of(path)} must end in .json: XGBoost goes by the ending of a file."
+            f"{format_source(path)} must end in .json: XGBoost goes by the ending of a file."
         )
     source = build_ir(model)
     source.check_constant_leaves("XGBoost", "to_onnx or to_c")
