@@ -83,7 +83,7 @@ def _of_file(context: Context, method: str, model: Any, X: np.ndarray, folder: P
 
 def _of_c(compiler: str, model: Any, X: np.ndarray, folder: Path) -> Figures:
     """The header, row by row within one call: the least of five passes."""
-    from polyleaf.export import to_numeric_matrix, to_c
+    from polyleaf.export import to_c, to_numeric_matrix
 
     found = [name for name in COMPILERS if name.startswith(compiler)]
     if not found:

@@ -170,7 +170,9 @@ def _asked(
     if est.leaf == "linear":  # sums of lines at infinity are beyond float32 in graphs
         hard = np.clip(hard, np.nanmin(real), np.nanmax(real))
     n_rounds = build_ir(est).n_rounds
-    return est, [(X, est.model_.raw_predict(table_of(est, X), 0, n_rounds)) for X in (real, hard)]
+    return est, [
+        (X, est.model_.predict_raw(prepare_features(est, X), 0, n_rounds)) for X in (real, hard)
+    ]
 
 
 def difference(found: np.ndarray, expected: np.ndarray) -> float:

@@ -427,7 +427,7 @@ def test_features_that_may_not_meet_do_not_with_any_column(data):
 
 def test_formats_without_a_table_of_categories_refuse(model):
     from polyleaf.export.ir import build_ir
-    from polyleaf.inspection.shap_interop import shap_trees
+    from polyleaf.inspection.shap_interop import export_shap_trees
 
     with pytest.raises(ValueError, match="no format holds the table"):
         build_ir(model)

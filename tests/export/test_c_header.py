@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from models import forests, random_model
 
 from polyleaf import Model, PolyleafRegressor
-from polyleaf.export import to_numeric_matrix, to_c
+from polyleaf.export import to_c, to_numeric_matrix
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from models import forests, random_model
 
 from polyleaf import PolyleafClassifier
-from polyleaf.export import to_numeric_matrix, from_xgboost, to_xgboost
+from polyleaf.export import from_xgboost, to_numeric_matrix, to_xgboost
 from polyleaf.inputs.features import as_features
 
 TAKEN = [name for name in CASES if "linear" not in name and "time stamps" not in name]

@@ -8,8 +8,8 @@ import pytest
 
 from polyleaf.files.io import (
     ReadError,
-    get_extension,
     detect_format,
+    get_extension,
     open_for_writing,
     open_text,
     read_bytes,

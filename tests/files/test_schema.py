@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from polyleaf.files.schema import Schema, select_columns, infer_task
+from polyleaf.files.schema import Schema, infer_task, select_columns
 from polyleaf.files.table import ReadError, Table
 
 nan = np.nan
@@ -103,7 +103,9 @@ def test_another_file_means_the_same():
 
 
 def test_numbers_that_were_made_categories_are_so_again():
-    schema = Schema.from_table(table(c=[5, 3, 5], y=[0.5, 1, 2]).convert_to_categorical(["c"]), ("y",))
+    schema = Schema.from_table(
+        table(c=[5, 3, 5], y=[0.5, 1, 2]).convert_to_categorical(["c"]), ("y",)
+    )
     assert values_of(schema.read_features(table(c=[3, 4.5, nan])), "c") == ["3", "4.5", None]
 
 
@@ -125,7 +127,9 @@ def test_sparse_features_that_do_not_occur_are_zero():
 
 def test_targets_by_task():
     both = table(x=[1, 2], a=["true", "false"], b=[0, 1])
-    np.testing.assert_array_equal(Schema.from_table(both, ("a", "b")).read_targets(both), [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(
+        Schema.from_table(both, ("a", "b")).read_targets(both), [[1, 0], [0, 1]]
+    )
     one = table(x=[1, 2], y=[0.5, nan])
     np.testing.assert_array_equal(Schema.from_table(one, ("y",)).read_targets(one), [0.5, nan])
     declared = Table(("x", "y"), np.array([[1.0, 1], [2, nan]]), {"y": ("10", "20")})

@@ -4,13 +4,13 @@ import bz2
 import gzip
 
 import numpy as np
-import polyleaf._core as core
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyleaf._core as core
+from polyleaf.files.table import ReadError
 from polyleaf.files.xmc import (
     read_multilabel,
     read_names,
@@ -18,7 +18,6 @@ from polyleaf.files.xmc import (
     write_multilabel,
     write_sparse_matrix,
 )
-from polyleaf.files.table import ReadError
 
 
 def file(tmp_path, text, name="data.txt"):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import polyleaf._core as _core
 import pytest
 
+import polyleaf._core as _core
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import (

@@ -103,7 +103,7 @@ def training_rows(name):
 
 def raw_scores(est, X):
     """float64 (n_rows, n_outputs): what Polyleaf says."""
-    return est.model_.raw_predict(table_of(est, X), 0, build_ir(est).n_rounds)
+    return est.model_.predict_raw(prepare_features(est, X), 0, build_ir(est).n_rounds)
 
 
 def predictions(est, raw):

@@ -13,8 +13,8 @@ from model_files import reseal
 
 from polyleaf.cli.main import run
 from polyleaf.files.io import ReadError, wrap_read_errors
-from polyleaf.files.xmc import read_multilabel, read_sparse_matrix
 from polyleaf.files.readers import read_table
+from polyleaf.files.xmc import read_multilabel, read_sparse_matrix
 
 FUZZ = Path(__file__).parents[2] / "scripts" / "fuzz"
 

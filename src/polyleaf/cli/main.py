@@ -23,38 +23,50 @@ from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import xmc
 from polyleaf.cli.input import (
     Source,
-    read_columns,
+    get_header,
     make_prediction_dataset,
+    make_training_dataset,
     open_source,
     open_source_and_cells,
-    get_header,
+    read_columns,
     read_prediction_rows,
-    make_training_dataset,
 )
 from polyleaf.cli.keyboard_interrupt import KEEP_ON_INTERRUPT, InterruptRecord, watched
 from polyleaf.cli.messages import (
     INTERRUPTED,
     Reporter,
-    print_error,
     pluralise,
+    print_error,
     translate_parameter_names,
     write_scores,
     write_task_scores,
 )
-from polyleaf.cli.multitask import TaskSpec, check_single_task, parse_tasks, describe_tasks, get_single_kind
+from polyleaf.cli.multitask import (
+    TaskSpec,
+    check_single_task,
+    describe_tasks,
+    get_single_kind,
+    parse_tasks,
+)
 from polyleaf.cli.output import beside, write_predictions
 from polyleaf.cli.parameters import PARAMETERS
 from polyleaf.cli.predictions import (
-    describe_unknown_labels,
-    prediction_columns,
     compute_scores,
     compute_task_scores,
+    describe_unknown_labels,
+    prediction_columns,
 )
 from polyleaf.data.holdout import held_out
 from polyleaf.files.folders import Folder
 from polyleaf.files.io import ReadError
 from polyleaf.files.readers import FORMATS, CsvOptions, read_table
-from polyleaf.files.schema import Schema, select_columns, infer_task, decimal_comma_hint, read_weights
+from polyleaf.files.schema import (
+    Schema,
+    decimal_comma_hint,
+    infer_task,
+    read_weights,
+    select_columns,
+)
 from polyleaf.files.table import Table
 from polyleaf.inputs.targets import weight_of_known
 from polyleaf.settings import presets
@@ -344,7 +356,10 @@ def train(
         "time_limit": search,
     }
     params = {name: value for name, value in chosen.items() if value is not None}
-    params |= KEEP_ON_INTERRUPT | {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
+    params |= KEEP_ON_INTERRUPT | {
+        "random_state": seed,
+        "verbose": int(sys.stderr.isatty() and not quiet),
+    }
     params |= _parse_settings(settings or [])
     params |= _time_limit(time_limit, search)
     told = TrainOptions(
@@ -804,7 +819,9 @@ def _train_table(
     of_bins = weight_of_known(schema.read_targets(training), weights)
     only_text = lesson.texts - set(lesson.meant)
     learned_from = source if is_folder else training
-    X = make_training_dataset(learned_from, schema, estimator, of_bins, only_text, cache, memory_limit)
+    X = make_training_dataset(
+        learned_from, schema, estimator, of_bins, only_text, cache, memory_limit
+    )
     with watched() as outcome:
         _fit(estimator, schema, X, training, held, weights)
     _refuse_nothing(outcome, estimator)

@@ -14,7 +14,7 @@ import numpy as np
 
 from polyleaf.cli.parameters import PARAMETERS
 from polyleaf.files.io import ReadError
-from polyleaf.files.schema import Schema, select_columns, infer_task
+from polyleaf.files.schema import Schema, infer_task, select_columns
 from polyleaf.files.table import Table
 from polyleaf.metrics.task_scores import TASKS
 from polyleaf.objectives import automatic_name, get_objective, objective_class

@@ -67,7 +67,9 @@ def _inside(estimator: Any, schema: Schema, X: Any) -> Columns:
         names = [f"{target}_{end}" for target in schema.targets for end in ("low", "high")]
         return name_columns(names, estimator.predict_interval(X))
     inside = schema.targets if schema.task == "multilabel" else estimator.classes_
-    return name_columns([f"set_{name}" for name in inside], estimator.predict_set(X).astype(np.int64))
+    return name_columns(
+        [f"set_{name}" for name in inside], estimator.predict_set(X).astype(np.int64)
+    )
 
 
 def compute_scores(
@@ -119,5 +121,5 @@ def compute_task_scores(
             else np.column_stack(columns)
         )
         scores, of_columns = compute_scores(estimator.of_task(name), of_own, y, X, weight)
-        found[name] = {"skill": skills[name]} | scores, of_columns
+        found[name] = {"d2": skills[name]} | scores, of_columns
     return float(np.nanmean(list(skills.values()))), found

@@ -106,7 +106,9 @@ def write_topk(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None) -> No
             f"--out writes CSV or, ending in .txt, a sparse matrix; {out.name!r} ends like neither."
         )
     header = (f"{what}_{place}" for place in range(1, k + 1) for what in ("label", "score"))
-    write_csv(out, header, _lines(predict_topk_batches(estimator, X, k), estimator.model_.output_names))
+    write_csv(
+        out, header, _lines(predict_topk_batches(estimator, X, k), estimator.model_.output_names)
+    )
 
 
 def _lines(

@@ -6,7 +6,7 @@ Owns: the public names. Each room knows one format; what a model is to all of th
 from __future__ import annotations
 
 from polyleaf.export.c_header import to_c
-from polyleaf.export.ir import to_numeric_matrix, category_mapping
+from polyleaf.export.ir import category_mapping, to_numeric_matrix
 from polyleaf.export.lightgbm_model import from_lightgbm
 from polyleaf.export.onnx_graph import to_onnx
 from polyleaf.export.skl2onnx_converter import register_skl2onnx

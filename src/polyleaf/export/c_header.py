@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyleaf.data.binning import MISSING_CODE
-from polyleaf.export.ir import TreeIR, ModelIR, category_mapping, build_ir
+from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping
 from polyleaf.model.io import TextDestination, write_text
 from polyleaf.model.serialize import polyleaf_version
 
@@ -47,7 +47,7 @@ def to_c(model: Any, path: TextDestination, *, name: str = "model") -> None:
 
     Notes
     -----
-    `<name>_raw` gives the bits of `Model.raw_predict`. It reads a row as :func:`polyleaf.export.to_numeric_matrix`
+    `<name>_raw` gives the bits of `Model.predict_raw`. It reads a row as :func:`polyleaf.export.to_numeric_matrix`
     makes it; infinities are allowed. `<name>_predict` applies the link: identity and sorted quantiles keep
     the bits, exp of the C library may differ from NumPy's in the last one.
     """
@@ -584,7 +584,8 @@ class _Header:
             return ""
         known = list(self._categories[feature].items())
         words = ", ".join(
-            f"{code} = {_escape_comment(str(category))}" for category, code in known[:_MAX_LISTED_NAMES]
+            f"{code} = {_escape_comment(str(category))}"
+            for category, code in known[:_MAX_LISTED_NAMES]
         )
         return f"; {words}{', ...' if len(known) > _MAX_LISTED_NAMES else ''}"
 

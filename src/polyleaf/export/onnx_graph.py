@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from polyleaf.data.binning import MISSING_CODE
-from polyleaf.export.ir import FLOAT32_MAX, TreeIR, ModelIR, category_mapping, build_ir
-from polyleaf.model.io import Destination, path_of, write_open
+from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir, category_mapping
+from polyleaf.model.io import Destination, as_path, write_open
 from polyleaf.model.serialize import polyleaf_version
 
 __all__ = ["to_onnx"]

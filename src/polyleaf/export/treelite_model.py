@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.export.ir import TreeIR, ModelIR, build_ir
+from polyleaf.export.ir import ModelIR, TreeIR, build_ir
 
 __all__ = ["to_treelite"]
 

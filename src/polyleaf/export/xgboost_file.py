@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from polyleaf.data.binning import MAX_BINS
-from polyleaf.export.ir import TreeIR, ModelIR, build_ir
-from polyleaf.model.io import TextDestination, name_of, path_of, write_text
+from polyleaf.export.ir import ModelIR, TreeIR, build_ir
+from polyleaf.model.io import TextDestination, as_path, format_source, write_text
 
 __all__ = ["to_xgboost"]
 

@@ -130,7 +130,9 @@ def _content(model: Any) -> dict[str, Any]:
     return found
 
 
-def _about(learner: dict[str, Any], parts: dict[str, Any], trees: list[ImportedTree]) -> ImportedModel:
+def _about(
+    learner: dict[str, Any], parts: dict[str, Any], trees: list[ImportedTree]
+) -> ImportedModel:
     about, name = learner["learner_model_param"], learner["objective"]["name"]
     if name not in _OBJECTIVES:
         raise ValueError(

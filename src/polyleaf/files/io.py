@@ -51,7 +51,9 @@ def get_extension(path: Path) -> str:
     return stem.suffix.lower()
 
 
-def detect_format(path: Path, formats: Mapping[str, tuple[str, ...]], given: str | None = None) -> str:
+def detect_format(
+    path: Path, formats: Mapping[str, tuple[str, ...]], given: str | None = None
+) -> str:
     """The format that is given, by default the one whose endings the file has.
 
     Parameters

@@ -25,11 +25,11 @@ from polyleaf.files.io import (
     STANDARD_INPUT,
     UTF_8,
     ReadError,
-    detect_format,
-    spool_to_disk,
-    open_text,
-    wrap_read_errors,
     check_file_exists,
+    detect_format,
+    open_text,
+    spool_to_disk,
+    wrap_read_errors,
 )
 from polyleaf.files.table import (
     CHUNK_ROWS,

@@ -26,12 +26,12 @@ import polyleaf._core as _core
 from polyleaf.files.arff import read_arff
 from polyleaf.files.io import (
     ReadError,
+    check_file_exists,
     detect_format,
     open_for_writing,
     open_text,
     read_bytes,
     wrap_read_errors,
-    check_file_exists,
 )
 from polyleaf.inputs.sparse import arrays_of, canonical
 from polyleaf.inputs.targets import check_same_rows
