@@ -37,7 +37,7 @@ def device(monkeypatch):
 def same_model(X, there, Y=Y, kind=PolyleafRegressor, fit=None, **parameters):
     here = kind(**SMALL | parameters | {"device": "cpu"}).fit(X, Y)
     made = kind(**SMALL | parameters).fit(there, Y, **(fit or {}))
-    np.testing.assert_array_equal(made.model_.raw_predict(X), here.model_.raw_predict(X))
+    np.testing.assert_array_equal(made.model_.predict_raw(X), here.model_.predict_raw(X))
     for a, b in zip(made.model_.mapper.thresholds_, here.model_.mapper.thresholds_, strict=True):
         np.testing.assert_array_equal(a, b)
     return made
@@ -119,7 +119,7 @@ def test_predictions_stay_on_the_card(kind, dtype):
     model = PolyleafRegressor(**SMALL, normalize_targets=True).fit(X, Y * [1.0, 100.0])
     values = X.astype(dtype)
     predictor, expected = model.predictor(device="cuda"), model.predictor()(values)
-    for found in (predictor(kind(values)), predictor.raw(kind(values))):
+    for found in (predictor(kind(values)), predictor.predict_raw(kind(values))):
         assert lies_on_card(found) and found.shape == expected.shape and len(found) == len(X)
         np.testing.assert_array_equal(foreign.taken(found), expected)
         np.testing.assert_array_equal(
@@ -132,15 +132,15 @@ def test_rows_of_categories_that_are_numbers():
     table = np.column_stack([X[:, 0], values])
     model = PolyleafRegressor(**SMALL, categorical_features=[1]).fit(table, Y)
     table[:20, 1] = 7.0  # never seen
-    found = model.predictor(device="cuda").raw(ByDLPack(table))
-    np.testing.assert_array_equal(found.read(), model.predictor().raw(table))
+    found = model.predictor(device="cuda").predict_raw(ByDLPack(table))
+    np.testing.assert_array_equal(found.read(), model.predictor().predict_raw(table))
 
 
 def test_what_a_link_makes_is_given_in_memory():
     model = PolyleafClassifier(**SMALL).fit(X, (Y[:, 0] > 0).astype(int))
     predictor = model.predictor("predict_proba", device="cuda")
     np.testing.assert_array_equal(predictor(ByDLPack(X)), model.predict_proba(X))
-    assert lies_on_card(predictor.raw(ByDLPack(X)))
+    assert lies_on_card(predictor.predict_raw(ByDLPack(X)))
 
 
 def test_many_rows_are_predicted_a_part_at_a_time():
