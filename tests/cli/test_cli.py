@@ -625,7 +625,7 @@ def test_a_search_trains_the_best_and_tells_what_it_tried(folder, tmp_path, caps
         X, y
     )
     trained = load_model(tmp_path / "m").model_
-    np.testing.assert_array_equal(trained.raw_predict(X), again.model_.raw_predict(X))
+    np.testing.assert_array_equal(trained.predict_raw(X), again.model_.predict_raw(X))
 
 
 def test_a_search_on_rows_that_are_held_out(folder, tmp_path, capsys):

@@ -433,13 +433,13 @@ def test_features_that_may_not_meet_do_not_with_any_column(data):
 
 
 def test_formats_without_a_table_of_categories_refuse(model):
-    from polyleaf.export.ir import source_of
-    from polyleaf.inspection.shap_interop import shap_trees
+    from polyleaf.export.ir import build_ir
+    from polyleaf.inspection.shap_interop import export_shap_trees
 
     with pytest.raises(ValueError, match="no format holds the table"):
-        source_of(model)
+        build_ir(model)
     with pytest.raises(ValueError, match="columns made of very many categories"):
-        shap_trees(model)
+        export_shap_trees(model)
     with pytest.raises(ValueError, match="of plain rows does not"):
         Predictor(model.model_, lambda raw: raw)
 

@@ -37,7 +37,7 @@ def device(monkeypatch):
 def same_model(X, there, Y=Y, kind=PolyleafRegressor, fit=None, **parameters):
     here = kind(**SMALL | parameters | {"device": "cpu"}).fit(X, Y)
     made = kind(**SMALL | parameters).fit(there, Y, **(fit or {}))
-    np.testing.assert_array_equal(made.model_.raw_predict(X), here.model_.raw_predict(X))
+    np.testing.assert_array_equal(made.model_.predict_raw(X), here.model_.predict_raw(X))
     for a, b in zip(made.model_.mapper.thresholds_, here.model_.mapper.thresholds_, strict=True):
         np.testing.assert_array_equal(a, b)
     return made
@@ -132,8 +132,8 @@ def test_rows_of_categories_that_are_numbers():
     table = np.column_stack([X[:, 0], values])
     model = PolyleafRegressor(**SMALL, categorical_features=[1]).fit(table, Y)
     table[:20, 1] = 7.0  # never seen
-    found = model.predictor(device="cuda").raw(ByDLPack(table))
-    np.testing.assert_array_equal(found.read(), model.predictor().raw(table))
+    found = model.predictor(device="cuda").predict_raw(ByDLPack(table))
+    np.testing.assert_array_equal(found.read(), model.predictor().predict_raw(table))
 
 
 def test_what_a_link_makes_is_given_in_memory():

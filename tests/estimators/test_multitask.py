@@ -450,10 +450,10 @@ def test_metrics_of_tasks_and_early_stopping():
         "churn: logloss",
         "segment: mlogloss",
         "demand: quantile",
-        "skill",
+        "d2",
     ]
-    assert found.best_iteration_ == np.argmax(log["skill"]) < 190
-    assert log["skill"][found.best_iteration_] == pytest.approx(found.score(X[TRAIN:], Y[TRAIN:]))
+    assert found.best_iteration_ == np.argmax(log["d2"]) < 190
+    assert log["d2"][found.best_iteration_] == pytest.approx(found.score(X[TRAIN:], Y[TRAIN:]))
     errors = found.predict(X[TRAIN:])["price"] - Y["price"][TRAIN:]
     assert log["price: rmse"][found.best_iteration_] == pytest.approx(np.sqrt(np.mean(errors**2)))
 
@@ -469,12 +469,12 @@ def test_the_rate_of_one_task_is_its_losses_and_of_several_the_usual_one():
 
 
 def test_early_stopping_on_one_task():
-    chosen = {"churn": ["auc", "logloss"], "price": ["mae", "skill"]}
+    chosen = {"churn": ["auc", "logloss"], "price": ["mae", "d2"]}
     found = model(eval_metric=chosen, n_estimators=100, early_stopping_rounds=4, learning_rate=0.3)
     found.fit(X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:], Y[TRAIN:])])
     log = found.evals_result_["validation_0"]
-    assert list(log) == ["churn: auc", "churn: logloss", "price: mae", "price: skill"]
-    assert found.best_iteration_ == np.argmax(log["price: skill"])
+    assert list(log) == ["churn: auc", "churn: logloss", "price: mae", "price: d2"]
+    assert found.best_iteration_ == np.argmax(log["price: d2"])
 
 
 def test_metrics_see_missing_targets_as_missing():

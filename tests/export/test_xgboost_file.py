@@ -5,7 +5,15 @@ import json
 import golden
 import numpy as np
 import pytest
-from exports import CASES, estimator, hard_rows, predictions, raw_scores, table_of, training_rows
+from exports import (
+    CASES,
+    estimator,
+    hard_rows,
+    predictions,
+    prepare_features,
+    raw_scores,
+    training_rows,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import forests, random_model
@@ -52,7 +60,7 @@ def test_what_is_written_is_read_as_the_same_model(name, tmp_path):
     est = estimator(name)
     to_xgboost(est, tmp_path / "m.json")
     same = from_xgboost(tmp_path / "m.json")
-    X = finite(as_matrix(est, training_rows(name)))
+    X = finite(to_numeric_matrix(est, training_rows(name)))
     assert_close(
         same.raw_predict(read_features(X, reference=same.mapper)),
         est._raw(training_rows(name), None),
@@ -64,7 +72,7 @@ def test_xgboost_scores_the_same(name, tmp_path):
     est = estimator(name)
     to_xgboost(est, tmp_path / "m.json")
     booster(tmp_path / "m.json")
-    for X in (as_matrix(est, training_rows(name)), hard_rows(est, n=500)):
+    for X in (to_numeric_matrix(est, training_rows(name)), hard_rows(est, n=500)):
         X = finite(X)
         codes = est.model_.mapper.is_categorical_
         X[:, codes] = np.where((X[:, codes] < 0) | (X[:, codes] > 254), np.nan, X[:, codes])
@@ -120,7 +128,7 @@ def test_what_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
         to_xgboost(estimator("time stamps"), tmp_path / "m.json")
     with pytest.raises(ValueError, match=r"must end in .json"):
         to_xgboost(estimator("defaults"), tmp_path / "m.ubj")
-    monkeypatch.setattr("polyleaf.export.ir._MOST_VALUES", 100)
+    monkeypatch.setattr("polyleaf.export.ir._MAX_LEAF_VALUES", 100)
     with pytest.raises(ValueError, match="XGBoost has no sparse leaves"):
         to_xgboost(estimator("sparse Y"), tmp_path / "m.json")
     assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import sklearn.metrics as sk
 
-from polyleaf.metrics.areas import average_precision_of, roc_auc_of
+from polyleaf.metrics.areas import binary_average_precision, binary_roc_auc
 
 
 @pytest.mark.parametrize("share", [0.01, 0.2, 0.5, 0.9])
@@ -17,12 +17,12 @@ def test_areas_equal_scikit_learn(share, decimals, weighted):
     y[:2] = [True, False]
     score = (rng.normal(size=500) + y).round(decimals)
     weight = rng.integers(1, 5, 500) / 2 if weighted else None
-    assert roc_auc_of(y, score, weight) == pytest.approx(
+    assert binary_roc_auc(y, score, weight) == pytest.approx(
         sk.roc_auc_score(y, score, sample_weight=weight)
     )
     expected = sk.average_precision_score(y, score, sample_weight=weight)
-    assert average_precision_of(y, score, weight) == pytest.approx(expected)
+    assert binary_average_precision(y, score, weight) == pytest.approx(expected)
     for one_class in (np.zeros(5, bool), np.ones(5, bool)):
-        assert np.isnan(roc_auc_of(one_class, score[:5])) and np.isnan(
-            average_precision_of(one_class, score[:5])
+        assert np.isnan(binary_roc_auc(one_class, score[:5])) and np.isnan(
+            binary_average_precision(one_class, score[:5])
         )

@@ -7,7 +7,7 @@ from sklearn.metrics import accuracy_score, d2_pinball_score, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.metrics.estimator_scores import pinball_explained, r2_of_outputs, subset_accuracy
+from polyleaf.metrics.estimator_scores import known_subset_accuracy, mean_d2_pinball, mean_r2
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((90, 3))
@@ -55,7 +55,7 @@ def test_quantiles_with_unknown_targets():
         for j, k in enumerate((~np.isnan(UNKNOWN)).T)
     ]
     assert model.score(X, UNKNOWN) == pytest.approx(np.mean(by_both), abs=1e-12)
-    assert pinball_explained(Y, np.repeat(Y, 2, axis=1), levels, W) == 1.0
+    assert mean_d2_pinball(Y, np.repeat(Y, 2, axis=1), levels, W) == 1.0
 
 
 def test_labels_that_are_not_known_do_not_count():
@@ -75,15 +75,17 @@ def test_labels_that_are_not_known_do_not_count():
 
 def test_a_row_weighs_what_its_known_labels_do_on_average():
     y, predicted = np.array([[1, 1], [0, 1], [0, 0]]), np.array([[1, 0], [0, 1], [1, 0]])
-    assert subset_accuracy(y, predicted, np.array([[3.0, 0.0], [1.0, 3.0], [5.0, 0.0]])) == 0.5
-    assert np.isnan(subset_accuracy(y, predicted, np.zeros((3, 2))))
+    assert (
+        known_subset_accuracy(y, predicted, np.array([[3.0, 0.0], [1.0, 3.0], [5.0, 0.0]])) == 0.5
+    )
+    assert np.isnan(known_subset_accuracy(y, predicted, np.zeros((3, 2))))
 
 
 def test_outputs_that_are_hardly_known_do_not_count():
     weight = np.ones(Y.shape)
     weight[1:, 1] = 0
-    assert r2_of_outputs(Y, Y + np.array([0.0, 9.0]), weight) == 1.0
-    assert np.isnan(r2_of_outputs(Y, Y, np.zeros(Y.shape)))
+    assert mean_r2(Y, Y + np.array([0.0, 9.0]), weight) == 1.0
+    assert np.isnan(mean_r2(Y, Y, np.zeros(Y.shape)))
 
 
 def test_cross_validation_and_grid_search_work_with_unknown_targets():

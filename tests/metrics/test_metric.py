@@ -209,7 +209,7 @@ def test_per_output(name):
     y, prediction, _ = CASES[name]
     metric = get_metric(name)
     values = metric.per_output(y, prediction, WEIGHT)
-    if not metric.by_column or y.ndim == 1:
+    if not metric.per_output_defined or y.ndim == 1:
         assert values is None
         return
     assert values.shape == (K,)

@@ -217,7 +217,7 @@ def test_labels_that_are_not_known_are_left_out():
         ),
         (lambda y, s: psp_at(y, s, 1, np.ones(5)), "5 propensities, but 12 labels"),
         (lambda y, s: precision_at(sp.csr_matrix(y), s, 1, np.ones(y.shape)), "dense"),
-        (lambda y, s: get_metric("psp@1")(y, s), "know_training"),
+        (lambda y, s: get_metric("psp@1")(y, s), "set_train_target"),
         (lambda y, s: get_metric("p@0"), "Unknown metric"),
     ],
 )
@@ -234,7 +234,11 @@ def test_names():
         "PSP@3": "psp@3",
     }.items():
         metric = get_metric(name)
-        assert (metric.name, metric.greater_is_better, metric.needs) == (canonical, True, "raw")
+        assert (metric.name, metric.greater_is_better, metric.prediction_type) == (
+            canonical,
+            True,
+            "raw",
+        )
         assert metric.per_output(*problem()) is None
     assert get_metric("psndcg@10").name == "psndcg@10"
 

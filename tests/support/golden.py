@@ -314,10 +314,10 @@ def hashes(name, n_jobs=1, device="cpu"):
         scores = (
             model.predict_topk(table, 3, n_threads=n_jobs)
             if model.n_outputs == 50
-            else [model.raw_predict(table, n_threads=n_jobs)]
+            else [model.predict_raw(table, n_threads=n_jobs)]
         )
     else:
-        scores = [model.raw_predict_codes(X.codes, n_threads=n_jobs)]
+        scores = [model.predict_raw_binned(X.codes, n_threads=n_jobs)]
     return {
         "model": _hash(_lasting(model.to_bytes())),
         "scores": _hash(*(a.tobytes() for a in scores)),

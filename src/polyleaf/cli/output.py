@@ -18,22 +18,22 @@ from polyleaf.files.io import ReadError, write_csv
 from polyleaf.files.readers import FORMATS
 from polyleaf.inputs.objects import get_missing_mask
 
-__all__ = ["Columns", "beside", "columns_of", "quantiles_of", "write_answers"]
+__all__ = ["Columns", "beside", "name_columns", "quantile_columns", "write_predictions"]
 
 Columns = dict[str, np.ndarray]
 _JSON_LINES = (".jsonl", ".ndjson")
 
 
-def columns_of(names: Sequence[str], values: np.ndarray) -> Columns:
+def name_columns(names: Sequence[str], values: np.ndarray) -> Columns:
     """The columns of predictions, by name."""
     return dict(zip(names, values.reshape(len(values), -1).T, strict=True))
 
 
-def quantiles_of(
+def quantile_columns(
     targets: Sequence[str], distribution: Distribution, levels: Sequence[float]
 ) -> Columns:
     """Columns with quantiles of distributions, the levels of the first target first."""
-    found = {level: columns_of(targets, distribution.ppf(level)) for level in levels}
+    found = {level: name_columns(targets, distribution.ppf(level)) for level in levels}
     return {f"{target}_q{level:g}": found[level][target] for target in targets for level in levels}
 
 
@@ -51,7 +51,7 @@ def beside(kept: Columns, answers: Columns) -> Columns:
     return kept | answers
 
 
-def write_answers(columns: Columns, out: Path | None, as_json: bool) -> None:
+def write_predictions(columns: Columns, out: Path | None, as_json: bool) -> None:
     """Write columns to a file, in the format of its ending, or to the output."""
     ending = "" if out is None else out.suffix.lower()
     if as_json or ending in _JSON_LINES:

@@ -32,7 +32,7 @@ from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as
 from polyleaf.data.dataset import Dataset
 from polyleaf.estimators.calibration_state import forget
 from polyleaf.estimators.output_frames import Library, as_table, check_library
-from polyleaf.estimators.shap_mixin import Explained, in_chunks, mean_magnitude
+from polyleaf.estimators.shap_mixin import ShapMixin, iter_shap_values, mean_abs_shap
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
@@ -47,7 +47,7 @@ from polyleaf.inputs.targets import (
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.compiled_predictor import Predictor
-from polyleaf.model.html import model_html
+from polyleaf.model.html import render_model
 from polyleaf.model.importance import KINDS
 from polyleaf.model.io import Destination, Source
 from polyleaf.model.serialize import ModelFileError
@@ -165,7 +165,7 @@ class Plan(NamedTuple):
         return self._replace(settings=replace(self.settings, run=run))
 
 
-class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
+class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     """What regressor and classifier have in common."""
 
     if TYPE_CHECKING:  # declared by each for itself
@@ -410,7 +410,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
         """What is found out with a model that is trained: of quantiles where their levels are."""
         if self._is_calibrated(training.objective):
-            self.model_.shift(level_shifts(training))
+            self.model_.add_to_base_score(level_shifts(training))
 
     def _with_offsets(
         self, data: list[Given], target: Target, objective: Objective, start: Model | None
@@ -696,8 +696,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             return ""
         for of_set, metrics in self.evals_result_.items():
             for metric, curve in metrics.items():
-                return model_html(self.model_, curve, f"{of_set}, {metric}")
-        return model_html(self.model_)
+                return render_model(self.model_, curve, f"{of_set}, {metric}")
+        return render_model(self.model_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -744,7 +744,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         first, last = self._rounds(iteration_range)
         n_threads = self._n_threads()
         data = X if isinstance(X, Dataset) else self._features(X, n_threads)
-        raw = self.model_.raw_predict(data, first, last, n_threads)
+        raw = self.model_.predict_raw(data, first, last, n_threads)
         if offset is None and isinstance(X, Dataset):
             offset = X.offset
         return raw if offset is None else raw + self._offsets(offset, len(raw))
@@ -754,7 +754,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     ) -> Iterator[np.ndarray]:
         first, last = self._rounds(iteration_range)
         table = self._features(X)
-        stages = self.model_.staged_raw(table, first, last, self._n_threads())
+        stages = self.model_.staged_predict_raw(table, first, last, self._n_threads())
         if offset is None:
             return stages
         start = self._offsets(offset, table.n_rows)
@@ -911,8 +911,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 f"method={method!r} is not what this model gives; it must be one of "
                 f"{', '.join(map(repr, finishes))}."
             )
-        gives_scores = method == "predict" and self._predicts_scores()
-        return Predictor(frozen.model_, finishes[method], n_threads, device, gives_scores)
+        is_identity = method == "predict" and self._predicts_scores()
+        return Predictor(frozen.model_, finishes[method], n_threads, device, is_identity)
 
     def _predicts_scores(self) -> bool:
         """Whether predictions are raw scores as they are."""
@@ -1090,7 +1090,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if kind == "shap":
             if X is None:
                 raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")
-            magnitude = mean_magnitude(in_chunks(self, X))
+            magnitude = mean_abs_shap(iter_shap_values(self, X))
             return magnitude if per_output else magnitude.mean(axis=0)
         if kind not in KINDS:
             raise ValueError(
@@ -1301,7 +1301,7 @@ def _to_go_on_from(
 ) -> Model:
     """A copy of a model that training may go on from, without what calibrations have made of it."""
     model = start.copy()
-    model.set_unit(*unit)  # without the shifts of its quantiles
+    model.set_target_scale(*unit)  # without the shifts of its quantiles
     forget(model)
     if metadata.get(HAS_OFFSETS):
         model.metadata[HAS_OFFSETS] = True

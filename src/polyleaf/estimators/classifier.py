@@ -23,9 +23,9 @@ from polyleaf.inputs.targets import (
     negatives_per_positive,
     read_labels,
 )
-from polyleaf.metrics.estimator_scores import subset_accuracy
+from polyleaf.metrics.estimator_scores import known_subset_accuracy
 from polyleaf.model import Model
-from polyleaf.model.decision_threshold import cuts_of, thresholds_of
+from polyleaf.model.decision_threshold import get_decision_thresholds, get_raw_decision_thresholds
 from polyleaf.objectives import Custom, Objective, automatic_name, objective_class
 from polyleaf.settings.aliases import explains_strangers, warn_of_one_vs_rest
 from polyleaf.settings.param_spec import constraints
@@ -181,7 +181,7 @@ class PolyleafClassifier(
     @classmethod
     def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
         super()._check_agreement(model, encoding)
-        thresholds_of(model)
+        get_decision_thresholds(model)
 
     def _weight_of_positives(self, target: Target, start: Model | None) -> dict[str, Any]:
         """`scale_pos_weight` as numbers, where it is a word."""
@@ -204,7 +204,7 @@ class PolyleafClassifier(
         return None if encoding.output_names is None else list(encoding.output_names)
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
-        return decided(raw, self._encoding, cuts_of(self.model_))
+        return decided(raw, self._encoding, get_raw_decision_thresholds(self.model_))
 
     @explains_strangers
     def decision_function(
@@ -367,7 +367,7 @@ class PolyleafClassifier(
             predicted = self.predict(X, offset=offset)
             return float(accuracy_score(read_labels(y), predicted, sample_weight=sample_weight))
         target, predicted = self._to_score(X, y, sample_weight, offset)
-        return subset_accuracy(target.values, predicted, target.weight)
+        return known_subset_accuracy(target.values, predicted, target.weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

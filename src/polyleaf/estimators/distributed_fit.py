@@ -55,7 +55,7 @@ class SharedFit(NamedTuple):
         """Whether ranks need the features themselves beside their bins: for linear leaves."""
         start = self.plan.start
         return isinstance(self.plan.settings.leaf, LinearLeaf) or (
-            start is not None and start.reads_features
+            start is not None and start.has_linear_leaves
         )
 
 
@@ -235,7 +235,7 @@ def _refuse(estimator: PolyleafEstimator) -> None:
 
 def _check_metrics(plan: Plan) -> None:
     for metric in plan.metrics:
-        if hasattr(metric.function, "know_training"):
+        if hasattr(metric.function, "set_train_target"):
             raise ValueError(
                 f"A fit on several workers: eval_metric={metric.name!r} asks how often each label occurs in "
                 "all rows; measure it once the model is trained, or use another."

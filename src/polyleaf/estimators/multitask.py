@@ -409,7 +409,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         raw, objective = self._raw(X, None, offset), self.model_.objective
         check_same_rows(len(raw), target.n_rows)
         names = [place.task.name for place in objective.tasks]
-        metrics = get_metrics(dict.fromkeys(names, "skill"), objective)
+        metrics = get_metrics(dict.fromkeys(names, "d2"), objective)
         found = [metric(target.values, raw, target.weight) for metric in metrics]
         return dict(zip(names, found, strict=True))
 

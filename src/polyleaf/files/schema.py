@@ -22,9 +22,9 @@ from polyleaf.inputs.targets import FEW_CLASSES
 from polyleaf.inputs.text import find_stray_text, has_decimal_commas
 from polyleaf.metrics.task_scores import TASKS
 
-__all__ = ["Schema", "choose_columns", "guess_task", "hint_of_commas", "read_weights"]
+__all__ = ["Schema", "select_columns", "infer_task", "decimal_comma_hint", "read_weights"]
 
-MOST_CLASSES_GUESSED = 20
+MAX_INFERRED_CLASSES = 20
 """A single column of whole numbers with at most this many different ones is taken for class labels."""
 
 _COLUMNS = ("features", "targets", "categorical")
@@ -60,7 +60,7 @@ class Schema:
     parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
-    def of_tasks(
+    def from_tasks(
         cls, table: Table, parts: Sequence[tuple[str, tuple[str, ...]]], drop: Sequence[str] = ()
     ) -> Schema:
         """The schema of training data with several tasks: what each is, and its columns.
@@ -74,7 +74,7 @@ class Schema:
         twice = [name for name in targets if targets.count(name) > 1]
         if twice:
             raise ReadError(f"Column {twice[0]!r} is the target of two tasks; give it one of them.")
-        whole = cls.of(table, targets, "regression", drop)
+        whole = cls.from_table(table, targets, "regression", drop)
         return replace(whole, task=_OF_EACH, parts=tuple(parts))
 
     @property
@@ -88,7 +88,7 @@ class Schema:
         }
 
     @classmethod
-    def of(
+    def from_table(
         cls,
         table: Table,
         targets: Sequence[str],
@@ -109,12 +109,12 @@ class Schema:
         features = tuple(name for name in table.names if name not in taken)
         if not features:
             raise ReadError("No column is left to learn from.")
-        table.refuse_unread((*targets, *features, *offset))
+        table.check_readable((*targets, *features, *offset))
         categorical = tuple(name for name in features if name in table.categories)
-        task = task or guess_task(table, targets)
+        task = task or infer_task(table, targets)
         return cls(task, features, tuple(targets), categorical, tuple(offset))
 
-    def refuse_stray_text(self, table: Table, meant: Sequence[str] = ()) -> None:
+    def check_stray_text(self, table: Table, meant: Sequence[str] = ()) -> None:
         """Refuse columns of numbers that a stray cell has made text; `meant` are meant to be categories.
 
         Raises
@@ -152,9 +152,9 @@ class Schema:
         if unexpected:
             raise ReadError(
                 f"Column {abbreviate([repr(name) for name in unexpected])} holds text, "
-                f"but the model learned from numbers there.{hint_of_commas(chosen, unexpected)}"
+                f"but the model learned from numbers there.{decimal_comma_hint(chosen, unexpected)}"
             )
-        chosen = chosen.with_categorical(self.categorical)
+        chosen = chosen.convert_to_categorical(self.categorical)
         features = FeatureTable(chosen.n_rows, len(self.features), self.features)
         positions = np.arange(len(self.features), dtype=np.int64)
         is_categorical = np.isin(self.features, self.categorical)
@@ -258,7 +258,7 @@ def _parts(stored: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(found)
 
 
-def hint_of_commas(table: Table, names: Sequence[str]) -> str:
+def decimal_comma_hint(table: Table, names: Sequence[str]) -> str:
     """A sentence, after a space, about columns whose text is numbers with decimal commas; or nothing."""
     found = []
     for name in names:
@@ -294,7 +294,7 @@ def read_weights(table: Table, name: str) -> np.ndarray:
     return weights
 
 
-def choose_columns(table: Table, wanted: str, option: str) -> tuple[str, ...]:
+def select_columns(table: Table, wanted: str, option: str) -> tuple[str, ...]:
     """The columns that a comma-separated list stands for.
 
     Each part is a column name, a pattern (``label_*``), ``first:N`` or ``last:N``. A part that is the exact
@@ -322,7 +322,7 @@ def choose_columns(table: Table, wanted: str, option: str) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def guess_task(table: Table, targets: Sequence[str]) -> str:
+def infer_task(table: Table, targets: Sequence[str]) -> str:
     """What kind of targets these are.
 
     One text column, or one column of few different whole numbers: classification. Several columns of
@@ -350,7 +350,7 @@ def guess_task(table: Table, targets: Sequence[str]) -> str:
 
 def _is_few_whole_numbers(numbers: np.ndarray) -> bool:
     distinct = np.unique(numbers[~np.isnan(numbers)])
-    return len(distinct) <= MOST_CLASSES_GUESSED and bool(np.all(distinct == np.round(distinct)))
+    return len(distinct) <= MAX_INFERRED_CLASSES and bool(np.all(distinct == np.round(distinct)))
 
 
 def _is_indicator(table: Table, name: str) -> bool:
@@ -386,7 +386,7 @@ def _numbers(table: Table, name: str) -> np.ndarray:
     try:
         values = np.array(table.categories[name], dtype=np.float64)
     except ValueError:
-        hint = hint_of_commas(table, [name])
+        hint = decimal_comma_hint(table, [name])
         raise ReadError(
             f"Column {name!r} holds text, but regression needs numbers there.{hint}"
         ) from None
@@ -400,7 +400,7 @@ def _numbers(table: Table, name: str) -> np.ndarray:
 def _known_numbers(table: Table, name: str, what: str, none: str) -> np.ndarray:
     """A column of finite numbers; `what` they are, with its article, and which number stands for nothing."""
     if name in table.categories:
-        hint = hint_of_commas(table, [name])
+        hint = decimal_comma_hint(table, [name])
         raise ReadError(f"Column {name!r} holds text, but {what} is a number.{hint}")
     values = table.column(name)
     missing = np.flatnonzero(~np.isfinite(values))

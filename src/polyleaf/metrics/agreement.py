@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["balanced_accuracy_of", "kappa_of", "matthews_of", "table_of"]
+__all__ = ["balanced_accuracy", "cohen_kappa", "matthews_correlation", "confusion_matrix"]
 
 Array = NDArray[Any]
 
 
-def table_of(
+def confusion_matrix(
     truth: Array, decision: Array, n_classes: int, weight: Array | None
 ) -> NDArray[np.float64]:
     """Weight of the rows of each class (first axis) that were taken for each class: two axes of classes."""
@@ -25,7 +25,7 @@ def table_of(
     return counts.astype(np.float64).reshape(n_classes, n_classes)
 
 
-def balanced_accuracy_of(table: NDArray[np.float64]) -> float:
+def balanced_accuracy(table: NDArray[np.float64]) -> float:
     """Mean, over the classes that occur, of the share that was recognised; NaN where none occurs."""
     of_class = table.sum(axis=1)
     occurs = of_class > 0
@@ -34,7 +34,7 @@ def balanced_accuracy_of(table: NDArray[np.float64]) -> float:
     )
 
 
-def matthews_of(table: NDArray[np.float64]) -> float:
+def matthews_correlation(table: NDArray[np.float64]) -> float:
     """Correlation of truth and decision (Gorodkin 2004; of two classes Matthews 1975); 0 where one of them is
     the same for all rows."""
     true, taken, total = table.sum(axis=1), table.sum(axis=0), table.sum()
@@ -43,7 +43,7 @@ def matthews_of(table: NDArray[np.float64]) -> float:
     return float(together / np.sqrt(spread)) if spread > 0 else 0.0
 
 
-def kappa_of(table: NDArray[np.float64], power: int) -> float:
+def cohen_kappa(table: NDArray[np.float64], power: int) -> float:
     """Cohen's kappa: 1 - disagreement over that of chance. A disagreement costs 1 (`power` 0), or the
     distance of the classes' numbers to this power (Cohen 1968); NaN where chance would not disagree."""
     places = np.arange(len(table), dtype=np.float64)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["average_precision_of", "roc_auc_of"]
+__all__ = ["binary_average_precision", "binary_roc_auc"]
 
 Array = NDArray[Any]
 
 
-def roc_auc_of(y: Array, score: Array, weight: Array | None = None) -> float:
+def binary_roc_auc(y: Array, score: Array, weight: Array | None = None) -> float:
     """Area under the ROC curve: the chance that a positive row has the larger score; ties count a half.
 
     Parameters
@@ -49,10 +49,10 @@ def roc_auc_of(y: Array, score: Array, weight: Array | None = None) -> float:
     return area if fewer is y else 1.0 - area
 
 
-def average_precision_of(y: Array, score: Array, weight: Array | None = None) -> float:
+def binary_average_precision(y: Array, score: Array, weight: Array | None = None) -> float:
     """Mean, over the positive rows, of the precision among the rows with no smaller a score.
 
-    Parameters and what is returned are those of `roc_auc_of`.
+    Parameters and what is returned are those of `binary_roc_auc`.
     """
     n_positive = int(np.count_nonzero(y))
     if n_positive in (0, len(y)):

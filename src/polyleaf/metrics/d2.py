@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from polyleaf.objectives import Objective
 from polyleaf.objectives.columns import taken_columns
 
-__all__ = ["MeanSkill", "OfTask", "Skill"]
+__all__ = ["MeanD2", "TaskMetric", "D2"]
 
 Array = NDArray[Any]
 Error = Callable[[Array, Array, Array | None], NDArray[np.float64]]
@@ -24,7 +24,7 @@ Error = Callable[[Array, Array, Array | None], NDArray[np.float64]]
 INSTEAD = {"rmse": "mse", "nll": "crps"}
 
 
-class Skill:
+class D2:
     """1 - error / error of the best constant on the same data, the mean over outputs with an error.
 
     For squared error it is R2, in general what scikit-learn calls D2 (Hastie, Tibshirani and Wainwright,
@@ -61,16 +61,16 @@ class Skill:
         return self._seen[-1][2]
 
 
-class MeanSkill:
+class MeanD2:
     """The mean of the skill of tasks, of those for which it exists.
 
     Parameters
     ----------
-    of_tasks : sequence of OfTask
-        Each of a `Skill`.
+    of_tasks : sequence of TaskMetric
+        Each of a `D2`.
     """
 
-    def __init__(self, of_tasks: Sequence[OfTask]) -> None:
+    def __init__(self, of_tasks: Sequence[TaskMetric]) -> None:
         self._of_tasks = of_tasks
 
     def __call__(self, y: Array, raw: Array, weight: Array | None = None) -> float:
@@ -78,7 +78,7 @@ class MeanSkill:
         return float(np.nanmean(skills)) if not np.isnan(skills).all() else float("nan")
 
 
-class OfTask:
+class TaskMetric:
     """The metric of one task, as a function of the targets and scores of all.
 
     Parameters
@@ -90,11 +90,11 @@ class OfTask:
 
     def __init__(self, place: Any, metric: Any) -> None:
         self._place, self._metric = place, metric
-        self._own = place.scores if metric.needs == "raw" else place.predictions
+        self._own = place.scores if metric.prediction_type == "raw" else place.predictions
         self._seen: list[tuple[Array, Array | None, Array, Array | None]] = []
 
-    def know_training(self, y: Array, n_outputs: int) -> None:
-        self._metric.know_training(self._target(y, None)[0], self._place.task.n_scores)
+    def set_train_target(self, y: Array, n_outputs: int) -> None:
+        self._metric.set_train_target(self._target(y, None)[0], self._place.task.n_scores)
 
     @property
     def greater_is_better(self) -> bool:

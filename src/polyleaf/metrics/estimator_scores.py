@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["pinball_explained", "r2_of_outputs", "subset_accuracy"]
+__all__ = ["mean_d2_pinball", "mean_r2", "known_subset_accuracy"]
 
 
-def r2_of_outputs(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> float:
+def mean_r2(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> float:
     """Coefficient of determination R2, the mean over outputs.
 
     Parameters
@@ -33,12 +33,12 @@ def r2_of_outputs(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | Non
     return _mean_over_outputs(r2_score, y, predicted, weight)
 
 
-def pinball_explained(
+def mean_d2_pinball(
     y: np.ndarray, predicted: np.ndarray, levels: Sequence[float], weight: np.ndarray | None
 ) -> float:
     """Share of the pinball loss that quantiles explain (D2), the mean over outputs and levels.
 
-    `predicted` has the levels of the first output first; see `r2_of_outputs`.
+    `predicted` has the levels of the first output first; see `mean_r2`.
     """
     from sklearn.metrics import d2_pinball_score
 
@@ -49,10 +49,10 @@ def pinball_explained(
     return float(np.mean(scores))
 
 
-def subset_accuracy(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> float:
+def known_subset_accuracy(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> float:
     """Share of rows that are right in every label that is known.
 
-    A row weighs what its known labels do on average; see `r2_of_outputs`.
+    A row weighs what its known labels do on average; see `mean_r2`.
     """
     of_labels = np.ones(y.shape) if weight is None else _of_cells(weight, y.shape)
     known = of_labels > 0

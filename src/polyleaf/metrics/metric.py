@@ -23,11 +23,16 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
-from polyleaf.metrics.agreement import balanced_accuracy_of, kappa_of, matthews_of, table_of
-from polyleaf.metrics.areas import average_precision_of, roc_auc_of
-from polyleaf.metrics.d2 import INSTEAD, MeanSkill, OfTask, Skill
+from polyleaf.metrics.agreement import (
+    balanced_accuracy,
+    cohen_kappa,
+    confusion_matrix,
+    matthews_correlation,
+)
+from polyleaf.metrics.areas import binary_average_precision, binary_roc_auc
+from polyleaf.metrics.d2 import D2, INSTEAD, MeanD2, TaskMetric
 from polyleaf.metrics.normalized import PREFIX, RelativeError
-from polyleaf.metrics.ranking import ranking_metric
+from polyleaf.metrics.ranking import parse_ranking_metric
 from polyleaf.metrics.sklearn_interop import SCORERS, is_greater_better, is_scorer, takes_decisions
 from polyleaf.objectives import Objective, Problem, distribution_names
 
@@ -41,7 +46,7 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
-Needs = Literal["raw", "prediction", "proba"]
+PredictionType = Literal["raw", "prediction", "proba"]
 
 
 @dataclass
@@ -57,9 +62,9 @@ class Metric:
     needs : {"raw", "prediction", "proba"}
         What `prediction` must be: scores before the link (raw plus base), or what ``Objective.transform``
         makes of them, which "proba" wants to be probabilities.
-    by_column : bool
+    per_output_defined : bool
         The metric means something for one output alone; `per_output` works.
-    has_unit : bool
+    is_scale_dependent : bool
         It is an error in the unit of y, so that of several targets the one on the largest scale decides:
         `relative_<name>` is the metric in which none does.
     """
@@ -67,9 +72,9 @@ class Metric:
     name: str
     function: Callable[[Array, Array, Array | None], float]
     greater_is_better: bool = False
-    needs: Needs = "prediction"
-    by_column: bool = True
-    has_unit: bool = False
+    prediction_type: PredictionType = "prediction"
+    per_output_defined: bool = True
+    is_scale_dependent: bool = False
 
     def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
         value = float(self.function(y, prediction, weight))
@@ -77,7 +82,7 @@ class Metric:
         self.greater_is_better = getattr(self.function, "greater_is_better", self.greater_is_better)
         return value
 
-    def know_training(self, y: Array, n_outputs: int) -> None:
+    def set_train_target(self, y: Array, n_outputs: int) -> None:
         """Show the metric the target trained on; propensity-scored ones take label frequencies from it.
 
         Parameters
@@ -86,11 +91,11 @@ class Metric:
         n_outputs : int
             K.
         """
-        learn = getattr(self.function, "know_training", None)
+        learn = getattr(self.function, "set_train_target", None)
         if learn is not None:
             learn(y, n_outputs)
 
-    def with_each(
+    def value_and_per_output(
         self, y: Array, prediction: Array, weight: Array | None = None
     ) -> tuple[float, NDArray[np.float64] | None]:
         """The metric, and `per_output`: at once, where the function knows how.
@@ -108,7 +113,7 @@ class Metric:
         value : float
         each : ndarray of shape (K,), float64, or None
         """
-        own = getattr(self.function, "with_each", None)
+        own = getattr(self.function, "value_and_per_output", None)
         if own is not None:
             return own(y, prediction, weight)
         return self(y, prediction, weight), self.per_output(y, prediction, weight)
@@ -134,7 +139,7 @@ class Metric:
         own = getattr(self.function, "per_output", None)
         if own is not None:
             return own(y, prediction, weight)
-        if not self.by_column or (np.ndim(y) == 1 and _matrix(prediction).shape[1] > 1):
+        if not self.per_output_defined or (np.ndim(y) == 1 and _matrix(prediction).shape[1] > 1):
             return None
         y, prediction = _pairs(y, prediction)
         weight = None if weight is None else np.broadcast_to(_matrix(weight), y.shape)
@@ -281,15 +286,15 @@ class Pinball:
     alpha: float | tuple[float, ...] = 0.5
 
     def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
-        return self.with_each(y, prediction, weight)[0]
+        return self.value_and_per_output(y, prediction, weight)[0]
 
     def per_output(
         self, y: Array, prediction: Array, weight: Array | None = None
     ) -> NDArray[np.float64]:
         """The loss of each prediction, ``(T * A,)``."""
-        return self.with_each(y, prediction, weight)[1]
+        return self.value_and_per_output(y, prediction, weight)[1]
 
-    def with_each(
+    def value_and_per_output(
         self, y: Array, prediction: Array, weight: Array | None = None
     ) -> tuple[float, NDArray[np.float64]]:
         """Both."""
@@ -444,13 +449,13 @@ def brier(y: Array, proba: Array, weight: Array | None = None) -> float:
 def auc(y: Array, proba: Array, weight: Array | None = None) -> float:
     """Area under the ROC curve, averaged over labels (classes: each against the rest); NaN where there is one
     class."""
-    return _mean_over_outputs(roc_auc_of, *_one_against_rest(y, proba), weight)
+    return _mean_over_outputs(binary_roc_auc, *_one_against_rest(y, proba), weight)
 
 
 def average_precision(y: Array, proba: Array, weight: Array | None = None) -> float:
     """Average precision, averaged over labels (classes: each against the rest); NaN where there is one
     class."""
-    return _mean_over_outputs(average_precision_of, *_one_against_rest(y, proba), weight)
+    return _mean_over_outputs(binary_average_precision, *_one_against_rest(y, proba), weight)
 
 
 def _one_against_rest(y: Array, proba: Array) -> tuple[Array, Array]:
@@ -471,9 +476,9 @@ def _agreement(
     truth, decision = _decisions(y, raw)
     if truth.ndim == 1:
         rows = None if weight is None else _matrix(weight)[:, 0]
-        return of_table(table_of(truth, decision, _matrix(raw).shape[1], rows))
+        return of_table(confusion_matrix(truth, decision, _matrix(raw).shape[1], rows))
     return _mean_over_outputs(
-        lambda t, d, w: of_table(table_of(t, d, 2, w)), truth, decision, weight
+        lambda t, d, w: of_table(confusion_matrix(t, d, 2, w)), truth, decision, weight
     )
 
 
@@ -507,13 +512,13 @@ class _MeanOfDistributions:
     score: str
 
     def __call__(self, y: Array, raw: Array, weight: Array | None = None) -> float:
-        return self.with_each(y, raw, weight)[0]
+        return self.value_and_per_output(y, raw, weight)[0]
 
     def per_output(self, y: Array, raw: Array, weight: Array | None = None) -> NDArray[np.float64]:
         """The mean of each target, ``(T,)``."""
-        return self.with_each(y, raw, weight)[1]
+        return self.value_and_per_output(y, raw, weight)[1]
 
-    def with_each(
+    def value_and_per_output(
         self, y: Array, raw: Array, weight: Array | None = None
     ) -> tuple[float, NDArray[np.float64]]:
         """Both."""
@@ -532,41 +537,49 @@ _OF_DISTRIBUTIONS: dict[str, tuple[Callable[[Distribution, Array], Array], bool]
 _METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("rmse", rmse, has_unit=True),
+        Metric("rmse", rmse, is_scale_dependent=True),
         Metric("armse", armse),
         Metric("mse", mse),
-        Metric("mae", mae, has_unit=True),
+        Metric("mae", mae, is_scale_dependent=True),
         Metric("mape", mape),
         Metric("rmsle", rmsle),
         Metric("r2", r2, greater_is_better=True),
-        Metric("quantile", Pinball(), has_unit=True),
+        Metric("quantile", Pinball(), is_scale_dependent=True),
         Metric("poisson_deviance", TweedieDeviance(1.0)),
         Metric("gamma_deviance", TweedieDeviance(2.0)),
         Metric("tweedie_deviance", TweedieDeviance()),
-        Metric("logloss", logloss, needs="raw"),
-        Metric("mlogloss", mlogloss, needs="raw", by_column=False),
-        Metric("error", error, needs="raw"),
-        Metric("merror", error, needs="raw", by_column=False),
-        Metric("hamming_loss", error, needs="raw"),
-        Metric("accuracy", accuracy, greater_is_better=True, needs="raw"),
+        Metric("logloss", logloss, prediction_type="raw"),
+        Metric("mlogloss", mlogloss, prediction_type="raw", per_output_defined=False),
+        Metric("error", error, prediction_type="raw"),
+        Metric("merror", error, prediction_type="raw", per_output_defined=False),
+        Metric("hamming_loss", error, prediction_type="raw"),
+        Metric("accuracy", accuracy, greater_is_better=True, prediction_type="raw"),
         Metric(
-            "subset_accuracy", subset_accuracy, greater_is_better=True, needs="raw", by_column=False
+            "subset_accuracy",
+            subset_accuracy,
+            greater_is_better=True,
+            prediction_type="raw",
+            per_output_defined=False,
         ),
-        Metric("f1_micro", f1_micro, greater_is_better=True, needs="raw"),
-        Metric("f1_macro", f1_macro, greater_is_better=True, needs="raw"),
+        Metric("f1_micro", f1_micro, greater_is_better=True, prediction_type="raw"),
+        Metric("f1_macro", f1_macro, greater_is_better=True, prediction_type="raw"),
         *(
-            Metric(name, partial(_agreement, of_table), greater_is_better=True, needs="raw")
+            Metric(
+                name, partial(_agreement, of_table), greater_is_better=True, prediction_type="raw"
+            )
             for name, of_table in (
-                ("balanced_accuracy", balanced_accuracy_of),
-                ("mcc", matthews_of),
-                ("kappa", partial(kappa_of, power=0)),
-                ("linear_kappa", partial(kappa_of, power=1)),
-                ("quadratic_kappa", partial(kappa_of, power=2)),
+                ("balanced_accuracy", balanced_accuracy),
+                ("mcc", matthews_correlation),
+                ("kappa", partial(cohen_kappa, power=0)),
+                ("linear_kappa", partial(cohen_kappa, power=1)),
+                ("quadratic_kappa", partial(cohen_kappa, power=2)),
             )
         ),
-        Metric("brier", brier, needs="proba"),
-        Metric("auc", auc, greater_is_better=True, needs="proba"),
-        Metric("average_precision", average_precision, greater_is_better=True, needs="proba"),
+        Metric("brier", brier, prediction_type="proba"),
+        Metric("auc", auc, greater_is_better=True, prediction_type="proba"),
+        Metric(
+            "average_precision", average_precision, greater_is_better=True, prediction_type="proba"
+        ),
     )
 }
 
@@ -575,6 +588,9 @@ _WITH_PARAMETERS: dict[str, Callable[..., Any]] = {
     "quantile": Pinball,
     "tweedie_deviance": TweedieDeviance,
 }
+
+RENAMED_METRICS = {"skill": "d2"}
+"""Names in model files of earlier versions, and what these metrics are called now."""
 
 # Names that users of XGBoost, LightGBM and scikit-learn know.
 _ALIASES: dict[str, str] = {
@@ -601,6 +617,7 @@ _ALIASES: dict[str, str] = {
     "negative_log_likelihood": "nll",
     "normal-nll": "nll",
     **SCORERS,
+    **RENAMED_METRICS,
 }
 
 _PINBALL = re.compile(r"(?:pinball|quantile)@(0?\.[0-9]+)")
@@ -652,23 +669,27 @@ def get_metric(
     level = _PINBALL.fullmatch(name)
     if level is not None:
         levels = () if objective is None else objective.levels
-        return Metric(name, _PinballOfLevel(float(level[1]), levels), by_column=False)
-    if name == "skill" and objective is not None:
+        return Metric(name, _PinballOfLevel(float(level[1]), levels), per_output_defined=False)
+    if name == "d2" and objective is not None:
         return _skill(objective)
     if name == "loss" and objective is not None:
-        return Metric("loss", _ObjectiveLoss(objective), needs="raw", by_column=False)
+        return Metric(
+            "loss", _ObjectiveLoss(objective), prediction_type="raw", per_output_defined=False
+        )
     if name in _OF_DISTRIBUTIONS:
         return _of_distributions(name, objective)
-    ranked = ranking_metric(name)
+    ranked = parse_ranking_metric(name)
     if ranked is not None:
-        return Metric(*ranked, greater_is_better=True, needs="raw", by_column=False)
+        return Metric(
+            *ranked, greater_is_better=True, prediction_type="raw", per_output_defined=False
+        )
     if name.startswith(PREFIX):
         return _relative(get_metric(name.removeprefix(PREFIX), objective))
     if name not in _METRICS:
         close = difflib.get_close_matches(name, [*_METRICS, *_ALIASES], n=1)
         raise ValueError(
             f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Known are "
-            f"{', '.join([*_METRICS, *_relative_names(), *_OF_DISTRIBUTIONS])}, loss, skill, "
+            f"{', '.join([*_METRICS, *_relative_names(), *_OF_DISTRIBUTIONS])}, loss, d2, "
             "pinball@level, p@k, ndcg@k, psp@k and psndcg@k for any k, and any callable."
         )
     found = _METRICS[name]
@@ -683,8 +704,13 @@ def _of_distributions(name: str, objective: Objective | None) -> Metric:
             f"Metric {name!r} is of predicted distributions, which these objectives give: "
             f"{', '.join(distribution_names())}."
         )
-    has_unit = _OF_DISTRIBUTIONS[name][1]
-    return Metric(name, _MeanOfDistributions(objective, name), needs="raw", has_unit=has_unit)
+    is_scale_dependent = _OF_DISTRIBUTIONS[name][1]
+    return Metric(
+        name,
+        _MeanOfDistributions(objective, name),
+        prediction_type="raw",
+        is_scale_dependent=is_scale_dependent,
+    )
 
 
 def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:
@@ -753,15 +779,15 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
         ]
         return found if len(objective.tasks) == 1 else [*found, _skill(objective)]
     metric = get_metric(objective.metric_for(kind, n_targets), objective)
-    return [metric, _relative(metric)] if metric.has_unit and n_targets > 1 else [metric]
+    return [metric, _relative(metric)] if metric.is_scale_dependent and n_targets > 1 else [metric]
 
 
 def _relative(metric: Metric) -> Metric:
-    if not metric.has_unit:
+    if not metric.is_scale_dependent:
         raise ValueError(
             f"{metric.name!r} has no unit to be relative to; {', '.join(_relative_names())} do."
         )
-    return Metric(PREFIX + metric.name, RelativeError(metric.per_output), by_column=False)
+    return Metric(PREFIX + metric.name, RelativeError(metric.per_output), per_output_defined=False)
 
 
 def _kind_of(task: Any) -> str:
@@ -772,7 +798,9 @@ def _kind_of(task: Any) -> str:
 def _of_task(metric: Metric, place: Any) -> Metric:
     """The metric of one of several tasks, as one of all of them."""
     name, better = f"{place.task.name}: {metric.name}", metric.greater_is_better
-    return Metric(name, OfTask(place, metric), better, metric.needs, by_column=False)
+    return Metric(
+        name, TaskMetric(place, metric), better, metric.prediction_type, per_output_defined=False
+    )
 
 
 def _of_tasks(metrics: Mapping[Any, Any], objective: Objective) -> list[Metric]:
@@ -797,11 +825,11 @@ def _of_tasks(metrics: Mapping[Any, Any], objective: Objective) -> list[Metric]:
 
 def _check_for_all(metric: Metric, objective: Objective) -> Metric:
     """Refuse a metric that does not know which of several tasks it is of."""
-    if objective.tasks and metric.name not in ("skill", "loss"):
+    if objective.tasks and metric.name not in ("d2", "loss"):
         first = objective.tasks[0].task.name
         raise ValueError(
             f"eval_metric={metric.name!r} does not say which task it is of: give a dict, such as "
-            f"{{{first!r}: {metric.name!r}}}. For all tasks together there is 'skill'."
+            f"{{{first!r}: {metric.name!r}}}. For all tasks together there is 'd2'."
         )
     return metric
 
@@ -809,13 +837,13 @@ def _check_for_all(metric: Metric, objective: Objective) -> Metric:
 def _skill(objective: Objective) -> Metric:
     """The share of the best constant's error that predictions are without; of tasks the mean."""
     if objective.tasks:
-        of_tasks = [OfTask(place, _skill(place.task.objective)) for place in objective.tasks]
-        return Metric("skill", MeanSkill(of_tasks), True, needs="raw", by_column=False)
+        of_tasks = [TaskMetric(place, _skill(place.task.objective)) for place in objective.tasks]
+        return Metric("d2", MeanD2(of_tasks), True, prediction_type="raw", per_output_defined=False)
     metric = default_metric(objective)
     metric = get_metric(INSTEAD.get(metric.name, metric.name), objective)
 
     def errors(y: Array, raw: Array, weight: Array | None) -> NDArray[np.float64]:
-        prediction = raw if metric.needs == "raw" else objective.transform(raw)
+        prediction = raw if metric.prediction_type == "raw" else objective.transform(raw)
         each = (
             metric.per_output(y, prediction, weight)
             if "labels" not in objective.target_kinds
@@ -823,11 +851,13 @@ def _skill(objective: Objective) -> Metric:
         )
         return np.array([metric(y, prediction, weight)]) if each is None else each
 
-    return Metric("skill", Skill(objective, errors), True, needs="raw", by_column=False)
+    return Metric(
+        "d2", D2(objective, errors), True, prediction_type="raw", per_output_defined=False
+    )
 
 
 def _relative_names() -> list[str]:
-    return [PREFIX + name for name, metric in _METRICS.items() if metric.has_unit]
+    return [PREFIX + name for name, metric in _METRICS.items() if metric.is_scale_dependent]
 
 
 class _ObjectiveLoss:
@@ -868,7 +898,13 @@ def _from_callable(function: Callable[..., Any]) -> Metric:
         )
     greater, decides = is_greater_better(function), takes_decisions(function)
     called = _CallableMetric(function, name, greater, decides)
-    return Metric(name, called, greater, needs="raw" if decides else "prediction", by_column=False)
+    return Metric(
+        name,
+        called,
+        greater,
+        prediction_type="raw" if decides else "prediction",
+        per_output_defined=False,
+    )
 
 
 class _CallableMetric:

@@ -33,7 +33,7 @@ __all__ = [
     "propensities",
     "psndcg_at",
     "psp_at",
-    "ranking_metric",
+    "parse_ranking_metric",
     "ranking_scores",
     "top_labels",
 ]
@@ -390,7 +390,7 @@ class NdcgAt:
 
 @dataclass
 class PropensityPrecisionAt:
-    """`psp_at` of one k; the propensities are those of the rows trained on, which `know_training` is told.
+    """`psp_at` of one k; the propensities are those of the rows trained on, which `set_train_target` is told.
 
     Parameters
     ----------
@@ -406,7 +406,7 @@ class PropensityPrecisionAt:
     b: float = 1.5
     propensity: Array | None = None
 
-    def know_training(self, y: Any, n_labels: int) -> None:
+    def set_train_target(self, y: Any, n_labels: int) -> None:
         """Take the propensities from the target trained on.
 
         Parameters
@@ -424,7 +424,7 @@ class PropensityPrecisionAt:
         if self.propensity is None:
             raise ValueError(
                 "A propensity-scored metric needs the frequency of labels in the training data: call "
-                "know_training, or use psp_at and psndcg_at with propensities of your own."
+                "set_train_target, or use psp_at and psndcg_at with propensities of your own."
             )
         return self.propensity
 
@@ -445,7 +445,7 @@ _KINDS: dict[str, type] = {
 }
 
 
-def ranking_metric(name: str) -> tuple[str, Any] | None:
+def parse_ranking_metric(name: str) -> tuple[str, Any] | None:
     """Canonical name and function of a metric of ranks.
 
     Parameters

@@ -13,7 +13,14 @@ import numpy as np
 from polyleaf.distributions import Distribution
 from polyleaf.metrics import metric as metrics
 
-__all__ = ["TASKS", "baseline", "distribution_scores", "of_targets", "quantile_scores", "scores"]
+__all__ = [
+    "TASKS",
+    "baseline",
+    "distribution_scores",
+    "compute_scores_per_target",
+    "quantile_scores",
+    "scores",
+]
 
 TASKS = ("regression", "classification", "multilabel")
 
@@ -55,7 +62,7 @@ def scores(
     return _multilabel_scores(y, predicted, probabilities, weight)
 
 
-def of_targets(
+def compute_scores_per_target(
     task: str,
     names: Sequence[str],
     y: np.ndarray,

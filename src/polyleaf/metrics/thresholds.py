@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["f1_by_cut", "f1_threshold"]
+__all__ = ["f1_by_threshold", "best_f1_threshold"]
 
 Array = NDArray[Any]
 
 
-def f1_threshold(
+def best_f1_threshold(
     probability: Array, truth: Array, weight: Array | None = None, macro: bool = False
 ) -> float:
     """The one threshold of all labels above which saying yes has the largest F1.
@@ -38,7 +38,7 @@ def f1_threshold(
     float
         Half-way between two probabilities that occur, the highest such on ties; 0.5 where no label holds.
     """
-    values, f1 = f1_by_cut(probability, truth, weight, macro)
+    values, f1 = f1_by_threshold(probability, truth, weight, macro)
     if not len(f1) or f1.max() <= 0:
         return 0.5
     best = int(np.argmax(f1))
@@ -46,10 +46,10 @@ def f1_threshold(
     return float((values[best] + below) / 2)
 
 
-def f1_by_cut(
+def f1_by_threshold(
     probability: Array, truth: Array, weight: Array | None = None, macro: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Probabilities that occur, falling, and the F1 of saying yes from each on; see `f1_threshold`."""
+    """Probabilities that occur, falling, and the F1 of saying yes from each on; see `best_f1_threshold`."""
     p, y = (
         np.asarray(values, np.float64).reshape(len(values), -1) for values in (probability, truth)
     )

@@ -39,7 +39,7 @@ class Predictor:
     device : {"cpu", "cuda"}, optional
         Where rows walk down the trees. None: on the processor. "cuda": on a card, for very many
         rows of a model whose leaves are constants; the same bits. Rows that lie on the card stay there.
-    gives_scores : bool
+    is_identity : bool
         Whether `finish` leaves the numbers as they are.
 
     Attributes
@@ -54,7 +54,7 @@ class Predictor:
         finish: Callable[[np.ndarray], Any],
         n_threads: int = 1,
         device: str | None = None,
-        gives_scores: bool = False,
+        is_identity: bool = False,
     ):
         if device not in (None, "cpu", "cuda"):
             raise ValueError(f'device={device!r} is not one of "cpu", "cuda".')
@@ -69,7 +69,7 @@ class Predictor:
                 "plain rows does not: use predict."
             )
         self._model, self._finish, self._n_threads, self._device = model, finish, n_threads, device
-        self._gives_scores = gives_scores
+        self._gives_scores = is_identity
         self.categories = _numbers_of_categories(model.mapper)
         self._core = self._made()
 
@@ -92,7 +92,7 @@ class Predictor:
             )
         return _core.DevicePredictor(device, here)
 
-    def raw(self, rows: Any) -> Any:
+    def predict_raw(self, rows: Any) -> Any:
         """Raw scores, float64 (n_rows, n_scores), of rows (n_rows, n_features) or of one (n_features,); of
         rows that lie on the predictor's card an array there, which CuPy, PyTorch and JAX take by DLPack."""
         if is_device_array(rows):
@@ -128,7 +128,7 @@ class Predictor:
         if is_device_array(rows):
             there = self._raw_there(rows)
             return there if self._gives_scores else self._finish(there.read())
-        found = self._finish(self.raw(rows))
+        found = self._finish(self.predict_raw(rows))
         if np.ndim(rows) > 1:
             return found
         return (

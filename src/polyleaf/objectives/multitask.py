@@ -97,7 +97,7 @@ class Tasks(Objective):
     """
 
     name: ClassVar[str] = "tasks"
-    default_metric: ClassVar[str] = "skill"
+    default_metric: ClassVar[str] = "d2"
     by_row: ClassVar[bool] = False
 
     parts: tuple[Task, ...]

@@ -91,7 +91,7 @@ def _of_outputs(tied: np.ndarray, score_names: Sequence[str]) -> list[str] | Non
 def all_obey(model: Model, directions: np.ndarray) -> bool:
     """Whether every tree of a model obeys directions (n_columns, K)."""
     n_bins = model.mapper.n_bins_
-    for tree, values, output in storage.trees_of(model.forest):
+    for tree, values, output in storage.iter_trees(model.forest):
         if not isinstance(values, np.ndarray):
             return False
         own = directions if output < 0 else np.ascontiguousarray(directions[:, [output]])

@@ -220,7 +220,7 @@ def prepare(
     X, target, offset, aside = _hold_out(p, given, target, seeds.hold_out)
     X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
     reader = FeatureReader(p, projection, n_threads)
-    keep_features = p.leaf == "linear" or (start is not None and start.reads_features)
+    keep_features = p.leaf == "linear" or (start is not None and start.has_linear_leaves)
     plain = _dataset(reader, X, target, start, keep_features)
     trial = None if tried_by is None else trial_of(plain, target, offset, tried_by, seeds.training)
     dataset = plain.with_target(target, is_first=start is None)
