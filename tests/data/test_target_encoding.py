@@ -202,7 +202,7 @@ for n_outputs in (1, 40):
         model = PolyleafRegressor(n_estimators=5, categorical_features=[0], n_jobs=n_jobs).fit(X, y).model_
         meta, arrays = model.mapper.to_state()
         print(n_outputs, zlib.crc32(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays.values())))
-        print(zlib.crc32(model.raw_predict(__import__("polyleaf").inputs.features.read_features(
+        print(zlib.crc32(model.predict_raw(__import__("polyleaf").inputs.features.read_features(
             X, reference=model.mapper), n_threads=n_jobs).tobytes()))
 """
 

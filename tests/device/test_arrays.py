@@ -119,7 +119,7 @@ def test_predictions_stay_on_the_card(kind, dtype):
     model = PolyleafRegressor(**SMALL, normalize_targets=True).fit(X, Y * [1.0, 100.0])
     values = X.astype(dtype)
     predictor, expected = model.predictor(device="cuda"), model.predictor()(values)
-    for found in (predictor(kind(values)), predictor.raw(kind(values))):
+    for found in (predictor(kind(values)), predictor.predict_raw(kind(values))):
         assert is_device_array(found) and found.shape == expected.shape and len(found) == len(X)
         np.testing.assert_array_equal(foreign.taken(found), expected)
         np.testing.assert_array_equal(
@@ -140,7 +140,7 @@ def test_what_a_link_makes_is_given_in_memory():
     model = PolyleafClassifier(**SMALL).fit(X, (Y[:, 0] > 0).astype(int))
     predictor = model.predictor("predict_proba", device="cuda")
     np.testing.assert_array_equal(predictor(ByDLPack(X)), model.predict_proba(X))
-    assert is_device_array(predictor.raw(ByDLPack(X)))
+    assert is_device_array(predictor.predict_raw(ByDLPack(X)))
 
 
 def test_many_rows_are_predicted_a_part_at_a_time():

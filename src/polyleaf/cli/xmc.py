@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from polyleaf.data.holdout import split_validation
 from polyleaf.files.io import ReadError, ending_of, on_disk, write_csv
-from polyleaf.files.multilabel import LabelledRows, read_multilabel, write_sparse_matrix
+from polyleaf.files.xmc import LabelledRows, read_multilabel, write_sparse_matrix
 from polyleaf.metrics.ranking import ranking_scores
 
 __all__ = ["FORMAT", "evaluate_labels", "is_xmc", "read_rows", "fit_labels", "write_topk"]

@@ -234,7 +234,7 @@ def to_numeric_matrix(model: Any, X: Any) -> np.ndarray:
     -------
     ndarray of shape (n_rows, n_features), C order
         float32 numbers; as float64 where some feature needs that (`BinMapper.float64_bins_`). NaN where a value is
-        missing. A category is its code (`categories_of`), NaN where it was not seen in training.
+        missing. A category is its code (`category_mapping`), NaN where it was not seen in training.
     """
     source = build_ir(model)
     mapper = source.model.mapper

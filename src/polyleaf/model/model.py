@@ -323,7 +323,7 @@ class Model:
         """
         if isinstance(table, Dataset):
             data = table.rebinned_to(self.mapper)
-            return self.raw_predict_codes(
+            return self.predict_raw_binned(
                 data.codes, first_round, last_round, n_threads, data.features
             )
         table = self.prepare_features(table, n_threads)
@@ -445,7 +445,7 @@ class Model:
         Returns
         -------
         csr_matrix of shape (n_rows, n_outputs), float64
-            What is stored has the bits of `raw_predict`. What is not stored has the raw score of a row
+            What is stored has the bits of `predict_raw`. What is not stored has the raw score of a row
             without any tree: `to_target_scale(0)`, which is 0 where base scores are. A link is to be applied to
             both: logistic makes 1/2 of a score 0, so its predictions have no zeros to leave out.
 
@@ -1035,7 +1035,7 @@ class Model:
         """The oldest that can hold the model."""
         projection = 1 if self.projection is None else _PROJECTION_SINCE
         made = 1 if self.mapper.derived_columns_ is None else _MADE_SINCE
-        return max(storage.version_of(self.forest), projection, made)
+        return max(storage.required_version(self.forest), projection, made)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"forest": storage.to_arrays(self.forest)}

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from polyleaf.data.dataset import Dataset
 from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import HAS_OFFSETS
-from polyleaf.estimators.shap_mixin import mean_magnitude
+from polyleaf.estimators.shap_mixin import mean_abs_shap
 from polyleaf.inputs.multitask import (
     TaskColumns,
     TaskEncodings,
@@ -81,11 +81,11 @@ class ReportData:
         mapper, X = self.model.mapper, self.X
         if isinstance(X, Dataset):
             X = X.rebinned_to(mapper)
-            return CodedRows(X.codes, X.features)
+            return BinnedRows(X.codes, X.features)
         table = self.estimator._features(X)
-        return CodedRows(
+        return BinnedRows(
             mapper.transform(table),
-            mapper.get_raw_values(table) if self.model.reads_features else None,
+            mapper.get_raw_values(table) if self.model.has_linear_leaves else None,
         )
 
     @cached_property
@@ -252,7 +252,7 @@ def _of_known(estimator: Any, X: Any, y: Any, offset: Any, *named: str) -> Singl
     if offset is None and estimator.model_.metadata.get(HAS_OFFSETS):  # of other tasks
         offset = zero_offset(estimator.model_, len(y))
     if estimator.model_.metadata["kind"] == "regression":
-        return Subject(estimator, X, y, offset, *named)
+        return SingleTaskReportData(estimator, X, y, offset, *named)
     missing = get_missing_mask(y)
     known = np.flatnonzero(~missing.reshape(len(y), -1).any(axis=1))
     if len(known) == len(y):
@@ -263,4 +263,4 @@ def _of_known(estimator: Any, X: Any, y: Any, offset: Any, *named: str) -> Singl
             "table, not as a Dataset."
         )
     offset = None if offset is None else np.asarray(to_numpy(offset))[known]
-    return Subject(estimator, _safe_indexing(X, known), y[known], offset, *named)
+    return SingleTaskReportData(estimator, _safe_indexing(X, known), y[known], offset, *named)
