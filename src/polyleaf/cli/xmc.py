@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyleaf.data.holdout import split_validation
-from polyleaf.files.io import ReadError, ending_of, on_disk, write_csv
+from polyleaf.files.io import ReadError, get_extension, spool_to_disk, write_csv
 from polyleaf.files.xmc import LabelledRows, read_multilabel, write_sparse_matrix
 from polyleaf.metrics.ranking import ranking_scores
 
