@@ -20,7 +20,7 @@ from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, S
 from polyleaf.inputs.multitask import name_of
 from polyleaf.inputs.targets import FEW_CLASSES
 from polyleaf.inputs.text import are_decimal_commas, first_stray_text
-from polyleaf.metrics.task_scores import TASKS
+from polyleaf.metrics._multitask import TASKS
 
 __all__ = ["Schema", "select_columns", "infer_task", "decimal_comma_hint", "read_weights"]
 
