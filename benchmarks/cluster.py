@@ -191,7 +191,7 @@ def projected(context: Context, method: str, problem: str) -> Figures:
     busiest), `seconds` on CORES cores each, `one`: of one machine with all rows, `times` as fast."""
     require_module("distributed")
     from polyleaf.estimators.distributed_fit import fit_rank, planned
-    from polyleaf.runtime.context import Workers
+    from polyleaf.runtime.context import Context
 
     size = int(method.split()[0])
     X, Y = part(0, context.rows(ROWS_EACH), N_FEATURES, N_OUTPUTS)
@@ -204,7 +204,7 @@ def projected(context: Context, method: str, problem: str) -> Figures:
         shared, shard = planned(estimator, Y)
         with tempfile.TemporaryDirectory() as folder:
             clock = Clock([os.getpid()], f"{folder}/clock")
-            workers = Workers(1, mirror) if n_machines > 1 else Workers(1)
+            workers = Context(1, mirror) if n_machines > 1 else Context(1)
             fit_rank(estimator, shared, shard, data, workers, callbacks=[clock])
             spent[n_machines] = json.loads(Path(clock.path).read_text())["tree"]
         asked = mirror.steps

@@ -14,7 +14,7 @@ from sklearn.metrics import d2_log_loss_score, d2_pinball_score, d2_tweedie_scor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
-from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentT
 
 N, TRAIN = 500, 350
@@ -527,9 +527,9 @@ def test_going_on_is_training_at_once():
 )  # fmt: skip
 def test_encodings_of_any_origin(change):
     stored = fitted(n_estimators=1)._encoding.to_dict()
-    assert read_encoding(stored, 8).to_dict() == stored
+    assert decode_target_encoding(stored, 8).to_dict() == stored
     with pytest.raises(ValueError, match="The model"):
-        read_encoding(stored | change, 8)
+        decode_target_encoding(stored | change, 8)
 
 
 def test_scikit_learns_tools():

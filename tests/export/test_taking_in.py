@@ -9,7 +9,7 @@ from foreign_models import FOLDER, LIGHTGBM, XGBOOST, asked, expected, file_of
 
 from polyleaf import load_model
 from polyleaf.export import from_lightgbm, from_xgboost, to_c
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 
 READERS = {"xgboost": from_xgboost, "lightgbm": from_lightgbm}
 REFUSED = {
@@ -38,7 +38,7 @@ def read(library, name):
 
 def prepare_features(model):
     X = asked()
-    return as_features(
+    return read_features(
         X if model.metadata["origin"] == "XGBoost" else X.astype(np.float64), reference=model.mapper
     )
 

@@ -44,7 +44,7 @@ def assert_close(found, expected):
 
 def rounded(est, X):
     """Treelite compares what it is given: features that are compared as float32 have to be such."""
-    wide = est.model_.mapper.wide_
+    wide = est.model_.mapper.float64_bins_
     with np.errstate(over="ignore"):
         return np.where(wide, X, X.astype(np.float32)).astype(X.dtype)
 

@@ -30,7 +30,7 @@ def raw_scores(model, rows):
     """Float64 (n_rows, n_scores), in the unit of y: what predictions round to float32 tree after tree."""
     inner = model.model_
     table = model._features(rows)
-    numbers, leaves = table.numbers(), inner.apply(table)
+    numbers, leaves = table.get_raw_values(), inner.apply(table)
     known = set(range(inner.n_features))
     sums = np.tile(inner.base_score, (table.n_rows, 1))
     for tree in inner.trees[: leaves.shape[1]]:

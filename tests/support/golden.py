@@ -20,7 +20,7 @@ import pandas as pd
 from scipy.sparse import csr_matrix
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.settings import presets
 
 FILE = Path(__file__).parent / "files" / "golden.json"
@@ -310,7 +310,7 @@ def hashes(name, n_jobs=1, device="cpu"):
     X = CONFIGURATIONS[name][1]()
     model = fitted(name, n_jobs, device).model_
     if not isinstance(X, Dataset):
-        table = as_features(X, reference=model.mapper)
+        table = read_features(X, reference=model.mapper)
         scores = (
             model.predict_topk(table, 3, n_threads=n_jobs)
             if model.n_outputs == 50

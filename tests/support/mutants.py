@@ -275,6 +275,6 @@ def use(estimator, X):
 
 
 def _table(X):
-    from polyleaf.inputs.features import as_features
+    from polyleaf.inputs.features import read_features
 
-    return as_features(X)
+    return read_features(X)

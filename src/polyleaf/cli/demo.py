@@ -17,7 +17,7 @@ import numpy as np
 
 from polyleaf import datasets
 from polyleaf.callbacks import Callback
-from polyleaf.data.holdout import drawn
+from polyleaf.data.holdout import split_rows
 from polyleaf.files.io import write_csv
 from polyleaf.metrics._multitask import baseline_scores, compute_scores
 
@@ -152,7 +152,7 @@ def _train(job: _Job, out: Path, params: dict[str, Any], start_job: Callable) ->
     small = datasets.load(job.data_name)
     X, X_test, y, y_test = small.split()
     # Early stopping looks at a part of the training rows, never at the test rows.
-    kept, watched = drawn(len(X), len(X) // 5, seed=0)
+    kept, watched = split_rows(len(X), len(X) // 5, seed=0)
     estimator = PolyleafRegressor if job.task == "regression" else PolyleafClassifier
     model = estimator(**params, early_stopping_rounds=_PATIENCE, random_state=0)
     model.fit(

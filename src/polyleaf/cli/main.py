@@ -56,7 +56,7 @@ from polyleaf.cli.predictions import (
     describe_unknown_labels,
     prediction_columns,
 )
-from polyleaf.data.holdout import held_out
+from polyleaf.data.holdout import split_validation
 from polyleaf.files.folders import Folder
 from polyleaf.files.io import ReadError
 from polyleaf.files.readers import FORMATS, CsvOptions, read_table
@@ -68,7 +68,7 @@ from polyleaf.files.schema import (
     select_columns,
 )
 from polyleaf.files.table import Table
-from polyleaf.inputs.targets import weight_of_known
+from polyleaf.inputs.targets import weight_known_targets
 from polyleaf.settings import presets
 from polyleaf.settings.aliases import meant
 from polyleaf.settings.param_spec import declarations
@@ -816,7 +816,7 @@ def _train_table(
     training, held = _split(lesson.known, told.validation, told.seed, told.format, told.style)
     _check_writable(told.model)
     weights = read_weights(training, lesson.weighted[0]) if lesson.weighted else None
-    of_bins = weight_of_known(schema.read_targets(training), weights)
+    of_bins = weight_known_targets(schema.read_targets(training), weights)
     only_text = lesson.texts - set(lesson.meant)
     learned_from = source if is_folder else training
     X = make_training_dataset(
@@ -1001,7 +1001,7 @@ def _split(
     """The rows to learn from, and those to watch."""
     if validation is None:
         return table, None
-    parts = held_out(validation, table.n_rows, seed)
+    parts = split_validation(validation, table.n_rows, seed)
     if parts is None:
         return table, read_table(validation, format, style)
     kept, watched = parts
@@ -1010,7 +1010,7 @@ def _split(
 
 def _refuse_fraction(is_folder: bool, validation: str | None) -> None:
     """Rows of a folder are read in their order, so none can be drawn beforehand."""
-    if is_folder and validation is not None and held_out(validation, 100, 0) is not None:
+    if is_folder and validation is not None and split_validation(validation, 100, 0) is not None:
         raise ReadError(
             f"--validation {validation} holds rows of one file out; beside a folder, name a file of others."
         )

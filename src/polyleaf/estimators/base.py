@@ -34,9 +34,9 @@ from polyleaf.estimators.calibration_state import forget
 from polyleaf.estimators.output_frames import Library, as_table, check_library
 from polyleaf.estimators.shap_mixin import ShapMixin, iter_shap_values, mean_abs_shap
 from polyleaf.inputs.features import FeatureTable
-from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
-from polyleaf.inputs.target_scaling import warn_of_small_total
+from polyleaf.inputs.target_scaling import warn_small_weights
 from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
@@ -52,8 +52,8 @@ from polyleaf.model.importance import KINDS
 from polyleaf.model.io import Destination, Source
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
-from polyleaf.runtime.context import Workers, effective_threads
-from polyleaf.runtime.cuda import device_of
+from polyleaf.runtime.context import Context, effective_threads
+from polyleaf.runtime.cuda import get_device
 from polyleaf.settings.aliases import (
     attribute_instead,
     explains_strangers,
@@ -287,7 +287,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         KeyboardInterrupt
             After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
-        device = device_of(self.device)
+        device = get_device(self.device)
         given = Given("training", X, y, sample_weight, offset).completed().read_from(device)
         val = Given(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
         holds_out = self.validation_fraction is not None
@@ -324,12 +324,12 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
         settings = settings_of(self, rounds, is_sparse(given.y), seeds.training, n_threads)
-        settings = settings.on(device_of(self.device))
+        settings = settings.on(get_device(self.device))
         encode = self._encode_sparse_target if settings.keeps_labels_sparse else self._encode_target
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)
         if given.weight is not None and target.weight is not None:
-            warn_of_small_total(target.weight, 2 * max(self.reg_lambda, self.min_child_weight))
+            warn_small_weights(target.weight, 2 * max(self.reg_lambda, self.min_child_weight))
         return Plan(settings, start, objective, self._metrics(objective, target), seeds), target
 
     def _tried_by(self, plan: Plan, target: Target, is_watched: bool) -> Metric | None:
@@ -436,7 +436,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         """The target, less what rows start from where the loss is of their difference."""
         if offset is None or not objective.location:
             return target
-        return target.less(offset[:, :: objective.outputs_per_target()])
+        return target.subtract_offset(offset[:, :: objective.outputs_per_target()])
 
     def _take(self, trained: Boosted, encoding: TargetEncoding) -> None:
         """Take over what was trained, also where Ctrl-C has ended the training."""
@@ -527,7 +527,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
 
     @contextmanager
     def _all_callbacks(
-        self, callbacks: Any, rounds: int, metrics: list[Metric], workers: Workers
+        self, callbacks: Any, rounds: int, metrics: list[Metric], workers: Context
     ) -> Iterator[list[Any]]:
         """All callbacks of one training; those of the estimator are rank 0's. Whatever happens in it, no
         progress bar stays behind."""
@@ -648,7 +648,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         estimator = cls(**{name: value for name, value in given.items() if name in known})
         estimator._validate_params()
         effective_threads(estimator.n_jobs)  # scikit-learn takes True and 0 for numbers of threads
-        encoding = read_encoding(model.metadata, model.n_outputs)
+        encoding = decode_target_encoding(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
             take_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
@@ -1096,7 +1096,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             raise ValueError(
                 f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}, shap."
             )
-        return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
+        return self.model_.mapper.sum_by_feature(self.model_.feature_importance(kind, per_output))
 
     def report(self, X: Any, y: Any, *, offset: Any = None, title: str | None = None) -> Any:
         """What the model is and how good it is on these rows, on one page of HTML.

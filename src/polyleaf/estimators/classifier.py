@@ -20,8 +20,8 @@ from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
     encode_classification,
-    labels_of,
-    no_for_each_yes,
+    negatives_per_positive,
+    read_labels,
 )
 from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
@@ -189,7 +189,7 @@ class PolyleafClassifier(
             return {}
         if start is not None:  # as it was found in the rows of the first training
             return {"scale_pos_weight": getattr(start.objective, "scale_pos_weight", None)}
-        found = no_for_each_yes(target.values, target.weight)
+        found = negatives_per_positive(target.values, target.weight)
         return {"scale_pos_weight": np.sqrt(found) if self.scale_pos_weight == "sqrt" else found}
 
     def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
@@ -365,7 +365,7 @@ class PolyleafClassifier(
             from sklearn.metrics import accuracy_score  # an eighth of what importing us takes
 
             predicted = self.predict(X, offset=offset)
-            return float(accuracy_score(labels_of(y), predicted, sample_weight=sample_weight))
+            return float(accuracy_score(read_labels(y), predicted, sample_weight=sample_weight))
         target, predicted = self._to_score(X, y, sample_weight, offset)
         return known_subset_accuracy(target.values, predicted, target.weight)
 

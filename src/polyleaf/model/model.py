@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.features import FeatureTable, as_features
+from polyleaf.inputs.features import FeatureTable, read_features
 from polyleaf.metrics.metric import RENAMED_METRICS
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.batch_predict import Chunk, bin_features, iter_chunks, read_regressors
@@ -159,7 +159,7 @@ class Model:
     @property
     def input_names(self) -> list[str]:
         """Names of the features of the tables that it takes: as `feature_name`, but of what X holds."""
-        if self.mapper.made_ is None:
+        if self.mapper.derived_columns_ is None:
             return [self.feature_name(f) for f in range(self.n_features)]
         names = self.mapper.feature_names_
         return [f"f{f}" for f in range(self.mapper.n_features_)] if names is None else list(names)
@@ -262,7 +262,7 @@ class Model:
                 ensure_min_samples=0,
             )
             X, names = self.projection.transform(given, n_threads), self.projection.feature_names
-        return as_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
+        return read_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
 
     def predict_raw_binned(
         self,
@@ -281,7 +281,7 @@ class Model:
             Rounds `first_round .. last_round - 1` are summed; None: up to the last.
         n_threads : int
         features : ndarray of shape (n_features, n_rows), float32, optional
-            Raw features (`FeatureTable.numbers`), needed where leaves are linear.
+            Raw features (`FeatureTable.get_raw_values`), needed where leaves are linear.
 
         Returns
         -------
@@ -323,7 +323,7 @@ class Model:
             Where X is not such as the model was trained on, or there are no such rounds.
         """
         if isinstance(table, Dataset):
-            data = table.seen_by(self.mapper)
+            data = table.rebinned_to(self.mapper)
             return self.predict_raw_binned(
                 data.codes, first_round, last_round, n_threads, data.features
             )
@@ -1035,7 +1035,7 @@ class Model:
     def _format_version(self) -> int:
         """The oldest that can hold the model."""
         projection = 1 if self.projection is None else _PROJECTION_SINCE
-        made = 1 if self.mapper.made_ is None else _MADE_SINCE
+        made = 1 if self.mapper.derived_columns_ is None else _MADE_SINCE
         return max(storage.required_version(self.forest), projection, made)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -364,7 +364,7 @@ class Searches(_Base):
 
     def _timed(self, entry: tuple[Any, ...], n_rows: int, target: Target, seed: int) -> TimedRace:
         fold = entry[1][0]
-        small = in_small(fold, target.class_of_row() is not None, seed)
+        small = in_small(fold, target.get_row_classes() is not None, seed)
         is_free = not {"learning_rate", "n_estimators"} & self._fixed().keys()
         pace = Pace(self._rate, is_free, n_rows)
         return TimedRace(*entry, small=small, pace=pace)

@@ -16,9 +16,9 @@ from numbers import Real
 from typing import Any, TypeVar
 
 from polyleaf._core import Device
-from polyleaf.inputs.multitask import Key, name_of
+from polyleaf.inputs.multitask import TaskKey, get_task_name
 from polyleaf.objectives import objective_class
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 from polyleaf.settings.param_spec import Frozen
 from polyleaf.settings.parameters import (
     OF_COUNTS,
@@ -182,7 +182,7 @@ class Settings:
     curvature: Curvature
     sampling: Sampling
     leaf: Leaf
-    workers: Workers
+    workers: Context
 
     @property
     def keeps_labels_sparse(self) -> bool:
@@ -227,7 +227,7 @@ def settings_of(
         sampling=_sampling(p, seed),
         leaf=leaf,
         run=_run(p, leaf, rounds),
-        workers=Workers(n_threads),
+        workers=Context(n_threads),
     )
 
 
@@ -250,11 +250,11 @@ def _defaults(p: SharedParameters) -> dict[str, float]:
     return _of_objective(p.objective) if isinstance(p, RegressorParameters) else USUALLY
 
 
-def _of_task(key: Key, objective: Any) -> dict[str, float]:
+def _of_task(key: TaskKey, objective: Any) -> dict[str, float]:
     try:
         return _of_objective(objective)
     except ValueError as error:
-        raise ValueError(f"Task {name_of(key)!r}: {error}") from None
+        raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
 
 def _of_objective(objective: Any) -> dict[str, float]:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyleaf.data.random import FEATURES, ROWS, draw, draw_of, smallest
-from polyleaf.runtime.collective import ALONE, Communicator
+from polyleaf.data.random import FEATURES, ROWS, draw, draw_ids, find_kth_smallest
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.settings.train_config import Sampling
 
 __all__ = ["Draw", "Numbered", "Sampler", "numbers_of_rows", "sample_features", "sample_rows"]
@@ -65,13 +65,13 @@ class Numbered(NamedTuple):
     @staticmethod
     def alone(n: int) -> Numbered:
         """The rows of a machine that has all of them."""
-        return Numbered(np.arange(n), n, ALONE)
+        return Numbered(np.arange(n), n, SINGLE_PROCESS)
 
     def draw(self, count: int, seed: int, round: int, stream: int) -> np.ndarray:
         """Mask of this rank's rows among `count` that are drawn of all."""
         if count >= self.n:
             return np.ones(len(self.numbers), bool)
-        return draw_of(self.numbers, count, seed, round, stream, self.communicator)
+        return draw_ids(self.numbers, count, seed, round, stream, self.communicator)
 
 
 class Sampler:
@@ -266,7 +266,7 @@ def _goss(
     kept = _largest(norm, n_top, numbered)
     rest = np.flatnonzero(~kept)
     by = settings.seed, round, ROWS
-    other = rest[draw_of(numbered.numbers[rest], n_other, *by, numbered.communicator)]
+    other = rest[draw_ids(numbered.numbers[rest], n_other, *by, numbered.communicator)]
     kept[other] = True
     rows = np.flatnonzero(kept).astype(np.uint32)
     if usable is not None:
@@ -299,7 +299,7 @@ def _largest(norm: np.ndarray, count: int, numbered: Numbered) -> np.ndarray:
         ~norm.view(np.uint32),
         numbered.communicator,
     )  # norms order as their bits do
-    last = smallest(ranks, count, communicator)
+    last = find_kth_smallest(ranks, count, communicator)
     mask = ranks < last
     ties = np.flatnonzero(ranks == last)
     n_before = np.array([np.count_nonzero(mask)])
@@ -311,7 +311,7 @@ def _largest(norm: np.ndarray, count: int, numbered: Numbered) -> np.ndarray:
 def _first(numbers: np.ndarray, count: int, communicator: Communicator) -> np.ndarray:
     """Mask of this rank's numbers among the `count` smallest that all have between them."""
     numbers = numbers.astype(np.uint32)
-    return numbers <= smallest(numbers, count, communicator)
+    return numbers <= find_kth_smallest(numbers, count, communicator)
 
 
 def _count(fraction: float, n: int) -> int:
