@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.metrics.thresholds import best_f1_threshold
+from polyleaf.metrics._classification import best_f1_threshold
 
 from .frame.context import Context, Unavailable
 from .frame.paper import Figures, Paper, Subject, Table

@@ -7,7 +7,7 @@ from sklearn.metrics import f1_score
 
 from polyleaf import PolyleafClassifier, PolyleafClassifierCV, load_model
 from polyleaf.export import to_c, to_onnx
-from polyleaf.metrics.thresholds import best_f1_threshold
+from polyleaf.metrics._classification import best_f1_threshold
 
 SMALL = {"n_estimators": 15, "max_leaves": 8, "n_jobs": 1, "random_state": 0}
 RNG = np.random.default_rng(0)

@@ -594,7 +594,7 @@ BAD = [
     ),
     (dict(task_weight={"prise": 2.0}), Y, "task_weight names the task 'prise'"),
     (dict(task_weight={"price": 0.0}), Y, "weight of task 'price' must be above 0"),
-    (dict(eval_metric="rmse", validation_fraction=0.2), Y, "does not say which task it is of"),
+    (dict(eval_metric="rmse", validation_fraction=0.2), Y, "eval_metric='rmse'"),
     (dict(eval_metric={"x": "rmse"}, validation_fraction=0.2), Y, "eval_metric names the task 'x'"),
     (dict(leaf="sparse"), Y, "no common unit"),
     (dict(reg_alpha=1.0), Y, "several tasks do not share"),

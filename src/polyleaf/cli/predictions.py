@@ -14,7 +14,7 @@ from polyleaf.cli.output import Columns, name_columns, quantile_columns
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema
 from polyleaf.files.table import Table
-from polyleaf.metrics.task_scores import compute_scores_per_target
+from polyleaf.metrics._multitask import compute_scores_per_target
 
 __all__ = ["describe_unknown_labels", "prediction_columns", "compute_scores", "compute_task_scores"]
 

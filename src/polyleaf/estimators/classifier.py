@@ -23,7 +23,7 @@ from polyleaf.inputs.targets import (
     negatives_per_positive,
     read_labels,
 )
-from polyleaf.metrics.estimator_scores import known_subset_accuracy
+from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
 from polyleaf.model.decision_threshold import get_decision_thresholds, get_raw_decision_thresholds
 from polyleaf.objectives import Custom, Objective, automatic_name, objective_class

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
-from polyleaf.metrics.thresholds import best_f1_threshold
+from polyleaf.metrics._classification import best_f1_threshold
 from polyleaf.model import Model
 from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
 from polyleaf.objectives import Objective

@@ -12,7 +12,7 @@ from polyleaf.estimators.base import PolyleafEstimator, document, has_levels
 from polyleaf.estimators.intervals import PredictsIntervals
 from polyleaf.inputs.target_scaling import Normalize
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
-from polyleaf.metrics.estimator_scores import mean_d2_pinball, mean_r2
+from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, distribution_names, objective_class
 from polyleaf.settings.param_spec import constraints

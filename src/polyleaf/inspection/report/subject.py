@@ -31,7 +31,7 @@ from polyleaf.inspection.plotting.display import (
     get_target_names,
     zero_offset,
 )
-from polyleaf.metrics.task_scores import compute_scores_per_target
+from polyleaf.metrics._multitask import compute_scores_per_target
 from polyleaf.model import Model
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 
