@@ -20,7 +20,7 @@ from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, S
 from polyleaf.inputs.multitask import get_task_name
 from polyleaf.inputs.targets import FEW_CLASSES
 from polyleaf.inputs.text import find_stray_text, has_decimal_commas
-from polyleaf.metrics.task_scores import TASKS
+from polyleaf.metrics._multitask import TASKS
 
 __all__ = ["Schema", "select_columns", "infer_task", "decimal_comma_hint", "read_weights"]
 
