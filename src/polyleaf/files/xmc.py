@@ -218,7 +218,7 @@ def write_sparse_matrix(path: str | Path, matrix: Any) -> None:
         Numbers, written as float32.
     """
     rows = to_canonical_csr(matrix, "The matrix")
-    with open_bytes_to_write(Path(path)) as stream:
+    with open_for_writing(Path(path)) as stream:
         stream.write(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
         _write_rows(stream, rows, None, 0)
 

@@ -19,6 +19,7 @@ import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable, read_features
+from polyleaf.metrics.metric import RENAMED_METRICS
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.batch_predict import Chunk, bin_features, iter_chunks, read_regressors
 from polyleaf.model.compiled_predictor import Predictor
