@@ -204,7 +204,7 @@ def projected(context: Context, method: str, problem: str) -> Figures:
         shared, shard = plan_shared_fit(estimator, Y)
         with tempfile.TemporaryDirectory() as folder:
             clock = Clock([os.getpid()], f"{folder}/clock")
-            workers = Workers(1, mirror) if n_machines > 1 else Workers(1)
+            workers = Context(1, mirror) if n_machines > 1 else Context(1)
             fit_rank(estimator, shared, shard, data, workers, callbacks=[clock])
             spent[n_machines] = json.loads(Path(clock.path).read_text())["tree"]
         asked = mirror.steps

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.metrics.thresholds import f1_threshold
+from polyleaf.metrics._classification import best_f1_threshold
 
 from .frame.context import Context, Unavailable
 from .frame.paper import Figures, Paper, Subject, Table
@@ -321,7 +321,7 @@ def chosen_threshold(
     that model. Rows are in random order."""
     held = np.arange(len(Y)) < round(HELD * len(Y))
     predict = fit(Job("multilabel", X[~held], Y[~held], threads, Deadline(limit)))
-    return f1_threshold(np.asarray(predict(X[held]), np.float64), Y[held]), predict
+    return best_f1_threshold(np.asarray(predict(X[held]), np.float64), Y[held]), predict
 
 
 class Split(NamedTuple):

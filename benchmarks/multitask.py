@@ -98,7 +98,7 @@ def fitted(losses: dict[str, str], part: Part, context: Context, **parameters: A
     objectives = {n: Quantile(LEVELS) if loss == "quantile" else loss for n, loss in losses.items()}
     model = PolyleafMultiTask(
         objectives, n_estimators=context.rounds(ROUNDS), early_stopping_rounds=PATIENCE,
-        eval_metric="skill", calibrate_quantiles=False, n_jobs=context.threads, **parameters,
+        eval_metric="d2", calibrate_quantiles=False, n_jobs=context.threads, **parameters,
     )  # fmt: skip
     return model.fit(*part.train, X_val=part.held[0], y_val=part.held[1])
 

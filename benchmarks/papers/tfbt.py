@@ -181,7 +181,7 @@ def polyleaf_scores(
         n = min(first + every, last)
         model.forest.predict(codes, raw, first, n, context.threads)
         scores = np.zeros((len(raw), data.n_classes))  # where a class without rows stays
-        scores[:, classes] = model.in_unit_of_y(raw)
+        scores[:, classes] = model.to_target_scale(raw)
         yield n, scores
 
 

@@ -33,7 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from polyleaf.inputs.functions import why_not_called
+from polyleaf.inputs.functions import describe_signature_mismatch
 from polyleaf.model.model import EvalsLog
 from polyleaf.model.serialize import remove_stale
 
@@ -675,7 +675,7 @@ def _as_callback(callback: Any) -> Any:
 
 def _check_signature(function: Callable[..., Any]) -> None:
     """A TypeError for a function that cannot be called as others are, such as LightGBM's of one `env`."""
-    why = why_not_called(function, 3)
+    why = describe_signature_mismatch(function, 3)
     if why:
         raise TypeError(
             "A callback is called after each round with three arguments, (model, epoch, evals_log), and ends "

@@ -346,7 +346,7 @@ def test_a_rank_whose_peers_have_no_rows_grows_the_trees_of_its_tiles():
     estimator = PolyleafRegressor(n_estimators=2, **cluster.SHAPE)
     shared, shard = plan_shared_fit(estimator, y)
     mirror = cluster.Mirror(2, 8)
-    fit_rank(estimator, shared, shard, Dataset(X), Workers(1, mirror))
+    fit_rank(estimator, shared, shard, Dataset(X), TrainContext(1, mirror))
     alone = PolyleafRegressor(n_estimators=2, **cluster.SHAPE).fit(X, y)
     assert estimator.save_model() == alone.save_model()
     assert len(mirror.steps) == 2 * (9 + 2 * cluster.MAX_DEPTH)

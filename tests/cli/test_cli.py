@@ -625,7 +625,7 @@ def test_a_search_trains_the_best_and_tells_what_it_tried(folder, tmp_path, caps
         X, y
     )
     trained = load_model(tmp_path / "m").model_
-    np.testing.assert_array_equal(trained.raw_predict(X), again.model_.raw_predict(X))
+    np.testing.assert_array_equal(trained.predict_raw(X), again.model_.predict_raw(X))
 
 
 def test_a_search_on_rows_that_are_held_out(folder, tmp_path, capsys):
@@ -726,5 +726,5 @@ def test_targets_that_are_not_known_count_in_bins_as_in_a_fit(where, tmp_path):
     settings = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
     polyleaf("train", path, "-t", "y,z", "-m", model, *settings)
     expected = PolyleafRegressor(**chosen).fit(X, Y)
-    assert load_model(model).model_.mapper.same_bins(expected.model_.mapper)
+    assert load_model(model).model_.mapper.has_same_bins(expected.model_.mapper)
     np.testing.assert_array_equal(load_model(model).predict(X), expected.predict(X))

@@ -13,7 +13,7 @@ from problems import Core, assert_same_tree, core_bins, make_problem, sampled, s
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.data import binning
 from polyleaf.data.binned import empty_codes
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 
 SETTINGS = {
     "plain": {},
@@ -148,7 +148,7 @@ def test_linear_leaves_hold_all_codes():
 def test_explicit_zeros_and_values_in_the_bin_of_zero_are_no_cells():
     X = sp.csc_matrix(np.array([[0, 5], [1, 0], [2, 0], [0, 0]] * 30, np.float32))
     X.data[::4] = 0
-    table = as_features(X)
+    table = read_features(X)
     mapper = binning.BinMapper().fit(table)
     codes = mapper.encode(table)
     np.testing.assert_array_equal(codes.array(), mapper.transform(table))

@@ -390,7 +390,7 @@ def test_targets_that_are_not_known_count_as_in_one_table(columns, weighted, unk
     if unknown == "some":
         assert not Dataset(
             X, max_bins=16, sample_weight=weight if weighted else None
-        ).mapper.same_bins(expected.mapper)
+        ).mapper.has_same_bins(expected.mapper)
     monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 100, "random_state": 0})
     expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
     same(Dataset.from_batches(cut(70, *arrays), max_bins=16), expected)

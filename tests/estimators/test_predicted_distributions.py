@@ -291,9 +291,7 @@ def test_predict_dist_needs_a_distribution():
 
 def test_metrics_of_distributions_need_one():
     X, Y, _ = made("normal", n=100)
-    with pytest.raises(
-        ValueError, match="'nll' is of predicted distributions, which these objectives give"
-    ):
+    with pytest.raises(ValueError, match="'nll'"):
         PolyleafRegressor(eval_metric="nll", **QUICK).fit(X, Y, eval_set=[(X, Y)])
 
 

@@ -263,7 +263,7 @@ def test_raw_scores_of_both_estimators():
     np.testing.assert_array_equal(np.exp(model.predict_raw(X)), model.predict(X))
     assert regressor().fit(X, Y[:, 0]).predict_raw(X).shape == (80,)
     np.testing.assert_array_equal(
-        model.predict_raw(X, iteration_range=(0, 1)), model.model_.raw_predict(X, 0, 1)
+        model.predict_raw(X, iteration_range=(0, 1)), model.model_.predict_raw(X, 0, 1)
     )
     for y in (TWO, THREE, LABELS):
         found = classifier().fit(X, y)
@@ -370,7 +370,7 @@ def test_a_model_takes_what_estimators_take(changes):
     for data in (X, X.tolist(), sp.csr_matrix(X), pd.DataFrame(X, columns=list("abc"))):
         np.testing.assert_array_equal(model.predict(data), expected)
     np.testing.assert_array_equal(model.apply(X), estimator.apply(X))
-    *_, last = model.staged_raw(X)
+    *_, last = model.staged_predict_raw(X)
     np.testing.assert_array_equal(last, expected)
     np.testing.assert_array_equal(model.predict_topk(X, 1)[0][:, 0], expected.argmax(axis=1))
 

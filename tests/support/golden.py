@@ -20,7 +20,7 @@ import pandas as pd
 from scipy.sparse import csr_matrix
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.settings import presets
 
 FILE = Path(__file__).parent / "files" / "golden.json"
@@ -310,14 +310,14 @@ def hashes(name, n_jobs=1, device="cpu"):
     X = CONFIGURATIONS[name][1]()
     model = fitted(name, n_jobs, device).model_
     if not isinstance(X, Dataset):
-        table = as_features(X, reference=model.mapper)
+        table = read_features(X, reference=model.mapper)
         scores = (
             model.predict_topk(table, 3, n_threads=n_jobs)
             if model.n_outputs == 50
-            else [model.raw_predict(table, n_threads=n_jobs)]
+            else [model.predict_raw(table, n_threads=n_jobs)]
         )
     else:
-        scores = [model.raw_predict_codes(X.codes, n_threads=n_jobs)]
+        scores = [model.predict_raw_binned(X.codes, n_threads=n_jobs)]
     return {
         "model": _hash(_lasting(model.to_bytes())),
         "scores": _hash(*(a.tobytes() for a in scores)),

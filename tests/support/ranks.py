@@ -43,7 +43,7 @@ def fit_on_threads(
     mapper = None if start is None else start.mapper
     dataset = X
     if not isinstance(X, Dataset):
-        table = as_features(X, reference=mapper)
+        table = read_features(X, reference=mapper)
         dataset = Dataset(
             table,
             sample_weight=target.weight,
@@ -59,7 +59,7 @@ def fit_on_threads(
         found = encode_further(y_val, None, name=name, like=target.encoding, is_sparse=is_sparse)
         table = as_features(X_val, reference=dataset.mapper)
         codes = dataset.mapper.transform(table, 1)
-        features = dataset.mapper.numbers(table) if shared.reads_features else None
+        features = dataset.mapper.get_raw_values(table) if shared.reads_features else None
         reader = estimator._offset_reader(target.encoding, shared.plan.objective)
         offsets = reader.read(*start) if start else None
         metrics = shared.plan.metrics
@@ -70,7 +70,7 @@ def fit_on_threads(
         own, mine = copy.copy(estimator), rows[communicator.rank]
         watched = sets if communicator.rank == 0 else []
         data = shard.take(mine), dataset.rows(mine)
-        fit_rank(own, shared, *data, Workers(1, communicator), eval_sets=watched, known=known)
+        fit_rank(own, shared, *data, Context(1, communicator), eval_sets=watched, known=known)
         return own
 
-    return Threads.run(size, work, timeout=120)
+    return ThreadCommunicator.run(size, work, timeout=120)

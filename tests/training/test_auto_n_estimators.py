@@ -27,7 +27,7 @@ def noise(n=400, k=2, seed=0):
 
 def by_hand(X, Y, **parameters):
     """The rounds that two trainings through the public interface come to."""
-    train, held = drawn_by_class(len(X), prepare.HELD_OUT, 0, None)
+    train, held = split_rows_stratified(len(X), prepare.HELD_OUT, 0, None)
     model = PolyleafRegressor(
         learning_rate=0.2, n_estimators=300, early_stopping_rounds=50, random_state=0, **parameters
     )
@@ -162,13 +162,15 @@ def test_targets_are_measured_in_the_unit_of_y():
     _, Y = noise()
     regressor = PolyleafRegressor(normalize_targets=True)
     target = regressor._encode_target(Y * [1, 1000], None, None)
-    read = encode_further(Y * [1, 1000], None, name="y", like=target.encoding, is_sparse=False)
-    np.testing.assert_allclose(target.in_unit_of_y(), read.values, rtol=1e-6, atol=1e-4)
+    read = encode_evaluation_target(
+        Y * [1, 1000], None, name="y", like=target.encoding, is_sparse=False
+    )
+    np.testing.assert_allclose(target.to_target_scale(), read.values, rtol=1e-6, atol=1e-4)
     tasks = PolyleafMultiTask({"a": "squared_error", "b": "softmax"})
     y = {"a": 1e3 * Y[:, 0] + 7, "b": np.digitize(Y[:, 1], [-1, 1])}
     target = tasks._encode_target(y, None, None)
-    read = encode_further(y, None, name="y", like=target.encoding, is_sparse=False)
-    np.testing.assert_allclose(target.in_unit_of_y(), read.values, rtol=1e-6, atol=1e-2)
+    read = encode_evaluation_target(y, None, name="y", like=target.encoding, is_sparse=False)
+    np.testing.assert_allclose(target.to_target_scale(), read.values, rtol=1e-6, atol=1e-2)
 
 
 def test_rows_without_weight_among_those_held_out_leave_the_usual_rounds():

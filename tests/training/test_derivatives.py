@@ -79,7 +79,7 @@ def test_rows_of_one_rank_may_have_no_curvature(all_flat):
     def of_rank(communicator):
         is_flat = all_flat or communicator.rank == 0
         objective = Custom(flat if is_flat else lambda y, z: (z - y, 1 + 0 * z))
-        workers = Workers(1, communicator)
+        workers = Context(1, communicator)
         problem = objective.prepare(Y, None)
         found = Derivatives(problem, settings.hessian, None, 1 << 30, workers)
         found.renew(np.zeros_like(Y, np.float32))
@@ -87,6 +87,6 @@ def test_rows_of_one_rank_may_have_no_curvature(all_flat):
 
     if all_flat:
         with pytest.raises(ValueError, match="has no curvature"):
-            Threads.run(2, of_rank)
+            ThreadCommunicator.run(2, of_rank)
     else:
-        assert Threads.run(2, of_rank) == [False, True]
+        assert ThreadCommunicator.run(2, of_rank) == [False, True]

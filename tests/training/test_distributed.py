@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ranks import fit_on_threads
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.data.random import ROWS, draw, draw_of
-from polyleaf.runtime.collective import PeerFailed, Threads
-from polyleaf.runtime.context import Workers
+from polyleaf.data.random import ROWS, draw, draw_ids
+from polyleaf.runtime.collective import ThreadCommunicator, WorkerLostError
+from polyleaf.runtime.context import Context
 from polyleaf.training.sampling import Numbered, sample_rows
 
 SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
@@ -448,15 +448,14 @@ def test_ranks_that_differ_are_told():
         PolyleafRegressor(n_estimators=2, max_leaves=k, n_jobs=1).fit(X, y).model_
         for k in (3, 3, 4)
     ]
-    assert Threads.run(2, lambda comm: agree(comm, models[comm.rank], comm.rank == 0)) == [
-        True,
-        True,
-    ]
-    with pytest.raises((RuntimeError, PeerFailed), match="another tree"):
-        Threads.run(3, lambda comm: agree(comm, models[comm.rank], False))
+    assert ThreadCommunicator.run(
+        2, lambda comm: agree(comm, models[comm.rank], comm.rank == 0)
+    ) == [True, True]
+    with pytest.raises((RuntimeError, WorkerLostError), match="another tree"):
+        ThreadCommunicator.run(3, lambda comm: agree(comm, models[comm.rank], False))
 
 
-class Counting(Threads):
+class Counting(ThreadCommunicator):
     """Knows how often it was asked, and the bytes of shares."""
 
     def __init__(self, communicator):
@@ -598,7 +597,7 @@ def test_rows_of_large_gradients_are_those_of_all(n, data):
         )
         return own[found], own, own_multiplier
 
-    found = Threads.run(size, work)
+    found = ThreadCommunicator.run(size, work)
     np.testing.assert_array_equal(np.sort(np.concatenate([each[0] for each in found])), rows)
     for _, own, own_multiplier in found:
         np.testing.assert_array_equal(own_multiplier, multiplier[own])
@@ -630,9 +629,9 @@ def test_quantiles_are_those_of_all_rows(n, data):
     def work(communicator):
         own = rank == communicator.rank
         about = None if weight is None else weight[own], leaf[own], 7, None, level
-        return _core.quantile_leaves(values[own], *about, Workers(2, communicator))
+        return _core.quantile_leaves(values[own], *about, Context(2, communicator))
 
-    for found in Threads.run(size, work):
+    for found in ThreadCommunicator.run(size, work):
         assert found.tobytes() == alone.tobytes()
 
 
@@ -643,12 +642,12 @@ def test_sums_of_squares_are_those_of_all_rows(size):
     alone, rank = _core.column_energy(g, 1), rng.integers(0, size, 9000)
 
     def work(communicator):
-        return _core.column_energy(g[rank == communicator.rank], Workers(1, communicator))
+        return _core.column_energy(g[rank == communicator.rank], Context(1, communicator))
 
-    for found in Threads.run(size, work):
+    for found in ThreadCommunicator.run(size, work):
         np.testing.assert_array_equal(found, alone)
     g[17, 1] = np.inf
-    for found in Threads.run(size, work):
+    for found in ThreadCommunicator.run(size, work):
         assert np.isnan(found[1]) and (found[[0, 2, 3]] == alone[[0, 2, 3]]).all()
 
 
@@ -661,8 +660,8 @@ def test_draws_are_those_of_all_numbers(n, data):
 
     def work(communicator):
         own = np.flatnonzero(rank == communicator.rank)
-        return own[draw_of(own, count, 3, 1, ROWS, communicator)]
+        return own[draw_ids(own, count, 3, 1, ROWS, communicator)]
 
     np.testing.assert_array_equal(
-        np.sort(np.concatenate(Threads.run(size, work))), np.flatnonzero(wanted)
+        np.sort(np.concatenate(ThreadCommunicator.run(size, work))), np.flatnonzero(wanted)
     )

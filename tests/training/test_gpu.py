@@ -34,7 +34,7 @@ def scores(kind, y, fit=None, **parameters):
     made = []
     for device in ("cpu", "cuda"):
         model = kind(**SMALL | parameters, device=device).fit(X, y, **(fit or {}))
-        made.append((model.model_.raw_predict(X), model))
+        made.append((model.model_.predict_raw(X), model))
     return made
 
 
@@ -295,7 +295,7 @@ def test_features_compete_by_shares_of_their_gains(parameters):
     model = assert_same_bytes(
         PolyleafClassifier, CLASSES, feature_penalties=PENALTIES, **parameters
     )
-    assert not np.array_equal(model.model_.raw_predict(X), free)
+    assert not np.array_equal(model.model_.predict_raw(X), free)
     assert_same_bytes(PolyleafRegressor, Y, feature_penalties=PENALTIES, **parameters)
 
 

@@ -442,5 +442,6 @@ def test_any_training_by_layers_predicts_what_it_trained(data):
         estimator = PolyleafRegressor(**parameters).fit(features, y if n_outputs > 1 else y[:, 0])
     assert np.isfinite(begun[0].state.raw).all()
     np.testing.assert_array_equal(
-        estimator.predict(features).reshape(n, -1), begun[0].model.in_unit_of_y(begun[0].state.raw)
+        estimator.predict(features).reshape(n, -1),
+        begun[0].model.to_target_scale(begun[0].state.raw),
     )

@@ -34,9 +34,9 @@ from polyleaf.estimators.calibration_state import forget
 from polyleaf.estimators.output_frames import Library, as_table, check_library
 from polyleaf.estimators.shap_mixin import ShapMixin, iter_shap_values, mean_abs_shap
 from polyleaf.inputs.features import FeatureTable
-from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
-from polyleaf.inputs.target_scaling import warn_of_small_total
+from polyleaf.inputs.target_scaling import warn_small_weights
 from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
@@ -47,7 +47,7 @@ from polyleaf.inputs.targets import (
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.compiled_predictor import Predictor
-from polyleaf.model.html import model_html
+from polyleaf.model.html import render_model
 from polyleaf.model.importance import KINDS
 from polyleaf.model.io import Destination, Source
 from polyleaf.model.serialize import ModelFileError
@@ -290,7 +290,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         KeyboardInterrupt
             After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
-        device = device_of(self.device)
+        device = get_device(self.device)
         given = Given("training", X, y, sample_weight, offset).completed().read_from(device)
         val = Given(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
         holds_out = self.validation_fraction is not None
@@ -425,7 +425,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
         """What is found out with a model that is trained: of quantiles where their levels are."""
         if self._is_calibrated(training.objective):
-            self.model_.shift(level_shifts(training))
+            self.model_.add_to_base_score(level_shifts(training))
 
     def _read_offsets(
         self, data: list[Given], target: Target, objective: Objective, start: Model | None
@@ -451,7 +451,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         """The target, less what rows start from where the loss is of their difference."""
         if offset is None or not objective.location:
             return target
-        return target.less(offset[:, :: objective.outputs_per_target()])
+        return target.subtract_offset(offset[:, :: objective.outputs_per_target()])
 
     def _store_result(self, trained: Boosted, encoding: TargetEncoding) -> None:
         """Take over what was trained, also where Ctrl-C has ended the training."""
@@ -542,7 +542,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
 
     @contextmanager
     def _all_callbacks(
-        self, callbacks: Any, rounds: int, metrics: list[Metric], workers: Workers
+        self, callbacks: Any, rounds: int, metrics: list[Metric], workers: Context
     ) -> Iterator[list[Any]]:
         """All callbacks of one training; those of the estimator are rank 0's. Whatever happens in it, no
         progress bar stays behind."""
@@ -663,7 +663,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         estimator = cls(**{name: value for name, value in given.items() if name in known})
         estimator._validate_params()
         effective_threads(estimator.n_jobs)  # scikit-learn takes True and 0 for numbers of threads
-        encoding = read_encoding(model.metadata, model.n_outputs)
+        encoding = decode_target_encoding(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
             take_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
@@ -711,8 +711,8 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             return ""
         for of_set, metrics in self.evals_result_.items():
             for metric, curve in metrics.items():
-                return model_html(self.model_, curve, f"{of_set}, {metric}")
-        return model_html(self.model_)
+                return render_model(self.model_, curve, f"{of_set}, {metric}")
+        return render_model(self.model_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -759,7 +759,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         first, last = self._rounds(iteration_range)
         n_threads = self._n_threads()
         data = X if isinstance(X, Dataset) else self._features(X, n_threads)
-        raw = self.model_.raw_predict(data, first, last, n_threads)
+        raw = self.model_.predict_raw(data, first, last, n_threads)
         if offset is None and isinstance(X, Dataset):
             offset = X.offset
         return raw if offset is None else raw + self._offsets(offset, len(raw))
@@ -769,7 +769,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     ) -> Iterator[np.ndarray]:
         first, last = self._rounds(iteration_range)
         table = self._features(X)
-        stages = self.model_.staged_raw(table, first, last, self._n_threads())
+        stages = self.model_.staged_predict_raw(table, first, last, self._n_threads())
         if offset is None:
             return stages
         start = self._offsets(offset, table.n_rows)
@@ -926,8 +926,8 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
                 f"method={method!r} is not what this model gives; it must be one of "
                 f"{', '.join(map(repr, finishes))}."
             )
-        gives_scores = method == "predict" and self._predicts_scores()
-        return Predictor(frozen.model_, finishes[method], n_threads, device, gives_scores)
+        is_identity = method == "predict" and self._predicts_scores()
+        return Predictor(frozen.model_, finishes[method], n_threads, device, is_identity)
 
     def _predicts_scores(self) -> bool:
         """Whether predictions are raw scores as they are."""
@@ -1111,7 +1111,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             raise ValueError(
                 f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}, shap."
             )
-        return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
+        return self.model_.mapper.sum_by_feature(self.model_.feature_importance(kind, per_output))
 
     def report(self, X: Any, y: Any, *, offset: Any = None, title: str | None = None) -> Any:
         """What the model is and how good it is on these rows, on one page of HTML.
@@ -1316,7 +1316,7 @@ def _to_go_on_from(
 ) -> Model:
     """A copy of a model that training may go on from, without what calibrations have made of it."""
     model = start.copy()
-    model.set_unit(*unit)  # without the shifts of its quantiles
+    model.set_target_scale(*unit)  # without the shifts of its quantiles
     forget(model)
     if metadata.get(HAS_OFFSETS):
         model.metadata[HAS_OFFSETS] = True

@@ -20,12 +20,12 @@ from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
     encode_classification,
-    labels_of,
-    no_for_each_yes,
+    negatives_per_positive,
+    read_labels,
 )
-from polyleaf.metrics.estimator_scores import subset_accuracy
+from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
-from polyleaf.model.decision_threshold import cuts_of, thresholds_of
+from polyleaf.model.decision_threshold import get_decision_thresholds, get_raw_decision_thresholds
 from polyleaf.objectives import Custom, Objective, automatic_name, objective_class
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
 from polyleaf.settings.param_spec import make_constraints
@@ -181,7 +181,7 @@ class PolyleafClassifier(
     @classmethod
     def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
         super()._check_agreement(model, encoding)
-        thresholds_of(model)
+        get_decision_thresholds(model)
 
     def _weight_of_positives(self, target: Target, start: Model | None) -> dict[str, Any]:
         """`scale_pos_weight` as numbers, where it is a word."""
@@ -189,7 +189,7 @@ class PolyleafClassifier(
             return {}
         if start is not None:  # as it was found in the rows of the first training
             return {"scale_pos_weight": getattr(start.objective, "scale_pos_weight", None)}
-        found = no_for_each_yes(target.values, target.weight)
+        found = negatives_per_positive(target.values, target.weight)
         return {"scale_pos_weight": np.sqrt(found) if self.scale_pos_weight == "sqrt" else found}
 
     def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
@@ -204,7 +204,7 @@ class PolyleafClassifier(
         return None if encoding.output_names is None else list(encoding.output_names)
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
-        return decided(raw, self._encoding, cuts_of(self.model_))
+        return decided(raw, self._encoding, get_raw_decision_thresholds(self.model_))
 
     @suggest_on_unknown_kwargs
     def decision_function(
@@ -365,9 +365,9 @@ class PolyleafClassifier(
             from sklearn.metrics import accuracy_score  # an eighth of what importing us takes
 
             predicted = self.predict(X, offset=offset)
-            return float(accuracy_score(labels_of(y), predicted, sample_weight=sample_weight))
+            return float(accuracy_score(read_labels(y), predicted, sample_weight=sample_weight))
         target, predicted = self._to_score(X, y, sample_weight, offset)
-        return subset_accuracy(target.values, predicted, target.weight)
+        return known_subset_accuracy(target.values, predicted, target.weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

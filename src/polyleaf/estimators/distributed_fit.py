@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.data.data_iter import joined_values
+from polyleaf.data.data_iter import concatenate_values
 from polyleaf.data.dataset import Dataset
 from polyleaf.estimators.base import FitPlan, PolyleafEstimator
 from polyleaf.inputs.targets import Target
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import LinearLeaf
 from polyleaf.training.boosting import best_constant_of
 from polyleaf.training.cross_fitting import Training
@@ -55,7 +55,7 @@ class SharedFit(NamedTuple):
         """Whether ranks need the features themselves beside their bins: for linear leaves."""
         start = self.plan.start
         return isinstance(self.plan.settings.leaf, LinearLeaf) or (
-            start is not None and start.reads_features
+            start is not None and start.has_linear_leaves
         )
 
 
@@ -87,7 +87,7 @@ class Shard(NamedTuple):
     def joined(shards: Sequence[Shard]) -> Shard:
         """That of the rows of all, shard after shard."""
         targets = [shard.target for shard in shards]
-        values = joined_values([target.values for target in targets], "y")
+        values = concatenate_values([target.values for target in targets], "y")
         weight = None if targets[0].weight is None else np.concatenate([t.weight for t in targets])
         numbers = np.concatenate([shard.numbers for shard in shards])
         offsets = [shard.offset for shard in shards if shard.offset is not None]
@@ -171,7 +171,7 @@ def fit_rank(
     shared: SharedFit,
     shard: Shard,
     dataset: Dataset,
-    workers: Workers,
+    workers: Context,
     *,
     eval_sets: Sequence[EvalSet] = (),
     callbacks: Any = None,
@@ -188,7 +188,7 @@ def fit_rank(
         Of this rank's rows.
     dataset : Dataset
         The same rows, with the bins of all.
-    workers : Workers
+    workers : Context
         This rank's threads, and the others.
     eval_sets : sequence of EvalSet
         Rank 0's; others have none.
@@ -235,7 +235,7 @@ def _refuse(estimator: PolyleafEstimator) -> None:
 
 def _check_metrics(plan: FitPlan) -> None:
     for metric in plan.metrics:
-        if hasattr(metric.function, "know_training"):
+        if hasattr(metric.function, "set_train_target"):
             raise ValueError(
                 f"A fit on several workers: eval_metric={metric.name!r} asks how often each label occurs in "
                 "all rows; measure it once the model is trained, or use another."

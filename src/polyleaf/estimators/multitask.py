@@ -22,25 +22,25 @@ from polyleaf.estimators.output_frames import as_table
 from polyleaf.estimators.regressor import PolyleafRegressor, unit_for
 from polyleaf.estimators.single_task import plain_estimator
 from polyleaf.inputs.multitask import (
-    Key,
     TaskColumns,
     TaskEncodings,
-    encode_known,
-    is_ids,
-    joined,
-    name_of,
-    read_encoding,
-    weight_of,
-    with_names,
+    TaskKey,
+    decode_target_encoding,
+    encode_labelled_rows,
+    get_task_name,
+    get_task_weight,
+    has_class_ids,
+    name_outputs,
+    stack_task_targets,
 )
-from polyleaf.inputs.objects import are_missing, first_that_is_no_number, nulls_as_nan
+from polyleaf.inputs.objects import find_non_number, get_missing_mask, replace_nulls_with_nan
 from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
-    as_numpy,
     check_same_rows,
     encode_classification,
     encode_regression,
+    to_numpy,
 )
 from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
@@ -89,12 +89,12 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         columns = TaskColumns(y)
         if start is not None:
-            return read_encoding(start.metadata, start.n_outputs).encode(y, sample_weight)
+            return decode_target_encoding(start.metadata, start.n_outputs).encode(y, sample_weight)
         chosen = self._chosen(columns)
         found = [self._encoded(key, chosen[key], columns, sample_weight) for key in chosen]
-        return joined(list(chosen), found, self.missing_targets)
+        return stack_task_targets(list(chosen), found, self.missing_targets)
 
-    def _chosen(self, columns: TaskColumns) -> dict[Key, Any]:
+    def _chosen(self, columns: TaskColumns) -> dict[TaskKey, Any]:
         """The objective of each task by its key; None: by the kind of its column."""
         if self.objective is None:
             return dict.fromkeys(columns.names or [])
@@ -102,9 +102,11 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             raise ValueError("objective names no task: give a loss for at least one column of Y.")
         return dict(self.objective)
 
-    def _encoded(self, key: Key, chosen: Any, columns: TaskColumns, sample_weight: Any) -> Target:
+    def _encoded(
+        self, key: TaskKey, chosen: Any, columns: TaskColumns, sample_weight: Any
+    ) -> Target:
         """The target of one task as its own estimator would encode it."""
-        y, weight = columns.of(key), weight_of(sample_weight, key)
+        y, weight = columns.select(key), get_task_weight(sample_weight, key)
         missing = self.missing_targets
         try:
             kinds = (
@@ -114,17 +116,17 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 cls = objective_class("squared_error" if chosen is None else chosen)
                 normalize = unit_for(cls, self.multi_strategy == "multi_output_tree")
                 found = encode_regression(y, weight, missing=missing, normalize=normalize)
-                return with_names(found, key)
+                return name_outputs(found, key)
             encode = partial(
                 encode_classification,
                 one_vs_rest="labels" in kinds and "classes" not in kinds,
                 two_scores="labels" not in kinds,
             )
             if np.ndim(y) == 2 and np.shape(y)[1] > 1:
-                return with_names(encode(y, weight, missing=missing), key)
-            return encode_known(encode, y, weight, missing)
+                return name_outputs(encode(y, weight, missing=missing), key)
+            return encode_labelled_rows(encode, y, weight, missing)
         except ValueError as error:
-            raise ValueError(f"Task {name_of(key)!r}: {error}") from None
+            raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
     def _make_objective(self, target: Target, start: Model | None) -> Objective:
         encodings = target.encoding
@@ -132,7 +134,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         weights = self._task_weights(encodings.names)
         parts = []
         for key, name, encoding in zip(
-            encodings.keys, encodings.names, encodings.each, strict=True
+            encodings.keys, encodings.names, encodings.encodings, strict=True
         ):
             chosen = None if self.objective is None else self.objective.get(key)
             objective = self._objective_of(name, chosen, encoding)
@@ -140,7 +142,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 "values"
                 if encoding.kind == "regression"
                 else "classes"
-                if is_ids(encoding)
+                if has_class_ids(encoding)
                 else "labels"
             )
             n_columns = 1 if learns == "classes" else encoding.n_outputs
@@ -166,7 +168,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return objective
 
     def _task_weights(self, names: list[str]) -> dict[str, float]:
-        weights = {name_of(key): weight for key, weight in (self.task_weight or {}).items()}
+        weights = {get_task_name(key): weight for key, weight in (self.task_weight or {}).items()}
         unknown = [name for name in weights if name not in names]
         if unknown:
             raise ValueError(
@@ -209,7 +211,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     @classmethod
     def _objective_parameter(cls, model: Model) -> Any:
-        encoding = read_encoding(model.metadata, model.n_outputs)
+        encoding = decode_target_encoding(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         assert isinstance(encoding, TaskEncodings)
         objectives = [place.task.objective for place in model.objective.tasks]
@@ -224,9 +226,13 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         widths = [place.task.n_columns for place in places]
         if names != encoding.names or widths != encoding.widths:
             raise ValueError("The tasks of the model's objective are not those of its target.")
-        for place, own in zip(places, encoding.each, strict=True):
+        for place, own in zip(places, encoding.encodings, strict=True):
             learns = (
-                "values" if own.kind == "regression" else "classes" if is_ids(own) else "labels"
+                "values"
+                if own.kind == "regression"
+                else "classes"
+                if has_class_ids(own)
+                else "labels"
             )
             of_classes = learns == "classes" and place.task.n_scores != own.n_outputs
             if place.task.learns != learns or of_classes:
@@ -236,7 +242,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         """Where each task is, and how its target was encoded."""
         encoding = self._encoding
         assert isinstance(encoding, TaskEncodings)
-        return zip(self.model_.objective.tasks, encoding.each, strict=True)
+        return zip(self.model_.objective.tasks, encoding.encodings, strict=True)
 
     # --- predictions ---
 
@@ -403,7 +409,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         raw, objective = self._raw(X, None, offset), self.model_.objective
         check_same_rows(len(raw), target.n_rows)
         names = [place.task.name for place in objective.tasks]
-        metrics = get_metrics(dict.fromkeys(names, "skill"), objective)
+        metrics = get_metrics(dict.fromkeys(names, "d2"), objective)
         found = [metric(target.values, raw, target.weight) for metric in metrics]
         return dict(zip(names, found, strict=True))
 
@@ -494,15 +500,15 @@ def _has_classes(y: Any, chosen: Any) -> bool:
     kinds = ("values", "labels") if chosen is None else objective_class(chosen).target_kinds
     if "values" not in kinds or set(kinds) == {"values"}:
         return "values" not in kinds
-    values = np.asarray(as_numpy(y))
+    values = np.asarray(to_numpy(y))
     of_type = values.dtype.kind == "b" or str(getattr(y, "dtype", "")) == "category"
     if of_type or values.dtype.kind not in "biufO":
         return True
     if values.dtype.kind == "O":
-        known = values[~are_missing(values)]
+        known = values[~get_missing_mask(values)]
         if any(isinstance(value, str | bool | np.bool_) for value in known.tolist()):
             return True
-        if first_that_is_no_number(nulls_as_nan(values)) is not None:
+        if find_non_number(replace_nulls_with_nan(values)) is not None:
             return False  # whoever reads numbers says what it is
         values = known.astype(np.float64)
     values = values[~np.isnan(values)] if values.dtype.kind == "f" else values

@@ -77,7 +77,7 @@ class PredictsSets:
         depths = self._depths(X, None, offset)
         target = self._encoding.encode(y, sample_weight, normalized=False)
         check_same_rows(len(depths), target.n_rows)
-        truth, classes = target.values, target.class_of_row()
+        truth, classes = target.values, target.get_row_classes()
         if classes is not None:
             truth = np.arange(depths.shape[1]) == np.asarray(classes, np.int64)[:, None]
         weight = np.ones(len(depths)) if target.weight is None else target.weight

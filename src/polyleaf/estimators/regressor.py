@@ -12,7 +12,7 @@ from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, has_
 from polyleaf.estimators.intervals import PredictsIntervals
 from polyleaf.inputs.target_scaling import Normalize
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
-from polyleaf.metrics.estimator_scores import pinball_explained, r2_of_outputs
+from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, distribution_names, objective_class
 from polyleaf.settings.param_spec import make_constraints
@@ -165,8 +165,8 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         target, predicted = self._to_score(X, y, sample_weight, offset)
         levels = self.model_.objective.levels
         if len(levels) < 2:
-            return r2_of_outputs(target.values, predicted, target.weight)
-        return pinball_explained(target.values, predicted, levels, target.weight)
+            return mean_r2(target.values, predicted, target.weight)
+        return mean_d2_pinball(target.values, predicted, levels, target.weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.model import Model
-from polyleaf.model.shap import CodedRows, choose_outputs
+from polyleaf.model.shap import BinnedRows, resolve_outputs
 
 __all__ = ["ShapMixin", "iter_shap_values", "mean_abs_shap"]
 
@@ -82,7 +82,7 @@ class ShapMixin:
         first, last, n_threads = self._shap_rounds_and_threads(iteration_range)
         others = None if background is None else self._rows_to_explain(background, "background")
         model: Model = self.model_
-        rows = self._rows_to_explain(X)
+        rows = self._read_shap_rows(X)
         return model.shap_values(rows, others, interactions, outputs, first, last, n_threads)
 
     def shap_base_values(
@@ -115,10 +115,10 @@ class ShapMixin:
         check_is_fitted(self)
         return *self._rounds(iteration_range), self._n_threads()
 
-    def _rows_to_explain(self, X: Any, name: str = "X") -> FeatureTable | CodedRows:
+    def _read_shap_rows(self, X: Any, name: str = "X") -> FeatureTable | BinnedRows:
         if isinstance(X, Dataset):
-            X = X.seen_by(self.model_.mapper)
-            return CodedRows(X.codes, X.features)
+            X = X.rebinned_to(self.model_.mapper)
+            return BinnedRows(X.codes, X.features)
         if name != "X" and getattr(X, "shape", (1,))[0] == 0:
             raise ValueError(f"The {name} has no rows; it needs at least one.")
         return self._features(X)
@@ -143,9 +143,9 @@ def iter_shap_values(
     first, last, n_threads = estimator._shap_rounds_and_threads(None)
     others = None if background is None else estimator._rows_to_explain(background, "background")
     model: Model = estimator.model_
-    chosen = choose_outputs(outputs, model.n_outputs, model.output_names)
-    return model.contributions(first, last, others, n_threads).in_chunks(
-        estimator._rows_to_explain(X), chosen
+    chosen = resolve_outputs(outputs, model.n_outputs, model.output_names)
+    return model.make_shap_explainer(first, last, others, n_threads).iter_shap_values(
+        estimator._read_shap_rows(X), chosen
     )
 
 

@@ -9,6 +9,7 @@ from polyleaf.inspection.model_summary import (
     nodes_table,
     size_report,
     summary,
+    tree_nodes,
 )
 from polyleaf.inspection.plotting import (
     CalibrationDisplay,
@@ -20,7 +21,7 @@ from polyleaf.inspection.plotting import (
     TreeDisplay,
 )
 from polyleaf.inspection.report import Report, report
-from polyleaf.inspection.shap_interop import explanation, shap_trees
+from polyleaf.inspection.shap_interop import export_shap_trees, make_shap_explanation
 
 __all__ = [
     "CalibrationDisplay",
@@ -38,7 +39,8 @@ __all__ = [
     "mean_abs_shap",
     "nodes_table",
     "report",
-    "shap_trees",
+    "export_shap_trees",
     "size_report",
     "summary",
+    "tree_nodes",
 ]

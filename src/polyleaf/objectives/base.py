@@ -449,7 +449,7 @@ class Problem(ABC):
         leaf_of_row: Array,
         n_leaves: int,
         rows: Array | None = None,
-        n_threads: int | Workers = 1,
+        n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
         """Leaf values that minimise the loss exactly, before shrinkage; asked for where `renews_leaves`.
 
@@ -462,8 +462,8 @@ class Problem(ABC):
             Of the tree.
         rows : uint32 (m,), optional
             The rows to fit on, ascending (the sample of this tree); all by default.
-        n_threads : int or Workers
-            `Workers` where other ranks have further rows, which is asked of `renews_with_ranks` alone.
+        n_threads : int or Context
+            `Context` where other ranks have further rows, which is asked of `renews_with_ranks` alone.
 
         Returns
         -------

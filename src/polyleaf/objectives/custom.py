@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.inputs.functions import why_not_called
+from polyleaf.inputs.functions import describe_signature_mismatch
 from polyleaf.objectives import curvature as curvatures
 from polyleaf.objectives.autodiff import LossProblem, NotALoss, as_row_loss
 from polyleaf.objectives.base import TARGET_KINDS, Array, Objective, Problem, as_matrix, as_weight
@@ -300,7 +300,7 @@ class CustomProblem(Problem):
 
 
 def _check_signature(function: Callable[..., Any]) -> None:
-    why = why_not_called(
+    why = describe_signature_mismatch(
         function, 2, ("sample_weight",) if "sample_weight" in _parameters(function) else ()
     )
     if why:

@@ -22,8 +22,8 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, fill_docstring
 from polyleaf.inputs.targets import Target, is_sparse
 from polyleaf.metrics import Metric
-from polyleaf.model.decision_threshold import keep_thresholds, thresholds_of
-from polyleaf.model.ensemble_average import blended
+from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
+from polyleaf.model.ensemble_average import average_models
 from polyleaf.objectives import objective_class
 from polyleaf.runtime.context import effective_threads
 from polyleaf.search import results, tpe
@@ -369,7 +369,7 @@ class Searches(_Base):
 
     def _timed(self, entry: tuple[Any, ...], n_rows: int, target: Target, seed: int) -> TimedRace:
         fold = entry[1][0]
-        small = in_small(fold, target.class_of_row() is not None, seed)
+        small = in_small(fold, target.get_row_classes() is not None, seed)
         is_free = not {"learning_rate", "n_estimators"} & self._fixed().keys()
         pace = Pace(self._rate, is_free, n_rows)
         return TimedRace(*entry, small=small, pace=pace)
@@ -477,9 +477,9 @@ class Searches(_Base):
             for w, (m, _, _), p in zip(weights, trained, parameters, strict=True)
         ]
         blend = [{"weight": w, "parameters": p} for w, p in zip(weights, parameters, strict=True)]
-        model = blended(models, weights, {**models[0].metadata, "blend": blend})
-        keep_thresholds(
-            model, np.average([thresholds_of(m) for m in models], axis=0, weights=weights)
+        model = average_models(models, weights, {**models[0].metadata, "blend": blend})
+        set_decision_thresholds(
+            model, np.average([get_decision_thresholds(m) for m in models], axis=0, weights=weights)
         )
         self._take_results(race, last, winner, parameters[0])
         self._set_model(model, winner._encoding)

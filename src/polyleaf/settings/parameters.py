@@ -510,9 +510,9 @@ class MultiTaskParameters(SharedParameters):
     eval_metric: str | Mapping[Any, Any] | list[Any] | tuple[Any, ...] | None = parameter(  # type: ignore[assignment]
         default=None, common=True
     )
-    """What to measure on evaluation sets: a dict from tasks to metrics, each as for one target; or "skill",
+    """What to measure on evaluation sets: a dict from tasks to metrics, each as for one target; or "d2",
     the mean over tasks of the share of the best constant's error that predictions are without. None: the
-    metric that goes with each task, and last "skill", which early stopping then watches."""
+    metric that goes with each task, and last "d2", which early stopping then watches."""
 
 
 @declares

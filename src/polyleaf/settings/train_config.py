@@ -16,9 +16,9 @@ from numbers import Real
 from typing import Any, TypeVar
 
 from polyleaf._core import Device
-from polyleaf.inputs.multitask import Key, name_of
+from polyleaf.inputs.multitask import TaskKey, get_task_name
 from polyleaf.objectives import objective_class
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 from polyleaf.settings.param_spec import Frozen
 from polyleaf.settings.parameters import (
     COUNT_DEFAULTS,
@@ -182,7 +182,7 @@ class TrainConfig:
     hessian: HessianConfig
     sampling: SamplingConfig
     leaf: Leaf
-    workers: Workers
+    workers: Context
 
     @property
     def has_sparse_targets(self) -> bool:
@@ -250,11 +250,11 @@ def _defaults(p: SharedParameters) -> dict[str, float]:
     return _of_objective(p.objective) if isinstance(p, RegressorParameters) else DEFAULTS
 
 
-def _of_task(key: Key, objective: Any) -> dict[str, float]:
+def _of_task(key: TaskKey, objective: Any) -> dict[str, float]:
     try:
         return _of_objective(objective)
     except ValueError as error:
-        raise ValueError(f"Task {name_of(key)!r}: {error}") from None
+        raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
 
 def _of_objective(objective: Any) -> dict[str, float]:

@@ -124,7 +124,7 @@ def boost(
         )
     problem.set_base(model.base_score)
     for metric in (metric for e in eval_sets for metric in e.metrics):
-        metric.know_training(target, problem.n_outputs)
+        metric.set_train_target(target, problem.n_outputs)
     watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
     parts = parts_of(
         settings, problem, dataset, weight, model, eval_sets, watchers, offset, numbered

@@ -50,7 +50,7 @@ class Derivatives:
         curvature: HessianConfig,
         weight: np.ndarray | None,
         memory: int,
-        workers: Workers,
+        workers: Context,
         new: Callable[..., np.ndarray] = np.zeros,
     ) -> None:
         n, k = problem.n_rows, problem.n_outputs
@@ -119,7 +119,7 @@ class Derivatives:
         """Whether one step for all rows would gain next to nothing."""
         g = self.in_unit(output)
         squares, sums = _core.exact_totals(g, g, None, 1, self._workers)[:, 0]
-        return cancel(sums, squares, self._workers.total(len(g)))
+        return cancel(sums, squares, self._workers.sum_over_ranks(len(g)))
 
     def for_leaves(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
         """What leaf values are fitted on: g, and h of 1, K or K (K + 1) / 2 columns, or None (1 a row)."""

@@ -120,7 +120,7 @@ def parts_of(
     else:
         state, structure, fitter = _dense_parts(settings, problem, dataset, weight, model, offset)
     nodes_draw = settings.growth.colsample_bynode < 1
-    about = dataset.mapper.telling_, dataset.n_rows, weight
+    about = dataset.mapper.informative_columns_, dataset.n_rows, weight
     sampler = Sampler(settings.sampling, *about, nodes_draw, numbered)
     evaluation = Evaluation(eval_sets, model, state.new_scores, watchers)
     if settings.boosting.boosting_step != "layer":
@@ -214,7 +214,7 @@ def _device_parts(
     """All outputs of all rows, on a device: splits by histograms, and leaves of constants."""
     workers, run, device = settings.workers, settings.boosting, settings.workers.device
     assert device is not None
-    bins = dataset.bins_on(device)
+    bins = dataset.get_device_bins(device)
     grower = _core.Grower(bins, workers)
     derivatives = gpu.DeviceDerivatives(device, problem, weight, settings)
     state = gpu.DeviceState(problem, derivatives, dataset, model, grower, settings, offset)

@@ -141,7 +141,7 @@ def row_state(
     ValueError
         Where the limit is too small for what has to stay in memory.
     """
-    limit, folder = dataset.room.limit, dataset.room.folder
+    limit, folder = dataset.memory.limit, dataset.memory.folder
     if limit is None or folder is None:
         return np.zeros
     n_rows, n_features = dataset.n_rows, dataset.mapper.n_columns_
@@ -159,8 +159,8 @@ def row_state(
         )
     bins = n_rows * (row.bins + n_features)  # a data set has the codes by feature, too
     if needed + bins > limit:
-        dataset.leave_memory()
-    if needed + (0 if dataset.is_in_files else bins) + n_rows * row.state <= limit:
+        dataset.release_memory()
+    if needed + (0 if dataset.is_memmapped else bins) + n_rows * row.state <= limit:
         return np.zeros
     return lambda shape, dtype: mapped(shape, dtype, folder)
 

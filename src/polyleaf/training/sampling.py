@@ -65,13 +65,13 @@ class Numbered(NamedTuple):
     @staticmethod
     def alone(n: int) -> Numbered:
         """The rows of a machine that has all of them."""
-        return Numbered(np.arange(n), n, ALONE)
+        return Numbered(np.arange(n), n, SINGLE_PROCESS)
 
     def draw(self, count: int, seed: int, round: int, stream: int) -> np.ndarray:
         """Mask of this rank's rows among `count` that are drawn of all."""
         if count >= self.n:
             return np.ones(len(self.numbers), bool)
-        return draw_of(self.numbers, count, seed, round, stream, self.communicator)
+        return draw_ids(self.numbers, count, seed, round, stream, self.communicator)
 
 
 class Sampler:
@@ -270,7 +270,7 @@ def _goss(
     kept = _largest(norm, n_top, numbered)
     rest = np.flatnonzero(~kept)
     by = settings.seed, round, ROWS
-    other = rest[draw_of(numbered.numbers[rest], n_other, *by, numbered.communicator)]
+    other = rest[draw_ids(numbered.numbers[rest], n_other, *by, numbered.communicator)]
     kept[other] = True
     rows = np.flatnonzero(kept).astype(np.uint32)
     if usable is not None:
@@ -303,7 +303,7 @@ def _largest(norm: np.ndarray, count: int, numbered: Numbered) -> np.ndarray:
         ~norm.view(np.uint32),
         numbered.communicator,
     )  # norms order as their bits do
-    last = smallest(ranks, count, communicator)
+    last = find_kth_smallest(ranks, count, communicator)
     mask = ranks < last
     ties = np.flatnonzero(ranks == last)
     n_before = np.array([np.count_nonzero(mask)])
@@ -315,7 +315,7 @@ def _largest(norm: np.ndarray, count: int, numbered: Numbered) -> np.ndarray:
 def _first(numbers: np.ndarray, count: int, communicator: Communicator) -> np.ndarray:
     """Mask of this rank's numbers among the `count` smallest that all have between them."""
     numbers = numbers.astype(np.uint32)
-    return numbers <= smallest(numbers, count, communicator)
+    return numbers <= find_kth_smallest(numbers, count, communicator)
 
 
 def _count(fraction: float, n: int) -> int:

@@ -39,7 +39,7 @@ LABEL_SKETCH_DIM = 32
 class PlainChannels:
     """Quantised derivatives, as they are."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Context) -> None:
         self._channels, self._workers = _core.Channels(), workers
 
     def of(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> _core.Channels:
@@ -51,7 +51,7 @@ class PlainChannels:
 class LookaheadChannels:
     """The same, for splits whose sides are worth what linear leaves will achieve (GBDT-PL)."""
 
-    def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, workers: Workers) -> None:
+    def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, workers: Context) -> None:
         self._channels, self._workers = _core.LinearChannels(table), workers
         self._config = _core.LinearConfig(
             fit=leaf.linear_fit,
@@ -107,7 +107,9 @@ class SplitColumns:
         )
         if self._sketch is not None:
             used = None if self._curvature == "none" else h
-            g, h = self._sketch.sketch(g, used, draw.round, self._seed, self._workers.as_n_threads)
+            g, h = self._sketch.sketch(
+                g, used, draw.round, self._seed, self._workers.n_threads_or_context
+            )
             wanted = kind_of_channels(
                 self._curvature, None if h is None else h.shape[1], g.shape[1]
             )
@@ -153,7 +155,7 @@ class VerifiedSplits:
         g = self._sketch.sketch_labels(gradients, draw.round, self._seed, n_threads)
         kind, h = counted(len(g), weight, draw)
         channels = self._channels.of(kind, g, h, draw)
-        drawn = self._numbers, seed_of(self._seed, draw.round, JUDGED_ROWS)
+        drawn = self._numbers, derive_seed(self._seed, draw.round, SCORED_ROWS)
         self._search.use(gradients, weight, channels, self._step, self._leaf.leaf_k, *drawn)
         return self._search
 
