@@ -191,7 +191,7 @@ def projected(context: Context, method: str, problem: str) -> Figures:
     busiest), `seconds` on CORES cores each, `one`: of one machine with all rows, `times` as fast."""
     require_module("distributed")
     from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
-    from polyleaf.runtime.context import Workers
+    from polyleaf.runtime.context import Context
 
     size = int(method.split()[0])
     X, Y = part(0, context.rows(ROWS_EACH), N_FEATURES, N_OUTPUTS)

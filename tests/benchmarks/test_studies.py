@@ -26,7 +26,7 @@ from benchmarks.frame.context import Context
 from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.distributions import Normal
 from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context as TrainContext
 
 
 @pytest.fixture

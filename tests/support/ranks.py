@@ -9,10 +9,10 @@ import numpy as np
 
 from polyleaf import Dataset
 from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
-from polyleaf.inputs.features import as_features
-from polyleaf.inputs.targets import encode_further
-from polyleaf.runtime.collective import Threads
-from polyleaf.runtime.context import Workers
+from polyleaf.inputs.features import read_features
+from polyleaf.inputs.targets import encode_evaluation_target
+from polyleaf.runtime.collective import ThreadCommunicator
+from polyleaf.runtime.context import Context
 from polyleaf.training.evaluation import EvalSet
 
 
@@ -56,8 +56,10 @@ def fit_on_threads(
     sets = []
     for name, (X_val, y_val, *start) in (eval_set or {}).items():
         is_sparse = shared.plan.settings.has_sparse_targets
-        found = encode_further(y_val, None, name=name, like=target.encoding, is_sparse=is_sparse)
-        table = as_features(X_val, reference=dataset.mapper)
+        found = encode_evaluation_target(
+            y_val, None, name=name, like=target.encoding, is_sparse=is_sparse
+        )
+        table = read_features(X_val, reference=dataset.mapper)
         codes = dataset.mapper.transform(table, 1)
         features = dataset.mapper.get_raw_values(table) if shared.reads_features else None
         reader = estimator._offset_reader(target.encoding, shared.plan.objective)

@@ -13,8 +13,8 @@ from polyleaf import (
     PolyleafRegressor,
     memory_estimate,
 )
-from polyleaf.data.holdout import drawn_by_class
-from polyleaf.inputs.targets import encode_further
+from polyleaf.data.holdout import split_rows_stratified
+from polyleaf.inputs.targets import encode_evaluation_target
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.training import auto_n_estimators, prepare
 
@@ -176,7 +176,7 @@ def test_targets_are_measured_in_the_unit_of_y():
 def test_rows_without_weight_among_those_held_out_leave_the_usual_rounds():
     X, Y = noise(60)
     weight = np.ones(60)
-    weight[drawn_by_class(60, prepare.HELD_OUT, 0, None)[1]] = 0
+    weight[split_rows_stratified(60, prepare.HELD_OUT, 0, None)[1]] = 0
     assert (
         PolyleafRegressor(random_state=0, max_depth=1).fit(X, Y, weight).n_iter_
         == DEFAULT_N_ESTIMATORS

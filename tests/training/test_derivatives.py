@@ -5,8 +5,8 @@ import pytest
 
 from polyleaf import PolyleafMultiTask, PolyleafRegressor
 from polyleaf.objectives import Custom
-from polyleaf.runtime.collective import Threads
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.collective import ThreadCommunicator
+from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training.derivatives import Derivatives
 

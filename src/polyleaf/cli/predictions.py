@@ -121,5 +121,5 @@ def compute_task_scores(
             else np.column_stack(columns)
         )
         scores, of_columns = scores_of(estimator.task_estimator(name), of_own, y, X, weight)
-        found[name] = {"skill": skills[name]} | scores, of_columns
+        found[name] = {"d2": skills[name]} | scores, of_columns
     return float(np.nanmean(list(skills.values()))), found

@@ -133,9 +133,9 @@ def plan(
     sizes: Sequence[int],
 ) -> Planned:
     """See all targets, weights and offsets at once."""
-    weight = None if sample_weight is None else joined_values(sample_weight, "sample_weight")
-    start = None if offset is None else joined_values(offset, "offset")
-    values = joined_values(y, "y")
+    weight = None if sample_weight is None else concatenate_values(sample_weight, "sample_weight")
+    start = None if offset is None else concatenate_values(offset, "offset")
+    values = concatenate_values(y, "y")
     shared, whole = plan_shared_fit(
         estimator, values, weight, init_model, start, is_watched=is_watched
     )
@@ -201,10 +201,10 @@ def eval_set_of(
 ) -> EvalSet:
     """Evaluation data, whole, in the place that it is scored in."""
     rows = Binned.joined([codes_of(part, mapper, shared.reads_features) for part in X])
-    weights = None if weight is None else joined_values(weight, "eval_sample_weight")
+    weights = None if weight is None else concatenate_values(weight, "eval_sample_weight")
     is_sparse = shared.plan.settings.has_sparse_targets
-    whole = joined_values(y, "y")
-    target = encode_further(
+    whole = concatenate_values(y, "y")
+    target = encode_evaluation_target(
         whole, weights, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
     )
     start = None

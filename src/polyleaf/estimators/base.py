@@ -52,8 +52,8 @@ from polyleaf.model.importance import KINDS
 from polyleaf.model.io import Destination, Source
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
-from polyleaf.runtime.context import Workers, effective_threads
-from polyleaf.runtime.cuda import device_of
+from polyleaf.runtime.context import Context, effective_threads
+from polyleaf.runtime.cuda import get_device
 from polyleaf.runtime.stored_names import from_stored, to_stored
 from polyleaf.settings.aliases import (
     get_foreign_attribute_hint,
@@ -337,12 +337,12 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
         settings = make_train_config(self, rounds, is_sparse(given.y), seeds.training, n_threads)
-        settings = settings.on(device_of(self.device))
+        settings = settings.on(get_device(self.device))
         encode = self._encode_sparse_target if settings.has_sparse_targets else self._encode_target
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)
         if given.weight is not None and target.weight is not None:
-            warn_of_small_total(target.weight, 2 * max(self.reg_lambda, self.min_child_weight))
+            warn_small_weights(target.weight, 2 * max(self.reg_lambda, self.min_child_weight))
         return FitPlan(
             settings, start, objective, self._make_metrics(objective, target), seeds
         ), target

@@ -163,7 +163,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 f"Task {name!r} has several labels a row, but objective {objective.name!r} picks one of "
                 f'several classes: use "logistic".'
             )
-        if encoding.kind == "multiclass" and not is_ids(encoding):
+        if encoding.kind == "multiclass" and not has_class_ids(encoding):
             warn_one_vs_rest(chosen, objective.name, encoding.n_outputs, f"Task {name!r}: ")
         return objective
 
@@ -190,7 +190,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str]:
         assert isinstance(encoding, TaskEncodings)
-        places = zip(objective.tasks, encoding.each, strict=True)
+        places = zip(objective.tasks, encoding.encodings, strict=True)
         names = [name for place, own in places for name in _get_score_names(place.task, own)]
         for name in names:
             if names.count(name) > 1:

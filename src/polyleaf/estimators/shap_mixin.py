@@ -80,7 +80,7 @@ class ShapMixin:
             Where the result does not fit in memory.
         """
         first, last, n_threads = self._shap_rounds_and_threads(iteration_range)
-        others = None if background is None else self._rows_to_explain(background, "background")
+        others = None if background is None else self._read_shap_rows(background, "background")
         model: Model = self.model_
         rows = self._read_shap_rows(X)
         return model.shap_values(rows, others, interactions, outputs, first, last, n_threads)
@@ -105,7 +105,7 @@ class ShapMixin:
             With `outputs` of two dimensions in their shape, NaN for -1.
         """
         first, last, n_threads = self._shap_rounds_and_threads(iteration_range)
-        others = None if background is None else self._rows_to_explain(background, "background")
+        others = None if background is None else self._read_shap_rows(background, "background")
         return self.model_.shap_base_values(others, outputs, first, last, n_threads)
 
     def _shap_rounds_and_threads(
@@ -141,7 +141,7 @@ def iter_shap_values(
     contributions : ndarray of shape (n_rows, n_features, n_outputs), float32
     """
     first, last, n_threads = estimator._shap_rounds_and_threads(None)
-    others = None if background is None else estimator._rows_to_explain(background, "background")
+    others = None if background is None else estimator._read_shap_rows(background, "background")
     model: Model = estimator.model_
     chosen = resolve_outputs(outputs, model.n_outputs, model.output_names)
     return model.make_shap_explainer(first, last, others, n_threads).iter_shap_values(

@@ -33,7 +33,7 @@ __all__ = [
     "ThresholdDisplay",
     "TreeDisplay",
     "dump_json",
-    "explanation",
+    "make_shap_explanation",
     "iter_shap_values",
     "leaf_dtype_report",
     "mean_abs_shap",

@@ -227,7 +227,7 @@ def make_train_config(
         sampling=_sampling(p, seed),
         leaf=leaf,
         boosting=_boosting(p, leaf, rounds),
-        workers=Workers(n_threads),
+        workers=Context(n_threads),
     )
 
 

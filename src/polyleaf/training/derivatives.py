@@ -16,7 +16,7 @@ from polyleaf.objectives.base import Problem
 from polyleaf.objectives.columns import with_row
 from polyleaf.objectives.curvature import check_not_flat
 from polyleaf.objectives.packed_symmetric import packed_diagonal, packed_size
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import COUPLED, HessianConfig
 from polyleaf.sketching.sketches import mean_over_outputs
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyleaf.data.random import FEATURES, ROWS, draw, draw_of, smallest
-from polyleaf.runtime.collective import ALONE, Communicator
+from polyleaf.data.random import FEATURES, ROWS, draw, draw_ids, find_kth_smallest
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.settings.train_config import SamplingConfig
 
 __all__ = ["Draw", "Numbered", "Sampler", "numbers_of_rows", "sample_features", "sample_rows"]

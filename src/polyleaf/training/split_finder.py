@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.random import JUDGED_ROWS, seed_of
-from polyleaf.runtime.context import Workers
+from polyleaf.data.random import SCORED_ROWS, derive_seed
+from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import COUPLED, LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import CountSketch, Sketch, mean_over_outputs
 from polyleaf.training.derivatives import Derivatives, column

@@ -27,7 +27,7 @@ from polyleaf.inspection.plotting.display import predict_probabilities
 from polyleaf.inspection.report.laws import heights, intervals
 from polyleaf.inspection.report.page import Section, facts, figure, note, table
 from polyleaf.inspection.report.pictures import picture
-from polyleaf.inspection.report.subject import OfTasks, Seen, Subject
+from polyleaf.inspection.report.subject import MultiTaskReportData, ReportData, SingleTaskReportData
 from polyleaf.settings.param_spec import get_param_specs
 
 __all__ = ["ALL", "all_of_tasks"]

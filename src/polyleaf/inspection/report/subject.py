@@ -16,15 +16,11 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import HAS_OFFSETS
 from polyleaf.estimators.shap_mixin import mean_abs_shap
-from polyleaf.inputs.multitask import TaskColumns, TaskEncodings, name_of, read_encoding
-from polyleaf.inputs.objects import are_missing
-from polyleaf.inputs.targets import as_numpy, check_same_rows
-from polyleaf.inspection.plotting.display import (
-    model_of,
-    names_of,
-    no_offset,
-    of_one_kind,
-    target_names_of,
+from polyleaf.inputs.multitask import (
+    TaskColumns,
+    TaskEncodings,
+    decode_target_encoding,
+    get_task_name,
 )
 from polyleaf.inputs.objects import get_missing_mask
 from polyleaf.inputs.targets import check_same_rows, to_numpy
@@ -114,9 +110,13 @@ class ReportData:
             np.ascontiguousarray(codes[:, rows]),
             None if features is None else np.ascontiguousarray(features[:, rows]),
         )
-        chosen = choose_outputs(None, model.n_outputs, model.output_names)
-        contributions = model.contributions(*self.estimator._shap_rounds_and_threads(None)[:2])
-        return np.concatenate([values for _, values in contributions.in_chunks(part, chosen)])
+        chosen = resolve_outputs(None, model.n_outputs, model.output_names)
+        contributions = model.make_shap_explainer(
+            *self.estimator._shap_rounds_and_threads(None)[:2]
+        )
+        return np.concatenate(
+            [values for _, values in contributions.iter_shap_values(part, chosen)]
+        )
 
     @cached_property
     def mean_contribution(self) -> np.ndarray:
