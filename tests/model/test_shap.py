@@ -234,7 +234,7 @@ def test_memory_is_bounded_by_chunks(monkeypatch):
             assert (model.shap_values(X[:50]) == whole).all()
             assert (model.shap_values(data) == whole).all()
             assert (model.shap_values(X[:50], interactions=True) == with_pairs).all()
-            chunks = list(explain.iter_shap_values(model, X[:50]))
+            chunks = list(inspection.iter_shap_values(model, X[:50]))
         assert [rows.stop - rows.start for rows, _ in chunks] == [7] * 7 + [1]
         assert (np.concatenate([values for _, values in chunks]) == whole).all()
 

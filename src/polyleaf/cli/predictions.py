@@ -120,6 +120,6 @@ def compute_task_scores(
             if len(columns) == 1 and of_own.task != "multilabel"
             else np.column_stack(columns)
         )
-        scores, of_columns = scores_of(estimator.task_estimator(name), of_own, y, X, weight)
+        scores, of_columns = compute_scores(estimator.task_estimator(name), of_own, y, X, weight)
         found[name] = {"d2": skills[name]} | scores, of_columns
     return float(np.nanmean(list(skills.values()))), found

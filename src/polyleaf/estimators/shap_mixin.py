@@ -79,7 +79,7 @@ class ShapMixin:
         MemoryError
             Where the result does not fit in memory.
         """
-        first, last, n_threads = self._shap_rounds_and_threads(iteration_range)
+        first, last, n_threads = self._shap_range(iteration_range)
         others = None if background is None else self._read_shap_rows(background, "background")
         model: Model = self.model_
         rows = self._read_shap_rows(X)
@@ -104,13 +104,11 @@ class ShapMixin:
         ndarray of shape (n_outputs,), float64, or one number where `shap_values` has no axis of outputs
             With `outputs` of two dimensions in their shape, NaN for -1.
         """
-        first, last, n_threads = self._shap_rounds_and_threads(iteration_range)
+        first, last, n_threads = self._shap_range(iteration_range)
         others = None if background is None else self._read_shap_rows(background, "background")
         return self.model_.shap_base_values(others, outputs, first, last, n_threads)
 
-    def _shap_rounds_and_threads(
-        self, iteration_range: tuple[int, int] | None
-    ) -> tuple[int, int, int]:
+    def _shap_range(self, iteration_range: tuple[int, int] | None) -> tuple[int, int, int]:
         """First and last round (exclusive), and threads."""
         check_is_fitted(self)
         return *self._rounds(iteration_range), self._n_threads()
@@ -140,7 +138,7 @@ def iter_shap_values(
     rows : slice
     contributions : ndarray of shape (n_rows, n_features, n_outputs), float32
     """
-    first, last, n_threads = estimator._shap_rounds_and_threads(None)
+    first, last, n_threads = estimator._shap_range(None)
     others = None if background is None else estimator._read_shap_rows(background, "background")
     model: Model = estimator.model_
     chosen = resolve_outputs(outputs, model.n_outputs, model.output_names)

@@ -134,8 +134,6 @@ def get_objective(objective: AnyObjective, **parameters: Any) -> Objective:
         return objective
     if cls is Custom and objective is not Custom:
         parameters["function"] = objective
-    if is_built_in(cls):
-        parameters = from_stored(parameters, cls.__dataclass_fields__)
     return make(cls, parameters)
 
 

@@ -111,9 +111,7 @@ class ReportData:
             None if features is None else np.ascontiguousarray(features[:, rows]),
         )
         chosen = resolve_outputs(None, model.n_outputs, model.output_names)
-        contributions = model.make_shap_explainer(
-            *self.estimator._shap_rounds_and_threads(None)[:2]
-        )
+        contributions = model.make_shap_explainer(*self.estimator._shap_range(None)[:2])
         return np.concatenate(
             [values for _, values in contributions.iter_shap_values(part, chosen)]
         )
