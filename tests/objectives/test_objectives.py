@@ -598,7 +598,7 @@ def test_names_and_aliases():
         ("logistic", {"scale_pos_weight": -1}),
         ("logistic", {"scale_pos_weight": [1.0, np.inf]}),
         ("softmax", {"n_classes": 1}),
-        ("softmax", {"softmax_curvature": "full"}),
+        ("softmax", {"softmax_hessian": "full"}),
     ],
 )
 def test_parameters_out_of_range(name, parameters):
@@ -749,7 +749,7 @@ def test_custom_hessians_equal_the_built_in(weighted):
     for mine, theirs in zip(hessians(custom, raw), hessians(built_in, raw), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-7)
     with pytest.raises(
-        ValueError, match=r'Hessians \(50, 4, 4\), which only curvature="full".*\(50, 4\)'
+        ValueError, match=r'Hessians \(50, 4, 4\), which only hessian="full".*\(50, 4\)'
     ):
         run(custom, raw)
 

@@ -32,11 +32,11 @@ from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as
 from polyleaf.data.dataset import Dataset
 from polyleaf.estimators.calibration_state import forget
 from polyleaf.estimators.output_frames import Library, as_table, check_library
-from polyleaf.estimators.shap_mixin import Explained, in_chunks, mean_magnitude
+from polyleaf.estimators.shap_mixin import ShapMixin, iter_shap_values, mean_abs_shap
 from polyleaf.inputs.features import FeatureTable
-from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
-from polyleaf.inputs.target_scaling import warn_of_small_total
+from polyleaf.inputs.target_scaling import warn_small_weights
 from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
@@ -47,19 +47,20 @@ from polyleaf.inputs.targets import (
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.compiled_predictor import Predictor
-from polyleaf.model.html import model_html
+from polyleaf.model.html import render_model
 from polyleaf.model.importance import KINDS
 from polyleaf.model.io import Destination, Source
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
-from polyleaf.runtime.context import Workers, effective_threads
-from polyleaf.runtime.cuda import device_of
+from polyleaf.runtime.context import Context, effective_threads
+from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.stored_names import from_stored, to_stored
 from polyleaf.settings.aliases import (
-    attribute_instead,
-    explains_strangers,
-    refuse_strangers,
-    value_instead,
-    warns_on_instances,
+    get_foreign_attribute_hint,
+    get_foreign_value_hint,
+    raise_unknown_parameters,
+    suggest_on_unknown_kwargs,
+    warn_if_called_on_instance,
 )
 from polyleaf.settings.param_spec import numpydoc
 from polyleaf.settings.parameters import USUAL_ROUNDS, SharedParameters
@@ -82,11 +83,11 @@ from polyleaf.training.sampling import GlobalRowIds
 
 __all__ = [
     "HAS_OFFSETS",
-    "Plan",
+    "FitPlan",
     "PolyleafEstimator",
-    "builder_of",
-    "document",
-    "fill_in",
+    "make_estimator_builder",
+    "add_parameter_docs",
+    "fill_docstring",
     "read_estimator",
 ]
 
@@ -124,13 +125,13 @@ feature_importances_ : ndarray of shape (n_features,)
 """.strip("\n")
 
 
-def document(cls: _Class) -> _Class:
+def add_parameter_docs(cls: _Class) -> _Class:
     """Fill in what the docstrings of both estimators have from elsewhere."""
-    fill_in(cls, {"{parameters}": numpydoc(cls), "{attributes}": _ATTRIBUTES})
+    fill_docstring(cls, {"{parameters}": format_parameters(cls), "{attributes}": _ATTRIBUTES})
     return cls
 
 
-def fill_in(cls: type, texts: Mapping[str, str]) -> None:
+def fill_docstring(cls: type, texts: Mapping[str, str]) -> None:
     """Put texts in the place of marks of a docstring, whose indentation Python 3.13 takes away already."""
     if cls.__doc__ is None:  # python -OO
         return
@@ -139,12 +140,12 @@ def fill_in(cls: type, texts: Mapping[str, str]) -> None:
         cls.__doc__ = cls.__doc__.replace(mark, text)
 
 
-class Plan(NamedTuple):
+class FitPlan(NamedTuple):
     """What a training is to be, settled before any feature is read.
 
     Attributes
     ----------
-    settings : Settings
+    settings : TrainConfig
     start : Model or None
         What training goes on from.
     objective : Objective
@@ -153,19 +154,19 @@ class Plan(NamedTuple):
     seeds : Seeds
     """
 
-    settings: Settings
+    settings: TrainConfig
     start: Model | None
     objective: Objective
     metrics: list[Metric]
     seeds: Seeds
 
-    def with_rounds(self, n: int) -> Plan:
+    def with_n_estimators(self, n: int) -> FitPlan:
         """The same with so many rounds."""
-        run = replace(self.settings.run, n_estimators=n)
-        return self._replace(settings=replace(self.settings, run=run))
+        boosting = replace(self.settings.boosting, n_estimators=n)
+        return self._replace(settings=replace(self.settings, boosting=boosting))
 
 
-class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
+class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     """What regressor and classifier have in common."""
 
     if TYPE_CHECKING:  # declared by each for itself
@@ -195,7 +196,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """
         names = [name.partition("__")[0] for name in parameters]
         try:
-            refuse_strangers(f"{type(self).__name__}.set_params", names, self._get_param_names())
+            raise_unknown_parameters(
+                f"{type(self).__name__}.set_params", names, self._get_param_names()
+            )
         except TypeError as error:  # scikit-learn's tools expect the other
             raise ValueError(str(error)) from None
         return super().set_params(**parameters)
@@ -206,7 +209,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             super()._validate_params()
         except InvalidParameterError as error:
             hints = (
-                value_instead(name, value)
+                get_foreign_value_hint(name, value)
                 for name, value in self.get_params(deep=False).items()
                 if f"The {name!r} parameter" in str(error)
             )
@@ -215,7 +218,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     if not TYPE_CHECKING:  # or any name would do for type checkers
 
         def __getattr__(self, name: str) -> Any:
-            words = attribute_instead(name)
+            words = get_foreign_attribute_hint(name)
             if words:
                 raise AttributeError(
                     f"{type(self).__name__!r} object has no attribute {name!r}: {words}"
@@ -224,7 +227,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     # --- fit -----------------------------------------------------------------------------------------
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     @_checks_parameters
     def fit(
         self,
@@ -305,22 +308,33 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         self, given: TrainingData, further: list[TrainingData], callbacks: Any, init_model: Any
     ) -> Self:
         """Train on data, and watch others."""
-        plan, target = self._plan(given, init_model)
+        plan, target = self._make_plan(given, init_model)
         start, objective = plan.start, plan.objective
-        given, *further = self._with_offsets([given, *further], target, objective, start)
-        target = self._left_to_learn(target, given.offset, objective)
+        given, *further = self._read_offsets([given, *further], target, objective, start)
+        target = self._subtract_offset(target, given.offset, objective)
         n_threads = plan.settings.workers.n_threads
         trial_metric = self._tried_by(plan, target, bool(further or as_callbacks(callbacks)))
         ready = prepare(
             self, given, target, further, plan.metrics, start, plan.seeds, n_threads, trial_metric
         )
-        base_score = self._encoded_base_score(target.encoding, objective)
+        ready = prepare(
+            self,
+            given,
+            target,
+            further,
+            plan.metrics,
+            start,
+            plan.seeds,
+            n_threads,
+            auto_rounds_metric,
+        )
+        base_score = self._scale_base_score(target.encoding, objective)
         if ready.trial is not None:
-            found = self._look_for_rounds(plan, ready)
+            found = self._find_n_estimators(plan, ready)
             if found.boosted.was_interrupted:
-                self._take(found.boosted, target.encoding)
+                self._store_result(found.boosted, target.encoding)
                 return self
-            plan = plan.with_rounds(found.n)
+            plan = plan.with_n_estimators(found.n)
         training = self._train(plan, ready, base_score, callbacks)
         self._after_training(training, ready, given)
         return self
@@ -329,16 +343,18 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """What a training is to be, and what it is to learn."""
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
-        settings = settings_of(self, rounds, is_sparse(given.y), seeds.training, n_threads)
-        settings = settings.on(device_of(self.device))
-        encode = self._encode_sparse_target if settings.keeps_labels_sparse else self._encode_target
+        settings = make_train_config(self, rounds, is_sparse(given.y), seeds.training, n_threads)
+        settings = settings.on(get_device(self.device))
+        encode = self._encode_sparse_target if settings.has_sparse_targets else self._encode_target
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)
         if given.weight is not None and target.weight is not None:
-            warn_of_small_total(target.weight, 2 * max(self.reg_lambda, self.min_child_weight))
-        return Plan(settings, start, objective, self._metrics(objective, target), seeds), target
+            warn_small_weights(target.weight, 2 * max(self.reg_lambda, self.min_child_weight))
+        return FitPlan(
+            settings, start, objective, self._make_metrics(objective, target), seeds
+        ), target
 
-    def _tried_by(self, plan: Plan, target: Target, is_watched: bool) -> Metric | None:
+    def _auto_rounds_metric(self, plan: FitPlan, target: Target, is_watched: bool) -> Metric | None:
         """What tells the number of rounds, the metric that is measured where the user names none; None where
         that is not to be found: somebody says it, watches them, or goes on.
 
@@ -383,8 +399,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     ) -> TrainingRecord:
         """Train on what is ready, and take over the model."""
         settings, start, objective, target = plan.settings, plan.start, plan.objective, ready.target
-        encoding, rounds = target.encoding, settings.run.n_estimators
-        about = self._beside_trees(plan, ready)
+        encoding, rounds = target.encoding, settings.boosting.n_estimators
+        about = self._model_extras(plan, ready)
         if start is not None:
             unit = about["target_scale"], about["target_offset"]
             start = _to_go_on_from(start, unit, about["metadata"])
@@ -408,7 +424,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 known=known,
                 **about,
             )
-        self._take(trained, encoding)
+        self._store_result(trained, encoding)
         data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
         scores = trained.model.output_names
         return TrainingRecord(
@@ -442,15 +458,15 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return [d._replace(offset=offset) for d, offset in zip(data, read, strict=True)]
 
     @staticmethod
-    def _left_to_learn(target: Target, offset: np.ndarray | None, objective: Objective) -> Target:
+    def _subtract_offset(target: Target, offset: np.ndarray | None, objective: Objective) -> Target:
         """The target, less what rows start from where the loss is of their difference."""
         if offset is None or not objective.is_translation_invariant:
             return target
-        return target.less(offset[:, :: objective.outputs_per_target()])
+        return target.subtract_offset(offset[:, :: objective.outputs_per_target()])
 
     def _take(self, trained: BoostResult, encoding: TargetEncoding) -> None:
         """Take over what was trained, also where Ctrl-C has ended the training."""
-        self._adopt(trained.model, encoding)
+        self._set_model(trained.model, encoding)
         self.evals_result_ = trained.evals_log
         self.evals_result_per_output_ = {
             name: {metric: np.array(rows) for metric, rows in metrics.items()}
@@ -485,7 +501,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return init_model
 
     def _rounds_to_do(self, start: Model | None, init_model: Any) -> int:
-        wanted = USUAL_ROUNDS if self.n_estimators is None else self.n_estimators
+        wanted = DEFAULT_N_ESTIMATORS if self.n_estimators is None else self.n_estimators
         if start is None or init_model is not None:
             return wanted
         rounds = wanted - start.n_rounds
@@ -527,7 +543,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         like = None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs)
         return encode_sparse(y, sample_weight, kind=self._sparse_kind, like=like)
 
-    def _metrics(self, objective: Objective, target: Target) -> list[Metric]:
+    def _make_metrics(self, objective: Objective, target: Target) -> list[Metric]:
         chosen, encoding = self.eval_metric, target.encoding
         if scipy.sparse.issparse(target.values):
             return _ranking_metrics(
@@ -539,14 +555,14 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     @contextmanager
     def _all_callbacks(
-        self, callbacks: Any, rounds: int, metrics: list[Metric], workers: Workers
+        self, callbacks: Any, rounds: int, metrics: list[Metric], workers: Context
     ) -> Iterator[list[Any]]:
         """All callbacks of one training; those of the estimator are rank 0's. Whatever happens in it, no
         progress bar stays behind."""
         if workers.communicator.rank > 0:
             yield as_callbacks(callbacks)
             return
-        chosen = self._chosen_callbacks(callbacks, metrics) + self._talk(rounds)
+        chosen = self._chosen_callbacks(callbacks, metrics) + self._verbosity_callbacks(rounds)
         try:
             yield chosen
         finally:
@@ -565,10 +581,10 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             chosen.append(EarlyStopping(self.early_stopping_rounds))
         for callback in chosen:
             if isinstance(callback, EarlyStopping):
-                callback.know(metrics)
+                callback.set_metrics(metrics)
         return chosen
 
-    def _talk(self, rounds: int) -> list[Any]:
+    def _verbosity_callbacks(self, rounds: int) -> list[Any]:
         """What tells the user how training goes, as `verbose` has it."""
         verbose = self.verbose
         if verbose is None:
@@ -578,7 +594,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             return [ProgressBar(rounds, force=True)]
         return [EvaluationMonitor(int(verbose))] if verbose > 1 else []
 
-    def _encoded_base_score(
+    def _scale_base_score(
         self, encoding: TargetEncoding, objective: Objective
     ) -> np.ndarray | None:
         if self.base_score is None:
@@ -596,7 +612,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         scale, offset = _unit_of_scores(encoding, objective)
         return score if offset is None or scale is None else (score - offset) / scale
 
-    def _made_objective(self, objective: Any, n_outputs: int | None, **found: Any) -> Objective:
+    def _complete_objective(self, objective: Any, n_outputs: int | None, **found: Any) -> Objective:
         """The objective with what the estimator knows: parameters for a name or a class (`found` in place of
         its own), the number of classes or labels, and whether any second derivative is needed."""
         parameters = {}
@@ -617,7 +633,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             metadata["input_names"] = None if names is None else [str(name) for name in names]
         return metadata | {
             "estimator": type(self).__name__,
-            "parameters": _plain_parameters(self.get_params(deep=False)),
+            "parameters": to_stored(_plain_parameters(self.get_params(deep=False))),
             **encoding.to_dict(),
         }
 
@@ -637,7 +653,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     # --- fitted state --------------------------------------------------------------------------------
 
-    def _adopt(self, model: Model, encoding: TargetEncoding) -> None:
+    def _set_model(self, model: Model, encoding: TargetEncoding) -> None:
         """Take over a model, trained or loaded."""
         self.model_ = model
         self.projection_ = model.projection
@@ -650,17 +666,17 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             self.classes_ = encoding.classes
 
     @classmethod
-    def _of_model(cls, model: Model) -> Self:
+    def _from_model(cls, model: Model) -> Self:
         """The estimator that a model which was read from a file belongs to; ValueError where it is none's."""
         known, parameters = cls._get_param_names(), model.metadata.get("parameters")
         if not isinstance(parameters, dict):
             raise ValueError("The metadata name no parameters.")
         # An objective that is no name is not among the parameters that a file holds, but the model's is.
-        given = {"objective": cls._objective_parameter(model), **parameters}
+        given = {"objective": cls._objective_parameter(model), **from_stored(parameters)}
         estimator = cls(**{name: value for name, value in given.items() if name in known})
         estimator._validate_params()
         effective_threads(estimator.n_jobs)  # scikit-learn takes True and 0 for numbers of threads
-        encoding = read_encoding(model.metadata, model.n_outputs)
+        encoding = decode_target_encoding(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
             set_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
@@ -708,8 +724,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             return ""
         for of_set, metrics in self.evals_result_.items():
             for metric, curve in metrics.items():
-                return model_html(self.model_, curve, f"{of_set}, {metric}")
-        return model_html(self.model_)
+                return render_model(self.model_, curve, f"{of_set}, {metric}")
+        return render_model(self.model_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -756,7 +772,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         first, last = self._rounds(iteration_range)
         n_threads = self._n_threads()
         data = X if isinstance(X, Dataset) else self._features(X, n_threads)
-        raw = self.model_.raw_predict(data, first, last, n_threads)
+        raw = self.model_.predict_raw(data, first, last, n_threads)
         if offset is None and isinstance(X, Dataset):
             offset = X.offset
         return raw if offset is None else raw + self._offsets(offset, len(raw))
@@ -766,7 +782,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     ) -> Iterator[np.ndarray]:
         first, last = self._rounds(iteration_range)
         table = self._features(X)
-        stages = self.model_.staged_raw(table, first, last, self._n_threads())
+        stages = self.model_.staged_predict_raw(table, first, last, self._n_threads())
         if offset is None:
             return stages
         start = self._offsets(offset, table.n_rows)
@@ -797,17 +813,17 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         self._sklearn_output_config = {"predict": predict}  # which `clone` copies
         return self
 
-    def _in_output(self, values: Any, names: Callable[[], Sequence[str]], X: Any) -> Any:
+    def _wrap_output(self, values: Any, names: Callable[[], Sequence[str]], X: Any) -> Any:
         library = vars(self).get("_sklearn_output_config", {}).get("predict", "default")
         return values if library == "default" else as_table(library, values, names(), X)
 
-    def _names_of_scores(self) -> list[str]:
+    def _get_score_names(self) -> list[str]:
         return [self.model_.output_name(i) for i in range(self.model_.n_outputs)]
 
-    def _names_of_predictions(self) -> list[str]:
-        return self._names_of_scores()
+    def _get_prediction_names(self) -> list[str]:
+        return self._get_score_names()
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     def predict_raw(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> np.ndarray:
@@ -827,9 +843,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """
         raw = self._raw(X, iteration_range, offset)
         flat = self._encoding.one_dimensional and raw.shape[1] == 1
-        return raw[:, 0] if flat else self._in_output(raw, self._names_of_scores, X)
+        return raw[:, 0] if flat else self._wrap_output(raw, self._get_score_names, X)
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     def predict(
         self,
         X: Any,
@@ -851,7 +867,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             otherwise 0, whatever `fit` was given.
         sparse : bool
             Never make all outputs of a row. For models whose leaves are sparse, trained on targets that are 0
-            where no tree says otherwise (multi-label or regression with `split_search` "sketch" or "exact").
+            where no tree says otherwise (multi-label or regression with `split_search` "count_sketch" or "exact").
 
         Returns
         -------
@@ -866,7 +882,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if sparse:
             return self._sparse_prediction(X, iteration_range)
         predicted = self._prediction(self._raw(X, iteration_range, offset))
-        return self._in_output(predicted, self._names_of_predictions, X)
+        return self._wrap_output(predicted, self._get_prediction_names, X)
 
     def _to_score(
         self, X: Any, y: Any, sample_weight: Any, offset: Any = None
@@ -915,20 +931,20 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         frozen = copy.copy(self)
         frozen.model_ = self.model_.copy()
         frozen.model_.truncate(last)
-        finishes = frozen._finishes()
+        finishes = frozen._output_methods()
         if method not in finishes:
             raise ValueError(
                 f"method={method!r} is not what this model gives; it must be one of "
                 f"{', '.join(map(repr, finishes))}."
             )
-        gives_scores = method == "predict" and self._predicts_scores()
-        return Predictor(frozen.model_, finishes[method], n_threads, device, gives_scores)
+        is_identity = method == "predict" and self._predicts_scores()
+        return Predictor(frozen.model_, finishes[method], n_threads, device, is_identity)
 
     def _predicts_scores(self) -> bool:
         """Whether predictions are raw scores as they are."""
         return False
 
-    def _finishes(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+    def _output_methods(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
         """What each method makes of raw scores."""
         return {"predict": self._prediction}
 
@@ -1100,13 +1116,13 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if kind == "shap":
             if X is None:
                 raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")
-            magnitude = mean_magnitude(in_chunks(self, X))
+            magnitude = mean_abs_shap(iter_shap_values(self, X))
             return magnitude if per_output else magnitude.mean(axis=0)
         if kind not in KINDS:
             raise ValueError(
                 f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}, shap."
             )
-        return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
+        return self.model_.mapper.sum_by_feature(self.model_.feature_importance(kind, per_output))
 
     def report(self, X: Any, y: Any, *, offset: Any = None, title: str | None = None) -> Any:
         """What the model is and how good it is on these rows, on one page of HTML.
@@ -1202,7 +1218,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         serialize.write(path, data)
         return None
 
-    @warns_on_instances
+    @warn_if_called_on_instance
     @classmethod
     def load_model(cls, path: Source) -> Self:
         """Read a fitted estimator of this class from a file: `m = PolyleafRegressor.load_model(path)`.
@@ -1261,10 +1277,10 @@ def read_estimator(path: Source, classes: Mapping[str, type[_Estimator]]) -> _Es
     ModelFileError (a ValueError)
         Where the file is no model file, damaged, does not describe an estimator, or one of another class.
     """
-    return serialize.read(path, builder_of(classes))
+    return serialize.read(path, make_estimator_builder(classes))
 
 
-def builder_of(
+def make_estimator_builder(
     classes: Mapping[str, type[_Estimator]],
 ) -> Callable[[serialize.Header, serialize.Arrays], _Estimator]:
     """What makes an estimator of one of these classes of a file's content."""
@@ -1280,7 +1296,7 @@ def builder_of(
             raise ModelFileError(
                 f"it holds a {made_by}, not a {' or '.join(classes)}: read it with {made_by}.load_model."
             )
-        return classes[made_by]._of_model(model)
+        return classes[made_by]._from_model(model)
 
     return build
 
@@ -1311,7 +1327,7 @@ def _to_go_on_from(
 ) -> Model:
     """A copy of a model that training may go on from, without what calibrations have made of it."""
     model = start.copy()
-    model.set_unit(*unit)  # without the shifts of its quantiles
+    model.set_target_scale(*unit)  # without the shifts of its quantiles
     forget(model)
     if metadata.get(HAS_OFFSETS):
         model.metadata[HAS_OFFSETS] = True

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.data.data_iter import joined_values
+from polyleaf.data.data_iter import concatenate_values
 from polyleaf.data.dataset import Dataset
-from polyleaf.estimators.base import Plan, PolyleafEstimator
+from polyleaf.estimators.base import FitPlan, PolyleafEstimator
 from polyleaf.inputs.targets import Target
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import LinearLeaf
 from polyleaf.training.boosting import compute_base_score
 from polyleaf.training.cross_fitting import TrainingRecord
@@ -28,7 +28,7 @@ from polyleaf.training.factory import bind_objective
 from polyleaf.training.prepare import PreparedData, TrainingData, make_trial
 from polyleaf.training.sampling import GlobalRowIds
 
-__all__ = ["Shard", "SharedFit", "fit_rank", "planned", "with_found_rounds"]
+__all__ = ["Shard", "SharedFit", "fit_rank", "plan_shared_fit", "find_shared_n_estimators"]
 
 
 class SharedFit(NamedTuple):
@@ -36,7 +36,7 @@ class SharedFit(NamedTuple):
 
     Attributes
     ----------
-    plan : Plan
+    plan : FitPlan
     base_score : ndarray of shape (K,), float64, or None
         None: that of the model to go on from.
     n_usable : int
@@ -45,7 +45,7 @@ class SharedFit(NamedTuple):
         What tells the number of rounds, where it is still to be found (`with_found_rounds`).
     """
 
-    plan: Plan
+    plan: FitPlan
     base_score: np.ndarray | None
     n_usable: int
     trial_metric: Metric | None = None
@@ -55,7 +55,7 @@ class SharedFit(NamedTuple):
         """Whether ranks need the features themselves beside their bins: for linear leaves."""
         start = self.plan.start
         return isinstance(self.plan.settings.leaf, LinearLeaf) or (
-            start is not None and start.reads_features
+            start is not None and start.has_linear_leaves
         )
 
 
@@ -87,7 +87,7 @@ class Shard(NamedTuple):
     def joined(shards: Sequence[Shard]) -> Shard:
         """That of the rows of all, shard after shard."""
         targets = [shard.target for shard in shards]
-        values = joined_values([target.values for target in targets], "y")
+        values = concatenate_values([target.values for target in targets], "y")
         weight = None if targets[0].weight is None else np.concatenate([t.weight for t in targets])
         numbers = np.concatenate([shard.numbers for shard in shards])
         offsets = [shard.offset for shard in shards if shard.offset is not None]
@@ -98,7 +98,7 @@ class Shard(NamedTuple):
         return np.flatnonzero(_is_usable(self.target))
 
 
-def planned(
+def plan_shared_fit(
     estimator: PolyleafEstimator,
     y: Any,
     sample_weight: Any = None,
@@ -126,9 +126,9 @@ def planned(
             "machine; set calibrate_quantiles=False, or take a distribution."
         )
     _check_metrics(plan)
-    offset = estimator._with_offsets([given], target, plan.objective, plan.start)[0].offset
-    target = estimator._left_to_learn(target, offset, plan.objective)
-    base_score = estimator._encoded_base_score(target.encoding, plan.objective)
+    offset = estimator._read_offsets([given], target, plan.objective, plan.start)[0].offset
+    target = estimator._subtract_offset(target, offset, plan.objective)
+    base_score = estimator._scale_base_score(target.encoding, plan.objective)
     if base_score is None and plan.start is None:
         problem = bind_objective(plan.objective, target.values, target.weight, plan.settings)
         seen = None if plan.objective.is_translation_invariant else offset
@@ -139,7 +139,7 @@ def planned(
     return shared, Shard(target, np.arange(shared.n_usable), offset)
 
 
-def with_found_rounds(
+def find_shared_n_estimators(
     estimator: PolyleafEstimator, shared: SharedFit, shard: Shard, dataset: Dataset, n_threads: int
 ) -> SharedFit:
     """The fit with as many rounds as rows that are held out ask for.
@@ -171,7 +171,7 @@ def fit_rank(
     shared: SharedFit,
     shard: Shard,
     dataset: Dataset,
-    workers: Workers,
+    workers: Context,
     *,
     eval_sets: Sequence[EvalSet] = (),
     callbacks: Any = None,
@@ -188,7 +188,7 @@ def fit_rank(
         Of this rank's rows.
     dataset : Dataset
         The same rows, with the bins of all.
-    workers : Workers
+    workers : Context
         This rank's threads, and the others.
     eval_sets : sequence of EvalSet
         Rank 0's; others have none.
@@ -233,9 +233,9 @@ def _refuse(estimator: PolyleafEstimator) -> None:
             raise ValueError(f"A fit on several workers: {sentence}")
 
 
-def _check_metrics(plan: Plan) -> None:
+def _check_metrics(plan: FitPlan) -> None:
     for metric in plan.metrics:
-        if hasattr(metric.function, "know_training"):
+        if hasattr(metric.function, "set_train_target"):
             raise ValueError(
                 f"A fit on several workers: eval_metric={metric.name!r} asks how often each label occurs in "
                 "all rows; measure it once the model is trained, or use another."

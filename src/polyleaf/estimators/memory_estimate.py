@@ -89,8 +89,8 @@ def memory_estimate(
     settings = settings_of(estimator, USUAL_ROUNDS, False, 0, threads)
     found = max_rounds(settings.run.learning_rate) if has_few_rows(n_rows) else USUAL_ROUNDS
     rounds = found if estimator.n_estimators is None else estimator.n_estimators
-    settings = replace(settings, run=replace(settings.run, n_estimators=rounds))
-    if settings.keeps_labels_sparse:
+    settings = replace(settings, boosting=replace(settings.boosting, n_estimators=rounds))
+    if settings.has_sparse_targets:
         raise ValueError(
             "What sparse labels need depends on how many there are: memory_estimate is for dense targets."
         )

@@ -21,6 +21,7 @@ from polyleaf.objectives.log_link import *  # noqa: F403
 from polyleaf.objectives.multitask import MultiTask, multitask_from_dict
 from polyleaf.objectives.registry import get_registered, known, make, register
 from polyleaf.objectives.softmax import *  # noqa: F403
+from polyleaf.runtime.stored_names import from_stored
 
 __all__ = [
     "Custom",
@@ -184,4 +185,6 @@ def objective_from_dict(values: Mapping[str, Any]) -> Objective:
         raise ValueError(
             f"Unknown objective {name!r} in stored model; known are {', '.join(objective_names())}."
         )
+    if is_built_in(cls):
+        parameters = from_stored(parameters, cls.__dataclass_fields__)
     return make(cls, parameters)

@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
 from polyleaf.objectives.packed_symmetric import packed_diagonal
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
+from polyleaf.runtime.stored_names import to_stored
 
 FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[Any]
@@ -274,11 +275,9 @@ class Objective(ABC):
         rename = stored_name if is_built_in(type(self)) else str
         values = {rename(field.name): getattr(self, field.name) for field in fields(self)}
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
-        return (
-            {"name": self.name}
-            | ({} if is_built_in(type(self)) else {"class": origin(type(self))})
-            | plain
-        )
+        if is_built_in(type(self)):
+            return to_stored({"name": self.name} | plain)
+        return {"name": self.name, "class": origin(type(self))} | plain
 
 
 def stored_name(field: str) -> str:
@@ -425,8 +424,8 @@ class BoundObjective(ABC):
         """
         if not (self.objective.full_hessian and self.objective.separable):
             raise ValueError(
-                f'Objective {self.objective.name!r} has no full Hessian, which curvature="full" and '
-                'leaf_curvature="full" need; use "diagonal".'
+                f'Objective {self.objective.name!r} has no full Hessian, which hessian="full" and '
+                'leaf_hessian="full" need; use "diagonal".'
             )
         shape = self.hessian_shape()
         diagonal = None if shape is None else np.empty(shape, np.float32)
@@ -460,7 +459,7 @@ class BoundObjective(ABC):
         leaf_of_row: Array,
         n_leaves: int,
         rows: Array | None = None,
-        n_threads: int | Workers = 1,
+        n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
         """Leaf values that minimise the loss exactly, before shrinkage; asked for where `updates_leaves`.
 

@@ -27,7 +27,7 @@ import polyleaf._core as _core
 from polyleaf.objectives.base import Array, BoundObjective, FloatArray, Objective, as_weight
 from polyleaf.objectives.columns import assign_columns, copy_columns
 from polyleaf.objectives.packed_symmetric import packed_lower, packed_size
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 
 __all__ = ["TaskSlice", "Task", "MultiTask"]
 
@@ -315,7 +315,7 @@ class BoundMultiTask(BoundObjective):
         leaf_of_row: Array,
         n_leaves: int,
         rows: Array | None = None,
-        n_threads: int | Workers = 1,
+        n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
         values = np.zeros((n_leaves, self.n_outputs), np.float32)
         for place, problem in self._placed:

@@ -1,7 +1,7 @@
 """One of several classes: softmax cross-entropy. Owns this loss and the choice of its curvature.
 
-The Hessian of a row is ``diag(p) - p p'``, which ``curvature="full"`` uses as it is; otherwise trees use a
-diagonal in its place, and which one decides the length of a step. With f the factor, ``softmax_curvature`` is
+The Hessian of a row is ``diag(p) - p p'``, which ``hessian="full"`` uses as it is; otherwise trees use a
+diagonal in its place, and which one decides the length of a step. With f the factor, ``softmax_hessian`` is
 
 - ``"friedman"``: ``f p (1 - p)``, f = K / (K - 1) (Friedman, 2001, algorithm 6; the choice of LightGBM and
   C-GB);

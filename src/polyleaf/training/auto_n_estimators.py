@@ -63,7 +63,7 @@ def find_n_estimators(
     ----------
     trial : PreparedData
         Rows to learn from, and one evaluation set, with one metric.
-    settings : Settings
+    settings : TrainConfig
         Of the training on all rows; its rounds are taken where no round can be measured.
     objective : Objective
     base_score : ndarray of shape (K,), float64, or None
@@ -72,7 +72,7 @@ def find_n_estimators(
     """
     if objective.is_translation_invariant:  # what rows start from is taken off their targets
         trial = trial._replace(offset=None, eval_sets=[replace(trial.eval_sets[0], offset=None)])
-    rate = settings.run.learning_rate
+    rate = settings.boosting.learning_rate
     haste = HASTE if HASTE * rate <= FASTEST else 1
     run = replace(settings.run, learning_rate=haste * rate, n_estimators=max_rounds(haste * rate))
     lowest = _Lowest(
@@ -84,7 +84,7 @@ def find_n_estimators(
         trial.target.values,
         trial.target.weight,
         objective,
-        replace(settings, run=run),
+        replace(settings, boosting=run),
         eval_sets=trial.eval_sets,
         callbacks=[lowest],
         base_score=base_score,

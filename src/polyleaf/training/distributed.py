@@ -15,7 +15,7 @@ import zlib
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.runtime.collective import Communicator
-from polyleaf.settings.train_config import Settings
+from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.sketches import (
     SKETCHES,
     CountSketch,
@@ -63,7 +63,7 @@ def agree(communicator: Communicator, model: Model, ends: bool) -> bool:
 
 def can_replay(settings: Settings) -> bool:
     """Whether rounds can be repeated from their trees: not where callbacks may have watched layers."""
-    return settings.run.refresh != "layer"
+    return settings.boosting.boosting_step != "layer"
 
 
 def _checksum(model: Model) -> int:
@@ -88,10 +88,10 @@ def check_distributed(settings: Settings, objective: Objective) -> None:
     for is_asked, sentence in (
         (
             not (
-                isinstance(settings.run.sketch, _WITH_RANKS)
-                or settings.run.sketch in _NAMED_WITH_RANKS
+                isinstance(settings.boosting.sketch, _WITH_RANKS)
+                or settings.boosting.sketch in _NAMED_WITH_RANKS
             ),
-            f"sketch={settings.run.sketch!r} makes its columns of all rows in one place; use "
+            f"sketch={settings.boosting.sketch!r} makes its columns of all rows in one place; use "
             '"random_projection", "top_outputs", "random_sampling" or "count_sketch".',
         ),
         (

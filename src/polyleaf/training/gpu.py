@@ -67,9 +67,9 @@ class DeviceDerivatives:
     ) -> None:
         memory, self.wanted_by_leaves = (
             settings.growth.histogram_memory_bytes,
-            settings.curvature.leaf_curvature,
+            settings.hessian.leaf_hessian,
         )
-        self._here = Derivatives(problem, settings.curvature, weight, memory, settings.workers)
+        self._here = Derivatives(problem, settings.hessian, weight, memory, settings.workers)
         self.device, self.g = device, _core.DeviceMatrix(device, *self._here.g.shape)
         self.h = None if self._here.h is None else _core.DeviceMatrix(device, *self._here.h.shape)
         full = self._here.full
@@ -132,7 +132,7 @@ class DeviceState(DenseState):
         dataset: Dataset,
         model: Model,
         grower: _core.Grower,
-        settings: Settings,
+        settings: TrainConfig,
         offset: np.ndarray | None = None,
     ) -> None:
         super().__init__(problem, derivatives.here, dataset, model, settings.workers, offset)
@@ -192,7 +192,7 @@ class DeviceSplits:
         derivatives: DeviceDerivatives,
         sketch: Sketch | None,
         directions: np.ndarray | None,
-        settings: Settings,
+        settings: TrainConfig,
     ) -> None:
         device, self._directions = derivatives.device, directions
         self._derivatives, self._sketch, self._settings = derivatives, sketch, settings
@@ -247,10 +247,10 @@ class DeviceFitter:
     """A vector in each leaf: one Newton step, from sums over rows on a device."""
 
     def __init__(
-        self, derivatives: DeviceDerivatives, grower: _core.Grower, settings: Settings
+        self, derivatives: DeviceDerivatives, grower: _core.Grower, settings: TrainConfig
     ) -> None:
-        self._derivatives, self._grower, self._step = derivatives, grower, settings.step
-        self._block_size = settings.curvature.block_of_leaves
+        self._derivatives, self._grower, self._step = derivatives, grower, settings.regularisation
+        self._block_size = settings.hessian.leaf_block_size
         self._leaves = _core.DeviceLeaves(derivatives.device)
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
@@ -285,13 +285,13 @@ class DeviceTopkFitter(DeviceFitter):
         derivatives: DeviceDerivatives,
         grower: _core.Grower,
         leaf: TopkLeaf,
-        settings: Settings,
+        settings: TrainConfig,
     ) -> None:
         super().__init__(derivatives, grower, settings)
         self._leaf = leaf
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         step, columns = leaf_config(self._step, learning_rate), self._columns(output)
-        shared = grown.tree if self._leaf.leaf_support == "shared" else None
+        shared = grown.tree if self._leaf.leaf_output_set == "shared" else None
         n_leaves, k = grown.tree.n_leaves, self._leaf.leaf_k
         return self._leaves.topk(*columns, self._grower, n_leaves, k, shared, step, *draw.sample)

@@ -71,9 +71,9 @@ class RowBytes(NamedTuple):
 
 def count_columns(problem: BoundObjective, settings: Settings, of_y: int) -> Columns:
     """Of a training whose target has `of_y` columns."""
-    run, leaf, scores = settings.run, settings.leaf, problem.n_outputs
+    run, leaf, scores = settings.boosting, settings.leaf, problem.n_outputs
     one_tree = run.multi_strategy == "multi_output_tree" or scores == 1
-    of_h, of_full = curvature_columns(problem, settings.curvature)
+    of_h, of_full = curvature_columns(problem, settings.hessian)
     sketch = get_sketch(run.sketch, run.sketch_dim, scores)
     grown = getattr(sketch, "dim", scores) if sketch is not None else scores if one_tree else 1
     seen = of_h if of_h is None or (sketch is None and one_tree) else 1
@@ -120,7 +120,7 @@ def histogram_bytes(n_rows: int, n_features: int, columns: Columns, settings: Se
     leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
     one = n_features * _BINS * _FLOAT * (columns.lanes + 1)
     of_thread = 3 * _FEATURES_OF_TILE * _BINS * _FLOAT * (columns.lanes + 1)
-    if isinstance(settings.leaf, LinearLeaf) and settings.leaf.looks_ahead:
+    if isinstance(settings.leaf, LinearLeaf) and settings.leaf.scores_linear_leaves:
         return threads * of_thread  # whose channels are another node's no more
     least = _ROWS_OF_KEPT * columns.lanes // (columns.lanes + _HALF_AT)
     kept = min(leaves, n_rows // least) + 1  # nodes whose turn may come: no row is in two of them
@@ -129,7 +129,7 @@ def histogram_bytes(n_rows: int, n_features: int, columns: Columns, settings: Se
 
 def tree_bytes(columns: Columns, settings: Settings) -> int:
     """Of all rounds."""
-    growth, run = settings.growth, settings.run
+    growth, run = settings.growth, settings.boosting
     leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
     outputs = columns.scores if columns.trees_of_round == 1 else 1
     one = 2 * leaves * (_NODE + _FLOAT * outputs) + leaves * _FLOAT * outputs
@@ -147,7 +147,7 @@ def row_state(
     ValueError
         Where the limit is too small for what has to stay in memory.
     """
-    limit, folder = dataset.room.limit, dataset.room.folder
+    limit, folder = dataset.memory.limit, dataset.memory.folder
     if limit is None or folder is None:
         return np.zeros
     n_rows, n_features = dataset.n_rows, dataset.mapper.n_columns_
@@ -165,8 +165,8 @@ def row_state(
         )
     bins = n_rows * (row.bins + n_features)  # a data set has the codes by feature, too
     if needed + bins > limit:
-        dataset.leave_memory()
-    if needed + (0 if dataset.is_in_files else bins) + n_rows * row.state <= limit:
+        dataset.release_memory()
+    if needed + (0 if dataset.is_memmapped else bins) + n_rows * row.state <= limit:
         return np.zeros
     return lambda shape, dtype: mapped(shape, dtype, folder)
 

@@ -30,7 +30,7 @@ class LabelScores:
 
     by_output = False
 
-    def __init__(self, scores: _core.LabelScores, workers: Workers) -> None:
+    def __init__(self, scores: _core.LabelScores, workers: Context) -> None:
         self.scores, self._workers = scores, workers
 
     def add(self, leaf_of_row: np.ndarray, leaves: Any) -> None:
@@ -101,7 +101,7 @@ class LabelState:
         """Whether one step for all rows would gain next to nothing."""
         _, _, values = self.gradients.csr()
         squares = _core.exact_totals(values[:, None], values[:, None], None, 1, self._workers)[0, 0]
-        n_rows = self._workers.total(self._problem.n_rows)
+        n_rows = self._workers.sum_over_ranks(self._problem.n_rows)
         return cancel(self.gradients.totals(self._workers), squares, n_rows)
 
     def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
