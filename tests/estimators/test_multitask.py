@@ -14,7 +14,7 @@ from sklearn.metrics import d2_log_loss_score, d2_pinball_score, d2_tweedie_scor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
-from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentTLikelihood
 
 N, TRAIN = 500, 350

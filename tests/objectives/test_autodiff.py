@@ -61,7 +61,7 @@ def test_cross_entropy_is_the_built_in(loss, weighted):
     n, k = 500, 5
     label, raw = ids(n, k), draw_raw(n, k)
     weight = np.random.default_rng(2).integers(0, 3, n).astype(np.float32) if weighted else None
-    built_in = get_objective("softmax", softmax_curvature="diagonal").bind(label, weight)
+    built_in = get_objective("softmax", softmax_hessian="diagonal").bind(label, weight)
     problem = get_objective(loss).bind(label, weight)
     assert isinstance(problem, BoundLoss)
     base = problem.base_score()
@@ -245,9 +245,7 @@ def test_weights_of_single_outputs_are_refused():
 )
 def test_piecewise_linear_losses_say_so(loss, derive):
     y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
-    with pytest.raises(
-        ValueError, match=r'no curvature.*curvature="none" and leaf_curvature="none"'
-    ):
+    with pytest.raises(ValueError, match=r'no curvature.*hessian="none" and leaf_hessian="none"'):
         derive(get_objective(loss).bind(y, None), raw)
     first_order = get_objective(loss, hessian="none").bind(y, None)
     assert first_order.hessian_shape() is None

@@ -286,11 +286,7 @@ def described(**traits):
             TypeError,
             "define bind",
         ),
-        (
-            described(name="huber"),
-            ValueError,
-            "taken by polyleaf.objectives.location:Huber",
-        ),
+        (described(name="huber"), ValueError, "taken by polyleaf.objectives.location:Huber"),
         (described(name="new", aliases=("L2",)), ValueError, "'L2'.*taken by"),
         (described(name="auto"), ValueError, "taken by Polyleaf itself"),
         (described(name="own expectile"), ValueError, "taken by .*test_registry:OwnExpectile"),

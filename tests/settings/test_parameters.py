@@ -192,9 +192,9 @@ def test_texts_that_say_what_None_stands_for_are_true():
     assert spreads["colsample_bynode"] == usual["colsample_bynode"]
     assert all(EVERY[name].default is None for name in (*usual, "n_estimators"))
     rows = f"with {auto_n_estimators.MIN_ROWS} to {auto_n_estimators.MAX_ROWS:,} rows"
-    assert f"None: {parameters.USUAL_ROUNDS}; but {rows}" in EVERY["n_estimators"].text.replace(
-        "\n", " "
-    )
+    assert f"None: {parameters.DEFAULT_N_ESTIMATORS}; but {rows}" in EVERY[
+        "n_estimators"
+    ].text.replace("\n", " ")
     assert (
         f"at most {auto_n_estimators.MOST_ROUNDS:.0f} / `learning_rate`"
         in EVERY["n_estimators"].text

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ranks import fit_on_threads
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.data.random import ROWS, draw, draw_of
-from polyleaf.runtime.collective import PeerFailed, Threads
-from polyleaf.runtime.context import Workers
+from polyleaf.data.random import ROWS, draw, draw_ids
+from polyleaf.runtime.collective import ThreadCommunicator, WorkerLostError
+from polyleaf.runtime.context import Context
 from polyleaf.training.sampling import GlobalRowIds, sample_rows
 
 SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
@@ -88,13 +88,13 @@ def test_what_is_refused_has_a_sentence(name):
 
 def test_losses_that_fit_their_leaves_from_their_own_rows_are_refused():
     from polyleaf.objectives import AbsoluteError
-    from polyleaf.settings.train_config import settings_of
+    from polyleaf.settings.train_config import make_train_config
     from polyleaf.training.distributed import check_distributed
 
     class Own(AbsoluteError):
         updates_leaves_distributed = False
 
-    chosen = settings_of(PolyleafRegressor(), 1, False, 0, 1)
+    chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
     check_distributed(chosen, AbsoluteError())
     with pytest.raises(ValueError, match="fits its leaves itself"):
         check_distributed(chosen, Own())
@@ -103,10 +103,10 @@ def test_losses_that_fit_their_leaves_from_their_own_rows_are_refused():
 def test_losses_that_are_weighed_by_all_rows_are_refused():
     from polyleaf.objectives import get_objective
     from polyleaf.objectives.multitask import MultiTask, Task
-    from polyleaf.settings.train_config import settings_of
+    from polyleaf.settings.train_config import make_train_config
     from polyleaf.training.distributed import check_distributed
 
-    chosen = settings_of(PolyleafRegressor(), 1, False, 0, 1)
+    chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
     check_distributed(chosen, get_objective("l2"))
     with pytest.raises(ValueError, match="a model for each"):
         check_distributed(chosen, MultiTask([Task("a", get_objective("l2"), "values", 1, 1)]))

@@ -13,7 +13,7 @@ from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training import boosting
-from polyleaf.training.factory import parts_of, bind_objective
+from polyleaf.training.factory import bind_objective, parts_of
 from polyleaf.training.layer_boosting import Layers
 from polyleaf.training.leaf_fitters import (
     ConstantFitter,

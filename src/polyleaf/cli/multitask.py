@@ -16,7 +16,7 @@ from polyleaf.cli.parameters import PARAMETERS
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema, infer_task, select_columns
 from polyleaf.files.table import Table
-from polyleaf.metrics.task_scores import TASKS
+from polyleaf.metrics._multitask import TASKS
 from polyleaf.objectives import auto_objective_name, get_objective, objective_class
 
 __all__ = ["TaskSpec", "check_single_task", "parse_tasks", "describe_tasks", "get_single_kind"]

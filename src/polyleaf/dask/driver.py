@@ -39,7 +39,7 @@ from polyleaf.data.binning import BinMapper
 from polyleaf.data.partitions import merge_summaries
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.model import Model
-from polyleaf.runtime.collective import PeerFailed
+from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.training.distributed import can_replay
 
 __all__ = ["Lost", "Restart", "Watched", "fit"]

@@ -152,7 +152,7 @@ class _DaskEstimator(BaseEstimator):
         local = self._local_class(**self._local.get_params(deep=False))
         set_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
-        local._take(BoostResult(model, found.evals_log, found.outputs_log, False), encoding)
+        local._store_result(BoostResult(model, found.evals_log, found.outputs_log, False), encoding)
         self._fitted = local
         return self
 

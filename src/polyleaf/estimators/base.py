@@ -62,9 +62,9 @@ from polyleaf.settings.aliases import (
     suggest_on_unknown_kwargs,
     warn_if_called_on_instance,
 )
-from polyleaf.settings.param_spec import numpydoc
-from polyleaf.settings.parameters import USUAL_ROUNDS, SharedParameters
-from polyleaf.settings.train_config import Settings, settings_of
+from polyleaf.settings.param_spec import format_parameters
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
+from polyleaf.settings.train_config import TrainConfig, make_train_config
 from polyleaf.training.auto_n_estimators import RoundSearchResult, find_n_estimators, has_few_rows
 from polyleaf.training.boosting import BoostResult, boost
 from polyleaf.training.calibration import quantile_shifts
@@ -290,7 +290,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         KeyboardInterrupt
             After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
-        device = device_of(self.device)
+        device = get_device(self.device)
         given = (
             TrainingData("training", X, y, sample_weight, offset)
             .with_dataset_values()
@@ -313,7 +313,9 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         given, *further = self._read_offsets([given, *further], target, objective, start)
         target = self._subtract_offset(target, given.offset, objective)
         n_threads = plan.settings.workers.n_threads
-        trial_metric = self._tried_by(plan, target, bool(further or as_callbacks(callbacks)))
+        trial_metric = self._auto_rounds_metric(
+            plan, target, bool(further or as_callbacks(callbacks))
+        )
         ready = prepare(
             self, given, target, further, plan.metrics, start, plan.seeds, n_threads, trial_metric
         )
@@ -339,7 +341,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         self._after_training(training, ready, given)
         return self
 
-    def _plan(self, given: TrainingData, init_model: Any) -> tuple[Plan, Target]:
+    def _make_plan(self, given: TrainingData, init_model: Any) -> tuple[FitPlan, Target]:
         """What a training is to be, and what it is to learn."""
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
@@ -369,14 +371,14 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             return None
         return default_metrics(plan.objective, target.encoding.kind, target.encoding.n_outputs)[-1]
 
-    def _look_for_rounds(self, plan: Plan, ready: PreparedData) -> RoundSearchResult:
+    def _find_n_estimators(self, plan: FitPlan, ready: PreparedData) -> RoundSearchResult:
         """How many rounds the trial of what is ready asks for."""
         assert ready.trial is not None
-        base_score = self._encoded_base_score(ready.target.encoding, plan.objective)
-        about = self._beside_trees(plan, ready)
+        base_score = self._scale_base_score(ready.target.encoding, plan.objective)
+        about = self._model_extras(plan, ready)
         return find_n_estimators(ready.trial, plan.settings, plan.objective, base_score, **about)
 
-    def _beside_trees(self, plan: Plan, ready: PreparedData) -> dict[str, Any]:
+    def _model_extras(self, plan: FitPlan, ready: PreparedData) -> dict[str, Any]:
         """What a model knows besides its trees."""
         encoding = ready.target.encoding
         scale, offset = _unit_of_scores(encoding, plan.objective)
@@ -390,7 +392,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
 
     def _train(
         self,
-        plan: Plan,
+        plan: FitPlan,
         ready: PreparedData,
         base_score: np.ndarray | None,
         callbacks: Any,
@@ -436,9 +438,9 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     ) -> None:
         """What is found out with a model that is trained: of quantiles where their levels are."""
         if self._is_calibrated(training.objective):
-            self.model_.shift(quantile_shifts(training))
+            self.model_.add_to_base_score(quantile_shifts(training))
 
-    def _with_offsets(
+    def _read_offsets(
         self, data: list[TrainingData], target: Target, objective: Objective, start: Model | None
     ) -> list[TrainingData]:
         """The data of a training, the rows to learn from first: all with read offsets, or all without."""
@@ -464,7 +466,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             return target
         return target.subtract_offset(offset[:, :: objective.outputs_per_target()])
 
-    def _take(self, trained: BoostResult, encoding: TargetEncoding) -> None:
+    def _store_result(self, trained: BoostResult, encoding: TargetEncoding) -> None:
         """Take over what was trained, also where Ctrl-C has ended the training."""
         self._set_model(trained.model, encoding)
         self.evals_result_ = trained.evals_log
@@ -622,7 +624,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             }
             given |= {name: value for name, value in found.items() if name in given}
             parameters = {name: value for name, value in given.items() if value is not None}
-        first_order = self.curvature == self.leaf_curvature == "none"
+        first_order = self.curvature == self.leaf_hessian == "none"
         return get_objective(objective, **parameters).bind_outputs(n_outputs, first_order)
 
     def _metadata(self, encoding: TargetEncoding, ready: PreparedData) -> dict[str, Any]:
@@ -684,7 +686,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             names = model.metadata.get("input_names")
             _check_input_names(names, model.projection.n_features)
             set_feature_names(estimator, model.projection.n_features, names)
-        estimator._adopt(model, encoding)
+        estimator._set_model(model, encoding)
         estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
         return estimator
 

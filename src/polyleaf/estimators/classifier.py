@@ -25,10 +25,10 @@ from polyleaf.inputs.targets import (
 )
 from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
-from polyleaf.model.decision_threshold import cuts_of, thresholds_of
+from polyleaf.model.decision_threshold import get_decision_thresholds, get_raw_decision_thresholds
 from polyleaf.objectives import Custom, Objective, auto_objective_name, objective_class
-from polyleaf.settings.aliases import explains_strangers, warn_of_one_vs_rest
-from polyleaf.settings.param_spec import constraints
+from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
+from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import ClassifierParameters
 from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.prepare import PreparedData, TrainingData

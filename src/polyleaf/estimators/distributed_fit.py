@@ -42,7 +42,7 @@ class SharedFit(NamedTuple):
     n_usable : int
         Rows of positive weight.
     trial_metric : Metric or None
-        What tells the number of rounds, where it is still to be found (`with_found_rounds`).
+        What tells the number of rounds, where it is still to be found (`find_shared_n_estimators`).
     """
 
     plan: FitPlan
@@ -118,7 +118,7 @@ def plan_shared_fit(
     """
     _refuse(estimator)
     given = TrainingData("training", None, y, sample_weight, offset)
-    plan, target = estimator._plan(given, init_model)
+    plan, target = estimator._make_plan(given, init_model)
     check_distributed(plan.settings, plan.objective)
     if estimator._is_calibrated(plan.objective):
         raise ValueError(
@@ -134,7 +134,7 @@ def plan_shared_fit(
         seen = None if plan.objective.is_translation_invariant else offset
         base_score = compute_base_score(problem, seen, plan.settings)
     usable = _is_usable(target)
-    trial_metric = estimator._tried_by(plan, target, is_watched)
+    trial_metric = estimator._auto_rounds_metric(plan, target, is_watched)
     shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), trial_metric)
     return shared, Shard(target, np.arange(shared.n_usable), offset)
 
@@ -160,10 +160,12 @@ def find_shared_n_estimators(
     """
     assert shared.trial_metric is not None
     plan, target, offset = shared.plan, shard.target, shard.offset
-    here = plan._replace(settings=replace(plan.settings, workers=Workers(n_threads)))
+    here = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
     trial = make_trial(dataset, target, offset, shared.trial_metric, plan.seeds.training)
-    found = estimator._look_for_rounds(here, PreparedData(dataset, target, [], None, offset, trial))
-    return shared._replace(plan=plan.with_rounds(found.n), trial_metric=None)
+    found = estimator._find_n_estimators(
+        here, PreparedData(dataset, target, [], None, offset, trial)
+    )
+    return shared._replace(plan=plan.with_n_estimators(found.n), trial_metric=None)
 
 
 def fit_rank(

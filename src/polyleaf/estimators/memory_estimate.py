@@ -14,8 +14,8 @@ import numpy as np
 
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.runtime.context import effective_threads
-from polyleaf.settings.parameters import USUAL_ROUNDS
-from polyleaf.settings.train_config import settings_of
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
+from polyleaf.settings.train_config import make_train_config
 from polyleaf.training.auto_n_estimators import has_few_rows, max_rounds
 from polyleaf.training.memory_usage import count_columns, histogram_bytes, row_bytes, tree_bytes
 
@@ -86,8 +86,12 @@ def memory_estimate(
     estimator = kind(**parameters)
     estimator._validate_params()
     threads = effective_threads(estimator.n_jobs)
-    settings = settings_of(estimator, USUAL_ROUNDS, False, 0, threads)
-    found = max_rounds(settings.run.learning_rate) if has_few_rows(n_rows) else USUAL_ROUNDS
+    settings = make_train_config(estimator, DEFAULT_N_ESTIMATORS, False, 0, threads)
+    found = (
+        max_rounds(settings.boosting.learning_rate)
+        if has_few_rows(n_rows)
+        else DEFAULT_N_ESTIMATORS
+    )
     rounds = found if estimator.n_estimators is None else estimator.n_estimators
     settings = replace(settings, boosting=replace(settings.boosting, n_estimators=rounds))
     if settings.has_sparse_targets:

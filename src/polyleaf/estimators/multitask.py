@@ -46,8 +46,8 @@ from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, auto_objective_name, objective_class
 from polyleaf.objectives.multitask import MultiTask, Task, TaskSlice
-from polyleaf.settings.aliases import explains_strangers, warn_of_one_vs_rest
-from polyleaf.settings.param_spec import constraints
+from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
+from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import MultiTaskParameters
 
 __all__ = ["PolyleafMultiTask"]
@@ -240,7 +240,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             if place.task.learns != learns or of_classes:
                 raise ValueError(f"Task {place.task.name!r} does not learn what its target is.")
 
-    def _answers(self) -> Iterator[tuple[TaskSlice, TargetEncoding]]:
+    def _iter_tasks(self) -> Iterator[tuple[TaskSlice, TargetEncoding]]:
         """Where each task is, and how its target was encoded."""
         encoding = self._encoding
         assert isinstance(encoding, TaskEncodings)

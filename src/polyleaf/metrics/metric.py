@@ -21,11 +21,17 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
-from polyleaf.metrics.agreement import balanced_accuracy_of, kappa_of, matthews_of, table_of
-from polyleaf.metrics.areas import average_precision_of, roc_auc_of
-from polyleaf.metrics.d2 import INSTEAD, MeanSkill, OfTask, Skill
+from polyleaf.metrics._classification import (
+    balanced_accuracy,
+    binary_average_precision,
+    binary_roc_auc,
+    cohen_kappa,
+    confusion_matrix,
+    matthews_correlation,
+)
+from polyleaf.metrics.d2 import D2, INSTEAD, MeanD2, TaskMetric
 from polyleaf.metrics.normalized import PREFIX, RelativeError
-from polyleaf.metrics.ranking import ranking_metric
+from polyleaf.metrics.ranking import parse_ranking_metric
 from polyleaf.metrics.sklearn_interop import SCORERS, is_greater_better, is_scorer, takes_decisions
 from polyleaf.objectives import BoundObjective, Objective, distribution_names
 
@@ -286,16 +292,20 @@ def get_metric(
     level = _PINBALL.fullmatch(name)
     if level is not None:
         levels = () if objective is None else objective.quantile_levels
-        return Metric(name, _PinballOfLevel(float(level[1]), levels), by_column=False)
-    if name == "skill" and objective is not None:
+        return Metric(name, _PinballOfLevel(float(level[1]), levels), per_output_defined=False)
+    if name == "d2" and objective is not None:
         return _skill(objective)
     if name == "loss" and objective is not None:
-        return Metric("loss", _ObjectiveLoss(objective), needs="raw", by_column=False)
+        return Metric(
+            "loss", _ObjectiveLoss(objective), prediction_type="raw", per_output_defined=False
+        )
     if name in _OF_DISTRIBUTIONS:
         return _of_distributions(name, objective)
-    ranked = ranking_metric(name)
+    ranked = parse_ranking_metric(name)
     if ranked is not None:
-        return Metric(*ranked, greater_is_better=True, needs="raw", by_column=False)
+        return Metric(
+            *ranked, greater_is_better=True, prediction_type="raw", per_output_defined=False
+        )
     if name.startswith(PREFIX):
         return _relative(get_metric(name.removeprefix(PREFIX), objective))
     if name not in _METRICS:
@@ -315,7 +325,7 @@ def _get_composed_metric(name: str, objective: Objective | None) -> Metric | Non
     if "@" in name:
         level = _PINBALL.fullmatch(name)
         if level is not None:
-            levels = () if objective is None else objective.levels
+            levels = () if objective is None else objective.quantile_levels
             return _joint(PinballLossAtLevel(float(level[1]), levels), name, "prediction", False)
         ranking = parse_ranking_metric(name)
         return None if ranking is None else _joint(ranking[1], ranking[0], "raw", True)
@@ -372,12 +382,12 @@ class _ObjectiveLoss:
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
-        self._cache: list[tuple[Array, Array | None, Problem]] = []
+        self._cache: list[tuple[Array, Array | None, BoundObjective]] = []
 
     def __call__(self, y: Array, raw: Array, weight: Array | None) -> float:
         problem = self._problem(y, weight)
         base = raw.mean(axis=0)  # so that the rest fits in float32
-        problem.set_base(base)
+        problem.set_base_score(base)
         loss = problem.loss((raw - base).astype(np.float32))
         if np.isnan(loss):
             raise ValueError(
@@ -386,12 +396,12 @@ class _ObjectiveLoss:
             )
         return loss
 
-    def _problem(self, y: Array, weight: Array | None) -> Problem:
+    def _problem(self, y: Array, weight: Array | None) -> BoundObjective:
         """Bind the objective once per data set, as a loss in JAX is compiled then."""
         for known_y, known_weight, problem in self._cache:
             if known_y is y and known_weight is weight:
                 return problem
-        self._cache.append((y, weight, self.objective.prepare(y, weight)))
+        self._cache.append((y, weight, self.objective.bind(y, weight)))
         return self._cache[-1][2]
 
 
@@ -464,7 +474,7 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
         ]
         return found if len(objective.tasks) == 1 else [*found, _skill(objective)]
     metric = get_metric(objective.get_default_metric(kind, n_targets), objective)
-    return [metric, _relative(metric)] if metric.has_unit and n_targets > 1 else [metric]
+    return [metric, _relative(metric)] if metric.is_scale_dependent and n_targets > 1 else [metric]
 
 
 def _target_kind(task: Any) -> str:
@@ -527,11 +537,13 @@ def _d2_metric(objective: Objective) -> Metric:
                 return each
         return np.array([metric(y, prediction, weight)])
 
-    return Metric("skill", Skill(objective, errors), True, needs="raw", by_column=False)
+    return Metric(
+        "d2", D2(objective, errors), True, prediction_type="raw", per_output_defined=False
+    )
 
 
 def _relative_names() -> list[str]:
-    return [PREFIX + name for name, metric in _METRICS.items() if metric.has_unit]
+    return [PREFIX + name for name, metric in _METRICS.items() if metric.is_scale_dependent]
 
 
 class _ObjectiveLoss:
@@ -572,7 +584,13 @@ def _from_callable(function: Callable[..., Any]) -> Metric:
         )
     greater, decides = is_greater_better(function), takes_decisions(function)
     called = _CallableMetric(function, name, greater, decides)
-    return Metric(name, called, greater, needs="raw" if decides else "prediction", by_column=False)
+    return Metric(
+        name,
+        called,
+        greater,
+        prediction_type="raw" if decides else "prediction",
+        per_output_defined=False,
+    )
 
 
 class _CallableMetric:

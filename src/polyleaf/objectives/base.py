@@ -472,8 +472,8 @@ class BoundObjective(ABC):
             Of the tree.
         rows : uint32 (m,), optional
             The rows to fit on, ascending (the sample of this tree); all by default.
-        n_threads : int or Workers
-            `Workers` where other ranks have further rows, which is asked of `updates_leaves_distributed` alone.
+        n_threads : int or Context
+            `Context` where other ranks have further rows, which is asked of `updates_leaves_distributed` alone.
 
         Returns
         -------

@@ -97,7 +97,7 @@ class MultiTask(Objective):
     """
 
     name: ClassVar[str] = "tasks"
-    default_metric: ClassVar[str] = "skill"
+    default_metric: ClassVar[str] = "d2"
     is_row_separable: ClassVar[bool] = False
 
     parts: tuple[Task, ...]

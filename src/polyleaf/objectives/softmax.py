@@ -53,7 +53,7 @@ class Softmax(MulticlassObjective):
     )
     parameters: ClassVar[Mapping[str, str]] = {
         **MulticlassObjective.parameters,
-        "softmax_curvature": "softmax_hessian",
+        "softmax_hessian": "softmax_hessian",
     }
 
     softmax_hessian: str = "residual"

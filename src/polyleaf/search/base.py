@@ -46,9 +46,14 @@ from polyleaf.search.screening import Pace
 from polyleaf.search.space import Task
 from polyleaf.search.successive_halving import Budget, Deadline, LastTraining, Race, Watch
 from polyleaf.search.trials import Candidate
-from polyleaf.settings.aliases import explains_strangers
-from polyleaf.settings.param_spec import declarations
-from polyleaf.settings.parameters import USUAL_ROUNDS, USUALLY, RunningParameters, SearchParameters
+from polyleaf.settings.aliases import suggest_on_unknown_kwargs
+from polyleaf.settings.param_spec import get_param_specs
+from polyleaf.settings.parameters import (
+    DEFAULT_N_ESTIMATORS,
+    DEFAULTS,
+    RunningParameters,
+    SearchParameters,
+)
 from polyleaf.training.auto_n_estimators import max_rounds
 from polyleaf.training.prepare import (
     VALIDATION,

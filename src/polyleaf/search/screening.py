@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from polyleaf.search.portfolio import Parameters
-from polyleaf.settings.parameters import USUAL_ROUNDS, USUALLY
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, DEFAULTS
 from polyleaf.training.auto_n_estimators import MAX_ROWS
 
 __all__ = ["COST", "Look", "Looks", "Pace"]

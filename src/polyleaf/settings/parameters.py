@@ -183,9 +183,7 @@ class HessianParameters:
 class SoftmaxParameters:
     """Curvature of classes."""
 
-    softmax_curvature: str = parameter(
-        default=Softmax.softmax_hessian, choices=SOFTMAX_CURVATURES
-    )
+    softmax_hessian: str = parameter(default=Softmax.softmax_hessian, choices=SOFTMAX_CURVATURES)
     """Curvature of the softmax objective of classifiers: see :mod:`polyleaf.objectives.softmax`. Regressors
     take it as well, and do nothing with it, so that a recipe is one for both."""
 

@@ -260,8 +260,8 @@ def _of_task(key: TaskKey, objective: Any) -> dict[str, float]:
 def _of_objective(objective: Any) -> dict[str, float]:
     cls = objective_class(objective)
     if cls.is_count:
-        return OF_COUNTS
-    return OF_DISTRIBUTIONS if cls.has_distribution else USUALLY
+        return COUNT_DEFAULTS
+    return DISTRIBUTION_DEFAULTS if cls.has_distribution else DEFAULTS
 
 
 def _refuse(condition: object, sentence: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from polyleaf.callbacks import Callback, EvalsLog
 from polyleaf.objectives import Objective
-from polyleaf.settings.train_config import Settings
+from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import BoostResult, boost
 from polyleaf.training.prepare import PreparedData
 
@@ -52,7 +52,7 @@ def max_rounds(learning_rate: float) -> int:
 
 def find_n_estimators(
     trial: PreparedData,
-    settings: Settings,
+    settings: TrainConfig,
     objective: Objective,
     base_score: np.ndarray | None,
     **about: Any,
@@ -74,7 +74,9 @@ def find_n_estimators(
         trial = trial._replace(offset=None, eval_sets=[replace(trial.eval_sets[0], offset=None)])
     rate = settings.boosting.learning_rate
     haste = HASTE if HASTE * rate <= FASTEST else 1
-    run = replace(settings.run, learning_rate=haste * rate, n_estimators=max_rounds(haste * rate))
+    run = replace(
+        settings.boosting, learning_rate=haste * rate, n_estimators=max_rounds(haste * rate)
+    )
     lowest = _Lowest(
         trial.eval_sets[0].metrics[0].greater_is_better,
         max(10, round(PATIENCE / run.learning_rate)),
@@ -91,7 +93,7 @@ def find_n_estimators(
         offset=trial.offset,
         **about,
     )
-    return RoundSearchResult(haste * lowest.rounds or settings.run.n_estimators, boosted)
+    return RoundSearchResult(haste * lowest.rounds or settings.boosting.n_estimators, boosted)
 
 
 class _Lowest(Callback):

@@ -17,7 +17,7 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.objectives.constants import best_constant
-from polyleaf.settings.train_config import Settings
+from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.distributed import agree, can_replay, check_distributed
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import Parts, bind_objective, parts_of
@@ -134,7 +134,9 @@ def boost(
     return BoostResult(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
 
 
-def compute_base_score(problem: Any, offset: np.ndarray | None, settings: Settings) -> np.ndarray:
+def compute_base_score(
+    problem: Any, offset: np.ndarray | None, settings: TrainConfig
+) -> np.ndarray:
     """What training starts from in all rows."""
     if offset is None:
         return problem.base_score(settings.workers)

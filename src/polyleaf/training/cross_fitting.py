@@ -15,7 +15,7 @@ from polyleaf.callbacks import Callback
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
-from polyleaf.settings.train_config import Settings
+from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import Run, compute_base_score
 from polyleaf.training.factory import bind_objective, parts_of
 from polyleaf.training.raw_scores import DenseState
@@ -55,7 +55,7 @@ class TrainingRecord(NamedTuple):
     target: np.ndarray
     weight: np.ndarray | None
     objective: Objective
-    settings: Settings
+    settings: TrainConfig
     rates: LearningRateLog
     n_rounds: int
     base_score: np.ndarray | None = None
@@ -86,7 +86,7 @@ def cross_fit_scores(training: TrainingRecord, left_out: np.ndarray) -> np.ndarr
     base = (
         compute_base_score(problem, t.offset, t.settings) if t.base_score is None else t.base_score
     )
-    rate = t.settings.run.learning_rate
+    rate = t.settings.boosting.learning_rate
     model = Model(
         mapper=t.dataset.mapper,
         objective=t.objective,

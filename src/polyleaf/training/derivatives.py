@@ -47,7 +47,7 @@ class Derivatives:
     def __init__(
         self,
         problem: BoundObjective,
-        curvature: Curvature,
+        curvature: HessianConfig,
         weight: np.ndarray | None,
         memory: int,
         workers: Context,
@@ -133,7 +133,7 @@ class Derivatives:
         return g, h
 
 
-def curvature_columns(problem: BoundObjective, curvature: Curvature) -> tuple[int | None, int]:
+def curvature_columns(problem: BoundObjective, curvature: HessianConfig) -> tuple[int | None, int]:
     """Columns of `Derivatives.h`, None where there is none, and of `full`, 0 where nobody asks for it."""
     k = problem.n_outputs
     if k > 1 and curvature.is_coupled:

@@ -61,7 +61,7 @@ def agree(communicator: Communicator, model: Model, ends: bool) -> bool:
     return bool(ends)
 
 
-def can_replay(settings: Settings) -> bool:
+def can_replay(settings: TrainConfig) -> bool:
     """Whether rounds can be repeated from their trees: not where callbacks may have watched layers."""
     return settings.boosting.boosting_step != "layer"
 
@@ -77,7 +77,7 @@ def _checksum(model: Model) -> int:
     return found
 
 
-def check_distributed(settings: Settings, objective: Objective) -> None:
+def check_distributed(settings: TrainConfig, objective: Objective) -> None:
     """Refuse what ranks cannot do together.
 
     Raises

@@ -19,7 +19,7 @@ from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
-from polyleaf.settings.train_config import LinearLeaf, Settings, TopkLeaf
+from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training import gpu, leaf_fitters, split_finder
 from polyleaf.training.derivatives import Derivatives
@@ -79,10 +79,10 @@ class Parts(NamedTuple):
 
 
 def bind_objective(
-    objective: Objective, target: Any, weight: np.ndarray | None, settings: Settings
+    objective: Objective, target: Any, weight: np.ndarray | None, settings: TrainConfig
 ) -> Any:
     """The objective, bound to the data as the state will hold it."""
-    if settings.keeps_labels_sparse:
+    if settings.has_sparse_targets:
         return BoundSparseObjective(objective, target, weight)
     return objective.bind(target, weight)
 
@@ -135,7 +135,7 @@ def parts_of(
 
 
 def _label_parts(
-    settings: Settings,
+    settings: TrainConfig,
     problem: BoundSparseObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
@@ -164,7 +164,7 @@ def _label_parts(
 
 
 def _dense_parts(
-    settings: Settings,
+    settings: TrainConfig,
     problem: BoundObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
@@ -208,7 +208,7 @@ def _dense_parts(
 
 
 def _device_parts(
-    settings: Settings,
+    settings: TrainConfig,
     problem: BoundObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
@@ -261,7 +261,7 @@ def _of_constants(
     return leaf_fitters.MonotoneFitter(fitter, directions, dataset.mapper.n_bins_, settings)
 
 
-def _directions(settings: Settings, problem: BoundObjective, model: Model) -> np.ndarray | None:
+def _directions(settings: TrainConfig, problem: BoundObjective, model: Model) -> np.ndarray | None:
     """What `monotone_constraints` asks for; a warning where predictions may disobey all the same."""
     objective, asked = problem.objective, settings.growth.monotone_constraints
     tied = tie_output_constraints(objective, problem.n_outputs)

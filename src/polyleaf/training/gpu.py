@@ -17,7 +17,7 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives.base import BoundObjective
-from polyleaf.settings.train_config import COUPLED, Settings, TopkLeaf
+from polyleaf.settings.train_config import COUPLED, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import Sketch
 from polyleaf.training.derivatives import Derivatives, column
 from polyleaf.training.leaf_fitters import leaf_config
@@ -63,7 +63,7 @@ class DeviceDerivatives:
         device: _core.Device,
         problem: BoundObjective,
         weight: np.ndarray | None,
-        settings: Settings,
+        settings: TrainConfig,
     ) -> None:
         memory, self.wanted_by_leaves = (
             settings.growth.histogram_memory_bytes,
@@ -219,7 +219,7 @@ class DeviceSplits:
             return None
         g, h = derivatives.of_output(output)
         columns = None if h is None else h.shape[1]
-        wanted = resolve_hessian_kind(self._settings.curvature.curvature, columns, g.shape[1])
+        wanted = resolve_hessian_kind(self._settings.hessian.hessian, columns, g.shape[1])
         if wanted == "none":
             kind, weight = counted(g.shape[0], derivatives.row_weight, draw)
             return kind, g, None if weight is None else self._sent_weight(weight)

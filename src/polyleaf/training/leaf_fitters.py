@@ -90,7 +90,7 @@ class QuantileFitter:
         known = self._is_known if output < 0 else self._is_known[[output]]
         if not known.any():
             return self._others.fit(grown, draw, output, learning_rate)
-        sizes = grown.tree.n_leaves, draw.rows, self._workers.as_n_threads
+        sizes = grown.tree.n_leaves, draw.rows, self._workers.n_threads_or_context
         values = self._state.problem.update_leaves(self._state.scores(), grown.leaf_of_row, *sizes)
         values = (values if output < 0 else column(values, output)) * np.float32(learning_rate)
         if known.all():

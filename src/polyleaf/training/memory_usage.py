@@ -16,7 +16,7 @@ import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.memmap import mapped
 from polyleaf.objectives.base import BoundObjective
-from polyleaf.settings.train_config import LinearLeaf, Settings
+from polyleaf.settings.train_config import LinearLeaf, TrainConfig
 from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training.derivatives import curvature_columns
 from polyleaf.training.split_finder import resolve_hessian_kind
@@ -69,7 +69,7 @@ class RowBytes(NamedTuple):
     others: int
 
 
-def count_columns(problem: BoundObjective, settings: Settings, of_y: int) -> Columns:
+def count_columns(problem: BoundObjective, settings: TrainConfig, of_y: int) -> Columns:
     """Of a training whose target has `of_y` columns."""
     run, leaf, scores = settings.boosting, settings.leaf, problem.n_outputs
     one_tree = run.multi_strategy == "multi_output_tree" or scores == 1
@@ -77,8 +77,10 @@ def count_columns(problem: BoundObjective, settings: Settings, of_y: int) -> Col
     sketch = get_sketch(run.sketch, run.sketch_dim, scores)
     grown = getattr(sketch, "dim", scores) if sketch is not None else scores if one_tree else 1
     seen = of_h if of_h is None or (sketch is None and one_tree) else 1
-    kind = resolve_hessian_kind(settings.curvature.curvature, seen, grown)
-    regressors = leaf.linear_features if isinstance(leaf, LinearLeaf) and leaf.looks_ahead else -1
+    kind = resolve_hessian_kind(settings.hessian.hessian, seen, grown)
+    regressors = (
+        leaf.linear_features if isinstance(leaf, LinearLeaf) and leaf.scores_linear_leaves else -1
+    )
     return Columns(
         of_y=of_y,
         scores=scores,
@@ -89,7 +91,7 @@ def count_columns(problem: BoundObjective, settings: Settings, of_y: int) -> Col
     )
 
 
-def row_bytes(n_features: int, columns: Columns, settings: Settings) -> RowBytes:
+def row_bytes(n_features: int, columns: Columns, settings: TrainConfig) -> RowBytes:
     """In training."""
     words = _FEATURES_OF_TILE * -(-n_features // _FEATURES_OF_TILE)
     sampling = settings.sampling
@@ -114,7 +116,7 @@ def row_bytes(n_features: int, columns: Columns, settings: Settings) -> RowBytes
     )
 
 
-def histogram_bytes(n_rows: int, n_features: int, columns: Columns, settings: Settings) -> int:
+def histogram_bytes(n_rows: int, n_features: int, columns: Columns, settings: TrainConfig) -> int:
     """Kept for nodes whose turn may come, and those of threads."""
     growth, threads = settings.growth, settings.workers.n_threads
     leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
@@ -127,7 +129,7 @@ def histogram_bytes(n_rows: int, n_features: int, columns: Columns, settings: Se
     return min(growth.histogram_memory_bytes, kept * one) + threads * of_thread
 
 
-def tree_bytes(columns: Columns, settings: Settings) -> int:
+def tree_bytes(columns: Columns, settings: TrainConfig) -> int:
     """Of all rounds."""
     growth, run = settings.growth, settings.boosting
     leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
@@ -137,7 +139,7 @@ def tree_bytes(columns: Columns, settings: Settings) -> int:
 
 
 def row_state(
-    problem: BoundObjective, settings: Settings, dataset: Dataset
+    problem: BoundObjective, settings: TrainConfig, dataset: Dataset
 ) -> Callable[..., np.ndarray]:
     """What makes the arrays of raw scores and derivatives, all zero: in memory, or in files where its limit
     asks for that. Bins leave memory first, where they do not fit with what has to stay there.

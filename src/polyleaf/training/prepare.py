@@ -227,7 +227,7 @@ def prepare(
         if trial_metric is None
         else make_trial(plain, target, offset, trial_metric, seeds.training)
     )
-    dataset = plain.taught(target, is_first=start is None)
+    dataset = plain.with_target(target, is_first=start is None)
     if plain is not X and start is None and p.device != "cuda":  # devices read the codes themselves
         dataset.keep_only_bins()
     eval_sets = [

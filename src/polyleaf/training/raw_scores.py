@@ -17,7 +17,7 @@ from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives.base import BoundObjective
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 from polyleaf.training.derivatives import Derivatives
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.tree_builder import Grown

@@ -65,7 +65,7 @@ class GlobalRowIds(NamedTuple):
     @staticmethod
     def alone(n: int) -> GlobalRowIds:
         """The rows of a machine that has all of them."""
-        return GlobalRowIds(np.arange(n), n, ALONE)
+        return GlobalRowIds(np.arange(n), n, SINGLE_PROCESS)
 
     def draw(self, count: int, seed: int, round: int, stream: int) -> np.ndarray:
         """Mask of this rank's rows among `count` that are drawn of all."""
@@ -257,7 +257,11 @@ def _kept_and_drawn(settings: SamplingConfig, n: int) -> tuple[int, int]:
 
 
 def _goss(
-    settings: Sampling, g: np.ndarray, round: int, usable: np.ndarray | None, numbered: GlobalRowIds
+    settings: SamplingConfig,
+    g: np.ndarray,
+    round: int,
+    usable: np.ndarray | None,
+    numbered: GlobalRowIds,
 ) -> tuple[np.ndarray, np.ndarray]:
     norm = _squared_norm(g)
     if usable is not None:

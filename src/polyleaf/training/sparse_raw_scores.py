@@ -17,7 +17,7 @@ from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import SPARSE, Leaves
 from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 from polyleaf.training.derivatives import cancel
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.tree_builder import Grown
@@ -71,7 +71,7 @@ class LabelState:
     """
 
     def __init__(
-        self, problem: BoundSparseObjective, dataset: Dataset, model: Model, workers: Workers
+        self, problem: BoundSparseObjective, dataset: Dataset, model: Model, workers: Context
     ) -> None:
         self._problem, self._dataset, self._workers, self.weight = (
             problem,

@@ -109,7 +109,9 @@ class SplitColumns:
         )
         if self._sketch is not None:
             used = None if self._curvature == "none" else h
-            g, h = self._sketch.sketch(g, used, draw.round, self._seed, self._workers.as_n_threads)
+            g, h = self._sketch.sketch(
+                g, used, draw.round, self._seed, self._workers.n_threads_or_context
+            )
             wanted = resolve_hessian_kind(
                 self._curvature, None if h is None else h.shape[1], g.shape[1]
             )

@@ -134,7 +134,7 @@ def get_output_names(model: Model) -> list[str]:
 def get_target_names(model: Model) -> list[str]:
     """Names of the columns of y: those of the outputs, unless a column has several scores (its quantiles, or
     the parameters of its distribution)."""
-    names, parts = names_of(model), model.objective.score_names
+    names, parts = get_output_names(model), model.objective.score_names
     if len(parts) < 2:
         return names
     end = f"_{parts[0]}"

@@ -118,5 +118,5 @@ def _start_of(model: Model, offset: Any) -> np.ndarray | float:
     """The raw scores that rows start from."""
     if offset is None:
         return 0.0
-    encoding = read_encoding(model.metadata, model.n_outputs)
+    encoding = decode_target_encoding(model.metadata, model.n_outputs)
     return OffsetReader(encoding, model.n_outputs, model.objective.offset_mask).read(offset)
