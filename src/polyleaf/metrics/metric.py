@@ -19,20 +19,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-import polyleaf._core as _core
-from polyleaf.distributions import Distribution
-from polyleaf.metrics._classification import (
-    balanced_accuracy,
-    binary_average_precision,
-    binary_roc_auc,
-    cohen_kappa,
-    confusion_matrix,
-    matthews_correlation,
+from polyleaf.metrics import _classification as classification
+from polyleaf.metrics import _regression as regression
+from polyleaf.metrics._classification import confusion_score
+from polyleaf.metrics._multitask import D2, MeanD2, TaskMetric
+from polyleaf.metrics._regression import (
+    DISTRIBUTION_SCORES,
+    DistributionScore,
+    PinballLoss,
+    PinballLossAtLevel,
+    RelativeError,
+    TweedieDeviance,
+    as_matrices,
+    as_matrix,
 )
-from polyleaf.metrics.d2 import D2, INSTEAD, MeanD2, TaskMetric
-from polyleaf.metrics.normalized import PREFIX, RelativeError
+from polyleaf.metrics._sklearn import SCORER_ALIASES, CallableMetric, is_scorer
 from polyleaf.metrics.ranking import parse_ranking_metric
-from polyleaf.metrics.sklearn_interop import SCORERS, is_greater_better, is_scorer, takes_decisions
 from polyleaf.objectives import BoundObjective, Objective, distribution_names
 
 __all__ = [
@@ -284,31 +286,10 @@ def get_metric(
         raise ValueError(f"A metric must be a name or a callable; got {type(metric).__name__}.")
     name = _ALIASES.get(metric.lower(), metric.lower())
     if name in ("log_loss", "logloss"):
-        name = (
-            "mlogloss"
-            if objective is not None and objective.target_kinds == ("classes",)
-            else "logloss"
-        )
-    level = _PINBALL.fullmatch(name)
-    if level is not None:
-        levels = () if objective is None else objective.quantile_levels
-        return Metric(name, _PinballOfLevel(float(level[1]), levels), per_output_defined=False)
-    if name == "d2" and objective is not None:
-        return _skill(objective)
-    if name == "loss" and objective is not None:
-        return Metric(
-            "loss", _ObjectiveLoss(objective), prediction_type="raw", per_output_defined=False
-        )
-    if name in _OF_DISTRIBUTIONS:
-        return _of_distributions(name, objective)
-    ranked = parse_ranking_metric(name)
-    if ranked is not None:
-        return Metric(
-            *ranked, greater_is_better=True, prediction_type="raw", per_output_defined=False
-        )
-    if name.startswith(PREFIX):
-        return _relative(get_metric(name.removeprefix(PREFIX), objective))
-    if name not in _METRICS:
+        is_multiclass = objective is not None and objective.target_kinds == ("classes",)
+        name = "mlogloss" if is_multiclass else "logloss"
+    found = _METRICS.get(name) or _get_composed_metric(name, objective)
+    if found is None:
         close = difflib.get_close_matches(name, [*_METRICS, *_ALIASES], n=1)
         raise ValueError(
             f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Valid "
@@ -472,9 +453,11 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
                 place.task.objective, _target_kind(place.task), max(place.task.n_columns, 1)
             )
         ]
-        return found if len(objective.tasks) == 1 else [*found, _skill(objective)]
+        return found if len(objective.tasks) == 1 else [*found, _d2_metric(objective)]
     metric = get_metric(objective.get_default_metric(kind, n_targets), objective)
-    return [metric, _relative(metric)] if metric.is_scale_dependent and n_targets > 1 else [metric]
+    if metric.is_scale_dependent and n_targets > 1:
+        return [metric, _relative_metric(metric)]
+    return [metric]
 
 
 def _target_kind(task: Any) -> str:
@@ -537,103 +520,4 @@ def _d2_metric(objective: Objective) -> Metric:
                 return each
         return np.array([metric(y, prediction, weight)])
 
-    return Metric(
-        "d2", D2(objective, errors), True, prediction_type="raw", per_output_defined=False
-    )
-
-
-def _relative_names() -> list[str]:
-    return [PREFIX + name for name, metric in _METRICS.items() if metric.is_scale_dependent]
-
-
-class _ObjectiveLoss:
-    """What an objective minimises, of scores in the unit of y."""
-
-    def __init__(self, objective: Objective) -> None:
-        self.objective = objective
-        self._prepared: list[tuple[Array, Array | None, BoundObjective]] = []
-
-    def __call__(self, y: Array, raw: Array, weight: Array | None) -> float:
-        problem = self._problem(y, weight)
-        base = raw.mean(axis=0)  # float32 holds the rest
-        problem.set_base_score(base)
-        loss = problem.loss((raw - base).astype(np.float32))
-        if np.isnan(loss):
-            raise ValueError(
-                f"The loss of objective {self.objective.name!r} is NaN, or not known because the function "
-                "returns derivatives only: choose another eval_metric."
-            )
-        return loss
-
-    def _problem(self, y: Array, weight: Array | None) -> BoundObjective:
-        """Prepared once for each data set: a loss in JAX is compiled then."""
-        for known_y, known_weight, problem in self._prepared:
-            if known_y is y and known_weight is weight:
-                return problem
-        self._prepared.append((y, weight, self.objective.bind(y, weight)))
-        return self._prepared[-1][2]
-
-
-def _from_callable(function: Callable[..., Any]) -> Metric:
-    inner = function.func if isinstance(function, partial) else function
-    name = getattr(inner, "__name__", type(function).__name__)
-    if is_scorer(function):
-        raise TypeError(
-            "eval_metric is a scorer of scikit-learn, which is called with an estimator: pass the function "
-            "that it is made of, such as sklearn.metrics.f1_score (functools.partial sets its arguments)."
-        )
-    greater, decides = is_greater_better(function), takes_decisions(function)
-    called = _CallableMetric(function, name, greater, decides)
-    return Metric(
-        name,
-        called,
-        greater,
-        prediction_type="raw" if decides else "prediction",
-        per_output_defined=False,
-    )
-
-
-class _CallableMetric:
-    """A user's function behind the common signature."""
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        name: str,
-        greater_is_better: bool = False,
-        decides: bool = False,
-    ) -> None:
-        self.user_function = function
-        self.name = name
-        self.greater_is_better = greater_is_better
-        self._decides = decides
-        try:
-            self._takes_weight = "sample_weight" in inspect.signature(function).parameters
-        except ValueError:
-            self._takes_weight = False
-
-    def __call__(self, y: Array, prediction: Array, weight: Array | None) -> float:
-        keywords = {"sample_weight": weight} if self._takes_weight else {}
-        if self._decides:
-            y, prediction = (values.astype(np.int64) for values in _decisions(y, prediction))
-        value = self.user_function(_squeeze(y), _squeeze(prediction), **keywords)
-        if isinstance(value, tuple):
-            if len(value) != 3:
-                raise ValueError(
-                    f"Metric {self.name!r} returned {len(value)} things; it must return a number or "
-                    "(name, value, greater_is_better)."
-                )
-            value, self.greater_is_better = value[1], bool(value[2])
-        try:
-            return float(value)
-        except TypeError:
-            shape = np.shape(value)
-            found = f"values of shape {shape}" if shape else repr(value)
-            raise TypeError(
-                f"Metric {self.name!r} returned {found}; it must return a number, for all rows together, or "
-                "(name, value, greater_is_better)."
-            ) from None
-
-
-def _squeeze(values: Array) -> Array:
-    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    return _joint(D2(objective, compute_errors), "d2", "raw", True)
