@@ -152,7 +152,7 @@ def _prepare(
             "numbers of it."
         )
     codes = [submit(codes_of, X, mapper, shared.reads_features) for X in data.X]
-    if shared.trial_metric is not None:
+    if shared.auto_rounds_metric is not None:
         shared = submit(find_rounds, estimator, shared, mapper, codes, pieces).result()
     eval_sets = []
     for name, further in watched:

@@ -313,11 +313,8 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         given, *further = self._read_offsets([given, *further], target, objective, start)
         target = self._subtract_offset(target, given.offset, objective)
         n_threads = plan.settings.workers.n_threads
-        trial_metric = self._auto_rounds_metric(
+        auto_rounds_metric = self._auto_rounds_metric(
             plan, target, bool(further or as_callbacks(callbacks))
-        )
-        ready = prepare(
-            self, given, target, further, plan.metrics, start, plan.seeds, n_threads, trial_metric
         )
         ready = prepare(
             self,
@@ -624,7 +621,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             }
             given |= {name: value for name, value in found.items() if name in given}
             parameters = {name: value for name, value in given.items() if value is not None}
-        first_order = self.curvature == self.leaf_hessian == "none"
+        first_order = self.hessian == self.leaf_hessian == "none"
         return get_objective(objective, **parameters).bind_outputs(n_outputs, first_order)
 
     def _metadata(self, encoding: TargetEncoding, ready: PreparedData) -> dict[str, Any]:

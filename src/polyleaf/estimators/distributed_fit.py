@@ -41,14 +41,14 @@ class SharedFit(NamedTuple):
         None: that of the model to go on from.
     n_usable : int
         Rows of positive weight.
-    trial_metric : Metric or None
+    auto_rounds_metric : Metric or None
         What tells the number of rounds, where it is still to be found (`find_shared_n_estimators`).
     """
 
     plan: FitPlan
     base_score: np.ndarray | None
     n_usable: int
-    trial_metric: Metric | None = None
+    auto_rounds_metric: Metric | None = None
 
     @property
     def reads_features(self) -> bool:
@@ -134,8 +134,8 @@ def plan_shared_fit(
         seen = None if plan.objective.is_translation_invariant else offset
         base_score = compute_base_score(problem, seen, plan.settings)
     usable = _is_usable(target)
-    trial_metric = estimator._auto_rounds_metric(plan, target, is_watched)
-    shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), trial_metric)
+    auto_rounds_metric = estimator._auto_rounds_metric(plan, target, is_watched)
+    shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), auto_rounds_metric)
     return shared, Shard(target, np.arange(shared.n_usable), offset)
 
 
@@ -150,7 +150,7 @@ def find_shared_n_estimators(
     ----------
     estimator : PolyleafEstimator
     shared : SharedFit
-        Its `trial_metric` is not None.
+        Its `auto_rounds_metric` is not None.
     shard : Shard
         Of all rows, in their order.
     dataset : Dataset
@@ -158,14 +158,14 @@ def find_shared_n_estimators(
     n_threads : int
         Of this rank.
     """
-    assert shared.trial_metric is not None
+    assert shared.auto_rounds_metric is not None
     plan, target, offset = shared.plan, shard.target, shard.offset
     here = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
-    trial = make_trial(dataset, target, offset, shared.trial_metric, plan.seeds.training)
+    trial = make_trial(dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training)
     found = estimator._find_n_estimators(
         here, PreparedData(dataset, target, [], None, offset, trial)
     )
-    return shared._replace(plan=plan.with_n_estimators(found.n), trial_metric=None)
+    return shared._replace(plan=plan.with_n_estimators(found.n), auto_rounds_metric=None)
 
 
 def fit_rank(
