@@ -116,7 +116,7 @@ auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, Gr
 }
 
 auto hessian(DeviceLeaves& self, const DeviceMatrix* h, GrowerHandle& grower, int32_t n_leaves,
-               const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
+             const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
   DeviceRowPartitioner& on_device = grower.device_rows();
   const RowSample sample = checked_rows(h, grower, n_leaves, rows, multiplier);
   NewArray<double> out(
@@ -289,8 +289,8 @@ void bind_device(nb::module_& m) {
           nb::arg("device"), nb::arg("bins"), nb::keep_alive<1, 3>())
       .def_static(
           "from_array",
-          [](const DeviceArrayHandle& numbers, const BinTable& table, const Array1<const uint16_t>& n_bins,
-             const Array1<const bool>& is_categorical) {
+          [](const DeviceArrayHandle& numbers, const BinTable& table,
+             const Array1<const uint16_t>& n_bins, const Array1<const bool>& is_categorical) {
             require_kernels(*numbers.array.device());
             const DeviceView& view = numbers.array.view();
             require(view.n_columns == table.n_features() &&
@@ -350,7 +350,7 @@ void bind_device_parts(nb::module_& m) {
            nb::arg("rows").none(), nb::arg("multiplier").none(), "As Channels.quantise.")
       .def("read", &read_channels, "int16 (n_rows, lanes), for tests.");
   nb::class_<DeviceSearchHandle, HeldSearch>(m, "DeviceSearch",
-                                           "Best splits from histograms, on a device.")
+                                             "Best splits from histograms, on a device.")
       .def(nb::init<const DeviceBins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &DeviceSearchHandle::use, nb::arg("channels"),

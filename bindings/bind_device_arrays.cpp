@@ -51,9 +51,10 @@ DeviceArrayHandle* from_dlpack(const SharedDevice& device, nb::handle capsule) {
   return new DeviceArrayHandle{DeviceArray(device, view), array.ndim(), nb::none(), array};
 }
 
-DeviceArrayHandle* from_address(const SharedDevice& device, DeviceAddress data, const std::string& kind,
-                      int size, const std::vector<int64_t>& shape,
-                      const std::vector<int64_t>& strides, nb::object owner) {
+DeviceArrayHandle* from_address(const SharedDevice& device, DeviceAddress data,
+                                const std::string& kind, int size,
+                                const std::vector<int64_t>& shape,
+                                const std::vector<int64_t>& strides, nb::object owner) {
   using Code = nb::dlpack::dtype_code;
   const Code code = kind == "f"                  ? Code::Float
                     : kind == "i"                ? Code::Int
@@ -121,11 +122,12 @@ std::string DeviceArrayHandle::typestr() const {
 
 void bind_device_arrays(nb::module_& m) {
   nb::class_<DeviceArrayHandle>(m, "DeviceArray",
-                        "Numbers on a device: of another library, or handed to others.")
+                                "Numbers on a device: of another library, or handed to others.")
       .def_static("from_dlpack", &from_dlpack, nb::arg("device"), nb::arg("capsule"),
                   "Memory of another library's, which it keeps until this goes.")
-      .def_static("from_address", &from_address, nb::arg("device"), nb::arg("data"), nb::arg("kind"),
-                  nb::arg("item_size"), nb::arg("shape"), nb::arg("strides"), nb::arg("owner"),
+      .def_static("from_address", &from_address, nb::arg("device"), nb::arg("data"),
+                  nb::arg("kind"), nb::arg("item_size"), nb::arg("shape"), nb::arg("strides"),
+                  nb::arg("owner"),
                   "Memory of the owner's; kind of numbers as NumPy calls it, strides in bytes.")
       .def_prop_ro("shape", &DeviceArrayHandle::shape)
       .def_prop_ro("ndim", [](const DeviceArrayHandle& self) { return self.n_dimensions; })

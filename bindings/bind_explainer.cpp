@@ -48,7 +48,7 @@ ExplainedOutputs checked_outputs(const Explainer& explainer, const Array1<const 
 }
 
 nb::ndarray<nb::numpy, double> expected_values(const Explainer& explainer,
-                                      const Array1<const int32_t>& outputs) {
+                                               const Array1<const int32_t>& outputs) {
   const ExplainedOutputs chosen = checked_outputs(explainer, outputs, {});
   NewArray<double> result({outputs.size()});
   {

@@ -57,8 +57,8 @@ nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Hessians& h
   NewArray<float> out({static_cast<size_t>(n_leaves), k});
   {
     nb::gil_scoped_release release;
-    fit_newton_leaves(g.data(), data(h), static_cast<int>(k), columns(h), sample, leaf_of_row.data(),
-                  n_leaves, step, workers, out.data);
+    fit_newton_leaves(g.data(), data(h), static_cast<int>(k), columns(h), sample,
+                      leaf_of_row.data(), n_leaves, step, workers, out.data);
   }
   return out.array;
 }
@@ -76,7 +76,7 @@ std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Hessians& h,
   nb::gil_scoped_release release;
   const TopkLeafArrays leaves =
       fit_topk_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample,
-                  leaf_of_row.data(), n_leaves, step, leaf_k, shared, workers);
+                      leaf_of_row.data(), n_leaves, step, leaf_k, shared, workers);
   return block_of(leaves, static_cast<int64_t>(g.shape(1)));
 }
 
@@ -92,8 +92,9 @@ std::shared_ptr<LeafBlock> fit_topk_of_labels(const LabelRows& g,
           "Weights need one entry per row.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   nb::gil_scoped_release release;
-  const TopkLeafArrays leaves = fit_topk_leaves(g, weight ? weight->data() : nullptr, sample,
-                                            leaf_of_row.data(), n_leaves, step, leaf_k, workers);
+  const TopkLeafArrays leaves =
+      fit_topk_leaves(g, weight ? weight->data() : nullptr, sample, leaf_of_row.data(), n_leaves,
+                      step, leaf_k, workers);
   return block_of(leaves, g.n_outputs());
 }
 
@@ -119,7 +120,7 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h
 }
 
 auto sum_leaf_hessians(const Hessians& h, const Leaves& leaf_of_row, int32_t n_leaves,
-                         const InUse& rows, const Multiplier& multiplier, const Workers& workers) {
+                       const InUse& rows, const Multiplier& multiplier, const Workers& workers) {
   const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row,
                                         n_leaves, rows, multiplier, workers);
   require(!h || h->shape(0) == leaf_of_row.size(),
@@ -153,8 +154,8 @@ nb::ndarray<nb::numpy, float> monotone_leaves(const Array2<const float>& values,
   const std::vector<double> own(weights.data(), weights.data() + weights.size());
   nb::gil_scoped_release release;
   enforce_monotone_constraints(tree, n_bins.data(),
-                  {directions.data(), static_cast<int>(features), static_cast<int>(k)}, own,
-                  static_cast<int>(weights.shape(1)), workers, out.data);
+                               {directions.data(), static_cast<int>(features), static_cast<int>(k)},
+                               own, static_cast<int>(weights.shape(1)), workers, out.data);
   return out.array;
 }
 

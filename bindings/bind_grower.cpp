@@ -91,8 +91,8 @@ void bind_channels(nb::module_& m) {
       "How many channels a row has with these; -1 regressors: leaves are constant.");
 }
 
-void set_interaction_constraints(GrowerHandle& self, const std::optional<Array2<const bool>>& groups,
-                        int32_t at_most) {
+void set_interaction_constraints(GrowerHandle& self,
+                                 const std::optional<Array2<const bool>>& groups, int32_t at_most) {
   require(!groups || static_cast<int>(groups->shape(1)) == self.grower.bins().n_features(),
           "groups needs one flag per feature.");
   require(at_most >= 0, "at_most must not be negative.");
@@ -162,7 +162,8 @@ void bind_growers(nb::module_& m) {
           nb::arg("bins"), nb::arg("n_threads"), nb::keep_alive<1, 2>(),
           "Rows lie on the device of the bins.")
       .def(
-          "set_interaction_constraints", &set_interaction_constraints, nb::arg("groups").none(), nb::arg("at_most"),
+          "set_interaction_constraints", &set_interaction_constraints, nb::arg("groups").none(),
+          nb::arg("at_most"),
           "Which features may meet on a path, in all trees from here on. `groups`: bool (n_groups, "
           "n_features), every path stays within one of them; None: any. `at_most`: so many "
           "different "
@@ -182,7 +183,8 @@ void bind_growers(nb::module_& m) {
           nb::call_guard<nb::gil_scoped_release>(), "The tree so far; fills `leaf_of_row`.")
       .def("finish", &finish, "The tree; fills `leaf_of_row`.")
       .def_prop_ro(
-          "can_split_further", [](const GrowerHandle& self) { return self.grower.can_split_further(); },
+          "can_split_further",
+          [](const GrowerHandle& self) { return self.grower.can_split_further(); },
           "False where the nodes that the last `split` made cannot have children.")
       .def_prop_ro(
           "node_of_leaf",

@@ -160,8 +160,8 @@ void bind_scores(nb::module_& m) {
           "Adds the payload of its leaf, int32 (n_rows,), to every row.")
       .def(
           "gradients",
-          [](const SparseRawScores& self, const Loss& loss, float base, Optional1<const float> weight,
-             const Workers& workers) {
+          [](const SparseRawScores& self, const Loss& loss, float base,
+             Optional1<const float> weight, const Workers& workers) {
             require(!weight || static_cast<int64_t>(weight->size()) == self.raw().n_rows(),
                     "Weights need one entry per row.");
             LabelRows out;

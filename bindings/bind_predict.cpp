@@ -137,9 +137,11 @@ const double* outputs_data(const Forest& forest, const Optional1<const double>& 
 }
 
 ScoreTransform score_unit(const Forest& forest, const Optional1<const double>& base,
-                     const Optional1<const double>& scale, const Optional1<const double>& offset) {
-  const ScoreTransform unit{outputs_data(forest, base, "base"), outputs_data(forest, scale, "scale"),
-                       outputs_data(forest, offset, "offset")};
+                          const Optional1<const double>& scale,
+                          const Optional1<const double>& offset) {
+  const ScoreTransform unit{outputs_data(forest, base, "base"),
+                            outputs_data(forest, scale, "scale"),
+                            outputs_data(forest, offset, "offset")};
   if ((unit.scale == nullptr) != (unit.offset == nullptr))
     throw std::invalid_argument("`scale` and `offset` go together; give both or neither.");
   if (unit.scale != nullptr && unit.base == nullptr)
@@ -190,8 +192,8 @@ nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
 }
 
 nb::tuple sparse_scores(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
-                       std::optional<int32_t> last, const Workers& workers,
-                       const AnyFeatures& features) {
+                        std::optional<int32_t> last, const Workers& workers,
+                        const AnyFeatures& features) {
   const TreeRange range = tree_range(forest, first, last);
   SparseScores rows;
   {

@@ -100,7 +100,8 @@ void bind_row_predictor(nb::module_& m) {
             require(rows.array.device() == self.device(),
                     "The rows lie on another device than the trees.");
             nb::gil_scoped_release release;
-            return std::make_unique<DeviceArrayHandle>(DeviceArrayHandle{self.scores(rows.array), 2, {}, {}});
+            return std::make_unique<DeviceArrayHandle>(
+                DeviceArrayHandle{self.scores(rows.array), 2, {}, {}});
           },
           nb::arg("rows"),
           "The same of rows that lie on the device: float64 (n_rows, n_outputs), there.");

@@ -58,9 +58,8 @@ Chance DeviceChannels::chance() const {
   device_->launch(
       device_->grid_for(std::max<int64_t>(n_used * n_columns, n_columns)),
       on_device::SumSquares{data_.data(), n_columns, layout_.lanes, sample_.at(), squares.data()});
-  return chance_of(
-      {&layout_, totals_.data(), n_used, gradient_step_.data(), hessian_step_.data()},
-      squares.read(n_columns));
+  return chance_of({&layout_, totals_.data(), n_used, gradient_step_.data(), hessian_step_.data()},
+                   squares.read(n_columns));
 }
 
 }  // namespace polyleaf

@@ -20,11 +20,12 @@ class DeviceLeaves {
 
   // out: (n_leaves, K). h: 1 or K columns; nullptr: Hessian 1.
   void newton(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
-              const DeviceRowPartitioner& rows, int32_t n_leaves, const LeafConfig& config, float* out);
+              const DeviceRowPartitioner& rows, int32_t n_leaves, const LeafConfig& config,
+              float* out);
 
   // What rows of each leaf sum to in each column of h; nullptr: 1 a row.
   std::vector<double> sum_hessians(const DeviceMatrix* h, const RowSample& sample,
-                                const DeviceRowPartitioner& rows, int32_t n_leaves);
+                                   const DeviceRowPartitioner& rows, int32_t n_leaves);
 
   // The same of leaves that hold leaf_k outputs, as topk.h has them.
   TopkLeafArrays topk(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
@@ -44,10 +45,12 @@ class DeviceLeaves {
   };
   Sums derivatives(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
                    const DeviceRowPartitioner& rows, int32_t n_leaves);
-  std::vector<double> hessians(const DeviceMatrix* h, const DeviceRowPartitioner& rows, int32_t n_leaves);
+  std::vector<double> hessians(const DeviceMatrix* h, const DeviceRowPartitioner& rows,
+                               int32_t n_leaves);
   void add_few(const DeviceMatrix& raw, const DeviceRowPartitioner& rows, const LeafView& leaves,
                int32_t n_leaves);
-  std::vector<double> sums_of(const DeviceMatrix& matrix, const DeviceRowPartitioner& rows, int32_t n_leaves);
+  std::vector<double> sums_of(const DeviceMatrix& matrix, const DeviceRowPartitioner& rows,
+                              int32_t n_leaves);
   std::vector<double> sums(const float* values, int n_columns, const std::vector<float>& largest,
                            const DeviceRowPartitioner& rows, int32_t n_leaves);
 

@@ -373,9 +373,10 @@ void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& 
     const bool has_node_features = name_lanes(batch);
     const auto m = static_cast<int32_t>(solved_of(layout(), split));
     const int64_t n_blocks = make_room(on_device::room_of_solved(m));
-    device_->launch({n_blocks}, on_device::ScanSolved{scan, n_scanned, m, lanes_.data(),
-                                                      has_node_features ? on_device::lanes_solved(m) : 0,
-                                                      room_.data()});
+    device_->launch(
+        {n_blocks},
+        on_device::ScanSolved{scan, n_scanned, m, lanes_.data(),
+                              has_node_features ? on_device::lanes_solved(m) : 0, room_.data()});
   } else if (split.keeps_few(layout().n_outputs)) {
     const int64_t n_blocks = make_room(on_device::room_of_few(split.leaf_k));
     device_->launch({n_blocks}, on_device::ScanFew{scan, n_scanned, split.leaf_k,

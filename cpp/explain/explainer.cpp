@@ -368,8 +368,8 @@ void Explainer::explain_group(Group& group, const Work& work) const {
       unit.background = hybrid_background(*unit.part, *unit.paths);
       return;
     }
-    unit.games = std::make_unique<LeafShapCoefficients>(*unit.paths, rules_, linear, work.interactions,
-                                             work.codes.n_rows);
+    unit.games = std::make_unique<LeafShapCoefficients>(*unit.paths, rules_, linear,
+                                                        work.interactions, work.codes.n_rows);
     unit.slots.sort(*unit.games, static_cast<int32_t>(n_slots));
   });
   int rows_together = kTileRows;

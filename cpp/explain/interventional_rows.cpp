@@ -9,7 +9,7 @@
 namespace polyleaf {
 
 void InterventionalRows::choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained,
-                             const RowAtLeaf& other) {
+                                     const RowAtLeaf& other) {
   free_.clear();
   const uint64_t both = explained.pattern & other.pattern;
   for (int32_t e = 0; e < leaf.n_entries; ++e)
@@ -32,7 +32,7 @@ int32_t InterventionalRows::bit_of(int32_t entry) const {
 
 // Of the mixture that has the free regressors in `set` from the explained row.
 void InterventionalRows::find_payloads(const HybridLeaf& leaf, const RowAtLeaf& explained,
-                               const RowAtLeaf& other, size_t set) {
+                                       const RowAtLeaf& other, size_t set) {
   payloads_.assign(leaf.intercept, leaf.intercept + leaf.n_outputs);
   for (int32_t e = 0; e < leaf.n_entries; ++e) {
     const int32_t bit = bit_of(e);
@@ -48,9 +48,9 @@ void InterventionalRows::find_payloads(const HybridLeaf& leaf, const RowAtLeaf& 
                             static_cast<double>(leaf.upper[k]));
 }
 
-void InterventionalRows::add(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other,
-                     double share, bool pairs, const ShapleyWeights& weights,
-                     double* contributions) {
+void InterventionalRows::add(const HybridLeaf& leaf, const RowAtLeaf& explained,
+                             const RowAtLeaf& other, double share, bool pairs,
+                             const ShapleyWeights& weights, double* contributions) {
   const uint64_t everything =
       leaf.n_features == 64 ? ~uint64_t{0} : (uint64_t{1} << leaf.n_features) - 1;
   if ((explained.pattern | other.pattern) != everything) return;  // no mixture is in the leaf

@@ -57,8 +57,8 @@ uint64_t pattern_of(const uint8_t* held, int32_t n_features, int r) {
   return pattern;
 }
 
-LeafShapCoefficients::LeafShapCoefficients(const LeafPaths& paths, const ShapConfig& rules, bool linear, bool pairs,
-                     int64_t n_rows)
+LeafShapCoefficients::LeafShapCoefficients(const LeafPaths& paths, const ShapConfig& rules,
+                                           bool linear, bool pairs, int64_t n_rows)
     : paths_(paths), rules_(rules), pairs_(pairs) {
   if (rules.background != nullptr) count_background();
   const auto n = static_cast<int32_t>(paths.leaves.size());
@@ -153,14 +153,15 @@ void LeafShapCoefficients::fill_tables(int32_t l) {
 }
 
 void LeafShapCoefficients::walk_patterns(int32_t l, int n_rows, const uint8_t* held,
-                              float* coefficients) const {
+                                         float* coefficients) const {
   const int32_t n = paths_.leaves[l].n_features;
   for (int r = 0; r < n_rows; ++r)
     counts_[l].coefficients(pattern_of(held, n, r), pairs_, *rules_.weights, coefficients + r,
                             kTileRows);
 }
 
-void LeafShapCoefficients::write(int32_t l, int n_rows, GameScratch& scratch, float* coefficients) const {
+void LeafShapCoefficients::write(int32_t l, int n_rows, GameScratch& scratch,
+                                 float* coefficients) const {
   const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
   const Leaf& leaf = leaves_[l];
   const int32_t n = paths_.leaves[l].n_features;

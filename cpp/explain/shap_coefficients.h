@@ -61,7 +61,7 @@ class LeafShapCoefficients {
  public:
   // For n_rows rows to explain: whether tables pay. `linear`: one more game for each regressor.
   LeafShapCoefficients(const LeafPaths& paths, const ShapConfig& rules, bool linear, bool pairs,
-            int64_t n_rows);
+                       int64_t n_rows);
 
   // Coefficients of leaf l: rows first_row(l) + game * n_terms(l) + term of all coefficients of a
   // tile.

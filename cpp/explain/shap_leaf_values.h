@@ -83,9 +83,9 @@ class LeafPayloads {
   void add(const LeafSlots& slots, const float* coefficients, const ContributionTile& tile) const;
   // Slopes of linear leaf l, right after its coefficients are written; they are multiplied by what
   // the rows have of the regressors.
-  void add_slopes(int32_t l, const LeafShapCoefficients& games, const ShapConfig& rules, const LeafSlots& slots,
-                  bool pairs, const uint8_t* held, const TileRows& rows, float* coefficients,
-                  PayloadScratch& scratch, const ContributionTile& tile) const;
+  void add_slopes(int32_t l, const LeafShapCoefficients& games, const ShapConfig& rules,
+                  const LeafSlots& slots, bool pairs, const uint8_t* held, const TileRows& rows,
+                  float* coefficients, PayloadScratch& scratch, const ContributionTile& tile) const;
   // All that linear leaf l contributes against a background.
   void add_hybrids(int32_t l, const HybridBackground& background, const ShapConfig& rules,
                    const LeafSlots& slots, bool pairs, const uint8_t* held, const TileRows& rows,

@@ -82,7 +82,8 @@ class Forest {
   // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0. `coded`: the
   // features that codes are of, all that the trees split on among them.
   void scores(const CodeMatrix& codes, const CodedFeatures* coded, const FeatureMatrix& features,
-              const ScoreTransform& unit, double* scores, TreeRange range, const Workers& workers) const;
+              const ScoreTransform& unit, double* scores, TreeRange range,
+              const Workers& workers) const;
   // outputs, scores (n_rows, k): the k outputs of each row with the highest scores, highest first,
   // ties by number. Without a base only outputs that a leaf of the row holds take part; with one
   // all of them do. Where there are fewer than k: -1, -inf.
@@ -92,7 +93,7 @@ class Forest {
   // The float32 sums of the outputs that a leaf of the row holds. No tree may be for all outputs
   // unless its leaves are sparse.
   SparseScores sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features,
-                              TreeRange range, const Workers& workers) const;
+                             TreeRange range, const Workers& workers) const;
   // leaves (n_rows, number of trees): the leaf id of each row in each tree.
   void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
              const Workers& workers) const;
@@ -149,7 +150,7 @@ class Forest {
   mutable std::shared_mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<CompiledTree> compiled_;  // beside entries_
-  std::vector<LeafTarget> placed_;    // the same
+  std::vector<LeafTarget> placed_;      // the same
   std::vector<WalkNode> nodes_;
   std::vector<uint32_t> payload_;
   std::vector<TopNode> tops_;

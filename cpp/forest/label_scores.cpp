@@ -134,7 +134,8 @@ SparseRawScores::SparseRawScores(const LabelRows& targets, const Workers& worker
   });
 }
 
-void SparseRawScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const Workers& workers) {
+void SparseRawScores::add(const int32_t* leaf_of_row, const LeafView& leaves,
+                          const Workers& workers) {
   std::vector<Merged> scratch(static_cast<size_t>(workers.n_threads));
   parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
     LabelRows::Block& block = raw_.block(b);
@@ -176,7 +177,7 @@ void SparseRawScores::Targets::write(int64_t first, int64_t n, float* out) const
 }
 
 void SparseRawScores::gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
-                            const Workers& workers) const {
+                                const Workers& workers) const {
   if (targets_.empty() && raw_.n_blocks() > 0)
     throw std::invalid_argument("These sparse scores have no targets.");
   if (out.n_rows() != raw_.n_rows() || out.n_outputs() != raw_.n_outputs())
@@ -205,7 +206,8 @@ void SparseRawScores::gradients(const Loss& loss, float base, const float* weigh
   });
 }
 
-void SparseRawScores::topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const {
+void SparseRawScores::topk(int32_t k, int32_t* outputs, double* scores,
+                           const Workers& workers) const {
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
   std::vector<Ranking> rankings(static_cast<size_t>(workers.n_threads), Ranking(k));
   parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {

@@ -95,8 +95,8 @@ void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, Tr
   for (int32_t t = range.first; t < range.last; ++t)
     entries +=
         static_cast<double>(entries_[t].leaves->n_entries()) / entries_[t].leaves->n_leaves();
-  const SparseAccumulator::Way way = SparseAccumulator::choose(n_outputs_, static_cast<int64_t>(entries), most,
-                                                   codes.n_rows / workers.n_threads);
+  const SparseAccumulator::Way way = SparseAccumulator::choose(
+      n_outputs_, static_cast<int64_t>(entries), most, codes.n_rows / workers.n_threads);
   std::vector<std::unique_ptr<SparseAccumulator>> of_thread(workers.n_threads);
   const int32_t n_trees = range.last - range.first;
   const LeafTarget* trees = placed_.data() + range.first;
@@ -108,17 +108,17 @@ void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, Tr
       const uint32_t* of_row = leaves + static_cast<int64_t>(r) * n_trees;
       for (const TreeRange& run : runs)
         trees[run.first].leaves->kind->accumulate(trees + run.first, run.last - run.first,
-                                                   of_row + run.first,
-                                                   features.from_row(rows.first + r), *sums);
+                                                  of_row + run.first,
+                                                  features.from_row(rows.first + r), *sums);
       visit(rows.first + r, rows.thread, *sums);
       sums->clear();
     }
   });
 }
 
-void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreTransform& unit,
-                  int32_t k, int32_t* outputs, double* scores, TreeRange range,
-                  const Workers& workers) const {
+void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
+                  const ScoreTransform& unit, int32_t k, int32_t* outputs, double* scores,
+                  TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
@@ -129,14 +129,15 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const 
   const bool with_unheld = unit.base != nullptr;
   if (holds_few(range)) {
     const Unheld unheld(unit, n_outputs_, k + max_entries(range));
-    for_sums(codes, features, range, workers, [&](int64_t row, int thread, SparseAccumulator& sums) {
-      Ranking& ranking = rankings[thread];
-      sums.all([&](const float* values, const int32_t* held, int32_t n) {
-        ranking.offer(values, held, n, unit, held == nullptr && !with_unheld);
-        if (held != nullptr) unheld.offer(sums, ranking);
-      });
-      take(row, ranking);
-    });
+    for_sums(codes, features, range, workers,
+             [&](int64_t row, int thread, SparseAccumulator& sums) {
+               Ranking& ranking = rankings[thread];
+               sums.all([&](const float* values, const int32_t* held, int32_t n) {
+                 ranking.offer(values, held, n, unit, held == nullptr && !with_unheld);
+                 if (held != nullptr) unheld.offer(sums, ranking);
+               });
+               take(row, ranking);
+             });
     return;
   }
   const std::vector<int32_t> held = with_unheld ? std::vector<int32_t>() : outputs_of_trees(range);
@@ -162,7 +163,7 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const 
 }
 
 SparseScores Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features,
-                                    TreeRange range, const Workers& workers) const {
+                                   TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   SparseScores result;

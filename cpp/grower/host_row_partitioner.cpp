@@ -21,7 +21,8 @@ struct Piece {
 };
 
 // Where the bits of each division begin, and of one more.
-std::vector<int64_t> first_bytes(const std::vector<HostRowPartitioner::PartitionRequest>& divisions) {
+std::vector<int64_t> first_bytes(
+    const std::vector<HostRowPartitioner::PartitionRequest>& divisions) {
   std::vector<int64_t> first(1, 0);
   for (const HostRowPartitioner::PartitionRequest& d : divisions)
     first.push_back(first.back() + Block::count(d.rows.size(), kMoveBlock) * (kMoveBlock / 8));
@@ -41,14 +42,16 @@ std::vector<Piece> pieces_of(const std::vector<HostRowPartitioner::PartitionRequ
 
 // Where each piece's rows go: after those of the pieces before it; the right child's after the left
 // one's.
-void place_rows(std::vector<Piece>& pieces, std::vector<HostRowPartitioner::PartitionRequest>& divisions) {
+void place_rows(std::vector<Piece>& pieces,
+                std::vector<HostRowPartitioner::PartitionRequest>& divisions) {
   for (HostRowPartitioner::PartitionRequest& d : divisions)
     d.left = {d.rows.begin, d.rows.begin, d.rows.copy == 1 ? 2 : 1};
   for (Piece& p : pieces) {
     p.left_to = divisions[p.division].left.end;
     divisions[p.division].left.end += p.n_left;
   }
-  for (HostRowPartitioner::PartitionRequest& d : divisions) d.right = {d.left.end, d.left.end, d.left.copy};
+  for (HostRowPartitioner::PartitionRequest& d : divisions)
+    d.right = {d.left.end, d.left.end, d.left.copy};
   for (Piece& p : pieces) {
     p.right_to = divisions[p.division].right.end;
     divisions[p.division].right.end += p.end - p.begin - p.n_left;
@@ -58,7 +61,10 @@ void place_rows(std::vector<Piece>& pieces, std::vector<HostRowPartitioner::Part
 }  // namespace
 
 HostRowPartitioner::HostRowPartitioner(const Bins& bins, const Workers& workers)
-    : bins_(bins), workers_(workers), room_(workers.n_threads), sparse_columns_(bins.cells(), workers) {
+    : bins_(bins),
+      workers_(workers),
+      room_(workers.n_threads),
+      sparse_columns_(bins.cells(), workers) {
   for (auto& words : words_) words.resize(bins.n_tiles());
   leaf_of_row_.reserve(bins.n_rows());
 }
@@ -113,7 +119,8 @@ void HostRowPartitioner::fetch_words(const std::vector<RowRange*>& ranges) {
   });
 }
 
-HostRowPartitioner::Words HostRowPartitioner::locate_words(const RowRange& rows, int tile, int64_t first) const {
+HostRowPartitioner::Words HostRowPartitioner::locate_words(const RowRange& rows, int tile,
+                                                           int64_t first) const {
   if (rows.words != 0) return {words_[rows.words - 1][tile].data() + rows.begin + first, nullptr};
   const uint32_t* from = ids(rows);
   if (from == nullptr) return {bins_.words(tile) + rows.begin + first, nullptr};
@@ -121,7 +128,7 @@ HostRowPartitioner::Words HostRowPartitioner::locate_words(const RowRange& rows,
 }
 
 const uint64_t* HostRowPartitioner::words(const RowRange& rows, int tile, int64_t first, int64_t n,
-                                 uint64_t* room) const {
+                                          uint64_t* room) const {
   const Words from = locate_words(rows, tile, first);
   if (from.ids == nullptr) return from.words;
   POLYLEAF_SELECT(partition_kernels).gather_words(from.words, from.ids, n, room);
@@ -190,7 +197,7 @@ Route HostRowPartitioner::route_of(const PartitionRequest& division, CategorySet
 }
 
 int64_t HostRowPartitioner::decide(const PartitionRequest& division, int64_t first, int64_t last,
-                          uint8_t* bits) const {
+                                   uint8_t* bits) const {
   if (bins_.in_cells(division.feature)) return decide_cells(division, first, last, bits);
   CategorySet set;
   const Route route = route_of(division, set);
@@ -207,8 +214,8 @@ int64_t HostRowPartitioner::decide(const PartitionRequest& division, int64_t fir
 }
 
 // All rows go where the common code does, but for those that an entry names.
-int64_t HostRowPartitioner::decide_cells(const PartitionRequest& division, int64_t first, int64_t last,
-                                uint8_t* bits) const {
+int64_t HostRowPartitioner::decide_cells(const PartitionRequest& division, int64_t first,
+                                         int64_t last, uint8_t* bits) const {
   const int64_t number = bins_.cell_number(division.feature), n = last - first;
   const bool common_left = bins_.cells().common(number) <= division.threshold;
   std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));

@@ -73,7 +73,8 @@ class HostRowPartitioner final : public RowPartitioner {
 
   // Which of the division's rows first .. last - 1 (counted from the first of its range) go left:
   // bit i % 8 of bits[i / 8] is that of row first + i. Returns how many do.
-  int64_t decide(const PartitionRequest& division, int64_t first, int64_t last, uint8_t* bits) const;
+  int64_t decide(const PartitionRequest& division, int64_t first, int64_t last,
+                 uint8_t* bits) const;
 
   // Words of the rows of a range from row `first` on: word i is words[i], or words[ids[i]] where
   // there are ids.
@@ -118,7 +119,8 @@ class HostRowPartitioner final : public RowPartitioner {
   void route_outside_rows(const Tree& tree);
   Route route_of(const PartitionRequest& division, CategorySet& set) const;
   void divide_cells(std::vector<PartitionRequest>& divisions);
-  int64_t decide_cells(const PartitionRequest& division, int64_t first, int64_t last, uint8_t* bits) const;
+  int64_t decide_cells(const PartitionRequest& division, int64_t first, int64_t last,
+                       uint8_t* bits) const;
 
   const Bins& bins_;
   const Workers workers_;

@@ -45,8 +45,8 @@ struct SplitInfo {
 class TreeContext {
  public:
   // features: n_features flags, or nullptr for all.
-  void start(const RowPartitioner& rows, const GrowConfig& config, const InteractionConstraints& interactions,
-             const uint8_t* features) {
+  void start(const RowPartitioner& rows, const GrowConfig& config,
+             const InteractionConstraints& interactions, const uint8_t* features) {
     rows_ = &rows;
     partition_ = dynamic_cast<const HostRowPartitioner*>(&rows);
     config_ = &config;

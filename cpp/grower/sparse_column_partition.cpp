@@ -111,7 +111,8 @@ CellRange SparseColumnPartition::range(int32_t at, int64_t first, int64_t last) 
 }
 
 // Cells of rows of no group are left out.
-void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>& groups) {
+void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
+                                  std::vector<RowRange>& groups) {
   for (const auto& list : lists_) list->in_use = false;
   for (RowRange& group : groups) group.cells = -1;
   if (cells_.n_entries() == 0) return;
@@ -154,7 +155,8 @@ void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows, std::vect
 }
 
 void SparseColumnPartition::divide(std::vector<RowPartitioner::PartitionRequest>& divisions,
-                       const std::vector<const uint8_t*>& bits, const uint32_t* const* ids) {
+                                   const std::vector<const uint8_t*>& bits,
+                                   const uint32_t* const* ids) {
   std::vector<Way> few, many;
   for (size_t i = 0; i < divisions.size(); ++i) {
     RowPartitioner::PartitionRequest& d = divisions[i];
@@ -178,8 +180,9 @@ void SparseColumnPartition::divide(std::vector<RowPartitioner::PartitionRequest>
   move(many);
 }
 
-SparseColumnPartition::Way SparseColumnPartition::way_of(RowPartitioner::PartitionRequest& d, const uint8_t* bits,
-                                 const uint32_t* const* ids) const {
+SparseColumnPartition::Way SparseColumnPartition::way_of(RowPartitioner::PartitionRequest& d,
+                                                         const uint8_t* bits,
+                                                         const uint32_t* const* ids) const {
   Way way{&d, bits};
   const List& list = *lists_[d.rows.cells];
   way.smaller = d.left.size() <= d.right.size() ? &d.left : &d.right;

@@ -40,8 +40,8 @@ class SparseColumnPartition {
   void group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>& groups);
   // Gives the children of each division their lists, where they go on. bits[i]: which rows of
   // division i go left; ids[copy]: of the rows of the children.
-  void divide(std::vector<RowPartitioner::PartitionRequest>& divisions, const std::vector<const uint8_t*>& bits,
-              const uint32_t* const* ids);
+  void divide(std::vector<RowPartitioner::PartitionRequest>& divisions,
+              const std::vector<const uint8_t*>& bits, const uint32_t* const* ids);
 
   // Cells of the features numbered `first` .. `last` - 1.
   CellRange range(int32_t list, int64_t first, int64_t last) const;
@@ -68,7 +68,8 @@ class SparseColumnPartition {
   void give_back(int32_t list) { lists_[list]->in_use = false; }
   void trim(int64_t wanted);
   void index(List& list);
-  Way way_of(RowPartitioner::PartitionRequest& division, const uint8_t* bits, const uint32_t* const* ids) const;
+  Way way_of(RowPartitioner::PartitionRequest& division, const uint8_t* bits,
+             const uint32_t* const* ids) const;
   void part_with(Way& way, int thread);
   void leave_out_gone(List& list);
   void sort_rows(const Way& way, int thread);

@@ -11,15 +11,15 @@ AddLeaves adder() {
   return POLYLEAF_SELECT(dense_block_kernels).add;
 }
 
-void add_trees(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row,
-               int64_t leaf_step, int n_padded_rows, int width, float* scores) {
+void add_trees(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row, int64_t leaf_step,
+               int n_padded_rows, int width, float* scores) {
   POLYLEAF_SELECT(dense_block_kernels)
       .add_trees(trees, n_trees, leaf_of_row, leaf_step, n_padded_rows, width, scores);
 }
 
 // Only of trees for one output: rows that hold few outputs have no others.
 void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
-                 SparseAccumulator& sums) {
+                SparseAccumulator& sums) {
   for (int32_t t = 0; t < n_trees; ++t) {
     const LeafView& view = *trees[t].leaves;
     sums.add(trees[t].output, view.values[leaves[t] * view.stride]);

@@ -71,7 +71,7 @@ struct LeafKind {
                     int64_t leaf_step, int n_padded_rows, int width, float* scores);
   // Adds the payloads of one row, whose leaf in tree t is leaves[t], to its sums by output.
   void (*accumulate)(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves,
-                      RowFeatures row, SparseAccumulator& sums);
+                     RowFeatures row, SparseAccumulator& sums);
 };
 
 }  // namespace polyleaf

@@ -14,8 +14,8 @@ AddLeaves adder() {
 }
 
 // Only of trees for one output: rows that hold few outputs have no others.
-void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves,
-                 RowFeatures row, SparseAccumulator& sums) {
+void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures row,
+                SparseAccumulator& sums) {
   const AddLeaves add = adder();
   for (int32_t t = 0; t < n_trees; ++t) {
     float payload = 0.0f;

@@ -47,7 +47,7 @@ struct MonotoneOrder::Boxes {
 };
 
 MonotoneOrder::Boxes::Boxes(const Tree& tree, const uint16_t* n_bins,
-                        const std::vector<uint8_t>& is_directed) {
+                            const std::vector<uint8_t>& is_directed) {
   std::vector<int32_t> number(is_directed.size(), -1);
   for (const bool directed : {false, true})
     for (int32_t i = 0; i < tree.n_nodes(); ++i) {
@@ -68,7 +68,8 @@ MonotoneOrder::Boxes::Boxes(const Tree& tree, const uint16_t* n_bins,
     if (tree.left[i] >= 0) divide(tree, i, number);
 }
 
-void MonotoneOrder::Boxes::divide(const Tree& tree, int32_t node, const std::vector<int32_t>& number) {
+void MonotoneOrder::Boxes::divide(const Tree& tree, int32_t node,
+                                  const std::vector<int32_t>& number) {
   const size_t j = number[tree.feature[node]], n_sets = set_features.size(),
                n_spans = span_features.size();
   const bool by_set = tree.category_set[node] >= 0;
@@ -102,7 +103,7 @@ int MonotoneOrder::apart(const Span& a, const Span& b) {
 }
 
 MonotoneOrder::MonotoneOrder(const Tree& tree, const uint16_t* n_bins,
-                     const std::vector<uint8_t>& is_directed)
+                             const std::vector<uint8_t>& is_directed)
     : tree_(tree) {
   const Boxes boxes(tree, n_bins, is_directed);
   const size_t n_sets = boxes.set_features.size(), n_spans = boxes.span_features.size();

@@ -32,8 +32,8 @@ std::vector<double> FixedColumns::sums(const std::vector<int64_t>& integers) con
 }
 
 std::vector<double> sum_by_leaf(const float* values, int n_columns, const RowSample& sample,
-                              const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers,
-                              std::vector<float>* largest_of_all) {
+                                const int32_t* leaf_of_row, int32_t n_leaves,
+                                const Workers& workers, std::vector<float>* largest_of_all) {
   const int64_t n_used = sample.n_used(), n_blocks = Block::count(n_used, kBlock);
   const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, workers);
   if (largest_of_all != nullptr) *largest_of_all = largest;
@@ -109,14 +109,14 @@ void solve_full(const double* G, const double* H, int n_outputs, const LeafConfi
 }  // namespace
 
 std::vector<double> sum_leaf_hessians(const float* h, int h_columns, const RowSample& sample,
-                                   const int32_t* leaf_of_row, int32_t n_leaves,
-                                   const Workers& workers, std::vector<float>* largest) {
+                                      const int32_t* leaf_of_row, int32_t n_leaves,
+                                      const Workers& workers, std::vector<float>* largest) {
   return h != nullptr ? sum_by_leaf(h, h_columns, sample, leaf_of_row, n_leaves, workers, largest)
                       : leaf_weights(sample, leaf_of_row, n_leaves, workers, largest);
 }
 
 void solve_newton_leaves(const std::vector<double>& G, const std::vector<double>& H, int n_outputs,
-                  int h_columns, const LeafConfig& config, float* out) {
+                         int h_columns, const LeafConfig& config, float* out) {
   if (h_columns > std::max(1, n_outputs)) {
     for (size_t leaf = 0; leaf < G.size() / n_outputs; ++leaf)
       solve_full(G.data() + leaf * n_outputs, H.data() + leaf * h_columns, n_outputs, config,
@@ -131,8 +131,8 @@ void solve_newton_leaves(const std::vector<double>& G, const std::vector<double>
 }
 
 void fit_newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                   const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                   const LeafConfig& config, const Workers& workers, float* out) {
+                       const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
+                       const LeafConfig& config, const Workers& workers, float* out) {
   const std::vector<double> G = sum_by_leaf(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
   const std::vector<double> H =
       sum_leaf_hessians(h, h_columns, sample, leaf_of_row, n_leaves, workers);

@@ -30,7 +30,8 @@ class SparseAccumulator {
     return n_outputs <= 2 * entries ? Way::scan : Way::list;
   }
 
-  SparseAccumulator(Way way, int64_t n_outputs, int64_t max_entries) : way_(way), n_outputs_(n_outputs) {
+  SparseAccumulator(Way way, int64_t n_outputs, int64_t max_entries)
+      : way_(way), n_outputs_(n_outputs) {
     const int64_t most = std::min(max_entries, n_outputs);
     if (way != Way::scan)
       for (Buffer<int32_t>* buffer : {&touched_, &held_})

@@ -63,18 +63,18 @@ std::vector<double> node_sums(const Tree& tree, const std::vector<double>& leave
 }  // namespace
 
 TopkLeafArrays fit_topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                           const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                           const LeafConfig& config, int32_t leaf_k, const Tree* shared,
-                           const Workers& workers) {
+                               const RowSample& sample, const int32_t* leaf_of_row,
+                               int32_t n_leaves, const LeafConfig& config, int32_t leaf_k,
+                               const Tree* shared, const Workers& workers) {
   std::vector<double> G = sum_by_leaf(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
   std::vector<double> H = sum_leaf_hessians(h, h_columns, sample, leaf_of_row, n_leaves, workers);
-  return solve_topk_leaves(std::move(G), std::move(H), n_outputs, h != nullptr ? h_columns : 1, config,
-                    leaf_k, shared);
+  return solve_topk_leaves(std::move(G), std::move(H), n_outputs, h != nullptr ? h_columns : 1,
+                           config, leaf_k, shared);
 }
 
 TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, int n_outputs,
-                          int h_columns, const LeafConfig& config, int32_t leaf_k,
-                          const Tree* shared) {
+                                 int h_columns, const LeafConfig& config, int32_t leaf_k,
+                                 const Tree* shared) {
   const auto n_leaves = static_cast<int32_t>(G.size() / n_outputs);
   std::vector<std::vector<Candidate>> leaves(n_leaves);
   // Candidates of a set of rows; the worth is its own, and that of the rows beside it where they
@@ -155,7 +155,8 @@ class LabelLeaves {
   TopkLeafArrays fit(const float* weight, const RowSample& sample, const int32_t* leaf_of_row,
                      int32_t n_leaves) {
     fixed_ = fixed_point(g_, sample, workers_);
-    H_ = sum_leaf_hessians(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves, workers_);
+    H_ = sum_leaf_hessians(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves,
+                           workers_);
     std::vector<uint32_t> rows(static_cast<size_t>(sample.n_used()));
     const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
     const auto add_rows = [&](int64_t leaf, OutputSums& sums) {
@@ -229,8 +230,8 @@ class LabelLeaves {
 }  // namespace
 
 TopkLeafArrays fit_topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
-                           const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
-                           int32_t leaf_k, const Workers& workers) {
+                               const int32_t* leaf_of_row, int32_t n_leaves,
+                               const LeafConfig& config, int32_t leaf_k, const Workers& workers) {
   return LabelLeaves(g, config, leaf_k, workers).fit(weight, sample, leaf_of_row, n_leaves);
 }
 

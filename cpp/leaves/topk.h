@@ -25,18 +25,18 @@ struct TopkLeafArrays {
 // From dense derivatives, as `fit_newton_leaves` takes them (no full Hessian). `shared`: the tree
 // whose nodes' children share their outputs; nullptr: each leaf for itself.
 TopkLeafArrays fit_topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                           const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                           const LeafConfig& config, int32_t leaf_k, const Tree* shared,
-                           const Workers& workers);
+                               const RowSample& sample, const int32_t* leaf_of_row,
+                               int32_t n_leaves, const LeafConfig& config, int32_t leaf_k,
+                               const Tree* shared, const Workers& workers);
 
 // The same from summed derivatives of the leaves; H: 1 or n_outputs columns.
 TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, int n_outputs,
-                          int h_columns, const LeafConfig& config, int32_t leaf_k,
-                          const Tree* shared);
+                                 int h_columns, const LeafConfig& config, int32_t leaf_k,
+                                 const Tree* shared);
 
 // From sparse gradients; every output has the Hessian of its row: `weight` (n_all), or 1.
 TopkLeafArrays fit_topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
-                           const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
-                           int32_t leaf_k, const Workers& workers);
+                               const int32_t* leaf_of_row, int32_t n_leaves,
+                               const LeafConfig& config, int32_t leaf_k, const Workers& workers);
 
 }  // namespace polyleaf

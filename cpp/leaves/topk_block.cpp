@@ -28,7 +28,7 @@ void prefetch(const LeafView& view, uint32_t leaf) {
 }
 
 void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
-                 SparseAccumulator& sums) {
+                SparseAccumulator& sums) {
   for (int32_t t = 0; t < n_trees; ++t) {
     if (t + kAhead < n_trees) prefetch(*trees[t + kAhead].leaves, leaves[t + kAhead]);
     const LeafView& view = *trees[t].leaves;

@@ -60,7 +60,7 @@ struct LossKernels {
   const char* name;
   const char* parameters[kMaxLossParams];  // names; nullptr: no more
   bool unit_hessian;  // 1 for every unweighted row and output: `h` then holds weights, or is not
-                        // needed
+                      // needed
   void (*derivatives)(const LossParams& numbers, const LossChunk& chunk, float* g,
                       float* h);  // h nullptr: g only
   void (*losses)(const LossParams& numbers, const LossChunk& chunk, double* out);

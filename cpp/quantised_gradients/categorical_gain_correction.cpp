@@ -49,7 +49,7 @@ Chance chance_of(const ChannelSums& sums, const std::vector<int64_t>& squares) {
     if (layout.hessian != Hessian::unit) {
       const int own = layout.hessian_of(k);
       hessian = static_cast<double>(sums.totals[layout.hessian_offset + own]) *
-                  static_cast<double>(sums.hessian_step[own]);
+                static_cast<double>(sums.hessian_step[own]);
     }
     if (!(hessian > 0)) continue;
     const double step = sums.gradient_step[k];

@@ -26,8 +26,8 @@ struct ChannelSums {
   const ChannelLayout* layout;
   const int32_t* totals;
   int64_t count;
-  const float* gradient_step;   // of every output
-  const float* hessian_step;  // of every Hessian lane
+  const float* gradient_step;  // of every output
+  const float* hessian_step;   // of every Hessian lane
 };
 // `squares`: of the gradients' channels.
 Chance chance_of(const ChannelSums& sums, const std::vector<int64_t>& squares);

@@ -62,8 +62,8 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Hessian h
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, workers);
   hessian_step_.assign(layout_.n_hessian() + 16, 0.0f);
   if (!unit)
-    quantise_part(h, layout_.n_hessian(), layout_.hessian_offset, layout_.count_lane,
-                  hessian_step_, workers);
+    quantise_part(h, layout_.n_hessian(), layout_.hessian_offset, layout_.count_lane, hessian_step_,
+                  workers);
 }
 
 // Lanes that no column fills must be zero; nobody writes anything else there afterwards.

@@ -25,9 +25,9 @@ enum class Hessian { unit = 0, shared = 1, diagonal = 2, full = 3 };
 struct ChannelLayout {
   int n_outputs = 1;
   Hessian hessian = Hessian::unit;
-  int lanes = 4;              // int16 per row, int32 per bin
+  int lanes = 4;            // int16 per row, int32 per bin
   int hessian_offset = -1;  // first Hessian lane; -1: none
-  int count_lane = -1;        // -1: counts are kept in an array beside the sums
+  int count_lane = -1;      // -1: counts are kept in an array beside the sums
   // Linear leaves (linear_channels.h): products with p regressors z of the node follow the
   // Hessian: h z_i (p lanes), h z_i z_j (lower triangle), g_k z_i (all outputs of the first
   // regressor first). -1: constant leaves.

@@ -102,8 +102,8 @@ void ExactSearch::clear_entries() {
 }
 
 double ExactSearch::worth(Largest& magnitudes, int64_t hessian) const {
-  return worth_of_largest(magnitudes, fixed_.unit,
-                          static_cast<double>(hessian) * hessian_unit(), step_);
+  return worth_of_largest(magnitudes, fixed_.unit, static_cast<double>(hessian) * hessian_unit(),
+                          step_);
 }
 
 const uint8_t* ExactSearch::codes_of(const SearchNode& node, int feature, Scratch& s) const {
@@ -167,8 +167,7 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
         s.left.offer(std::abs(s.sums[j]));
         s.right.offer(std::abs(entries.totals[j] - s.sums[j]));
       }
-      const double sum =
-          worth(s.left, hessian) + worth(s.right, entries.total_hessian - hessian);
+      const double sum = worth(s.left, hessian) + worth(s.right, entries.total_hessian - hessian);
       if (best.feature >= 0 && (sum < best.sum || (sum == best.sum && best.bin <= b))) continue;
       best = {sum, feature, b, missing_left, n_left, hessian};
     }

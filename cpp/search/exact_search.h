@@ -42,7 +42,7 @@ class ExactSearch final : public LabelSearch {
     std::vector<int64_t> begin;  // of each row
     std::vector<int32_t> number, value;
     std::vector<int64_t> hessian;  // of each row
-    std::vector<int64_t> totals;     // of each output
+    std::vector<int64_t> totals;   // of each output
     int64_t total_hessian = 0;
     double worth = 0;  // of the node as one leaf
   };

@@ -547,7 +547,8 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
 // The words of a small node's rows, all at once.
 const uint64_t* HistogramSearch::words_of_all(const Node& node, int t, int thread) {
   Buffer<uint64_t>& room = scratch_[thread].words;
-  if (scope_->partition().needs_gather(node.at.rows)) room.reserve(static_cast<size_t>(node.size()) + 8);
+  if (scope_->partition().needs_gather(node.at.rows))
+    room.reserve(static_cast<size_t>(node.size()) + 8);
   return scope_->partition().words(node.at.rows, t, 0, node.size(), room.data());
 }
 
@@ -563,7 +564,8 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
     uint64_t* joint = scratch_[thread].joint.data();
     for (int64_t i = begin, last; i < end; i = last) {
       last = end_of_joint(job, t, i, end);
-      const HostRowPartitioner::Words from = scope_->partition().locate_words(nodes_[job.build].at.rows, t, i);
+      const HostRowPartitioner::Words from =
+          scope_->partition().locate_words(nodes_[job.build].at.rows, t, i);
       kernels.build_joint(from.words, from.ids, job.channels + i * JointFormat::kChannels, last - i,
                           tile.n_features, tile.log2_stride, format, joint);
       kernels.spread(joint, n_bins, format, bins.sums);
@@ -622,7 +624,8 @@ void HistogramSearch::with_words(const Job& job, int t, int64_t begin, int64_t e
   const int lanes = node.view.layout->lanes;
   Buffer<uint64_t>& room = scratch_[thread].fetched;
   if (partition.needs_gather(node.at.rows)) room.reserve(kGatherWords + 8);
-  const int64_t at_once = std::max<int64_t>(1, partition.word_block_size(node.at.rows, end - begin));
+  const int64_t at_once =
+      std::max<int64_t>(1, partition.word_block_size(node.at.rows, end - begin));
   for (int64_t i = begin; i < end; i += at_once) {
     const int64_t n = std::min(at_once, end - i);
     add(partition.words(node.at.rows, t, i, n, room.data()), job.channels + i * lanes, n);
@@ -673,10 +676,15 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, const uint64_t* rows, 
 }
 
 ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
-  ScanNode scanned{
-      &scope_->config().split,           node.view.layout,   node.view.gradient_step,
-      node.view.hessian_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
-      scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
+  ScanNode scanned{&scope_->config().split,
+                   node.view.layout,
+                   node.view.gradient_step,
+                   node.view.hessian_step,
+                   node.totals.data(),
+                   static_cast<int32_t>(node.at.count),
+                   scratch_[thread].workspace.data(),
+                   node.view.linear,
+                   node.out_of_reach};
   scanned.chance = chance_;
   if (directions_.any()) scanned = scanned.obeying(directions_, node.value_bounds);
   return with_factors(scanned, scope_->config());

@@ -295,9 +295,8 @@ std::array<double, kSets> VerifiedSearch::worths(const Case& c, Scratch& s) cons
   worth[0] = worth_of_largest(s.magnitudes[0], fixed_.unit, of_node, step_);
   for (int set = 1; set < c.n_sets(); ++set) {
     const double hessian = static_cast<double>(c.hessian[set]) * hessian_unit();
-    worth[set] =
-        worth_of_largest(s.magnitudes[2 * set], fixed_.unit, hessian, step_) +
-        worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit, of_node - hessian, step_);
+    worth[set] = worth_of_largest(s.magnitudes[2 * set], fixed_.unit, hessian, step_) +
+                 worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit, of_node - hessian, step_);
   }
   return worth;
 }

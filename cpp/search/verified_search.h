@@ -54,7 +54,7 @@ class VerifiedSearch final : public LabelSearch {
   struct Case {
     SearchNode node;
     std::vector<const TileSplit*> splits;  // the most promising first
-    int64_t hessian[kSetLanes] = {};     // of the sets
+    int64_t hessian[kSetLanes] = {};       // of the sets
     int64_t n_judged = 0;                  // rows
     const TileSplit* best = nullptr;
     double gain = 0;

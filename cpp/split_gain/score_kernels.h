@@ -33,9 +33,9 @@ struct LinearScan {
 struct ScanNode {
   const SplitConfig* config;
   const ChannelLayout* layout;
-  const float* gradient_step;   // K floats, zeros after them
-  const float* hessian_step;  // one float per Hessian lane, zeros after them
-  const int32_t* totals;        // `lanes` sums; 16 readable ints follow
+  const float* gradient_step;  // K floats, zeros after them
+  const float* hessian_step;   // one float per Hessian lane, zeros after them
+  const int32_t* totals;       // `lanes` sums; 16 readable ints follow
   int32_t count;
   float* workspace;                    // workspace_floats() of the layout
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
@@ -153,14 +153,13 @@ POLYLEAF_DECLARE_KERNELS(ScoreKernels,
 // Whether leaves hold one value an output, each with its own step: sums are those of one term an
 // output.
 inline bool are_separable(const ChannelLayout& layout, const SplitConfig& config) {
-  return !layout.linear() && layout.hessian != Hessian::full &&
-         !config.keeps_few(layout.n_outputs);
+  return !layout.linear() && layout.hessian != Hessian::full && !config.keeps_few(layout.n_outputs);
 }
 inline const ScoreKernels& scores_of(const ChannelLayout& layout, const SplitConfig& config) {
   if (are_separable(layout, config)) return POLYLEAF_SELECT(separable_scores);
   if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
   return layout.hessian == Hessian::full ? POLYLEAF_SELECT(full_scores)
-                                             : POLYLEAF_SELECT(topk_scores);
+                                         : POLYLEAF_SELECT(topk_scores);
 }
 inline const ScoreKernels& scores_of(const ScanNode& node) {
   return scores_of(*node.layout, *node.config);

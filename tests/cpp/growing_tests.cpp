@@ -53,7 +53,7 @@ void test_grow(const Problem& p, Hessian hessian, const GrowConfig& config, bool
     }
     std::vector<float> values(static_cast<size_t>(tree.n_leaves) * p.n_outputs);
     fit_newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(),
-                  tree.n_leaves, kStep, n_threads, values.data());
+                      tree.n_leaves, kStep, n_threads, values.data());
     std::vector<int32_t> leaves(grower.leaf_of_row(), grower.leaf_of_row() + p.n);
     if (n_threads == 1) {
       first = values;
@@ -109,7 +109,7 @@ void test_growing() {
   GrowConfig deep = grow_config();
   deep.max_leaves = 3000;
   test_grow(make_problem(99, 40000, 3, 2), Hessian::shared, deep,
-            false);                                                    // chunks, kept histograms
+            false);                                                  // chunks, kept histograms
   test_grow(make_problem(98, 1, 2, 2), Hessian::unit, deep, false);  // one row
 }
 

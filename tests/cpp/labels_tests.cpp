@@ -81,7 +81,7 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
     }
     check_tree(tree, grower.leaf_of_row(), p.n);
     const TopkLeafArrays leaves = fit_topk_leaves(gradients, w, sample, grower.leaf_of_row(),
-                                              tree.n_leaves, kStep, leaf_k, n_threads);
+                                                  tree.n_leaves, kStep, leaf_k, n_threads);
     const auto block = std::make_shared<const TopkLeaves>(
         leaves.begin.data(), tree.n_leaves, leaves.outputs.data(), leaves.values.data(),
         static_cast<int64_t>(leaves.outputs.size()), training.n_outputs);

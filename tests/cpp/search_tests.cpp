@@ -24,7 +24,8 @@ class ToldSearch final : public Search {
     scope_ = &scope;
     codes_ = {{0, 255}};
   }
-  void evaluate(const std::vector<SearchNode>& nodes, bool, std::vector<SplitInfo>& choices) override {
+  void evaluate(const std::vector<SearchNode>& nodes, bool,
+                std::vector<SplitInfo>& choices) override {
     choices.assign(nodes.size(), SplitInfo());
     for (size_t i = 0; i < nodes.size(); ++i)
       if (scope_->can_split(nodes[i])) choices[i] = {1.0, 0, middle(nodes[i].id), false, {}, 3};

@@ -219,8 +219,7 @@ struct ScanNumeric {
   static constexpr const char* kName = "scan_numeric";
   Histograms histograms;
   int32_t n_outputs, n_features;
-  int32_t
-      hessian;  // 0: the count; 1: one lane; 2: a lane for each output; 3: of pairs of outputs
+  int32_t hessian;  // 0: the count; 1: one lane; 2: a lane for each output; 3: of pairs of outputs
   int32_t hessian_offset;  // first lane of it
   int32_t count_lane;
   const float* gradient_step;

@@ -195,10 +195,10 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
     const float step = a.hessian == 0 ? 1.0f : a.hessian_step[0];
     const int32_t total = a.hessian == 0 ? count : totals[a.hessian_offset];
     for (int way = 0; way < n_ways; ++way) {
-      const int32_t of_missing = a.hessian == 0 ? feature.count(at.missing)
-                                                  : feature.lane(at.missing, a.hessian_offset);
-      const int32_t left = (a.hessian == 0 ? memory.counts[b] : memory.hessians[b]) +
-                           (way == 1 ? of_missing : 0);
+      const int32_t of_missing =
+          a.hessian == 0 ? feature.count(at.missing) : feature.lane(at.missing, a.hessian_offset);
+      const int32_t left =
+          (a.hessian == 0 ? memory.counts[b] : memory.hessians[b]) + (way == 1 ? of_missing : 0);
       const float hl = static_cast<float>(left) * step,
                   hr = static_cast<float>(total - left) * step;
       coefficient[way][0] = score.coefficient(hl);
@@ -231,8 +231,7 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
         float cl, cr;
         if constexpr (S::kPerOutput) {
           const int lane = a.hessian_offset + k;
-          const int32_t h =
-              memory.hessian[b][j] + (way == 1 ? feature.lane(at.missing, lane) : 0);
+          const int32_t h = memory.hessian[b][j] + (way == 1 ? feature.lane(at.missing, lane) : 0);
           const float hl = static_cast<float>(h) * a.hessian_step[k];
           const float hr = static_cast<float>(totals[lane] - h) * a.hessian_step[k];
           weight[way][0][j] = first == 0 ? hl : weight[way][0][j] + hl;
@@ -309,7 +308,7 @@ struct Directed {
       candidate_sums(a.scan, s, feature, at, totals, count, n_ways, KeepAll{}, memory, sums);
     };
     a.scan.hessian == 2 ? score(Obeying<true>{r, direction, low, high})
-                          : score(Obeying<false>{r, direction, low, high});
+                        : score(Obeying<false>{r, direction, low, high});
   }
 };
 
@@ -417,8 +416,7 @@ __device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, ScanM
   const int32_t* const totals = a.totals + of_node * a.histograms.lanes;
   const int32_t own = b < at.n_bins ? feature.count(b) : 0;
   memory.counts[b] = own;
-  memory.hessians[b] =
-      b < at.n_bins && a.hessian == 1 ? feature.lane(b, a.hessian_offset) : 0;
+  memory.hessians[b] = b < at.n_bins && a.hessian == 1 ? feature.lane(b, a.hessian_offset) : 0;
   running_sums(memory.counts);
   if (a.hessian == 1) running_sums(memory.hessians);
 

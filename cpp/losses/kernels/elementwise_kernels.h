@@ -101,8 +101,7 @@ struct LogLinkOf {
 };
 struct LogLink {
   static constexpr const char* kName = "log_link";
-  static constexpr const char* kParameters[] = {"variance_power", "model_hessian",
-                                                "data_hessian"};
+  static constexpr const char* kParameters[] = {"variance_power", "model_hessian", "data_hessian"};
   template <class F>
   static void choose(const LossParams& numbers, F&& f) {
     const float two_minus_p = 2.0f - numbers[0];

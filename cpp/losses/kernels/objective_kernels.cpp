@@ -200,8 +200,7 @@ struct Softmax {
         hessian[i] = at_least(factor * (gradient[i] * (1.0f - gradient[i])), kMinHessian);
     for (int64_t i = 0; i < chunk.n_rows; ++i) gradient[i * n_outputs + chunk.label[i]] -= 1.0f;
     if (factor == 0.0f)
-      for (int64_t i = 0; i < n; ++i)
-        hessian[i] = at_least(magnitude(gradient[i]), kMinHessian);
+      for (int64_t i = 0; i < n; ++i) hessian[i] = at_least(magnitude(gradient[i]), kMinHessian);
   }
 
   // diag(p) - p p'. 1 - p is taken as the sum of the other probabilities, which keeps its digits
@@ -361,8 +360,7 @@ struct ExponentialMargin : CodedLoss<ExponentialMargin> {
     for (int64_t j = 0; j < n_rows; ++j) {
       const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
       if (h != nullptr) {
-        for (int64_t k = at; k < at + n_outputs; ++k)
-          h[k] = at_least(0.25f * g[k], kMinHessian);
+        for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least(0.25f * g[k], kMinHessian);
         h[label] = at_least(0.25f * total[j], kMinHessian);
       }
       for (int64_t k = at; k < at + n_outputs; ++k) g[k] *= 0.5f;

@@ -184,8 +184,8 @@ void read_many_as(float* rows, int stride, int n_outputs, int n_hessian, const u
 void read_many(float* rows, int stride, int n_outputs, int n_hessian, const uint32_t* ids,
                int64_t first, int64_t n, const FittedStep* step, float* out, float* largest) {
   with_vectors(stride, [&](auto v, auto one) {
-    read_many_as<decltype(v), decltype(one)::value>(rows, stride, n_outputs, n_hessian, ids,
-                                                    first, n, step, out, largest);
+    read_many_as<decltype(v), decltype(one)::value>(rows, stride, n_outputs, n_hessian, ids, first,
+                                                    n, step, out, largest);
   });
 }
 

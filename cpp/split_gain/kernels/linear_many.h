@@ -61,7 +61,7 @@ struct ManySide {
     const double h_there = lane < 0 ? count_there : there(lane)[0] * step;
     double shrunk, middle, kept;
     hessian(h, h_there, with_x ? product(K)[0] * step : 0.0,
-              with_x ? product(K + 1)[0] * step : 0.0, &shrunk, &middle, &kept);
+            with_x ? product(K + 1)[0] * step : 0.0, &shrunk, &middle, &kept);
     return {broadcast(h), broadcast(shrunk), broadcast(middle), broadcast(kept)};
   }
   POLYLEAF_METHOD Hessian of_outputs(int k) const {
@@ -70,8 +70,8 @@ struct ManySide {
     Hessian c;
     c.weight = to_double(all(K + k)) * step;
     hessian<f64x8>(c.weight, to_double(there(K + k)) * step,
-                     with_x ? product(K + k) * step : f64x8{},
-                     with_x ? product(2 * K + k) * step : f64x8{}, &c.shrunk, &c.middle, &c.kept);
+                   with_x ? product(K + k) * step : f64x8{},
+                   with_x ? product(2 * K + k) * step : f64x8{}, &c.shrunk, &c.middle, &c.kept);
     return c;
   }
 

@@ -229,8 +229,8 @@ void set_missing_apart(const ScanNode& node, const ScanFeature& feature, const C
 
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                   NumericBest* best) {
-  scan_both_ways(node, feature, hessian_in_lane(*node.layout), node.layout->n_outputs == 1,
-                 scratch, best, [&](bool missing_left, const Candidates& c, float* sums) {
+  scan_both_ways(node, feature, hessian_in_lane(*node.layout), node.layout->n_outputs == 1, scratch,
+                 best, [&](bool missing_left, const Candidates& c, float* sums) {
                    separable_sums(node, feature, missing_left, c, scratch, sums);
                    if (node.directions != nullptr && !missing_left && c.last == c.n)
                      set_missing_apart(node, feature, c, scratch, sums);

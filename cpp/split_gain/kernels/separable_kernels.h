@@ -66,9 +66,7 @@ struct Terms {
     const bool unit = layout.hessian == Hessian::unit;
     const float step = unit ? 1.0f : node.hessian_step[0];
     const int32_t total = unit ? node.count : node.totals[layout.hessian_offset];
-    const int32_t part = left == nullptr ? total
-                         : unit          ? left_count
-                                         : left[layout.hessian_offset];
+    const int32_t part = left == nullptr ? total : unit ? left_count : left[layout.hessian_offset];
     left_shared = broadcast(static_cast<float>(part) * step);
     right_shared = broadcast(static_cast<float>(total - part) * step);
   }
@@ -77,8 +75,7 @@ struct Terms {
     const ChannelLayout& layout = *node.layout;
     if (!S::kPerOutput || layout.n_outputs == 1) return right ? right_shared : left_shared;
     const i32x16 total = load<i32x16>(node.totals + layout.hessian_offset + 16 * z);
-    const i32x16 l =
-        left == nullptr ? total : load<i32x16>(left + layout.hessian_offset + 16 * z);
+    const i32x16 l = left == nullptr ? total : load<i32x16>(left + layout.hessian_offset + 16 * z);
     return to_float(right ? total - l : l) * load<f32x16>(node.hessian_step + 16 * z);
   }
 
@@ -112,8 +109,7 @@ template <class S>
 float sum_of(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count) {
   const Terms<S> terms(score, node, left, left_count);
   const int blocks = (node.layout->n_outputs + 15) / 16;
-  f32x16 v = terms(0), weight_left = terms.hessian(0, false),
-         weight_right = terms.hessian(0, true);
+  f32x16 v = terms(0), weight_left = terms.hessian(0, false), weight_right = terms.hessian(0, true);
   for (int z = 1; z < blocks; ++z) {
     v += terms(z);
     if (S::kPerOutput) {

@@ -285,7 +285,7 @@ float out_of_reach(const ScanNode& node) {
 
 }  // namespace
 
-const ScoreKernels topk_scores = {scan_numeric,   candidate_sum, node_sum,
+const ScoreKernels topk_scores = {scan_numeric, candidate_sum, node_sum,
                                   node_hessian, output_terms,  out_of_reach};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
