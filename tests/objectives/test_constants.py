@@ -6,7 +6,7 @@ from losses import draw_target
 from scipy.optimize import minimize
 
 from polyleaf.objectives import Custom, get_objective
-from polyleaf.objectives.constants import best_constant
+from polyleaf.objectives._utils import best_constant
 
 N, K = 400, 3
 
