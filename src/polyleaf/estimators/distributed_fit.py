@@ -163,7 +163,7 @@ def find_shared_n_estimators(
     here = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
     trial = trial_of(dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training)
     found = estimator._find_n_estimators(here, Prepared(dataset, target, [], None, offset, trial))
-    return shared._replace(plan=plan.with_n_estimators(found.n), auto_rounds_metric=None)
+    return shared._replace(plan=plan.replace_n_estimators(found.n), auto_rounds_metric=None)
 
 
 def fit_rank(
