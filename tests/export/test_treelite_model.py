@@ -2,10 +2,18 @@
 
 import numpy as np
 import pytest
-from exports import CASES, estimator, hard_rows, predictions, raw_scores, table_of, training_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import forests
+from support.exports import (
+    CASES,
+    estimator,
+    hard_rows,
+    predictions,
+    raw_scores,
+    table_of,
+    training_rows,
+)
+from support.models import forests
 
 from polyleaf.export import as_matrix, to_treelite
 

@@ -2,13 +2,21 @@
 
 import json
 
-import golden
 import numpy as np
 import pytest
-from exports import CASES, estimator, hard_rows, predictions, raw_scores, table_of, training_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import forests, random_model
+from support import golden
+from support.exports import (
+    CASES,
+    estimator,
+    hard_rows,
+    predictions,
+    raw_scores,
+    table_of,
+    training_rows,
+)
+from support.models import forests, random_model
 
 from polyleaf import PolyleafClassifier
 from polyleaf.export import as_matrix, from_xgboost, to_xgboost

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from layers import CLASSES, X
+from support.small_fits import CLASSES, X
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.objectives import Poisson
