@@ -13,10 +13,10 @@ from support.core_settings import grow_config, leaf_config
 from support.problems import as_reference_tree, assert_same_tree, core_bins
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.model import storage
 from polyleaf.objectives import SquaredError, SquaredHinge
-from polyleaf.objectives.sparse_multilabel import LabelProblem
+from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.settings import presets
 
 SEED = 2**63 + 5  # of the rows that stand for large nodes
@@ -333,7 +333,7 @@ def test_leaves_equal_the_reference(variant, leaf_k, step):
     expected = extreme_multilabel.topk_leaves(p, leaf_of_row, 6, leaf_k, step)
     for n_threads in (1, 3):
         args = p.weight, leaf_of_row, 6, leaf_k, leaf_config(step), p.rows, p.multiplier
-        found = _core.topk_leaves_of_labels(core_gradients(p.g), *args, n_threads)
+        found = _core.fit_topk_leaves_sparse(core_gradients(p.g), *args, n_threads)
         assert_same_leaves(found, expected)
 
 
@@ -360,9 +360,9 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
     rng = np.random.default_rng(1)
     n, K = 2500, 40
     Y = sp.random(n, K, 0.1, "csr", np.float32, random_state=1)
-    Y.data[:] = 1 if objective.zero_base else rng.normal(size=Y.nnz)
+    Y.data[:] = 1 if objective.sparse_base_score else rng.normal(size=Y.nnz)
     weight = rng.uniform(0.5, 2, n).astype(np.float32) if weighted else None
-    problem = LabelProblem(objective, Y, weight)
+    problem = BoundSparseObjective(objective, Y, weight)
     scores, raw = problem.scores(), np.zeros((n, K), np.float32)
     for _ in range(5):
         leaf_of_row = rng.integers(0, 7, n).astype(np.int32)
@@ -372,8 +372,8 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
         scores.add(leaf_of_row, leaves, 2)
         raw += table[leaf_of_row]
     expected = np.empty((n, K), np.float32)
-    dense = objective.prepare(Y.toarray(), None if weight is None else weight[:, None])
-    dense.set_base(np.full(K, objective.zero_base))
+    dense = objective.bind(Y.toarray(), None if weight is None else weight[:, None])
+    dense.set_base_score(np.full(K, objective.sparse_base_score))
     dense.derivatives(raw, expected, None)
     for n_threads in (1, 3):
         gradients = problem.gradients(scores, n_threads)
@@ -391,8 +391,8 @@ def test_the_reference_has_the_same_derivatives(name):
     rng = np.random.default_rng(2)
     y = (rng.random((50, 9)) < 0.3).astype(np.float32)
     raw = rng.normal(size=y.shape).astype(np.float32)
-    dense, g = objective.prepare(y, None), np.empty_like(y)
-    dense.set_base(np.full(9, objective.zero_base))
+    dense, g = objective.bind(y, None), np.empty_like(y)
+    dense.set_base_score(np.full(9, objective.sparse_base_score))
     dense.derivatives(raw, g, None)
     np.testing.assert_array_equal(
         getattr(extreme_multilabel, name)(y, raw + np.float32(objective.zero_base)), g
@@ -439,7 +439,7 @@ def test_training_equals_the_reference(data, estimator, loss, base, weighted):
     )
     options = {"split_search": "exact", "threshold_step": 0.05, "max_depth": 3}
     model = fitted(X, Y, estimator, weight, **options).model_
-    codes = model.mapper.transform(as_features(X))
+    codes = model.mapper.transform(read_features(X))
     data = codes, model.mapper.n_bins_, np.zeros(7, bool)
     config = reference.GrowConfig(
         max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=15, reg_lambda=5.0

@@ -69,7 +69,7 @@ def untold_of(name: str, value: Any) -> list[str]:
     return [f"{where}: {', '.join(names)}" for where, names in found.items() if names]
 
 
-@pytest.mark.parametrize("module", PAGES)
+@pytest.mark.parametrize("module", MODULES)
 def test_every_argument_is_told_of(module):
     if module in EXTRA:
         pytest.importorskip(EXTRA[module], reason="an extra is not installed")

@@ -50,7 +50,7 @@ def quantile_shifts(y, levels, weight, fold, n_used, predict_without):
     ]
 
 
-def widths(scores, coverage, joint=False):
+def interval_widths(scores, coverage, joint=False):
     """The width of each target, or None: the score of rank ceil(coverage (n + 1)).
 
     `joint`: every target has a unit, the magnitude of that rank among the scores of n + 1 rows, of which n

@@ -254,7 +254,7 @@ def tiles(n_bins):
     return found
 
 
-def topk_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
+def fit_topk_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
     """`reference.TopkLeaves`: the `leaf_k` outputs of largest |sum|, ties by number, their Newton steps
     (eq. 19); outputs whose step is worth nothing are left out."""
     integers, unit = fixed_point(reference.used(gradients.g, gradients.rows, gradients.multiplier))

@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfTransformer
 
 import polyleaf._core as core
-from polyleaf.inputs.sparse import canonical
+from polyleaf.inputs.sparse import to_canonical_csr
 from polyleaf.sketching import projections
 from polyleaf.sketching.projections import PROJECTIONS, Projection, Projector
 
@@ -182,7 +182,9 @@ def test_pca_by_default_keeps_nearly_all_it_could():
 def leml(X, Y, dim=4, **settings):
     settings = Projector("leml", dim=dim, **settings)
     rng = np.random.default_rng(0)
-    return projections._Leml(canonical(X, "X"), canonical(Y, "Y"), dim, settings, rng, 1)
+    return projections._Leml(
+        to_canonical_csr(X, "X"), to_canonical_csr(Y, "Y"), dim, settings, rng, 1
+    )
 
 
 def test_leml_descends():

@@ -189,7 +189,7 @@ class Reference:
     def leaves(p, leaf_of_row, n_leaves, learning_rate=1.0, n_threads=1):
         c = p.config
         penalties = c.reg_lambda, c.reg_alpha, c.max_delta_step
-        return reference.newton_leaves(
+        return reference.fit_newton_leaves(
             p.g,
             p.h,
             leaf_of_row,
@@ -211,7 +211,7 @@ class Core:
         return (
             channels.dense(),
             np.asarray(channels.gradient_steps),
-            np.asarray(channels.curvature_steps),
+            np.asarray(channels.hessian_steps),
         )
 
     @staticmethod
@@ -226,7 +226,7 @@ class Core:
 
         grower = grower or Core.grower(p, n_threads)
         config = grow_config(p.config, **only_core)
-        grower.grower.limit_interactions(p.groups, p.at_most)
+        grower.grower.set_interaction_constraints(p.groups, p.at_most)
         grower.search.obey(p.directions)
         tree = grower.grow(core_channels(p, n_threads), config, p.features)
         return as_reference_tree(tree), np.array(grower.leaf_of_row)
@@ -241,7 +241,7 @@ class Core:
         search.obey(p.directions)
         search.use(next(channels))
         grower.begin(search, grow_config(p.config), p.features)
-        while grower.split() and grower.may_split:
+        while grower.split() and grower.can_split_further:
             search.use(next(channels))
             grower.evaluate()
         return as_reference_tree(grower.finish()), np.array(grower.leaf_of_row)

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyleaf._core as core
-from polyleaf.files.multilabel import (
+from polyleaf.files.table import ReadError
+from polyleaf.files.xmc import (
     read_multilabel,
     read_names,
     read_sparse_matrix,
     write_multilabel,
     write_sparse_matrix,
 )
-from polyleaf.files.table import ReadError
 
 
 def file(tmp_path, text, name="data.txt"):
