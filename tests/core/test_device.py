@@ -144,7 +144,7 @@ def assert_topk_equals_reference(p):
     expected, reference_leaves = Reference.grow(p)
     assert_same_tree(tree, expected)
     mine = on_device.topk(0.3)
-    its = reference.topk_leaves(
+    its = reference.fit_topk_leaves(
         p.g, p.h, reference_leaves, expected, p.config, 0.3, p.rows, p.multiplier
     )
     for name in ("indptr", "outputs", "values"):

@@ -224,8 +224,8 @@ def test_one_step_reaches_the_minimum_of_a_coupled_quadratic(boosting_step):
 
 
 @pytest.mark.parametrize("block_size", [0, 2])
-@pytest.mark.parametrize("refresh", ["round", "layer"])
-def test_the_loop_is_the_reference_values(refresh, block_size):
+@pytest.mark.parametrize("boosting_step", ["round", "layer"])
+def test_the_loop_is_the_reference_values(boosting_step, block_size):
     """A coupled loss whose Hessian changes with the scores, bit by bit."""
 
     def derivatives(y, scores):

@@ -37,7 +37,7 @@ def assert_core_equals_reference(p, n_threads=1):
     assert_same_tree(core, expected)
     np.testing.assert_array_equal(core_rows, reference_rows)
     mine = core_leaves(p, expected, reference_rows, n_threads)
-    its = reference.topk_leaves(
+    its = reference.fit_topk_leaves(
         p.g, p.h, reference_rows, expected, p.config, 0.3, p.rows, p.multiplier
     )
     for name in ("indptr", "outputs", "values"):

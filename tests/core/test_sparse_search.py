@@ -330,7 +330,7 @@ def test_leaves_equal_the_reference(variant, leaf_k, step):
     leaf_of_row = np.random.default_rng(0).integers(0, 6, len(p.g)).astype(np.int32)
     leaf_of_row[leaf_of_row == 4] = 5  # a leaf without rows
     step = extreme_multilabel.Step(**step)
-    expected = extreme_multilabel.topk_leaves(p, leaf_of_row, 6, leaf_k, step)
+    expected = extreme_multilabel.fit_topk_leaves(p, leaf_of_row, 6, leaf_k, step)
     for n_threads in (1, 3):
         args = p.weight, leaf_of_row, 6, leaf_k, leaf_config(step), p.rows, p.multiplier
         found = _core.fit_topk_leaves_sparse(core_gradients(p.g), *args, n_threads)
@@ -340,12 +340,14 @@ def test_leaves_equal_the_reference(variant, leaf_k, step):
 def test_leaves_of_equal_sums_hold_the_first_outputs():
     g = np.full((10, 6), -1, np.float32)
     p = extreme_multilabel.Gradients(g)
-    leaves = _core.topk_leaves_of_labels(
+    leaves = _core.fit_topk_leaves_sparse(
         core_gradients(g), None, np.zeros(10, np.int32), 1, 2, leaf_config(), None, None, 1
     )
     assert_same_leaves(
         leaves,
-        extreme_multilabel.topk_leaves(p, np.zeros(10, np.int32), 1, 2, extreme_multilabel.Step()),
+        extreme_multilabel.fit_topk_leaves(
+            p, np.zeros(10, np.int32), 1, 2, extreme_multilabel.Step()
+        ),
     )
     assert list(leaves.outputs) == [0, 1]
 
@@ -395,7 +397,7 @@ def test_the_reference_has_the_same_derivatives(name):
     dense.set_base_score(np.full(9, objective.sparse_base_score))
     dense.derivatives(raw, g, None)
     np.testing.assert_array_equal(
-        getattr(extreme_multilabel, name)(y, raw + np.float32(objective.zero_base)), g
+        getattr(extreme_multilabel, name)(y, raw + np.float32(objective.sparse_base_score)), g
     )
 
 

@@ -118,8 +118,8 @@ def test_predictions_stay_on_the_card(kind, dtype):
     model = PolyleafRegressor(**SMALL, normalize_targets=True).fit(X, Y * [1.0, 100.0])
     values = X.astype(dtype)
     predictor, expected = model.predictor(device="cuda"), model.predictor()(values)
-    for found in (predictor(kind(values)), predictor.raw(kind(values))):
-        assert lies_on_card(found) and found.shape == expected.shape and len(found) == len(X)
+    for found in (predictor(kind(values)), predictor.predict_raw(kind(values))):
+        assert is_device_array(found) and found.shape == expected.shape and len(found) == len(X)
         np.testing.assert_array_equal(foreign_arrays.taken(found), expected)
         np.testing.assert_array_equal(
             as_device_array(host_device.device(), found, "found").read(), expected

@@ -9,8 +9,8 @@ from support.exports import (
     estimator,
     hard_rows,
     predictions,
+    prepare_features,
     raw_scores,
-    table_of,
     training_rows,
 )
 from support.models import forests

@@ -29,7 +29,7 @@ def parts_of(model, first=0, last=None):
 def slow_raw(model, table):
     parts, codes = parts_of(model), model.mapper.transform(table, 1)
     return model.base_score + raw_scores_at(
-        parts, leaves_at(parts, codes), model.n_outputs, table.numbers()
+        parts, leaves_at(parts, codes), model.n_outputs, table.get_raw_values()
     )
 
 

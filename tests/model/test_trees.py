@@ -33,7 +33,7 @@ def test_leaves_predict_what_the_model_does(scalar):
         leaves = tree.apply(table, n_threads=2)
         columns = slice(None) if tree.output is None else slice(tree.output, tree.output + 1)
         raw[:, columns] += reference.leaf_values(tree.leaves, leaves, x)
-    np.testing.assert_array_equal(model.in_unit_of_y(raw), model.raw_predict(table))
+    np.testing.assert_array_equal(model.to_target_scale(raw), model.predict_raw(table))
 
 
 def test_one_leaf_at_a_time():

@@ -112,8 +112,8 @@ def test_hessians_are_blocks():
 
 @pytest.mark.parametrize("weight", [None, WEIGHT, WEIGHT[:, 0]], ids=["none", "cells", "rows"])
 def test_the_unit_is_the_reference_values(weight):
-    problem = ALL.prepare(TARGET, weight)
-    problem.set_base(problem.base_score())
+    problem = ALL.bind(TARGET, weight)
+    problem.set_base_score(problem.base_score())
     g, h = derivatives(problem, RAW)
     h = np.ascontiguousarray(h)
     of_scores = None
@@ -122,10 +122,8 @@ def test_the_unit_is_the_reference_values(weight):
         of_scores = columns[:, ALL.score_columns(13)]
     blocks = [(own, p.weight) for own, p in zip(SCORES, PARTS, strict=True)]
     expected = multitask.units(blocks, g, h, of_scores)
-    np.testing.assert_allclose(problem.unit_of_gains(g, h), expected, rtol=1e-7)
-    np.testing.assert_array_equal(
-        problem.unit_of_gains(g, h, n_threads=3), problem.unit_of_gains(g, h)
-    )
+    np.testing.assert_allclose(problem.gain_scale(g, h), expected, rtol=1e-7)
+    np.testing.assert_array_equal(problem.gain_scale(g, h, n_threads=3), problem.gain_scale(g, h))
 
 
 def test_the_unit_of_squared_error_is_the_deviation_of_residuals():

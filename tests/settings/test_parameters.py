@@ -25,7 +25,7 @@ from polyleaf.training.split_finder import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent
 REFERENCE = Path(__file__).parents[1] / "reference"
-EVERY = {p.name: p for _, declared in ESTIMATORS for p in declarations(declared)}
+EVERY = {p.name: p for _, declared in ESTIMATORS for p in get_param_specs(declared)}
 PARTS = (
     train_config.BoostingConfig,
     train_config.GrowthConfig,

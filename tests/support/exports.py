@@ -10,7 +10,7 @@ from benchmarks.exports import hard_rows, prepare_features
 from scipy.sparse import csr_matrix
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.export.ir import source_of
+from polyleaf.export.ir import build_ir
 from support import golden
 
 __all__ = [

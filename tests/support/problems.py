@@ -252,7 +252,7 @@ class Core:
         from support.core_settings import make_leaf_config
 
         step = make_leaf_config(p.config, learning_rate)
-        return _core.newton_leaves(
+        return _core.fit_newton_leaves(
             p.g, p.h, leaf_of_row, n_leaves, step, p.rows, p.multiplier, n_threads
         )
 
