@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support import ROOT
-from support.public_names import EXTRA, PAGES, public_names
+from support.public_names import EXTRA, MODULES, PAGES, public_names
 
 DOCS = ROOT / "docs"
 GENERATED = {"gallery"}

@@ -158,7 +158,7 @@ def reference_config(**changes):
 )
 @pytest.mark.parametrize("post_prune", [False, True])
 def test_the_loop_is_the_reference_values(kind, options, post_prune):
-    curvature = {"unit": "none"}.get(kind, kind)
+    hessian = {"unit": "none"}.get(kind, kind)
     parameters = {**LAYERS, "objective": coupled, "hessian": hessian, "leaf_hessian": hessian}
     parameters |= {"pruning": "post" if post_prune else "pre", "learning_rate": 0.5, **options}
     with runs() as begun:
