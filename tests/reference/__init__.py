@@ -18,7 +18,6 @@ C candidate splits. Sums of channels are int64 and exact; scores are float32: sc
 
 from reference.boosting import boost, fit_tree, fit_tree_by_layers, logistic, softmax, squared_error
 from reference.categorical_gain_correction import CategoricalOverfit, estimate_overfit
-from reference.fit_newton_leaves import fit_newton_leaves, fit_topk_leaves, leaf_sums, newton_steps
 from reference.hessians import exponential_hessian, margin_hessian, packed, softmax_hessian
 from reference.leaf_arrays import (
     LinearLeaves,
@@ -28,6 +27,7 @@ from reference.leaf_arrays import (
     linear_leaf_value,
     top_outputs,
 )
+from reference.leaf_fitting import fit_newton_leaves, fit_topk_leaves, leaf_sums, newton_steps
 from reference.quantised_gradients import (
     F32,
     LARGEST_INTEGER,
