@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from layers import CLASSES, X
+from support.small_fits import CLASSES, X
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.objectives import Poisson
@@ -202,7 +202,7 @@ def get_rates(estimator):
 
 
 @pytest.mark.parametrize(
-    "objective", ["poisson", "count:poisson", Poisson, Poisson(curvature="exact")]
+    "objective", ["poisson", "count:poisson", Poisson, Poisson(hessian="exact")]
 )
 def test_default_rates_depend_on_the_objective(objective):
     assert get_rates(PolyleafRegressor(objective=objective)) == (0.05, 1.0)

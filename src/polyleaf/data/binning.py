@@ -339,7 +339,7 @@ class BinMapper:
         """
         table = self._columns_of(table)
         if table.device_array is not None:
-            found = _core.codes_of_array(self._bin_table, table.device_array)
+            found = _core.encode_device_array(self._bin_table, table.device_array)
             return found[only] if compact else found
         held = only if compact else None
         n_codes = self.n_columns_ if held is None else int(np.count_nonzero(held))
@@ -402,7 +402,7 @@ class BinMapper:
             self._check_table(table)
             kinds = self.n_bins_, self.is_categorical_
             return DeviceCodes(
-                _core.DeviceBins.of_numbers(table.device_array, self._bin_table, *kinds)
+                _core.DeviceBins.from_array(table.device_array, self._bin_table, *kinds)
             )
         if sparse and table.sparse:
             dense, rare = _part_by_share(table)

@@ -6,10 +6,10 @@ grown.
 
 import numpy as np
 
-from reference.channels import F32, SMALLEST_DERIVATIVE, used
-from reference.growth import GrowConfig
-from reference.leaf_blocks import TopkLeaves
-from reference.scores import LEAST_LEAF_PIVOT, block_outputs, full_solution
+from reference.leaf_arrays import TopkLeaves
+from reference.quantised_gradients import F32, SMALLEST_DERIVATIVE, used
+from reference.split_gain import MIN_LEAF_PIVOT, block_outputs, full_solution
+from reference.tree_growth import GrowConfig
 
 
 def leaf_sums(values, leaves, n_leaves):
@@ -26,7 +26,7 @@ def leaf_sums(values, leaves, n_leaves):
     return sums
 
 
-def newton_leaves(
+def fit_newton_leaves(
     g,
     h,
     leaf_of_row,
@@ -53,7 +53,7 @@ def newton_leaves(
         for leaf in range(n_leaves):
             outputs = block_outputs(G[leaf], GrowConfig(block_size=block_size))
             one = slice(leaf, leaf + 1)
-            w[one] = -full_solution(G[one], H[one], outputs, reg_lambda, LEAST_LEAF_PIVOT)
+            w[one] = -full_solution(G[one], H[one], outputs, reg_lambda, MIN_LEAF_PIVOT)
         return (w * learning_rate).astype(F32)
     H = H + reg_lambda
     t = np.sign(G) * np.maximum(np.abs(G) - reg_alpha, 0.0)
@@ -63,11 +63,11 @@ def newton_leaves(
     return (w * learning_rate).astype(F32)
 
 
-def topk_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=None, multiplier=None):
+def fit_topk_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=None, multiplier=None):
     """`TopkLeaves` with the `leaf_k` outputs whose Newton step removes most loss (GBDT-MO, eq. 19).
 
     `config.shared_support`: the two children of a node hold those that gain most in both together (Algorithm
-    4). An output without gain is not held. Arguments as for `newton_leaves`, `h` not full; all in float64.
+    4). An output without gain is not held. Arguments as for `fit_newton_leaves`, `h` not full; all in float64.
     """
     h = np.ones((len(g), 1), F32) if h is None else h
     leaves = leaf_of_row if rows is None else leaf_of_row[rows]
