@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from polyleaf.settings.parameters import RegularisationParameters, TreeParameters
-from reference.candidates import Split, best_split, may_meet, node_features
-from reference.chance import chance_of
-from reference.channels import MISSING, take, total
-from reference.scores import (
-    diagonal_curvature,
-    gradient_and_curvature,
-    mean_curvature,
-    obeying_values,
+from reference.categorical_gain_correction import estimate_overfit
+from reference.quantised_gradients import MISSING, take, total
+from reference.split_candidates import Split, best_split, filter_interactions, node_features
+from reference.split_gain import (
+    constrained_values,
+    diagonal_hessian,
+    gradient_and_hessian,
+    mean_hessian,
 )
 from reference.tree import to_tree
 

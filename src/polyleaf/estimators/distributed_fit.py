@@ -161,8 +161,10 @@ def find_shared_n_estimators(
     assert shared.auto_rounds_metric is not None
     plan, target, offset = shared.plan, shard.target, shard.offset
     here = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
-    trial = trial_of(dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training)
-    found = estimator._find_n_estimators(here, Prepared(dataset, target, [], None, offset, trial))
+    trial = make_trial(dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training)
+    found = estimator._find_n_estimators(
+        here, PreparedData(dataset, target, [], None, offset, trial)
+    )
     return shared._replace(plan=plan.replace_n_estimators(found.n), auto_rounds_metric=None)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from polyleaf.data.binning import MAX_BINS
 from polyleaf.inputs.features import FROM_DTYPE
-from polyleaf.objectives import Huber, Objective, Quantile, Softmax, StudentT, Tweedie
+from polyleaf.objectives import Huber, Objective, Quantile, Softmax, StudentTLikelihood, Tweedie
 from polyleaf.objectives.softmax import CURVATURES as SOFTMAX_HESSIANS
 from polyleaf.settings.param_spec import estimator_parameters, parameter, parameter_group
 from polyleaf.sketching.projections import Kind as ProjectionKind
@@ -459,7 +459,7 @@ class RegressorParameters(SharedParameters):
     tweedie_variance_power: float = parameter(default=Tweedie.variance_power, interval="(1, 2)")
     """Variance power of the Tweedie distribution, between 1 (Poisson) and 2 (gamma)."""
 
-    student_t_df: float = parameter(default=StudentT.df, interval="(1, 1000000)")
+    student_t_df: float = parameter(default=StudentTLikelihood.df, interval="(1, 1000000)")
     """Degrees of freedom of the objective "student_t". Fewer mean heavier tails."""
 
     normalize_targets: Literal["auto"] | bool = parameter(default="auto")

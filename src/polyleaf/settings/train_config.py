@@ -251,7 +251,7 @@ def _get_default_rates(p: SharedParameters, objective: type[Objective] | None) -
         objective = classes[0] if len(classes) == 1 else None
     elif objective is None and isinstance(p, RegressorParameters):
         objective = objective_class(p.objective)
-    if objective is not None and objective.of_counts:
+    if objective is not None and objective.is_count:
         return COUNT_DEFAULTS
     has_distribution = objective is not None and objective.has_distribution
     return DISTRIBUTION_DEFAULTS if has_distribution else DEFAULTS
