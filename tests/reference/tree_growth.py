@@ -9,6 +9,7 @@ import numpy as np
 
 from polyleaf.settings.parameters import RegularisationParameters, TreeParameters
 from reference.categorical_gain_correction import estimate_overfit
+from reference.output_bounds import NodeConstraints, OutputBounds
 from reference.quantised_gradients import MISSING, take, total
 from reference.split_candidates import Split, best_split, filter_interactions, node_features
 from reference.split_gain import (
