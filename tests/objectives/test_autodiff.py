@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 import pytest
-from losses import draw_raw, draw_target, hessians, run, softmax_hessians
+from support.loss_inputs import draw_raw, draw_target, hessians, run, softmax_hessians
 
 from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.objectives import Custom, get_objective

@@ -9,7 +9,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from losses import draw_raw, draw_target, hessians, run, softmax_hessians
+from support.loss_inputs import draw_raw, draw_target, hessians, run, softmax_hessians
 
 import polyleaf._core as _core
 from polyleaf.objectives import (
@@ -234,7 +234,7 @@ def test_softmax_hessian(k, weighted):
 
 
 @pytest.mark.parametrize("k", [2, 5, 16, 33])
-def test_softmax_hessian_has_the_bits_of_the_twin(k):
+def test_softmax_hessian_has_the_bits_of_the_reference(k):
     raw = draw_raw(45, k, scale=6.0)
     with_label = [Softmax(k).bind(np.full(45, label, np.int32), None) for label in (0, 1)]
     p, other = (run(problem, raw)[0] for problem in with_label)

@@ -6,7 +6,7 @@ import inspect
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from layers import X, Y
+from support.small_fits import X, Y
 
 from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.model import Model
@@ -39,7 +39,7 @@ LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise"}
 def settings(sparse_targets=False, **parameters):
     estimator = PolyleafRegressor(**parameters)
     return make_train_config(
-        estimator, rounds=2, sparse_targets=sparse_targets, seed=0, n_threads=1
+        estimator, n_rounds=2, has_sparse_targets=sparse_targets, seed=0, n_threads=1
     )
 
 
