@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from polyleaf.training.split_finder import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
 from sklearn.base import clone
 
 import polyleaf
@@ -21,7 +22,6 @@ from polyleaf.settings.parameters import ClassifierParameters, RegressorParamete
 from polyleaf.sketching.projections import Projector
 from polyleaf.sketching.sketches import DEFAULT_DIM
 from polyleaf.training import auto_n_estimators
-from polyleaf.training.split_finder import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent

@@ -6,6 +6,13 @@ import inspect
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from polyleaf.training.split_finder import (
+    ExactSplits,
+    HistogramSplits,
+    LookaheadChannels,
+    PlainChannels,
+    VerifiedSplits,
+)
 from support.small_fits import X, Y
 
 from polyleaf import Dataset, PolyleafRegressor
@@ -24,13 +31,6 @@ from polyleaf.training.leaf_fitters import (
 )
 from polyleaf.training.raw_scores import DenseState
 from polyleaf.training.sparse_raw_scores import LabelState
-from polyleaf.training.split_finder import (
-    ExactSplits,
-    HistogramSplits,
-    LookaheadChannels,
-    PlainChannels,
-    VerifiedSplits,
-)
 
 SPARSE = {"leaf": "sparse", "leaf_k": 2}
 LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise"}
