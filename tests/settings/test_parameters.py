@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from polyleaf.training.split_finder import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
+from polyleaf.training.tree_builder import MAX_DIAGONAL_OUTPUTS, LABEL_SKETCH_DIM
 from sklearn.base import clone
 
 import polyleaf
@@ -210,7 +210,7 @@ def test_texts_that_say_what_None_stands_for_are_true():
         train_config.DEFAULT_HISTOGRAM_MEMORY == 2**30
         and "None: 1 GiB." in EVERY["histogram_memory"].text
     )
-    assert f"up to {DIAGONAL_UP_TO} outputs" in EVERY["hessian"].text
+    assert f"up to {MAX_DIAGONAL_OUTPUTS} outputs" in EVERY["hessian"].text
 
 
 def test_without_source_nothing_but_documentation_is_lost(monkeypatch):

@@ -8,7 +8,7 @@ from polyleaf.objectives import Custom
 from polyleaf.runtime.collective import ThreadCommunicator
 from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import make_train_config
-from polyleaf.training.derivatives import Derivatives
+from polyleaf.training.raw_scores import Derivatives
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((90, 3))

@@ -6,12 +6,12 @@ import inspect
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from polyleaf.training.split_finder import (
-    ExactSplits,
-    HistogramSplits,
-    LookaheadChannels,
-    PlainChannels,
-    VerifiedSplits,
+from polyleaf.training.tree_builder import (
+    ExactSplitFinder,
+    HistogramSplitFinder,
+    LinearGradientQuantiser,
+    GradientQuantiser,
+    VerifiedSplitFinder,
 )
 from support.small_fits import X, Y
 
@@ -20,17 +20,17 @@ from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training import boosting
-from polyleaf.training.factory import bind_objective, parts_of
-from polyleaf.training.layer_boosting import Layers
+from polyleaf.training.factory import bind_objective, make_components
+from polyleaf.training.layer_boosting import LayerBooster
 from polyleaf.training.leaf_fitters import (
     ConstantFitter,
-    LabelFitter,
+    SparseTargetFitter,
     LinearFitter,
     QuantileFitter,
     TopkFitter,
 )
 from polyleaf.training.raw_scores import DenseState
-from polyleaf.training.sparse_raw_scores import LabelState
+from polyleaf.training.sparse_raw_scores import SparseState
 
 SPARSE = {"leaf": "sparse", "leaf_k": 2}
 LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise"}
@@ -55,24 +55,24 @@ def parts(objective="squared_error", model=None, **parameters):
             mapper=dataset.mapper, objective=problem.objective, base_score=base, learning_rate=0.1
         )
     problem.set_base_score(model.base_score)
-    return parts_of(chosen, problem, dataset, None, model, [], [])
+    return make_components(chosen, problem, dataset, None, model, [], [])
 
 
 @pytest.mark.parametrize(
     ("parameters", "state", "splits", "fitter"),
     [
-        ({}, DenseState, HistogramSplits, ConstantFitter),
-        ({"sketch": "top_outputs", "sketch_dim": 2}, DenseState, HistogramSplits, ConstantFitter),
-        ({"objective": "absolute_error"}, DenseState, HistogramSplits, QuantileFitter),
-        (SPARSE, DenseState, HistogramSplits, TopkFitter),
-        ({"leaf": "linear"}, DenseState, HistogramSplits, LinearFitter),
-        ({"leaf": "linear", "linear_fit": "post"}, DenseState, HistogramSplits, LinearFitter),
-        ({**SPARSE, "sparse_targets": True}, LabelState, VerifiedSplits, LabelFitter),
+        ({}, DenseState, HistogramSplitFinder, ConstantFitter),
+        ({"sketch": "top_outputs", "sketch_dim": 2}, DenseState, HistogramSplitFinder, ConstantFitter),
+        ({"objective": "absolute_error"}, DenseState, HistogramSplitFinder, QuantileFitter),
+        (SPARSE, DenseState, HistogramSplitFinder, TopkFitter),
+        ({"leaf": "linear"}, DenseState, HistogramSplitFinder, LinearFitter),
+        ({"leaf": "linear", "linear_fit": "post"}, DenseState, HistogramSplitFinder, LinearFitter),
+        ({**SPARSE, "sparse_targets": True}, SparseState, VerifiedSplitFinder, SparseTargetFitter),
         (
             {**SPARSE, "sparse_targets": True, "split_search": "exact"},
-            LabelState,
-            ExactSplits,
-            LabelFitter,
+            SparseState,
+            ExactSplitFinder,
+            SparseTargetFitter,
         ),
     ],
 )
@@ -84,7 +84,7 @@ def test_settings_choose_parts(parameters, state, splits, fitter):
 
 
 @pytest.mark.parametrize(
-    ("fit", "channels"), [("full", LookaheadChannels), ("post", PlainChannels)]
+    ("fit", "channels"), [("full", LinearGradientQuantiser), ("post", GradientQuantiser)]
 )
 def test_linear_leaves_are_looked_ahead_to_unless_they_are_fitted_afterwards(fit, channels):
     assert type(parts(leaf="linear", linear_fit=fit).structure._splits._channels) is channels
@@ -93,7 +93,7 @@ def test_linear_leaves_are_looked_ahead_to_unless_they_are_fitted_afterwards(fit
 @pytest.mark.parametrize("objective", ["squared_error", "absolute_error"])
 def test_layers_are_structure_and_fitter_in_one(objective):
     chosen = parts(objective=objective, **LAYERS)
-    assert type(chosen.structure) is Layers and chosen.structure is chosen.fitter
+    assert type(chosen.structure) is LayerBooster and chosen.structure is chosen.fitter
     assert type(chosen.fitter._fitter) is type(parts(objective=objective).fitter)
 
 
@@ -105,7 +105,7 @@ def test_raw_scores_of_training_are_those_of_the_trees(parameters):
     run = boosting.Run(settings(**parameters), chosen)
     assert run.step(0) and run.step(1)
     again = parts(**parameters, model=chosen.model)
-    if isinstance(chosen.state, LabelState):
+    if isinstance(chosen.state, SparseState):
         chosen.state.renew()
         again.state.renew()
         mine, theirs = (state.gradients.csr() for state in (chosen.state, again.state))

@@ -16,7 +16,7 @@ from polyleaf.estimators.calibration_state import keep, kept
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.model import Model
 from polyleaf.training.conformal import interval_widths
-from polyleaf.training.conformal_sets import (
+from polyleaf.training.conformal import (
     class_nonconformity,
     label_nonconformity,
     truth_nonconformity,

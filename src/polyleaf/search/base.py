@@ -185,7 +185,7 @@ class Searches(_Base):
         plain = self._candidate(
             {"objective": self.objective}
         )  # warns of the name, if need be, and no other
-        given = TrainingData("training", X, y, sample_weight, offset).with_dataset_values()
+        given = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
         target = self._encoded(plain, given.y, given.weight)
         given = given._replace(
             y=indexable(given.y)[0], weight=_as_array(given.weight), offset=_as_array(given.offset)
@@ -315,7 +315,7 @@ class Searches(_Base):
             set_feature_names(self, given.X.n_features, given.X.feature_names)
             return given.X
         n_threads = effective_threads(self.n_jobs)
-        table = FeatureReader(self, None, n_threads).first(given.X, None)  # type: ignore[arg-type]
+        table = FeatureReader(self, None, n_threads).read_training(given.X, None)  # type: ignore[arg-type]
         keeps = not scipy.sparse.issparse(given.X)  # for linear leaves
         return Dataset(
             table,

@@ -68,7 +68,7 @@ class TrainingData(NamedTuple):
     weight: Any
     offset: Any = None
 
-    def with_dataset_values(self) -> TrainingData:
+    def fill_from_dataset(self) -> TrainingData:
         """Return the data with what was not passed taken from X, if it is a Dataset."""
         if not isinstance(self.X, Dataset):
             return self
@@ -77,7 +77,7 @@ class TrainingData(NamedTuple):
             **{name: stored[name] for name in stored if getattr(self, name) is None}
         )
 
-    def copied_to_host(self, device: _core.Device | None) -> TrainingData:
+    def copy_to_host(self, device: _core.Device | None) -> TrainingData:
         """Return the data with copies in host memory of arrays on a device, except for X."""
         if device is None:
             return self
@@ -548,4 +548,4 @@ def collect_eval_sets(
     if len(set(set_names)) < len(set_names):
         held_out = f" ({VALIDATION!r} is the name of the rows of validation_fraction)"
         raise ValueError(f"eval_names must be different, got {set_names}{held_out * holds_out}.")
-    return [data.with_dataset_values() for data in found]
+    return [data.fill_from_dataset() for data in found]
