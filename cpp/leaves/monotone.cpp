@@ -10,7 +10,7 @@
 namespace polyleaf {
 
 void obey_directions(const Tree& tree, const uint16_t* n_bins, const Directions& directions,
-                     const std::vector<double>& weights, int weight_columns, const Workers& workers,
+                     const std::vector<double>& weights, int weight_columns, const Context& context,
                      float* values) {
   std::vector<uint8_t> is_directed(directions.n_features, 0);
   for (int f = 0; f < directions.n_features; ++f)
@@ -27,7 +27,7 @@ void obey_directions(const Tree& tree, const uint16_t* n_bins, const Directions&
     const std::vector<int>& outputs = group.second;
     const auto pairs = order.pairs([&](int32_t f) { return own[f]; });
     if (pairs.empty()) continue;
-    parallel_for(workers, static_cast<int64_t>(outputs.size()), [&](int64_t task, int) {
+    parallel_for(context, static_cast<int64_t>(outputs.size()), [&](int64_t task, int) {
       const int k = outputs[task], column = weight_columns == 1 ? 0 : k;
       std::vector<float> value(tree.n_leaves);
       std::vector<double> weight(tree.n_leaves);

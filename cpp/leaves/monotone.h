@@ -25,7 +25,7 @@ struct Directions {
 // values: (n_leaves, n_outputs), changed in place. weights: (n_leaves, weight_columns), one column
 // or one an output. n_bins: of each feature.
 void obey_directions(const Tree& tree, const uint16_t* n_bins, const Directions& directions,
-                     const std::vector<double>& weights, int weight_columns, const Workers& workers,
+                     const std::vector<double>& weights, int weight_columns, const Context& context,
                      float* values);
 
 }  // namespace polyleaf

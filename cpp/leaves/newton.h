@@ -39,7 +39,7 @@ struct FixedColumns {
 // Sums of (n_all, n_columns) values per leaf, float64 (n_leaves, n_columns): exact multiples of
 // 2^-30 of a power of two above the column's largest magnitude, which `largest` is told.
 std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample,
-                              const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers,
+                              const int32_t* leaf_of_row, int32_t n_leaves, const Context& context,
                               std::vector<float>* largest = nullptr);
 
 // Summed curvature per leaf, float64 (n_leaves, h_columns): of h, or, where that is nullptr, one
@@ -47,7 +47,7 @@ std::vector<double> leaf_sums(const float* values, int n_columns, const RowSampl
 // are no multipliers.
 std::vector<double> curvature_sums(const float* h, int h_columns, const RowSample& sample,
                                    const int32_t* leaf_of_row, int32_t n_leaves,
-                                   const Workers& workers, std::vector<float>* largest = nullptr);
+                                   const Context& context, std::vector<float>* largest = nullptr);
 
 // The step of one output from its summed derivatives, before the learning rate, and how much it
 // lowers twice the loss.
@@ -70,6 +70,6 @@ void newton_steps(const std::vector<double>& G, const std::vector<double>& H, in
 // a packed lower triangle (TFBT eq. 6), or nullptr: curvature 1.
 void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                    const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                   const LeafConfig& config, const Workers& workers, float* out);
+                   const LeafConfig& config, const Context& context, float* out);
 
 }  // namespace polyleaf
