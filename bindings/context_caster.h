@@ -1,6 +1,6 @@
 // What Python may give where the core asks who does the work: a number of threads, or an object
 // that says so in `n_threads` and knows the other ranks in `communicator`
-// (polyleaf.runtime.context.Workers). Included wherever a bound function takes `Context`.
+// (polyleaf.runtime.context.Context). Included wherever a bound function takes `Context`.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -38,7 +38,7 @@ class PythonCommunicator final : public Communicator {
     object_.attr("largest")(array(numbers));
   }
   void reduce_scatter(std::span<int32_t> numbers, std::span<const int64_t> begin,
-                  const std::shared_ptr<const void>& owner) override {
+                      const std::shared_ptr<const void>& owner) override {
     const nanobind::gil_scoped_acquire gil;
     using Owner = std::shared_ptr<const void>;
     const nanobind::capsule held(new Owner(owner),
@@ -91,7 +91,7 @@ class PythonCommunicator final : public Communicator {
 template <>
 struct nanobind::detail::type_caster<polyleaf::Context> {
   using Value = polyleaf::Context;
-  static constexpr auto Name = const_name("int | polyleaf.runtime.context.Workers");
+  static constexpr auto Name = const_name("int | polyleaf.runtime.context.Context");
   template <class>
   using Cast = Value;
   template <class>

@@ -11,9 +11,9 @@
 namespace polyleaf {
 
 // A grower, and the search of the tree that it grows step by step.
-struct TreeGrower {
-  TreeGrower(const Bins& bins, const Context& context) : grower(bins, context) {}
-  TreeGrower(std::unique_ptr<Rows> rows, const Context& context)
+struct GrowerHandle {
+  GrowerHandle(const Bins& bins, const Context& context) : grower(bins, context) {}
+  GrowerHandle(std::unique_ptr<RowPartitioner> rows, const Context& context)
       : grower(std::move(rows), context) {}
   Grower grower;
   nb::object held;
@@ -31,8 +31,8 @@ struct TreeGrower {
     return search;
   }
   // Where they lie on a device.
-  DeviceRows& device_rows() {
-    auto* const rows = dynamic_cast<DeviceRows*>(&grower.rows());
+  DeviceRowPartitioner& device_rows() {
+    auto* const rows = dynamic_cast<DeviceRowPartitioner*>(&grower.rows());
     require(rows != nullptr, "The rows of this grower lie on no device.");
     return *rows;
   }

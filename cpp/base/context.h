@@ -32,7 +32,7 @@ class Communicator {
   // rank r, which finds them in place of its own. Its other shares stay, and are to stay until the
   // next call has returned: they are read where they lie, in memory that `owner` holds.
   virtual void reduce_scatter(std::span<int32_t> numbers, std::span<const int64_t> begin,
-                          const std::shared_ptr<const void>& owner) = 0;
+                              const std::shared_ptr<const void>& owner) = 0;
   // Block r goes to rank r; what each rank has handed to this one, in order of rank.
   virtual std::vector<std::vector<std::byte>> alltoall(
       const std::vector<std::vector<std::byte>>& blocks) = 0;

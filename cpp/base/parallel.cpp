@@ -59,7 +59,7 @@ struct Job {
 
 class ThreadPool {
  public:
-  // Workers spin this often before they sleep: long enough to span the serial gaps inside one tree.
+  // Context spin this often before they sleep: long enough to span the serial gaps inside one tree.
   static constexpr int kSpins = 2000;
 
   void run(int n_threads, Job& job) {
@@ -75,7 +75,7 @@ class ThreadPool {
     }
     wake_.notify_all();
     job.work(0);
-    // Nothing is left to take. Workers that have not come by now, because the machine is busy with
+    // Nothing is left to take. Context that have not come by now, because the machine is busy with
     // other programs, need not come: to wait for each would cost a time slice of the system, many
     // times a tree.
     int joined = 0;
@@ -158,8 +158,7 @@ ThreadPool& pool() {
 
 }  // namespace
 
-void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function,
-               void* closure) {
+void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function, void* closure) {
   if (n_tasks <= 0) return;
   Job job{function, closure, n_tasks, {}, {}, nullptr};
   const int n_threads = context.with_max_threads(n_tasks).n_threads;

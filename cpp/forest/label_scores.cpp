@@ -109,7 +109,7 @@ SparseRows make_sparse_rows(const int64_t* indptr, const int32_t* outputs, const
   return rows;
 }
 
-LabelScores::LabelScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_outputs) {
+SparseRawScores::SparseRawScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_outputs) {
   for (int64_t b = 0; b < raw_.n_blocks(); ++b) {
     const Block block(n_rows, kSparseBlockRows, b);
     auto pattern = std::make_shared<SparsePattern>();
@@ -118,7 +118,7 @@ LabelScores::LabelScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_out
   }
 }
 
-LabelScores::LabelScores(const SparseRows& targets, const Context& context)
+SparseRawScores::SparseRawScores(const SparseRows& targets, const Context& context)
     : raw_(targets.n_rows(), targets.n_outputs()),
       targets_(static_cast<size_t>(targets.n_blocks())) {
   parallel_for(context, targets.n_blocks(), [&](int64_t b, int) {
@@ -135,7 +135,8 @@ LabelScores::LabelScores(const SparseRows& targets, const Context& context)
   });
 }
 
-void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const Context& context) {
+void SparseRawScores::add(const int32_t* leaf_of_row, const LeafView& leaves,
+                          const Context& context) {
   std::vector<Merged> scratch(static_cast<size_t>(context.n_threads));
   parallel_for(context, raw_.n_blocks(), [&](int64_t b, int thread) {
     SparseRows::Block& block = raw_.block(b);
@@ -170,14 +171,14 @@ void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const 
   });
 }
 
-void LabelScores::Targets::write(int64_t first, int64_t n, float* out) const {
+void SparseRawScores::Targets::write(int64_t first, int64_t n, float* out) const {
   std::fill_n(out, n, 0.0f);
   auto i = static_cast<size_t>(std::lower_bound(at.begin(), at.end(), first) - at.begin());
   for (; i < at.size() && at[i] < first + n; ++i) out[at[i] - first] = values[i];
 }
 
-void LabelScores::gradients(const Loss& loss, float base, const float* weight, SparseRows& out,
-                            const Context& context) const {
+void SparseRawScores::gradients(const Loss& loss, float base, const float* weight, SparseRows& out,
+                                const Context& context) const {
   if (targets_.empty() && raw_.n_blocks() > 0)
     throw std::invalid_argument("These sparse scores have no targets.");
   if (out.n_rows() != raw_.n_rows() || out.n_outputs() != raw_.n_outputs())
@@ -206,7 +207,8 @@ void LabelScores::gradients(const Loss& loss, float base, const float* weight, S
   });
 }
 
-void LabelScores::topk(int32_t k, int32_t* outputs, double* scores, const Context& context) const {
+void SparseRawScores::topk(int32_t k, int32_t* outputs, double* scores,
+                           const Context& context) const {
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
   std::vector<Ranking> rankings(static_cast<size_t>(context.n_threads), Ranking(k));
   parallel_for(context, raw_.n_blocks(), [&](int64_t b, int thread) {

@@ -19,28 +19,27 @@ int round_up(int n, int multiple) {
 
 }  // namespace
 
-ChannelLayout ChannelLayout::make(int n_outputs, Curvature curvature, int regressors) {
+ChannelLayout ChannelLayout::make(int n_outputs, Hessian hessian, int regressors) {
   ChannelLayout layout;
   layout.n_outputs = n_outputs;
-  layout.curvature = curvature;
+  layout.hessian = hessian;
   layout.regressors = regressors;
-  const int without_count = n_outputs + layout.n_curvature() + layout.n_products();
-  if (without_count < 8 && curvature != Curvature::full) {
+  const int without_count = n_outputs + layout.n_hessian() + layout.n_products();
+  if (without_count < 8 && hessian != Hessian::full) {
     layout.lanes = without_count < 4 ? 4 : 8;
     layout.count_lane = without_count;
   } else {
     layout.lanes = round_up(without_count, 16);
     layout.count_lane = without_count < layout.lanes ? without_count : -1;
   }
-  layout.curvature_offset = curvature == Curvature::unit ? -1 : n_outputs;
+  layout.hessian_offset = hessian == Hessian::unit ? -1 : n_outputs;
   return layout;
 }
 
-void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
-                                  Curvature curvature, const RowSample& sample,
-                                  const Context& context) {
+void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs, Hessian hessian,
+                                  const RowSample& sample, const Context& context) {
   const int lanes_before = layout_.lanes;
-  layout_ = ChannelLayout::make(n_outputs, curvature);
+  layout_ = ChannelLayout::make(n_outputs, hessian);
   sample_ = sample;
   if (sample.rows != nullptr) {
     rows_.assign(sample.rows, sample.rows + sample.n_rows);
@@ -60,12 +59,12 @@ void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
   if (layout_.count_lane >= 0) largest_[layout_.count_lane] = 1;
   n_used_ = context.allreduce_sum(sample_.n_used());
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(n_used_);
-  const bool unit = curvature == Curvature::unit;
+  const bool unit = hessian == Hessian::unit;
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, context);
-  curvature_step_.assign(layout_.n_curvature() + 16, 0.0f);
+  hessian_step_.assign(layout_.n_hessian() + 16, 0.0f);
   if (!unit)
-    quantise_part(h, layout_.n_curvature(), layout_.curvature_offset, layout_.count_lane,
-                  curvature_step_, context);
+    quantise_part(h, layout_.n_hessian(), layout_.hessian_offset, layout_.count_lane, hessian_step_,
+                  context);
 }
 
 // Lanes that no column fills must be zero; nobody writes anything else there afterwards.
@@ -193,15 +192,15 @@ CategoricalOverfit estimate_categorical_overfit(const GradientSums& sums,
   const ChannelLayout& layout = *sums.layout;
   double sum = 0, squared = 0;
   for (int k = 0; k < layout.n_outputs; ++k) {
-    double curvature = static_cast<double>(sums.count);
-    if (layout.curvature != Curvature::unit) {
+    double hessian = static_cast<double>(sums.count);
+    if (layout.hessian != Hessian::unit) {
       const int own = layout.hessian_index(k);
-      curvature = static_cast<double>(sums.totals[layout.curvature_offset + own]) *
-                  static_cast<double>(sums.curvature_step[own]);
+      hessian = static_cast<double>(sums.totals[layout.hessian_offset + own]) *
+                static_cast<double>(sums.hessian_step[own]);
     }
-    if (!(curvature > 0)) continue;
+    if (!(hessian > 0)) continue;
     const double step = sums.gradient_step[k];
-    const double variance = static_cast<double>(squares[k]) * (step * step) / curvature;
+    const double variance = static_cast<double>(squares[k]) * (step * step) / hessian;
     sum += variance;
     squared += variance * variance;
   }

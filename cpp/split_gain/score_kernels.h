@@ -32,9 +32,9 @@ struct LinearScan {
 struct ScanNode {
   const SplitConfig* config;
   const ChannelLayout* layout;
-  const float* gradient_step;   // K floats, zeros after them
-  const float* curvature_step;  // one float per curvature lane, zeros after them
-  const int32_t* totals;        // `lanes` sums; 16 readable ints follow
+  const float* gradient_step;  // K floats, zeros after them
+  const float* hessian_step;   // one float per Hessian lane, zeros after them
+  const int32_t* totals;       // `lanes` sums; 16 readable ints follow
   int32_t count;
   float* workspace;                    // workspace_floats() of the layout
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
@@ -44,7 +44,8 @@ struct ScanNode {
   const MonotoneConstraints* constraints = nullptr;
   const float* feature_constraints = nullptr;
   const OutputBounds* bounds = nullptr;  // the same: of the node
-  CategoricalOverfit categorical_overfit = {};        // what is taken off where categories are put in order
+  CategoricalOverfit categorical_overfit =
+      {};  // what is taken off where categories are put in order
   // Where features have factors: those of all, what the node is worth by itself, and that of the
   // feature at hand.
   const GrowConfig* factors = nullptr;
@@ -115,7 +116,7 @@ struct NumericBest {
 };
 
 struct ScanScratch {
-  alignas(64) int32_t count[272], curvature[272], gradient[272];
+  alignas(64) int32_t count[272], hessian[272], gradient[272];
   alignas(64) float left[272], right[272], sums[2][272];
   int32_t bins[272];
   int32_t* lanes;   // running sums when they do not fit registers: 32 * ceil(n_outputs / 16) ints
@@ -124,15 +125,15 @@ struct ScanScratch {
 };
 
 // What reads sums: one table for scores whose terms are separate by output, others for leaves that
-// keep few of them, for full curvature and for linear leaves.
+// keep few of them, for full Hessian and for linear leaves.
 struct ScoreKernels {
   void (*scan_numeric)(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                        NumericBest* best);
   // Score sum of a candidate whose left child has these sums; -inf where a child is too light.
   float (*candidate_sum)(const ScanNode& node, const int32_t* left, int32_t left_count);
   float (*node_sum)(const ScanNode& node);
-  // Curvature of the node: summed over rows, mean over outputs.
-  float (*node_curvature)(const ScanNode& node);
+  // Hessian of the node: summed over rows, mean over outputs.
+  float (*node_hessian)(const ScanNode& node);
   // What each output adds to half of sum(candidate) - sum(node), for the candidate chosen.
   void (*output_terms)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out);
   // Sparse leaves (nullptr otherwise): what of a sum over all outputs no children of the node can
@@ -152,15 +153,14 @@ POLYLEAF_DECLARE_KERNELS(ScoreKernels,
 // Whether leaves hold one value an output, each with its own step: sums are those of one term an
 // output.
 inline bool are_separable(const ChannelLayout& layout, const SplitConfig& config) {
-  return !layout.linear() && layout.curvature != Curvature::full &&
-         !config.is_topk(layout.n_outputs);
+  return !layout.linear() && layout.hessian != Hessian::full && !config.is_topk(layout.n_outputs);
 }
 inline const ScoreKernels& select_score_kernels(const ChannelLayout& layout,
                                                 const SplitConfig& config) {
   if (are_separable(layout, config)) return POLYLEAF_SELECT(separable_scores);
   if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
-  return layout.curvature == Curvature::full ? POLYLEAF_SELECT(full_scores)
-                                             : POLYLEAF_SELECT(topk_scores);
+  return layout.hessian == Hessian::full ? POLYLEAF_SELECT(full_scores)
+                                         : POLYLEAF_SELECT(topk_scores);
 }
 inline const ScoreKernels& select_score_kernels(const ScanNode& node) {
   return select_score_kernels(*node.layout, *node.config);
@@ -176,7 +176,7 @@ inline ScanNode apply_gain_factors(ScanNode node, const GrowConfig& config) {
 
 // Floats, and doubles, that a layout's scores need for one thread.
 inline size_t moment_doubles(const ChannelLayout& layout) {
-  // Rows of 272 candidates: a product with x for every gradient, curvature and regressor, a sum for
+  // Rows of 272 candidates: a product with x for every gradient, Hessian and regressor, a sum for
   // every lane.
   return layout.linear()
              ? 272 * static_cast<size_t>(layout.n_regressor_products() + 16 + layout.lanes)
@@ -190,7 +190,7 @@ inline size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& c
   if (config.is_topk(layout.n_outputs))
     return 16 * (static_cast<size_t>(layout.lanes) + 2 * static_cast<size_t>(layout.n_outputs)) +
            layout.lanes + 3 * static_cast<size_t>(layout.n_outputs) + 96;
-  if (layout.curvature != Curvature::full) return 0;
+  if (layout.hessian != Hessian::full) return 0;
   const size_t k = layout.n_outputs, lanes = layout.lanes;
   // Sixteen candidates: their sums as rows and by lane, and one system of equations with its
   // solution.
@@ -200,7 +200,7 @@ inline size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& c
 // What the winner of a search for linear leaves is asked for.
 struct LinearKernels {
   // Sums of products with the bin means, in channels' integers: g of every output, h x and h x^2
-  // (of every output, where curvature is diagonal), hz of every regressor; over the bins up to
+  // (of every output, where Hessian is diagonal), hz of every regressor; over the bins up to
   // `last`, and over all.
   void (*products)(const ScanNode& node, const ScanFeature& feature, int last, double* left,
                    double* whole);

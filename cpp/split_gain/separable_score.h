@@ -3,8 +3,8 @@
 // the leaves (step.h). Included by kernels only, inside the namespace of an instruction set.
 //
 // To add one: a header here that satisfies the concept, a line in `with_score`
-// (kernels/separable.h), a twin in tests/reference/scores.py. Scores of other kinds (full
-// curvature, leaves of few outputs, linear leaves) fill a ScoreKernels of their own
+// (kernels/separable.h), a reference implementation in tests/reference/split_gain.py. Scores of
+// other kinds (full Hessian, leaves of few outputs, linear leaves) fill a ScoreKernels of their own
 // (score_kernels.h): that is the contract of all scores. Of its entries `output_terms` may be null
 // where LinearKernels::solve answers for it, `prune_bound` where leaves hold all outputs.
 #pragma once
@@ -22,8 +22,8 @@ struct Regularisation {
 
 template <class S>
 concept Score = requires(const S s, f32x16 g, f32x16 h) {
-  { S::kPerOutput } -> std::convertible_to<bool>;  // curvature differs between outputs
-  { s.coefficient(h) } -> std::same_as<f32x16>;    // from summed curvature to what `pair` wants
+  { S::kPerOutput } -> std::convertible_to<bool>;  // Hessian differs between outputs
+  { s.coefficient(h) } -> std::same_as<f32x16>;    // from summed Hessian to what `pair` wants
   {
     s.pair(g, g, h, h)
   } -> std::same_as<f32x16>;                   // terms of (left, right), with their coefficients
@@ -36,7 +36,7 @@ POLYLEAF_INLINE f32x16 regularised_term(f32x16 g, f32x16 c, const Regularisation
   return (2.0f * step.kept) * step.size - (c * step.size) * step.size;
 }
 
-// The score of both kinds of curvature where plain division is not enough.
+// The score of both kinds of Hessian where plain division is not enough.
 template <bool PER_OUTPUT>
 struct Regularised {
   static constexpr bool kPerOutput = PER_OUTPUT;
@@ -52,7 +52,7 @@ struct Regularised {
 
 static_assert(Score<Regularised<false>> && Score<Regularised<true>>);
 
-// One curvature for all outputs (a shared channel, or the row count): GBDT-MO eq. 16 with H common
+// One Hessian for all outputs (a shared channel, or the row count): GBDT-MO eq. 16 with H common
 // to all outputs, and C-GB eq. 10 where it is the count. The gain needs two multiplications per
 // side and no division per output.
 
@@ -71,7 +71,7 @@ struct Shared {
 
 static_assert(Score<Shared>);
 
-// One curvature per output: GBDT-MO eq. 16, TFBT's diagonal Hessian. Both sides share one division.
+// One Hessian per output: GBDT-MO eq. 16, TFBT's diagonal Hessian. Both sides share one division.
 
 struct Diagonal {
   static constexpr bool kPerOutput = true;

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from public_names import EXTRA, PAGES, public_names
+from support.public_names import EXTRA, MODULES, public_names
 
 ENTRY = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : .*)?$", re.MULTILINE)
 TITLE = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
@@ -69,7 +69,7 @@ def untold_of(name: str, value: Any) -> list[str]:
     return [f"{where}: {', '.join(names)}" for where, names in found.items() if names]
 
 
-@pytest.mark.parametrize("module", PAGES)
+@pytest.mark.parametrize("module", MODULES)
 def test_every_argument_is_told_of(module):
     if module in EXTRA:
         pytest.importorskip(EXTRA[module], reason="an extra is not installed")

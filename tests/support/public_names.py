@@ -1,11 +1,11 @@
-"""What is public: the modules that have a page in the reference, and the names in them."""
+"""What is public: the pages of the reference, their modules, and the names in these."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 
-# A page of the reference for each public module.
+# The public modules of each page of the reference.
 PAGES = {
     "polyleaf": "estimators",
     "polyleaf.integrations.autogluon": "autogluon",
@@ -15,7 +15,7 @@ PAGES = {
     "polyleaf.distributions": "distributions",
     "polyleaf.inspection": "explain",
     "polyleaf.export": "export",
-    "polyleaf.files.multilabel": "files",
+    "polyleaf.files.xmc": "files",
     "polyleaf.inspection.model_summary": "inspect",
     "polyleaf.metrics": "metrics",
     "polyleaf.metrics.ranking": "ranking",
@@ -29,13 +29,14 @@ PAGES = {
     "polyleaf.sketching.sketches": "sketches",
     "polyleaf.distributions.survival": "survival",
 }
+MODULES = [module for modules in PAGES.values() for module in modules]
 
-# What a module needs that is not installed everywhere.
+# The package that a module needs, where it is not installed everywhere.
 EXTRA = {"polyleaf.dask": "distributed", "polyleaf.integrations.autogluon": "autogluon.core"}
 
 
 def public_names(module_name: str) -> list[str]:
-    """What `__all__` says, modules left out: they have pages of their own. Without one: its own functions."""
+    """Return the names in `__all__`, modules left out, or the functions and classes of a module."""
     module = importlib.import_module(module_name)
     names = getattr(module, "__all__", None)
     if names is None:

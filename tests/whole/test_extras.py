@@ -79,7 +79,7 @@ def test_pictures_say_what_to_install():
 
 
 def test_mlflow_says_what_to_install():
-    program = "import polyleaf\npolyleaf.mlflow.save_model(None, 'nowhere')"
+    program = "from polyleaf.integrations import mlflow\nmlflow.save_model(None, 'nowhere')"
     done = run(["mlflow"], program)
     assert (
         'ImportError: polyleaf.integrations.mlflow needs MLflow: pip install "polyleaf[mlflow]".'

@@ -5,16 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import data_mutants
-import mutants
 import numpy as np
 import pytest
-from model_files import reseal
+from support import data_mutants, mutants
+from support.model_files import reseal
 
 from polyleaf.cli.main import run
-from polyleaf.files.io import ReadError, reading
-from polyleaf.files.multilabel import read_multilabel, read_sparse_matrix
+from polyleaf.files.io import ReadError, wrap_read_errors
 from polyleaf.files.readers import read_table
+from polyleaf.files.xmc import read_multilabel, read_sparse_matrix
 
 FUZZ = Path(__file__).parents[2] / "scripts" / "fuzz"
 
@@ -110,10 +109,10 @@ def test_whatever_a_library_trips_over_names_the_file(tmp_path):
     ):
         with (
             pytest.raises(ReadError, match=r"t\.csv is damaged or of another format"),
-            reading(path),
+            wrap_read_errors(path),
         ):
             raise error
-    with pytest.raises(MemoryError), reading(path):
+    with pytest.raises(MemoryError), wrap_read_errors(path):
         raise MemoryError
 
 

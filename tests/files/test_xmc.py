@@ -1,0 +1,404 @@
+"""Files of rows with many labels: what is written is read back; every way of being broken names its line."""
+
+import bz2
+import gzip
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import polyleaf._core as core
+from polyleaf.files.table import ReadError
+from polyleaf.files.xmc import (
+    read_multilabel,
+    read_names,
+    read_sparse_matrix,
+    write_multilabel,
+    write_sparse_matrix,
+)
+
+
+def file(tmp_path, text, name="data.txt"):
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def same(matrix, dense):
+    assert isinstance(matrix, sp.csr_matrix) and matrix.dtype == np.float32
+    assert matrix.has_sorted_indices
+    np.testing.assert_array_equal(matrix.toarray(), dense)
+    assert matrix.nnz == np.count_nonzero(dense)
+
+
+# --------------------------------------------------------------------------------- the repository's format
+
+
+def test_a_file_of_the_repository(tmp_path):
+    text = "4 5 3\n0,2 0:0.5 4:1e-3\n 1:2\n1\n\n"
+    found = read_multilabel(file(tmp_path, text))
+    same(found.X, np.array([[0.5, 0, 0, 0, 1e-3], [0, 2, 0, 0, 0], [0] * 5, [0] * 5], np.float32))
+    same(found.Y, np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0], [0, 0, 0]]))
+    assert found.label_names is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2 3 4\n3,1 2:1 0:2\n0 1:3\n",  # indices in any order
+        "2 3 4\r\n1,3 0:2 2:1\r\n0 1:3\r\n",  # line ends of Windows
+        "2 3 4\n1,3 0:2 2:1\n0 1:3",  # no last line end
+        "2 3 4\n1,3\t0:2\t2:1  \n0   1:3 0:0\n\n\n",  # tabs, spaces, a zero, blank lines at the end
+        "  2 3 4 \n1,3 0:+2 2:1.0e0\n0 1:.3e1\n",
+    ],
+)
+def test_spellings_of_the_same_rows(tmp_path, text):
+    found = read_multilabel(file(tmp_path, text))
+    same(found.X, [[2, 0, 1], [0, 3, 0]])
+    same(found.Y, [[0, 1, 0, 1], [1, 0, 0, 0]])
+
+
+BROKEN = [
+    ("", "line 1: the numbers of rows, features, labels were expected"),
+    ("2 3\n", "line 1: the numbers of"),
+    ("2 3 x\n", "line 1: the numbers of"),
+    ("-1 3 4\n", "line 1: the numbers of"),
+    ("1 3 2147483648\n0 1:1\n", "line 1: 2147483648 labels are more than the 2147483647"),
+    ("1 99999999999 4\n0 1:1\n", "line 1: 99999999999 features are more than"),
+    ("0 3 4\n", "no rows"),
+    ("3 3 4\n0 1:1\n1 1:1\n", "the first line says 3 rows, but there are 2"),
+    ("1 3 4\n0 1:1\n1 1:1\n", "the first line says 1 rows, but there are 2"),
+    ("2 3 4\n0 1:1\n4 1:1\n", "line 3: label 4 is outside 0 .. 3"),
+    ("2 3 4\n0 1:1\n1 3:1\n", "line 3: feature 3 is outside 0 .. 2"),
+    ("1 3 4\n99999999999999999999 1:1\n", "line 2: label 99999999999999999999 is outside"),
+    ("1 3 4\n1,2,1 1:1\n", "line 2: label 1 comes twice"),
+    ("1 3 4\n1 1:1 1:2\n", "line 2: feature 1 comes twice"),
+    ("1 3 4\n1 2:1 0:1 2:2\n", "line 2: feature 2 comes twice"),
+    ("1 3 4\n-1 1:1\n", "line 2: '-1' is no label"),
+    ("1 3 4\n1, 1:1\n", "line 2: '' is no label"),
+    ("1 3 4\n1;2 1:1\n", "line 2: ';2' follows a label"),
+    ("1 3 4\n1.5 1:1\n", "line 2: '.5' follows a label"),
+    ("1 3 4\n1 2 1:1\n", "line 2: '2' is no feature:value"),
+    ("1 3 4\n1 1:\n", "line 2: '' is no number"),
+    ("1 3 4\n1 1:abc\n", "line 2: 'abc' is no number"),
+    ("1 3 4\n1 1:1x\n", "line 2: '1:1x' is no feature:value"),
+    ("1 3 4\n1 1:+-1\n", "line 2: '+-1' is no number"),
+    ("1 3 4\n1 1:nan\n", "line 2: 'nan' is no finite number"),
+    ("1 3 4\n1 1:-inf\n", "line 2: '-inf' is no finite number"),
+    ("1 3 4\n1 1:1e39\n", "line 2: '1e39' is no finite number that float32 can hold"),
+    ("1 3 4\n1 1:-1e999\n", "line 2: '-1e999' is no finite number"),
+    ("1 3 4\n1 a:1\n", "line 2: 'a:1' is no feature"),
+    ("1 3 4\n1 1:1 # x\n", "line 2: '#' is no feature"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BROKEN)
+def test_broken_files_name_the_line(tmp_path, text, message):
+    path = file(tmp_path, text)
+    with pytest.raises(ReadError) as error:
+        read_multilabel(path)
+    assert message in str(error.value)
+    assert str(path) in str(error.value)
+
+
+def test_lines_are_counted_across_parts_of_a_large_file(tmp_path):
+    """Files are cut into parts of a mebibyte; the first error in the file is the one that is told."""
+    rows = [f"{i % 7} {i % 50}:{i}.25" for i in range(300_000)]
+    rows[250_001] = "7 0:1"
+    rows[290_000] = "8 0:1"
+    path = file(tmp_path, "300000 50 7\n" + "\n".join(rows))
+    assert path.stat().st_size > 3 << 20
+    for n_threads in (1, 3):
+        with pytest.raises(ReadError, match="line 250003: label 7 is outside"):
+            read_multilabel(path, n_threads=n_threads)
+    rows[250_001] = rows[290_000] = "6 0:1"
+    path = file(tmp_path, "300000 50 7\n" + "\n".join(rows))
+    one, three = (read_multilabel(path, n_threads=n) for n in (1, 3))
+    assert (one.X != three.X).nnz == (one.Y != three.Y).nnz == 0
+    assert one.X.shape == (300_000, 50) and one.X[299_999, 49] == 299_999.25
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.1",
+        "123456.789",
+        "3.4028235e38",
+        "1e-45",
+        "1e-400",
+        "0." + 400 * "0" + "1",
+        "0.1" + 30 * "0" + "1",
+    ],
+)
+def test_numbers_are_rounded_correctly(tmp_path, text):
+    found = read_multilabel(file(tmp_path, f"1 1 1\n0 0:{text}\n"))
+    assert found.X.toarray()[0, 0] == np.float32(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
+def test_written_numbers_come_back(x):
+    arrays = np.array([0, 1]), np.zeros(1, np.int32), np.array([x], np.float32)
+    text = core.write_xmc_text(None, None, arrays[0].astype(np.int64), *arrays[1:], 0)
+    back = core.read_xmc_text(np.frombuffer(text, np.uint8), "pairs", 1, 0, 1, 1)
+    assert back[4].tolist() == ([np.float32(x)] if x != 0 else [])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n=st.integers(1, 30),
+    d=st.integers(1, 20),
+    n_labels=st.integers(1, 20),
+    density=st.sampled_from([0, 0.1, 0.7]),
+)
+def test_round_trip(tmp_path_factory, n, d, n_labels, density):
+    rng = np.random.default_rng(n * 1000 + d * 30 + n_labels)
+    X = sp.random(n, d, density, "csr", dtype=np.float32, rng=rng)
+    Y = sp.random(n, n_labels, density, "csr", rng=rng)
+    Y.data[:] = 1
+    folder = tmp_path_factory.mktemp("files")
+    write_multilabel(folder / "a.txt", X, Y)
+    found = read_multilabel(folder / "a.txt")
+    same(found.X, X.toarray())
+    same(found.Y, Y.toarray())
+    write_sparse_matrix(folder / "b.txt", X)
+    same(read_sparse_matrix(folder / "b.txt"), X.toarray())
+    if np.all(np.diff(X.indptr) + np.diff(Y.indptr) > 0):
+        for zero_based in (True, False):
+            write_multilabel(folder / "a.svm", X, Y, zero_based=zero_based)
+            found = read_multilabel(
+                folder / "a.svm", n_features=d, n_labels=n_labels, zero_based=zero_based
+            )
+            same(found.X, X.toarray())
+            same(found.Y, Y.toarray())
+
+
+@pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_compressed_files(tmp_path, ending, compress):
+    path = file(tmp_path, compress(b"1 2 2\n1 0:3\n"), f"data.txt{ending}")
+    same(read_multilabel(path).X, [[3, 0]])
+    write_multilabel(path, [[0, 4]], [[1, 0]])
+    same(read_multilabel(path).X, [[0, 4]])
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ReadError, match="cannot be read"):
+        read_multilabel(path)
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "format", "message"),
+    [
+        ([[1.0]], [[1], [0]], "xmc", "X has 1 rows, Y has 2"),
+        ([[1.0]], [[2]], "xmc", "Y must hold 0 and 1"),
+        ([[np.nan]], [[1]], "xmc", "X holds NaN"),
+        ([[1.0], [0]], [[1], [0]], "libsvm", "Row 1 has neither labels nor features"),
+        ([[1.0]], [[1]], "arff", "is not written"),
+    ],
+)
+def test_what_cannot_be_written(tmp_path, X, Y, format, message):
+    with pytest.raises(ValueError, match=message):
+        write_multilabel(tmp_path / "out.txt", X, Y, format)
+
+
+def test_one_matrix_alone(tmp_path):
+    path = file(tmp_path, "3 4\n0:1 3:0.5\n\n2:7\n")
+    same(read_sparse_matrix(path), [[1, 0, 0, 0.5], [0] * 4, [0, 0, 7, 0]])
+    for text, message in {
+        "3 4\n0:1\n1:1\n": "says 3 rows, but there are 2",
+        "1 4\n4:1\n": "line 2: feature 4 is outside",
+        "1 4\n1,2 3:1\n": "line 2: '1,2' is no feature:value",
+        "1 4 5\n": "line 1",
+    }.items():
+        with pytest.raises(ReadError, match=message):
+            read_sparse_matrix(file(tmp_path, text))
+
+
+# -------------------------------------------------------------------------------------------------- LIBSVM
+
+
+def test_libsvm(tmp_path):
+    text = "# a comment\n0,2 1:0.5 3:1 # another\n\n 2:2\n1\n"
+    found = read_multilabel(file(tmp_path, text, "data.svm"))
+    same(found.X, [[0.5, 0, 1], [0, 2, 0], [0, 0, 0]])
+    same(found.Y, [[1, 0, 1], [0, 0, 0], [0, 1, 0]])
+    zero = read_multilabel(
+        file(tmp_path, text, "data.svm"), zero_based=True, n_features=6, n_labels=4
+    )
+    assert (zero.X.shape, zero.Y.shape, zero.X[0, 1]) == ((3, 6), (3, 4), 0.5)
+    auto = read_multilabel(file(tmp_path, "1 0:1 2:1\n", "data.svm"))
+    same(auto.X, [[1, 0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("text", "settings_", "message"),
+    [
+        ("\n# nothing\n", {}, "no rows"),
+        (
+            "1 2:1\n",
+            dict(n_features=1),
+            "there is a feature 1, counted from 0, but there are to be 1",
+        ),
+        ("5 2:1\n", dict(n_labels=5), "there is a label 5"),
+        ("5 2:1\n1 0:1\n", dict(zero_based=False), "row 2 has feature 0"),
+        ("+1 2:1\n", {}, "line 1: '.1' is no label"),
+        ("\n\n1 2147483647:1\n", {}, "line 3: feature 2147483647 is outside"),
+    ],
+)
+def test_broken_libsvm(tmp_path, text, settings_, message):
+    with pytest.raises(ReadError, match=message):
+        read_multilabel(file(tmp_path, text, "data.svm"), **settings_)
+
+
+# ---------------------------------------------------------------------------------------------------- ARFF
+
+HEADER = (
+    "@attribute {a}l0{b} {{0,1}}\n@attribute x0 numeric\n@attribute 'x 1' real\n@attribute l1 {{0,1}}\n"
+    "@DATA\n"
+)
+SPARSE = HEADER.format(a="", b="") + "% comment\n{0 1,1 2.5}\n{}\n\n{ 2 -1 , 3 1 }\n"
+DENSE = HEADER.format(a="'", b="'") + "1,2.5,0,0\n0,0,0,0\n0,0,-1,1\n"
+XML = (
+    '<?xml version="1.0" ?><labels xmlns="http://mulan.sourceforge.net/labels"><label name="l1">'
+    '<label name="l0"></label></label></labels>'
+)
+
+
+@pytest.mark.parametrize(
+    "rows", [SPARSE, DENSE, SPARSE.replace("real", "{0,1,-1}").replace("2 -1", "2 -1")]
+)
+def test_arff_with_named_labels(tmp_path, rows):
+    path = file(tmp_path, "@relation x\n" + rows, "data.arff")
+    found = read_multilabel(path, labels=file(tmp_path, XML, "labels.xml"))
+    assert (found.feature_names, found.label_names) == (("x0", "x 1"), ("l1", "l0"))
+    same(found.Y, [[0, 1], [0, 0], [1, 0]])
+    third = 2 if "{0,1,-1}" in rows else -1  # a category is its number in the declaration
+    same(found.X, [[2.5, 0], [0, 0], [0, third]])
+    same(read_multilabel(path, labels=["l0"]).Y, [[1], [0], [0]])
+
+
+@pytest.mark.parametrize("rows", [SPARSE, DENSE])
+@pytest.mark.parametrize(("count", "names"), [("1", ("l0",)), ("-1", ("l1",))])
+def test_arff_of_meka(tmp_path, rows, count, names):
+    path = file(tmp_path, f"@relation 'Some data: -C {count}'\n" + rows, "data.arff")
+    assert read_multilabel(path).label_names == names
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "message"),
+    [
+        ("@relation x\n" + SPARSE, None, "which attributes are labels"),
+        ("@relation 'x -C 9'\n" + SPARSE, None, "which attributes are labels"),
+        ("@relation x\n" + SPARSE, ["l7"], "no attribute 'l7'"),
+        ("@relation x\n" + SPARSE, ["l0", "l0"], "each once"),
+        ("@relation x\n" + SPARSE, ["x0"], "neither 0 nor 1"),
+        (
+            "@relation x\n" + DENSE.replace("l1 {0,1}", "l1 {1,0}"),
+            ["l1"],
+            "must be an attribute {0,1}",
+        ),
+        ("@relation x\n" + SPARSE.replace("1 2.5", "1 b"), ["l0"], "line 8: 'x0' is numeric"),
+        (
+            "@relation x\n" + SPARSE.replace("1 2.5", "1 2,1 3"),
+            ["l0"],
+            "line 8 gives the same attribute twice",
+        ),
+        ("@relation x\n" + SPARSE.replace("1 2.5", "9 2"), ["l0"], "there is no attribute 9"),
+        ("nothing", ["l0"], "@relation, @attribute or @data was expected"),
+    ],
+)
+def test_broken_arff(tmp_path, text, labels, message):
+    with pytest.raises(ReadError, match=message):
+        read_multilabel(file(tmp_path, text, "data.arff"), labels=labels)
+
+
+def test_the_fast_and_the_slow_way_agree(tmp_path):
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((50, 8)) < 0.3, rng.standard_normal((50, 8)), 0)
+    values[:, :2] = rng.random((50, 2)) < 0.5
+    rows = [
+        "{" + ",".join(f"{j} {values[i, j]:.6g}" for j in range(8) if values[i, j]) + "}"
+        for i in range(50)
+    ]
+    attributes = "".join(f"@attribute a{j} numeric\n" for j in range(7))
+    fast = read_multilabel(
+        file(
+            tmp_path,
+            f"@relation 'x -C 2'\n{attributes}@attribute a7 numeric\n@data\n" + "\n".join(rows),
+            "a.arff",
+        )
+    )
+    quoted = [row.replace("7 ", "7 '").replace("}", "'}") if "7 " in row else row for row in rows]
+    slow = read_multilabel(
+        file(
+            tmp_path,
+            f"@relation 'x -C 2'\n{attributes}@attribute a7 numeric\n@data\n" + "\n".join(quoted),
+            "b.arff",
+        )
+    )
+    assert (fast.X != slow.X).nnz == (fast.Y != slow.Y).nnz == 0
+    assert fast.X.nnz > 20
+
+
+def test_broken_xml(tmp_path):
+    path = file(tmp_path, "@relation x\n" + SPARSE, "data.arff")
+    for text, message in {"<labels": "no readable XML", "<labels/>": "lists no labels"}.items():
+        with pytest.raises(ReadError, match=message):
+            read_multilabel(path, labels=file(tmp_path, text, "labels.xml"))
+
+
+# --------------------------------------------------------------------------------------------------- names
+
+
+def test_label_names(tmp_path):
+    path = file(tmp_path, "1 1 3\n0,2 0:1\n")
+    names = file(tmp_path, "cats\n dogs \nKälte\n\n", "names.txt")
+    assert read_multilabel(path, labels=names).label_names == ("cats", "dogs", "Kälte")
+    assert read_multilabel(path, labels=["a", "b", "c"]).label_names == ("a", "b", "c")
+    with pytest.raises(ReadError, match="2 label names, but 3 labels"):
+        read_multilabel(path, labels=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\n\nb\n", "line 2 is blank"),
+        ("a\nb\na\n", "line 3 has the name of line 1"),
+        (b"\xff\xfe", "not UTF-8"),
+    ],
+)
+def test_broken_names(tmp_path, text, message):
+    with pytest.raises(ReadError, match=message):
+        read_names(file(tmp_path, text, "names.txt"))
+
+
+# --------------------------------------------------------------------------------------------------- paths
+
+
+def test_missing_files_and_unknown_formats(tmp_path):
+    for call in (read_multilabel, read_sparse_matrix, read_names):
+        with pytest.raises(ReadError, match="no file"):
+            call(tmp_path / "absent.txt")
+    with pytest.raises(ReadError, match="does not tell its format"):
+        read_multilabel(tmp_path / "data.csv")
+    with pytest.raises(ReadError, match="is not known"):
+        read_multilabel(tmp_path / "data.txt", "csv")
+    with pytest.raises(ReadError, match="are for LIBSVM files"):
+        read_multilabel(file(tmp_path, "1 1 1\n0 0:1\n"), n_labels=4)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (([0, 2], [0], [1.0]), "within the stored"),
+        (([0, 1, 0], [0], [1.0]), "ascend"),
+        (([0, 1], [0, 1], [1.0]), "same length"),
+        (([], [], []), "one entry per row"),
+    ],
+)
+def test_the_core_checks_what_memory_safety_needs(arrays, message):
+    indptr, indices, data = (
+        np.array(a, t) for a, t in zip(arrays, (np.int64, np.int32, np.float32), strict=True)
+    )
+    with pytest.raises(ValueError, match=message):
+        core.write_xmc_text(None, None, indptr, indices, data, 0)
