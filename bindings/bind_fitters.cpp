@@ -119,7 +119,7 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h
 }
 
 auto leaf_hessians(const Hessians& h, const Leaves& leaf_of_row, int32_t n_leaves,
-                       const InUse& rows, const Multiplier& multiplier, const Context& context) {
+                   const InUse& rows, const Multiplier& multiplier, const Context& context) {
   const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row,
                                         n_leaves, rows, multiplier, context);
   require(!h || h->shape(0) == leaf_of_row.size(),

@@ -29,14 +29,12 @@ namespace nb = nanobind;
 
 namespace polyleaf {
 
-// Feature codes as they cross the border: feature-major, (n_features, n_rows).
-
+// Return a view of feature codes (n_features, n_rows).
 inline CodeMatrix code_matrix(const Array2<const uint8_t>& codes) {
   return {codes.data(), static_cast<int64_t>(codes.shape(0)), static_cast<int64_t>(codes.shape(1))};
 }
 
-// How a loss of the core's tables is made by name, whatever it is a loss of.
-
+// Bind a loss class whose instances are made by the name of a loss.
 template <class L>
 nb::class_<L> bind_loss(nb::module_& m, const char* name, const char* doc) {
   return nb::class_<L>(m, name, doc)
@@ -45,13 +43,12 @@ nb::class_<L> bind_loss(nb::module_& m, const char* name, const char* doc) {
       .def_static("available", &L::available, "Name of every loss -> names of its parameters.");
 }
 
-// An array on a device as Python holds it, with whoever owns its memory.
-
+// A device array with the owner of its memory, as Python holds it.
 struct DeviceArrayHandle {
   DeviceArray array;
   size_t n_dimensions;
   nb::object owner;
-  nb::ndarray<nb::ro> handed;  // where another library has handed it over
+  nb::ndarray<nb::ro> handed;  // the array of another library, if it comes from one
 
   nb::tuple shape() const;
   std::string typestr() const;
@@ -59,56 +56,51 @@ struct DeviceArrayHandle {
 
 void bind_device_arrays(nb::module_& m);
 
-// Directions of features, as searches are told of them.
-
-// int8 (n_features, n_outputs); None: all outputs are free.
+// Return the monotone constraints of int8 (n_features, n_outputs), or none for None.
 inline MonotoneConstraints parse_monotone_constraints(
     const Bins& bins, const std::optional<Array2<const int8_t>>& given) {
   if (!given) return {};
   const int n_outputs = static_cast<int>(given->shape(1));
   require(static_cast<int>(given->shape(0)) == bins.n_features(),
-          "directions needs one row per feature.");
+          "constraints needs one row per feature.");
   for (int f = 0; f < bins.n_features(); ++f)
     for (int k = 0; k < n_outputs; ++k)
       require(!bins.is_categorical(f) || given->data()[f * n_outputs + k] == 0,
-              "Categories have no direction.");
+              "A categorical feature cannot have a monotone constraint.");
   return {given->data(), bins.n_features(), n_outputs};
 }
 
 constexpr const char* kMonotoneConstraintsDoc =
-    "int8 (n_features, K), or None: which outputs must not fall (1) or not rise (-1) with which "
-    "features, "
-    "from the next tree on; splits are judged by the best values that obey.";
+    "int8 (n_features, K), or None: 1 where an output must not fall with a feature, -1 where it "
+    "must "
+    "not rise, 0 elsewhere. Holds from the next tree on.";
+splits are judged by the best values that obey.";
 
-// The Hessian of channels by its name, and the columns that it has.
-
-inline Hessian parse_hessian_kind(const std::string& kind) {
-  if (kind == "unit") return Hessian::unit;
-  if (kind == "shared") return Hessian::shared;
-  if (kind == "diagonal") return Hessian::diagonal;
-  if (kind == "full") return Hessian::full;
-  throw std::invalid_argument(
-      "The hessian of channels must be unit, shared, diagonal or full, not '" + kind + "'.");
+    // Return the Hessian kind of a name.
+    inline HessianKind parse_hessian_kind(const std::string& kind) {
+  if (kind == "unit") return HessianKind::unit;
+  if (kind == "shared") return HessianKind::shared;
+  if (kind == "diagonal") return HessianKind::diagonal;
+  if (kind == "full") return HessianKind::full;
+  throw std::invalid_argument("The Hessian kind must be unit, shared, diagonal or full, not '" +
+                              kind + "'.");
 }
 
-// Throws unless a matrix of Hessian of so many columns, -1 where there is none, is what the kind
-// needs.
-inline void check_hessian(Hessian hessian, int64_t n_outputs, int64_t columns) {
-  require((hessian == Hessian::unit) == (columns < 0),
-          "h is needed exactly for hessians other than unit.");
+// Throw std::invalid_argument unless h has the number of columns that the Hessian kind needs; -1:
+// no h.
+inline void check_hessian(HessianKind hessian, int64_t n_outputs, int64_t columns) {
+  require((hessian == HessianKind::unit) == (columns < 0),
+          "h is needed for every Hessian kind except unit, and only then.");
   if (columns < 0) return;
   ChannelLayout layout;
   layout.n_outputs = static_cast<int>(n_outputs);
   layout.hessian = hessian;
   require(columns == layout.n_hessian(),
-          "h must have one column for shared hessian, one per output for diagonal hessian, and "
-          "K (K + 1) "
-          "/ 2 for full hessian.");
+          "h must have one column for a shared Hessian, one per output for a diagonal Hessian, and "
+          "K (K + 1) / 2 for a full Hessian.");
 }
 
-// Types of numbers at the border: those of arrays, and those that the core reads.
-
-// Booleans are read as bytes.
+// Return the value type of a dtype; booleans are read as bytes.
 inline ValueType to_value_type(nb::dlpack::dtype dtype) {
   using Code = nb::dlpack::dtype_code;
   const auto code = static_cast<Code>(dtype.code);
@@ -138,20 +130,16 @@ inline nb::dlpack::dtype to_dlpack_type(ValueType type) {
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * value_size(type)), 1};
 }
 
-// CSR arrays at the border, and sparse leaves on their way to Python.
-
+// Return rows from CSR arrays; values: 1 throughout for None.
 inline SparseRows parse_sparse_rows(const Array1<const int64_t>& indptr,
                                     const Array1<const int32_t>& outputs,
                                     const Optional1<const float>& values, int64_t n_outputs,
                                     const Context& context) {
-  const auto require = [](bool condition, const char* message) {
-    if (!condition) throw std::invalid_argument(message);
-  };
-  require(indptr.size() >= 1, "indptr needs one entry a row and one more.");
+  require(indptr.size() >= 1, "indptr needs one entry per row and one more.");
   require(n_outputs >= 1 && n_outputs <= INT32_MAX,
           "There must be between 1 and 2147483647 outputs.");
   require(!values || values->size() == outputs.size(),
-          "The outputs and their values differ in length.");
+          "outputs and values must have the same length.");
   nb::gil_scoped_release release;
   return make_sparse_rows(indptr.data(), outputs.data(), values ? values->data() : nullptr,
                           static_cast<int64_t>(indptr.size()) - 1,
@@ -164,15 +152,10 @@ inline std::shared_ptr<LeafBlock> make_topk_block(const TopkLeafArrays& leaves, 
       leaves.values.data(), static_cast<int64_t>(leaves.outputs.size()), n_outputs);
 }
 
-// Row samples at the border.
-
-// The arrays must outlive the sample, which is of no rows only where another rank may have some.
+// Return a row sample, which the arrays must outlive. It may be empty only in distributed training.
 inline RowSample make_row_sample(int64_t n_all, const Optional1<const uint32_t>& rows,
                                  const Optional1<const float>& multiplier,
                                  const Context& context = 1) {
-  const auto require = [](bool condition, const char* message) {
-    if (!condition) throw std::invalid_argument(message);
-  };
   const bool is_local = !context.is_distributed();
   require(n_all >= 1 || !is_local, "There must be at least one row.");
   RowSample sample;

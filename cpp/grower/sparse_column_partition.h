@@ -55,7 +55,7 @@ class SparseColumnPartition {
     const SparseEntry* cells = nullptr;
     int64_t n = 0, n_left = 0;       // cells, and those of rows that have not left
     int64_t n_rows = 0;              // that cells name
-    bool has_positions = false;         // rows have left
+    bool has_positions = false;      // rows have left
     const int64_t* begin = nullptr;  // of each feature; nullptr: not kept
     bool in_use = false;
     Buffer<SparseEntry> own;

@@ -19,25 +19,26 @@ int round_up(int n, int multiple) {
 
 }  // namespace
 
-ChannelLayout ChannelLayout::make(int n_outputs, Hessian hessian, int regressors) {
+ChannelLayout ChannelLayout::make(int n_outputs, HessianKind hessian, int regressors) {
   ChannelLayout layout;
   layout.n_outputs = n_outputs;
   layout.hessian = hessian;
   layout.regressors = regressors;
   const int without_count = n_outputs + layout.n_hessian() + layout.n_products();
-  if (without_count < 8 && hessian != Hessian::full) {
+  if (without_count < 8 && hessian != HessianKind::full) {
     layout.lanes = without_count < 4 ? 4 : 8;
     layout.count_lane = without_count;
   } else {
     layout.lanes = round_up(without_count, 16);
     layout.count_lane = without_count < layout.lanes ? without_count : -1;
   }
-  layout.hessian_offset = hessian == Hessian::unit ? -1 : n_outputs;
+  layout.hessian_offset = hessian == HessianKind::unit ? -1 : n_outputs;
   return layout;
 }
 
-void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs, Hessian hessian,
-                                  const RowSample& sample, const Context& context) {
+void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
+                                  HessianKind hessian, const RowSample& sample,
+                                  const Context& context) {
   const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(n_outputs, hessian);
   sample_ = sample;
@@ -59,7 +60,7 @@ void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
   if (layout_.count_lane >= 0) largest_[layout_.count_lane] = 1;
   n_used_ = context.allreduce_sum(sample_.n_used());
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(n_used_);
-  const bool unit = hessian == Hessian::unit;
+  const bool unit = hessian == HessianKind::unit;
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, context);
   hessian_step_.assign(layout_.n_hessian() + 16, 0.0f);
   if (!unit)
@@ -193,7 +194,7 @@ CategoricalOverfit estimate_categorical_overfit(const GradientSums& sums,
   double sum = 0, squared = 0;
   for (int k = 0; k < layout.n_outputs; ++k) {
     double hessian = static_cast<double>(sums.count);
-    if (layout.hessian != Hessian::unit) {
+    if (layout.hessian != HessianKind::unit) {
       const int own = layout.hessian_index(k);
       hessian = static_cast<double>(sums.totals[layout.hessian_offset + own]) *
                 static_cast<double>(sums.hessian_step[own]);

@@ -153,14 +153,15 @@ POLYLEAF_DECLARE_KERNELS(ScoreKernels,
 // Whether leaves hold one value an output, each with its own step: sums are those of one term an
 // output.
 inline bool are_separable(const ChannelLayout& layout, const SplitConfig& config) {
-  return !layout.linear() && layout.hessian != Hessian::full && !config.is_topk(layout.n_outputs);
+  return !layout.linear() && layout.hessian != HessianKind::full &&
+         !config.is_topk(layout.n_outputs);
 }
 inline const ScoreKernels& select_score_kernels(const ChannelLayout& layout,
                                                 const SplitConfig& config) {
   if (are_separable(layout, config)) return POLYLEAF_SELECT(separable_scores);
   if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
-  return layout.hessian == Hessian::full ? POLYLEAF_SELECT(full_scores)
-                                         : POLYLEAF_SELECT(topk_scores);
+  return layout.hessian == HessianKind::full ? POLYLEAF_SELECT(full_scores)
+                                             : POLYLEAF_SELECT(topk_scores);
 }
 inline const ScoreKernels& select_score_kernels(const ScanNode& node) {
   return select_score_kernels(*node.layout, *node.config);
@@ -190,7 +191,7 @@ inline size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& c
   if (config.is_topk(layout.n_outputs))
     return 16 * (static_cast<size_t>(layout.lanes) + 2 * static_cast<size_t>(layout.n_outputs)) +
            layout.lanes + 3 * static_cast<size_t>(layout.n_outputs) + 96;
-  if (layout.hessian != Hessian::full) return 0;
+  if (layout.hessian != HessianKind::full) return 0;
   const size_t k = layout.n_outputs, lanes = layout.lanes;
   // Sixteen candidates: their sums as rows and by lane, and one system of equations with its
   // solution.
