@@ -56,7 +56,7 @@ from polyleaf.cli.predictions import (
     describe_unknown_labels,
     prediction_columns,
 )
-from polyleaf.data.holdout import held_out
+from polyleaf.data.holdout import split_validation
 from polyleaf.files.folders import Folder
 from polyleaf.files.io import ReadError
 from polyleaf.files.readers import FORMATS, CsvOptions, read_table
@@ -68,10 +68,10 @@ from polyleaf.files.schema import (
     select_columns,
 )
 from polyleaf.files.table import Table
-from polyleaf.inputs.targets import weight_of_known
+from polyleaf.inputs.targets import weight_known_targets
 from polyleaf.settings import presets
 from polyleaf.settings.aliases import meant
-from polyleaf.settings.param_spec import declarations
+from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import SearchParameters
 
 __all__ = ["app", "main", "run"]
@@ -88,7 +88,7 @@ _EXAMPLES = {
         "polyleaf train visits/ -t visits -m m --validation later.parquet",
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
         "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
-        "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set refresh=layer",
+        "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set boosting_step=layer",
         "polyleaf train houses.csv --task price=squared_error --task sold=logistic --task segment -m m",
         "polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m",
     ),
@@ -551,7 +551,7 @@ def extract(
     if not schema.parts:
         raise ReadError(f"{model} has no tasks: it is of targets of one kind already.")
     _check_writable(out)
-    _save(estimator.of_task(task), schema.each[task], out)
+    _save(estimator.task_estimator(task), schema.each[task], out)
 
 
 @app.command(epilog=_examples("explain"))
@@ -816,7 +816,7 @@ def _train_table(
     training, held = _split(lesson.known, told.validation, told.seed, told.format, told.style)
     _check_writable(told.model)
     weights = read_weights(training, lesson.weighted[0]) if lesson.weighted else None
-    of_bins = weight_of_known(schema.read_targets(training), weights)
+    of_bins = weight_known_targets(schema.read_targets(training), weights)
     only_text = lesson.texts - set(lesson.meant)
     learned_from = source if is_folder else training
     X = make_training_dataset(
@@ -941,10 +941,10 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
         kind = PolyleafRegressorCV if searches else PolyleafRegressor
     else:
         kind = PolyleafClassifierCV if searches else PolyleafClassifier
-    known = [p.name for p in declarations(kind)]
+    known = [p.name for p in get_param_specs(kind)]
     unknown = [name for name in params if name not in known]
     if unknown:
-        if unknown[0] in {p.name for p in declarations(SearchParameters)}:
+        if unknown[0] in {p.name for p in get_param_specs(SearchParameters)}:
             raise ReadError(f"--set: {unknown[0]} is of a search: give --search SECONDS as well.")
         hint = meant(unknown[0], known) or f"; there are {', '.join(sorted(known))}."
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}{hint}")
@@ -1001,7 +1001,7 @@ def _split(
     """The rows to learn from, and those to watch."""
     if validation is None:
         return table, None
-    parts = held_out(validation, table.n_rows, seed)
+    parts = split_validation(validation, table.n_rows, seed)
     if parts is None:
         return table, read_table(validation, format, style)
     kept, watched = parts
@@ -1010,7 +1010,7 @@ def _split(
 
 def _refuse_fraction(is_folder: bool, validation: str | None) -> None:
     """Rows of a folder are read in their order, so none can be drawn beforehand."""
-    if is_folder and validation is not None and held_out(validation, 100, 0) is not None:
+    if is_folder and validation is not None and split_validation(validation, 100, 0) is not None:
         raise ReadError(
             f"--validation {validation} holds rows of one file out; beside a folder, name a file of others."
         )

@@ -16,7 +16,7 @@ import numpy as np
 from polyleaf.distributions import Distribution
 from polyleaf.files.io import ReadError, write_csv
 from polyleaf.files.readers import FORMATS
-from polyleaf.inputs.objects import are_missing
+from polyleaf.inputs.objects import get_missing_mask
 
 __all__ = ["Columns", "beside", "name_columns", "quantile_columns", "write_predictions"]
 
@@ -65,7 +65,8 @@ def write_predictions(columns: Columns, out: Path | None, as_json: bool) -> None
     else:
         # astype(str) gives the shortest text that reads back as the same float32
         cells = (
-            np.where(are_missing(column), "", column.astype(str)) for column in columns.values()
+            np.where(get_missing_mask(column), "", column.astype(str))
+            for column in columns.values()
         )
         write_csv(out, columns, zip(*(column.tolist() for column in cells), strict=True))
 
@@ -87,7 +88,7 @@ def _for_json(column: np.ndarray) -> list[Any]:
     """Values as JSON has them, which knows no NaN."""
     return [
         None if missing else v
-        for v, missing in zip(column.tolist(), are_missing(column), strict=True)
+        for v, missing in zip(column.tolist(), get_missing_mask(column), strict=True)
     ]
 
 

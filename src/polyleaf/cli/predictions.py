@@ -14,7 +14,7 @@ from polyleaf.cli.output import Columns, name_columns, quantile_columns
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema
 from polyleaf.files.table import Table
-from polyleaf.metrics.task_scores import compute_scores_per_target
+from polyleaf.metrics._multitask import compute_scores_per_target
 
 __all__ = ["describe_unknown_labels", "prediction_columns", "compute_scores", "compute_task_scores"]
 
@@ -53,11 +53,11 @@ def _of_each(estimator: Any, schema: Schema) -> Iterator[tuple[str, Any, Schema]
     if not schema.parts:
         yield "", estimator, schema
     for name, of_own in schema.each.items():
-        yield f"{name}_", estimator.of_task(name), of_own
+        yield f"{name}_", estimator.task_estimator(name), of_own
 
 
 def _names(estimator: Any, schema: Schema) -> list[str]:
-    ends = [f"_q{level:g}" for level in estimator.model_.objective.levels]
+    ends = [f"_q{level:g}" for level in estimator.model_.objective.quantile_levels]
     return [f"{target}{end}" for target in schema.targets for end in ends or [""]]
 
 
@@ -88,7 +88,7 @@ def compute_scores(
         if hasattr(estimator, "predict_proba")
         else None,
         classes=getattr(estimator, "classes_", None),
-        levels=estimator.model_.objective.levels,
+        levels=estimator.model_.objective.quantile_levels,
         distribution=law,
         weight=None if weight is None else weight[known],
     )
@@ -120,6 +120,6 @@ def compute_task_scores(
             if len(columns) == 1 and of_own.task != "multilabel"
             else np.column_stack(columns)
         )
-        scores, of_columns = compute_scores(estimator.of_task(name), of_own, y, X, weight)
+        scores, of_columns = compute_scores(estimator.task_estimator(name), of_own, y, X, weight)
         found[name] = {"d2": skills[name]} | scores, of_columns
     return float(np.nanmean(list(skills.values()))), found

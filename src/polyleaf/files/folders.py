@@ -16,7 +16,7 @@ import numpy as np
 from polyleaf.files.io import ReadError
 from polyleaf.files.readers import arrow_to_cells, from_arrow
 from polyleaf.files.table import Table
-from polyleaf.inputs.parquet import parquet_files, tables
+from polyleaf.inputs.parquet import find_parquet_files, iter_tables
 
 __all__ = ["Folder"]
 
@@ -55,7 +55,7 @@ class Folder:
         import pyarrow.parquet as pq
 
         try:
-            files = parquet_files(path)
+            files = find_parquet_files(path)
         except FileNotFoundError:
             raise ReadError(f"There is no Parquet file in the folder {str(path)!r}.") from None
         try:
@@ -76,14 +76,14 @@ class Folder:
     def _arrow(self, columns: Sequence[str]) -> Any:
         import pyarrow as pa
 
-        parts = list(tables(self.files, _ROWS_AT_A_TIME, list(columns)))
+        parts = list(iter_tables(self.files, _ROWS_AT_A_TIME, list(columns)))
         if not parts:
             raise ReadError("The Parquet files of the folder have no rows.")
         return pa.concat_tables(parts, promote_options="permissive")
 
     def parts(self, columns: Sequence[str]) -> Iterator[Table]:
         """All rows of some columns, a few at a time."""
-        for part in tables(self.files, _ROWS_AT_A_TIME, list(columns)):
+        for part in iter_tables(self.files, _ROWS_AT_A_TIME, list(columns)):
             table = from_arrow(part).select(columns)
             text = {name for name in columns if name in self.header.categories}
             # A column of nothing but nulls may lose its type from file to file.

@@ -17,10 +17,10 @@ import scipy.sparse as sp
 from polyleaf.files.io import ReadError
 from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
-from polyleaf.inputs.multitask import name_of
+from polyleaf.inputs.multitask import get_task_name
 from polyleaf.inputs.targets import FEW_CLASSES
-from polyleaf.inputs.text import are_decimal_commas, first_stray_text
-from polyleaf.metrics.task_scores import TASKS
+from polyleaf.inputs.text import find_stray_text, has_decimal_commas
+from polyleaf.metrics._multitask import TASKS
 
 __all__ = ["Schema", "select_columns", "infer_task", "decimal_comma_hint", "read_weights"]
 
@@ -81,7 +81,7 @@ class Schema:
     def each(self) -> dict[str, Schema]:
         """The schema of each of several tasks, by its name."""
         return {
-            name_of(columns if len(columns) > 1 else columns[0]): replace(
+            get_task_name(columns if len(columns) > 1 else columns[0]): replace(
                 self, task=task, targets=columns, parts=()
             )
             for task, columns in self.parts
@@ -129,7 +129,7 @@ class Schema:
             if not categories or name in meant or is_label:
                 continue
             codes = np.nan_to_num(table.column(name), nan=-1).astype(np.int64)
-            stray = first_stray_text(codes, categories)
+            stray = find_stray_text(codes, categories)
             if stray is not None:
                 row, cell = stray
                 raise ReadError(
@@ -265,7 +265,7 @@ def decimal_comma_hint(table: Table, names: Sequence[str]) -> str:
         categories = table.categories.get(name, ())
         codes = table.column(name) if categories else np.empty(0)
         counts = np.bincount(codes[~np.isnan(codes)].astype(np.int64), minlength=len(categories))
-        if are_decimal_commas(categories, counts):
+        if has_decimal_commas(categories, counts):
             found.append(name)
     if not found:
         return ""

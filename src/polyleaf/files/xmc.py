@@ -33,7 +33,7 @@ from polyleaf.files.io import (
     read_bytes,
     wrap_read_errors,
 )
-from polyleaf.inputs.sparse import arrays_of, canonical
+from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
 from polyleaf.inputs.targets import check_same_rows
 
 __all__ = [
@@ -163,7 +163,7 @@ def write_multilabel(
     format = detect_format(path, MULTILABEL_FORMATS) if format is None else format
     if format not in ("xmc", "libsvm"):
         raise ValueError(f"Format {format!r} is not written; 'xmc' and 'libsvm' are.")
-    rows, labels = canonical(X, "X"), canonical(Y, "Y")
+    rows, labels = to_canonical_csr(X, "X"), to_canonical_csr(Y, "Y")
     check_same_rows(rows.shape[0], labels.shape[0], "Y")
     if np.any(labels.data != 1):
         raise ValueError("Y must hold 0 and 1; these formats cannot write anything else.")
@@ -217,7 +217,7 @@ def write_sparse_matrix(path: str | Path, matrix: Any) -> None:
     matrix : array or sparse matrix of shape (n, d)
         Numbers, written as float32.
     """
-    rows = canonical(matrix, "The matrix")
+    rows = to_canonical_csr(matrix, "The matrix")
     with open_for_writing(Path(path)) as stream:
         stream.write(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
         _write_rows(stream, rows, None, 0)
@@ -385,10 +385,12 @@ def _write_rows(
     for begin in range(0, rows.shape[0], _ROWS_AT_A_TIME):
         part = slice(begin, begin + _ROWS_AT_A_TIME)
         label_indptr, label_indices = (
-            (None, None) if labels is None else arrays_of(labels[part])[:2]
+            (None, None) if labels is None else get_csr_arrays(labels[part])[:2]
         )
         stream.write(
-            _core.write_label_text(label_indptr, label_indices, *arrays_of(rows[part]), index_base)
+            _core.write_label_text(
+                label_indptr, label_indices, *get_csr_arrays(rows[part]), index_base
+            )
         )
 
 
