@@ -1,4 +1,4 @@
-// Channels: what one row adds to a bin, as small integers (docs/design.md section 4). A row's
+// Channels: what one row adds to a bin, as small integers (docs/development/arithmetic.md. A row's
 // channels are
 //   [g_0 .. g_{K-1}] [Hessian: none, 1, K or the lower triangle of K x K, row after row] [1, the
 //   count, if a lane is free], padded to 4, 8 or a multiple of 16.

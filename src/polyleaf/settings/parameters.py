@@ -169,7 +169,7 @@ class HessianParameters:
     and output, all pairs of outputs, or the pairs of a block of outputs. "auto": one per row and output, up
     to 64 outputs. "full" is for few outputs: sums and memory grow with their square, solving for each
     candidate with their cube. Above 30 take "diagonal", and "full" for `leaf_hessian` alone; "block" saves
-    the cube only (docs/curvature.md)."""
+    the cube only (docs/hessians.md)."""
 
     leaf_hessian: HessianKind = parameter(default="auto")
     """Second-order statistics that leaf values are computed from. "auto": what the objective has; as

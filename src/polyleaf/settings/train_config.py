@@ -245,7 +245,7 @@ def _defaults(p: SharedParameters) -> dict[str, float]:
         each = [_of_task(key, objective) for key, objective in (p.objective or {}).items()] or [
             DEFAULTS
         ]
-        # Several learn more slowly in shared trees than each in its own: docs/tasks.md.
+        # Several learn more slowly in shared trees than each in its own: docs/multitask.md.
         return each[0] if len(each) == 1 else DEFAULTS
     return _of_objective(p.objective) if isinstance(p, RegressorParameters) else DEFAULTS
 
