@@ -71,13 +71,11 @@ inline MonotoneConstraints parse_monotone_constraints(
 }
 
 constexpr const char* kMonotoneConstraintsDoc =
-    "int8 (n_features, K), or None: 1 where an output must not fall with a feature, -1 where it "
-    "must "
-    "not rise, 0 elsewhere. Holds from the next tree on.";
-splits are judged by the best values that obey.";
+    "int8 (n_features, K) or None: 1, the output must not fall with the feature; -1, it must not "
+    "rise; 0, it is free. Holds from the next tree on.";
 
-    // Return the Hessian kind of a name.
-    inline HessianKind parse_hessian_kind(const std::string& kind) {
+// Return the Hessian kind of a name.
+inline HessianKind parse_hessian_kind(const std::string& kind) {
   if (kind == "unit") return HessianKind::unit;
   if (kind == "shared") return HessianKind::shared;
   if (kind == "diagonal") return HessianKind::diagonal;

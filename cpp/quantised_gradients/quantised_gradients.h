@@ -1,5 +1,5 @@
-// QuantisedGradients: what one row adds to a bin, as small integers (docs/design.md section 4). A
-// row's channels are
+// QuantisedGradients: what one row adds to a bin, as small integers
+// (docs/development/arithmetic.md. A row's channels are
 //   [g_0 .. g_{K-1}] [Hessian: none, 1, K or the lower triangle of K x K, row after row] [1, the
 //   count, if a lane is free], padded to 4, 8 or a multiple of 16.
 // Whoever sums them need not know what they mean.
@@ -18,8 +18,8 @@
 
 namespace polyleaf {
 
-// The scales that columns of derivatives are quantised by (docs/design.md section 4): 32767 / max,
-// halved until no sum over any rows can leave int32.
+// The scales that columns of derivatives are quantised by (docs/development/arithmetic.md: 32767 /
+// max, halved until no sum over any rows can leave int32.
 //
 // Must not know: where derivatives lie, how they are quantised.
 
@@ -170,9 +170,9 @@ class QuantisedGradients {
   std::vector<int32_t> totals_, largest_;
 };
 
-// What the best order of many categories gains where they say nothing (docs/design.md section 4):
-// with gradients that were drawn by chance, the more categories a feature has, the more some cut of
-// them explains.
+// What the best order of many categories gains where they say nothing
+// (docs/development/arithmetic.md: with gradients that were drawn by chance, the more categories a
+// feature has, the more some cut of them explains.
 //
 // Owns: how much that is. Must not know: candidates, nodes.
 
