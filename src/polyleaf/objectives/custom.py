@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from polyleaf.inputs.functions import describe_signature_mismatch
 from polyleaf.objectives import curvature as curvatures
-from polyleaf.objectives._utils import pack, packed_diagonal, unpack
 from polyleaf.objectives.autodiff import BoundLoss, NotALoss, as_row_loss
 from polyleaf.objectives.base import (
     TARGET_KINDS,
@@ -25,6 +24,7 @@ from polyleaf.objectives.base import (
     as_weight,
     stored_name,
 )
+from polyleaf.objectives.packed_symmetric import pack, packed_diagonal, unpack
 
 
 @dataclass(frozen=True)

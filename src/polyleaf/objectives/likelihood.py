@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
-from polyleaf.objectives._utils import packed_diagonal
 from polyleaf.objectives.base import (
     Array,
     BoundObjective,
@@ -28,6 +27,7 @@ from polyleaf.objectives.base import (
     as_matrix,
     as_weight,
 )
+from polyleaf.objectives.packed_symmetric import packed_diagonal
 
 Floats = NDArray[np.float64]
 
