@@ -1,4 +1,4 @@
-#include "device/rows.h"
+#include "device/row_partitioner.h"
 
 #include <algorithm>
 #include <stdexcept>

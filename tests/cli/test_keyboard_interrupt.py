@@ -8,7 +8,7 @@ from polyleaf import load_model
 from polyleaf.cli.main import run
 from polyleaf.search.base import Searches
 from polyleaf.search.successive_halving import Race
-from polyleaf.training.boosting import Run
+from polyleaf.training.boosting import BoostingLoop
 
 LABELS = "40 2 3\n" + "".join(f"{i % 3} 0:{i % 3 + 1} 1:1\n" for i in range(40))
 

@@ -106,5 +106,7 @@ def test_an_output_without_weight_stays_where_it_is():
 
 def test_any_number_of_threads_gives_the_same_bits():
     y, offset = draw_target("binary", 30_000, 2), offsets(30_000, 2, 2.0)
-    one, three = (minimise_base_score(get_objective("logistic").bind(y, None), offset, n) for n in (1, 3))
+    one, three = (
+        minimise_base_score(get_objective("logistic").bind(y, None), offset, n) for n in (1, 3)
+    )
     np.testing.assert_array_equal(one, three)

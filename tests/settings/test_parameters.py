@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from polyleaf.training.tree_builder import MAX_DIAGONAL_OUTPUTS, LABEL_SKETCH_DIM
 from sklearn.base import clone
 
 import polyleaf
@@ -22,6 +21,7 @@ from polyleaf.settings.parameters import ClassifierParameters, RegressorParamete
 from polyleaf.sketching.projections import Projector
 from polyleaf.sketching.sketches import DEFAULT_DIM
 from polyleaf.training import auto_n_estimators
+from polyleaf.training.tree_builder import LABEL_SKETCH_DIM, MAX_DIAGONAL_OUTPUTS
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent
@@ -201,7 +201,7 @@ def test_texts_that_say_what_None_stands_for_are_true():
         "\n", " "
     )
     assert (
-        f"at most {auto_n_estimators.MOST_ROUNDS:.0f} / `learning_rate`"
+        f"at most {auto_n_estimators.MAX_ROUNDS:.0f} / `learning_rate`"
         in EVERY["n_estimators"].text
     )
     assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text

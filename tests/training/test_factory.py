@@ -6,13 +6,6 @@ import inspect
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from polyleaf.training.tree_builder import (
-    ExactSplitFinder,
-    HistogramSplitFinder,
-    LinearGradientQuantiser,
-    GradientQuantiser,
-    VerifiedSplitFinder,
-)
 from support.small_fits import X, Y
 
 from polyleaf import Dataset, PolyleafRegressor
@@ -24,13 +17,20 @@ from polyleaf.training.factory import bind_objective, make_components
 from polyleaf.training.layer_boosting import LayerBooster
 from polyleaf.training.leaf_fitters import (
     ConstantFitter,
-    SparseTargetFitter,
     LinearFitter,
     QuantileFitter,
+    SparseTargetFitter,
     TopkFitter,
 )
 from polyleaf.training.raw_scores import DenseState
 from polyleaf.training.sparse_raw_scores import SparseState
+from polyleaf.training.tree_builder import (
+    ExactSplitFinder,
+    GradientQuantiser,
+    HistogramSplitFinder,
+    LinearGradientQuantiser,
+    VerifiedSplitFinder,
+)
 
 SPARSE = {"leaf": "sparse", "leaf_k": 2}
 LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise"}
@@ -62,7 +62,12 @@ def parts(objective="squared_error", model=None, **parameters):
     ("parameters", "state", "splits", "fitter"),
     [
         ({}, DenseState, HistogramSplitFinder, ConstantFitter),
-        ({"sketch": "top_outputs", "sketch_dim": 2}, DenseState, HistogramSplitFinder, ConstantFitter),
+        (
+            {"sketch": "top_outputs", "sketch_dim": 2},
+            DenseState,
+            HistogramSplitFinder,
+            ConstantFitter,
+        ),
         ({"objective": "absolute_error"}, DenseState, HistogramSplitFinder, QuantileFitter),
         (SPARSE, DenseState, HistogramSplitFinder, TopkFitter),
         ({"leaf": "linear"}, DenseState, HistogramSplitFinder, LinearFitter),
@@ -102,7 +107,7 @@ def test_layers_are_structure_and_fitter_in_one(objective):
 )
 def test_raw_scores_of_training_are_those_of_the_trees(parameters):
     chosen = parts(**parameters)
-    run = boosting.Run(settings(**parameters), chosen)
+    run = boosting.BoostingLoop(settings(**parameters), chosen)
     assert run.step(0) and run.step(1)
     again = parts(**parameters, model=chosen.model)
     if isinstance(chosen.state, SparseState):

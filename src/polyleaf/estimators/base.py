@@ -66,8 +66,7 @@ from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.settings.train_config import TrainConfig, make_train_config
 from polyleaf.training.auto_n_estimators import RoundSearchResult, find_n_estimators, has_few_rows
 from polyleaf.training.boosting import BoostResult, boost
-from polyleaf.training.cross_fitting import quantile_shifts
-from polyleaf.training.cross_fitting import TrainingRecord
+from polyleaf.training.cross_fitting import TrainingRecord, quantile_shifts
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,

@@ -15,9 +15,9 @@ from polyleaf.distributions.parametric import check_coverage
 from polyleaf.estimators.calibration_state import keep, kept
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.model import Model
-from polyleaf.training.conformal import interval_widths
 from polyleaf.training.conformal import (
     class_nonconformity,
+    interval_widths,
     label_nonconformity,
     truth_nonconformity,
 )

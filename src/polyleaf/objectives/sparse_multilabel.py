@@ -81,6 +81,6 @@ class BoundSparseObjective:
         indptr, indices = t.indptr.astype(np.int64), t.indices.astype(np.int32, copy=False)
         return _core.SparseRawScores(indptr, indices, values, self.n_outputs, n_threads)
 
-    def gradients(self, scores: _core.SparseRawScores, n_threads: int = 1) -> _core.LabelGradients:
+    def gradients(self, scores: _core.SparseRawScores, n_threads: int = 1) -> _core.SparseGradients:
         """Return the gradients at the raw scores, times the weights; absent entries are 0."""
         return scores.gradients(self.objective.core_loss(), self._base, self.weight, n_threads)
