@@ -12,7 +12,7 @@
 #include "context_caster.h"
 #include "conversions.h"
 #include "device/bins.h"
-#include "device/quantised_gradients.h"
+#include "device/channels.h"
 #include "device/leaves.h"
 #include "device/losses.h"
 #include "device/search.h"
@@ -39,8 +39,8 @@ class DeviceSearchHandle final : public SearchHandle {
   DeviceSearchHandle(const DeviceBins& bins, const Context& context)
       : SearchHandle(bins.host()), device_(bins.device().get()), search_(bins, context) {}
 
-  void use(const nb::handle_t<DeviceQuantisedGradients>& handle) {
-    const auto& channels = nb::cast<const DeviceQuantisedGradients&>(handle);
+  void use(const nb::handle_t<DeviceChannels>& handle) {
+    const auto& channels = nb::cast<const DeviceChannels&>(handle);
     require(channels.device().get() == device_,
             "The channels lie on another device than the bins.");
     require(channels.sample().n_all == bins().n_rows(),
@@ -59,7 +59,7 @@ class DeviceSearchHandle final : public SearchHandle {
   DeviceSearch search_;
 };
 
-void quantise_there(DeviceQuantisedGradients& channels, const DeviceMatrix& g, const DeviceMatrix* h,
+void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h,
                     const std::string& kind, const Optional1<const uint32_t>& rows,
                     const Optional1<const float>& multiplier) {
   const HessianKind hessian = parse_hessian_kind(kind);
@@ -70,7 +70,7 @@ void quantise_there(DeviceQuantisedGradients& channels, const DeviceMatrix& g, c
   channels.quantise(g, h, hessian, sample);
 }
 
-auto read_channels(const DeviceQuantisedGradients& channels) {
+auto read_channels(const DeviceChannels& channels) {
   const std::vector<int16_t> found = channels.read();
   NewArray<int16_t> out(
       {static_cast<size_t>(channels.sample().n_all), static_cast<size_t>(channels.layout().lanes)});
@@ -336,11 +336,11 @@ void bind_device(nb::module_& m) {
 }
 
 void bind_device_parts(nb::module_& m) {
-  nb::class_<DeviceQuantisedGradients>(m, "DeviceQuantisedGradients", "Quantised derivatives, on a device.")
+  nb::class_<DeviceChannels>(m, "DeviceChannels", "Quantised derivatives, on a device.")
       .def(
           "__init__",
-          [](DeviceQuantisedGradients* self, const SharedDevice& device) {
-            new (self) DeviceQuantisedGradients(device);
+          [](DeviceChannels* self, const SharedDevice& device) {
+            new (self) DeviceChannels(device);
           },
           nb::arg("device"))
       .def("quantise", &quantise_there, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),

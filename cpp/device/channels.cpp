@@ -1,8 +1,8 @@
-#include "device/quantised_gradients.h"
+#include "device/channels.h"
 
 namespace polyleaf {
 
-DeviceQuantisedGradients::DeviceQuantisedGradients(std::shared_ptr<const Device> device)
+DeviceChannels::DeviceChannels(std::shared_ptr<const Device> device)
     : device_(device),
       sample_(device),
       data_(device),
@@ -11,7 +11,7 @@ DeviceQuantisedGradients::DeviceQuantisedGradients(std::shared_ptr<const Device>
       hessian_steps_(device),
       sums_(device) {}
 
-void DeviceQuantisedGradients::quantise(const DeviceMatrix& g, const DeviceMatrix* h, HessianKind hessian,
+void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, HessianKind hessian,
                               const RowSample& sample) {
   const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(static_cast<int>(g.n_columns), hessian);
@@ -29,7 +29,7 @@ void DeviceQuantisedGradients::quantise(const DeviceMatrix& g, const DeviceMatri
 }
 
 // Returns the steps.
-std::vector<float> DeviceQuantisedGradients::quantise_part(const DeviceMatrix& values, int offset,
+std::vector<float> DeviceChannels::quantise_part(const DeviceMatrix& values, int offset,
                                                  int count_lane) {
   const int n_columns = static_cast<int>(values.n_columns);
   const int64_t n_used = sample().n_used();
@@ -50,7 +50,7 @@ std::vector<float> DeviceQuantisedGradients::quantise_part(const DeviceMatrix& v
   return scales.step;
 }
 
-CategoricalOverfit DeviceQuantisedGradients::categorical_overfit() const {
+CategoricalOverfit DeviceChannels::categorical_overfit() const {
   const int n_columns = layout_.n_outputs;
   DeviceBuffer<int64_t> squares(device_);
   squares.clear(n_columns);

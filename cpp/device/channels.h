@@ -12,9 +12,9 @@
 
 namespace polyleaf {
 
-class DeviceQuantisedGradients {
+class DeviceChannels {
  public:
-  explicit DeviceQuantisedGradients(std::shared_ptr<const Device> device);
+  explicit DeviceChannels(std::shared_ptr<const Device> device);
 
   // g: (n_all, K); h: (n_all, 1 or K), nullptr for unit. Memory is reused. Throws
   // std::invalid_argument where a derivative is not finite.

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "base/settings.h"
-#include "device/row_partitioner.h"
+#include "device/rows.h"
 #include "device/sample.h"
 #include "leaves/leaf_kind.h"
 #include "leaves/topk.h"

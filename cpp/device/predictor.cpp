@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "device/row_partitioner.h"
+#include "device/rows.h"
 #include "leaves/dense_block.h"
 
 namespace polyleaf {

@@ -1,4 +1,4 @@
-#include "device/row_partitioner.h"
+#include "device/rows.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -13,8 +13,8 @@
 
 #include "base/aligned_buffer.h"
 #include "base/context.h"
-#include "device/quantised_gradients.h"
-#include "device/row_partitioner.h"
+#include "device/channels.h"
+#include "device/rows.h"
 #include "grower/search.h"
 #include "search/dense_scan.h"
 
@@ -24,7 +24,7 @@ class DeviceSearch final : public Search {
  public:
   DeviceSearch(const DeviceBins& bins, const Context& context);
 
-  void use(const DeviceQuantisedGradients& channels) { channels_ = &channels; }
+  void use(const DeviceChannels& channels) { channels_ = &channels; }
   // As that of HistogramSearch.
   void set_monotone_constraints(MonotoneConstraints directions);
 
@@ -85,7 +85,7 @@ class DeviceSearch final : public Search {
   MonotoneConstraints directions_;
 
   // One tree's state.
-  const DeviceQuantisedGradients* channels_ = nullptr;
+  const DeviceChannels* channels_ = nullptr;
   const TreeContext* scope_ = nullptr;
   const DeviceRowPartitioner* rows_ = nullptr;
   CategoricalOverfit chance_;

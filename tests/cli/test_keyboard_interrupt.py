@@ -50,7 +50,7 @@ def interrupt_after(monkeypatch, cls, name, calls):
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
 def test_an_interrupted_training_is_saved(quiet, table, model, monkeypatch, capsys):
-    interrupt_after(monkeypatch, Run, "step", 5)
+    interrupt_after(monkeypatch, BoostingLoop, "step", 5)
     said = interrupted(capsys, "train", table, "-t", "y", "-m", model, "--rounds", "50", *quiet)
     assert said == f"polyleaf: interrupted after 5 rounds; the model of these is saved to {model}."
     assert load_model(model).n_iter_ == 5
@@ -60,7 +60,7 @@ def test_an_interrupted_training_is_saved(quiet, table, model, monkeypatch, caps
 
 def test_rows_with_labels_are_no_exception(tmp_path, model, monkeypatch, capsys):
     (tmp_path / "t.xmc").write_text(LABELS)
-    interrupt_after(monkeypatch, Run, "step", 2)
+    interrupt_after(monkeypatch, BoostingLoop, "step", 2)
     said = interrupted(capsys, "train", tmp_path / "t.xmc", "-m", model, "--rounds", "9")
     assert said.startswith("polyleaf: interrupted after 2 rounds;")
     assert load_model(model).n_iter_ == 2
@@ -69,7 +69,7 @@ def test_rows_with_labels_are_no_exception(tmp_path, model, monkeypatch, capsys)
 @pytest.mark.parametrize("search", [[], ["--set", "n_candidates=2", "--search", "60"]])
 def test_where_nothing_is_complete_that_is_said(search, table, model, monkeypatch, capsys):
     model.write_text("of old")
-    interrupt_after(monkeypatch, Run, "step", 0)
+    interrupt_after(monkeypatch, BoostingLoop, "step", 0)
     said = interrupted(capsys, "train", table, "-t", "y", "-m", model, "--quiet", *search)
     assert said == "polyleaf: interrupted before anything was complete: no model is saved."
     assert model.read_text() == "of old"
@@ -92,7 +92,7 @@ def test_so_does_one_in_its_last_training(table, model, monkeypatch, capsys):
     plain = Searches._last_training
 
     def last(*arguments):
-        interrupt_after(monkeypatch, Run, "step", 2)
+        interrupt_after(monkeypatch, BoostingLoop, "step", 2)
         return plain(*arguments)
 
     monkeypatch.setattr(Searches, "_last_training", last)

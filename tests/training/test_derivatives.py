@@ -82,7 +82,7 @@ def test_rows_of_one_rank_may_have_no_curvature(all_flat):
         workers = Context(1, communicator)
         problem = objective.bind(Y, None)
         found = Derivatives(problem, settings.hessian, None, 1 << 30, workers)
-        found.renew(np.zeros_like(Y, np.float32))
+        found.compute(np.zeros_like(Y, np.float32))
         return found.h.any()
 
     if all_flat:
