@@ -88,7 +88,7 @@ def test_files_that_do_not_say_whether_values_were_missing_have_seen_some(model)
     del meta["made"][0]["missing_seen"]
     assert BinMapper.from_state(meta, arrays).derived_columns_.wide[0].missing_seen
     meta["made"][0]["missing_seen"] = 1
-    with pytest.raises(ValueError, match="flag for missing values"):
+    with pytest.raises(ValueError, match="whether values were missing"):
         BinMapper.from_state(meta, arrays)
 
 
@@ -298,7 +298,7 @@ def test_a_dataset_without_target_makes_its_columns_when_it_is_trained_on(data, 
 
 def test_a_dataset_that_was_binned_apart_is_refused(data, model):
     X, y = data
-    with pytest.raises(ValueError, match="other bins than the training data"):
+    with pytest.raises(ValueError, match="binned apart from the training data"):
         model.predict(Dataset(X[:500] * 2, categorical_features=[0]))
     with pytest.raises(ValueError, match="binned apart from the model to go on from"):
         regressor().fit(Dataset(X[:1000] * 2, categorical_features=[0]), y[:1000], init_model=model)

@@ -241,9 +241,9 @@ def test_infinity_in_a_frame_names_the_column():
         (
             pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}),
             ValueError,
-            "Column 'd'.*neither numeric nor categorical",
+            "Column 'd'.*neither a number nor a category",
         ),
-        (pl.DataFrame({"d": [[1, 2]]}), ValueError, "Column 'd'.*neither numeric nor categorical"),
+        (pl.DataFrame({"d": [[1, 2]]}), ValueError, "Column 'd'.*neither a number nor a category"),
         (pl.LazyFrame({"d": [1]}), TypeError, "collect"),
         (
             pd.DataFrame({"d": pd.Categorical([(1, 2), (3, 4)])}),
@@ -268,11 +268,11 @@ def test_too_many_rows():
     ("asked", "error", "words"),
     [
         ("all", ValueError, "unknown"),
-        (["x"], ValueError, "not a feature of X"),
+        (["x"], ValueError, "no feature of X"),
         ([5], ValueError, "names feature 5, but X has 4"),
         ([-1], ValueError, "names feature -1"),
         ([True], ValueError, "mask of 1 entries"),
-        ([1.5], TypeError, "got 1.5"),
+        ([1.5], TypeError, "text or whole number, not by 1.5"),
     ],
 )
 def test_wrong_categorical_features(asked, error, words):

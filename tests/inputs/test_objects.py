@@ -36,14 +36,17 @@ def regressor():
         ),
         (
             pd.DataFrame({"l": [[1, 2]] * N}),
-            "Column 'l' of X holds a list in row 0.*its own column",
+            "Column 'l' of X holds a list in row 0.*a column of its own",
         ),
         (
             np.array([[1.0], [PERIODS[0]]] * 15, dtype=object),
             "Column number 0 of X holds a Period in row 1",
         ),
-        (pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]), "X has several columns named 'a'"),
-        (pa.table([NUMBERS, NUMBERS], names=["a", "a"]), "X has several columns named 'a'"),
+        (
+            pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]),
+            "X has several columns of the name 'a'",
+        ),
+        (pa.table([NUMBERS, NUMBERS], names=["a", "a"]), "X has several columns of the name 'a'"),
         (pl.LazyFrame({"a": NUMBERS}), r"X is a lazy frame.*X\.collect\(\)"),
         (DaskFrame(), r"X is a Dask DaskFrame.*X\.compute\(\)"),
     ],
@@ -56,9 +59,12 @@ def test_bad_features_get_a_sentence(X, sentence):
 @pytest.mark.parametrize(
     ("y", "sentence"),
     [
-        (pd.Series(PERIODS), "y holds a Period in row 0"),
+        (pd.Series(PERIODS), "y holds a Period in row 0, which is no number"),
         (pd.Series([[1]] * N), "y holds a list in row 0.*matrix"),
-        (pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]), "y has several columns named 'a'"),
+        (
+            pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]),
+            "y has several columns of the name 'a'",
+        ),
         (pl.LazyFrame({"a": NUMBERS}), r"y is a lazy frame.*y\.collect\(\)"),
         (pd.Series([pd.NA, *NUMBERS[1:]], dtype=object), "Input y contains NaN.*missing_targets"),
     ],

@@ -356,7 +356,7 @@ def test_class_weights_per_label():
 def test_validation_is_encoded_like_training():
     encoding = encode_classification(["a", "c", "b"]).encoding
     np.testing.assert_array_equal(encoding.encode(["c", "a"], [1, 2]).values, [2, 0])
-    with pytest.raises(ValueError, match=r"y_val has the label 'z'.*'a', 'b', 'c'"):
+    with pytest.raises(ValueError, match=r"y_val holds the label 'z'.*'a', 'b', 'c'"):
         encoding.encode(["a", "z"], name="y_val")
     encoding = encode_regression([1.0, 2.0, 9.0], normalize=True).encoding
     np.testing.assert_allclose(restored(encoding.encode([4.0, 7.0]))[:, 0], [4, 7], rtol=1e-6)
@@ -410,7 +410,7 @@ DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[D]
 )
 def test_dates_are_no_labels(y):
     with pytest.raises(
-        ValueError, match="labels are text, numbers or booleans: convert them to text"
+        ValueError, match="labels are text, numbers or booleans, so convert them to text"
     ):
         encode_classification(y)
 
@@ -434,7 +434,7 @@ def test_sparse_columns_of_pandas_stay_sparse(kind):
         and not is_sparse(INDICATOR)
         and not is_sparse(frame["a"])
     )
-    with pytest.raises(ValueError, match="several columns named 'a'"):
+    with pytest.raises(ValueError, match="several columns of the name 'a'"):
         encode_sparse(frame.rename(columns={"b": "a"}), kind=kind)
 
 
@@ -460,7 +460,9 @@ def test_further_targets_have_the_columns_of_the_training_y_in_order(encode, fra
             return encoding.encode(frame(y), name="y of 'test'")
 
     again(data)
-    with pytest.raises(ValueError, match=r"y of 'test' .* another order"):
+    with pytest.raises(
+        ValueError, match=r"columns of y of 'test' .* another order, 'b', 'a' for 'a', 'b'"
+    ):
         again(data[["b", "a"]])
     with pytest.raises(
         ValueError, match="y of 'test' has a column 'c', which the training y does not have"

@@ -302,13 +302,13 @@ def test_settings_are_checked(settings, message):
     [
         (np.array([[1.0, np.nan]]), [[1]], "X holds NaN"),
         (np.array([[1.0, np.inf]]), [[1]], "X holds infinity"),
-        (sp.csr_matrix([[1.0, 1e300]]), [[1]], "too large for float32 in row 0, column 1"),
+        (sp.csr_matrix([[1.0, 1e300]]), [[1]], "a number beyond float32 in row 0, column 1"),
         (np.array([1.0, 2.0]), [[1]], "two dimensions"),
         (np.array([["a", "b"]]), [[1]], "must hold numbers"),
-        (np.empty((0, 3)), [[1]], "at least one row and one column"),
+        (np.empty((0, 3)), [[1]], "needs a row and a column"),
         (np.zeros((4, 3)), np.ones((4, 1)), "No column of X"),
         (np.ones((4, 3)), None, "needs Y"),
-        (np.ones((4, 3)), np.ones((5, 2)), "X has 4 rows, but Y has 5"),
+        (np.ones((4, 3)), np.ones((5, 2)), "X has 4 rows, Y has 5"),
         (np.ones((4, 3)), np.full((4, 2), np.nan), "Y holds NaN"),
     ],
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polyleaf.inputs.target import TargetEncoding
+from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.objectives import Objective
 
 __all__ = ["decided", "probabilities"]

@@ -12,7 +12,7 @@ from typing import Any
 from polyleaf.estimators.base import HAS_OFFSETS, PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
-from polyleaf.inputs.target import TargetEncoding
+from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.model import Model
 from polyleaf.objectives.multitask import TaskSlice
 

@@ -138,7 +138,7 @@ class BoundElementwiseObjective(BoundObjective):
         self.target = target
         self._loss = objective.core_loss()
         self._parameter = objective.output_parameter(self.n_outputs).astype(np.float32)
-        self.set_base_score(self.base)
+        self._set_kernel_data()
 
     @property
     def kernel_base_score(self) -> NDArray[np.float32]:
@@ -151,6 +151,9 @@ class BoundElementwiseObjective(BoundObjective):
 
     def set_base_score(self, base: Array) -> None:
         super().set_base_score(base)
+        self._set_kernel_data()
+
+    def _set_kernel_data(self) -> None:
         target: Array = self.target
         # Losses of a difference subtract the base score from the target, in float64.
         if self.objective.is_translation_invariant and self.base.any():

@@ -21,8 +21,7 @@ from polyleaf.sketching.projections import Projection
 from polyleaf.training.distributed import can_replay, check_distributed, sync_ranks
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import Components, bind_objective, make_components
-from polyleaf.training.raw_scores import GrownTree
-from polyleaf.training.sampling import GlobalRowIds, TreeSample
+from polyleaf.training.sampling import GlobalRowIds
 
 __all__ = ["BoostResult", "BoostingLoop", "boost", "compute_base_score"]
 
@@ -160,14 +159,13 @@ class BoostingLoop:
     def __init__(self, settings: TrainConfig, components: Components) -> None:
         self.state, self.builder, self.fitter, self.model = components[:4]
         self.sampler, self.evaluation = components.sampler, components.evaluation
-        layers = components.layers
-        self._build_tree = self._grow_and_fit if layers is None else layers.build_tree
+        self.layers = components.layers
         boosting, n_outputs = settings.boosting, self.model.n_outputs
         shares_trees = boosting.multi_strategy == "multi_output_tree" or n_outputs == 1
         self.outputs = [-1] if shares_trees else list(range(n_outputs))  # of the trees of a round
         self.n_rounds = boosting.n_estimators
         self.updates_per_tree = boosting.boosting_step != "round"
-        self.can_replay = can_replay(settings)
+        self.settings = settings
         self.communicator = settings.workers.communicator
         self.rounds_without_split = 0  # in a row
         self.was_interrupted = False
@@ -175,7 +173,9 @@ class BoostingLoop:
 
     def run(self, callbacks: Sequence[Callback], resume_from: Model | None = None) -> None:
         """Train all rounds, unless a callback, Ctrl-C or the end of growth stops earlier."""
-        known = resume_from if self.can_replay else None
+        known = resume_from
+        if known is not None and not can_replay(self.settings):
+            known = None
         n_known = 0 if known is None else known.n_rounds
         model, log = self.model, self.evaluation.log
         for callback in callbacks:
@@ -217,16 +217,16 @@ class BoostingLoop:
         for output in self.outputs:
             if self.updates_per_tree:
                 state.update_derivatives()
-            grown, leaves = self._build_tree(sample, output)
+            if self.layers is None:
+                grown = self.builder.grow(sample, output)
+                leaves = self.fitter.fit(grown, sample, output, self.model.learning_rate)
+            else:
+                grown, leaves = self.layers.build_tree(sample, output)
             # A single leaf shifts all rows, after which there may be splits.
             has_split |= grown.tree.n_leaves > 1 or not state.gradients_cancel_out(output)
             state.add_tree(grown, leaves, output)
             self.model.append(grown.tree, leaves, round, output)
         return self._should_continue(has_split)
-
-    def _grow_and_fit(self, sample: TreeSample, output: int) -> tuple[GrownTree, Leaves]:
-        grown = self.builder.grow(sample, output)
-        return grown, self.fitter.fit(grown, sample, output, self.model.learning_rate)
 
     def replay_round(self, known: Model, round: int) -> bool:
         """Repeat one round with the trees of a model; return what `step` returned."""

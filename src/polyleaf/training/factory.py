@@ -86,7 +86,7 @@ def make_components(
     row_ids : GlobalRowIds, optional
         Ids of the rows in distributed training.
     """
-    make = _make_dense
+    make: Callable[..., _Parts] = _make_dense
     if settings.has_sparse_targets:
         make = _make_sparse
     elif settings.workers.device is not None:
@@ -244,13 +244,14 @@ def _make_leaf_limits(settings: TrainConfig, sketch: Sketch | None) -> dict[str,
     if sketch is not None:
         return _NO_LIMITS
     leaf, regularisation = settings.leaf, settings.regularisation
-    is_sparse = isinstance(leaf, TopkLeaf)
-    return {
+    limits = _NO_LIMITS | {
         "reg_alpha": regularisation.reg_alpha,
         "max_delta_step": regularisation.max_delta_step,
-        "leaf_k": leaf.leaf_k if is_sparse else 0,
-        "shared_support": is_sparse and leaf.leaf_output_set == "shared",
     }
+    if isinstance(leaf, TopkLeaf):
+        shares_outputs = leaf.leaf_output_set == "shared"
+        limits |= {"leaf_k": leaf.leaf_k, "shared_support": shares_outputs}
+    return limits
 
 
 def _wrap_fitter(

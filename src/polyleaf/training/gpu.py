@@ -196,7 +196,7 @@ class DeviceSplitFinder:
     ) -> None:
         device, self._monotone = derivatives.device, monotone
         self._derivatives, self._sketch, self._settings = derivatives, sketch, settings
-        self._quantised = _core.DeviceQuantisedGradients(device)
+        self._quantised = _core.DeviceChannels(device)
         self._search = _core.DeviceSearch(bins, settings.workers)
         self._weight: _core.DeviceMatrix | None = None
 
@@ -207,7 +207,7 @@ class DeviceSplitFinder:
             )
         selected = self._select_on_device(sample, output)
         kind, g, h = selected or self._copy_from_host(sample, output)
-        self._quantised.quantise(g, h, kind, *sample.row_sample)
+        self._quantised.quantise(g, h, kind, sample.rows, sample.multiplier)
         self._search.use(self._quantised)
         return self._search
 
@@ -261,14 +261,19 @@ class DeviceFitter:
     ) -> Leaves:
         step = make_leaf_config(self._regularisation, learning_rate, self._block_size)
         return self._leaves.newton(
-            *self._select(output), self._grower, grown.tree.n_leaves, step, *sample.row_sample
+            *self._select(output),
+            self._grower,
+            grown.tree.n_leaves,
+            step,
+            sample.rows,
+            sample.multiplier,
         )
 
     def sum_hessians(self, grown: GrownTree, sample: TreeSample, output: int) -> np.ndarray:
         """Return the sum of Hessians of each leaf, see `leaf_fitters.DenseLeafFitter`."""
         _, h = self._select(output)
         n_leaves = grown.tree.n_leaves
-        return self._leaves.sum_hessians(h, self._grower, n_leaves, *sample.row_sample)
+        return self._leaves.sum_hessians(h, self._grower, n_leaves, sample.rows, sample.multiplier)
 
     def _select(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
         """Return gradients and Hessians of leaf values."""
@@ -306,5 +311,6 @@ class DeviceTopkFitter(DeviceFitter):
             self._leaf.leaf_k,
             grown.tree if self._leaf.leaf_output_set == "shared" else None,
             make_leaf_config(self._regularisation, learning_rate),
-            *sample.row_sample,
+            sample.rows,
+            sample.multiplier,
         )

@@ -57,15 +57,17 @@ class ConstantFitter:
     def fit(
         self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
     ) -> Leaves:
-        g, h = self._derivatives.select_for_leaves(output)
         step = make_leaf_config(self._regularisation, learning_rate, self._block_size)
-        leaves = grown.leaf_of_row, grown.tree.n_leaves
-        return _core.fit_newton_leaves(g, h, *leaves, step, *sample.row_sample, self._workers)
+        g, h = self._derivatives.select_for_leaves(output)
+        leaves = grown.grower.leaf_of_row, grown.tree.n_leaves
+        return _core.fit_newton_leaves(
+            g, h, *leaves, step, sample.rows, sample.multiplier, self._workers
+        )
 
     def sum_hessians(self, grown: GrownTree, sample: TreeSample, output: int) -> np.ndarray:
         _, h = self._derivatives.select_for_leaves(output)
-        leaves = grown.leaf_of_row, grown.tree.n_leaves
-        return _core.sum_leaf_hessians(h, *leaves, *sample.row_sample, self._workers)
+        leaves = grown.grower.leaf_of_row, grown.tree.n_leaves
+        return _core.sum_leaf_hessians(h, *leaves, sample.rows, sample.multiplier, self._workers)
 
 
 class QuantileFitter:
@@ -92,7 +94,7 @@ class QuantileFitter:
             return self._others.fit(grown, sample, output, learning_rate)
         values = self._state.bound.update_leaves(
             self._state.scores_with_offset(),
-            grown.leaf_of_row,
+            grown.grower.leaf_of_row,
             grown.tree.n_leaves,
             sample.rows,
             self._workers.n_threads_or_context,
@@ -166,12 +168,13 @@ class TopkFitter:
         return _core.fit_topk_leaves(
             g,
             h,
-            grown.leaf_of_row,
+            grown.grower.leaf_of_row,
             grown.tree.n_leaves,
             self._leaf.leaf_k,
             shared,
             make_leaf_config(self._regularisation, learning_rate),
-            *sample.row_sample,
+            sample.rows,
+            sample.multiplier,
             self._workers,
         )
 
@@ -189,11 +192,12 @@ class SparseTargetFitter:
         return _core.fit_topk_leaves_sparse(
             self._state.gradients,
             self._state.weight,
-            grown.leaf_of_row,
+            grown.grower.leaf_of_row,
             grown.tree.n_leaves,
             self._leaf.leaf_k,
             make_leaf_config(self._regularisation, learning_rate),
-            *sample.row_sample,
+            sample.rows,
+            sample.multiplier,
             self._workers,
         )
 
@@ -226,8 +230,8 @@ class LinearFitter:
             clip=self._leaf.linear_extrapolation == "clip",
         )
         g, h = self._derivatives.select_for_leaves(output)
-        data = g, h, grown.leaf_of_row, grown.tree, self._features, self.table
-        return _core.fit_linear_leaves(*data, step, *sample.row_sample, self._workers)
+        data = g, h, grown.grower.leaf_of_row, grown.tree, self._features, self.table
+        return _core.fit_linear_leaves(*data, step, sample.rows, sample.multiplier, self._workers)
 
 
 def make_leaf_config(

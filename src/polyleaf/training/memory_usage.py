@@ -80,8 +80,9 @@ def count_columns(bound: BoundObjective, settings: TrainConfig, n_targets: int) 
     keeps_hessian = h_columns is None or (sketch is None and shares_trees)
     used_columns = h_columns if keeps_hessian else 1
     kind = resolve_hessian_kind(settings.hessian.hessian, used_columns, summed)
-    is_linear = isinstance(leaf, LinearLeaf) and leaf.scores_linear_leaves
-    regressors = leaf.linear_features if is_linear else -1
+    regressors = -1
+    if isinstance(leaf, LinearLeaf) and leaf.scores_linear_leaves:
+        regressors = leaf.linear_features
     return ColumnCounts(
         targets=n_targets,
         scores=scores,

@@ -413,7 +413,7 @@ def _make_dataset(
         return X.rebinned_to(start.mapper)
     mapper = None if start is None else start.mapper
     return Dataset(
-        reader.first(X, mapper),
+        reader.read_training(X, mapper),
         sample_weight=target.weight,
         max_bins=reader.estimator.max_bins,
         reference=mapper,

@@ -51,7 +51,7 @@ class GrownTree(NamedTuple):
     ----------
     tree : _core.Tree
     grower : _core.Grower
-        The grower, which holds the row partition of its last tree.
+        The grower; its `leaf_of_row` (n_rows,), int32, is overwritten by the next tree.
     is_added : bool
         Whether the raw scores contain the tree already, because they were updated layer by layer.
     """
@@ -59,12 +59,6 @@ class GrownTree(NamedTuple):
     tree: _core.Tree
     grower: _core.Grower
     is_added: bool = False
-
-    @property
-    def leaf_of_row(self) -> np.ndarray:
-        """Leaf of each row (n_rows,), int32: a view that the next tree overwrites; a copy on a
-        GPU."""
-        return self.grower.leaf_of_row
 
 
 class Derivatives:
@@ -273,7 +267,7 @@ class DenseState:
         if grown.is_added:
             return
         _core.add_leaf_values(
-            self.raw, grown.leaf_of_row, leaves, output, self._workers, self._features
+            self.raw, grown.grower.leaf_of_row, leaves, output, self._workers, self._features
         )
         self._is_stale = True
 

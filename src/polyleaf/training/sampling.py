@@ -42,11 +42,6 @@ class TreeSample(NamedTuple):
     multiplier: np.ndarray | None
     features: np.ndarray | None
 
-    @property
-    def row_sample(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Rows and multiplier, as the core takes them."""
-        return self.rows, self.multiplier
-
 
 class GlobalRowIds(NamedTuple):
     """Ids of a rank's rows among the rows of all ranks.

@@ -103,7 +103,7 @@ class SparseState:
     def add_tree(self, grown: GrownTree, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
         self.gradients = None
-        self._scores.add_tree(grown.leaf_of_row, leaves)
+        self._scores.add_tree(grown.grower.leaf_of_row, leaves)
 
     def add_last_tree(self, forest: _core.Forest) -> None:
         """Add the last tree of a forest, which was not grown here, to the raw scores."""

@@ -147,7 +147,7 @@ class GradientQuantiser:
         self, kind: str, g: np.ndarray, h: np.ndarray | None, sample: TreeSample
     ) -> _core.QuantisedGradients:
         """Return the core's quantised gradients, which the next call overwrites."""
-        self._quantised.quantise(g, h, kind, *sample.row_sample, self._workers)
+        self._quantised.quantise(g, h, kind, sample.rows, sample.multiplier, self._workers)
         return self._quantised
 
 
@@ -166,7 +166,9 @@ class LinearGradientQuantiser:
         self, kind: str, g: np.ndarray, h: np.ndarray | None, sample: TreeSample
     ) -> _core.LinearGradients:
         """Return the core's quantised gradients, which the next call overwrites."""
-        self._quantised.renew(g, h, kind, self._config, *sample.row_sample, self._workers)
+        self._quantised.renew(
+            g, h, kind, self._config, sample.rows, sample.multiplier, self._workers
+        )
         return self._quantised
 
 
@@ -276,7 +278,9 @@ class ExactSplitFinder:
 
     def configure(self, sample: TreeSample, output: int) -> _core.Search:
         data, leaf = (self._state.gradients, self._state.weight), self._leaf
-        self._search.use(*data, *sample.row_sample, self._step, leaf.leaf_k, leaf.threshold_step)
+        self._search.use(
+            *data, sample.rows, sample.multiplier, self._step, leaf.leaf_k, leaf.threshold_step
+        )
         return self._search
 
 
