@@ -43,9 +43,9 @@ def test_demo_beats_the_baselines(tmp_path):
     from polyleaf.cli.demo import run
 
     for result in run(tmp_path):
-        error, quality = result.job.shown
-        assert result.found[error] < 0.9 * result.without[error]
-        assert result.found[quality] > result.without[quality] + 0.1
+        error, quality = result.job.metrics
+        assert result.scores[error] < 0.9 * result.baseline_scores[error]
+        assert result.scores[quality] > result.baseline_scores[quality] + 0.1
         assert len(result.history["validation"]) == len(result.history["train"]) >= result.n_rounds
 
 
@@ -57,7 +57,7 @@ def test_a_saved_model_that_differs_is_not_passed_over(tmp_path, monkeypatch, ca
         model.model_.truncate(1)
         return model
 
-    monkeypatch.setattr(polyleaf, "load_model", load_another)
+    monkeypatch.setattr("polyleaf.estimators.load_model", load_another)
     assert command(["demo", "--quick", "--out", str(tmp_path)]) == 2
     assert "predicts differently" in capsys.readouterr().err
 
