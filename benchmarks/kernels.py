@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from polyleaf import BinMapper, _core, objectives
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 
 DEPTH = 6
 LEAVES = 2**DEPTH
@@ -82,7 +82,7 @@ class Workload:
         self.n_rows, self.n_features = (2_000, 16) if quick else (400_000, 32)
         rng = np.random.default_rng(0)
         self.X = rng.standard_normal((self.n_rows, self.n_features), dtype=np.float32)
-        self.table = as_features(self.X, n_threads=1)
+        self.table = read_features(self.X, n_threads=1)
         self.mapper = BinMapper(255).fit(self.table, None, 1)
         self.codes = self.mapper.transform(self.table, 1)
         self.bins = _core.Bins(
@@ -302,9 +302,9 @@ def derivatives(work: Workload) -> Iterator[Kernel]:
         objective = objectives.get_objective(name)
         if name == "softmax":
             objective = objectives.Softmax(n_classes=n_outputs)
-        problem = objective.prepare(target, None)
-        problem.set_base(problem.base_score(1))
-        shape = problem.curvature_shape()
+        problem = objective.bind(target, None)
+        problem.set_base_score(problem.base_score(1))
+        shape = problem.hessian_shape()
         g, h = np.empty_like(raw), None if shape is None else np.empty(shape, np.float32)
         yield Kernel(
             f"derivatives, {name}, {n_outputs} outputs",
@@ -321,7 +321,9 @@ def leaves(work: Workload) -> Iterator[Kernel]:
         g = work.gradients(n_outputs)
         tree = work.grow(_core.Channels(g, None, "unit", None, None, 1), _grow_config())
         leaf_of_row, n_leaves = work.grower.leaf_of_row.copy(), tree.n_leaves
-        newton = partial(_core.newton_leaves, g, None, leaf_of_row, n_leaves, STEP, None, None, 1)
+        newton = partial(
+            _core.fit_newton_leaves, g, None, leaf_of_row, n_leaves, STEP, None, None, 1
+        )
         values, raw = newton(), np.zeros_like(g)
         yield Kernel(
             f"leaf values, {_outputs(n_outputs)}",
@@ -349,7 +351,7 @@ def prediction(work: Workload) -> Iterator[Kernel]:
             channels = _core.Channels(g, None, "unit", None, None, 1)
             tree = work.grow(channels, _grow_config())
             rows = work.grower.leaf_of_row, tree.n_leaves
-            forest.append(tree, _core.newton_leaves(g, None, *rows, STEP, None, None, 1))
+            forest.append(tree, _core.fit_newton_leaves(g, None, *rows, STEP, None, None, 1))
         raw = np.zeros((work.n_rows, n_outputs), np.float32)
         yield Kernel(
             f"prediction, {_outputs(n_outputs)}",

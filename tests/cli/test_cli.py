@@ -7,8 +7,8 @@ import json
 
 import numpy as np
 import pytest
-from commands import fails, polyleaf
-from layers import bits
+from support.commands import fails, polyleaf
+from support.small_fits import bits
 
 from polyleaf import (
     PolyleafClassifier,
@@ -663,7 +663,7 @@ def test_recipes_of_regression(folder, tmp_path, capsys):
     polyleaf(
         "train", file, "-t", "*_load", "-m", tmp_path / "m", "--preset", "tfbt", "--rounds", "5"
     )
-    assert load_model(tmp_path / "m").refresh == "layer"
+    assert load_model(tmp_path / "m").boosting_step == "layer"
     arguments = ("train", file, "-t", "*_load", "-m", tmp_path / "n")
     assert "there is no recipe 'tfbtt'; there are cgb," in fails(
         capsys, *arguments, "--preset", "tfbtt"
@@ -726,5 +726,5 @@ def test_targets_that_are_not_known_count_in_bins_as_in_a_fit(where, tmp_path):
     settings = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
     polyleaf("train", path, "-t", "y,z", "-m", model, *settings)
     expected = PolyleafRegressor(**chosen).fit(X, Y)
-    assert load_model(model).model_.mapper.same_bins(expected.model_.mapper)
+    assert load_model(model).model_.mapper.has_same_bins(expected.model_.mapper)
     np.testing.assert_array_equal(load_model(model).predict(X), expected.predict(X))

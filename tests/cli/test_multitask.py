@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from commands import fails, polyleaf
+from support.commands import fails, polyleaf
 
 from polyleaf import Dataset, PolyleafMultiTask, load_model
 from polyleaf.objectives import Quantile
@@ -111,7 +111,7 @@ def test_a_task_is_extracted_for_what_takes_one_kind_of_target(folder, expected,
     test, of_demand, of_sold = folder / "test.csv", tmp_path / "demand", tmp_path / "sold"
     for name, path in (("demand", of_demand), ("sold", of_sold)):
         polyleaf("extract", folder / "m", "--task", name, "-o", path)
-        own, of_all = load_model(path), expected.of_task(name)
+        own, of_all = load_model(path), expected.task_estimator(name)
         np.testing.assert_array_equal(own.predict_raw(X), of_all.predict_raw(X))
         polyleaf("calibrate", test, "-m", path)
     polyleaf("predict", test, "-m", of_demand, "--intervals", "-o", tmp_path / "p.csv")

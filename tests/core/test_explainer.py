@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isa import printed_by_each
-from reference import contributions as reference
-from trees import random_codes, random_features, random_forest, random_leaves, tree_arrays
+from reference import shap as reference
+from support.isa import run_on_each_isa
+from support.trees import random_codes, random_features, random_forest, random_leaves, tree_arrays
 
 from polyleaf import _core
 
@@ -68,9 +68,9 @@ def assert_close(found, wanted, parts):
 @pytest.mark.parametrize("kinds", KINDS, ids="+".join)
 def test_is_what_the_definition_says(kinds, n_background):
     forest, parts, (codes, x), background = problem(1, kinds, n_background=n_background)
-    values, interactions, base = reference.explained(parts, N_OUTPUTS, codes, x, background)
+    values, interactions, base = reference.explain_rows(parts, N_OUTPUTS, codes, x, background)
     explainer = explainer_of(forest, background)
-    np.testing.assert_allclose(explainer.expect(OUTPUTS), base, atol=1e-13)
+    np.testing.assert_allclose(explainer.expected_values(OUTPUTS), base, atol=1e-13)
     assert_close(contributions(explainer, codes, features=x), values, parts)
     assert_close(
         contributions(explainer, codes, features=x, interactions=True), interactions, parts
@@ -101,7 +101,7 @@ def test_long_paths_are_what_the_definition_says(n_features, n_background):
     background = (
         None if n_background is None else (random_codes(rng, n_features, n_background), None)
     )
-    values, interactions, _ = reference.explained(parts, 1, codes, None, background)
+    values, interactions, _ = reference.explain_rows(parts, 1, codes, None, background)
     explainer = explainer_of(forest, background)
     np.testing.assert_allclose(contributions(explainer, codes, [0]), values, atol=CLOSE)
     found = contributions(explainer, codes, [0], interactions=True)
@@ -147,8 +147,8 @@ def test_nodes_that_count_nothing_send_half_of_the_rows_either_way():
         tree = _core.Tree.from_arrays(**kept, count=np.zeros(tree.n_nodes, np.int64))
         bare.append(tree, leaves, output)
         bare_parts.append((tree, leaves, output))
-    values, _, base = reference.explained(bare_parts, N_OUTPUTS, codes, x)
-    np.testing.assert_allclose(explainer_of(bare).expect(OUTPUTS), base, atol=1e-13)
+    values, _, base = reference.explain_rows(bare_parts, N_OUTPUTS, codes, x)
+    np.testing.assert_allclose(explainer_of(bare).expected_values(OUTPUTS), base, atol=1e-13)
     assert_close(contributions(explainer_of(bare), codes), values, parts)
     assert (
         contributions(explainer_of(forest), codes) != contributions(explainer_of(bare), codes)
@@ -182,7 +182,7 @@ def test_contributions_add_up(seed, kinds, sizes, n_rows, n_background):
     explainer = explainer_of(forest, background)
     raw = forest.scores(codes, np.zeros(N_OUTPUTS), features=x)
     values = contributions(explainer, codes, features=x).astype(np.float64)
-    expected = explainer.expect(OUTPUTS)
+    expected = explainer.expected_values(OUTPUTS)
     assert_close(values.sum(axis=1) + expected, raw, parts)
     if n_rows * sum(sizes) < 4000:
         interactions = contributions(explainer, codes, features=x, interactions=True).astype(
@@ -298,7 +298,7 @@ EVERY_PROGRAM = """
 import hashlib, json, sys
 import numpy as np
 from polyleaf import _core
-from trees import random_codes, random_features, random_forest
+from support.trees import random_codes, random_features, random_forest
 
 rng = np.random.default_rng(14)
 kinds = ("dense", "sparse", "linear")
@@ -320,7 +320,7 @@ print(json.dumps(hashes))
 
 
 def test_every_instruction_set_and_any_threads_have_the_same_bits():
-    printed = [json.loads(text) for text in printed_by_each(EVERY_PROGRAM)]
+    printed = [json.loads(text) for text in run_on_each_isa(EVERY_PROGRAM)]
     assert all(found == printed[0] for found in printed)
     assert len(set(printed[0])) == 4  # threads make no difference, the rest does
 
@@ -364,7 +364,7 @@ def test_what_bounds_take_off_is_taken_from_those_who_push():
     )
     codes = np.zeros((3, 4), np.uint8)
     found = contributions(explainer_of(forest), codes, [0], features=x)
-    values, _, base = reference.explained(parts, 1, codes, x)
+    values, _, base = reference.explain_rows(parts, 1, codes, x)
     np.testing.assert_allclose(found, values, atol=1e-6)
     raw = forest.scores(codes, np.zeros(1), features=x)
     np.testing.assert_allclose(found.sum(axis=1) + base, raw, atol=1e-6)
@@ -395,9 +395,9 @@ def test_bad_arguments_are_refused():
     forest, _, (codes, x), _ = problem(15, ("dense", "linear"))
     explainer = explainer_of(forest)
     with pytest.raises(ValueError, match="no output 3 among the 3"):
-        explainer.expect(np.array([3], np.int32))
+        explainer.expected_values(np.array([3], np.int32))
     with pytest.raises(ValueError, match="Output 1 is asked for twice"):
-        explainer.expect(np.array([1, 1], np.int32))
+        explainer.expected_values(np.array([1, 1], np.int32))
     out = np.zeros((8, N_FEATURES, N_OUTPUTS), np.float32)
     with pytest.raises(ValueError, match="pass them as `features`"):
         explainer.explain(codes, out, OUTPUTS)
@@ -420,7 +420,7 @@ def test_bad_arguments_are_refused():
 def test_no_trees_and_no_rows():
     empty = _core.Explainer(_core.Forest(3))
     assert (contributions(empty, np.zeros((4, 3), np.uint8)) == 0).all()
-    assert (empty.expect(OUTPUTS) == 0).all()
+    assert (empty.expected_values(OUTPUTS) == 0).all()
     forest, _, (codes, _), _ = problem(16)
     assert contributions(explainer_of(forest), codes[:, :0].copy()).shape == (
         0,

@@ -8,21 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from problems import Core, assert_same_tree, core_bins, make_problem, sampled, sparse_arrays
+from support.problems import Core, assert_same_tree, core_bins, make_problem, sampled, sparse_arrays
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.data import binning
 from polyleaf.data.binned import empty_codes
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 
 SETTINGS = {
     "plain": {},
     "rows sampled": {"subsample": 0.6},
     "features sampled": {"colsample_bytree": 0.5, "colsample_bynode": 0.5},
     "larger leaves": {"min_child_samples": 12},
-    "layers": {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 4},
+    "layers": {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4},
     "layers, rows sampled": {
-        "refresh": "layer", "grow_policy": "depthwise", "max_depth": 4, "subsample": 0.6,
+        "boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4, "subsample": 0.6,
     },
     "sparse leaves": {"leaf": "sparse", "leaf_k": 2},
     "tree per output": {"multi_strategy": "one_output_per_tree"},
@@ -93,14 +93,14 @@ def test_models_do_not_depend_on_how_codes_are_held(settings, monkeypatch):
         np.testing.assert_array_equal(models[0], other)
 
 
-@pytest.mark.parametrize("curvature", ["none", "shared", "diagonal", "full", "block"])
-def test_classes_do_not_depend_on_how_codes_are_held(curvature, monkeypatch):
+@pytest.mark.parametrize("hessian", ["none", "shared", "diagonal", "full", "block"])
+def test_classes_do_not_depend_on_how_codes_are_held(hessian, monkeypatch):
     X = words()
     y = targets(X).argmax(axis=1)
     models = []
     for share in (0.2, -1):
         monkeypatch.setattr(binning, "SPARSE_SHARE", share)
-        models.append(PolyleafClassifier(n_estimators=5, curvature=curvature, n_jobs=2).fit(X, y))
+        models.append(PolyleafClassifier(n_estimators=5, hessian=hessian, n_jobs=2).fit(X, y))
     np.testing.assert_array_equal(models[0].predict_proba(X), models[1].predict_proba(X))
 
 
@@ -115,7 +115,7 @@ def test_many_rows_and_cells(take, n_outputs):
     tree, leaf_of_row = Core.grow(p)
     for features in (None, (1, 3, 5)):
         for n_threads in (1, 2, 3):
-            same, same_leaves = Core.grow(p.sparsely_held(features), n_threads)
+            same, same_leaves = Core.grow(p.store_sparse(features), n_threads)
             assert_same_tree(tree, same)
             np.testing.assert_array_equal(leaf_of_row, same_leaves)
 
@@ -139,16 +139,16 @@ def test_linear_leaves_hold_all_codes():
     assert PolyleafRegressor(n_estimators=2, leaf="linear").fit(data, targets(X)).predict(
         data
     ).shape == (600, 3)
-    p = make_problem(1).sparsely_held()
+    p = make_problem(1).store_sparse()
     with pytest.raises(ValueError, match="none may be held sparse"):
-        bins = core_bins(p.codes, p.n_bins, p.is_categorical, p.held_sparse)
+        bins = core_bins(p.codes, p.n_bins, p.is_categorical, p.sparse_features)
         _core.LinearTable(bins, p.codes.astype(np.float32), None, 1)
 
 
 def test_explicit_zeros_and_values_in_the_bin_of_zero_are_no_cells():
     X = sp.csc_matrix(np.array([[0, 5], [1, 0], [2, 0], [0, 0]] * 30, np.float32))
     X.data[::4] = 0
-    table = as_features(X)
+    table = read_features(X)
     mapper = binning.BinMapper().fit(table)
     codes = mapper.encode(table)
     np.testing.assert_array_equal(codes.array(), mapper.transform(table))

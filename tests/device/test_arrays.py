@@ -7,14 +7,13 @@ import gc
 import pickle
 import warnings
 
-import foreign
-import host_device
 import numpy as np
 import pytest
-from foreign import ByDLPack, ByInterface
+from support import foreign_arrays, host_device
+from support.foreign_arrays import ByDLPack, ByInterface
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.runtime.device_arrays import array_on, lies_on_card
+from polyleaf.runtime.device_arrays import as_device_array, is_device_array
 
 pytestmark = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++")
 
@@ -93,12 +92,12 @@ def test_watching_going_on_and_linear_leaves_of_the_same_rows():
 
 
 def test_what_reads_all_of_a_table_in_memory_gets_a_copy(device):
-    from polyleaf.inputs.features import as_features
+    from polyleaf.inputs.features import read_features
 
     estimator = PolyleafRegressor(**SMALL).fit(X, Y)
-    table = as_features(ByDLPack(X), reference=estimator.model_.mapper, estimator=estimator)
-    here = as_features(X, reference=estimator.model_.mapper)
-    np.testing.assert_array_equal(table.numbers(), here.numbers())
+    table = read_features(ByDLPack(X), reference=estimator.model_.mapper, estimator=estimator)
+    here = read_features(X, reference=estimator.model_.mapper)
+    np.testing.assert_array_equal(table.get_raw_values(), here.get_raw_values())
     np.testing.assert_array_equal(table.rows(3, 9).dense[0].values, X[3:9])
     codes = estimator.model_.mapper.encode(table)
     np.testing.assert_array_equal(codes.array(), estimator.model_.mapper.transform(here))
@@ -120,10 +119,10 @@ def test_predictions_stay_on_the_card(kind, dtype):
     values = X.astype(dtype)
     predictor, expected = model.predictor(device="cuda"), model.predictor()(values)
     for found in (predictor(kind(values)), predictor.predict_raw(kind(values))):
-        assert lies_on_card(found) and found.shape == expected.shape and len(found) == len(X)
-        np.testing.assert_array_equal(foreign.taken(found), expected)
+        assert is_device_array(found) and found.shape == expected.shape and len(found) == len(X)
+        np.testing.assert_array_equal(foreign_arrays.taken(found), expected)
         np.testing.assert_array_equal(
-            array_on(host_device.device(), found, "found").read(), expected
+            as_device_array(host_device.device(), found, "found").read(), expected
         )
 
 
@@ -140,7 +139,7 @@ def test_what_a_link_makes_is_given_in_memory():
     model = PolyleafClassifier(**SMALL).fit(X, (Y[:, 0] > 0).astype(int))
     predictor = model.predictor("predict_proba", device="cuda")
     np.testing.assert_array_equal(predictor(ByDLPack(X)), model.predict_proba(X))
-    assert lies_on_card(predictor.predict_raw(ByDLPack(X)))
+    assert is_device_array(predictor.predict_raw(ByDLPack(X)))
 
 
 def test_many_rows_are_predicted_a_part_at_a_time():
@@ -157,7 +156,7 @@ def test_many_rows_are_predicted_a_part_at_a_time():
 
 def test_memory_is_kept_while_it_is_needed_and_then_given_back(device):
     there = ByDLPack(X)
-    array = array_on(device, there, "X")
+    array = as_device_array(device, there, "X")
     assert there.asked == [device.stream] and there.gone == 0
     del array
     gc.collect()
@@ -172,10 +171,10 @@ def test_streams_are_waited_for(monkeypatch):
             waited.append(stream)
 
     monkeypatch.setattr(
-        _core, "DeviceArray", type("A", (), {"of_address": staticmethod(lambda *told: told)})
+        _core, "DeviceArray", type("A", (), {"from_address": staticmethod(lambda *told: told)})
     )
     for stream in (None, 2, False):
-        array_on(Device(), ByInterface(X, stream=stream), "X")
+        as_device_array(Device(), ByInterface(X, stream=stream), "X")
     assert waited == [2, 1]
 
 
@@ -252,4 +251,4 @@ def test_arrays_in_memory_do_not_lie_on_a_card():
     jax = pytest.importorskip("jax.numpy")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not any(map(lies_on_card, (X, jax.asarray(X[0]), [1.0], None, "text")))
+        assert not any(map(is_device_array, (X, jax.asarray(X[0]), [1.0], None, "text")))

@@ -7,7 +7,7 @@ from sklearn.metrics import f1_score
 
 from polyleaf import PolyleafClassifier, PolyleafClassifierCV, load_model
 from polyleaf.export import to_c, to_onnx
-from polyleaf.metrics.thresholds import best_f1_threshold
+from polyleaf.metrics._classification import best_f1_threshold
 
 SMALL = {"n_estimators": 15, "max_leaves": 8, "n_jobs": 1, "random_state": 0}
 RNG = np.random.default_rng(0)
@@ -64,13 +64,13 @@ def test_chosen_on_the_last_evaluation_set(threshold):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"class_weight": "balanced"}, {"refresh": "layer"}], ids=str
+    "options", [{}, {"class_weight": "balanced"}, {"boosting_step": "layer"}], ids=str
 )
 def test_without_one_it_is_chosen_on_rows_that_models_have_not_seen(options):
     """Three models, each trained on the rows of two folds, in the bins and with the weights of all."""
     from polyleaf import Dataset
 
-    if "refresh" in options:
+    if "boosting_step" in options:
         options = options | {"grow_policy": "depthwise", "max_depth": 3}
     weight = RNG.integers(1, 3, N).astype(float)
     data = Dataset(X, sample_weight=weight)

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import reference
-from layers import LAYERS, SMALL, N, X, Y, bits, classifier, regressor, runs, targets
-from problems import Core, Twin, boosted
+from support.problems import Core, Reference, boosted
+from support.small_fits import LAYERS, SMALL, N, X, Y, bits, classifier, regressor, runs, targets
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.callbacks import Checkpoint
@@ -23,7 +23,7 @@ LABELS = (Y + 4 * KNOWN > 0).astype(int)
 
 
 def coupled(y, scores):
-    """Derivatives of a loss that is no function of a difference; rational, so exact in the twin."""
+    """Derivatives of a loss that is no function of a difference; rational, so exact in the reference implementation."""
     residual = scores - y + 0.25 * scores.sum(axis=1, keepdims=True)
     return residual + 0.1 * residual * np.abs(residual), 1.2 + 0.2 * np.abs(residual)
 
@@ -33,11 +33,11 @@ def coupled(y, scores):
 
 @pytest.mark.parametrize("objective", ["squared_error", "absolute_error", "huber", "quantile"])
 @pytest.mark.parametrize(
-    "options", [{}, {"normalize_targets": True}, {"refresh": "layer"}], ids=str
+    "options", [{}, {"normalize_targets": True}, {"boosting_step": "layer"}], ids=str
 )
 def test_losses_of_a_difference_learn_what_is_left(objective, options):
     """The same trees as for y - offset, and the offset on top."""
-    options = options | ({} if "refresh" not in options else LAYERS)
+    options = options | ({} if "boosting_step" not in options else LAYERS)
     if objective == "quantile":
         options["quantile_alpha"] = [0.2, 0.5, 0.8]
     quarters = np.round(4 * Y) / 4  # so that y - offset is exact in either order
@@ -79,11 +79,11 @@ def test_large_offsets_lose_no_digits():
 # ----------------------------------------------------------------------------------------------- other losses
 
 
-@pytest.mark.parametrize("implementation", [Twin, Core], ids=["twin", "core"])
-def test_the_loss_sees_the_offset_as_the_twin_does(implementation):
+@pytest.mark.parametrize("implementation", [Reference, Core], ids=["reference", "core"])
+def test_the_loss_sees_the_offset_as_the_reference_does(implementation):
     parameters = {
-        "curvature": "diagonal",
-        "leaf_curvature": "diagonal",
+        "hessian": "diagonal",
+        "leaf_hessian": "diagonal",
         "max_leaves": 8,
         "max_depth": None,
     }

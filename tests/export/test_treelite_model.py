@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from exports import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.exports import (
     CASES,
     estimator,
     hard_rows,
@@ -11,9 +13,7 @@ from exports import (
     raw_scores,
     training_rows,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from models import forests
+from support.models import forests
 
 from polyleaf.export import to_numeric_matrix, to_treelite
 
@@ -44,7 +44,7 @@ def assert_close(found, expected):
 
 def rounded(est, X):
     """Treelite compares what it is given: features that are compared as float32 have to be such."""
-    wide = est.model_.mapper.wide_
+    wide = est.model_.mapper.float64_bins_
     with np.errstate(over="ignore"):
         return np.where(wide, X, X.astype(np.float32)).astype(X.dtype)
 

@@ -2,10 +2,12 @@
 
 import json
 
-import golden
 import numpy as np
 import pytest
-from exports import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import golden
+from support.exports import (
     CASES,
     estimator,
     hard_rows,
@@ -14,13 +16,11 @@ from exports import (
     raw_scores,
     training_rows,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from models import forests, random_model
+from support.models import forests, random_model
 
 from polyleaf import PolyleafClassifier
 from polyleaf.export import from_xgboost, to_numeric_matrix, to_xgboost
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 
 TAKEN = [name for name in CASES if "linear" not in name and "time stamps" not in name]
 LINKED = ["defaults", "poisson", "defaults, two classes", "defaults, classes", "defaults, labels"]
@@ -62,7 +62,8 @@ def test_what_is_written_is_read_as_the_same_model(name, tmp_path):
     same = from_xgboost(tmp_path / "m.json")
     X = finite(to_numeric_matrix(est, training_rows(name)))
     assert_close(
-        same.predict_raw(as_features(X, reference=same.mapper)), est._raw(training_rows(name), None)
+        same.predict_raw(read_features(X, reference=same.mapper)),
+        est._raw(training_rows(name), None),
     )
 
 
@@ -98,7 +99,7 @@ def test_any_forest(tmp_path_factory, model, seed):
     to_xgboost(model, path)
     same, X = from_xgboost(path), finite(hard_rows(model, seed))
     expected = model.predict_raw(prepare_features(model, X))
-    assert_close(same.predict_raw(as_features(X, reference=same.mapper)), expected)
+    assert_close(same.predict_raw(read_features(X, reference=same.mapper)), expected)
 
 
 def test_a_model_without_trees(tmp_path):
@@ -107,7 +108,7 @@ def test_a_model_without_trees(tmp_path):
     same = from_xgboost(tmp_path / "m.json")
     X = np.zeros((3, 4), np.float32)
     assert_close(
-        same.predict_raw(as_features(X, reference=same.mapper)), np.tile(model.base_score, (3, 1))
+        same.predict_raw(read_features(X, reference=same.mapper)), np.tile(model.base_score, (3, 1))
     )
 
 
@@ -117,7 +118,7 @@ def test_probabilities_near_one_keep_their_digits(tmp_path):
     est = PolyleafClassifier(**golden.SMALL).fit(golden.numbers(), y)
     to_xgboost(est, tmp_path / "m.json")
     same, X = from_xgboost(tmp_path / "m.json"), golden.numbers().astype(np.float32)
-    assert_close(same.predict_raw(as_features(X, reference=same.mapper)), est._raw(X, None))
+    assert_close(same.predict_raw(read_features(X, reference=same.mapper)), est._raw(X, None))
 
 
 def test_what_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from commands import fails, polyleaf
+from support.commands import fails, polyleaf
 
 from polyleaf import (
     Dataset,
@@ -21,7 +21,7 @@ from polyleaf import (
 )
 from polyleaf.inspection.plotting import OutputsDisplay
 from polyleaf.inspection.report import report
-from polyleaf.metrics.task_scores import compute_scores_per_target
+from polyleaf.metrics._multitask import compute_scores_per_target
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from many_categories import effects
-from model_files import FILES, about, reseal
-from models import example_table, random_model
 from safetensors.numpy import load, save
+from support.high_cardinality import effects
+from support.model_files import FILES, about, reseal
+from support.models import example_table, random_model
 
 import polyleaf.model.serialize as serialize
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.serialize import FORMAT_VERSION, ModelFileError
@@ -108,7 +108,7 @@ def test_files_of_every_version_load_and_predict_the_same(version):
     model = Model.load(path)
     expected = np.load(path.with_suffix(".npy"))
     if version == 3:  # with columns made of very many categories
-        table = as_features(effects(20, 400, seed=1)[0], reference=model.mapper)
+        table = read_features(effects(20, 400, seed=1)[0], reference=model.mapper)
     else:
         table = example_table(model, n_rows=20)
     np.testing.assert_array_equal(model.predict_raw(table), expected)

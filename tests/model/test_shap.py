@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from reference.contributions import payload
+from reference.shap import payload
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, inspection, load_model
 from polyleaf.datasets import load
@@ -30,7 +30,7 @@ def raw_scores(model, rows):
     """Float64 (n_rows, n_scores), in the unit of y: what predictions round to float32 tree after tree."""
     inner = model.model_
     table = model._features(rows)
-    numbers, leaves = table.numbers(), inner.apply(table)
+    numbers, leaves = table.get_raw_values(), inner.apply(table)
     known = set(range(inner.n_features))
     sums = np.tile(inner.base_score, (table.n_rows, 1))
     for tree in inner.trees[: leaves.shape[1]]:
@@ -80,18 +80,18 @@ MODELS = {
         max_depth=4,
         max_leaves=None,
         grow_policy="depthwise",
-        refresh="layer",
+        boosting_step="layer",
         rows_per_layer=[200, 90],
     ).fit(X, Y),
     "sampled": lambda: PolyleafRegressor(**SMALL, sampling_method="goss").fit(X, Y),
-    "full curvature": lambda: PolyleafClassifier(**SMALL, curvature="full").fit(X, CLASSES),
+    "full curvature": lambda: PolyleafClassifier(**SMALL, hessian="full").fit(X, CLASSES),
     "sparse leaves": lambda: PolyleafRegressor(**SMALL, leaf="sparse", leaf_k=2).fit(X, Y),
     "linear leaves": lambda: PolyleafRegressor(**SMALL, leaf="linear").fit(X, Y),
     "linear leaves, scaled": lambda: PolyleafRegressor(
         **SMALL, leaf="linear", normalize_targets=True
     ).fit(X, Y * [1, 50, 1e-3] + 7),
     "linear leaves, one target": lambda: PolyleafRegressor(
-        **SMALL, leaf="linear", linear_extrapolation="free"
+        **SMALL, leaf="linear", linear_extrapolation="none"
     ).fit(X, Y[:, 0]),
     "projected": lambda: PolyleafRegressor(**SMALL, projection=Projector("pca", 3)).fit(FILLED, Y),
 }

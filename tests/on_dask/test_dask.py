@@ -210,7 +210,7 @@ def few_labels():
     )
 
 
-@pytest.mark.parametrize("split_search", ["sketch", "exact"])
+@pytest.mark.parametrize("split_search", ["count_sketch", "exact"])
 def test_very_many_labels(client, split_search):
     X, Y, weight = few_labels()
     chosen = SMALL | {

@@ -131,8 +131,8 @@ def test_an_interrupted_search_keeps_the_best_so_far(on_interrupt, n_jobs, monke
             raise KeyboardInterrupt
         return takes(self, candidate, fold, trained)
 
-    takes = base.Race._take
-    monkeypatch.setattr(base.Race, "_take", stops)
+    takes = base.Race._store_result
+    monkeypatch.setattr(base.Race, "_store_result", stops)
     model = PolyleafRegressorCV(**QUICK | {"n_jobs": n_jobs}, on_interrupt=on_interrupt)
     raises, warns = (
         pytest.raises(KeyboardInterrupt, match="was interrupted"),
@@ -238,13 +238,13 @@ def test_a_search_goes_on_where_it_ended(tmp_path, monkeypatch):
     whole = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(X, y)
     PolyleafClassifierCV(**QUICK, ensemble=2).fit(X, y, resume=tmp_path / "log")
     trained = []
-    takes = base.Race._take
+    takes = base.Race._store_result
 
     def notes(self, candidate, fold, found):
         trained.extend([(candidate, fold)] if found.patience else [])
         return takes(self, candidate, fold, found)
 
-    monkeypatch.setattr(base.Race, "_take", notes)
+    monkeypatch.setattr(base.Race, "_store_result", notes)
     on = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(
         X, y, resume=tmp_path / "log"
     )

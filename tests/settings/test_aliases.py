@@ -21,7 +21,7 @@ from polyleaf import (
     PolyleafRegressor,
 )
 from polyleaf.settings import aliases
-from polyleaf.settings.param_spec import declarations
+from polyleaf.settings.param_spec import get_param_specs
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((80, 3))
@@ -101,7 +101,7 @@ def test_arguments_of_others_are_answered(call, sentence):
 
 
 def test_every_name_of_ours_in_the_table_exists():
-    ours = {p.name for estimator in ESTIMATORS for p in declarations(estimator)}
+    ours = {p.name for estimator in ESTIMATORS for p in get_param_specs(estimator)}
     ours |= {
         name
         for method in (PolyleafRegressor.fit, PolyleafRegressor.predict)
@@ -111,7 +111,7 @@ def test_every_name_of_ours_in_the_table_exists():
     for method, names in aliases._OF_METHODS.items():
         assert set(names) <= {*_names(getattr(PolyleafRegressor, method)), "offset"}
     theirs = [name for names in aliases._OTHERS_CALL_IT.values() for name in names.split()]
-    assert set(theirs) & {p.name for p in declarations(PolyleafClassifier)} <= {"n_estimators"}
+    assert set(theirs) & {p.name for p in get_param_specs(PolyleafClassifier)} <= {"n_estimators"}
 
 
 @pytest.mark.parametrize(

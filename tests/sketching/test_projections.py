@@ -1,4 +1,4 @@
-"""Projections: the product equals the twin; each kind finds what it is for; files; bad input."""
+"""Projections: the product equals the reference implementation; each kind finds what it is for; files; bad input."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfTransformer
 
 import polyleaf._core as core
-from polyleaf.inputs.sparse import canonical
+from polyleaf.inputs.sparse import to_canonical_csr
 from polyleaf.sketching import projections
 from polyleaf.sketching.projections import PROJECTIONS, Projection, Projector
 
@@ -34,7 +34,7 @@ def csr_arrays(X):
 
 
 @pytest.mark.parametrize("d", [1, 3, 4, 16, 17, 33, 100, 131, 260])
-def test_product_equals_the_twin(d):
+def test_product_equals_the_reference(d):
     rng = np.random.default_rng(d)
     X = sp.random(70, 400, 0.05, "csr", dtype=np.float32, rng=rng)
     X = sp.vstack(
@@ -182,7 +182,9 @@ def test_pca_by_default_keeps_nearly_all_it_could():
 def leml(X, Y, dim=4, **settings):
     settings = Projector("leml", dim=dim, **settings)
     rng = np.random.default_rng(0)
-    return projections._Leml(canonical(X, "X"), canonical(Y, "Y"), dim, settings, rng, 1)
+    return projections._Leml(
+        to_canonical_csr(X, "X"), to_canonical_csr(Y, "Y"), dim, settings, rng, 1
+    )
 
 
 def test_leml_descends():

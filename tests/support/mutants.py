@@ -11,13 +11,13 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from model_files import reseal
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.estimators.base import builder_of
+from polyleaf.estimators.base import make_estimator_builder
 from polyleaf.inspection.model_summary import dump_json, nodes_table, summary
 from polyleaf.model import serialize
 from polyleaf.model.serialize import ModelFileError
+from support.model_files import reseal
 
 ESTIMATORS = {cls.__name__: cls for cls in (PolyleafRegressor, PolyleafClassifier)}
 SMALL = {"n_estimators": 2, "max_leaves": 4, "min_child_samples": 5, "random_state": 0, "n_jobs": 1}
@@ -231,7 +231,7 @@ def take(content, X):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            estimator = serialize.from_bytes(content, builder_of(ESTIMATORS))
+            estimator = serialize.from_bytes(content, make_estimator_builder(ESTIMATORS))
         except ModelFileError as error:
             assert str(error)
             return False
@@ -275,6 +275,6 @@ def use(estimator, X):
 
 
 def _table(X):
-    from polyleaf.inputs.features import as_features
+    from polyleaf.inputs.features import read_features
 
-    return as_features(X)
+    return read_features(X)

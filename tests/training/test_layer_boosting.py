@@ -13,7 +13,19 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layers import CLASSES, LABELS, LAYERS, N, X, Y, bits, classifier, loss, regressor, runs
+from support.small_fits import (
+    CLASSES,
+    LABELS,
+    LAYERS,
+    N,
+    X,
+    Y,
+    bits,
+    classifier,
+    loss,
+    regressor,
+    runs,
+)
 
 import polyleaf._core as core
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
@@ -31,10 +43,10 @@ PARTS = {
     "medians": (regressor, Y, {"objective": "absolute_error"}),
     "quantiles": (regressor, Y[:, 0], {"objective": "quantile", "quantile_alpha": [0.1, 0.5, 0.9]}),
     "one output": (regressor, Y[:, 0], {}),
-    "first order": (classifier, CLASSES, {"curvature": "none", "leaf_curvature": "none"}),
-    "shared curvature": (classifier, CLASSES, {"curvature": "shared"}),
-    "full curvature": (classifier, CLASSES, {"curvature": "full"}),
-    "blocks": (classifier, CLASSES, {"curvature": "block"}),
+    "first order": (classifier, CLASSES, {"hessian": "none", "leaf_hessian": "none"}),
+    "shared curvature": (classifier, CLASSES, {"hessian": "shared"}),
+    "full curvature": (classifier, CLASSES, {"hessian": "full"}),
+    "blocks": (classifier, CLASSES, {"hessian": "block"}),
     "a tree per class": (classifier, CLASSES, {"multi_strategy": "one_output_per_tree"}),
     "few leaves": (classifier, CLASSES, {"max_leaves": 5}),
     "no limit on depth": (classifier, CLASSES, {"max_leaves": 12, "max_depth": None}),
@@ -102,7 +114,7 @@ def test_instruction_set_changes_nothing(isa):
     if isa not in core.available_isas():
         pytest.skip(f"this CPU cannot run {isa}")
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    script = "from test_layers import core, digest; print(core.isa(), digest())"
+    script = "from test_layer_boosting import core, digest; print(core.isa(), digest())"
     environment = {**os.environ, "POLYLEAF_ISA": isa, "PYTHONPATH": path}
     run = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
@@ -111,13 +123,13 @@ def test_instruction_set_changes_nothing(isa):
     assert run.stdout.split() == [isa, digest()]
 
 
-# ------------------------------------------------------------------------------------ against the twin's loop
+# ------------------------------------------------------------------------------------ against the reference implementation's loop
 
 
 def coupled(y, scores):
     """Derivatives (n, K) of a loss that couples outputs: each one's step changes what the others should do.
 
-    Rational, so that the twin and the library compute the same numbers.
+    Rational, so that the reference implementation and the library compute the same numbers.
     """
     residual = scores - y
     total = residual.sum(axis=1, keepdims=True)
@@ -131,7 +143,7 @@ def binned(estimator):
     return codes, np.asarray(mapper.n_bins_, np.uint16), np.asarray(mapper.is_categorical_)
 
 
-def twin_config(**changes):
+def reference_config(**changes):
     config = reference.GrowConfig(
         max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=4
     )
@@ -145,14 +157,9 @@ def twin_config(**changes):
     ids=str,
 )
 @pytest.mark.parametrize("post_prune", [False, True])
-def test_the_loop_is_the_twins(kind, options, post_prune):
-    curvature = {"unit": "none"}.get(kind, kind)
-    parameters = {
-        **LAYERS,
-        "objective": coupled,
-        "curvature": curvature,
-        "leaf_curvature": curvature,
-    }
+def test_the_loop_is_the_reference_values(kind, options, post_prune):
+    hessian = {"unit": "none"}.get(kind, kind)
+    parameters = {**LAYERS, "objective": coupled, "hessian": hessian, "leaf_hessian": hessian}
     parameters |= {"pruning": "post" if post_prune else "pre", "learning_rate": 0.5, **options}
     with runs() as begun:
         estimator = regressor(**parameters).fit(X, Y)
@@ -163,7 +170,7 @@ def test_the_loop_is_the_twins(kind, options, post_prune):
         g, h = g.astype(np.float32), h.astype(np.float32)
         return g, {"unit": None, "shared": reference.row_means(h), "diagonal": h}[kind]
 
-    config = twin_config(post_prune=post_prune, **options)
+    config = reference_config(post_prune=post_prune, **options)
     for tree in range(estimator.model_.n_trees):
         grown, leaves, values = reference.fit_tree_by_layers(
             *data, derivatives, raw, kind, config, 0.5
@@ -178,12 +185,12 @@ def test_the_loop_is_the_twins(kind, options, post_prune):
     )  # also of one leaf each: the first score is not where the loss ends
 
 
-@pytest.mark.parametrize("refresh", ["round", "tree"])
-def test_one_tree_per_output_with_and_without_renewed_scores(refresh):
+@pytest.mark.parametrize("boosting_step", ["round", "tree"])
+def test_one_tree_per_output_with_and_without_renewed_scores(boosting_step):
     """TFBT's tree-per-class against a loop by hand: the second tree knows what the first has done."""
     parameters = {
         "multi_strategy": "one_output_per_tree",
-        "refresh": refresh,
+        "boosting_step": boosting_step,
         "grow_policy": "depthwise",
     }
     estimator = regressor(objective=coupled, learning_rate=0.5, **parameters).fit(X, Y)
@@ -192,10 +199,12 @@ def test_one_tree_per_output_with_and_without_renewed_scores(refresh):
     for _ in range(3):
         g, h = (part.astype(np.float32) for part in coupled(Y, raw.astype(np.float64)))
         for k in range(3):
-            if refresh == "tree":
+            if boosting_step == "tree":
                 g, h = (part.astype(np.float32) for part in coupled(Y, raw.astype(np.float64)))
             column = g[:, k : k + 1].copy(), h[:, k : k + 1].copy()
-            _, leaves, values = reference.fit_tree(*data, *column, "shared", twin_config(), 0.5)
+            _, leaves, values = reference.fit_tree(
+                *data, *column, "shared", reference_config(), 0.5
+            )
             np.testing.assert_array_equal(estimator.model_.forest.values(next(trees)), values)
             raw[:, k] += values[leaves, 0]
     np.testing.assert_array_equal(estimator.predict(X), raw.astype(np.float64))
@@ -222,7 +231,7 @@ def test_layers_are_the_whole_tree_for_squared_error(seed):
     }
     parameters |= {"max_depth": 3, "min_child_samples": 30, "n_jobs": 1}
     whole = PolyleafRegressor(**parameters).fit(features, y)
-    layers = PolyleafRegressor(**parameters, refresh="layer").fit(features, y)
+    layers = PolyleafRegressor(**parameters, boosting_step="layer").fit(features, y)
     one, other = whole.model_.forest.tree(0), layers.model_.forest.tree(0)
     assert one.n_leaves == 8
     for name in ("feature", "threshold", "left", "right", "count"):
@@ -243,19 +252,21 @@ def test_layers_are_the_whole_tree_for_squared_error(seed):
     ],
 )
 def test_renewal_per_tree_is_renewal_per_round_where_outputs_do_not_meet(make, y, parameters):
-    assert bits(make(**parameters, refresh="tree").fit(X, y)) == bits(make(**parameters).fit(X, y))
+    assert bits(make(**parameters, boosting_step="tree").fit(X, y)) == bits(
+        make(**parameters).fit(X, y)
+    )
 
 
 def test_renewal_per_tree_matters_where_outputs_meet():
     """At rate 1 steps from the same scores add up to too much (Jacobi); in turn they do not."""
     per_class = {"multi_strategy": "one_output_per_tree", "learning_rate": 1.0}
-    per_class |= {"softmax_curvature": "diagonal"}
+    per_class |= {"softmax_hessian": "diagonal"}
     per_class |= {"categorical_features": None, "n_estimators": 1, "reg_lambda": 0.0}
     # Two classes that hang on a switch, 3 : 1 and 1 : 3, and hardly any rows of a third.
     switch = np.repeat([0.0, 1.0], 200)[:, None]
     y = np.concatenate([np.repeat([0, 1, 2], [149, 50, 1]), np.repeat([0, 1, 2], [50, 149, 1])])
     together = classifier(**per_class).fit(switch, y)
-    in_turn = classifier(**per_class, refresh="tree").fit(switch, y)
+    in_turn = classifier(**per_class, boosting_step="tree").fit(switch, y)
     ours, theirs = in_turn.model_.forest, together.model_.forest
     np.testing.assert_array_equal(ours.values(0), theirs.values(0))
     assert not np.array_equal(ours.values(1), theirs.values(1))
@@ -310,7 +321,7 @@ def test_models_are_kept_in_files(part, tmp_path):
     again = load_model(tmp_path / "model")
     assert bits(estimator) == bits(again)
     np.testing.assert_array_equal(estimator.predict(X), again.predict(X))
-    assert again.get_params()["refresh"] == "layer"
+    assert again.get_params()["boosting_step"] == "layer"
 
 
 # ------------------------------------------------------------------------------------------- what it promises
@@ -320,12 +331,14 @@ def test_layers_reach_a_lower_loss_in_as_many_trees():
     """The point of TFBT's section V, on real data; deterministic, so no tolerance is needed."""
     features, _, y, _ = load("letter").split()
     parameters = {"n_estimators": 6, "max_depth": 4, "max_leaves": None, "grow_policy": "depthwise"}
-    parameters |= {"learning_rate": 0.3, "softmax_curvature": "diagonal", "n_jobs": 1}
+    parameters |= {"learning_rate": 0.3, "softmax_hessian": "diagonal", "n_jobs": 1}
     losses = {}
-    for refresh in ("round", "layer"):
-        estimator = PolyleafClassifier(**parameters, refresh=refresh).fit(features[:3000], y[:3000])
+    for boosting_step in ("round", "layer"):
+        estimator = PolyleafClassifier(**parameters, boosting_step=boosting_step).fit(
+            features[:3000], y[:3000]
+        )
         ids = np.searchsorted(estimator.classes_, y[:3000]).astype(np.int32)
-        losses[refresh] = loss(estimator, features[:3000], ids)
+        losses[boosting_step] = loss(estimator, features[:3000], ids)
     assert losses["layer"] < 0.9 * losses["round"]
 
 
@@ -393,10 +406,15 @@ def test_training_ends_where_no_tree_can_be_grown():
         )
 
 
-@pytest.mark.parametrize("refresh", ["round", "layer"])
-def test_single_leaves_that_still_move_the_scores_do_not_end_training(refresh):
+@pytest.mark.parametrize("boosting_step", ["round", "layer"])
+def test_single_leaves_that_still_move_the_scores_do_not_end_training(boosting_step):
     """From a score of 0 no split may pay at first: two leaves are penalised twice."""
-    parameters = {"base_score": 0.0, "refresh": refresh, "learning_rate": 0.5, "reg_lambda": 50.0}
+    parameters = {
+        "base_score": 0.0,
+        "boosting_step": boosting_step,
+        "learning_rate": 0.5,
+        "reg_lambda": 50.0,
+    }
     parameters["grow_policy"] = "depthwise"
     far = 100 * Y.std(axis=0) + Y
     estimator = regressor(n_estimators=40, **parameters).fit(X, far)
@@ -420,7 +438,7 @@ def test_any_training_by_layers_predicts_what_it_trained(data):
     features[rng.random(features.shape) < data.draw(st.sampled_from([0.0, 0.3]))] = np.nan
     parameters = {
         "n_estimators": 2,
-        "refresh": "layer",
+        "boosting_step": "layer",
         "grow_policy": "depthwise",
         "max_depth": data.draw(st.sampled_from([1, 2, 4, None])),
         "max_leaves": data.draw(st.sampled_from([2, 3, 9, 31])),

@@ -3,19 +3,19 @@
 import subprocess
 import sys
 
-import mutants
 import numpy as np
 import pytest
-from model_files import about, reseal
+from support import mutants
+from support.model_files import about, reseal
 
 import polyleaf
-from polyleaf.estimators.base import builder_of
+from polyleaf.estimators.base import make_estimator_builder
 from polyleaf.model import Model, serialize
 from polyleaf.model.serialize import ModelFileError
 
 
 def loaded(content):
-    return serialize.from_bytes(content, builder_of(mutants.ESTIMATORS))
+    return serialize.from_bytes(content, make_estimator_builder(mutants.ESTIMATORS))
 
 
 def changed(seed, change):

@@ -136,7 +136,7 @@ def _get_default_loss(table: Table, column: str, kind: str) -> str:
     if kind == "regression":
         return "squared_error"
     if kind == "multilabel":
-        return automatic_name("multilabel", sparse=False)
+        return auto_objective_name("multilabel", sparse=False)
     values = table.column(column)
     is_binary = len(np.unique(values[~np.isnan(values)])) <= 2
     return automatic_name("binary" if is_binary else "multiclass", sparse=False)

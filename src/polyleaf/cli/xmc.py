@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.data.holdout import held_out
+from polyleaf.data.holdout import split_validation
 from polyleaf.files.io import ReadError, get_extension, spool_to_disk, write_csv
 from polyleaf.files.xmc import LabelledRows, read_multilabel, write_sparse_matrix
 from polyleaf.metrics.ranking import ranking_scores
@@ -52,7 +52,7 @@ def fit_labels(
     """
     X, Y, eval_set = rows.X, rows.Y, None
     if validation is not None:
-        parts = held_out(validation, X.shape[0], seed)
+        parts = split_validation(validation, X.shape[0], seed)
         if parts is None:
             held = read_rows(Path(validation), None, threads)
             check_shape(held, X.shape[1], Y.shape[1], validation)

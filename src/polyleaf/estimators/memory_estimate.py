@@ -14,10 +14,10 @@ import numpy as np
 
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.runtime.context import effective_threads
-from polyleaf.settings.parameters import USUAL_ROUNDS
-from polyleaf.settings.train_config import settings_of
-from polyleaf.training.auto_n_estimators import are_few, most_rounds
-from polyleaf.training.memory_usage import columns_of, of_histograms, of_row, of_trees
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
+from polyleaf.settings.train_config import make_train_config
+from polyleaf.training.auto_n_estimators import has_few_rows, max_rounds
+from polyleaf.training.memory_usage import count_columns, histogram_bytes, row_bytes, tree_bytes
 
 __all__ = ["memory_estimate"]
 
@@ -86,25 +86,29 @@ def memory_estimate(
     estimator = kind(**parameters)
     estimator._validate_params()
     threads = effective_threads(estimator.n_jobs)
-    settings = settings_of(estimator, USUAL_ROUNDS, False, 0, threads)
-    found = most_rounds(settings.run.learning_rate) if are_few(n_rows) else USUAL_ROUNDS
+    settings = make_train_config(estimator, DEFAULT_N_ESTIMATORS, False, 0, threads)
+    found = (
+        max_rounds(settings.boosting.learning_rate)
+        if has_few_rows(n_rows)
+        else DEFAULT_N_ESTIMATORS
+    )
     rounds = found if estimator.n_estimators is None else estimator.n_estimators
-    settings = replace(settings, run=replace(settings.run, n_estimators=rounds))
-    if settings.keeps_labels_sparse:
+    settings = replace(settings, boosting=replace(settings.boosting, n_estimators=rounds))
+    if settings.has_sparse_targets:
         raise ValueError(
             "What sparse labels need depends on how many there are: memory_estimate is for dense targets."
         )
     target = estimator._encode_target(_few_targets(task, n_outputs), None, None)
-    problem = estimator._objective(target, None).prepare(target.values, None)
-    columns = columns_of(
+    problem = estimator._objective(target, None).bind(target.values, None)
+    columns = count_columns(
         problem, settings, target.values.shape[1] if target.values.ndim == 2 else 1
     )
-    row = of_row(n_features, columns, settings)
+    row = row_bytes(n_features, columns, settings)
     of_validation = n_features + _FLOAT * columns.of_y + (_FLOAT + 3 * _DOUBLE) * columns.scores
     return (
         n_rows * sum(row)
-        + of_histograms(n_rows, n_features, columns, settings)
-        + of_trees(columns, settings)
+        + histogram_bytes(n_rows, n_features, columns, settings)
+        + tree_bytes(columns, settings)
         + n_validation_rows * of_validation
     )
 

@@ -15,8 +15,12 @@ from polyleaf.distributions.base import check_coverage
 from polyleaf.estimators.calibration_state import keep, kept
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.model import Model
-from polyleaf.training.conformal import widths
-from polyleaf.training.conformal_sets import label_depths, likelier, truth_depth
+from polyleaf.training.conformal import interval_widths
+from polyleaf.training.conformal_sets import (
+    class_nonconformity,
+    label_nonconformity,
+    truth_nonconformity,
+)
 
 __all__ = ["PredictsSets"]
 
@@ -31,8 +35,8 @@ class PredictsSets:
         def predict_proba(
             self, X: Any, *, iteration_range: Any = None, offset: Any = None
         ) -> Any: ...
-        def _names_of_classes(self) -> list[str]: ...
-        def _in_output(self, values: Any, names: Any, X: Any) -> Any: ...
+        def _get_class_names(self) -> list[str]: ...
+        def _wrap_output(self, values: Any, names: Any, X: Any) -> Any: ...
 
     def calibrate(
         self,
@@ -77,12 +81,12 @@ class PredictsSets:
         depths = self._depths(X, None, offset)
         target = self._encoding.encode(y, sample_weight, normalized=False)
         check_same_rows(len(depths), target.n_rows)
-        truth, classes = target.values, target.class_of_row()
+        truth, classes = target.values, target.get_row_classes()
         if classes is not None:
             truth = np.arange(depths.shape[1]) == np.asarray(classes, np.int64)[:, None]
         weight = np.ones(len(depths)) if target.weight is None else target.weight
         weight = weight if weight.ndim == 1 else weight.min(axis=1)
-        depth = widths(truth_depth(depths, truth)[:, None], coverage, weight)[0]
+        depth = interval_widths(truth_nonconformity(depths, truth)[:, None], coverage, weight)[0]
         keep(self.model_, "prediction sets", coverage=float(coverage), depth=float(depth))
         return self
 
@@ -105,10 +109,10 @@ class PredictsSets:
         check_is_fitted(self)
         deepest = float(kept(self.model_, "prediction sets")["depth"])
         depths = self._depths(X, iteration_range, offset)
-        return self._in_output(depths <= deepest, self._names_of_classes, X)
+        return self._wrap_output(depths <= deepest, self._get_class_names, X)
 
     def _depths(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any) -> np.ndarray:
         """How deep a set must reach to hold each class or label: (n_rows, n)."""
         found = self.predict_proba(X, iteration_range=iteration_range, offset=offset)
-        depths = label_depths if self._encoding.kind == "multilabel" else likelier
+        depths = label_nonconformity if self._encoding.kind == "multilabel" else class_nonconformity
         return depths(np.asarray(found))

@@ -115,7 +115,7 @@ class ShapMixin:
 
     def _read_shap_rows(self, X: Any, name: str = "X") -> FeatureTable | BinnedRows:
         if isinstance(X, Dataset):
-            X = X.seen_by(self.model_.mapper)
+            X = X.rebinned_to(self.model_.mapper)
             return BinnedRows(X.codes, X.features)
         if name != "X" and getattr(X, "shape", (1,))[0] == 0:
             raise ValueError(f"The {name} has no rows; it needs at least one.")

@@ -15,7 +15,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.binning import MISSING_CODE, Category
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.model import Model
 from polyleaf.model.decision_threshold import get_raw_decision_thresholds
@@ -87,7 +87,7 @@ class ModelIR:
     @property
     def is_wide(self) -> np.ndarray:
         """Which features are compared as float64: bool (n_features,)."""
-        return np.asarray(self.model.mapper.wide_, bool)
+        return np.asarray(self.model.mapper.float64_bins_, bool)
 
     @cached_property
     def has_scalar_trees(self) -> bool:
@@ -195,7 +195,7 @@ def build_ir(model: Any) -> ModelIR:
             "The model projects its features before the trees see them, and no format holds the projection: "
             "keep such a model in Polyleaf (save_model), or train without projection."
         )
-    if inner.mapper.made_ is not None:
+    if inner.mapper.derived_columns_ is not None:
         raise ValueError(
             "The model looks up features of more than 255 categories in a table, and no format holds the "
             "table: keep such a model in Polyleaf (save_model), or train on fewer categories."
@@ -233,12 +233,12 @@ def to_numeric_matrix(model: Any, X: Any) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n_rows, n_features), C order
-        float32 numbers; as float64 where some feature needs that (`BinMapper.wide_`). NaN where a value is
+        float32 numbers; as float64 where some feature needs that (`BinMapper.float64_bins_`). NaN where a value is
         missing. A category is its code (`category_mapping`), NaN where it was not seen in training.
     """
     source = build_ir(model)
     mapper = source.model.mapper
-    table = as_features(X, reference=mapper)
+    table = read_features(X, reference=mapper)
     matrix: np.ndarray = np.zeros((table.n_rows, table.n_features), source.dtype)
     for block in table.dense:
         for column, feature in enumerate(block.features.tolist()):

@@ -13,7 +13,7 @@ import numpy as np
 from polyleaf.files.io import ReadError
 from polyleaf.files.readers import arrow_to_cells, from_arrow
 from polyleaf.files.table import Table
-from polyleaf.inputs.parquet import parquet_files, tables
+from polyleaf.inputs.parquet import find_parquet_files, iter_tables
 
 __all__ = ["ParquetFolder"]
 
@@ -53,7 +53,7 @@ class ParquetFolder:
         import pyarrow.parquet as pq
 
         try:
-            files = parquet_files(path)
+            files = find_parquet_files(path)
         except FileNotFoundError:
             raise ReadError(f"There is no Parquet file in the folder {str(path)!r}.") from None
         try:

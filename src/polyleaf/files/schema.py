@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from polyleaf.files.io import ReadError
 from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
-from polyleaf.inputs.multitask import name_of
+from polyleaf.inputs.multitask import get_task_name
 from polyleaf.inputs.targets import FEW_CLASSES
 from polyleaf.inputs.text import are_decimal_commas, first_stray_text
 from polyleaf.metrics._multitask import TASKS
@@ -142,7 +142,7 @@ class Schema:
             if not categories or name in categorical or is_label:
                 continue
             codes = np.nan_to_num(table.column(name), nan=-1).astype(np.int64)
-            stray = first_stray_text(codes, categories)
+            stray = find_stray_text(codes, categories)
             if stray is not None:
                 row, cell = stray
                 raise ReadError(
@@ -274,7 +274,7 @@ def decimal_comma_hint(table: Table, names: Sequence[str]) -> str:
         categories = table.categories.get(name, ())
         codes = table.column(name) if categories else np.empty(0)
         counts = np.bincount(codes[~np.isnan(codes)].astype(np.int64), minlength=len(categories))
-        if are_decimal_commas(categories, counts):
+        if has_decimal_commas(categories, counts):
             found.append(name)
     if not found:
         return ""

@@ -29,7 +29,7 @@ from polyleaf.files.io import (
     read_bytes,
     wrap_read_errors,
 )
-from polyleaf.inputs.sparse import arrays_of, canonical
+from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
 from polyleaf.inputs.targets import check_same_rows
 
 __all__ = [
@@ -217,7 +217,7 @@ def write_sparse_matrix(path: str | Path, matrix: Any) -> None:
     matrix : array or sparse matrix of shape (n, d)
         Numbers, written as float32.
     """
-    rows = canonical(matrix, "The matrix")
+    rows = to_canonical_csr(matrix, "The matrix")
     with open_for_writing(Path(path)) as stream:
         stream.write(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
         _write_rows(stream, rows, None, 0)
@@ -383,10 +383,12 @@ def _write_rows(
     for begin in range(0, rows.shape[0], _BATCH_ROWS):
         part = slice(begin, begin + _BATCH_ROWS)
         label_indptr, label_indices = (
-            (None, None) if labels is None else arrays_of(labels[part])[:2]
+            (None, None) if labels is None else get_csr_arrays(labels[part])[:2]
         )
         stream.write(
-            _core.write_label_text(label_indptr, label_indices, *arrays_of(rows[part]), index_base)
+            _core.write_label_text(
+                label_indptr, label_indices, *get_csr_arrays(rows[part]), index_base
+            )
         )
 
 

@@ -70,7 +70,7 @@ def make_shap_explanation(
 
 def _display(table: FeatureTable) -> np.ndarray:
     """The features of a table as people read them, (n_rows, n_features): float64; objects with categories."""
-    data: np.ndarray = table.numbers().T.astype(np.float64)
+    data: np.ndarray = table.get_raw_values().T.astype(np.float64)
     if table.categories:
         data = data.astype(object)
         for column in table.categories:
@@ -96,7 +96,7 @@ def export_shap_trees(estimator: Any) -> dict[str, Any]:
         check_is_fitted(estimator)
         estimator = estimator.model_
     model: Model = estimator
-    if model.mapper.made_ is not None:
+    if model.mapper.derived_columns_ is not None:
         raise ValueError(
             "shap knows no columns made of very many categories, which this model has; use shap_values."
         )

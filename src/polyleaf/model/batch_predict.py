@@ -104,9 +104,9 @@ def read_regressors(
     Returns
     -------
     ndarray of shape (n_features, n_rows), float32, or None where no leaf is linear
-        See `FeatureTable.numbers`.
+        See `FeatureTable.get_raw_values`.
     """
     wanted = forest.regressors(first, last)
     if not len(wanted):
         return None
-    return mapper.numbers(table, _mask(wanted, mapper))
+    return mapper.get_raw_values(table, _mask(wanted, mapper))

@@ -14,8 +14,8 @@ import scipy.sparse
 
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper, Category
-from polyleaf.runtime.cuda import device_of
-from polyleaf.runtime.device_arrays import array_on, lies_on_card
+from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.device_arrays import as_device_array, is_device_array
 
 __all__ = ["Predictor"]
 
@@ -63,7 +63,7 @@ class Predictor:
                 "The model projects its features before the trees see them, which a predictor of plain rows "
                 "does not: use predict."
             )
-        if model.mapper.made_ is not None:
+        if model.mapper.derived_columns_ is not None:
             raise ValueError(
                 "The model looks up features of more than 255 categories in a table, which a predictor of "
                 "plain rows does not: use predict."
@@ -74,7 +74,7 @@ class Predictor:
         self._core = self._made()
 
     def _made(self) -> _core.RowPredictor | _core.DevicePredictor:
-        mapper, device = self._model.mapper, device_of(self._device)
+        mapper, device = self._model.mapper, get_device(self._device)
         here = _core.RowPredictor(
             self._model.forest,
             mapper.bin_table,
@@ -95,7 +95,7 @@ class Predictor:
     def predict_raw(self, rows: Any) -> Any:
         """Raw scores, float64 (n_rows, n_scores), of rows (n_rows, n_features) or of one (n_features,); of
         rows that lie on the predictor's card an array there, which CuPy, PyTorch and JAX take by DLPack."""
-        if lies_on_card(rows):
+        if is_device_array(rows):
             return self._raw_there(rows)
         if type(rows) is not np.ndarray or rows.dtype.char not in "fd":
             if scipy.sparse.issparse(rows):
@@ -125,7 +125,7 @@ class Predictor:
         ValueError
             Where the number of features is not the model's.
         """
-        if lies_on_card(rows):
+        if is_device_array(rows):
             there = self._raw_there(rows)
             return there if self._gives_scores else self._finish(there.read())
         found = self._finish(self.predict_raw(rows))
@@ -138,18 +138,18 @@ class Predictor:
         )
 
     def _raw_there(self, rows: Any) -> _core.DeviceArray:
-        device = device_of(self._device)
+        device = get_device(self._device)
         if device is None or not isinstance(self._core, _core.DevicePredictor):
             raise TypeError(
                 'rows lie on a CUDA card: make the predictor with device="cuda", or pass a copy in memory of '
                 "this machine."
             )
-        array, expected = array_on(device, rows, "rows"), len(self._model.mapper.n_bins_)
+        array, expected = as_device_array(device, rows, "rows"), len(self._model.mapper.n_bins_)
         if array.ndim != 2 or array.shape[1] != expected:
             raise ValueError(
                 f"Rows on a card must be an array (n_rows, {expected}), and these are {array.shape}."
             )
-        return self._core.scores_there(array)
+        return self._core.scores_on_device(array)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_core"}

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.features import FeatureTable, as_features
+from polyleaf.inputs.features import FeatureTable, read_features
 from polyleaf.metrics.metric import RENAMED_METRICS
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.batch_predict import Chunk, bin_features, iter_chunks, read_regressors
@@ -29,8 +29,8 @@ from polyleaf.model.io import Destination, Source
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.shap import ShapExplainer, TargetScale, resolve_outputs
 from polyleaf.model.trees import Trees
-from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
-from polyleaf.objectives.columns import with_row
+from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
+from polyleaf.objectives.columns import apply_rowwise
 from polyleaf.sketching.projections import Projection
 
 EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
@@ -159,7 +159,7 @@ class Model:
     @property
     def input_names(self) -> list[str]:
         """Names of the features of the tables that it takes: as `feature_name`, but of what X holds."""
-        if self.mapper.made_ is None:
+        if self.mapper.derived_columns_ is None:
             return [self.feature_name(f) for f in range(self.n_features)]
         names = self.mapper.feature_names_
         return [f"f{f}" for f in range(self.mapper.n_features_)] if names is None else list(names)
@@ -262,7 +262,7 @@ class Model:
                 ensure_min_samples=0,
             )
             X, names = self.projection.transform(given, n_threads), self.projection.feature_names
-        return as_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
+        return read_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
 
     def predict_raw_binned(
         self,
@@ -281,7 +281,7 @@ class Model:
             Rounds `first_round .. last_round - 1` are summed; None: up to the last.
         n_threads : int
         features : ndarray of shape (n_features, n_rows), float32, optional
-            Raw features (`FeatureTable.numbers`), needed where leaves are linear.
+            Raw features (`FeatureTable.get_raw_values`), needed where leaves are linear.
 
         Returns
         -------
@@ -323,7 +323,7 @@ class Model:
             Where X is not such as the model was trained on, or there are no such rounds.
         """
         if isinstance(table, Dataset):
-            data = table.seen_by(self.mapper)
+            data = table.rebinned_to(self.mapper)
             return self.predict_raw_binned(
                 data.codes, first_round, last_round, n_threads, data.features
             )
@@ -340,7 +340,7 @@ class Model:
                 last=trees[1],
                 n_threads=n_threads,
                 features=chunk.features,
-                coded=chunk.coded,
+                coded_features=chunk.coded,
             )
             if len(scores) == len(out):
                 return scores
@@ -458,7 +458,7 @@ class Model:
         table = self.prepare_features(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         parts = [
-            self.forest.label_scores(
+            self.forest.sparse_scores(
                 chunk.codes, first=first, last=last, n_threads=n_threads, features=chunk.features
             )
             for chunk in self._chunks(table, n_threads, (first, last))
@@ -570,10 +570,10 @@ class Model:
         ndarray of shape (n_rows, n_outputs), float64
         """
         scores = np.empty(raw.shape)
-        with_row(np.add, raw, self.base_score, scores)
+        apply_rowwise(np.add, raw, self.base_score, scores)
         if self.target_scale is not None and self.target_offset is not None:
-            with_row(np.multiply, scores, self.target_scale, scores)
-            with_row(np.add, scores, self.target_offset, scores)
+            apply_rowwise(np.multiply, scores, self.target_scale, scores)
+            apply_rowwise(np.add, scores, self.target_offset, scores)
         return scores
 
     @property
@@ -1035,7 +1035,7 @@ class Model:
     def _format_version(self) -> int:
         """The oldest that can hold the model."""
         projection = 1 if self.projection is None else _PROJECTION_SINCE
-        made = 1 if self.mapper.made_ is None else _MADE_SINCE
+        made = 1 if self.mapper.derived_columns_ is None else _MADE_SINCE
         return max(storage.required_version(self.forest), projection, made)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -1058,7 +1058,7 @@ class Model:
 def _objective(stored: Any) -> Objective:
     try:
         return objective_from_dict(stored)
-    except NotRegistered as error:  # the file is sound, and the error says what to do
+    except UnregisteredObjectiveError as error:  # the file is sound, and the error says what to do
         raise serialize.ModelFileError(str(error)) from error
 
 

@@ -160,7 +160,7 @@ class ShapExplainer:
         """
         unit, numbers = self._unit, outputs.numbers
         different = np.unique(numbers[numbers >= 0])
-        base = unit.base[different] + self._core.expect(different.astype(np.int32))
+        base = unit.base[different] + self._core.expected_values(different.astype(np.int32))
         if unit.scale is not None and unit.offset is not None:
             base = base * unit.scale[different] + unit.offset[different]
         of_all = np.full(len(unit.base), np.nan)
@@ -212,11 +212,11 @@ class ShapExplainer:
 
     def _by_feature(self, of_columns: np.ndarray, interactions: bool) -> np.ndarray:
         """What several columns made of one feature contribute is the feature's."""
-        if self._mapper.made_ is None:
+        if self._mapper.derived_columns_ is None:
             return of_columns
         for axis in (1, 2) if interactions else (1,):
             last = np.moveaxis(of_columns, axis, -1)
-            of_columns = np.moveaxis(self._mapper.of_features(last), -1, axis)
+            of_columns = np.moveaxis(self._mapper.sum_by_feature(last), -1, axis)
         return np.ascontiguousarray(of_columns)
 
     def _zeros(self, n_rows: int, n_outputs: int, interactions: bool) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.targets import check_same_rows
 from polyleaf.metrics import get_metrics
 from polyleaf.model import storage
@@ -127,7 +127,7 @@ class Scorer:
                 "scored."
             )
         self.table = table
-        encoding = read_encoding(metadata, n_outputs)
+        encoding = decode_target_encoding(metadata, n_outputs)
         self._target = encoding.encode(y, sample_weight, normalized=False)
         check_same_rows(self.table.n_rows, self._target.n_rows)
         self._objective, self._metrics = objective, get_metrics(metrics, objective)

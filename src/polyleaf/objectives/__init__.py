@@ -7,26 +7,28 @@ know; its name means nothing outside this folder. How a loss is added: CONTRIBUT
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from polyleaf.objectives import binary, distributional, exponential, location, log_link, softmax
-from polyleaf.objectives.base import Objective, Problem, is_built_in
+from polyleaf.objectives.base import BoundObjective, Objective, is_built_in, stored_name
 from polyleaf.objectives.binary import *  # noqa: F403
 from polyleaf.objectives.custom import Custom
 from polyleaf.objectives.distributional import *  # noqa: F403
 from polyleaf.objectives.exponential import *  # noqa: F403
 from polyleaf.objectives.location import *  # noqa: F403
 from polyleaf.objectives.log_link import *  # noqa: F403
-from polyleaf.objectives.multitask import Tasks, tasks_from_dict
-from polyleaf.objectives.registry import find_or_raise, known, make, register
+from polyleaf.objectives.multitask import MultiTask, multitask_from_dict
+from polyleaf.objectives.registry import get_registered, known, make, register
 from polyleaf.objectives.softmax import *  # noqa: F403
+from polyleaf.runtime.stored_names import from_stored
 
 __all__ = [
     "Custom",
-    "NotRegistered",
+    "UnregisteredObjectiveError",
     "Objective",
-    "Problem",
-    "automatic_name",
+    "BoundObjective",
+    "auto_objective_name",
     "distribution_names",
     "get_objective",
     "objective_class",
@@ -46,7 +48,7 @@ __all__ += (
 AnyObjective = str | type[Objective] | Objective | Callable[..., Any]
 
 
-class NotRegistered(ValueError):
+class UnregisteredObjectiveError(ValueError):
     """A model file's objective is a class that is not registered here."""
 
 
@@ -60,7 +62,7 @@ def distribution_names() -> list[str]:
     return [name for name in objective_names() if known()[name].has_distribution]
 
 
-def automatic_name(kind: str, sparse: bool) -> str:
+def auto_objective_name(kind: str, sparse: bool) -> str:
     """The name of the objective that "auto" stands for.
 
     Parameters
@@ -97,7 +99,7 @@ def objective_class(objective: AnyObjective) -> type[Objective]:
         For anything else, and for a name that there is not.
     """
     if isinstance(objective, str):
-        return find_or_raise(objective)
+        return get_registered(objective)
     if isinstance(objective, Objective):
         return type(objective)
     if isinstance(objective, type) and issubclass(objective, Objective):
@@ -150,7 +152,7 @@ def objective_from_dict(values: Mapping[str, Any]) -> Objective:
 
     Raises
     ------
-    NotRegistered
+    UnregisteredObjectiveError
         Where `values` is of a class that `register` would have to make known first.
     ValueError
         Where it is not such a dict.
@@ -162,13 +164,19 @@ def objective_from_dict(values: Mapping[str, Any]) -> Objective:
     if name == Custom.name and label is None:
         if parameters.pop("function", None) is not None:
             raise ValueError("A stored custom objective holds no function.")
+        parameters = {
+            "hessian" if k == stored_name("hessian") else k: v for k, v in parameters.items()
+        }
         return make(Custom, parameters)
-    if name == Tasks.name and label is None:
-        return tasks_from_dict(values, objective_from_dict)
+    if name == MultiTask.name and label is None:
+        return multitask_from_dict(values, objective_from_dict)
     cls = known().get(name)
+    if cls is not None and is_built_in(cls):
+        names = {stored_name(field.name): field.name for field in fields(cls)}
+        parameters = {names.get(key, key): value for key, value in parameters.items()}
     if label is not None and (cls is None or is_built_in(cls)):
         module, _, qualified = str(label).partition(":")
-        raise NotRegistered(
+        raise UnregisteredObjectiveError(
             f"The objective of this model, {name!r}, is the class {qualified} of the module {module}, which "
             f"is not registered here. Import it and call polyleaf.objectives.register({qualified}), then "
             "load the model again."
@@ -177,4 +185,6 @@ def objective_from_dict(values: Mapping[str, Any]) -> Objective:
         raise ValueError(
             f"Unknown objective {name!r} in stored model; known are {', '.join(objective_names())}."
         )
+    if is_built_in(cls):
+        parameters = from_stored(parameters, cls.__dataclass_fields__)
     return make(cls, parameters)

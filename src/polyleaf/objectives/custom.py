@@ -12,10 +12,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.inputs.functions import why_not_called
+from polyleaf.inputs.functions import describe_signature_mismatch
 from polyleaf.objectives import curvature as curvatures
-from polyleaf.objectives.autodiff import LossProblem, NotALoss, as_row_loss
-from polyleaf.objectives.base import TARGET_KINDS, Array, Objective, Problem, as_matrix, as_weight
+from polyleaf.objectives.autodiff import BoundLoss, NotALoss, as_row_loss
+from polyleaf.objectives.base import (
+    TARGET_KINDS,
+    Array,
+    BoundObjective,
+    Objective,
+    as_matrix,
+    as_weight,
+    stored_name,
+)
 from polyleaf.objectives.packed_symmetric import pack, packed_diagonal, unpack
 
 
@@ -37,12 +45,12 @@ class Custom(Objective):
         `y_true` is the target of all rows, ``(n,)`` for one output or class ids, else ``(n, K)``. `y_pred`
         are scores, float64, ``(n,)`` for one output, else ``(n, K)``. The gradient has the shape of `y_pred`;
         the curvature is None (1 throughout), ``(n,)`` or ``(n, 1)`` (one for all outputs), ``(n, K)``, or the
-        Hessians ``(n, K, K)`` where ``curvature="full"``. Weights are applied to what comes back, unless the
+        Hessians ``(n, K, K)`` where ``hessian="full"``. Weights are applied to what comes back, unless the
         signature has `sample_weight`: it then gets them (``(n,)``, ``(n, K)`` or None), and what comes back
         is taken as weighted. The base score is 0 and the loss is not known (NaN).
     n_outputs : int, optional
         Number of scores. Default: columns of the target; for class ids the largest id plus one.
-    curvature : {"exact", "absolute", "clip", "none"}, default "exact"
+    hessian : {"exact", "absolute", "clip", "none"}, default "exact"
         Where a second derivative (or an eigenvalue of a Hessian) is negative: raise, take its absolute value,
         or take 0. "none": no second derivative is used, 1 stands for it, as for losses that have none.
 
@@ -59,28 +67,28 @@ class Custom(Objective):
 
     function: Callable[..., Any] | None = None
     n_outputs: int | None = None
-    curvature: str = "exact"
+    hessian: str = "exact"
 
     def __post_init__(self) -> None:
-        if self.curvature not in curvatures.CHOICES:
+        if self.hessian not in curvatures.CHOICES:
             raise ValueError(
-                f"Objective 'custom': curvature must be one of {', '.join(curvatures.CHOICES)}; got "
-                f"{self.curvature!r}."
+                f"Objective 'custom': hessian must be one of {', '.join(curvatures.CHOICES)}; got "
+                f"{self.hessian!r}."
             )
 
     def n_scores(self, n_targets: int) -> int:
         return self.n_outputs or n_targets
 
-    def suited_to(self, n_outputs: int | None, first_order: bool) -> Custom:
-        suited = super().suited_to(n_outputs, first_order)
-        return replace(suited, curvature="none") if first_order else suited
+    def bind_outputs(self, n_outputs: int | None, first_order: bool) -> Custom:
+        suited = super().bind_outputs(n_outputs, first_order)
+        return replace(suited, hessian="none") if first_order else suited
 
-    def metric_for(self, kind: str, n_targets: int) -> str:
+    def get_default_metric(self, kind: str, n_targets: int) -> str:
         if kind != "regression":
             return "merror" if kind == "multiclass" else "error"
         return self.default_metric if self.n_scores(n_targets) == n_targets else "loss"
 
-    def prepare(self, target: Array, weight: Array | None) -> CustomProblem | LossProblem:
+    def bind(self, target: Array, weight: Array | None) -> BoundCustomObjective | BoundLoss:
         if self.function is None:
             raise ValueError(
                 "This objective came from a model file, which does not hold the function of a custom "
@@ -96,14 +104,14 @@ class Custom(Objective):
             n_outputs = self.n_outputs or target.shape[1]
             weight = as_weight(weight, target.shape[0], n_outputs)
             target = target[:, 0] if target.shape[1] == 1 else target
-        return CustomProblem(self, target, n_outputs, weight).resolved()
+        return BoundCustomObjective(self, target, n_outputs, weight).resolved()
 
     def to_dict(self) -> dict[str, Any]:
-        choice = {} if self.curvature == "exact" else {"curvature": self.curvature}
+        choice = {} if self.hessian == "exact" else {stored_name("hessian"): self.hessian}
         return {"name": self.name, "n_outputs": self.n_outputs, **choice}
 
 
-class CustomProblem(Problem):
+class BoundCustomObjective(BoundObjective):
     """`Custom` with a function that returns derivatives, bound to data."""
 
     objective: Custom
@@ -119,7 +127,7 @@ class CustomProblem(Problem):
 
     # --- which of the two ---
 
-    def resolved(self) -> CustomProblem | LossProblem:
+    def resolved(self) -> BoundCustomObjective | BoundLoss:
         """This problem, or the same of a loss where the function is one.
 
         Where JAX has been imported, the function is traced as a loss, which computes nothing. Where it has
@@ -134,8 +142,8 @@ class CustomProblem(Problem):
         except NotALoss as error:
             self._why_no_loss = str(error)
             return self
-        curvature = self.objective.curvature
-        return LossProblem(self.objective, loss, curvature, target, self.n_outputs, self.weight)
+        curvature = self.objective.hessian
+        return BoundLoss(self.objective, loss, curvature, target, self.n_outputs, self.weight)
 
     def _returns_pair(self) -> bool:
         try:
@@ -146,7 +154,7 @@ class CustomProblem(Problem):
             return False
         return _is_pair(returned)
 
-    # --- what a Problem does ---
+    # --- what a BoundObjective does ---
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         return np.zeros(self.n_outputs)
@@ -154,7 +162,7 @@ class CustomProblem(Problem):
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         return float("nan")
 
-    def curvature_shape(self) -> tuple[int, int] | None:
+    def hessian_shape(self) -> tuple[int, int] | None:
         """As the function returns it at the base score; asks the function once."""
         if self._shape is None:
             _, h = self._call(np.zeros((self.n_rows, self.n_outputs), np.float32))
@@ -162,7 +170,7 @@ class CustomProblem(Problem):
         if len(self._shape) > 1:
             raise ValueError(
                 f"The custom objective returned Hessians {(self.n_rows, *self._shape)}, which only "
-                'curvature="full" with leaf_curvature="full" uses. Set these, or return the diagonal of '
+                'hessian="full" with leaf_hessian="full" uses. Set these, or return the diagonal of '
                 f"shape {(self.n_rows, self.n_outputs)}."
             )
         columns = self._shape[0]
@@ -171,7 +179,7 @@ class CustomProblem(Problem):
         return None if columns == 0 else (self.n_rows, columns)
 
     @property
-    def may_be_flat(self) -> NDArray[np.bool_]:
+    def zero_hessian_mask(self) -> NDArray[np.bool_]:
         return np.ones(self.n_outputs, bool)
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
@@ -193,15 +201,15 @@ class CustomProblem(Problem):
                 )
         self._check_range(g, h)
 
-    def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
+    def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         gradient, curvature = self._call(raw)
         if curvature is None:  # 1 throughout
             curvature = np.ones((self.n_rows, self.n_outputs))
         elif curvature.ndim == 2 and self.n_outputs > 1:
             raise ValueError(
-                f'The custom objective returned a curvature of shape {curvature.shape}, but curvature="full" '
+                f'The custom objective returned a curvature of shape {curvature.shape}, but hessian="full" '
                 f"needs the Hessians, {(self.n_rows, self.n_outputs, self.n_outputs)}. Return these, or set "
-                'curvature="diagonal".'
+                'hessian="diagonal".'
             )
         weight = np.ones((1, 1)) if self.weight is None or self._takes_weight else self.weight
         if weight.shape[1] > 1 and curvature.ndim > 2:
@@ -232,7 +240,7 @@ class CustomProblem(Problem):
                 + (f" It is no loss: {self._why_no_loss}." if self._why_no_loss else "")
             )
         gradient = self._checked("gradient", returned[0], {(self.n_rows, self.n_outputs)})
-        if returned[1] is None or self.objective.curvature == "none":
+        if returned[1] is None or self.objective.hessian == "none":
             return gradient, None
         shapes = {
             (self.n_rows, 1),
@@ -243,10 +251,10 @@ class CustomProblem(Problem):
         if self.n_outputs == 1:
             curvature = curvature.reshape(-1, 1)
         if curvature.ndim == 2:
-            return gradient, curvatures.settled(curvature, self.objective.curvature, self._row)
+            return gradient, curvatures.settled(curvature, self.objective.hessian, self._row)
         self._check_symmetric(curvature)
         packed = pack((curvature + curvature.transpose(0, 2, 1)) / 2)
-        packed = curvatures.settled(packed, self.objective.curvature, self._row, self.n_outputs)
+        packed = curvatures.settled(packed, self.objective.hessian, self._row, self.n_outputs)
         return gradient, unpack(packed, self.n_outputs)
 
     def _returned(self, raw: Array) -> Any:
@@ -300,7 +308,7 @@ class CustomProblem(Problem):
 
 
 def _check_signature(function: Callable[..., Any]) -> None:
-    why = why_not_called(
+    why = describe_signature_mismatch(
         function, 2, ("sample_weight",) if "sample_weight" in _parameters(function) else ()
     )
     if why:

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.objectives.base import Array, FloatArray, check_domain
-from polyleaf.objectives.elementwise import ElementwiseObjective, ElementwiseProblem
+from polyleaf.objectives.elementwise import BoundElementwiseObjective, ElementwiseObjective
 from polyleaf.objectives.registry import register
 
 __all__ = ["Gamma", "Poisson", "Tweedie"]
@@ -47,16 +47,16 @@ class LogLinkObjective(ElementwiseObjective):
 
     Parameters
     ----------
-    curvature : {"symmetric", "exact"}, default "symmetric"
+    hessian : {"symmetric", "exact"}, default "symmetric"
         See the top of this file.
     """
 
-    curvature: str = "symmetric"
+    hessian: str = "symmetric"
 
     def __post_init__(self) -> None:
-        if self.curvature not in ("symmetric", "exact"):
+        if self.hessian not in ("symmetric", "exact"):
             raise ValueError(
-                f"Objective {self.name!r}: curvature must be 'symmetric' or 'exact'; got {self.curvature!r}."
+                f"Objective {self.name!r}: hessian must be 'symmetric' or 'exact'; got {self.hessian!r}."
             )
 
     @property
@@ -66,9 +66,9 @@ class LogLinkObjective(ElementwiseObjective):
 
     def core_loss(self) -> _core.Loss:
         model, data = (
-            (0.5, 0.5) if self.curvature == "symmetric" else (2.0 - self.power, self.power - 1.0)
+            (0.5, 0.5) if self.hessian == "symmetric" else (2.0 - self.power, self.power - 1.0)
         )
-        numbers = {"variance_power": self.power, "model_curvature": model, "data_curvature": data}
+        numbers = {"variance_power": self.power, "model_hessian": model, "data_hessian": data}
         return _core.Loss("log_link", numbers)
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
@@ -77,7 +77,9 @@ class LogLinkObjective(ElementwiseObjective):
             valid, target, weight, self.name, f"targets {'> 0' if self.power == 2 else '>= 0'}"
         )
 
-    def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
+    def best_constant(
+        self, problem: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
         mean = problem.mean_target(n_threads)
         if (mean == 0).any():
             output = int(np.argmax(mean == 0))
@@ -103,7 +105,7 @@ class Poisson(LogLinkObjective):
 
     name: ClassVar[str] = "poisson"
     aliases: ClassVar[tuple[str, ...]] = ("count:poisson",)
-    of_counts: ClassVar[bool] = True
+    is_count: ClassVar[bool] = True
     default_metric: ClassVar[str] = "poisson_deviance"
 
     @property

@@ -19,7 +19,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.estimators.base import PolyleafEstimator, document, fill_in
+from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, fill_docstring
 from polyleaf.inputs.targets import Target, is_sparse
 from polyleaf.metrics import Metric
 from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
@@ -46,17 +46,22 @@ from polyleaf.search.screening import Pace
 from polyleaf.search.space import Task
 from polyleaf.search.successive_halving import Budget, Deadline, LastTraining, Race, Watch
 from polyleaf.search.trials import Candidate
-from polyleaf.settings.aliases import explains_strangers
-from polyleaf.settings.param_spec import declarations
-from polyleaf.settings.parameters import USUAL_ROUNDS, USUALLY, RunningParameters, SearchParameters
-from polyleaf.training.auto_n_estimators import most_rounds
+from polyleaf.settings.aliases import suggest_on_unknown_kwargs
+from polyleaf.settings.param_spec import get_param_specs
+from polyleaf.settings.parameters import (
+    DEFAULT_N_ESTIMATORS,
+    DEFAULTS,
+    RunningParameters,
+    SearchParameters,
+)
+from polyleaf.training.auto_n_estimators import max_rounds
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
-    Given,
+    TrainingData,
     check_rows,
-    evaluation_data,
-    take_feature_names,
+    collect_eval_sets,
+    set_feature_names,
 )
 
 __all__ = ["Searches", "document_search"]
@@ -93,20 +98,20 @@ _REFUSED = {
 _QUIETLY = {"early_stopping_rounds": None, "verbose": 0}
 # Set on the search, but nothing that the winner would be another model without.
 _NOT_OF_CANDIDATES = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
-    p.name for p in declarations(RunningParameters) if p.name != "random_state"
+    p.name for p in get_param_specs(RunningParameters) if p.name != "random_state"
 }
 
 
 def document_search(cls: _Class) -> _Class:
     """Fill in what the docstrings of both have from elsewhere."""
-    fill_in(cls, {"{search_attributes}": _ATTRIBUTES})
-    return document(cls)
+    fill_docstring(cls, {"{search_attributes}": _ATTRIBUTES})
+    return add_parameter_docs(cls)
 
 
 class Last(NamedTuple):
     """What the last trainings are handed."""
 
-    given: Given  # the rows, binned
+    given: TrainingData  # the rows, binned
     watched: tuple[Any, Any]  # evaluation sets and their offsets, as they were given
     budget: Budget
     metric: Metric
@@ -128,7 +133,7 @@ class Searches(_Base):
     best_score_: Any  # as the estimator has it
     ensemble_: list[dict[str, Any]] | None
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
@@ -180,7 +185,7 @@ class Searches(_Base):
         plain = self._candidate(
             {"objective": self.objective}
         )  # warns of the name, if need be, and no other
-        given = Given("training", X, y, sample_weight, offset).completed()
+        given = TrainingData("training", X, y, sample_weight, offset).with_dataset_values()
         target = self._encoded(plain, given.y, given.weight)
         given = given._replace(
             y=indexable(given.y)[0], weight=_as_array(given.weight), offset=_as_array(given.offset)
@@ -188,7 +193,7 @@ class Searches(_Base):
         check_rows(plain, X, target)
         dataset = self._dataset(given)
         metric, seed = self._metric(plain, target), plain._seed()
-        further = evaluation_data(eval_set, offsets=eval_offset)
+        further = collect_eval_sets(eval_set, offsets=eval_offset)
         folds = self._folds(dataset, given, target, groups, further, seed)
         log = TrainingLog(
             resume, {} if resume is None else self._about(target, folds, metric, seed)
@@ -248,15 +253,15 @@ class Searches(_Base):
     # --- parameters ----------------------------------------------------------------------------------
 
     def _refuse(self) -> None:
-        usual = {p.name: p.default for p in declarations(type(self))}
+        usual = {p.name: p.default for p in get_param_specs(type(self))}
         for name, why in _REFUSED.items():
             if getattr(self, name) != usual[name]:
                 raise ValueError(f"{type(self).__name__} does not take {name}: {why}.")
 
     def _fixed(self) -> Parameters:
         """What is set to other than the default: no candidate changes it. An objective by our name."""
-        own = {p.name for p in declarations(SearchParameters)}
-        given = {p.name: (getattr(self, p.name), p.default) for p in declarations(type(self))}
+        own = {p.name for p in get_param_specs(SearchParameters)}
+        given = {p.name: (getattr(self, p.name), p.default) for p in get_param_specs(type(self))}
         fixed = {
             name: value
             for name, (value, default) in given.items()
@@ -274,7 +279,7 @@ class Searches(_Base):
         """The most rounds of a candidate, and how long it may go without an improvement."""
         rate = self._rate(parameters)
         patience = self.early_stopping_rounds or max(10, round(PATIENCE / rate))
-        most = {"n_estimators": most_rounds(rate), **self._fixed(), **parameters}
+        most = {"n_estimators": max_rounds(rate), **self._fixed(), **parameters}
         return most["n_estimators"], patience
 
     def _longer(self, candidate: Candidate) -> list[Parameters]:
@@ -286,12 +291,12 @@ class Searches(_Base):
         return [{**candidate.proposed, "n_estimators": round(LONGER * most)}]
 
     def _rate(self, parameters: Parameters) -> float:
-        return parameters.get("learning_rate") or self.learning_rate or USUALLY["learning_rate"]
+        return parameters.get("learning_rate") or self.learning_rate or DEFAULTS["learning_rate"]
 
     def _metric(self, plain: PolyleafEstimator, target: Target) -> Metric:
         if self.metric is not None:
             plain.eval_metric = self.metric
-        return plain._metrics(plain._objective(target, None), target)[-1]
+        return plain._make_metrics(plain._objective(target, None), target)[-1]
 
     # --- data ----------------------------------------------------------------------------------------
 
@@ -304,10 +309,10 @@ class Searches(_Base):
             )
         return plain._encode_target(y, sample_weight, None)
 
-    def _dataset(self, given: Given) -> Dataset:
+    def _dataset(self, given: TrainingData) -> Dataset:
         """All rows, binned once: thresholds know X and the weights, never y."""
         if isinstance(given.X, Dataset):
-            take_feature_names(self, given.X.n_features, given.X.feature_names)
+            set_feature_names(self, given.X.n_features, given.X.feature_names)
             return given.X
         n_threads = effective_threads(self.n_jobs)
         table = FeatureReader(self, None, n_threads).first(given.X, None)  # type: ignore[arg-type]
@@ -323,10 +328,10 @@ class Searches(_Base):
     def _folds(
         self,
         dataset: Dataset,
-        given: Given,
+        given: TrainingData,
         target: Target,
         groups: Any,
-        further: list[Given],
+        further: list[TrainingData],
         seed: int,
     ) -> Folds:
         """What candidates are compared on."""
@@ -341,7 +346,7 @@ class Searches(_Base):
         n_deals = deals_of(target.n_rows, self.time_limit is not None) if self.cv is None else 1
         return folds_of(dataset, given, deal, n_deals)
 
-    def _watched(self, last: Given, like: Dataset) -> Given:
+    def _watched(self, last: TrainingData, like: Dataset) -> TrainingData:
         """An evaluation set, binned once for all candidates."""
         X, keeps = last.X, like.features is not None
         if not isinstance(X, Dataset):
@@ -364,7 +369,7 @@ class Searches(_Base):
 
     def _timed(self, entry: tuple[Any, ...], n_rows: int, target: Target, seed: int) -> TimedRace:
         fold = entry[1][0]
-        small = in_small(fold, target.class_of_row() is not None, seed)
+        small = in_small(fold, target.get_row_classes() is not None, seed)
         is_free = not {"learning_rate", "n_estimators"} & self._fixed().keys()
         pace = Pace(self._rate, is_free, n_rows)
         return TimedRace(*entry, small=small, pace=pace)
@@ -410,8 +415,8 @@ class Searches(_Base):
     def _run(self, race: Race, space: tuple[Task, int, bool], seed: int) -> bool:
         """The whole race. True when Ctrl-C has ended it."""
         fixed = self._fixed()
-        usual = {p.name: p.default for p in declarations(type(self))} | USUALLY
-        usual["n_estimators"] = USUAL_ROUNDS
+        usual = {p.name: p.default for p in get_param_specs(type(self))} | DEFAULTS
+        usual["n_estimators"] = DEFAULT_N_ESTIMATORS
 
         asks_optuna = tpe.is_worth_asking(self.time_limit)
         table = suited(portfolio_of(space[0]), fixed, *space)
@@ -477,7 +482,7 @@ class Searches(_Base):
             model, np.average([get_decision_thresholds(m) for m in models], axis=0, weights=weights)
         )
         self._take_results(race, last, winner, parameters[0])
-        self._adopt(model, winner._encoding)
+        self._set_model(model, winner._encoding)
         self.best_score_ = last.sign * loss
         data = last.given.X, n_threads
         self._costs = results.cost(models[0], *data), results.cost(model, *data)
@@ -485,7 +490,7 @@ class Searches(_Base):
     def _take_results(
         self, race: Race, last: Last, winner: PolyleafEstimator, parameters: Parameters
     ) -> None:
-        self._adopt(winner.model_, winner._encoding)
+        self._set_model(winner.model_, winner._encoding)
         self.evals_result_ = winner.evals_result_
         self.evals_result_per_output_ = winner.evals_result_per_output_
         fixed = {n: v for n, v in self._fixed().items() if n not in _NOT_OF_CANDIDATES}

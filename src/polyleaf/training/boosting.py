@@ -17,19 +17,19 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.objectives.constants import best_constant
-from polyleaf.settings.train_config import Settings
-from polyleaf.training.distributed import agree, can_repeat, check_ranks
+from polyleaf.settings.train_config import TrainConfig
+from polyleaf.training.distributed import agree, can_replay, check_distributed
 from polyleaf.training.evaluation import EvalSet
-from polyleaf.training.factory import Parts, parts_of, problem_of
-from polyleaf.training.sampling import Numbered
+from polyleaf.training.factory import Parts, bind_objective, parts_of
+from polyleaf.training.sampling import GlobalRowIds
 
-__all__ = ["Boosted", "Run", "best_constant_of", "boost"]
+__all__ = ["BoostResult", "Run", "compute_base_score", "boost"]
 
 # Rounds in a row without growth after which training ends, where rows or features are drawn.
 UNLUCKY_ROUNDS = 10
 
 
-class Boosted(NamedTuple):
+class BoostResult(NamedTuple):
     """What came of a training.
 
     Attributes
@@ -55,17 +55,17 @@ def boost(
     target: Any,
     weight: np.ndarray | None,
     objective: Objective,
-    settings: Settings,
+    settings: TrainConfig,
     *,
     eval_sets: Sequence[EvalSet] = (),
     callbacks: Iterable[Callback] = (),
     init_model: Model | None = None,
     base_score: np.ndarray | None = None,
     offset: np.ndarray | None = None,
-    numbered: Numbered | None = None,
+    numbered: GlobalRowIds | None = None,
     known: Model | None = None,
     **about: Any,
-) -> Boosted:
+) -> BoostResult:
     """Boost trees on one data set.
 
     Parameters
@@ -73,10 +73,10 @@ def boost(
     dataset : Dataset
         Binned features.
     target : ndarray of shape (n_rows, K) float32, or (n_rows,) int32 class ids, or csr_matrix
-        A csr_matrix where `settings.keeps_labels_sparse`.
+        A csr_matrix where `settings.has_sparse_targets`.
     weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
     objective : Objective
-    settings : Settings
+    settings : TrainConfig
     eval_sets : sequence of EvalSet
     callbacks : iterable of Callback
         Called in order; every one is called in every round.
@@ -86,7 +86,7 @@ def boost(
         Instead of the objective's own.
     offset : ndarray of shape (n_rows, K), optional
         Scores that rows start from, where these could not be taken off the target.
-    numbered : Numbered, optional
+    numbered : GlobalRowIds, optional
         Where other ranks have further rows (`settings.workers`): which these are. Then `base_score` is that
         of all rows, or that of `init_model`, and evaluation sets and callbacks are rank 0's alone.
     known : Model, optional
@@ -99,30 +99,30 @@ def boost(
 
     Returns
     -------
-    Boosted
+    BoostResult
         Also after Ctrl-C.
     """
     callbacks = list(callbacks)
     if numbered is not None:
-        check_ranks(settings, objective)
-    problem = problem_of(objective, target, weight, settings)
+        check_distributed(settings, objective)
+    problem = bind_objective(objective, target, weight, settings)
     if init_model is not None:
         model = init_model.copy()
         model.best_iteration = model.best_score = None  # of the run before
-        model.learning_rate = settings.run.learning_rate
+        model.learning_rate = settings.boosting.learning_rate
     else:
         base_score = (
-            best_constant_of(problem, offset, settings) if base_score is None else base_score
+            compute_base_score(problem, offset, settings) if base_score is None else base_score
         )
         model = Model(
             mapper=dataset.mapper,
             objective=objective,
             base_score=base_score,
-            learning_rate=settings.run.learning_rate,
+            learning_rate=settings.boosting.learning_rate,
             feature_names=dataset.mapper.column_names_,
             **about,
         )
-    problem.set_base(model.base_score)
+    problem.set_base_score(model.base_score)
     for metric in (metric for e in eval_sets for metric in e.metrics):
         metric.set_train_target(target, problem.n_outputs)
     watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
@@ -131,10 +131,12 @@ def boost(
     )
     run = Run(settings, parts)
     run.go(callbacks, known)
-    return Boosted(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
+    return BoostResult(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
 
 
-def best_constant_of(problem: Any, offset: np.ndarray | None, settings: Settings) -> np.ndarray:
+def compute_base_score(
+    problem: Any, offset: np.ndarray | None, settings: TrainConfig
+) -> np.ndarray:
     """What training starts from in all rows."""
     if offset is None:
         return problem.base_score(settings.workers)
@@ -144,28 +146,30 @@ def best_constant_of(problem: Any, offset: np.ndarray | None, settings: Settings
 class Run:
     """One training: its parts, and the order in which they are called."""
 
-    def __init__(self, settings: Settings, parts: Parts) -> None:
+    def __init__(self, settings: TrainConfig, parts: Parts) -> None:
         self.state, self.structure, self.fitter, self.model, self.sampler, self.evaluation = parts
-        one_tree = settings.run.multi_strategy == "multi_output_tree" or self.model.n_outputs == 1
+        one_tree = (
+            settings.boosting.multi_strategy == "multi_output_tree" or self.model.n_outputs == 1
+        )
         self.outputs = (
             [-1] if one_tree else list(range(self.model.n_outputs))
         )  # of the trees of a round
         self.n_rounds, self.renews_for_trees = (
-            settings.run.n_estimators,
-            settings.run.refresh != "round",
+            settings.boosting.n_estimators,
+            settings.boosting.boosting_step != "round",
         )
-        self.can_repeat = can_repeat(settings)
+        self.can_replay = can_replay(settings)
         self.communicator = settings.workers.communicator
         self.barren = 0  # rounds in a row without growth
         self.was_interrupted = False
 
     def go(self, callbacks: Sequence[Callback], known: Model | None = None) -> None:
         """All rounds, unless a callback, Ctrl-C or the end of growth comes before."""
-        n_known = known.n_rounds if known is not None and self.can_repeat else 0
+        n_known = known.n_rounds if known is not None and self.can_replay else 0
         model, log = self.model, self.evaluation.log
         for callback in callbacks:
             if getattr(callback, "watches_outputs", False):
-                callback.know_outputs(self.evaluation.log_by_output)
+                callback.set_per_output_log(self.evaluation.log_by_output)
             callback.before_training(model)
         round = first = model.n_rounds
         try:

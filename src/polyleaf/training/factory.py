@@ -17,24 +17,28 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
-from polyleaf.objectives.base import Problem
-from polyleaf.objectives.sparse_multilabel import LabelProblem
-from polyleaf.settings.train_config import LinearLeaf, Settings, TopkLeaf
+from polyleaf.objectives.base import BoundObjective
+from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
+from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training import gpu, leaf_fitters, split_finder
 from polyleaf.training.derivatives import Derivatives
 from polyleaf.training.evaluation import EvalSet, Evaluation
-from polyleaf.training.interactions import Interactions, interactions_of
+from polyleaf.training.interactions import Interactions, encode_interaction_constraints
 from polyleaf.training.layer_boosting import Layers
 from polyleaf.training.memory_usage import row_state
-from polyleaf.training.monotone import all_obey, directions_of, tied_scores
-from polyleaf.training.penalties import factors_of
+from polyleaf.training.monotone import (
+    encode_monotone_constraints,
+    satisfies_constraints,
+    tie_output_constraints,
+)
+from polyleaf.training.penalties import encode_feature_penalties
 from polyleaf.training.raw_scores import DenseState
-from polyleaf.training.sampling import Draw, Numbered, Sampler, numbers_of_rows
+from polyleaf.training.sampling import Draw, GlobalRowIds, Sampler, global_row_ids
 from polyleaf.training.sparse_raw_scores import LabelState
 from polyleaf.training.tree_builder import Grown, Limits, Structure
 
-__all__ = ["Parts", "parts_of", "problem_of"]
+__all__ = ["Parts", "parts_of", "bind_objective"]
 
 
 class State(Protocol):
@@ -74,17 +78,17 @@ class Parts(NamedTuple):
     evaluation: Evaluation
 
 
-def problem_of(
-    objective: Objective, target: Any, weight: np.ndarray | None, settings: Settings
+def bind_objective(
+    objective: Objective, target: Any, weight: np.ndarray | None, settings: TrainConfig
 ) -> Any:
     """The objective, bound to the data as the state will hold it."""
-    if settings.keeps_labels_sparse:
-        return LabelProblem(objective, target, weight)
-    return objective.prepare(target, weight)
+    if settings.has_sparse_targets:
+        return BoundSparseObjective(objective, target, weight)
+    return objective.bind(target, weight)
 
 
 def parts_of(
-    settings: Settings,
+    settings: TrainConfig,
     problem: Any,
     dataset: Dataset,
     weight: np.ndarray | None,
@@ -92,15 +96,15 @@ def parts_of(
     eval_sets: Sequence[EvalSet],
     watchers: Sequence[Callable[..., Any]],
     offset: np.ndarray | None = None,
-    numbered: Numbered | None = None,
+    numbered: GlobalRowIds | None = None,
 ) -> Parts:
     """Choose the parts of a run.
 
     Parameters
     ----------
-    settings : Settings
+    settings : TrainConfig
     problem
-        As `problem_of` gives it.
+        As `bind_objective` gives it.
     dataset : Dataset
     weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
     model : Model
@@ -110,20 +114,20 @@ def parts_of(
         The hooks `after_layer` of callbacks that have one.
     offset : ndarray of shape (n_rows, K), optional
         Scores that rows start from; of dense targets.
-    numbered : Numbered, optional
+    numbered : GlobalRowIds, optional
         Where other ranks have further rows: which these are.
     """
-    if settings.keeps_labels_sparse:
+    if settings.has_sparse_targets:
         state, structure, fitter = _label_parts(settings, problem, dataset, weight, model, numbered)
     elif settings.workers.device is not None:
         state, structure, fitter = _device_parts(settings, problem, dataset, weight, model, offset)
     else:
         state, structure, fitter = _dense_parts(settings, problem, dataset, weight, model, offset)
     nodes_draw = settings.growth.colsample_bynode < 1
-    about = dataset.mapper.telling_, dataset.n_rows, weight
+    about = dataset.mapper.informative_columns_, dataset.n_rows, weight
     sampler = Sampler(settings.sampling, *about, nodes_draw, numbered)
     evaluation = Evaluation(eval_sets, model, state.new_scores, watchers)
-    if settings.run.refresh != "layer":
+    if settings.boosting.boosting_step != "layer":
         return Parts(state, structure, fitter, model, sampler, evaluation)
     assert isinstance(state, DenseState)
     layers = Layers(state, structure, fitter, sampler, model, evaluation.show_layer)
@@ -131,12 +135,12 @@ def parts_of(
 
 
 def _label_parts(
-    settings: Settings,
-    problem: LabelProblem,
+    settings: TrainConfig,
+    problem: BoundSparseObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
     model: Model,
-    numbered: Numbered | None,
+    numbered: GlobalRowIds | None,
 ) -> tuple[DenseState | LabelState, Structure, leaf_fitters.Fitter]:
     """Few of very many labels: leaves that hold few outputs, and splits that are judged by exact sums."""
     leaf, bins = settings.leaf, dataset.bins
@@ -152,7 +156,7 @@ def _label_parts(
         judge = split_finder.ExactSplits(bins, state, leaf, settings)
     else:
         judge = split_finder.VerifiedSplits(
-            bins, state, leaf, numbers_of_rows(weight, numbered), settings
+            bins, state, leaf, global_row_ids(weight, numbered), settings
         )
     grower = _core.Grower(bins, settings.workers)
     structure = Structure(grower, judge, Limits(), *_of_features(settings, dataset), settings)
@@ -160,8 +164,8 @@ def _label_parts(
 
 
 def _dense_parts(
-    settings: Settings,
-    problem: Problem,
+    settings: TrainConfig,
+    problem: BoundObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
     model: Model,
@@ -169,9 +173,9 @@ def _dense_parts(
 ) -> tuple[DenseState | LabelState, Structure, leaf_fitters.Fitter]:
     """All outputs of all rows: splits by histograms, and a fitter for each kind of leaf."""
     new = row_state(problem, settings, dataset)
-    leaf, step, run, bins = settings.leaf, settings.step, settings.run, dataset.bins
+    leaf, step, run, bins = settings.leaf, settings.regularisation, settings.boosting, dataset.bins
     memory, workers = settings.growth.histogram_memory_bytes, settings.workers
-    derivatives = Derivatives(problem, settings.curvature, weight, memory, workers, new)
+    derivatives = Derivatives(problem, settings.hessian, weight, memory, workers, new)
     state = DenseState(problem, derivatives, dataset, model, workers, offset, new)
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
     channels: split_finder.PlainChannels | split_finder.LookaheadChannels = (
@@ -184,11 +188,11 @@ def _dense_parts(
         case TopkLeaf():
             _check_sparse(problem, leaf)
             fitter = leaf_fitters.TopkFitter(derivatives, leaf, settings)
-            limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_support == "shared")
+            limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_output_set == "shared")
         case LinearLeaf():
             _refuse_renewal(problem, "linear")
             fitter = leaf_fitters.LinearFitter(derivatives, leaf, dataset, settings)
-            if leaf.looks_ahead:
+            if leaf.scores_linear_leaves:
                 channels = split_finder.LookaheadChannels(fitter.table, leaf, workers)
         case _:
             constant = leaf_fitters.ConstantFitter(derivatives, settings)
@@ -204,29 +208,32 @@ def _dense_parts(
 
 
 def _device_parts(
-    settings: Settings,
-    problem: Problem,
+    settings: TrainConfig,
+    problem: BoundObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
     model: Model,
     offset: np.ndarray | None,
 ) -> tuple[DenseState | LabelState, Structure, leaf_fitters.Fitter]:
     """All outputs of all rows, on a device: splits by histograms, and leaves of constants."""
-    workers, run, device = settings.workers, settings.run, settings.workers.device
+    workers, run, device = settings.workers, settings.boosting, settings.workers.device
     assert device is not None
-    bins = dataset.bins_on(device)
+    bins = dataset.get_device_bins(device)
     grower = _core.Grower(bins, workers)
     derivatives = gpu.DeviceDerivatives(device, problem, weight, settings)
     state = gpu.DeviceState(problem, derivatives, dataset, model, grower, settings, offset)
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
     directions = _directions(settings, problem, model)
     judge = gpu.DeviceSplits(bins, derivatives, sketch, directions, settings)
-    leaf, limits = settings.leaf, Limits(settings.step.reg_alpha, settings.step.max_delta_step)
+    leaf, limits = (
+        settings.leaf,
+        Limits(settings.regularisation.reg_alpha, settings.regularisation.max_delta_step),
+    )
     fitter: leaf_fitters.Fitter
     if isinstance(leaf, TopkLeaf):
         _check_sparse(problem, leaf)
         fitter = gpu.DeviceTopkFitter(derivatives, grower, leaf, settings)
-        limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_support == "shared")
+        limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_output_set == "shared")
     else:
         constant = gpu.DeviceFitter(derivatives, grower, settings)
         fitter = _of_constants(constant, state, directions, dataset, settings)
@@ -243,22 +250,22 @@ def _of_constants(
     state: DenseState,
     directions: np.ndarray | None,
     dataset: Dataset,
-    settings: Settings,
+    settings: TrainConfig,
 ) -> leaf_fitters.Fitter:
     """A value an output, from Newton steps: quantiles where those are known to be best, made to obey."""
     fitter = newton
-    if state.problem.objective.renews_leaves:
+    if state.problem.objective.updates_leaves:
         fitter = leaf_fitters.QuantileFitter(state, newton, settings)
     if directions is None:
         return fitter
     return leaf_fitters.MonotoneFitter(fitter, directions, dataset.mapper.n_bins_, settings)
 
 
-def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarray | None:
+def _directions(settings: TrainConfig, problem: BoundObjective, model: Model) -> np.ndarray | None:
     """What `monotone_constraints` asks for; a warning where predictions may disobey all the same."""
     objective, asked = problem.objective, settings.growth.monotone_constraints
-    tied = tied_scores(objective, problem.n_outputs)
-    directions = directions_of(asked, model.mapper, tied, model.output_names)
+    tied = tie_output_constraints(objective, problem.n_outputs)
+    directions = encode_monotone_constraints(asked, model.mapper, tied, model.output_names)
     if directions is None:
         return None
     classes = [p.scores for p in objective.tasks if p.task.objective.link == "softmax"]
@@ -269,7 +276,7 @@ def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarra
             "as one column of 0 and 1 for each class: labels are learned apart.",
             stacklevel=2,
         )
-    if not all_obey(model, directions):
+    if not satisfies_constraints(model, directions):
         warnings.warn(
             "Trees of the model that training goes on from do not obey monotone_constraints, so predictions "
             "may not; new trees do.",
@@ -278,15 +285,15 @@ def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarra
     return directions
 
 
-def _of_features(settings: Settings, dataset: Dataset) -> tuple[Interactions, np.ndarray | None]:
+def _of_features(settings: TrainConfig, dataset: Dataset) -> tuple[Interactions, np.ndarray | None]:
     """Which features may meet, and by what shares of their gains they compete."""
     growth, mapper = settings.growth, dataset.mapper
-    return interactions_of(growth.interaction_constraints, mapper), factors_of(
-        growth.feature_penalties, mapper
-    )
+    return encode_interaction_constraints(
+        growth.interaction_constraints, mapper
+    ), encode_feature_penalties(growth.feature_penalties, mapper)
 
 
-def _check_sparse(problem: Problem, leaf: TopkLeaf) -> None:
+def _check_sparse(problem: BoundObjective, leaf: TopkLeaf) -> None:
     _refuse_renewal(problem, "sparse")
     if leaf.leaf_k > problem.n_outputs:
         raise ValueError(
@@ -295,11 +302,11 @@ def _check_sparse(problem: Problem, leaf: TopkLeaf) -> None:
         )
 
 
-def _refuse_renewal(problem: Problem, kind: str) -> None:
+def _refuse_renewal(problem: BoundObjective, kind: str) -> None:
     """Refuse objectives whose leaves are no Newton steps."""
     objective = problem.objective
-    if objective.renews_leaves:
-        each = [place.task for place in objective.tasks if place.task.objective.renews_leaves]
+    if objective.updates_leaves:
+        each = [place.task for place in objective.tasks if place.task.objective.updates_leaves]
         of_task = f" of task {each[0].name!r}" if each else ""
         name = each[0].objective.name if each else objective.name
         raise ValueError(

@@ -16,8 +16,8 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
-from polyleaf.objectives.base import Problem
-from polyleaf.runtime.context import Workers
+from polyleaf.objectives.base import BoundObjective
+from polyleaf.runtime.context import Context
 from polyleaf.training.derivatives import Derivatives
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.tree_builder import Grown
@@ -36,7 +36,7 @@ class DenseScores:
         Whether one output's metric is another than that of all.
     """
 
-    def __init__(self, raw: np.ndarray, workers: Workers) -> None:
+    def __init__(self, raw: np.ndarray, workers: Context) -> None:
         self.raw, self.by_output, self._workers = raw, raw.shape[1] > 1, workers
 
     def copy(self) -> DenseScores:
@@ -68,18 +68,18 @@ class DenseState:
 
     Attributes
     ----------
-    problem : Problem
+    problem : BoundObjective
     derivatives : Derivatives
         At the raw scores of the last `renew`.
     """
 
     def __init__(
         self,
-        problem: Problem,
+        problem: BoundObjective,
         derivatives: Derivatives,
         dataset: Dataset,
         model: Model,
-        workers: Workers,
+        workers: Context,
         offset: np.ndarray | None = None,
         new: Callable[..., np.ndarray] = np.zeros,
     ) -> None:

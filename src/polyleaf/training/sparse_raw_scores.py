@@ -16,21 +16,21 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import SPARSE, Leaves
-from polyleaf.objectives.sparse_multilabel import LabelProblem
-from polyleaf.runtime.context import Workers
+from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
+from polyleaf.runtime.context import Context
 from polyleaf.training.derivatives import cancel
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.tree_builder import Grown
 
-__all__ = ["LabelScores", "LabelState"]
+__all__ = ["SparseRawScores", "LabelState"]
 
 
-class LabelScores:
+class SparseRawScores:
     """Sums of leaf values of some rows."""
 
     by_output = False
 
-    def __init__(self, scores: _core.LabelScores, workers: Workers) -> None:
+    def __init__(self, scores: _core.SparseRawScores, workers: Context) -> None:
         self.scores, self._workers = scores, workers
 
     def add(self, leaf_of_row: np.ndarray, leaves: Any) -> None:
@@ -71,7 +71,7 @@ class LabelState:
     """
 
     def __init__(
-        self, problem: LabelProblem, dataset: Dataset, model: Model, workers: Workers
+        self, problem: BoundSparseObjective, dataset: Dataset, model: Model, workers: Context
     ) -> None:
         self._problem, self._dataset, self._workers, self.weight = (
             problem,
@@ -79,14 +79,16 @@ class LabelState:
             workers,
             problem.weight,
         )
-        self._scores = LabelScores(problem.scores(workers.n_threads), workers)
+        self._scores = SparseRawScores(problem.scores(workers.n_threads), workers)
         if model.n_trees > 0:
             self._scores.add_trees(model.forest, 0, dataset.codes, None)
         self.gradients: Any = None
 
-    def new_scores(self, n_rows: int) -> LabelScores:
+    def new_scores(self, n_rows: int) -> SparseRawScores:
         """Scores of other rows, without any tree."""
-        return LabelScores(_core.LabelScores(n_rows, self._problem.n_outputs), self._workers)
+        return SparseRawScores(
+            _core.SparseRawScores(n_rows, self._problem.n_outputs), self._workers
+        )
 
     def renew(self) -> None:
         """Compute gradients at the raw scores."""
@@ -101,7 +103,7 @@ class LabelState:
         """Whether one step for all rows would gain next to nothing."""
         _, _, values = self.gradients.csr()
         squares = _core.exact_totals(values[:, None], values[:, None], None, 1, self._workers)[0, 0]
-        n_rows = self._workers.total(self._problem.n_rows)
+        n_rows = self._workers.sum_over_ranks(self._problem.n_rows)
         return cancel(self.gradients.totals(self._workers), squares, n_rows)
 
     def add(self, grown: Grown, leaves: Leaves, output: int) -> None:

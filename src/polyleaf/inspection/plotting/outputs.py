@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from polyleaf.estimators.base import HAS_OFFSETS
-from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.offsets import OffsetReader
 from polyleaf.inspection.plotting.display import (
     Display,
@@ -118,5 +118,5 @@ def _start_of(model: Model, offset: Any) -> np.ndarray | float:
     """The raw scores that rows start from."""
     if offset is None:
         return 0.0
-    encoding = read_encoding(model.metadata, model.n_outputs)
-    return OffsetReader(encoding, model.n_outputs, model.objective.moved_by_offset).read(offset)
+    encoding = decode_target_encoding(model.metadata, model.n_outputs)
+    return OffsetReader(encoding, model.n_outputs, model.objective.offset_mask).read(offset)

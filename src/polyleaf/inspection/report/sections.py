@@ -28,7 +28,7 @@ from polyleaf.inspection.report.laws import heights, intervals
 from polyleaf.inspection.report.page import Section, facts, figure, note, table
 from polyleaf.inspection.report.pictures import picture
 from polyleaf.inspection.report.subject import MultiTaskReportData, ReportData, SingleTaskReportData
-from polyleaf.settings.param_spec import declarations
+from polyleaf.settings.param_spec import get_param_specs
 
 __all__ = ["ALL", "all_of_tasks"]
 
@@ -64,7 +64,7 @@ def _on(draw: Callable[..., Any]) -> Callable[[Any], Any]:
 def model(subject: ReportData) -> Section:
     """The trees, and the parameters that are not the usual ones."""
     it, estimator, size = subject.model, subject.estimator, size_report(subject.model)
-    usual = {p.name: p.default for p in declarations(type(estimator))}
+    usual = {p.name: p.default for p in get_param_specs(type(estimator))}
     given = estimator.get_params(deep=False)
     changed = [name for name, default in usual.items() if repr(given[name]) != repr(default)]
     best = it.best_iteration
@@ -179,7 +179,7 @@ def outputs(subject: SingleTaskReportData) -> Section | None:
         picture(f"{subject.mark}outputs", "A metric of each output", _on(draw)),
         "Each output beside what a constant achieves: where both are alike, nothing was learned.",
     )
-    if subject.task == "regression" and not subject.model.objective.levels:
+    if subject.task == "regression" and not subject.model.objective.quantile_levels:
         content += _errors_together(subject)
     return Section("outputs", "Outputs beside one another", content)
 
@@ -224,7 +224,7 @@ def curves(subject: ReportData) -> Section:
 def truth(subject: SingleTaskReportData) -> Section | None:
     """Whether probabilities, quantiles and intervals hold what they say; numbers beside the truth."""
     estimator, content = subject.estimator, ""
-    if subject.probabilities is not None or subject.model.objective.levels:
+    if subject.probabilities is not None or subject.model.objective.quantile_levels:
         draw = _calibration(subject)
         what = "How often what was said came true: on the diagonal as often as said."
         content += figure(
@@ -240,7 +240,7 @@ def truth(subject: SingleTaskReportData) -> Section | None:
         )
     if subject.distribution is not None:
         content += _laws(subject)
-    if subject.task == "regression" and not subject.model.objective.levels:
+    if subject.task == "regression" and not subject.model.objective.quantile_levels:
         content += _against_truth(subject)
     return Section("truth", "What was said and what was", content) if content else None
 

@@ -16,9 +16,14 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import HAS_OFFSETS
 from polyleaf.estimators.shap_mixin import mean_abs_shap
-from polyleaf.inputs.multitask import TaskColumns, TaskEncodings, name_of, read_encoding
-from polyleaf.inputs.objects import are_missing
-from polyleaf.inputs.targets import as_numpy, check_same_rows
+from polyleaf.inputs.multitask import (
+    TaskColumns,
+    TaskEncodings,
+    decode_target_encoding,
+    get_task_name,
+)
+from polyleaf.inputs.objects import get_missing_mask
+from polyleaf.inputs.targets import check_same_rows, to_numpy
 from polyleaf.inspection.plotting.display import (
     get_model,
     get_output_names,
@@ -26,7 +31,7 @@ from polyleaf.inspection.plotting.display import (
     get_target_names,
     zero_offset,
 )
-from polyleaf.metrics.task_scores import compute_scores_per_target
+from polyleaf.metrics._multitask import compute_scores_per_target
 from polyleaf.model import Model
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 
@@ -75,11 +80,12 @@ class ReportData:
         """All rows as the trees see them."""
         mapper, X = self.model.mapper, self.X
         if isinstance(X, Dataset):
-            X = X.seen_by(mapper)
+            X = X.rebinned_to(mapper)
             return BinnedRows(X.codes, X.features)
         table = self.estimator._features(X)
         return BinnedRows(
-            mapper.transform(table), mapper.numbers(table) if self.model.has_linear_leaves else None
+            mapper.transform(table),
+            mapper.get_raw_values(table) if self.model.has_linear_leaves else None,
         )
 
     @cached_property
@@ -194,7 +200,7 @@ class SingleTaskReportData(ReportData):
             self.predicted,
             probabilities=self.probabilities,
             classes=getattr(self.estimator, "classes_", None),
-            levels=self.model.objective.levels,
+            levels=self.model.objective.quantile_levels,
             distribution=self.distribution,
         )
 
@@ -217,20 +223,20 @@ class MultiTaskReportData(ReportData):
         columns = TaskColumns(Y)
         self.tasks = {
             name: _of_known(
-                estimator.of_task(name),
+                estimator.task_estimator(name),
                 X,
-                columns.of(key),
+                columns.select(key),
                 (offset or {}).get(name),
                 f"task{t}-",
                 name,
             )
             for t, key in enumerate(self._keys)
-            for name in [name_of(key)]
+            for name in [get_task_name(key)]
         }
 
     @property
     def _keys(self) -> list[Any]:
-        encoding = read_encoding(self.model.metadata, self.model.n_outputs)
+        encoding = decode_target_encoding(self.model.metadata, self.model.n_outputs)
         assert isinstance(encoding, TaskEncodings)
         return list(encoding.keys)
 
@@ -242,12 +248,12 @@ class MultiTaskReportData(ReportData):
 
 def _of_known(estimator: Any, X: Any, y: Any, offset: Any, *named: str) -> SingleTaskReportData:
     """Of one task, without rows whose class or labels are not known; `named` are `mark` and `called`."""
-    y = np.asarray(as_numpy(y))
+    y = np.asarray(to_numpy(y))
     if offset is None and estimator.model_.metadata.get(HAS_OFFSETS):  # of other tasks
         offset = zero_offset(estimator.model_, len(y))
     if estimator.model_.metadata["kind"] == "regression":
         return SingleTaskReportData(estimator, X, y, offset, *named)
-    missing = are_missing(y)
+    missing = get_missing_mask(y)
     known = np.flatnonzero(~missing.reshape(len(y), -1).any(axis=1))
     if len(known) == len(y):
         return SingleTaskReportData(estimator, X, y, offset, *named)
@@ -256,5 +262,5 @@ def _of_known(estimator: Any, X: Any, y: Any, offset: Any, *named: str) -> Singl
             "Some classes are not known, and a report chooses the rows where they are: pass X as an array or "
             "table, not as a Dataset."
         )
-    offset = None if offset is None else np.asarray(as_numpy(offset))[known]
+    offset = None if offset is None else np.asarray(to_numpy(offset))[known]
     return SingleTaskReportData(estimator, _safe_indexing(X, known), y[known], offset, *named)

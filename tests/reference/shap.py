@@ -1,0 +1,149 @@
+"""Contributions by their definition: a game over all subsets of the features, and Shapley's values of it.
+
+The specification of `_core.Explainer` (docs/explaining.md). A forest is a list of (tree, leaves, output), a
+row its codes and, where leaves are linear, its raw features. Everything is float64, and takes 2^F evaluations
+a row.
+
+What is known of a row is a set S of its features. The worth of S is the sum of the trees' leaf_values that is to
+be expected:
+
+- from counts (`expected`): a split on a known feature is followed; at one on an unknown feature both ways
+  are, each by its share of the training rows that its two children count (a half each where they count none).
+  In a linear leaf an unknown regressor is missing, so it counts as the leaf's centre.
+- from a background (`background_worth`): the mean leaf_value of the rows that have the features in S from the row and
+  the others from a row of the background.
+"""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+from support.trees import MISSING
+
+
+def goes_left(tree, node, code):
+    code = int(code)
+    if code == MISSING:
+        return bool(tree.missing_left[node])
+    if tree.category_set[node] >= 0:
+        words = tree.categories[tree.category_set[node]]
+        return bool(int(words[code // 64]) >> (code % 64) & 1)
+    return bool(code <= tree.threshold[node])
+
+
+def share_of_left(tree, node):
+    left, right = (float(tree.count[child[node]]) for child in (tree.left, tree.right))
+    return left / (left + right) if left + right > 0 else 0.5
+
+
+def leaf_value(leaves, leaf, x, known):
+    """What a leaf pays out for the raw features x, those that are not known being missing: (K or 1,)."""
+    if isinstance(leaves, np.ndarray):
+        return leaves[leaf].astype(np.float64)
+    entries = slice(leaves.indptr[leaf], leaves.indptr[leaf + 1])
+    if hasattr(leaves, "outputs"):
+        dense = np.zeros(leaves.n_outputs)
+        dense[leaves.outputs[entries]] = leaves.values[entries]
+        return dense
+    value = leaves.intercept[leaf].astype(np.float64)
+    for feature, weights, centre in zip(
+        leaves.features[entries], leaves.weights[entries], leaves.centre[entries], strict=True
+    ):
+        if feature in known and not np.isnan(x[feature]):
+            value = value + weights.astype(np.float64) * (float(x[feature]) - float(centre))
+    return np.clip(value, leaves.lower[leaf], leaves.upper[leaf])
+
+
+def expected(tree, leaves, codes, x, known, node=0):
+    """The worth of what is known, by the counts of one tree."""
+    if tree.feature[node] < 0:
+        return leaf_value(leaves, tree.leaf[node], x, known)
+
+    def of(child):
+        return expected(tree, leaves, codes, x, known, child)
+
+    if tree.feature[node] in known:
+        return of(
+            (tree.left if goes_left(tree, node, codes[tree.feature[node]]) else tree.right)[node]
+        )
+    share = share_of_left(tree, node)
+    return share * of(tree.left[node]) + (1.0 - share) * of(tree.right[node])
+
+
+def background_worth(tree, leaves, codes, x, known, background):
+    """The worth of what is known, by the rows of a background: codes and raw features, (F, n) each."""
+    mask = np.isin(np.arange(len(codes)), list(known))
+    everything = set(range(len(codes)))
+    rows = []
+    for other_codes, other_x in zip(background[0].T, background[1].T, strict=True):
+        hybrid = np.where(mask, codes, other_codes), np.where(mask, x, other_x)
+        rows.append(expected(tree, leaves, *hybrid, everything))
+    return np.mean(rows, axis=0)
+
+
+def coalition_worths(parts, n_outputs, codes, x, background=None):
+    """The worth of every set of features, bit f of its number being feature f: (2^F, K)."""
+    F = len(codes)
+    found = np.zeros((2**F, n_outputs))
+    for number in range(2**F):
+        known = {f for f in range(F) if number >> f & 1}
+        for tree, leaves, output in parts:
+            if background is None:
+                worth = expected(tree, leaves, codes, x, known)
+            else:
+                worth = background_worth(tree, leaves, codes, x, known, background)
+            found[number, slice(None) if output < 0 else slice(output, output + 1)] += worth
+    return found
+
+
+def shapley_values(worth):
+    """Shapley's values (F, K): what a feature adds, over all orders in which features may become known."""
+    F = len(worth).bit_length() - 1
+    numbers = np.arange(len(worth))
+    size = [number.bit_count() for number in range(len(worth))]
+    values = np.zeros((F, worth.shape[1]))
+    for f in range(F):
+        without = numbers[numbers >> f & 1 == 0]
+        weight = np.array([1.0 / (F * comb(F - 1, size[s])) for s in without])
+        values[f] = weight @ (worth[without | 1 << f] - worth[without])
+    return values
+
+
+def interaction_values(worth):
+    """Shapley's interactions (F, F, K), halves on either side; with the diagonal, rows sum to the values."""
+    F = len(worth).bit_length() - 1
+    numbers = np.arange(len(worth))
+    size = [number.bit_count() for number in range(len(worth))]
+    values = np.zeros((F, F, worth.shape[1]))
+    for i in range(F):
+        for j in range(i):
+            both = 1 << i | 1 << j
+            without = numbers[numbers & both == 0]
+            weight = np.array([1.0 / (2 * (F - 1) * comb(F - 2, size[s])) for s in without])
+            of = (
+                worth[without | both]
+                - worth[without | 1 << i]
+                - worth[without | 1 << j]
+                + worth[without]
+            )
+            values[i, j] = values[j, i] = weight @ of
+    values[np.arange(F), np.arange(F)] = shapley_values(worth) - values.sum(axis=1)
+    return values
+
+
+def explain_rows(parts, n_outputs, codes, features=None, background=None):
+    """Contributions (n, F, K), interactions (n, F, F, K) and the worth of knowing nothing (K,) of all rows.
+
+    codes, features and both parts of the background are (F, n).
+    """
+    if features is None:
+        features = np.full(codes.shape, np.nan)
+    if background is not None and background[1] is None:
+        background = background[0], np.full(background[0].shape, np.nan)
+    of_rows = [
+        coalition_worths(parts, n_outputs, *row, background)
+        for row in zip(codes.T, features.T, strict=True)
+    ]
+    values = np.array([shapley_values(worth) for worth in of_rows])
+    return values, np.array([interaction_values(worth) for worth in of_rows]), of_rows[0][0]

@@ -1,0 +1,219 @@
+"""Candidates: the ways to cut a node that compete, and which of them wins.
+
+Owns the features a node may use, thresholds, orders of categories, where missing values go, and ties. Must
+not know how scores are made or when a node is looked at.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reference.quantised_gradients import F32, MISSING, N_CODES, histogram
+from reference.split_gain import diagonal_hessian, is_worthwhile, parent_score, score_candidates
+
+
+@dataclass(frozen=True)
+class Split:
+    """One way to cut a node in two: `goes_left[c]` says where a row of code c goes."""
+
+    feature: int
+    threshold: int  # last code that goes left; -1: categorical
+    goes_left: np.ndarray  # bool (256,)
+    gain: float  # float64, background_worth over outputs
+    output_gain: np.ndarray  # float32 (K,), parts of gain * K
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The best way to cut a node by some features, admissible or not."""
+
+    sum: np.float32  # score sum of both children
+    judged: np.float32  # what candidates of all features compete by
+    feature: int
+    threshold: int  # last code that goes left; -1: categorical
+    goes_left: np.ndarray  # bool (256,)
+    terms: np.ndarray  # float32 (K,), parts of the sum
+
+
+def filter_interactions(allowed, path, groups, at_most):
+    """The features of `allowed` that may follow those on `path`: in one of `groups` with them (bool (n, F);
+    None: any), and among them where they are `at_most` (0: any number) already."""
+    if at_most and len(path) >= at_most:
+        allowed = [f for f in allowed if f in path]
+    if groups is None:
+        return list(allowed)
+    return [f for f in allowed if any(group[f] and all(group[g] for g in path) for group in groups)]
+
+
+def node_features(allowed, node, config):
+    """Features `node` may use, ascending: ceil(colsample_bynode * m) of the m allowed, by smallest hash."""
+    n_kept = int(np.ceil(config.colsample_bynode * len(allowed)))
+    return sorted(sorted(allowed, key=lambda f: (feature_hash(config.seed, node, f), f))[:n_kept])
+
+
+def feature_hash(seed, node, feature):
+    """uint64: the finaliser of splitmix64 (Steele, Lea and Flood, 2014) on a mix of its arguments."""
+    mask = 2**64 - 1
+    z = (
+        int(seed) + 0x9E3779B97F4A7C15 * (node + 1) + 0xD1B54A32D192ED03 * (int(feature) + 1)
+    ) & mask
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+    return z ^ (z >> 31)
+
+
+def numeric_candidates(counts, n_bins):
+    """Bool (C, 256), which codes go left: by bin, missing right first, then left where the node has any."""
+    below = np.tri(n_bins, N_CODES, dtype=bool)  # row b: codes <= b
+    if counts[MISSING] == 0:
+        return below
+    candidates = np.repeat(below, 2, axis=0)
+    candidates[1::2, MISSING] = True
+    return candidates
+
+
+def categorical_candidates(sums, channels, config):
+    """Bool (C, 256), the codes that go left: each category alone if few, else prefixes of an order."""
+    present = np.flatnonzero(sums.count)
+    if len(present) <= config.max_cat_to_onehot:
+        groups = [[code] for code in present]
+    else:
+        order = present[np.argsort(category_positions(sums, channels, config), kind="stable")]
+        groups = [order[:size] for size in range(1, len(order))]
+    candidates = np.zeros((len(groups), N_CODES), bool)
+    for candidate, group in zip(candidates, groups, strict=True):
+        candidate[group] = True
+    return candidates
+
+
+def category_positions(sums, channels, config):
+    """Float64 (n_present,): where each category with rows lies on the line along which leaf values vary most.
+
+    For one output that is the leaf value itself (Fisher's order, exact for squared error); for more, the
+    first principal coordinate of the categories' leaf values weighted by count, by eight power iterations.
+    """
+    n = sums.count[sums.count > 0].astype(np.float64)
+    d = category_deviations(sums, channels, config)
+    if d.shape[1] == 1:
+        return d[:, 0]
+    u = d[np.argmax(n * ordered_sum((d * d).T))]
+    for _ in range(8):
+        weight = n * ordered_sum((d * u).T)
+        longer = ordered_sum(weight[:, None] * d)
+        largest = np.max(np.abs(longer))
+        if largest == 0:
+            break
+        u = longer / largest
+    return ordered_sum((d * u).T)
+
+
+def category_deviations(sums, channels, config):
+    """Float64 (n_present, K): smoothed G / H of each category, less the mean over rows."""
+    present = sums.count > 0
+    n = sums.count[present].astype(np.float64)
+    G = sums.gradients[present] * channels.gradient_steps.astype(np.float64)
+    H = n[:, None]
+    if channels.kind != "unit":
+        H = sums.hessians[present] * channels.hessian_steps.astype(np.float64)
+        H = diagonal_hessian(H, channels.kind, G.shape[1])
+    H = H + config.cat_smooth
+    r = np.where(H == 0, 0.0, G / np.where(H == 0, 1.0, H))
+    return r - ordered_sum(n[:, None] * r) / ordered_sum(n)
+
+
+def ordered_sum(terms):
+    """Float64 sum over the first axis, one after the other (NumPy's own sum adds in pairs)."""
+    return np.cumsum(terms, axis=0)[-1]
+
+
+def set_default_direction(goes_left, counts):
+    """The candidate, with missing sent to the larger child (left on a tie) when the node has none."""
+    if counts[MISSING] == 0:
+        n_left = counts[goes_left].sum()
+        goes_left = goes_left.copy()
+        goes_left[MISSING] = n_left >= counts.sum() - n_left
+    return goes_left
+
+
+def separates_missing(goes_left, counts):
+    """Whether the right side has missing values and nothing else."""
+    return not np.any(counts[:MISSING][~goes_left[:MISSING]]) and not goes_left[MISSING]
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def best_candidate(
+    codes,
+    n_bins,
+    is_categorical,
+    channels,
+    config,
+    features,
+    chance=None,
+    rules=None,
+    node_sum=None,
+):
+    """The `Candidate` judged best, the first feature on ties; None where children are always too small.
+
+    `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed, ascending.
+    `chance`: of the rows of the tree; None: no gradient differs from 0. `rules`: which way values may move
+    with each feature, and how far; None: they are free. `node_sum`: what the node is worth by itself;
+    needed where features have factors.
+    """
+    best = None
+    for f in features:
+        sums = histogram(codes[f], channels)
+        if is_categorical[f]:
+            candidates = categorical_candidates(sums, channels, config)
+        else:
+            candidates = numeric_candidates(sums.count, int(n_bins[f]))
+        own = None if rules is None else rules.of(f)
+        scores, terms = score_candidates(sums, candidates, channels, config, own)
+        correction = gain_correction(sums.count, is_categorical[f], chance, config)
+        if len(scores) == 0:
+            continue
+        c = int(scores.argmax())
+        judged = penalise_gain(scores[c], correction, node_sum, config, f)
+        if not judged > (-np.inf if best is None else best.judged):
+            continue
+        goes_left = set_default_direction(candidates[c], sums.count)
+        threshold = -1 if is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
+        if own is not None and threshold >= 0 and separates_missing(goes_left, sums.count):
+            threshold = int(n_bins[f]) - 1  # no value will ever be on the right
+            goes_left = np.arange(N_CODES) <= threshold
+        best = Candidate(scores[c], judged, int(f), threshold, goes_left, terms(c))
+    return best
+
+
+def penalise_gain(sum, correction, node_sum, config, feature):
+    """What the best candidate of a feature, whose sum is this, competes by with those of others.
+
+    That is its sum, less what chance gives. Where features have factors, by how much that is above what the
+    node is worth by itself, times the feature's factor where it is above.
+    """
+    if config.factors is None:
+        return sum - correction
+    rise = sum - correction - node_sum
+    return rise * config.factors[feature] if rise > 0 else rise
+
+
+def gain_correction(counts, is_categorical, chance, config):
+    """Float32: what is taken off all candidates of a feature when they compete with those of others."""
+    n_present = np.count_nonzero(counts)
+    if not is_categorical or chance is None or n_present <= config.max_cat_to_onehot:
+        return F32(0)
+    return chance.expected_gain(n_present)
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def best_split(codes, n_bins, is_categorical, channels, config, features, chance=None, rules=None):
+    """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2)."""
+    parent_sum, parent_terms = parent_score(channels, config, rules)
+    data = codes, n_bins, is_categorical
+    best = best_candidate(*data, channels, config, features, chance, rules, parent_sum)
+    if best is None:
+        return None
+    gain = 0.5 * (float(best.sum) - float(parent_sum)) / len(parent_terms)
+    if not is_worthwhile(best.sum, parent_sum, gain, config):
+        return None
+    output_gain = F32(0.5) * (best.terms - parent_terms)
+    return Split(best.feature, best.threshold, best.goes_left, gain, output_gain)

@@ -1,0 +1,78 @@
+"""A fit by ranks that are threads, as an engine does it.
+
+Owns how rows are cut; must not know what is asserted.
+"""
+
+import copy
+
+import numpy as np
+
+from polyleaf import Dataset
+from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
+from polyleaf.inputs.features import read_features
+from polyleaf.inputs.targets import encode_evaluation_target
+from polyleaf.runtime.collective import ThreadCommunicator
+from polyleaf.runtime.context import Context
+from polyleaf.training.evaluation import EvalSet
+
+
+def cuts(n_rows, size, seed):
+    """Which rows each rank has, ascending: cut at random, and with many ranks some have none."""
+    rank = np.random.default_rng(seed).integers(0, size, n_rows)
+    if size >= 3:
+        rank[rank == 1] = 2
+    return [np.flatnonzero(rank == r) for r in range(size)]
+
+
+def fit_on_threads(
+    estimator,
+    X,
+    y,
+    size,
+    sample_weight=None,
+    eval_set=None,
+    seed=0,
+    rows=None,
+    known=None,
+    wrap=None,
+    offset=None,
+):
+    """The estimators of all ranks, fitted."""
+    shared, shard = plan_shared_fit(estimator, y, sample_weight, offset=offset)
+    start, target = shared.plan.start, shard.target
+    mapper = None if start is None else start.mapper
+    dataset = X
+    if not isinstance(X, Dataset):
+        table = read_features(X, reference=mapper)
+        dataset = Dataset(
+            table,
+            sample_weight=target.weight,
+            max_bins=estimator.max_bins,
+            reference=mapper,
+            keep_features=shared.reads_features,
+            n_jobs=1,
+        )
+    rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
+    sets = []
+    for name, (X_val, y_val, *start) in (eval_set or {}).items():
+        is_sparse = shared.plan.settings.has_sparse_targets
+        found = encode_evaluation_target(
+            y_val, None, name=name, like=target.encoding, is_sparse=is_sparse
+        )
+        table = read_features(X_val, reference=dataset.mapper)
+        codes = dataset.mapper.transform(table, 1)
+        features = dataset.mapper.get_raw_values(table) if shared.reads_features else None
+        reader = estimator._offset_reader(target.encoding, shared.plan.objective)
+        offsets = reader.read(*start) if start else None
+        metrics = shared.plan.metrics
+        sets.append(EvalSet(name, codes, found.values, found.weight, metrics, features, offsets))
+
+    def work(communicator):
+        communicator = communicator if wrap is None else wrap(communicator)
+        own, mine = copy.copy(estimator), rows[communicator.rank]
+        watched = sets if communicator.rank == 0 else []
+        data = shard.take(mine), dataset.rows(mine)
+        fit_rank(own, shared, *data, Context(1, communicator), eval_sets=watched, known=known)
+        return own
+
+    return ThreadCommunicator.run(size, work, timeout=120)

@@ -1,0 +1,50 @@
+"""Random targets and raw scores, and what a problem says at them.
+
+Owns data and arrays to write into. Must not know what is asserted.
+"""
+
+import numpy as np
+
+from polyleaf.objectives.packed_symmetric import packed_size
+
+
+def draw_target(kind, n, k, seed=0):
+    rng = np.random.default_rng(seed)
+    values = {
+        "real": rng.standard_normal((n, k)),
+        "count": rng.poisson(2.0, (n, k)),
+        "positive": rng.gamma(2.0, 1.0, (n, k)) + 0.01,
+        "binary": rng.random((n, k)) < 0.4,
+        "share": rng.random((n, k)),
+    }
+    return values[kind].astype(np.float32)
+
+
+def draw_raw(n, k, seed=1, scale=1.5):
+    return (np.random.default_rng(seed).standard_normal((n, k)) * scale).astype(np.float32)
+
+
+def run(problem, raw, n_threads=1):
+    """Gradient and curvature, in arrays filled with NaN first: every entry must be written."""
+    g = np.full_like(raw, np.nan)
+    shape = problem.hessian_shape()
+    h = None if shape is None else np.full(shape, np.nan, np.float32)
+    problem.derivatives(raw, g, h, n_threads)
+    return g, h
+
+
+def hessians(problem, raw, n_threads=1):
+    """Gradient and packed Hessian, in arrays filled with NaN first."""
+    g = np.full_like(raw, np.nan)
+    h = np.full((len(raw), packed_size(raw.shape[1])), np.nan, np.float32)
+    problem.full_hessian(raw, g, h, n_threads)
+    return g, h
+
+
+def softmax_hessians(y, z):
+    """Gradient (n, K) and Hessians (n, K, K) as a user would write them."""
+    p = np.exp(z - z.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    g = p.copy()
+    g[np.arange(len(y)), y] -= 1
+    return g, np.einsum("ni,ij->nij", p, np.eye(p.shape[1])) - p[:, :, None] * p[:, None, :]

@@ -1,5 +1,0 @@
-"""Where things lie in the repository."""
-
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[2]

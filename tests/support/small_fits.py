@@ -1,0 +1,92 @@
+"""Small training problems, and what a training left behind, for tests of how trees are boosted.
+
+Owns data and access to raw scores. Must not know what is asserted.
+"""
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.model.storage import to_arrays
+from polyleaf.training import boosting
+
+N = 360
+CATEGORICAL = [3]
+SMALL = {
+    "n_estimators": 3,
+    "max_depth": 3,
+    "max_leaves": None,
+    "min_child_samples": 4,
+    "colsample_bynode": 1.0,
+    "random_state": 0,
+    "n_jobs": 1,
+}
+LAYERS = {**SMALL, "boosting_step": "layer", "grow_policy": "depthwise"}
+
+
+def features(n=N, seed=0):
+    """Three numeric columns of which one has missing values, one of categories, one of few values."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 5))
+    X[rng.random(n) < 0.2, 1] = np.nan
+    X[:, 3] = rng.integers(0, 9, n)
+    X[:, 4] = rng.integers(0, 3, n)
+    return X
+
+
+def targets(X, n_outputs=3, seed=1):
+    """Float64 (n, n_outputs): what trees can learn of X, and noise."""
+    rng = np.random.default_rng(seed)
+    gap = np.nan_to_num(X[:, 1], nan=2.0)
+    parts = [X[:, 0], gap * X[:, 2], np.sin(X[:, 3]), X[:, 4] * X[:, 0], np.abs(gap)]
+    mixed = np.stack(parts, axis=1) @ rng.standard_normal((5, n_outputs))
+    return mixed + 0.3 * rng.standard_normal(mixed.shape)
+
+
+X = features()
+Y = targets(X)
+CLASSES = Y.argmax(axis=1)
+LABELS = (Y > np.median(Y, axis=0)).astype(int)
+
+
+def regressor(**parameters):
+    return PolyleafRegressor(**{**SMALL, "categorical_features": CATEGORICAL, **parameters})
+
+
+def classifier(**parameters):
+    return PolyleafClassifier(**{**SMALL, "categorical_features": CATEGORICAL, **parameters})
+
+
+@contextmanager
+def runs():
+    """The runs of the loop that are begun inside: a list of `boosting.Run`."""
+    begun = []
+
+    class Run(boosting.Run):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            begun.append(self)
+
+    original, boosting.Run = boosting.Run, Run
+    try:
+        yield begun
+    finally:
+        boosting.Run = original
+
+
+def bits(estimator):
+    """All trees and leaf values of a model, as bytes."""
+    return {name: array.tobytes() for name, array in to_arrays(estimator.model_.forest).items()}
+
+
+def loss(estimator, features, y):
+    """Mean training loss of a fitted estimator, by its objective."""
+    model = estimator.model_
+    target = y if "classes" in model.objective.target_kinds else np.asarray(y, np.float64)
+    problem = model.objective.bind(target, None)
+    problem.set_base_score(model.base_score)
+    codes = model.mapper.transform(estimator._features(features), 1)
+    raw = np.zeros((len(y), model.n_outputs), np.float32)
+    model.forest.predict(codes, raw, 0, len(model.forest), 1)
+    return problem.loss(raw)
