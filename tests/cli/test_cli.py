@@ -583,9 +583,9 @@ def test_a_model_made_in_python_says_that_its_columns_are_not_known(tmp_path, fo
         (["--preset", "tfbt_full", "--depth", "3"], {**presets.tfbt_full(), "max_depth": 3}),
         (["--preset", "cgb", "--set", "min_child_samples=5"],
          {**presets.cgb(), "min_child_samples": 5}),
-        (["--preset", "gbdt_so", "--set", "refresh=tree"], {**presets.gbdt_so(), "refresh": "tree"}),
-        (["--set", "curvature=block", "--set", "block_size=3", "--set", "pruning=post"],
-         {"curvature": "block", "block_size": 3, "pruning": "post"}),
+        (["--preset", "gbdt_so", "--set", "boosting_step=tree"], {**presets.gbdt_so(), "boosting_step": "tree"}),
+        (["--set", "hessian=block", "--set", "block_size=3", "--set", "pruning=post"],
+         {"hessian": "block", "block_size": 3, "pruning": "post"}),
         (["--leaf", "linear", "--linear-fit", "full", "--set", "linear_features=2"],
          {"leaf": "linear", "linear_fit": "full", "linear_features": 2}),
         (["--preset", "tfbt", "--set", "rows_per_layer=[0.25, 0.5, 1.0]"],
@@ -669,7 +669,7 @@ def test_recipes_of_regression(folder, tmp_path, capsys):
         capsys, *arguments, "--preset", "tfbtt"
     )
     assert "for classes" in fails(capsys, *arguments, "--preset", "samme")
-    assert "--set refresh=layer" in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
+    assert "--set boosting_step=layer" in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
     assert not (tmp_path / "n").exists()
 
 

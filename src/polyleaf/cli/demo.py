@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from polyleaf.callbacks import Callback
-from polyleaf.data.holdout import drawn
+from polyleaf.data.holdout import split_rows
 from polyleaf.datasets import load
 from polyleaf.files.io import write_csv
 from polyleaf.metrics._multitask import baseline_scores, compute_scores
@@ -145,7 +145,7 @@ def _train(job: _Job, out: Path, params: dict[str, Any], start_job: Callable) ->
 
     X, X_test, y, y_test = load(job.data_name).split()
     # Early stopping evaluates held-out training rows, never the test rows.
-    kept, held = drawn(len(X), len(X) // 5, seed=0)
+    kept, held = split_rows(len(X), len(X) // 5, seed=0)
     cls = PolyleafRegressor if job.task == "regression" else PolyleafClassifier
     model = cls(**params, early_stopping_rounds=_EARLY_STOPPING_ROUNDS, random_state=0)
     model.fit(
@@ -163,7 +163,7 @@ def _train(job: _Job, out: Path, params: dict[str, Any], start_job: Callable) ->
     return DemoResult(
         job=job,
         n_rounds=model.model_.n_rounds if best is None else best + 1,
-        scores=scores(job.task, y_test, predicted, probabilities, classes),
+        scores=compute_scores(job.task, y_test, predicted, probabilities, classes),
         baseline_scores=baseline_scores(job.task, y, y_test),
         history=dict(zip(("train", "validation"), (values for _, values in curves), strict=True)),
         metric=curves[0][0],

@@ -151,7 +151,7 @@ def _compute_scores(
         estimator.predict(X)[known],
         probabilities=estimator.predict_proba(X)[known] if has_proba else None,
         classes=getattr(estimator, "classes_", None),
-        levels=objective.levels,
+        levels=objective.quantile_levels,
         distribution=estimator.predict_dist(X) if objective.has_distribution else None,
         weight=None if weight is None else weight[known],
     )
@@ -182,6 +182,6 @@ def _compute_task_scores(
         columns = [Y[column] for column in own.targets]
         is_vector = len(columns) == 1 and own.task != "multilabel"
         y = columns[0] if is_vector else np.column_stack(columns)
-        total, targets = _compute_scores(estimator.of_task(name), own, y, X, weight)
+        total, targets = _compute_scores(estimator.task_estimator(name), own, y, X, weight)
         scores[name] = {"D2": d2[name]} | total, targets
     return float(np.nanmean(list(d2.values()))), scores

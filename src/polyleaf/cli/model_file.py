@@ -127,7 +127,7 @@ def extract(
     if not schema.task_columns:
         raise ReadError(f"{model} is not a multi-task model; use it as it is.")
     check_writable(out)
-    save_table_model(estimator.of_task(task), schema.task_schemas[task], out)
+    save_table_model(estimator.task_estimator(task), schema.task_schemas[task], out)
 
 
 def inspect(

@@ -14,7 +14,7 @@ from polyleaf.files.io import ReadError
 from polyleaf.files.schema import infer_task, select_columns
 from polyleaf.files.table import Table
 from polyleaf.metrics._multitask import TASKS
-from polyleaf.objectives import automatic_name, get_objective, objective_class
+from polyleaf.objectives import auto_objective_name, get_objective, objective_class
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _get_default_loss(table: Table, column: str, kind: str) -> str:
         return auto_objective_name("multilabel", sparse=False)
     values = table.column(column)
     is_binary = len(np.unique(values[~np.isnan(values)])) <= 2
-    return automatic_name("binary" if is_binary else "multiclass", sparse=False)
+    return auto_objective_name("binary" if is_binary else "multiclass", sparse=False)
 
 
 def describe_tasks(tasks: Sequence[TaskSpec]) -> str:

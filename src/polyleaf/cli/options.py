@@ -10,17 +10,17 @@ import typer
 from polyleaf.cli import xmc
 from polyleaf.files.io import ReadError
 from polyleaf.files.readers import FORMATS, CsvOptions
-from polyleaf.settings.param_spec import Declared, declarations
+from polyleaf.settings.param_spec import ParamSpec, get_param_specs
 from polyleaf.settings.parameters import (
     ClassifierSearchParameters,
     MultiTaskParameters,
     RegressorSearchParameters,
 )
 
-PARAMETERS: dict[str, Declared] = {
+PARAMETERS: dict[str, ParamSpec] = {
     p.name: p
     for group in (MultiTaskParameters, RegressorSearchParameters, ClassifierSearchParameters)
-    for p in declarations(group)
+    for p in get_param_specs(group)
 }
 """Parameters of all estimators by name."""
 
@@ -52,7 +52,7 @@ _EXAMPLES = {
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
         "polyleaf train letters.csv -t letter -m m --preset tfbt --rounds 50",
         "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise "
-        "--set refresh=layer",
+        "--set boosting_step=layer",
         "polyleaf train houses.csv --task price=squared_error --task sold=logistic "
         "--task segment -m m",
         "polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m",

@@ -31,7 +31,7 @@ from polyleaf.cli.options import (
 from polyleaf.files.io import ReadError, write_csv
 from polyleaf.files.readers import FORMATS
 from polyleaf.files.schema import Schema, select_columns
-from polyleaf.inputs.objects import are_missing
+from polyleaf.inputs.objects import get_missing_mask
 
 Columns = dict[str, np.ndarray]
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -150,11 +150,11 @@ def _iter_tasks(estimator: Any, schema: Schema) -> Iterator[tuple[str, Any, Sche
     if not schema.task_columns:
         yield "", estimator, schema
     for name, own_schema in schema.task_schemas.items():
-        yield f"{name}_", estimator.of_task(name), own_schema
+        yield f"{name}_", estimator.task_estimator(name), own_schema
 
 
 def _get_output_names(estimator: Any, schema: Schema) -> list[str]:
-    suffixes = [f"_q{level:g}" for level in estimator.model_.objective.levels]
+    suffixes = [f"_q{level:g}" for level in estimator.model_.objective.quantile_levels]
     return [f"{target}{suffix}" for target in schema.targets for suffix in suffixes or [""]]
 
 
@@ -204,7 +204,7 @@ def write_columns(columns: Columns, out: Path | None, as_json: bool) -> None:
         )
     else:
         # astype(str) gives the shortest text that reads back as the same float32.
-        cells = (np.where(are_missing(c), "", c.astype(str)) for c in columns.values())
+        cells = (np.where(get_missing_mask(c), "", c.astype(str)) for c in columns.values())
         write_csv(out, columns, zip(*(column.tolist() for column in cells), strict=True))
 
 
@@ -223,7 +223,7 @@ def _write_json_lines(columns: Columns, out: Path | None) -> None:
 
 def _replace_missing(column: np.ndarray) -> list[Any]:
     """Replace missing values by None, since JSON has no NaN."""
-    missing = are_missing(column)
+    missing = get_missing_mask(column)
     return [None if is_nan else v for v, is_nan in zip(column.tolist(), missing, strict=True)]
 
 

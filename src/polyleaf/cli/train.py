@@ -43,7 +43,7 @@ from polyleaf.cli.options import (
     make_csv_options,
     parameter_option,
 )
-from polyleaf.data.holdout import held_out
+from polyleaf.data.holdout import split_validation
 from polyleaf.files.folders import ParquetFolder
 from polyleaf.files.io import ReadError
 from polyleaf.files.readers import CsvOptions, read_table
@@ -55,10 +55,10 @@ from polyleaf.files.schema import (
     select_columns,
 )
 from polyleaf.files.table import Table
-from polyleaf.inputs.targets import weight_of_known
+from polyleaf.inputs.targets import weight_known_targets
 from polyleaf.settings import presets
 from polyleaf.settings.aliases import meant
-from polyleaf.settings.param_spec import declarations
+from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import SearchParameters
 
 KEEP_ON_INTERRUPT = {"on_interrupt": "keep"}
@@ -341,7 +341,7 @@ def _train_table(
     training, held = _split(spec.table, options)
     check_writable(options.model)
     weights = read_weights(training, spec.weight_column[0]) if spec.weight_column else None
-    bin_weights = weight_of_known(schema.read_targets(training), weights)
+    bin_weights = weight_known_targets(schema.read_targets(training), weights)
     texts = spec.texts - set(spec.categorical)
     X = make_training_dataset(
         source if is_folder else training,
@@ -464,10 +464,10 @@ def _get_estimator_class(task: str, params: dict[str, Any]) -> Any:
         cls = PolyleafRegressorCV if is_search else PolyleafRegressor
     else:
         cls = PolyleafClassifierCV if is_search else PolyleafClassifier
-    known = [p.name for p in declarations(cls)]
+    known = [p.name for p in get_param_specs(cls)]
     unknown = [name for name in params if name not in known]
     if unknown:
-        if unknown[0] in {p.name for p in declarations(SearchParameters)}:
+        if unknown[0] in {p.name for p in get_param_specs(SearchParameters)}:
             raise ReadError(f"--set: {unknown[0]} needs --search SECONDS.")
         hint = meant(unknown[0], known) or f"; choose one of {', '.join(sorted(known))}."
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}{hint}")
@@ -494,7 +494,7 @@ def _split(table: Table, options: TrainOptions) -> tuple[Table, Table | None]:
     """Return the training rows and the evaluation rows, if there are any."""
     if options.validation is None:
         return table, None
-    parts = held_out(options.validation, table.n_rows, options.seed)
+    parts = split_validation(options.validation, table.n_rows, options.seed)
     if parts is None:
         return table, read_table(options.validation, options.format, options.csv_options)
     kept, held = parts
@@ -560,7 +560,7 @@ def _check_validation(validation: str | None, early_stopping: int | None) -> Non
 
 def _check_folder_validation(is_folder: bool, validation: str | None) -> None:
     """Reject a fraction for a folder, whose rows are read in order."""
-    if is_folder and validation is not None and held_out(validation, 100, 0) is not None:
+    if is_folder and validation is not None and split_validation(validation, 100, 0) is not None:
         raise ReadError(
             f"--validation {validation}: rows of a folder cannot be held out; give a file of "
             "evaluation data."

@@ -74,7 +74,7 @@ class ParquetFolder:
     def _read_arrow(self, columns: Sequence[str]) -> Any:
         import pyarrow as pa
 
-        batches = list(tables(self.files, _BATCH_ROWS, list(columns)))
+        batches = list(iter_tables(self.files, _BATCH_ROWS, list(columns)))
         if not batches:
             raise ReadError("The Parquet files of the folder have no rows.")
         return pa.concat_tables(batches, promote_options="permissive")
@@ -82,7 +82,7 @@ class ParquetFolder:
     def iter_tables(self, columns: Sequence[str]) -> Iterator[Table]:
         """Yield all rows of some columns in batches."""
         texts = [name for name in columns if name in self.header.categories]
-        for batch in tables(self.files, _BATCH_ROWS, list(columns)):
+        for batch in iter_tables(self.files, _BATCH_ROWS, list(columns)):
             table = from_arrow(batch).select(columns)
             # A text column with only nulls has another type in the file.
             empty = [

@@ -79,7 +79,7 @@ def detect_format(
     )
 
 
-# --- reading ---
+# --- wrap_read_errors ---
 
 
 def check_file_exists(path: Path) -> None:

@@ -18,7 +18,7 @@ from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
 from polyleaf.inputs.multitask import get_task_name
 from polyleaf.inputs.targets import FEW_CLASSES
-from polyleaf.inputs.text import are_decimal_commas, first_stray_text
+from polyleaf.inputs.text import has_decimal_commas, find_stray_text
 from polyleaf.metrics._multitask import TASKS
 
 __all__ = ["Schema", "select_columns", "infer_task", "decimal_comma_hint", "read_weights"]
@@ -86,7 +86,7 @@ class Schema:
     def task_schemas(self) -> dict[str, Schema]:
         """The schema of each task of a multi-task model, by its name."""
         return {
-            name_of(columns if len(columns) > 1 else columns[0]): replace(
+            get_task_name(columns if len(columns) > 1 else columns[0]): replace(
                 self, task=task, targets=columns, task_columns=()
             )
             for task, columns in self.task_columns

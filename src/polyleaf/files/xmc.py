@@ -160,7 +160,7 @@ def write_multilabel(
     format = detect_format(path, MULTILABEL_FORMATS) if format is None else format
     if format not in ("xmc", "libsvm"):
         raise ValueError(f"format={format!r} cannot be written; use 'xmc' or 'libsvm'.")
-    rows, labels = canonical(X, "X"), canonical(Y, "Y")
+    rows, labels = to_canonical_csr(X, "X"), to_canonical_csr(Y, "Y")
     check_same_rows(rows.shape[0], labels.shape[0], "Y")
     if np.any(labels.data != 1):
         raise ValueError("Y must hold only 0 and 1.")
