@@ -200,7 +200,8 @@ def write_columns(columns: Columns, out: Path | None, as_json: bool) -> None:
         _write_parquet(columns, out)
     elif out is not None and extension not in FORMATS["csv"]:
         raise ReadError(
-            f"--out {out.name}: the extension must be one of CSV or Parquet, or .jsonl for JSON lines."
+            f"--out {out.name}: the extension must be one of CSV or Parquet, or .jsonl for JSON "
+            "lines."
         )
     else:
         # astype(str) gives the shortest text that reads back as the same float32.

@@ -32,7 +32,7 @@ _TEXT_TYPES = ("string", "date")
 
 @dataclass(frozen=True)
 class _Attribute:
-    """A column; `categories` is None for numbers, and () for text, whose categories are in the data."""
+    """A column; `categories` is None for numbers, and () for text."""
 
     name: str
     categories: tuple[str, ...] | None
@@ -122,8 +122,8 @@ def _parse_attribute(number: int, line: str) -> _Attribute:
     if kind in _TEXT_TYPES:
         return _Attribute(name, ())
     raise ReadError(
-        f"line {number}: attribute {name!r} has type {kind!r}; supported are numeric, nominal, string "
-        "and date."
+        f"line {number}: attribute {name!r} has type {kind!r}; supported are numeric, nominal, "
+        "string and date."
     )
 
 
@@ -208,7 +208,7 @@ def _read_sparse(attributes: list[_Attribute], rows: Iterator[tuple[int, str]]) 
     for attribute in attributes:
         if attribute.categories == ():
             raise ReadError(
-                f"attribute {attribute.name!r} is text, which is not supported in sparse ARFF files."
+                f"attribute {attribute.name!r} is text, which sparse ARFF files cannot have."
             )
     indices: list[int] = []
     cells: list[str] = []

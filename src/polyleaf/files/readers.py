@@ -88,7 +88,8 @@ class CsvOptions:
             )
         if self.decimal not in (".", ",") or self.decimal == self.separator:
             raise ReadError(
-                f"The decimal mark must be . or , and differ from the separator, not {self.decimal!r}."
+                "The decimal mark must be . or , and differ from the separator, not "
+                f"{self.decimal!r}."
             )
         try:
             codecs.lookup(self.encoding)
@@ -186,7 +187,7 @@ def _decode_sparse(table: Table, name: str) -> np.ndarray:
     return numbers.astype(np.int64) if known.all() and is_integer else numbers
 
 
-# ---- CSV -----------------------------------------------------------------------------------------------
+# ---- CSV ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -326,7 +327,7 @@ def _read_csv_file_arrow(path: Path, layout: _CsvLayout, **convert: Any) -> Any:
 
 
 def _read_csv_arrow(path: Path, layout: _CsvLayout) -> Table | None:
-    """Read with PyArrow, or return None for `_read_csv_python` to read the file or explain why not."""
+    """Read with PyArrow; None if it fails, so that `_read_csv_python` reads the file."""
     table = _read_csv_file_arrow(
         path,
         layout,
@@ -356,7 +357,7 @@ def _is_number_or_text(type_: Any) -> bool:
     return any(is_kind(type_) for is_kind in (is_integer, is_floating, is_string, is_null))
 
 
-# ---- Parquet and Arrow ---------------------------------------------------------------------------------
+# ---- Parquet and Arrow ----------------------------------------------------------------------
 
 
 def _import_pyarrow(path: Path) -> Any:
@@ -481,7 +482,7 @@ def _arrow_to_float64(column: Any) -> np.ndarray:
     )
 
 
-# ---- ARFF and LIBSVM -----------------------------------------------------------------------------------
+# ---- ARFF and LIBSVM ------------------------------------------------------------------------
 
 
 def _read_arff(path: Path) -> Table:

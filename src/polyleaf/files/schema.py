@@ -279,8 +279,8 @@ def decimal_comma_hint(table: Table, names: Sequence[str]) -> str:
     if not found:
         return ""
     return (
-        f" The text in {abbreviate([repr(name) for name in found])} looks like numbers with decimal "
-        "commas; use --decimal , to read them from a CSV file."
+        f" The text in {abbreviate([repr(name) for name in found])} looks like numbers with "
+        "decimal commas; use --decimal , to read them from a CSV file."
     )
 
 
@@ -350,8 +350,8 @@ def infer_task(table: Table, targets: Sequence[str]) -> str:
     if texts:
         raise ReadError(
             "Several targets must all be numbers, or all be 0/1 labels, but "
-            f"{abbreviate([repr(name) for name in texts])} holds text. For a multi-task model, name "
-            "each target with --task."
+            f"{abbreviate([repr(name) for name in texts])} holds text. For a multi-task model, "
+            "name each target with --task."
         )
     return "regression"
 
@@ -455,7 +455,8 @@ def _read_labels(table: Table, targets: tuple[str, ...]) -> np.ndarray:
         return np.array(table.categories[name])[values.astype(np.int64)]
     if not np.all(values == np.round(values)):
         raise ReadError(
-            f"Column {name!r} holds fractional numbers, which cannot be class labels; use regression."
+            f"Column {name!r} holds fractional numbers, which cannot be class labels; use "
+            "regression."
         )
     return values.astype(np.int64)
 
@@ -471,8 +472,8 @@ def _add_numeric_columns(features: FeatureTable, table: Table, positions: np.nda
             row, column = np.argwhere(infinite)[0]
             name = table.names[positions[column]]
             raise ReadError(
-                f"Column {name!r} holds an infinite number in row {row + 1}; replace it by a finite "
-                "one."
+                f"Column {name!r} holds an infinite number in row {row + 1}; replace it by a "
+                "finite one."
             )
         features.dense.append(DenseBlock(values, positions))
         return

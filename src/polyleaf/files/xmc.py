@@ -167,8 +167,8 @@ def write_multilabel(
     is_empty = (np.diff(rows.indptr) == 0) & (np.diff(labels.indptr) == 0)
     if format == "libsvm" and is_empty.any():
         raise ValueError(
-            f"Row {int(np.argmax(is_empty))} has neither labels nor features, and readers of LIBSVM "
-            "files skip such rows; use format='xmc'."
+            f"Row {int(np.argmax(is_empty))} has neither labels nor features, and readers of "
+            "LIBSVM files skip such rows; use format='xmc'."
         )
     with open_for_writing(path) as stream:
         if format == "xmc":
@@ -349,8 +349,8 @@ def _check_column_count(count: int, n_stored: int, nouns: str) -> None:
     limit = _MAX_COLUMNS + _MAX_COLUMNS_PER_ENTRY * n_stored
     if count > limit:
         raise ReadError(
-            f"it has {count} {nouns}, but at most {limit} are allowed for the {n_stored} entries that "
-            f"it stores: renumber the {nouns}."
+            f"it has {count} {nouns}, but at most {limit} are allowed for the {n_stored} entries "
+            f"that it stores: renumber the {nouns}."
         )
 
 
@@ -501,6 +501,6 @@ def _read_meka_labels(path: Path, n_attributes: int) -> list[int]:
                     return attributes[:count] if count > 0 else attributes[count:]
                 break
     raise ReadError(
-        "it is not known which attributes are labels: give labels= their names or Mulan's XML file, "
-        "or add '-C n' to the relation."
+        "it is not known which attributes are labels: give labels= their names or Mulan's XML "
+        "file, or add '-C n' to the relation."
     )
