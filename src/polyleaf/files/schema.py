@@ -18,7 +18,7 @@ from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
 from polyleaf.inputs.multitask import get_task_name
 from polyleaf.inputs.targets import FEW_CLASSES
-from polyleaf.inputs.text import has_decimal_commas, find_stray_text
+from polyleaf.inputs.text import find_stray_text, has_decimal_commas
 from polyleaf.metrics._multitask import TASKS
 
 __all__ = ["Schema", "select_columns", "infer_task", "decimal_comma_hint", "read_weights"]
