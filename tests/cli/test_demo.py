@@ -1,4 +1,4 @@
-"""demo.py and data/: the demo does what it says, and the package's data is what SOURCES.md says."""
+"""The demo, and the bundled data sets, which SOURCES.md describes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_quick_demo(tmp_path, capsys):
     }
     assert (tmp_path / "out" / "learning_curves.png").read_bytes().startswith(b"\x89PNG")
 
-    # The commands it ends with work as printed.
+    # The printed commands work.
     for line in shown.splitlines():
         if line.strip().startswith("polyleaf "):
             assert command(line.split()[1:]) == 0
@@ -49,7 +49,7 @@ def test_demo_beats_the_baselines(tmp_path):
         assert len(result.history["validation"]) == len(result.history["train"]) >= result.n_rounds
 
 
-def test_a_saved_model_that_differs_is_not_passed_over(tmp_path, monkeypatch, capsys):
+def test_demo_compares_saved_models(tmp_path, monkeypatch, capsys):
     load_model = polyleaf.load_model
 
     def load_another(path):

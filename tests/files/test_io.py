@@ -31,9 +31,7 @@ def test_extensions(name, extension):
 def test_formats():
     assert detect_format(Path("a.TSV.gz"), FORMATS) == "csv"
     assert detect_format(Path("a.csv"), FORMATS, "arff") == "arff"
-    with pytest.raises(
-        ReadError, match=r"extension of 'a\.x'.* \.csv, \.tsv, \.arff"
-    ):
+    with pytest.raises(ReadError, match=r"extension of 'a\.x'.* \.csv, \.tsv, \.arff"):
         detect_format(Path("folder/a.x"), FORMATS)
     with pytest.raises(ReadError, match="format 'xls'.* csv, arff"):
         detect_format(Path("a.csv"), FORMATS, "xls")

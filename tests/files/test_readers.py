@@ -227,11 +227,7 @@ def test_arff_sparse(tmp_path):
             "1,x",
             "line 2: attribute 'a' has type 'relational'",
         ),
-        (
-            "@attribute a numeric\n@attribute b {x,y",
-            "1,x",
-            "line 3: the categories of 'b'",
-        ),
+        ("@attribute a numeric\n@attribute b {x,y", "1,x", "line 3: the categories of 'b'"),
         (
             "@attribute a numeric\n@attribute b {x,x}",
             "1,x",

@@ -175,7 +175,9 @@ def test_round_trip(tmp_path_factory, n, d, n_labels, density):
             same(found.Y, Y.toarray())
 
 
-@pytest.mark.parametrize(("extension", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+@pytest.mark.parametrize(
+    ("extension", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress)]
+)
 def test_compressed_files(tmp_path, extension, compress):
     path = file(tmp_path, compress(b"1 2 2\n1 0:3\n"), f"data.txt{extension}")
     same(read_multilabel(path).X, [[3, 0]])
@@ -234,11 +236,7 @@ def test_libsvm(tmp_path):
     ("text", "settings_", "message"),
     [
         ("\n# nothing\n", {}, "no rows"),
-        (
-            "1 2:1\n",
-            dict(n_features=1),
-            "n_features=1 is too few: the file has feature 1",
-        ),
+        ("1 2:1\n", dict(n_features=1), "n_features=1 is too few: the file has feature 1"),
         ("5 2:1\n", dict(n_labels=5), "the file has label 5"),
         ("5 2:1\n1 0:1\n", dict(zero_based=False), "row 2 has feature 0"),
         ("+1 2:1\n", {}, "line 1: '.1' is no label"),
@@ -253,7 +251,8 @@ def test_broken_libsvm(tmp_path, text, settings_, message):
 # ---- ARFF ----
 
 HEADER = (
-    "@attribute {a}l0{b} {{0,1}}\n@attribute x0 numeric\n@attribute 'x 1' real\n@attribute l1 {{0,1}}\n"
+    "@attribute {a}l0{b} {{0,1}}\n@attribute x0 numeric\n@attribute 'x 1' real\n"
+    "@attribute l1 {{0,1}}\n"
     "@DATA\n"
 )
 SPARSE = HEADER.format(a="", b="") + "% comment\n{0 1,1 2.5}\n{}\n\n{ 2 -1 , 3 1 }\n"
@@ -297,7 +296,11 @@ def test_arff_of_meka(tmp_path, rows, count, names):
             ["l1"],
             "must have the type {0,1}",
         ),
-        ("@relation x\n" + SPARSE.replace("1 2.5", "1 b"), ["l0"], "line 8: attribute 'x0' is numeric"),
+        (
+            "@relation x\n" + SPARSE.replace("1 2.5", "1 b"),
+            ["l0"],
+            "line 8: attribute 'x0' is numeric",
+        ),
         (
             "@relation x\n" + SPARSE.replace("1 2.5", "1 2,1 3"),
             ["l0"],
@@ -361,11 +364,7 @@ def test_label_names(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("a\n\nb\n", "line 2 is blank"),
-        ("a\nb\na\n", "lines 1 and 3"),
-        (b"\xff\xfe", "not UTF-8"),
-    ],
+    [("a\n\nb\n", "line 2 is blank"), ("a\nb\na\n", "lines 1 and 3"), (b"\xff\xfe", "not UTF-8")],
 )
 def test_broken_names(tmp_path, text, message):
     with pytest.raises(ReadError, match=message):

@@ -175,7 +175,7 @@ def _describe_unknown_labels(estimator: Any, schema: Schema, y: np.ndarray) -> s
 def _compute_task_scores(
     estimator: Any, schema: Schema, table: Table, X: Any, weight: np.ndarray | None
 ) -> tuple[float, dict[str, Scores]]:
-    """Compute the mean D2 over tasks, and the scores of each task with its D2 first."""
+    """Compute the mean d2 over tasks, and the scores of each task with its d2 first."""
     Y = schema.read_targets(table)
     d2, scores = estimator.skills(X, Y, weight), {}
     for name, own in schema.task_schemas.items():
@@ -183,5 +183,5 @@ def _compute_task_scores(
         is_vector = len(columns) == 1 and own.task != "multilabel"
         y = columns[0] if is_vector else np.column_stack(columns)
         total, targets = _compute_scores(estimator.task_estimator(name), own, y, X, weight)
-        scores[name] = {"D2": d2[name]} | total, targets
+        scores[name] = {"d2": d2[name]} | total, targets
     return float(np.nanmean(list(d2.values()))), scores

@@ -169,7 +169,7 @@ def _open_writer(out: Path | None, stream: TextIO) -> Iterator[ColumnWriter]:
         with _open_parquet_writer(out) as write:
             yield write
     elif out is not None and out.suffix.lower() not in FORMATS["csv"]:
-        raise ReadError(f"--out {out.name}: the extension must be one of CSV or Parquet.")
+        raise ReadError(f"--out {out.name}: unknown extension; use .csv or .parquet.")
     elif out is None:
         yield _make_csv_writer(stream)
     else:

@@ -129,12 +129,12 @@ def write_scores(
 def write_task_scores(
     d2: float, tasks: Mapping[str, tuple[Scores, Mapping[str, Scores]]], as_json: bool
 ) -> None:
-    """Print the mean D2 over tasks, and the scores of each task and of each of its targets."""
+    """Print the mean d2 over tasks, and the scores of each task and of each of its targets."""
     if as_json:
         nested = {task: _nest_targets(*scores) for task, scores in tasks.items()}
-        print(json.dumps(_replace_nan({"D2": d2}) | {"tasks": nested}))
+        print(json.dumps(_replace_nan({"d2": d2}) | {"tasks": nested}))
         return
-    _write_lines({"D2": d2})
+    _write_lines({"d2": d2})
     for task, (scores, targets) in tasks.items():
         print(f"\n{task}")
         _write_lines(scores, "  ")

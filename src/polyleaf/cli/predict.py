@@ -200,8 +200,7 @@ def write_columns(columns: Columns, out: Path | None, as_json: bool) -> None:
         _write_parquet(columns, out)
     elif out is not None and extension not in FORMATS["csv"]:
         raise ReadError(
-            f"--out {out.name}: the extension must be one of CSV or Parquet, or .jsonl for JSON "
-            "lines."
+            f"--out {out.name}: unknown extension; use .csv, .parquet or .jsonl (JSON lines)."
         )
     else:
         # astype(str) gives the shortest text that reads back as the same float32.

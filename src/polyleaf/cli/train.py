@@ -306,7 +306,7 @@ def _train_xmc(options: TrainOptions, columns: ColumnOptions, label_names: Path 
     """Train on extreme multi-label data and save the model."""
     for name, value in asdict(columns).items():
         if value:
-            raise ReadError(f"--{name} selects columns, which --format {xmc.FORMAT} has not.")
+            raise ReadError(f"--{name} selects columns, but --format {xmc.FORMAT} has none.")
     _check_validation(options.validation, options.early_stopping)
     check_writable(options.model)
     if options.search is not None:

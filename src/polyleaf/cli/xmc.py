@@ -96,7 +96,7 @@ def write_topk(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None) -> No
         return
     if out is not None and out.suffix.lower() != ".csv":
         raise ReadError(
-            f"--out {out.name}: the extension must be .csv, or .txt for a sparse matrix of scores."
+            f"--out {out.name}: unknown extension; use .csv, or .txt for a sparse matrix of scores."
         )
     header = (f"{noun}_{place}" for place in range(1, k + 1) for noun in ("label", "score"))
     names = estimator.model_.output_names

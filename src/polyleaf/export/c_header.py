@@ -318,8 +318,8 @@ class _Header:
         yield f"/* Model exported by Polyleaf {polyleaf_version()} (C99; C++17).\n *"
         yield f" * {len(self._ir.trees)} trees, {model.n_features} features,"
         yield f" * {model.n_outputs} outputs, objective {_escape_comment(model.objective.name)}."
-        yield f" * A row is {model.n_features} numbers of the type NAME_input; NaN is a missing value,"
-        yield " * a category is its code below, or NaN if it has none. All functions are thread-safe."
+        yield f" * A row is {model.n_features} numbers of type NAME_input. NaN is a missing value."
+        yield " * A category is its code below, or NaN if it has none. Functions are thread-safe."
         yield " *"
         for feature in range(min(model.n_features, _MAX_LISTED_NAMES)):
             name = _escape_comment(model.feature_name(feature))
