@@ -92,7 +92,7 @@ def test_scores_of_each_task(folder, expected, capsys):
     capsys.readouterr()
     polyleaf("evaluate", folder / "test.csv", "-m", folder / "m", "--json")
     found = json.loads(capsys.readouterr().out)
-    d2 = expected.skills(X[300:], FRAME[300:])
+    d2 = expected.d2_scores(X[300:], FRAME[300:])
     assert {name: scores["d2"] for name, scores in found["tasks"].items()} == pytest.approx(d2)
     assert found["d2"] == pytest.approx(np.mean(list(d2.values())))
     assert {"RMSE", "NLL", "CRPS"} <= found["tasks"]["price"].keys()

@@ -177,7 +177,7 @@ def _compute_task_scores(
 ) -> tuple[float, dict[str, Scores]]:
     """Compute the mean d2 over tasks, and the scores of each task with its d2 first."""
     Y = schema.read_targets(table)
-    d2, scores = estimator.skills(X, Y, weight), {}
+    d2, scores = estimator.d2_scores(X, Y, weight), {}
     for name, own in schema.task_schemas.items():
         columns = [Y[column] for column in own.targets]
         is_vector = len(columns) == 1 and own.task != "multilabel"
