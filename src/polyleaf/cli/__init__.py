@@ -15,8 +15,8 @@ def main() -> None:
         if (error.name or "").partition(".")[0] not in _PACKAGES:
             raise
         print(
-            f"polyleaf: the command line needs the package {error.name}, which is not installed: "
-            'pip install "polyleaf[cli]". The Python library works without it.',
+            f'polyleaf: the command line needs {error.name}: pip install "polyleaf[cli]". The '
+            "Python library works without it.",
             file=sys.stderr,
         )
         sys.exit(2)
