@@ -138,8 +138,13 @@ def train(
     ] = None,
     leaves: Annotated[int | None, parameter_option("max_leaves", "--leaves")] = None,
     depth: Annotated[int | None, parameter_option("max_depth", "--depth")] = None,
-    leaf: Annotated[str | None, parameter_option("leaf", "--leaf")] = None,
-    linear_fit: Annotated[str | None, parameter_option("linear_fit", "--linear-fit")] = None,
+    leaf: Annotated[str | None, parameter_option("leaf", "--leaf", summary="Kind of leaf.")] = None,
+    linear_fit: Annotated[
+        str | None,
+        parameter_option(
+            "linear_fit", "--linear-fit", summary="How split gains account for linear leaves."
+        ),
+    ] = None,
     label_names: Annotated[
         Path | None,
         typer.Option(help=f"File with one label name per line, for --format {xmc.FORMAT}."),
