@@ -6,8 +6,8 @@ from support.commands import polyleaf
 
 from polyleaf import load_model
 from polyleaf.cli.main import run
-from polyleaf.search.base import Searches
-from polyleaf.search.successive_halving import Race
+from polyleaf.search.base import SearchMixin
+from polyleaf.search.successive_halving import SuccessiveHalving
 from polyleaf.training.boosting import Run
 
 LABELS = "40 2 3\n" + "".join(f"{i % 3} 0:{i % 3 + 1} 1:1\n" for i in range(40))
@@ -81,7 +81,7 @@ def search_of(table, model):
 
 
 def test_an_interrupted_search_saves_the_best(table, model, monkeypatch, capsys):
-    interrupt_after(monkeypatch, Race, "judge_again", 0)
+    interrupt_after(monkeypatch, SuccessiveHalving, "judge_again", 0)
     said = interrupted(capsys, *search_of(table, model))
     assert said.startswith("polyleaf: the search was interrupted; the best of 3 candidates, with ")
     assert said.endswith(f" rounds on all rows, is saved to {model}.")
@@ -89,13 +89,13 @@ def test_an_interrupted_search_saves_the_best(table, model, monkeypatch, capsys)
 
 
 def test_so_does_one_in_its_last_training(table, model, monkeypatch, capsys):
-    plain = Searches._last_training
+    plain = SearchMixin._last_training
 
     def last(*arguments):
         interrupt_after(monkeypatch, Run, "step", 2)
         return plain(*arguments)
 
-    monkeypatch.setattr(Searches, "_last_training", last)
+    monkeypatch.setattr(SearchMixin, "_last_training", last)
     said = interrupted(capsys, *search_of(table, model))
     assert ", with 2 rounds on all rows, is saved" in said
     assert load_model(model).n_iter_ == 2

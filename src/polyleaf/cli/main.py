@@ -931,8 +931,7 @@ def _recipe(name: str | None) -> dict[str, Any]:
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     """The estimator's class, which has all these parameters and allows their values."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
-    from polyleaf.search.classifier import PolyleafClassifierCV
-    from polyleaf.search.regressor import PolyleafRegressorCV
+    from polyleaf.search.estimators import PolyleafClassifierCV, PolyleafRegressorCV
 
     searches = "time_limit" in params
     if task == "tasks":

@@ -1,9 +1,12 @@
-"""Estimators that choose their own parameters, which `polyleaf` itself offers; and what studies of one's own
-need: a space of parameters, and a callback that prunes."""
+"""Hyperparameter search: parts for Optuna studies of your own.
+
+The searching estimators themselves, `PolyleafClassifierCV` and `PolyleafRegressorCV`, are imported
+from `polyleaf`.
+"""
 
 from __future__ import annotations
 
 from polyleaf.search.optuna_pruning import PruningCallback
-from polyleaf.search.space import suggest
+from polyleaf.search.optuna_search import suggest_params
 
-__all__ = ["PruningCallback", "suggest"]
+__all__ = ["PruningCallback", "suggest_params"]

@@ -10,7 +10,8 @@ __all__ = ["PruningCallback"]
 
 
 class PruningCallback(Callback):
-    """Reports a metric to a trial of Optuna after each round, and ends the training where it is pruned.
+    """Reports a metric to a trial of Optuna after each round, and ends the training where it is
+    pruned.
 
     Parameters
     ----------
