@@ -2,8 +2,8 @@
 
 namespace polyleaf {
 
-std::vector<int64_t> rows_by_leaf(const RowSample& sample, const int32_t* leaf_of_row,
-                                  int32_t n_leaves, uint32_t* out) {
+std::vector<int64_t> group_rows_by_leaf(const RowSample& sample, const int32_t* leaf_of_row,
+                                        int32_t n_leaves, uint32_t* out) {
   const int64_t n = sample.n_used();
   const auto leaf = [&](int64_t row) { return leaf_of_row != nullptr ? leaf_of_row[row] : 0; };
   // A leaf's rows are counted two places on; its own then moves from where it begins to where it

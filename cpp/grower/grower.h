@@ -1,6 +1,6 @@
 // The grower. Read this file first.
 //
-// Vocabulary (docs/design.md section 1): *channels* are small integers per row; a *histogram* sums
+// Vocabulary (docs/development/glossary.md: *channels* are small integers per row; a *histogram* sums
 // them per bin without knowing what they mean; a *score* reads summed channels and says how good a
 // split is; a *search* finds the best splits of a batch of nodes; the *partition* keeps a node's
 // rows next to each other; the *schedule* says which frontier nodes are split next; the *tree*
@@ -34,9 +34,9 @@ namespace polyleaf {
 
 class Grower {
  public:
-  Grower(const Bins& bins, const Workers& workers);
+  Grower(const Bins& bins, const Context& context);
   // Where rows lie elsewhere: only for searches that read them there.
-  Grower(std::unique_ptr<RowPartitioner> rows, const Workers& workers);
+  Grower(std::unique_ptr<RowPartitioner> rows, const Context& context);
 
   Grower(const Grower&) = delete;
   Grower& operator=(const Grower&) = delete;
@@ -88,7 +88,7 @@ class Grower {
   void remove_cut_nodes();
 
   const std::unique_ptr<RowPartitioner> rows_;
-  const Workers workers_;
+  const Context context_;
   TreeContext scope_;
   InteractionConstraints interactions_;
   GrowConfig config_{};

@@ -29,8 +29,8 @@ struct CellHistogram {
   Buffer<uint32_t> counts;  // zero between features
   Buffer<int32_t> all;      // lanes
   std::vector<FoundSplit> found;
-  Buffer<int32_t> reach;  // features that have to be looked at
-  Buffer<Cell> there;     // cells of the node alone, where others lie between them
+  Buffer<int32_t> reach;      // features that have to be looked at
+  Buffer<SparseEntry> there;  // cells of the node alone, where others lie between them
   void reserve(int lanes);
 };
 

@@ -58,7 +58,7 @@ from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import (
     DEFAULT_N_ESTIMATORS,
     DEFAULTS,
-    RunningParameters,
+    RuntimeParameters,
     SearchParameters,
 )
 from polyleaf.training.auto_n_estimators import max_rounds
