@@ -8,19 +8,19 @@
 
 namespace polyleaf {
 
-inline Hessian parse_hessian_kind(const std::string& kind) {
-  if (kind == "unit") return Hessian::unit;
-  if (kind == "shared") return Hessian::shared;
-  if (kind == "diagonal") return Hessian::diagonal;
-  if (kind == "full") return Hessian::full;
+inline HessianKind parse_hessian_kind(const std::string& kind) {
+  if (kind == "unit") return HessianKind::unit;
+  if (kind == "shared") return HessianKind::shared;
+  if (kind == "diagonal") return HessianKind::diagonal;
+  if (kind == "full") return HessianKind::full;
   throw std::invalid_argument(
       "The hessian of channels must be unit, shared, diagonal or full, not '" + kind + "'.");
 }
 
 // Throws unless a matrix of Hessian of so many columns, -1 where there is none, is what the kind
 // needs.
-inline void check_hessian(Hessian hessian, int64_t n_outputs, int64_t columns) {
-  require((hessian == Hessian::unit) == (columns < 0),
+inline void check_hessian(HessianKind hessian, int64_t n_outputs, int64_t columns) {
+  require((hessian == HessianKind::unit) == (columns < 0),
           "h is needed exactly for hessians other than unit.");
   if (columns < 0) return;
   ChannelLayout layout;

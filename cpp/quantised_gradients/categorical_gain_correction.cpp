@@ -46,7 +46,7 @@ CategoricalOverfit estimate_categorical_overfit(const GradientSums& sums,
   double sum = 0, squared = 0;
   for (int k = 0; k < layout.n_outputs; ++k) {
     double hessian = static_cast<double>(sums.count);
-    if (layout.hessian != Hessian::unit) {
+    if (layout.hessian != HessianKind::unit) {
       const int own = layout.hessian_index(k);
       hessian = static_cast<double>(sums.totals[layout.hessian_offset + own]) *
                 static_cast<double>(sums.hessian_step[own]);

@@ -18,24 +18,24 @@ int round_up(int n, int multiple) {
 
 }  // namespace
 
-ChannelLayout ChannelLayout::make(int n_outputs, Hessian hessian, int regressors) {
+ChannelLayout ChannelLayout::make(int n_outputs, HessianKind hessian, int regressors) {
   ChannelLayout layout;
   layout.n_outputs = n_outputs;
   layout.hessian = hessian;
   layout.regressors = regressors;
   const int without_count = n_outputs + layout.n_hessian() + layout.n_products();
-  if (without_count < 8 && hessian != Hessian::full) {
+  if (without_count < 8 && hessian != HessianKind::full) {
     layout.lanes = without_count < 4 ? 4 : 8;
     layout.count_lane = without_count;
   } else {
     layout.lanes = round_up(without_count, 16);
     layout.count_lane = without_count < layout.lanes ? without_count : -1;
   }
-  layout.hessian_offset = hessian == Hessian::unit ? -1 : n_outputs;
+  layout.hessian_offset = hessian == HessianKind::unit ? -1 : n_outputs;
   return layout;
 }
 
-void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs, Hessian hessian,
+void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs, HessianKind hessian,
                                   const RowSample& sample, const Context& context) {
   const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(n_outputs, hessian);
@@ -58,7 +58,7 @@ void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
   if (layout_.count_lane >= 0) largest_[layout_.count_lane] = 1;
   n_used_ = context.allreduce_sum(sample_.n_used());
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(n_used_);
-  const bool unit = hessian == Hessian::unit;
+  const bool unit = hessian == HessianKind::unit;
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, context);
   hessian_step_.assign(layout_.n_hessian() + 16, 0.0f);
   if (!unit)

@@ -1,4 +1,4 @@
-// Channels: what one row adds to a bin, as small integers (docs/development/arithmetic.md. A row's
+// QuantisedGradients: what one row adds to a bin, as small integers (docs/development/arithmetic.md. A row's
 // channels are
 //   [g_0 .. g_{K-1}] [Hessian: none, 1, K or the lower triangle of K x K, row after row] [1, the
 //   count, if a lane is free], padded to 4, 8 or a multiple of 16.
@@ -20,11 +20,11 @@ namespace polyleaf {
 
 constexpr int kMaxRegressors = 8;  // of a node, that a fully corrective search can solve for
 
-enum class Hessian { unit = 0, shared = 1, diagonal = 2, full = 3 };
+enum class HessianKind { unit = 0, shared = 1, diagonal = 2, full = 3 };
 
 struct ChannelLayout {
   int n_outputs = 1;
-  Hessian hessian = Hessian::unit;
+  HessianKind hessian = HessianKind::unit;
   int lanes = 4;            // int16 per row, int32 per bin
   int hessian_offset = -1;  // first Hessian lane; -1: none
   int count_lane = -1;      // -1: counts are kept in an array beside the sums
@@ -33,15 +33,15 @@ struct ChannelLayout {
   // regressor first). -1: constant leaves.
   int regressors = -1;
 
-  static ChannelLayout make(int n_outputs, Hessian hessian, int regressors = -1);
+  static ChannelLayout make(int n_outputs, HessianKind hessian, int regressors = -1);
   bool operator==(const ChannelLayout&) const = default;
   int n_hessian() const {
     switch (hessian) {
-      case Hessian::unit:
+      case HessianKind::unit:
         return 0;
-      case Hessian::shared:
+      case HessianKind::shared:
         return 1;
-      case Hessian::diagonal:
+      case HessianKind::diagonal:
         return n_outputs;
       default:
         return packed_size(n_outputs);
@@ -50,9 +50,9 @@ struct ChannelLayout {
   // Which of the Hessian's lanes is an output's own.
   int hessian_index(int output) const {
     switch (hessian) {
-      case Hessian::diagonal:
+      case HessianKind::diagonal:
         return output;
-      case Hessian::full:
+      case HessianKind::full:
         return packed(output, output);
       default:
         return 0;
@@ -64,7 +64,7 @@ struct ChannelLayout {
   int gradient_products() const { return second_moments() + packed_size(regressors); }
   // Sums of products with a candidate's feature x: g of every output, h x and h x^2, every h z_i.
   int n_regressor_products() const {
-    return n_outputs + 2 * (hessian == Hessian::diagonal ? n_outputs : 1) + regressors;
+    return n_outputs + 2 * (hessian == HessianKind::diagonal ? n_outputs : 1) + regressors;
   }
   int n_products() const {
     return linear() ? regressors + packed_size(regressors) + regressors * n_outputs : 0;
@@ -101,7 +101,7 @@ class QuantisedGradients {
 
   // g: (n_all, K); h: (n_all, layout().n_hessian()), unused for unit. May be called again
   // for the next tree: buffers are reused.
-  void quantise(const float* g, const float* h, int n_outputs, Hessian hessian,
+  void quantise(const float* g, const float* h, int n_outputs, HessianKind hessian,
                 const RowSample& sample, const Context& context);
 
   const ChannelLayout& layout() const { return layout_; }

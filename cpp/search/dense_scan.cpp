@@ -70,7 +70,7 @@ void place_categories(const ScanNode& node, const ScanFeature& feature,
     const int32_t* at = feature.bin(layout, categories[i].bin);
     for (int k = 0; k < K; ++k) {
       const int own = layout.hessian_index(k);
-      const double h = layout.hessian == Hessian::unit
+      const double h = layout.hessian == HessianKind::unit
                            ? static_cast<double>(categories[i].count)
                            : static_cast<double>(at[layout.hessian_offset + own]) *
                                  static_cast<double>(node.hessian_step[own]);

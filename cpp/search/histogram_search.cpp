@@ -152,8 +152,8 @@ void HistogramSearch::set_thresholds() {
   // histogram is written, read and cleared bin by bin. One output, and one Hessian for all, are
   // scanned from histograms alone.
   const int vectors = layout_.lanes / 16;
-  const bool can_order = layout_.n_outputs > 1 && layout_.hessian != Hessian::shared &&
-                         vectors >= 1 && layout_.hessian != Hessian::full && !layout_.linear();
+  const bool can_order = layout_.n_outputs > 1 && layout_.hessian != HessianKind::shared &&
+                         vectors >= 1 && layout_.hessian != HessianKind::full && !layout_.linear();
   ordered_rows_ =
       can_order
           ? std::min<int64_t>(

@@ -171,7 +171,7 @@ class CellScan {
   // The largest Hessian that an output has in the cells whose sums were built.
   double weight_of(int64_t n_cells) const {
     const ChannelLayout& layout = *node_.layout;
-    double weight = layout.hessian == Hessian::unit ? static_cast<double>(n_cells) : 0.0;
+    double weight = layout.hessian == HessianKind::unit ? static_cast<double>(n_cells) : 0.0;
     for (int j = 0; j < layout.n_hessian(); ++j)
       weight = std::max(weight, static_cast<double>(histogram_.all[layout.hessian_offset + j]) *
                                     static_cast<double>(node_.hessian_step[j]));

@@ -19,7 +19,7 @@ size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& config) 
   if (config.is_topk(layout.n_outputs))
     return 16 * (static_cast<size_t>(layout.lanes) + 2 * static_cast<size_t>(layout.n_outputs)) +
            layout.lanes + 3 * static_cast<size_t>(layout.n_outputs) + 96;
-  if (layout.hessian != Hessian::full) return 0;
+  if (layout.hessian != HessianKind::full) return 0;
   const size_t k = layout.n_outputs, lanes = layout.lanes;
   // Sixteen candidates: their sums as rows and by lane, and one system of equations with its
   // solution.

@@ -132,7 +132,7 @@ void scan_one(const One<P, UNIT>& one, const ScanNode& node, const ScanFeature& 
 // Calls f with the scan of a node of one output and at most one regressor.
 template <class F>
 POLYLEAF_INLINE void with_one(const ScanNode& node, double* moments, const F& f) {
-  const bool unit = node.layout->hessian == Hessian::unit;
+  const bool unit = node.layout->hessian == HessianKind::unit;
   if (node.layout->regressors == 0)
     unit ? f(One<0, true>(moments)) : f(One<0, false>(moments));
   else
@@ -170,7 +170,7 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
                   NumericBest* best) {
   const ChannelLayout& layout = *node.layout;
   if (has_many(layout)) {
-    if (layout.hessian == Hessian::diagonal) return Many<true>(node, feature, scratch).scan(best);
+    if (layout.hessian == HessianKind::diagonal) return Many<true>(node, feature, scratch).scan(best);
     if (layout.n_outputs <= 8) return Many<false, 1>(node, feature, scratch).scan(best);
     if (layout.n_outputs <= 16) return Many<false, 2>(node, feature, scratch).scan(best);
     return Many<false>(node, feature, scratch).scan(best);
@@ -188,7 +188,7 @@ double score_side(const ScanNode& node, const int32_t* lanes, int32_t count, con
                   const SideSolution* wanted) {
   const ChannelLayout& layout = *node.layout;
   if (has_many(layout))
-    return layout.hessian == Hessian::diagonal
+    return layout.hessian == HessianKind::diagonal
                ? score_many<true>(node, lanes, count, there, count_there, products, weight, wanted)
                : score_many<false>(node, lanes, count, there, count_there, products, weight,
                                    wanted);
@@ -240,7 +240,7 @@ void products(const ScanNode& node, const ScanFeature& feature, int last, double
     return with_one(node, nullptr,
                     [&](const auto& one) { one.sum_products(feature, last, left, whole); });
   const int K = layout.n_outputs, p = layout.regressors, h_lane = layout.hessian_offset;
-  const int m = layout.hessian == Hessian::diagonal ? K : 1, n = K + 2 * m + p;
+  const int m = layout.hessian == HessianKind::diagonal ? K : 1, n = K + 2 * m + p;
   for (int q = 0; q < n; ++q) whole[q] = 0;
   for (int b = 0; b < feature.n_bins; ++b) {
     const int32_t* at = feature.bin(layout, b);

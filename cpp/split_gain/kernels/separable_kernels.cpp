@@ -59,7 +59,7 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
 template <class S>
 void shared_coefficients(const S& score, const ScanNode& node, const Candidates& c, ScanScratch& s,
                          float* penalty) {
-  const bool unit = node.layout->hessian == Hessian::unit;
+  const bool unit = node.layout->hessian == HessianKind::unit;
   const float step = unit ? 1.0f : node.hessian_step[0];
   const int32_t total = unit ? node.count : node.totals[node.layout->hessian_offset];
   const int32_t* left = unit ? s.count : s.hessian;

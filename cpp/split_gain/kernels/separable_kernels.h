@@ -18,8 +18,8 @@ void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missi
 
 // Whether the Hessian of candidates is listed with them.
 POLYLEAF_INLINE bool hessian_in_lane(const ChannelLayout& layout) {
-  return layout.hessian == Hessian::shared ||
-         (layout.n_outputs == 1 && layout.hessian == Hessian::diagonal);
+  return layout.hessian == HessianKind::shared ||
+         (layout.n_outputs == 1 && layout.hessian == HessianKind::diagonal);
 }
 
 // Calls f with the score that the node's layout and regularisation ask for.
@@ -28,7 +28,7 @@ auto with_score(const ScanNode& node, F f) {
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha,
                          node.config->max_delta_step};
   const bool plain = r.alpha == 0.0f && r.max_delta_step == 0.0f;
-  if (node.layout->hessian == Hessian::diagonal)
+  if (node.layout->hessian == HessianKind::diagonal)
     return plain ? f(Diagonal{r}) : f(Regularised<true>{r});
   return plain ? f(Shared{r}) : f(Regularised<false>{r});
 }
@@ -39,7 +39,7 @@ auto with_obeying(const ScanNode& node, const F& f) {
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha,
                          node.config->max_delta_step};
   const float *low = node.bounds->low(), *high = node.bounds->high();
-  return node.layout->hessian == Hessian::diagonal
+  return node.layout->hessian == HessianKind::diagonal
              ? f(MonotoneScore<true>{r, node.direction, low, high})
              : f(MonotoneScore<false>{r, node.direction, low, high});
 }
@@ -62,7 +62,7 @@ struct Terms {
       : score(score), node(node), left(left) {
     const ChannelLayout& layout = *node.layout;
     if (S::kPerOutput && layout.n_outputs > 1) return;
-    const bool unit = layout.hessian == Hessian::unit;
+    const bool unit = layout.hessian == HessianKind::unit;
     const float step = unit ? 1.0f : node.hessian_step[0];
     const int32_t total = unit ? node.count : node.totals[layout.hessian_offset];
     const int32_t part = left == nullptr ? total : unit ? left_count : left[layout.hessian_offset];

@@ -264,7 +264,7 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count,
 // penalties would be. So whatever outputs they keep, the others take at least the smallest such
 // worths out of the sum over all.
 float prune_bound(const ScanNode& node) {
-  if (node.layout->hessian != Hessian::unit && node.config->reg_lambda < 1e-12f) return kNone;
+  if (node.layout->hessian != HessianKind::unit && node.config->reg_lambda < 1e-12f) return kNone;
   SplitConfig config = *node.config;
   config.reg_lambda *= 2.0f;
   config.reg_alpha *= 2.0f;

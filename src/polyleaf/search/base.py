@@ -106,7 +106,7 @@ _UNSUPPORTED = {
 _QUIET = {"early_stopping_rounds": None, "verbose": 0}
 # Parameters of the search that do not change the model of a candidate.
 _NOT_MODEL_PARAMETERS = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
-    p.name for p in get_param_specs(RunningParameters) if p.name != "random_state"
+    p.name for p in get_param_specs(RuntimeParameters) if p.name != "random_state"
 }
 
 
