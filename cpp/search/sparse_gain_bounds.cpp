@@ -19,7 +19,7 @@ float rounded_up(double x) {
 
 bool CellBounds::hold_for(const ScanNode& node) {
   const SplitConfig& config = *node.config;
-  return are_separable(*node.layout, config) && node.directions == nullptr &&
+  return are_separable(*node.layout, config) && node.constraints == nullptr &&
          node.factors == nullptr && config.reg_alpha == 0 && config.max_delta_step == 0 &&
          config.reg_lambda > 0;
 }
