@@ -36,8 +36,9 @@ ChannelLayout ChannelLayout::make(int n_outputs, HessianKind hessian, int regres
   return layout;
 }
 
-void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs, HessianKind hessian,
-                                  const RowSample& sample, const Context& context) {
+void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
+                                  HessianKind hessian, const RowSample& sample,
+                                  const Context& context) {
   const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(n_outputs, hessian);
   sample_ = sample;

@@ -1,5 +1,5 @@
-// QuantisedGradients: what one row adds to a bin, as small integers (docs/development/arithmetic.md. A row's
-// channels are
+// QuantisedGradients: what one row adds to a bin, as small integers
+// (docs/development/arithmetic.md. A row's channels are
 //   [g_0 .. g_{K-1}] [Hessian: none, 1, K or the lower triangle of K x K, row after row] [1, the
 //   count, if a lane is free], padded to 4, 8 or a multiple of 16.
 // Whoever sums them need not know what they mean.

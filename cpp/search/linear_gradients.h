@@ -33,8 +33,8 @@ class LinearGradients final : public GradientSource {
 
   // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared Hessian,
   // (n_all, n_outputs) for diagonal (half-additive only), nullptr for unit. Copied.
-  void use(const float* g, const float* h, int n_outputs, HessianKind hessian, const RowSample& sample,
-           const LinearConfig& config, const Context& context);
+  void use(const float* g, const float* h, int n_outputs, HessianKind hessian,
+           const RowSample& sample, const LinearConfig& config, const Context& context);
 
   const RowSample& sample() const override { return sample_; }
   const ChannelLayout& layout() const override { return layouts_.back(); }

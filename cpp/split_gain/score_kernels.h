@@ -153,14 +153,15 @@ POLYLEAF_DECLARE_KERNELS(ScoreKernels,
 // Whether leaves hold one value an output, each with its own step: sums are those of one term an
 // output.
 inline bool are_separable(const ChannelLayout& layout, const SplitConfig& config) {
-  return !layout.linear() && layout.hessian != HessianKind::full && !config.is_topk(layout.n_outputs);
+  return !layout.linear() && layout.hessian != HessianKind::full &&
+         !config.is_topk(layout.n_outputs);
 }
 inline const ScoreKernels& select_score_kernels(const ChannelLayout& layout,
                                                 const SplitConfig& config) {
   if (are_separable(layout, config)) return POLYLEAF_SELECT(separable_scores);
   if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
   return layout.hessian == HessianKind::full ? POLYLEAF_SELECT(full_scores)
-                                         : POLYLEAF_SELECT(topk_scores);
+                                             : POLYLEAF_SELECT(topk_scores);
 }
 inline const ScoreKernels& select_score_kernels(const ScanNode& node) {
   return select_score_kernels(*node.layout, *node.config);

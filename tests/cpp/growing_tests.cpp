@@ -109,7 +109,7 @@ void test_growing() {
   GrowConfig deep = grow_config();
   deep.max_leaves = 3000;
   test_grow(make_problem(99, 40000, 3, 2), HessianKind::shared, deep,
-            false);                                                  // chunks, kept histograms
+            false);                                                      // chunks, kept histograms
   test_grow(make_problem(98, 1, 2, 2), HessianKind::unit, deep, false);  // one row
 }
 

@@ -338,7 +338,8 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
                   NumericBest* best) {
   const ChannelLayout& layout = *node.layout;
   if (has_many(layout)) {
-    if (layout.hessian == HessianKind::diagonal) return Many<true>(node, feature, scratch).scan(best);
+    if (layout.hessian == HessianKind::diagonal)
+      return Many<true>(node, feature, scratch).scan(best);
     if (layout.n_outputs <= 8) return Many<false, 1>(node, feature, scratch).scan(best);
     if (layout.n_outputs <= 16) return Many<false, 2>(node, feature, scratch).scan(best);
     return Many<false>(node, feature, scratch).scan(best);

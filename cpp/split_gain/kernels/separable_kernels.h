@@ -40,8 +40,8 @@ auto visit_monotone_score(const ScanNode& node, const F& f) {
                          node.config->max_delta_step};
   const float *low = node.bounds->low(), *high = node.bounds->high();
   return node.layout->hessian == HessianKind::diagonal
-             ? f(MonotoneScore<true>{r, node.direction, low, high})
-             : f(MonotoneScore<false>{r, node.direction, low, high});
+             ? f(MonotoneScore<true>{r, node.feature_constraints, low, high})
+             : f(MonotoneScore<false>{r, node.feature_constraints, low, high});
 }
 
 // With whichever of the two the node asks for.
