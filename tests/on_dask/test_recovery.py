@@ -118,9 +118,7 @@ def test_no_new_worker_joins(client):
     def act(own):
         lose(client, set(client.cluster.scheduler.workers))
 
-    with pytest.raises(
-        driver.WorkersLostError, match=r"All workers are lost"
-    ):
+    with pytest.raises(driver.WorkersLostError, match=r"All workers are lost"):
         fit(client, act, wait_for_workers=0.0)
 
 
@@ -167,10 +165,12 @@ class _Key:
 
 def test_partitions_of_a_closing_worker_move_to_others():
     codes = [_Key(str(i)) for i in range(5)]
-    assert driver._assign_partitions(_ClosingClient(closing="closing_gracefully", a="running"), codes) == {
-        "a": [0, 1, 2, 3, 4]
-    }
-    two = driver._assign_partitions(_ClosingClient(closing="closing_gracefully", a="running", b="running"), codes)
+    assert driver._assign_partitions(
+        _ClosingClient(closing="closing_gracefully", a="running"), codes
+    ) == {"a": [0, 1, 2, 3, 4]}
+    two = driver._assign_partitions(
+        _ClosingClient(closing="closing_gracefully", a="running", b="running"), codes
+    )
     assert two == {"a": [0, 2, 4], "b": [1, 3]}
     assert driver._assign_partitions(_ClosingClient(closing="closing_gracefully"), codes) == {}
 

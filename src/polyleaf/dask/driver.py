@@ -1,4 +1,6 @@
-"""Client side of a distributed fit: prepares partitions, runs ranks on workers, and retries if workers are lost."""
+"""Client side of a distributed fit: prepares partitions, runs ranks on workers, and retries if
+workers are lost.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +149,8 @@ def _prepare(
         feature = fitted_mapper.high_cardinality_features_[0]
         names = fitted_mapper.feature_names_
         raise ValueError(
-            f"Column {names[feature] if names else feature} of X has more than 255 categories. Their "
+            f"Column {names[feature] if names else feature} of X has more than 255 categories. "
+            "Their "
             "target encoding is supported on one machine only: drop the column, or encode it as "
             "numbers."
         )
@@ -297,7 +300,8 @@ class RetryLoop:
     def _get_result(self, rank: Future, address: str) -> Any:
         """Return the result of a rank, or None if its worker is lost before it was fetched.
 
-        The scheduler would compute it again on a worker that has gone, so `result()` might not return.
+        The scheduler would compute it again on a worker that has gone, so `result()` might not
+        return.
         """
         if rank.status != "finished":
             return None
@@ -312,7 +316,9 @@ class RetryLoop:
         """
         run = partial(self.client.run, function, fit_id, on_error="ignore")
         lost = self._find_lost(addresses)
-        answers = {a: _call_in_thread(partial(run, workers=[a])) for a in addresses if a not in lost}
+        answers = {
+            a: _call_in_thread(partial(run, workers=[a])) for a in addresses if a not in lost
+        }
         return {
             address: (self._wait_for_answer(answer, address) or {}).get(address)
             for address, answer in answers.items()

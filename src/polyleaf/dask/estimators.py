@@ -89,8 +89,8 @@ class _DaskEstimator(BaseEstimator):
             Elements of a list are arrays or data frames. Partitions without rows are dropped, and
             divisions need not be known.
         y : dask Series, DataFrame or Array, or list of delayed
-            Target, with the partitions of X. For extreme multi-label targets: a list of delayed SciPy
-            matrices, whatever X is.
+            Target, with the partitions of X. For extreme multi-label targets: a list of delayed
+            SciPy matrices, whatever X is.
         sample_weight : like y, optional
             Weights.
         offset : like y, optional
@@ -103,11 +103,11 @@ class _DaskEstimator(BaseEstimator):
             Weights and offsets of the evaluation sets.
         callbacks : list, optional
             Copies of them are called on the worker of rank 0, where their output is printed.
-        init_model : polyleaf.Model, fitted local estimator, or path or content of a model file, optional
-            Model to continue training from.
+        init_model : Model, fitted local estimator, path or bytes, optional
+            Model, or its file, to continue training from.
         max_restarts : int
-            How often workers may be lost. The round in progress is then trained again by the remaining
-            and the new workers.
+            How often workers may be lost. The round in progress is then trained again by the
+            remaining and the new workers.
         wait_for_workers : float
             Seconds to wait for a worker if none is left.
 
@@ -118,8 +118,8 @@ class _DaskEstimator(BaseEstimator):
         Raises
         ------
         ValueError
-            If partitions do not match, or data or parameters are invalid or not supported with several
-            workers.
+            If partitions do not match, or data or parameters are invalid or not supported with
+            several workers.
         polyleaf.dask.driver.WorkersLostError
             If workers were lost more often than `max_restarts`.
         """
@@ -146,7 +146,9 @@ class _DaskEstimator(BaseEstimator):
         local = self._local_class(**self._local.get_params(deep=False))
         set_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
-        local._store_result(BoostResult(model, result.evals_log, result.outputs_log, False), encoding)
+        local._store_result(
+            BoostResult(model, result.evals_log, result.outputs_log, False), encoding
+        )
         self._fitted = local
         return self
 
@@ -181,8 +183,8 @@ class _DaskEstimator(BaseEstimator):
         offset : like X, optional
             Initial raw scores of the rows: a collection of the same kind and partitions.
         sparse : bool
-            Return sparse matrices, as the local estimator does. X must be a list of delayed values, or
-            data in memory.
+            Return sparse matrices, as the local estimator does. X must be a list of delayed values,
+            or data in memory.
 
         Returns
         -------
@@ -192,14 +194,15 @@ class _DaskEstimator(BaseEstimator):
         Raises
         ------
         ValueError
-            If the offset is another kind of collection or has other partitions, or if `sparse` is set
-            and X is an Array or a DataFrame.
+            If the offset is another kind of collection or has other partitions, or if `sparse` is
+            set and X is an Array or a DataFrame.
         """
         if not sparse:
             return self._call_lazily("predict", X, offset=offset)
         if is_dask_collection(X):
             raise ValueError(
-                "sparse=True returns a SciPy matrix per partition, which dask Arrays and DataFrames cannot "
+                "sparse=True returns a SciPy matrix per partition, which dask Arrays and "
+                "DataFrames cannot "
                 "hold: pass X as a list of delayed values, or call predict_topk."
             )
         return self._call_lazily("predict", X, offset=offset, sparse=True)
@@ -230,7 +233,9 @@ class _DaskEstimator(BaseEstimator):
         labels, scores : collections like that of `predict`, each of shape (n_rows, k)
             Labels and scores of the local estimator.
         """
-        return self._call_lazily("predict_topk", X, 0, k=k), self._call_lazily("predict_topk", X, 1, k=k)
+        return self._call_lazily("predict_topk", X, 0, k=k), self._call_lazily(
+            "predict_topk", X, 1, k=k
+        )
 
     def _call_lazily(
         self, method: str, X: Any, part: int | None = None, offset: Any = None, **options: Any
@@ -260,8 +265,8 @@ class DaskPolyleafRegressor(_DaskEstimator):
     client : distributed.Client, optional
         Default: the current client.
     **parameters
-        Parameters of :class:`polyleaf.PolyleafRegressor`, except that `n_jobs` is always the number of
-        threads of the worker.
+        Parameters of :class:`polyleaf.PolyleafRegressor`, except that `n_jobs` is always the number
+        of threads of the worker.
 
     Attributes
     ----------
@@ -282,8 +287,8 @@ class DaskPolyleafClassifier(_DaskEstimator):
     client : distributed.Client, optional
         Default: the current client.
     **parameters
-        Parameters of :class:`polyleaf.PolyleafClassifier`, except that `n_jobs` is always the number of
-        threads of the worker.
+        Parameters of :class:`polyleaf.PolyleafClassifier`, except that `n_jobs` is always the
+        number of threads of the worker.
 
     Attributes
     ----------

@@ -198,7 +198,9 @@ def make_eval_set(
     encoding: TargetEncoding,
 ) -> EvalSet:
     """Make an evaluation set of all its partitions, on the worker that evaluates it."""
-    rows = BinnedRows.concatenate([bin_partition(part, mapper, shared.reads_features) for part in X])
+    rows = BinnedRows.concatenate(
+        [bin_partition(part, mapper, shared.reads_features) for part in X]
+    )
     weights = None if weight is None else concatenate_values(weight, "eval_sample_weight")
     is_sparse = shared.plan.settings.has_sparse_targets
     values = concatenate_values(y, "y")

@@ -189,4 +189,6 @@ def search_space(task: Task = "regression", *, linear: bool = True) -> dict[str,
         For `hyperparameters={PolyleafModel: search_space()}` with `hyperparameter_tune_kwargs`, and for
         TabArena's `ConfigGenerator`.
     """
-    return suggest_params(_Spaces(), task, n_outputs=None if task == "multiclass" else 1, linear=linear)
+    return suggest_params(
+        _Spaces(), task, n_outputs=None if task == "multiclass" else 1, linear=linear
+    )

@@ -87,8 +87,8 @@ cv_results_ : dict
 leaderboard_ : list of dict
     The candidates, best first.
 ensemble_ : list of dict or None
-    With `ensemble`: the members of the blend and their weights, the largest first. `best_params_` are
-    those of the first member then, and `best_score_` is the score of the blend.
+    With `ensemble`: the members of the blend and their weights, the largest first.
+    `best_params_` are those of the first member then, and `best_score_` is the score of the blend.
 """.strip("\n")
 
 PATIENCE = 4.0  # early stopping rounds at learning rate 1: divided by the learning rate
