@@ -1,22 +1,12 @@
-"""The command line: train, predict, evaluate, calibrate, extract, explain, report, inspect and demo.
-
-Owns options and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`) and of tasks
-(`tasks`), what answers are (`predicted`), how they are written (`answers`) and messages worded (`tell`), what
-becomes of files without columns (`label_commands`) or anything of training. Every error is one sentence on
-the error stream and exit code 2.
-"""
+"""The application: its commands, and how errors become messages and exit codes."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 
 from polyleaf.callbacks import TimeLimit
@@ -135,595 +125,70 @@ _FORMATS = (
 
 app = typer.Typer(
     name="polyleaf",
-    help=f"Gradient boosted trees for many outputs.\n\n{_FORMATS}",
-    epilog=_examples(*_EXAMPLES),
+    help=f"Gradient boosted trees for many outputs.\n\n{FORMATS_HELP}",
+    epilog=format_examples(),
     add_completion=False,
-    rich_markup_mode=None,  # panels cut the names of options where the terminal is narrow
+    rich_markup_mode=None,  # rich panels truncate option names in narrow terminals
     pretty_exceptions_enable=False,
 )
 
 
-def _parameter(name: str, *flags: str) -> Any:
-    """An option for a parameter of the estimators, which says what the parameter says of itself."""
-    p = PARAMETERS[name]
-    return typer.Option(*flags, help=f"{p.summary} {p.kind}; default {p.default}.")
-
-
-def _by_topic() -> str:
-    """The names of all parameters, for `--set`."""
-    topics: dict[str, list[str]] = {}
-    for p in PARAMETERS.values():
-        topics.setdefault(p.topic, []).append(p.name)
-    return " ".join(f"{topic}: {', '.join(names)}." for topic, names in topics.items())
-
-
-FileArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE",
-        help="The data: a file, - for standard input (CSV unless --format says otherwise), or a folder of "
-        f"Parquet files, read a few rows at a time. {_FORMATS}",
-    ),
-]
-ModelOption = Annotated[
-    Path, typer.Option("--model", "-m", help="The model file.", show_default=False)
-]
-FormatOption = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        help=f"Format of the data ({', '.join(FORMATS)}, or {xmc.FORMAT}: rows with very many "
-        "labels), if its ending lies.",
-    ),
-]
-
-
-NoHeaderOption = Annotated[
-    bool, typer.Option("--no-header", help="CSV: the first line is data; columns are c0, c1, ...")
-]
-SepOption = Annotated[
-    str | None,
-    typer.Option("--sep", help="CSV: the character between cells, or tab; by default seen."),
-]
-DecimalOption = Annotated[
-    str, typer.Option("--decimal", help="CSV: the decimal point of numbers, . or ,")
-]
-EncodingOption = Annotated[str, typer.Option("--encoding", help="CSV: the encoding of the text.")]
-WeightOption = Annotated[
-    str | None, typer.Option("--weight", help="Column with the weight of each row.")
-]
-OffsetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--offset",
-        help="Column with the raw score that each row starts from (of counts: the logarithm of the "
-        "exposure), or a column for each output. Files to predict need them too.",
-    ),
-]
-LeafDtypeOption = Annotated[
-    str,
-    typer.Option(
-        "--leaf-dtype",
-        help="How the file holds leaf values: float32, or smaller and rounded as float16 or int8.",
-    ),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
-
-
-def _style(no_header: bool, sep: str | None, decimal: str, encoding: str) -> CsvOptions:
-    separator = {"tab": "\t", "\\t": "\t", "space": " "}.get(sep or "", sep)
-    is_utf_8 = encoding.lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
-    return CsvOptions(
-        False if no_header else None,
-        separator,
-        decimal,
-        CsvOptions.encoding if is_utf_8 else encoding,
-    )
-
-
-@app.command(epilog=_examples("train"))
-def train(
-    file: FileArgument,
-    model: ModelOption,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            "-t",
-            help="What to predict: column names, patterns (label_*), first:N or last:N, separated by commas. "
-            "LIBSVM files say it themselves.",
-        ),
-    ] = None,
-    task: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND or NAME=LOSS",
-            help="regression, classification or multilabel. By default guessed: text, or at most 20 "
-            "different whole numbers, in one column are classes; several 0/1 columns are labels; "
-            "the rest is regression. In place of --target, repeatable: targets of unlike kind in one model, "
-            "NAME=LOSS (price=squared_error, demand=quantile:0.1,0.9) or NAME, whose loss is guessed.",
-        ),
-    ] = None,
-    drop: Annotated[
-        str | None, typer.Option(help="Columns to leave out, written as for --target.")
-    ] = None,
-    weight: WeightOption = None,
-    offset: OffsetOption = None,
-    categorical: Annotated[
-        str | None,
-        typer.Option(help="Number columns to treat as categories. Text columns always are."),
-    ] = None,
-    validation: Annotated[
-        str | None,
-        typer.Option(
-            help="Data to watch while training: a file, or the fraction of FILE's rows to hold out."
-        ),
-    ] = None,
-    early_stopping: Annotated[
-        int | None, _parameter("early_stopping_rounds", "--early-stopping")
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option("--time-limit", help="Seconds that the rounds may take, all together."),
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Parameters of a method from the literature: {', '.join(sorted(presets.__all__))}. "
-            "Options given beside it count more."
-        ),
-    ] = None,
-    search: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds to look for the best parameters in, by folds of FILE's rows or on --validation. "
-            "Options given beside it are the same for all that is tried.",
-            min=0.001,
-        ),
-    ] = None,
-    rounds: Annotated[int | None, _parameter("n_estimators", "--rounds", "-n")] = None,
-    learning_rate: Annotated[
-        float | None, _parameter("learning_rate", "--learning-rate", "-r")
-    ] = None,
-    leaves: Annotated[int | None, _parameter("max_leaves", "--leaves")] = None,
-    depth: Annotated[int | None, _parameter("max_depth", "--depth")] = None,
-    leaf: Annotated[str | None, _parameter("leaf", "--leaf")] = None,
-    linear_fit: Annotated[str | None, _parameter("linear_fit", "--linear-fit")] = None,
-    label_names: Annotated[
-        Path | None,
-        typer.Option(help=f"File with the name of a label a line, for --format {xmc.FORMAT}."),
-    ] = None,
-    objective: Annotated[
-        str | None, typer.Option(help="Loss to minimise; default by the task.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    threads: Annotated[
-        int | None, typer.Option("--threads", "-j", help="Threads; the result is the same.")
-    ] = None,
-    leaf_dtype: LeafDtypeOption = "float32",
-    statistics: Annotated[
-        bool,
-        typer.Option(
-            help="Keep gains, row counts and curvatures of nodes in the file; importances need them."
-        ),
-    ] = True,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder on a disk for a byte for each cell of FILE, where FILE is a folder and even these "
-            "do not fit in memory."
-        ),
-    ] = None,
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            help='Memory that training may take, such as "4GiB", where FILE is a folder: what does not fit '
-            "lies in files, of --cache or of the system's folder for temporary ones."
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help=f"Any other parameter of the estimator; repeatable. {_by_topic()}",
-        ),
-    ] = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
-    quiet: QuietOption = False,
-) -> None:
-    """Learn from a file and save the model.
-
-    What was learned, and how well, is said on the error stream.
-    """
-    from polyleaf.model.leaf_storage import check_leaf_dtype
-
-    check_leaf_dtype(leaf_dtype)
-    chosen = {
-        "n_estimators": rounds,
-        "learning_rate": learning_rate,
-        "max_leaves": leaves,
-        "max_depth": depth,
-        "leaf": leaf,
-        "linear_fit": linear_fit,
-        "objective": objective,
-        "early_stopping_rounds": early_stopping,
-        "n_jobs": threads,
-        "time_limit": search,
-    }
-    params = {name: value for name, value in chosen.items() if value is not None}
-    params |= KEEP_ON_INTERRUPT | {
-        "random_state": seed,
-        "verbose": int(sys.stderr.isatty() and not quiet),
-    }
-    params |= _parse_settings(settings or [])
-    params |= _time_limit(time_limit, search)
-    told = TrainOptions(
-        file=file,
-        model=model,
-        format=format,
-        style=_style(no_header, sep, decimal, encoding),
-        recipe=recipe,
-        params=params,
-        validation=validation,
-        early_stopping=early_stopping,
-        search=search,
-        objective=objective,
-        seed=seed,
-        threads=threads,
-        saved={"leaf_dtype": leaf_dtype, "statistics": statistics},
-        tell=Reporter(quiet),
-    )
-    columns = ColumnOptions(target, task, drop, weight, offset, categorical)
-    if xmc.is_xmc(file, format):
-        _train_labels(told, columns, label_names)
-    else:
-        _refuse_elsewhere(file.is_dir(), label_names, cache, memory_limit)
-        _train_table(told, columns, cache, memory_limit)
-
-
-@app.command(epilog=_examples("predict"))
-def predict(
-    file: FileArgument,
-    model: ModelOption,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="CSV, Parquet or JSON lines (.jsonl) to write; by default CSV to the output.",
-        ),
-    ] = None,
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Also the probability of each class or label.")
-    ] = False,
-    intervals: Annotated[
-        bool,
-        typer.Option("--intervals", help="Also the intervals, or sets of classes, of calibrate."),
-    ] = False,
-    levels: Annotated[
-        str | None,
-        typer.Option(help="Also quantiles of predicted distributions: levels like 0.05,0.5,0.95."),
-    ] = None,
-    top: Annotated[
-        int,
-        typer.Option(help=f"Best labels to write for each row of --format {xmc.FORMAT}.", min=1),
-    ] = 5,
-    keep: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns of FILE to write before the predictions, written as for --target."
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write JSON lines: an object a row.")
-    ] = False,
-    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
-    quiet: QuietOption = False,
-) -> None:
-    """Predict for each row of a file."""
-    if out is not None:
-        _check_writable(out)
-    if xmc.is_xmc(file, format):
-        labeller, rows = _load_labeller(model, file, threads)
-        xmc.write_topk(labeller, rows.X, top, out)
-        return
-    estimator, schema = _load(model, threads)
-    if intervals:
-        check_single_task(schema, model, "--intervals")
-    wanted_levels = [] if levels is None else _levels(levels)
-    style = _style(no_header, sep, decimal, encoding)
-    source, kept = open_source_and_cells(
-        file, format, style, lambda header: select_columns(header, keep, "--keep") if keep else ()
-    )
-    _, X = read_prediction_rows(source, schema, estimator)
-    columns = prediction_columns(estimator, schema, X, proba, wanted_levels, intervals)
-    write_predictions(beside(kept, columns), out, as_json)
-    if out is not None:
-        Reporter(quiet).remark(f"{pluralise(X.shape[0], 'prediction')} written to {out}")
-
-
-def _levels(given: str) -> list[float]:
-    try:
-        found = [float(level) for level in given.split(",")]
-    except ValueError:
-        found = []
-    if not found or not all(0 < level < 1 for level in found):
-        raise ReadError(
-            f"--levels {given}: numbers between 0 and 1, separated by commas, are wanted."
-        )
-    return found
-
-
-@app.command(epilog=_examples("evaluate"))
-def evaluate(
-    file: FileArgument,
-    model: ModelOption,
-    weight: WeightOption = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help='Print JSON; of several targets each is under "targets".')
-    ] = False,
-    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
-) -> None:
-    """Print how well a model predicts a file whose targets are known, in all and for each of several."""
-    if xmc.is_xmc(file, format):
-        write_scores(xmc.evaluate_labels(*_load_labeller(model, file, threads)), as_json)
-        return
-    estimator, schema = _load(model, threads)
-    source = open_source(file, format, _style(no_header, sep, decimal, encoding))
-    table, X, weights = _known_rows(source, schema, estimator, weight)
-    if schema.parts:
-        write_task_scores(*compute_task_scores(estimator, schema, table, X, weights), as_json)
-        return
-    y = schema.read_targets(table)
-    if strange := describe_unknown_labels(estimator, schema, y):
-        Reporter(False).say(strange)
-    found = compute_scores(estimator, schema, y, X, weights)
-    write_scores(found[0], as_json, found[1])
-
-
-@app.command(epilog=_examples("calibrate"))
-def calibrate(
-    file: FileArgument,
-    model: ModelOption,
-    coverage: Annotated[float, typer.Option(help="Share of new rows that are to be inside.")] = 0.9,
-    joint: Annotated[
-        bool,
-        typer.Option(
-            "--joint", help="Intervals hold all targets of a row at once, not each for itself."
-        ),
-    ] = False,
-    weight: WeightOption = None,
-    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
-) -> None:
-    """Find how wide intervals, or how large sets of classes, must be, on rows that the model has not seen.
-
-    The model file keeps it, and predict --intervals writes them.
-    """
-    if xmc.is_xmc(file, format):
-        raise ReadError(f"calibrate reads tables, not --format {xmc.FORMAT}.")
-    estimator, schema = _load(model, threads)
-    check_single_task(schema, model, "calibrate")
-    if joint and schema.task != "regression":
-        raise ReadError(
-            "--joint is for the intervals of several numbers; a set has all labels of a row anyway."
-        )
-    source = open_source(file, format, _style(no_header, sep, decimal, encoding))
-    table, X, weights = _known_rows(source, schema, estimator, weight)
-    jointly = {"joint": joint} if schema.task == "regression" else {}
-    estimator.calibrate(X, schema.read_targets(table), weights, coverage=coverage, **jointly)
-    _save(estimator, schema, model)
-
-
-@app.command(epilog=_examples("extract"))
-def extract(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="The model file, of several tasks.")
-    ],
-    task: Annotated[
-        str, typer.Option(help="The task, by the name that inspect and evaluate give it.")
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The model file to write.", show_default=False)
-    ],
-) -> None:
-    """Make a model of one task of a model of several: for calibrate, report, and whatever takes one."""
-    estimator, schema = _load(model, None)
-    if not schema.parts:
-        raise ReadError(f"{model} has no tasks: it is of targets of one kind already.")
-    _check_writable(out)
-    _save(estimator.task_estimator(task), schema.each[task], out)
-
-
-@app.command(epilog=_examples("explain"))
-def explain(
-    file: FileArgument,
-    model: ModelOption,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="CSV or Parquet file to write; by default CSV to the output."
-        ),
-    ] = None,
-    background: Annotated[
-        Path | None,
-        typer.Option(
-            help="File with rows that stand for what is usual; by default the training rows' counts."
-        ),
-    ] = None,
-    outputs: Annotated[
-        str | None,
-        typer.Option(
-            help="Outputs to explain: names or numbers, separated by commas; by default all."
-        ),
-    ] = None,
-    importance: Annotated[
-        bool,
-        typer.Option(
-            "--importance", help="Only how much each feature matters in the mean of all rows."
-        ),
-    ] = False,
-    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
-) -> None:
-    """Tell what each feature adds to the raw score of each row (Shapley's values)."""
-    from polyleaf.cli.shap_output import ContributionWriter
-    from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
-
-    if out is not None:
-        _check_writable(out)
-    if xmc.is_xmc(file, format):
-        raise ReadError(
-            f"explain reads tables; for --format {xmc.FORMAT} use shap_values in Python."
-        )
-    estimator, schema = _load(model, threads)
-    style, usual = _style(no_header, sep, decimal, encoding), None
-    rows = make_prediction_dataset(open_source(file, format, style), schema, estimator)
-    if background is not None:
-        usual = make_prediction_dataset(open_source(background, format, style), schema, estimator)
-    chosen = _outputs(outputs, estimator.model_)
-    chunks = iter_shap_values(estimator, rows, usual, chosen)
-    writer = ContributionWriter(estimator.model_, chosen, out, sys.stdout)
-    if importance:
-        writer.write_importance(mean_abs_shap(chunks))
-    else:
-        writer.write(np.atleast_1d(estimator.shap_base_values(usual, chosen)), chunks)
-        if out is not None:
-            Reporter(False).remark(f"{pluralise(rows.n_rows, 'explanation')} written to {out}")
-
-
-@app.command(epilog=_examples("report"))
-def report(
-    file: FileArgument,
-    model: ModelOption,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, HTML.")] = Path(
-        "report.html"
-    ),
-    title: Annotated[
-        str | None, typer.Option(help="Of the page; by default the name of the model.")
-    ] = None,
-    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
-    quiet: QuietOption = False,
-) -> None:
-    """Write a page about a model and how well it predicts a file whose targets are known."""
-    if xmc.is_xmc(file, format):
-        raise ReadError(
-            f"report looks at every output of every row, too many for --format {xmc.FORMAT}."
-        )
-    estimator, schema = _load(model, threads)
-    source = open_source(file, format, _style(no_header, sep, decimal, encoding))
-    table, X = read_prediction_rows(source, schema, estimator, schema.targets)
-    y = schema.read_targets(table)
-    _check_writable(out)
-    estimator.report(X, y, title=title or f"Report: {model.name}").save(out)
-    Reporter(quiet).remark(f"report of {pluralise(table.n_rows, 'row')} written to {out}")
-
-
-@app.command(epilog=_examples("inspect"))
-def inspect(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")],
-    tree: Annotated[int | None, typer.Option(help="Show this tree, counted from 0.", min=0)] = None,
-    top: Annotated[int, typer.Option(help="How many features to rank by their gain.", min=1)] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole model as JSON.")] = False,
-) -> None:
-    """Show what a model is: a summary and the features that matter, one tree, or everything as JSON."""
-    from polyleaf.inspection.model_summary import dump_json, summary
-
-    content = _load_estimator(model).model_
-    if as_json:
-        print(json.dumps(dump_json(content), default=str))
-    elif tree is not None:
-        trees = dump_json(content)["trees"]
-        if tree >= len(trees):
-            raise ReadError(
-                f"--tree {tree}: the model has {pluralise(len(trees), 'tree')}, counted from 0."
-            )
-        _print_tree(trees[tree])
-    else:
-        print(f"file of {model.stat().st_size / 2**20:.2f} MiB")
-        print(summary(content, n_features=top))
-
-
-@app.command(epilog=_examples("demo"))
 def demo(
     out: Annotated[
-        Path, typer.Option(help="Folder for models, picture and data; made if absent.")
+        Path, typer.Option(help="Folder for models, plots and data; created if missing.")
     ] = Path("polyleaf_demo"),
-    quick: Annotated[bool, typer.Option("--quick", help="A few rounds only.")] = False,
-    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Train only a few rounds.")] = False,
+    threads: ThreadsOption = None,
 ) -> None:
-    """Train on three small real data sets, print test scores, save models and draw learning curves."""
+    """Train on three bundled data sets.
+
+    Prints test scores, saves the models and plots learning curves.
+    """
     from polyleaf.cli.demo import run
 
     run(out, quick=quick, n_jobs=threads)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from polyleaf import __version__
+for _command in (train, predict, evaluate, calibrate, extract, explain, report, inspect, demo):
+    app.command(epilog=format_examples(_command.__name__))(_command)
 
-        print(__version__)
+
+def _print_version(is_set: bool) -> None:
+    if is_set:
+        print(polyleaf_version())
         raise typer.Exit
 
 
 @app.callback()
-def _options(
+def _app_options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
-    """Options of no command."""
+    """Accept the options of the application itself."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code: 0, 2 for an error, 130 for Ctrl-C."""
+    """Run the command line and exit with its code: 0, 2 for an error, 130 for Ctrl-C."""
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; errors are reported, not raised."""
+    """Run one command and return its exit code; errors are printed, not raised."""
     try:
         return app(args=arguments or ["--help"], prog_name="polyleaf", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
-        return print_error("interrupted.", INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output, such as `head`, has left
+        return print_error("interrupted.", INTERRUPT_EXIT_CODE)
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         sys.stdout = None
         return 1
     except (ValueError, OSError, RuntimeError, MemoryError, ImportError) as error:
         return print_error(translate_parameter_names(str(error) or type(error).__name__))
     except Exception as error:
-        # Usage errors: their class moved between versions of typer, their method did not.
+        # Usage errors: their class differs between versions of typer, their method does not.
         if hasattr(error, "format_message"):
             return print_error(error.format_message())
         if os.environ.get("POLYLEAF_TRACEBACK"):
