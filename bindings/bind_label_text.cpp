@@ -30,15 +30,15 @@ nb::ndarray<nb::numpy, T> copied(const std::vector<T>& from) {
 
 nb::tuple read_rows(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> text,
                     const std::string& syntax, int64_t n_features, int64_t n_labels,
-                    int64_t first_line, const Workers& workers) {
+                    int64_t first_line, const Context& context) {
   require(n_features >= 0 && n_features <= INT32_MAX && n_labels >= 0 && n_labels <= INT32_MAX,
           "Features and labels must be at most 2147483647.");
   TextRows rows;
   {
     nb::gil_scoped_release release;
-    rows = read_label_text(reinterpret_cast<const char*>(text.data()),
+    rows = read_xmc_text(reinterpret_cast<const char*>(text.data()),
                            static_cast<int64_t>(text.shape(0)), syntax_of(syntax),
-                           {n_features, n_labels}, first_line, workers);
+                           {n_features, n_labels}, first_line, context);
   }
   return nb::make_tuple(copied(rows.label_indptr), copied(rows.labels), copied(rows.indptr),
                         copied(rows.indices), copied(rows.values));
@@ -64,7 +64,7 @@ nb::bytes write_rows(Optional1<const int64_t> label_indptr, Optional1<const int3
   std::string text;
   {
     nb::gil_scoped_release release;
-    text = write_label_text({static_cast<int64_t>(n_rows), labels ? label_indptr->data() : nullptr,
+    text = write_xmc_text({static_cast<int64_t>(n_rows), labels ? label_indptr->data() : nullptr,
                              labels ? labels->data() : nullptr, indptr.data(), indices.data(),
                              values.data(), index_base});
   }
@@ -74,10 +74,10 @@ nb::bytes write_rows(Optional1<const int64_t> label_indptr, Optional1<const int3
 }  // namespace
 
 void bind_label_text(nb::module_& m) {
-  m.def("read_label_text", &read_rows, nb::arg("text").noconvert(), nb::arg("syntax"),
+  m.def("read_xmc_text", &read_rows, nb::arg("text").noconvert(), nb::arg("syntax"),
         nb::arg("n_features"), nb::arg("n_labels"), nb::arg("first_line"), nb::arg("n_threads"),
         "Bytes of text -> (label_indptr, labels, indptr, indices, data) of its rows.");
-  m.def("write_label_text", &write_rows, nb::arg("label_indptr").none(), nb::arg("labels").none(),
+  m.def("write_xmc_text", &write_rows, nb::arg("label_indptr").none(), nb::arg("labels").none(),
         nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("index_base"),
         "CSR rows -> bytes of text.");
 }

@@ -1,17 +1,17 @@
 // What Python may give where the core asks who does the work: a number of threads, or an object
 // that says so in `n_threads` and knows the other ranks in `communicator`
-// (polyleaf.runtime.context.Context). Included wherever a bound function takes `Workers`.
+// (polyleaf.runtime.context.Context). Included wherever a bound function takes `Context`.
 #pragma once
 #include <nanobind/nanobind.h>
 
 #include <optional>
 
 #include "base/context.h"
-#include "python_communicator.h"
+#include "context_caster.h"
 
 template <>
-struct nanobind::detail::type_caster<polyleaf::Workers> {
-  using Value = polyleaf::Workers;
+struct nanobind::detail::type_caster<polyleaf::Context> {
+  using Value = polyleaf::Context;
   static constexpr auto Name = const_name("int | polyleaf.runtime.context.Context");
   template <class>
   using Cast = Value;
@@ -28,24 +28,24 @@ struct nanobind::detail::type_caster<polyleaf::Workers> {
     if (!PyLong_Check(number)) return false;
     int overflow = 0;
     const long long n = PyLong_AsLongLongAndOverflow(number, &overflow);
-    const long long most = Value::kMostThreads;
-    workers_.emplace(overflow > 0 || n > most ? Value::kMostThreads
+    const long long most = Value::kMaxThreads;
+    context_.emplace(overflow > 0 || n > most ? Value::kMaxThreads
                      : n < 1                  ? 1
                                               : static_cast<int>(n));
     return told.is_valid() ? knows_others(source) : true;
   }
-  explicit operator Value() const { return *workers_; }
+  explicit operator Value() const { return *context_; }
 
  private:
   bool knows_others(handle source) noexcept try {
     const object communicator = getattr(source, "communicator");
     if (cast<int>(communicator.attr("size")) > 1)
-      workers_->communicator = std::make_shared<polyleaf::PythonCommunicator>(communicator);
+      context_->communicator = std::make_shared<polyleaf::PythonCommunicator>(communicator);
     return true;
   } catch (const std::exception&) {
     PyErr_Clear();
     return false;
   }
 
-  std::optional<Value> workers_;
+  std::optional<Value> context_;
 };

@@ -8,7 +8,7 @@
 
 namespace polyleaf {
 
-inline Hessian hessian_of(const std::string& kind) {
+inline Hessian parse_hessian_kind(const std::string& kind) {
   if (kind == "unit") return Hessian::unit;
   if (kind == "shared") return Hessian::shared;
   if (kind == "diagonal") return Hessian::diagonal;

@@ -2,12 +2,12 @@
 #pragma once
 #include "arrays.h"
 #include "data/bins.h"
-#include "split_gain/directions.h"
+#include "split_gain/monotone_constraints.h"
 
 namespace polyleaf {
 
 // int8 (n_features, n_outputs); None: all outputs are free.
-inline FeatureDirections directions_of(const Bins& bins,
+inline MonotoneConstraints parse_monotone_constraints(const Bins& bins,
                                        const std::optional<Array2<const int8_t>>& given) {
   if (!given) return {};
   const int n_outputs = static_cast<int>(given->shape(1));
@@ -20,7 +20,7 @@ inline FeatureDirections directions_of(const Bins& bins,
   return {given->data(), bins.n_features(), n_outputs};
 }
 
-constexpr const char* kObeyDoc =
+constexpr const char* kMonotoneConstraintsDoc =
     "int8 (n_features, K), or None: which outputs must not fall (1) or not rise (-1) with which "
     "features, "
     "from the next tree on; splits are judged by the best values that obey.";

@@ -6,16 +6,16 @@
 
 #include "arrays.h"
 #include "context_caster.h"
-#include "data/sparse_labels.h"
+#include "data/sparse_rows.h"
 #include "leaves/topk.h"
 #include "leaves/topk_block.h"
 
 namespace polyleaf {
 
-inline LabelRows label_rows_of(const Array1<const int64_t>& indptr,
+inline SparseRows parse_sparse_rows(const Array1<const int64_t>& indptr,
                                const Array1<const int32_t>& outputs,
                                const Optional1<const float>& values, int64_t n_outputs,
-                               const Workers& workers) {
+                               const Context& context) {
   const auto require = [](bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
   };
@@ -25,12 +25,12 @@ inline LabelRows label_rows_of(const Array1<const int64_t>& indptr,
   require(!values || values->size() == outputs.size(),
           "The outputs and their values differ in length.");
   nb::gil_scoped_release release;
-  return label_rows(indptr.data(), outputs.data(), values ? values->data() : nullptr,
+  return make_sparse_rows(indptr.data(), outputs.data(), values ? values->data() : nullptr,
                     static_cast<int64_t>(indptr.size()) - 1, static_cast<int64_t>(outputs.size()),
-                    n_outputs, workers);
+                    n_outputs, context);
 }
 
-inline std::shared_ptr<LeafBlock> block_of(const TopkLeafArrays& leaves, int64_t n_outputs) {
+inline std::shared_ptr<LeafBlock> make_topk_block(const TopkLeafArrays& leaves, int64_t n_outputs) {
   return std::make_shared<TopkLeaves>(
       leaves.begin.data(), static_cast<int64_t>(leaves.begin.size()) - 1, leaves.outputs.data(),
       leaves.values.data(), static_cast<int64_t>(leaves.outputs.size()), n_outputs);

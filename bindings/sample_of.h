@@ -10,18 +10,18 @@
 namespace polyleaf {
 
 // The arrays must outlive the sample, which is of no rows only where another rank may have some.
-inline RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows,
-                           const Optional1<const float>& multiplier, const Workers& workers = 1) {
+inline RowSample make_row_sample(int64_t n_all, const Optional1<const uint32_t>& rows,
+                           const Optional1<const float>& multiplier, const Context& context = 1) {
   const auto require = [](bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
   };
-  const bool is_alone = workers.is_alone();
+  const bool is_alone = !context.is_distributed();
   require(n_all >= 1 || !is_alone, "There must be at least one row.");
   RowSample sample;
   sample.n_all = n_all;
   if (rows) {
     require(rows->size() >= 1 || !is_alone, "A row sample must not be empty.");
-    sample.rows = begin_of(rows->data(), rows->size());
+    sample.rows = non_null_data(rows->data(), rows->size());
     sample.n_rows = static_cast<int64_t>(rows->size());
     for (int64_t i = 0; i < sample.n_rows; ++i)
       require(sample.rows[i] < n_all && (i == 0 || sample.rows[i - 1] < sample.rows[i]),
@@ -30,7 +30,7 @@ inline RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows,
   if (multiplier) {
     require(static_cast<int64_t>(multiplier->size()) == n_all,
             "A multiplier needs one entry per row.");
-    sample.multiplier = begin_of(multiplier->data(), multiplier->size());
+    sample.multiplier = non_null_data(multiplier->data(), multiplier->size());
   }
   return sample;
 }

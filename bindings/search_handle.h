@@ -13,12 +13,12 @@
 
 namespace polyleaf {
 
-class HeldSearch {
+class SearchHandle {
  public:
-  explicit HeldSearch(const Bins& bins) : bins_(bins) {}
-  virtual ~HeldSearch() = default;
-  HeldSearch(const HeldSearch&) = delete;
-  HeldSearch& operator=(const HeldSearch&) = delete;
+  explicit SearchHandle(const Bins& bins) : bins_(bins) {}
+  virtual ~SearchHandle() = default;
+  SearchHandle(const SearchHandle&) = delete;
+  SearchHandle& operator=(const SearchHandle&) = delete;
 
   const Bins& bins() const { return bins_; }
   // The search, for the next tree or layer of a grower on `bins`.

@@ -6,7 +6,7 @@
 namespace polyleaf {
 
 // Booleans are read as bytes.
-inline ValueType type_of(nb::dlpack::dtype dtype) {
+inline ValueType to_value_type(nb::dlpack::dtype dtype) {
   using Code = nb::dlpack::dtype_code;
   const auto code = static_cast<Code>(dtype.code);
   if (code == Code::Float && dtype.bits == 32) return ValueType::f32;
@@ -26,13 +26,13 @@ inline ValueType type_of(nb::dlpack::dtype dtype) {
   }
 }
 
-inline nb::dlpack::dtype dtype_of(ValueType type) {
+inline nb::dlpack::dtype to_dlpack_type(ValueType type) {
   using Code = nb::dlpack::dtype_code;
   const bool is_float = type == ValueType::f32 || type == ValueType::f64;
   const Code code = is_float                          ? Code::Float
                     : static_cast<int>(type) % 2 == 0 ? Code::UInt
                                                       : Code::Int;
-  return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * size_of(type)), 1};
+  return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * value_size(type)), 1};
 }
 
 }  // namespace polyleaf

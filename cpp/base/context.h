@@ -12,16 +12,16 @@
 
 namespace polyleaf {
 
-struct Workers {
+struct Context {
   // What a thread needs is made for each that is asked for: no number, wherever it comes from, may
   // fill memory.
-  static constexpr int kMostThreads = 256;
+  static constexpr int kMaxThreads = 256;
 
   // A number stands for so many threads.
-  Workers(int n_threads) : n_threads(std::clamp(n_threads, 1, kMostThreads)) {}
+  Context(int n_threads) : n_threads(std::clamp(n_threads, 1, kMaxThreads)) {}
   // As many as there are tasks for.
-  Workers at_most(int64_t n_tasks) const {
-    Workers fewer = *this;
+  Context at_most(int64_t n_tasks) const {
+    Context fewer = *this;
     if (n_tasks < n_threads) fewer.n_threads = std::max(1, static_cast<int>(n_tasks));
     return fewer;
   }
@@ -29,17 +29,17 @@ struct Workers {
   bool is_alone() const { return communicator == nullptr; }
   // Over the rows of all ranks, in place.
   void sum(std::span<int64_t> numbers) const {
-    if (!is_alone()) communicator->sum(numbers);
+    if (is_distributed()) communicator->allreduce_sum(numbers);
   }
   int64_t sum(int64_t number) const {
     sum({&number, 1});
     return number;
   }
   void largest(std::span<double> numbers) const {
-    if (!is_alone()) communicator->largest(numbers);
+    if (is_distributed()) communicator->allreduce_max(numbers);
   }
 
-  int n_threads;                               // 1 to kMostThreads
+  int n_threads;                               // 1 to kMaxThreads
   std::shared_ptr<Communicator> communicator;  // nullptr: nobody else
 };
 

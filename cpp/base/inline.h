@@ -3,4 +3,4 @@
 #pragma once
 
 #define POLYLEAF_INLINE static inline __attribute__((always_inline))
-#define POLYLEAF_METHOD inline __attribute__((always_inline))
+#define POLYLEAF_INLINE_MEMBER inline __attribute__((always_inline))

@@ -59,7 +59,7 @@ struct Job {
 
 class Pool {
  public:
-  // Workers spin this often before they sleep: long enough to span the serial gaps inside one tree.
+  // Context spin this often before they sleep: long enough to span the serial gaps inside one tree.
   static constexpr int kSpins = 2000;
 
   void run(int n_threads, Job& job) {
@@ -75,7 +75,7 @@ class Pool {
     }
     wake_.notify_all();
     job.work(0);
-    // Nothing is left to take. Workers that have not come by now, because the machine is busy with
+    // Nothing is left to take. Context that have not come by now, because the machine is busy with
     // other programs, need not come: to wait for each would cost a time slice of the system, many
     // times a tree.
     int joined = 0;
@@ -158,10 +158,10 @@ Pool& pool() {
 
 }  // namespace
 
-void run_tasks(const Workers& workers, int64_t n_tasks, TaskFunction function, void* context) {
+void run_tasks(const Context& workers, int64_t n_tasks, TaskFunction function, void* context) {
   if (n_tasks <= 0) return;
   Job job{function, context, n_tasks, {}, {}, nullptr};
-  const int n_threads = workers.at_most(n_tasks).n_threads;
+  const int n_threads = workers.with_max_threads(n_tasks).n_threads;
   if (inside_task) {
     for (int64_t task = 0; task < n_tasks; ++task) function(context, task, 0);
     return;

@@ -17,10 +17,10 @@ using TaskFunction = void (*)(void* context, int64_t task, int thread);
 // them; `thread` is in [0, n_threads)). Tasks are handed out in order. The first exception thrown
 // by a task is rethrown here after the others have ended. A call from inside a task runs its tasks
 // on the calling thread.
-void run_tasks(const Workers& workers, int64_t n_tasks, TaskFunction function, void* context);
+void run_tasks(const Context& workers, int64_t n_tasks, TaskFunction function, void* context);
 
 template <class F>
-void parallel_for(const Workers& workers, int64_t n_tasks, F&& f) {
+void parallel_for(const Context& workers, int64_t n_tasks, F&& f) {
   using Body = std::remove_reference_t<F>;
   run_tasks(
       workers, n_tasks,

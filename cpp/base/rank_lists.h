@@ -59,23 +59,23 @@ void append_packed(std::span<const std::byte> packed, Lists<T>& lists) {
 
 // Every list becomes those of all ranks, rank after rank.
 template <class T>
-void gather_lists(const Workers& workers, Lists<T>& lists) {
-  if (workers.is_alone()) return;
-  const std::vector<std::vector<std::byte>> all = workers.communicator->gather(packed_lists(lists));
+void allgather_lists(const Context& context, Lists<T>& lists) {
+  if (!context.is_distributed()) return;
+  const std::vector<std::vector<std::byte>> all = context.communicator->allgather(packed_lists(lists));
   for (std::vector<T>& list : lists) list.clear();
   for (const std::vector<std::byte>& packed : all) append_packed<T>(packed, lists);
 }
 
 // for_ranks[r] goes to rank r; the lists that all ranks have for this one, rank after rank.
 template <class T>
-Lists<T> exchange_lists(const Workers& workers, std::vector<Lists<T>>& for_ranks) {
+Lists<T> alltoall_lists(const Context& context, std::vector<Lists<T>>& for_ranks) {
   std::vector<std::vector<std::byte>> blocks;
   Lists<T> found(for_ranks[0].size());
   for (Lists<T>& lists : for_ranks) {
     blocks.push_back(packed_lists(lists));
     Lists<T>().swap(lists);
   }
-  for (const std::vector<std::byte>& packed : workers.communicator->exchange(blocks))
+  for (const std::vector<std::byte>& packed : context.communicator->alltoall(blocks))
     append_packed<T>(packed, found);
   return found;
 }

@@ -12,11 +12,11 @@ POLYLEAF_INLINE V select(const M& mask, const V& yes, const V& no) {
   return mask ? yes : no;
 }
 template <class V>
-POLYLEAF_INLINE V larger(const V& a, const V& b) {
+POLYLEAF_INLINE V max(const V& a, const V& b) {
   return select(a > b, a, b);
 }
 template <class V>
-POLYLEAF_INLINE V smaller(const V& a, const V& b) {
+POLYLEAF_INLINE V min(const V& a, const V& b) {
   return select(a < b, a, b);
 }
 

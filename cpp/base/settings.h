@@ -25,7 +25,7 @@ struct SplitConfig {
   bool shared_support;  // sparse leaves: the two children of a node hold the same outputs
 
   // As many outputs as there are is a dense leaf.
-  bool keeps_few(int n_outputs) const { return leaf_k > 0 && leaf_k < n_outputs; }
+  bool is_topk(int n_outputs) const { return leaf_k > 0 && leaf_k < n_outputs; }
 };
 
 struct GrowConfig {
@@ -43,7 +43,7 @@ struct GrowConfig {
   // others; of_node: what the node is worth by itself.
   template <class T>
   T judged(int feature, T sum, T of_node) const {
-    return factors.empty() ? sum : judged_by(static_cast<T>(factors[feature]), sum, of_node);
+    return factors.empty() ? sum : penalised_gain(static_cast<T>(factors[feature]), sum, of_node);
   }
 };
 

@@ -2,7 +2,7 @@
 
 namespace polyleaf {
 
-std::vector<int64_t> rows_by_leaf(const RowSample& sample, const int32_t* leaf_of_row,
+std::vector<int64_t> group_rows_by_leaf(const RowSample& sample, const int32_t* leaf_of_row,
                                   int32_t n_leaves, uint32_t* out) {
   const int64_t n = sample.n_used();
   const auto leaf = [&](int64_t row) { return leaf_of_row != nullptr ? leaf_of_row[row] : 0; };

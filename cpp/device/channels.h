@@ -1,4 +1,4 @@
-// Channels (quantised_gradients/quantised_gradients.h) on a device: the same integers, quantised
+// QuantisedGradients (quantised_gradients/quantised_gradients.h) on a device: the same integers, quantised
 // where derivatives lie.
 //
 // Owns: their memory. Must not know: features, splits.
@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 #include "device/sample.h"
-#include "quantised_gradients/categorical_gain_correction.h"
+#include "quantised_gradients/quantised_gradients.h"
 
 namespace polyleaf {
 
@@ -26,7 +26,7 @@ class DeviceChannels {
   const std::shared_ptr<const Device>& device() const { return device_; }
   const int16_t* data() const { return data_.data(); }  // (n_all, lanes)
 
-  // As those of Channels, in memory of this machine; and the steps on the device.
+  // As those of QuantisedGradients, in memory of this machine; and the steps on the device.
   const std::vector<int32_t>& totals() const { return totals_; }
   const std::vector<float>& gradient_step() const { return gradient_step_; }
   const std::vector<float>& hessian_step() const { return hessian_step_; }
@@ -34,7 +34,7 @@ class DeviceChannels {
   const float* hessian_steps() const { return hessian_steps_.data(); }
 
   // Of the gradients, for features of many categories.
-  Chance chance() const;
+  CategoricalOverfit categorical_overfit() const;
 
   std::vector<int16_t> read() const {
     return data_.read(static_cast<size_t>(sample().n_all) * layout_.lanes);

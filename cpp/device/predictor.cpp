@@ -82,14 +82,14 @@ void DevicePredictor::add_trees(int64_t n_rows) const {
                                           sets_.data(), values_.data(), raw_.data()});
 }
 
-void DevicePredictor::scores(const NumberRows& rows, double* scores, const Workers& workers) const {
+void DevicePredictor::scores(const NumberRows& rows, double* scores, const Context& context) const {
   const int64_t at_a_time = rows_at_a_time();
   std::vector<uint8_t> codes;
   std::vector<float> sums;
   for (int64_t begin = 0; begin < rows.n_rows; begin += at_a_time) {
     const NumberRows part = rows.part(begin, std::min(begin + at_a_time, rows.n_rows));
     codes.resize(static_cast<size_t>(part.n_rows) * n_features());
-    model_->find_codes(part, codes.data(), workers);
+    model_->find_codes(part, codes.data(), context);
     sums.resize(static_cast<size_t>(part.n_rows) * n_outputs());
     {
       const std::lock_guard turn(mutex_);

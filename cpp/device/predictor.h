@@ -26,7 +26,7 @@ class DevicePredictor {
   int32_t n_outputs() const { return model_->n_outputs(); }
   const std::shared_ptr<const Device>& device() const { return device_; }
   // scores (n_rows, n_outputs), those of RowPredictor.
-  void scores(const NumberRows& rows, double* scores, const Workers& workers) const;
+  void scores(const NumberRows& rows, double* scores, const Context& context) const;
   // The same of rows on the device, which are done when this returns.
   DeviceArray scores(const DeviceArray& rows) const;
 

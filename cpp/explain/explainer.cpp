@@ -71,7 +71,7 @@ struct Explainer::Work {
   const ExplainedOutputs& outputs;
   bool interactions;
   float* out;
-  const Workers& workers;
+  const Context& context;
 };
 
 // What one thread needs.
@@ -98,14 +98,14 @@ Explainer::Explainer(const Forest& forest, TreeRange range) : n_outputs_(forest.
 }
 
 Explainer::Explainer(const Forest& forest, TreeRange range, const CodeMatrix& background,
-                     const FeatureMatrix& features, const Workers& workers)
+                     const FeatureMatrix& features, const Context& context)
     : n_outputs_(forest.n_outputs()), has_background_(true) {
   if (background.n_rows < 1) throw std::invalid_argument("The background has no rows.");
   read(forest, range);
   check(background, features);
   background_ = tiles_of(background);
   rules_.background = &background_;
-  find_leaves_of_background(forest, range, background, features, workers);
+  find_leaves_of_background(forest, range, background, features, context);
   prepare();
 }
 
@@ -178,7 +178,7 @@ CodeTiles Explainer::tiles_of(const CodeMatrix& codes) const {
 
 void Explainer::find_leaves_of_background(const Forest& forest, TreeRange range,
                                           const CodeMatrix& background,
-                                          const FeatureMatrix& features, const Workers& workers) {
+                                          const FeatureMatrix& features, const Context& context) {
   for (int32_t c : regressors_) {
     const float* from = features.data + features_[c] * features.n_rows;
     background_features_.insert(background_features_.end(), from, from + background.n_rows);
@@ -187,7 +187,7 @@ void Explainer::find_leaves_of_background(const Forest& forest, TreeRange range,
   for (size_t t = 0; t < parts_.size(); ++t) {
     Part& part = parts_[t];
     const auto tree = range.first + static_cast<int32_t>(t);
-    forest.apply(background, leaves.data(), {tree, tree + 1}, workers);
+    forest.apply(background, leaves.data(), {tree, tree + 1}, context);
     part.probability.assign(part.leaves->n_leaves(), 0.0);
     for (int32_t leaf : leaves) part.probability[leaf] += 1.0;
     for (double& probability : part.probability)
@@ -319,14 +319,14 @@ std::vector<Explainer::Group> Explainer::groups(bool pairs) const {
 }
 
 void Explainer::assign_slots(Group& group, bool pairs) const {
-  std::vector<int32_t> slot_of(features_.size(), -1);
+  std::vector<int32_t> slot_index(features_.size(), -1);
   std::unordered_map<uint64_t, int32_t> slot_of_pair;
   const auto single = [&](int32_t column) {
-    if (slot_of[column] < 0) {
-      slot_of[column] = static_cast<int32_t>(group.slots.size());
+    if (slot_index[column] < 0) {
+      slot_index[column] = static_cast<int32_t>(group.slots.size());
       group.slots.push_back({column, -1, -1, -1});
     }
-    return slot_of[column];
+    return slot_index[column];
   };
   std::vector<int32_t> of_terms;
   for (Unit& unit : group.units)
@@ -347,10 +347,10 @@ void Explainer::assign_slots(Group& group, bool pairs) const {
 
 void Explainer::explain(const CodeMatrix& codes, const FeatureMatrix& features,
                         const ExplainedOutputs& outputs, bool interactions, float* out,
-                        const Workers& workers) const {
+                        const Context& context) const {
   check(codes, features);
   if (codes.n_rows == 0 || outputs.n == 0) return;
-  const Work work{codes, features, outputs, interactions, out, workers};
+  const Work work{codes, features, outputs, interactions, out, context};
   for (Group& group : groups(interactions)) {
     assign_slots(group, interactions);
     explain_group(group, work);
@@ -361,7 +361,7 @@ void Explainer::explain_group(Group& group, const Work& work) const {
   const auto n_units = static_cast<int64_t>(group.units.size()),
              n_slots = static_cast<int64_t>(group.slots.size());
   if (n_slots == 0) return;  // single leaves
-  parallel_for(work.workers, n_units, [&](int64_t u, int) {
+  parallel_for(work.context, n_units, [&](int64_t u, int) {
     Unit& unit = group.units[u];
     const bool linear = is_linear(*unit.part->leaves);
     if (linear && has_background_) {
@@ -386,7 +386,7 @@ void Explainer::explain_group(Group& group, const Work& work) const {
     const OutputChunk chunk{work.outputs.outputs + first, size, position_of.data(),
                             work.outputs.scale == nullptr ? nullptr : work.outputs.scale + first};
     std::vector<std::unique_ptr<LeafPayloads>> made(n_units);
-    parallel_for(work.workers, n_units, [&](int64_t u, int) {
+    parallel_for(work.context, n_units, [&](int64_t u, int) {
       const Part& part = *group.units[u].part;
       made[u] = std::make_unique<LeafPayloads>(*group.units[u].paths, part.leaves->view(),
                                                part.output, chunk, expected_of(part, chunk));
@@ -401,11 +401,11 @@ void Explainer::explain_group(Group& group, const Work& work) const {
 void Explainer::explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads,
                               const Work& work, int64_t first, int32_t n, int rows_together) const {
   const int64_t n_tiles = Block::count(work.codes.n_rows, rows_together);
-  const Workers at_work = work.workers.at_most(n_tiles);
-  std::vector<Worker> workers(at_work.n_threads);
+  const Context at_work = work.context.with_max_threads(n_tiles);
+  std::vector<Worker> context(at_work.n_threads);
   const size_t size = group.slots.size() * static_cast<size_t>(n) * kTileRows;
   parallel_for(at_work, n_tiles, [&](int64_t task, int thread) {
-    Worker& worker = workers[thread];
+    Worker& worker = context[thread];
     const Block rows(work.codes.n_rows, rows_together, task);
     const auto n_rows = static_cast<int>(rows.end - rows.begin);
     worker.tile.reserve(size);

@@ -32,7 +32,7 @@ class Explainer {
   // What is unknown of a row is as in the rows of a background, of which there is at least one;
   // `features` where leaves are linear. Nothing of it is kept but what trees read.
   Explainer(const Forest& forest, TreeRange range, const CodeMatrix& background,
-            const FeatureMatrix& features, const Workers& workers);
+            const FeatureMatrix& features, const Context& context);
   ~Explainer();
 
   int32_t n_outputs() const { return n_outputs_; }
@@ -44,7 +44,7 @@ class Explainer {
   // contributions, in float32.
   void explain(const CodeMatrix& codes, const FeatureMatrix& features,
                const ExplainedOutputs& outputs, bool interactions, float* out,
-               const Workers& workers) const;
+               const Context& context) const;
 
  private:
   struct Part;
@@ -61,7 +61,7 @@ class Explainer {
   void copy_features(const FeatureMatrix& features, int64_t row, int n, float* to) const;
   void find_leaves_of_background(const Forest& forest, TreeRange range,
                                  const CodeMatrix& background, const FeatureMatrix& features,
-                                 const Workers& workers);
+                                 const Context& context);
   void expect_hybrids(const Part& part, const OutputChunk& chunk, double* expected) const;
   std::vector<double> expected_of(const Part& part, const OutputChunk& chunk) const;
   HybridBackground hybrid_background(const Part& part, const LeafPaths& paths) const;

@@ -78,25 +78,25 @@ class Forest {
   // raw (n_rows, n_outputs) += leaf payloads, tree after tree in order, in float32. `features` are
   // what leaves read.
   void predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
-               const Workers& workers) const;
+               const Context& context) const;
   // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0. `coded`: the
   // features that codes are of, all that the trees split on among them.
   void scores(const CodeMatrix& codes, const CodedFeatures* coded, const FeatureMatrix& features,
               const ScoreTransform& unit, double* scores, TreeRange range,
-              const Workers& workers) const;
+              const Context& context) const;
   // outputs, scores (n_rows, k): the k outputs of each row with the highest scores, highest first,
   // ties by number. Without a base only outputs that a leaf of the row holds take part; with one
   // all of them do. Where there are fewer than k: -1, -inf.
   void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreTransform& unit,
             int32_t k, int32_t* outputs, double* scores, TreeRange range,
-            const Workers& workers) const;
+            const Context& context) const;
   // The float32 sums of the outputs that a leaf of the row holds. No tree may be for all outputs
   // unless its leaves are sparse.
   SparseScores sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features,
-                             TreeRange range, const Workers& workers) const;
+                             TreeRange range, const Context& context) const;
   // leaves (n_rows, number of trees): the leaf id of each row in each tree.
   void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
-             const Workers& workers) const;
+             const Context& context) const;
 
  private:
   struct Entry {
@@ -122,7 +122,7 @@ class Forest {
   struct Renumbered;
   template <class Visit>
   void for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, TreeRange range,
-                  int block_rows, const Workers& workers, const Visit& visit) const;
+                  int block_rows, const Context& context, const Visit& visit) const;
   struct BlockRows {
     int64_t first;
     int n_rows, thread;
@@ -131,15 +131,15 @@ class Forest {
   using BlockVisit = std::function<void(const BlockRows& rows, ScoreBlock& sums)>;
   void for_score_blocks(const CodeMatrix& codes, const CodedFeatures* coded,
                         const FeatureMatrix& features, const float* start, TreeRange range,
-                        const Workers& workers, const BlockVisit& visit) const;
+                        const Context& context, const BlockVisit& visit) const;
   // visit(rows, leaves): the leaf ids of each block of rows, [row][tree].
   using LeavesVisit = std::function<void(const BlockRows& rows, const uint32_t* leaves)>;
-  void for_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
+  void for_leaves(const CodeMatrix& codes, TreeRange range, const Context& context,
                   const LeavesVisit& visit) const;
   // visit(row, thread, sums): the sums of each row. Only where holds_few(range).
   using SumsVisit = std::function<void(int64_t row, int thread, SparseAccumulator& sums)>;
   void for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                const Workers& workers, const SumsVisit& visit) const;
+                const Context& context, const SumsVisit& visit) const;
   // Whether rows hold few outputs: every tree has leaves that name theirs, or is for one output.
   bool holds_few(TreeRange range) const;
   int64_t max_entries(TreeRange range) const;  // of the leaves of one row

@@ -24,13 +24,13 @@ std::string of_row(int64_t row, const std::string& what) {
 }
 
 // Rows [first, first + n) of CSR arrays as a block; `indptr` has been checked.
-LabelRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const float* values,
+SparseRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const float* values,
                           int64_t first, int64_t n, int64_t n_outputs) {
-  auto pattern = std::make_shared<LabelPattern>();
+  auto pattern = std::make_shared<SparsePattern>();
   const int64_t from = indptr[first], size = indptr[first + n] - from;
   pattern->begin.resize(static_cast<size_t>(n) + 1);
   pattern->outputs.reserve(static_cast<size_t>(size));
-  LabelRows::Block block;
+  SparseRows::Block block;
   block.values.reserve(static_cast<size_t>(size));
   for (int64_t r = 0; r <= n; ++r) pattern->begin[r] = indptr[first + r] - from;
   for (int64_t r = 0; r < n; ++r)
@@ -67,7 +67,7 @@ struct Merged {
   }
   // `marked`: entries of the row that are asked for, ascending; where they are now is written in
   // their place.
-  void merge(const LabelRow& row, const int32_t* outputs_in, const float* values, int64_t n_in,
+  void merge(const SparseRow& row, const int32_t* outputs_in, const float* values, int64_t n_in,
              std::span<int64_t> marked, int64_t row_begin) {
     int64_t a = 0, b = 0;
     size_t m = 0;
@@ -93,15 +93,15 @@ struct Merged {
 
 }  // namespace
 
-LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float* values,
-                     int64_t n_rows, int64_t n_entries, int64_t n_outputs, const Workers& workers) {
+SparseRows make_sparse_rows(const int64_t* indptr, const int32_t* outputs, const float* values,
+                     int64_t n_rows, int64_t n_entries, int64_t n_outputs, const Context& context) {
   if (indptr[0] != 0 || indptr[n_rows] != n_entries)
     reject("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
   for (int64_t i = 0; i < n_rows; ++i)
     if (indptr[i] > indptr[i + 1]) reject(of_row(i, "ends before it begins: indptr must ascend"));
-  LabelRows rows(n_rows, n_outputs);
-  parallel_for(workers, rows.n_blocks(), [&](int64_t task, int) {
-    const Block block(n_rows, kLabelBlock, task);
+  SparseRows rows(n_rows, n_outputs);
+  parallel_for(context, rows.n_blocks(), [&](int64_t task, int) {
+    const Block block(n_rows, kSparseBlockRows, task);
     rows.block(task) =
         block_of(indptr, outputs, values, block.begin, block.end - block.begin, n_outputs);
   });
@@ -110,18 +110,18 @@ LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float*
 
 SparseRawScores::SparseRawScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_outputs) {
   for (int64_t b = 0; b < raw_.n_blocks(); ++b) {
-    const Block block(n_rows, kLabelBlock, b);
-    auto pattern = std::make_shared<LabelPattern>();
+    const Block block(n_rows, kSparseBlockRows, b);
+    auto pattern = std::make_shared<SparsePattern>();
     pattern->begin.assign(static_cast<size_t>(block.end - block.begin) + 1, 0);
     raw_.block(b).pattern = std::move(pattern);
   }
 }
 
-SparseRawScores::SparseRawScores(const LabelRows& targets, const Workers& workers)
+SparseRawScores::SparseRawScores(const SparseRows& targets, const Context& context)
     : raw_(targets.n_rows(), targets.n_outputs()),
       targets_(static_cast<size_t>(targets.n_blocks())) {
-  parallel_for(workers, targets.n_blocks(), [&](int64_t b, int) {
-    const LabelRows::Block& from = targets.block(b);
+  parallel_for(context, targets.n_blocks(), [&](int64_t b, int) {
+    const SparseRows::Block& from = targets.block(b);
     const size_t size = static_cast<size_t>(from.pattern->n_entries());
     raw_.block(b).pattern = from.pattern;
     raw_.block(b).values.reserve(size);
@@ -135,18 +135,18 @@ SparseRawScores::SparseRawScores(const LabelRows& targets, const Workers& worker
 }
 
 void SparseRawScores::add(const int32_t* leaf_of_row, const LeafView& leaves,
-                          const Workers& workers) {
-  std::vector<Merged> scratch(static_cast<size_t>(workers.n_threads));
-  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
-    LabelRows::Block& block = raw_.block(b);
-    const LabelPattern& before = *block.pattern;
-    const int32_t* leaf = leaf_of_row + b * kLabelBlock;
+                          const Context& context) {
+  std::vector<Merged> scratch(static_cast<size_t>(context.n_threads));
+  parallel_for(context, raw_.n_blocks(), [&](int64_t b, int thread) {
+    SparseRows::Block& block = raw_.block(b);
+    const SparsePattern& before = *block.pattern;
+    const int32_t* leaf = leaf_of_row + b * kSparseBlockRows;
     int64_t most = before.n_entries();
     for (int64_t r = 0; r < before.n_rows(); ++r)
       most += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
     Merged& merged = scratch[thread];
     merged.reserve(most);
-    auto pattern = std::make_shared<LabelPattern>();
+    auto pattern = std::make_shared<SparsePattern>();
     pattern->begin.assign(before.begin.size(), 0);
     std::span<int64_t> marked;
     if (!targets_.empty()) marked = targets_[b].at;
@@ -176,16 +176,16 @@ void SparseRawScores::Targets::write(int64_t first, int64_t n, float* out) const
   for (; i < at.size() && at[i] < first + n; ++i) out[at[i] - first] = values[i];
 }
 
-void SparseRawScores::gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
-                                const Workers& workers) const {
+void SparseRawScores::gradients(const Loss& loss, float base, const float* weight, SparseRows& out,
+                                const Context& context) const {
   if (targets_.empty() && raw_.n_blocks() > 0)
     throw std::invalid_argument("These sparse scores have no targets.");
   if (out.n_rows() != raw_.n_rows() || out.n_outputs() != raw_.n_outputs())
-    out = LabelRows(raw_.n_rows(), raw_.n_outputs());
+    out = SparseRows(raw_.n_rows(), raw_.n_outputs());
   const std::vector<float> offset(kChunk, base), parameter(kChunk, 1.0f);
-  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int) {
-    const LabelRows::Block& block = raw_.block(b);
-    LabelRows::Block& to = out.block(b);
+  parallel_for(context, raw_.n_blocks(), [&](int64_t b, int) {
+    const SparseRows::Block& block = raw_.block(b);
+    SparseRows::Block& to = out.block(b);
     const int64_t n = block.pattern->n_entries();
     to.pattern = block.pattern;
     to.values.reserve(static_cast<size_t>(n));
@@ -200,31 +200,31 @@ void SparseRawScores::gradients(const Loss& loss, float base, const float* weigh
     if (weight == nullptr) return;
     const std::vector<int64_t>& begin = block.pattern->begin;
     for (int64_t r = 0; r < block.pattern->n_rows(); ++r) {
-      const float w = weight[b * kLabelBlock + r];
+      const float w = weight[b * kSparseBlockRows + r];
       for (int64_t e = begin[r]; e < begin[r + 1]; ++e) to.values[e] *= w;
     }
   });
 }
 
 void SparseRawScores::topk(int32_t k, int32_t* outputs, double* scores,
-                           const Workers& workers) const {
+                           const Context& context) const {
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
-  std::vector<Ranking> rankings(static_cast<size_t>(workers.n_threads), Ranking(k));
-  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
-    const Block block(raw_.n_rows(), kLabelBlock, b);
+  std::vector<Ranking> rankings(static_cast<size_t>(context.n_threads), Ranking(k));
+  parallel_for(context, raw_.n_blocks(), [&](int64_t b, int thread) {
+    const Block block(raw_.n_rows(), kSparseBlockRows, b);
     for (int64_t i = block.begin; i < block.end; ++i) {
-      const LabelRow row = raw_.row(i);
+      const SparseRow row = raw_.row(i);
       rankings[thread].offer(row.values, row.outputs, static_cast<int32_t>(row.n), {}, false);
       rankings[thread].take(outputs + i * k, scores + i * k);
     }
   });
 }
 
-void row_norms(const LabelRows& rows, float* out, const Workers& workers) {
-  parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
-    const Block block(rows.n_rows(), kLabelBlock, b);
+void compute_row_norms(const SparseRows& rows, float* out, const Context& context) {
+  parallel_for(context, rows.n_blocks(), [&](int64_t b, int) {
+    const Block block(rows.n_rows(), kSparseBlockRows, b);
     for (int64_t i = block.begin; i < block.end; ++i) {
-      const LabelRow row = rows.row(i);
+      const SparseRow row = rows.row(i);
       double sum = 0;
       for (int64_t e = 0; e < row.n; ++e) sum += static_cast<double>(row.values[e]) * row.values[e];
       out[i] = static_cast<float>(std::sqrt(sum));

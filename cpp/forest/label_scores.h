@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/context.h"
-#include "data/sparse_labels.h"
+#include "data/sparse_rows.h"
 #include "leaves/leaf_kind.h"
 #include "losses/objectives.h"
 
@@ -19,23 +19,23 @@ class SparseRawScores {
   // Rows without targets: data that are only scored.
   SparseRawScores(int64_t n_rows, int64_t n_outputs);
   // `targets` hold every entry that is not 0 (and may hold some that are).
-  SparseRawScores(const LabelRows& targets, const Workers& workers);
+  SparseRawScores(const SparseRows& targets, const Context& context);
 
   SparseRawScores(const SparseRawScores&) = delete;
   SparseRawScores& operator=(const SparseRawScores&) = delete;
 
   // Adds the payload of its leaf, sparse, to every row, in float32, as prediction does.
-  void add(const int32_t* leaf_of_row, const LeafView& leaves, const Workers& workers);
+  void add(const int32_t* leaf_of_row, const LeafView& leaves, const Context& context);
 
   // Gradients of all entries at raw + base, times the rows' weights (nullptr: 1).
-  void gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
-                 const Workers& workers) const;
+  void gradients(const Loss& loss, float base, const float* weight, SparseRows& out,
+                 const Context& context) const;
 
   // outputs, scores (n_rows, k): of what a row holds, the k outputs of highest raw score, highest
   // first, ties by number; -1 and -inf where there are fewer.
-  void topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const;
+  void topk(int32_t k, int32_t* outputs, double* scores, const Context& context) const;
 
-  const LabelRows& raw() const { return raw_; }
+  const SparseRows& raw() const { return raw_; }
 
  private:
   // The targets of a block that are not 0: their entries, ascending, and their values.
@@ -45,7 +45,7 @@ class SparseRawScores {
     void write(int64_t first, int64_t n, float* out) const;  // of entries [first, first + n)
   };
 
-  LabelRows raw_;
+  SparseRows raw_;
   std::vector<Targets> targets_;  // beside the blocks of raw_; empty: no targets
 };
 

@@ -239,14 +239,14 @@ struct Forest::Renumbered {
 
 template <class Visit>
 void Forest::for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, TreeRange range,
-                        int block_rows, const Workers& workers, const Visit& visit) const {
+                        int block_rows, const Context& context, const Visit& visit) const {
   const int64_t n_trees = range.last - range.first;
   int64_t n_tops = 0;
   for (int32_t t = range.first; t < range.last; ++t) n_tops += compiled_[t].n_top;
   const bool in_place = codes.n_features > n_tops;
   const int64_t task_rows = std::max<int64_t>(
       kBlockRows, kTaskWork / std::max<int64_t>(1, n_trees) / kBlockRows * kBlockRows);
-  const Workers busy = workers.at_most(Block::count(codes.n_rows, task_rows) + 1);
+  const Context busy = context.with_max_threads(Block::count(codes.n_rows, task_rows) + 1);
   std::vector<Worker> of_thread(busy.n_threads);
   std::vector<int32_t> split_features;
   if (!in_place && codes.n_rows > kFewRows) {
@@ -266,7 +266,7 @@ void Forest::for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, Tre
 
 void Forest::for_score_blocks(const CodeMatrix& codes, const CodedFeatures* coded,
                               const FeatureMatrix& features, const float* start, TreeRange range,
-                              const Workers& workers, const BlockVisit& visit) const {
+                              const Context& context, const BlockVisit& visit) const {
   std::optional<Renumbered> renumbered;
   if (coded != nullptr) renumbered.emplace(*this, *coded, range);
   const ForestArrays trees = coded != nullptr ? renumbered->arrays : arrays();
@@ -276,7 +276,7 @@ void Forest::for_score_blocks(const CodeMatrix& codes, const CodedFeatures* code
   const int block_rows = n_outputs_ <= 1024    ? kBlockRows
                          : n_outputs_ <= 32768 ? kSliceRows
                                                : kPadRows;
-  for_blocks(codes, coded, range, block_rows, workers,
+  for_blocks(codes, coded, range, block_rows, context,
              [&](const BlockCodes& block, int thread, Worker& worker) {
                worker.scores.reset(block.n_rows, n_outputs_, width_, columns);
                if (start != nullptr) worker.scores.load(start + block.row * n_outputs_);
@@ -286,12 +286,12 @@ void Forest::for_score_blocks(const CodeMatrix& codes, const CodedFeatures* code
              });
 }
 
-void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
+void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, const Context& context,
                         const LeavesVisit& visit) const {
   const int n_trees = range.last - range.first;
   // All leaf ids of a block are held at a time.
   const int block_rows = n_trees <= kBlockRows ? kBlockRows : kSliceRows;
-  for_blocks(codes, nullptr, range, block_rows, workers,
+  for_blocks(codes, nullptr, range, block_rows, context,
              [&](const BlockCodes& block, int thread, Worker& worker) {
                worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
                for (int32_t first = 0; first < n_trees; first += kGroup) {
@@ -307,11 +307,11 @@ void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, const Workers&
 }
 
 void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw,
-                     TreeRange range, const Workers& workers) const {
+                     TreeRange range, const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (range.first == range.last) return;
-  for_score_blocks(codes, nullptr, features, raw, range, workers,
+  for_score_blocks(codes, nullptr, features, raw, range, context,
                    [&](const BlockRows& rows, ScoreBlock& sums) {
                      sums.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
                    });
@@ -319,14 +319,14 @@ void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, flo
 
 void Forest::scores(const CodeMatrix& codes, const CodedFeatures* coded,
                     const FeatureMatrix& features, const ScoreTransform& unit, double* scores,
-                    TreeRange range, const Workers& workers) const {
+                    TreeRange range, const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   if (coded == nullptr)
     check(codes, features, range);
   else
     check({codes.data, kMaxFeatures, codes.n_rows}, features,
           range);  // Renumbered looks at the features
-  for_score_blocks(codes, coded, features, nullptr, range, workers,
+  for_score_blocks(codes, coded, features, nullptr, range, context,
                    [&](const BlockRows& rows, ScoreBlock& sums) {
                      double* to = scores + rows.first * n_outputs_;
                      if (unit.scale != nullptr)  // asked once, not for every sum
@@ -339,11 +339,11 @@ void Forest::scores(const CodeMatrix& codes, const CodedFeatures* coded,
 }
 
 void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
-                   const Workers& workers) const {
+                   const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, range);
   const int64_t n_trees = range.last - range.first;
-  for_leaves(codes, range, workers, [&](const BlockRows& rows, const uint32_t* found) {
+  for_leaves(codes, range, context, [&](const BlockRows& rows, const uint32_t* found) {
     std::copy_n(found, rows.n_rows * n_trees, leaves + rows.first * n_trees);
   });
 }

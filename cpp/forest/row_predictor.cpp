@@ -73,14 +73,14 @@ RowPredictor::RowPredictor(std::shared_ptr<const Forest> forest,
 }
 
 void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes,
-                              const Workers& workers) const {
+                              const Context& context) const {
   Columns columns;
   columns.n_rows = rows.n_rows;
   columns.dense.reserve(numeric_.size());
   for (int32_t feature : numeric_)
     columns.dense.push_back(
         {feature, rows.type, rows.data + feature * rows.column_stride, rows.row_stride});
-  bins_->transform(columns, codes, workers, row_of_.data());
+  bins_->transform(columns, codes, context, row_of_.data());
   for (const CategoryValues& known : categories_)
     for (int64_t r = 0; r < rows.n_rows; ++r)
       codes[known.feature * rows.n_rows + r] = code_of(known, value_at(rows, r, known.feature));
@@ -100,14 +100,14 @@ void RowPredictor::copy_features(const NumberRows& rows, float* features) const 
     }
 }
 
-void RowPredictor::scores(const NumberRows& rows, double* scores, const Workers& workers) const {
+void RowPredictor::scores(const NumberRows& rows, double* scores, const Context& context) const {
   thread_local Buffer<uint8_t> codes;
   thread_local Buffer<float> features;
   for (int64_t begin = 0; begin < rows.n_rows; begin += kRowsAtATime) {
     const NumberRows part = rows.part(begin, std::min(begin + kRowsAtATime, rows.n_rows));
     const size_t size = static_cast<size_t>(part.n_rows) * part.n_features;
     codes.reserve(size);
-    find_codes(part, codes.data(), workers);
+    find_codes(part, codes.data(), context);
     FeatureMatrix raw;
     if (!regressors_.empty()) {
       features.reserve(size);
@@ -115,7 +115,7 @@ void RowPredictor::scores(const NumberRows& rows, double* scores, const Workers&
       raw = {features.data(), part.n_features, part.n_rows};
     }
     forest_->scores({codes.data(), part.n_features, part.n_rows}, nullptr, raw, unit(),
-                    scores + begin * n_outputs(), {0, forest_->n_trees()}, workers);
+                    scores + begin * n_outputs(), {0, forest_->n_trees()}, context);
   }
 }
 

@@ -39,12 +39,12 @@ class RowPredictor {
   int32_t n_features() const { return bins_->n_features(); }
   int32_t n_outputs() const { return forest_->n_outputs(); }
   // scores (n_rows, n_outputs), those of Forest::scores.
-  void scores(const NumberRows& rows, double* scores, const Workers& workers) const;
+  void scores(const NumberRows& rows, double* scores, const Context& context) const;
 
   // What scores are made of: trees, codes (n_features, n_rows) of the features that they split on,
   // and the unit of their sums.
   const Forest& forest() const { return *forest_; }
-  void find_codes(const NumberRows& rows, uint8_t* codes, const Workers& workers) const;
+  void find_codes(const NumberRows& rows, uint8_t* codes, const Context& context) const;
   const BinTable& bins() const { return *bins_; }
   const std::vector<int32_t>& numeric() const { return numeric_; }  // features that trees split on
   const std::vector<CategoryValues>& categories() const { return categories_; }  // likewise

@@ -89,19 +89,19 @@ std::vector<int32_t> Forest::outputs_of_trees(TreeRange range) const {
 }
 
 void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                      const Workers& workers, const SumsVisit& visit) const {
+                      const Context& context, const SumsVisit& visit) const {
   const int64_t most = max_entries(range);
   double entries = 0;
   for (int32_t t = range.first; t < range.last; ++t)
     entries +=
         static_cast<double>(entries_[t].leaves->n_entries()) / entries_[t].leaves->n_leaves();
   const SparseAccumulator::Way way = SparseAccumulator::choose(
-      n_outputs_, static_cast<int64_t>(entries), most, codes.n_rows / workers.n_threads);
-  std::vector<std::unique_ptr<SparseAccumulator>> of_thread(workers.n_threads);
+      n_outputs_, static_cast<int64_t>(entries), most, codes.n_rows / context.n_threads);
+  std::vector<std::unique_ptr<SparseAccumulator>> of_thread(context.n_threads);
   const int32_t n_trees = range.last - range.first;
   const LeafTarget* trees = placed_.data() + range.first;
   const std::vector<TreeRange> runs = runs_of(trees, n_trees);
-  for_leaves(codes, range, workers, [&](const BlockRows& rows, const uint32_t* leaves) {
+  for_leaves(codes, range, context, [&](const BlockRows& rows, const uint32_t* leaves) {
     auto& sums = of_thread[rows.thread];
     if (sums == nullptr) sums = std::make_unique<SparseAccumulator>(way, n_outputs_, most);
     for (int r = 0; r < rows.n_rows; ++r) {
@@ -118,18 +118,18 @@ void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, Tr
 
 void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
                   const ScoreTransform& unit, int32_t k, int32_t* outputs, double* scores,
-                  TreeRange range, const Workers& workers) const {
+                  TreeRange range, const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
-  std::vector<Ranking> rankings(workers.n_threads, Ranking(k));
+  std::vector<Ranking> rankings(context.n_threads, Ranking(k));
   const auto take = [&](int64_t row, Ranking& ranking) {
     ranking.take(outputs + row * k, scores + row * k);
   };
   const bool with_unheld = unit.base != nullptr;
   if (holds_few(range)) {
     const Unheld unheld(unit, n_outputs_, k + max_entries(range));
-    for_sums(codes, features, range, workers,
+    for_sums(codes, features, range, context,
              [&](int64_t row, int thread, SparseAccumulator& sums) {
                Ranking& ranking = rankings[thread];
                sums.all([&](const float* values, const int32_t* held, int32_t n) {
@@ -144,7 +144,7 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
   const bool all = with_unheld || held.size() == static_cast<size_t>(n_outputs_);
   const auto n_held = static_cast<int32_t>(held.size());
   std::vector<std::vector<float>> of_held(rankings.size(), std::vector<float>(all ? 0 : n_held));
-  for_score_blocks(codes, nullptr, features, nullptr, range, workers,
+  for_score_blocks(codes, nullptr, features, nullptr, range, context,
                    [&](const BlockRows& rows, ScoreBlock& block) {
                      block.use(false);
                      Ranking& ranking = rankings[rows.thread];
@@ -163,7 +163,7 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
 }
 
 SparseScores Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features,
-                                   TreeRange range, const Workers& workers) const {
+                                   TreeRange range, const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   SparseScores result;
@@ -180,8 +180,8 @@ SparseScores Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix&
     std::vector<float> values;
     std::vector<int64_t> rows;
   };
-  std::vector<Part> parts(workers.n_threads);
-  for_sums(codes, features, range, workers, [&](int64_t row, int thread, SparseAccumulator& sums) {
+  std::vector<Part> parts(context.n_threads);
+  for_sums(codes, features, range, context, [&](int64_t row, int thread, SparseAccumulator& sums) {
     Part& part = parts[thread];
     const auto before = static_cast<int64_t>(part.outputs.size());
     sums.ascending([&](int32_t output, float sum) {
@@ -194,7 +194,7 @@ SparseScores Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix&
   std::partial_sum(result.begin.begin(), result.begin.end(), result.begin.begin());
   result.outputs.resize(result.begin.back());
   result.values.resize(result.begin.back());
-  parallel_for(workers, static_cast<int64_t>(parts.size()), [&](int64_t task, int) {
+  parallel_for(context, static_cast<int64_t>(parts.size()), [&](int64_t task, int) {
     int64_t from = 0;
     for (int64_t row : parts[task].rows) {
       const int64_t to = result.begin[row], n = result.begin[row + 1] - to;

@@ -7,11 +7,11 @@
 #include "grower/host_row_partitioner.h"
 
 namespace polyleaf {
-Grower::Grower(const Bins& bins, const Workers& workers)
-    : Grower(std::make_unique<HostRowPartitioner>(bins, workers), workers) {}
+Grower::Grower(const Bins& bins, const Context& context)
+    : Grower(std::make_unique<HostRowPartitioner>(bins, context), context) {}
 
-Grower::Grower(std::unique_ptr<RowPartitioner> rows, const Workers& workers)
-    : rows_(std::move(rows)), workers_(workers) {}
+Grower::Grower(std::unique_ptr<RowPartitioner> rows, const Context& context)
+    : rows_(std::move(rows)), context_(context) {}
 
 Tree Grower::grow(Search& search, const GrowConfig& config, const uint8_t* features) {
   begin(search, config, features);
@@ -33,7 +33,7 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
   const RowRange rows = rows_->start(search.sample(), scope_.tiles());
-  const SearchNode root{0, 0, rows, workers_.sum(rows.size()), {}};
+  const SearchNode root{0, 0, rows, context_.allreduce_sum(rows.size()), {}};
   search.start(scope_, root);
   add_node(root);
   new_nodes_.assign(1, 0);
@@ -57,7 +57,7 @@ void Grower::add_node(const SearchNode& at) {
 void Grower::evaluate(bool renewed) {
   if (!policy_.can_split_more() || new_nodes_.empty()) return;
   if (renewed && !rows_->has(search_->sample())) repartition();
-  if (renewed && !workers_.is_alone())
+  if (renewed && context_.is_distributed())
     count_rows();  // those of another rank may have been drawn anew
   std::vector<SearchNode> nodes;
   for (int32_t id : new_nodes_) nodes.push_back(nodes_[id].at);
@@ -233,7 +233,7 @@ void Grower::repartition() {
 void Grower::count_rows() {
   std::vector<int64_t> counts;
   for (int32_t id : new_nodes_) counts.push_back(nodes_[id].at.rows.size());
-  workers_.sum(counts);
+  context_.allreduce_sum(counts);
   for (size_t i = 0; i < counts.size(); ++i) nodes_[new_nodes_[i]].at.count = counts[i];
 }
 

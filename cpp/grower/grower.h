@@ -34,9 +34,9 @@ namespace polyleaf {
 
 class Grower {
  public:
-  Grower(const Bins& bins, const Workers& workers);
+  Grower(const Bins& bins, const Context& context);
   // Where rows lie elsewhere: only for searches that read them there.
-  Grower(std::unique_ptr<RowPartitioner> rows, const Workers& workers);
+  Grower(std::unique_ptr<RowPartitioner> rows, const Context& context);
 
   Grower(const Grower&) = delete;
   Grower& operator=(const Grower&) = delete;
@@ -88,7 +88,7 @@ class Grower {
   void remove_cut_nodes();
 
   const std::unique_ptr<RowPartitioner> rows_;
-  const Workers workers_;
+  const Context context_;
   TreeContext scope_;
   InteractionConstraints interactions_;
   GrowConfig config_{};

@@ -60,11 +60,11 @@ void place_rows(std::vector<Piece>& pieces,
 
 }  // namespace
 
-HostRowPartitioner::HostRowPartitioner(const Bins& bins, const Workers& workers)
+HostRowPartitioner::HostRowPartitioner(const Bins& bins, const Context& context)
     : bins_(bins),
-      workers_(workers),
-      room_(workers.n_threads),
-      sparse_columns_(bins.cells(), workers) {
+      context_(context),
+      room_(context.n_threads),
+      sparse_columns_(bins.sparse_columns(), context) {
   for (auto& words : words_) words.resize(bins.n_tiles());
   leaf_of_row_.reserve(bins.n_rows());
 }
@@ -90,13 +90,13 @@ void HostRowPartitioner::take(const RowSample& sample) {
   sample_ = sample;
   if (sample.rows == nullptr) return;
   rows_.assign(sample.rows, sample.rows + sample.n_rows);
-  sample_.rows = begin_of(rows_.data(), rows_.size());
+  sample_.rows = non_null_data(rows_.data(), rows_.size());
 }
 
 // Whether words of so many rows are to lie next to each other: of the lines that hold them most is
 // for others.
 bool HostRowPartitioner::is_few(int64_t n_rows) const {
-  return !bins_.stay() && n_rows < bins_.n_rows() / kLine;
+  return !bins_.is_external() && n_rows < bins_.n_rows() / kLine;
 }
 
 // Copies the words of those ranges that have none and whose rows are few.
@@ -112,7 +112,7 @@ void HostRowPartitioner::fetch_words(const std::vector<RowRange*>& ranges) {
   if (blocks.empty()) return;
   for (int t : tiles_) words_[0][t].reserve(sample_.n_used());
   const auto n_blocks = static_cast<int64_t>(blocks.size());
-  parallel_for(workers_, n_blocks * static_cast<int64_t>(tiles_.size()), [&](int64_t task, int) {
+  parallel_for(context_, n_blocks * static_cast<int64_t>(tiles_.size()), [&](int64_t task, int) {
     const int t = tiles_[task / n_blocks];
     const RowRange& rows = blocks[task % n_blocks];
     move.gather_words(bins_.words(t), ids(rows), rows.size(), words_at(1, t, rows.begin));
@@ -146,7 +146,7 @@ std::vector<RowRange> HostRowPartitioner::repartition(const RowSample& sample, i
   is_sample_ = true;
   ids_[0].reserve(sample.n_used());
   const std::vector<int64_t> begin =
-      rows_by_leaf(sample_, leaf_of_row_.data(), n_leaves, ids_[0].data());
+      group_rows_by_leaf(sample_, leaf_of_row_.data(), n_leaves, ids_[0].data());
   std::vector<RowRange> ranges(n_leaves);
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges[leaf] = {begin[leaf], begin[leaf + 1], 0};
   std::vector<RowRange*> all;
@@ -157,16 +157,16 @@ std::vector<RowRange> HostRowPartitioner::repartition(const RowSample& sample, i
 }
 
 void HostRowPartitioner::codes(const RowRange& rows, int feature, uint8_t* out) const {
-  if (bins_.in_cells(feature)) {
-    const int64_t number = bins_.cell_number(feature);
-    std::memset(out, bins_.cells().common(number), static_cast<size_t>(rows.size()));
+  if (bins_.is_sparse(feature)) {
+    const int64_t number = bins_.sparse_index(feature);
+    std::memset(out, bins_.sparse_columns().common(number), static_cast<size_t>(rows.size()));
     const CellRange named = sparse_columns_.range(rows.cells, number, number + 1);
-    for (const Cell* e = named.begin; e != named.end; ++e)
+    for (const SparseEntry* e = named.begin; e != named.end; ++e)
       if (named.place(*e) != CellRange::kRemoved)
         out[named.place(*e)] = static_cast<uint8_t>(e->code());
     return;
   }
-  const int t = bins_.tile_of(feature), shift = 8 * bins_.slot_of(feature);
+  const int t = bins_.tile_index(feature), shift = 8 * bins_.slot_index(feature);
   const int missing = bins_.tile(t).missing();
   uint64_t room[kGatherWords + 8];
   for (int64_t first = 0; first < rows.size(); first += kGatherWords) {
@@ -180,9 +180,9 @@ void HostRowPartitioner::codes(const RowRange& rows, int feature, uint8_t* out) 
 }
 
 Route HostRowPartitioner::route_of(const PartitionRequest& division, CategorySet& set) const {
-  const Tile& tile = bins_.tile(bins_.tile_of(division.feature));
+  const Tile& tile = bins_.tile(bins_.tile_index(division.feature));
   Route route;
-  route.slot = bins_.slot_of(division.feature);
+  route.slot = bins_.slot_index(division.feature);
   route.mask = tile.stride() - 1;
   route.offset = division.missing_left ? 1 : 0;
   route.threshold = division.threshold + route.offset;
@@ -198,10 +198,10 @@ Route HostRowPartitioner::route_of(const PartitionRequest& division, CategorySet
 
 int64_t HostRowPartitioner::decide(const PartitionRequest& division, int64_t first, int64_t last,
                                    uint8_t* bits) const {
-  if (bins_.in_cells(division.feature)) return decide_cells(division, first, last, bits);
+  if (bins_.is_sparse(division.feature)) return decide_cells(division, first, last, bits);
   CategorySet set;
   const Route route = route_of(division, set);
-  const int t = bins_.tile_of(division.feature);
+  const int t = bins_.tile_index(division.feature);
   uint64_t room[kGatherWords + 8];
   int64_t n_left = 0;
   const int64_t at_once = std::max<int64_t>(1, word_block_size(division.rows, last - first));
@@ -216,13 +216,13 @@ int64_t HostRowPartitioner::decide(const PartitionRequest& division, int64_t fir
 // All rows go where the common code does, but for those that an entry names.
 int64_t HostRowPartitioner::decide_cells(const PartitionRequest& division, int64_t first,
                                          int64_t last, uint8_t* bits) const {
-  const int64_t number = bins_.cell_number(division.feature), n = last - first;
-  const bool common_left = bins_.cells().common(number) <= division.threshold;
+  const int64_t number = bins_.sparse_index(division.feature), n = last - first;
+  const bool common_left = bins_.sparse_columns().common(number) <= division.threshold;
   std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));
   if (common_left && n % 8 != 0) bits[n / 8] = static_cast<uint8_t>((1 << (n % 8)) - 1);
   int64_t n_left = common_left ? n : 0;
   const CellRange named = sparse_columns_.range(division.rows.cells, number, number + 1);
-  for (const Cell* e = named.begin; e != named.end; ++e) {
+  for (const SparseEntry* e = named.begin; e != named.end; ++e) {
     const int code = e->code();
     const bool left = code == kMissingCode ? division.missing_left : code <= division.threshold;
     const uint32_t place = named.place(*e);
@@ -238,7 +238,7 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& divisions
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   std::vector<Piece> pieces = pieces_of(divisions);
   bits_.reserve(static_cast<size_t>(first_bytes(divisions).back()) + 64);
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
     const PartitionRequest& d = divisions[p.division];
     p.n_left = decide(d, p.begin - d.rows.begin, p.end - d.rows.begin, bits_.data() + p.bits);
@@ -253,7 +253,7 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& divisions
     if (!in_place && words != 0)
       for (int t : tiles_) words_[words - 1][t].reserve(sample_.n_used());
   }
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
     const PartitionRequest& d = divisions[piece.division];
     const int to = d.left.copy;
@@ -279,10 +279,10 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& divisions
     if (d.right_is_splittable) children.push_back(&d.right);
   }
   fetch_words(children);
-  if (bins_.cells().n_entries() > 0) divide_cells(divisions);
+  if (bins_.sparse_columns().n_entries() > 0) divide_cells(divisions);
 }
 
-// Cells go where their rows went.
+// SparseColumns go where their rows went.
 void HostRowPartitioner::divide_cells(std::vector<PartitionRequest>& divisions) {
   std::vector<const uint8_t*> bits;
   for (const int64_t at : first_bytes(divisions)) bits.push_back(bits_.data() + at);
@@ -294,8 +294,8 @@ void HostRowPartitioner::divide_cells(std::vector<PartitionRequest>& divisions) 
 
 // Where there are tiles for all threads no second copy is needed, nor the memory and the way to it.
 bool HostRowPartitioner::moves_in_place(const std::vector<PartitionRequest>& divisions) const {
-  return workers_.n_threads == 1 ||
-         divisions.size() * tiles_.size() >= 2 * size_t(workers_.n_threads);
+  return context_.n_threads == 1 ||
+         divisions.size() * tiles_.size() >= 2 * size_t(context_.n_threads);
 }
 
 // Those that go left move up over those that are read already; the others wait apart.
@@ -304,7 +304,7 @@ void HostRowPartitioner::move_in_place(const std::vector<PartitionRequest>& divi
   const std::vector<int64_t> bytes = first_bytes(divisions);
   const auto n_tiles = static_cast<int64_t>(tiles_.size());
   parallel_for(
-      workers_, static_cast<int64_t>(divisions.size()) * n_tiles, [&](int64_t task, int thread) {
+      context_, static_cast<int64_t>(divisions.size()) * n_tiles, [&](int64_t task, int thread) {
         const PartitionRequest& d = divisions[task / n_tiles];
         if (d.left.words == 0) return;
         uint64_t* words = words_at(d.left.words, tiles_[task % n_tiles], d.rows.begin);
@@ -322,7 +322,7 @@ void HostRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, co
   for (const auto& [leaf, rows] : leaves)
     for (int64_t b = rows.begin; b < rows.end; b += kNumberBlock)
       pieces.push_back({leaf, {b, std::min(b + kNumberBlock, rows.end), rows.copy}});
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const LeafRows& piece = pieces[task];
     int32_t* out = leaf_of_row_.data();
     const uint32_t* from = ids(piece.rows);
@@ -336,7 +336,7 @@ void HostRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, co
 }
 
 void HostRowPartitioner::route_outside_rows(const Tree& tree) {
-  parallel_for(workers_, Block::count(bins_.n_rows(), kNumberBlock), [&](int64_t task, int) {
+  parallel_for(context_, Block::count(bins_.n_rows(), kNumberBlock), [&](int64_t task, int) {
     const Block rows(bins_.n_rows(), kNumberBlock, task);
     const uint32_t* next =
         std::lower_bound(sample_.rows, sample_.rows + sample_.n_rows, rows.begin);

@@ -1,5 +1,5 @@
 // Rows by node: ids of a node's rows lie next to each other. A split moves them to the children and
-// keeps their order (stable), so nothing depends on how rows are cut into blocks. Cells of sparse
+// keeps their order (stable), so nothing depends on how rows are cut into blocks. SparseColumns of sparse
 // features: sparse_columns.h.
 //
 // Words stay where they are while a node has many of all rows: they are found by the ids, and most
@@ -49,9 +49,9 @@ struct PartitionKernels {
                      uint32_t* right);
   // ranks[i]: how many of the first 64 i rows go left; for 0 <= i <= n / 64.
   void (*rank)(const uint8_t* bits, int64_t n, uint32_t* ranks);
-  // Cells to the side of their rows, whose places are counted anew there.
-  void (*move_entries)(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
-                       Cell* left, Cell* right);
+  // SparseColumns to the side of their rows, whose places are counted anew there.
+  void (*move_entries)(const SparseEntry* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
+                       SparseEntry* left, SparseEntry* right);
   // out[i] = words[ids[i]]
   void (*gather_words)(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out);
 };
@@ -59,7 +59,7 @@ POLYLEAF_DECLARE_KERNELS(PartitionKernels, partition_kernels)
 
 class HostRowPartitioner final : public RowPartitioner {
  public:
-  HostRowPartitioner(const Bins& bins, const Workers& workers);
+  HostRowPartitioner(const Bins& bins, const Context& context);
 
   HostRowPartitioner(const HostRowPartitioner&) = delete;
   HostRowPartitioner& operator=(const HostRowPartitioner&) = delete;
@@ -123,7 +123,7 @@ class HostRowPartitioner final : public RowPartitioner {
                        uint8_t* bits) const;
 
   const Bins& bins_;
-  const Workers workers_;
+  const Context context_;
   RowSample sample_;
   bool is_sample_ = false;      // copy 0 has words and ids of its own
   std::vector<uint32_t> rows_;  // of the sample

@@ -32,12 +32,12 @@ struct SparseColumnPartition::Way {
 // A block of the cells of one division, and where it goes.
 struct SparseColumnPartition::Piece {
   size_t way;
-  const Cell* begin;
+  const SparseEntry* begin;
   int64_t n, n_left = 0, left_to = 0, right_to = 0;
 };
 
-SparseColumnPartition::SparseColumnPartition(const Cells& cells, const Workers& workers)
-    : cells_(cells), workers_(workers), scratch_(static_cast<size_t>(workers.n_threads)) {}
+SparseColumnPartition::SparseColumnPartition(const SparseColumns& cells, const Context& context)
+    : cells_(cells), context_(context), scratch_(static_cast<size_t>(context.n_threads)) {}
 
 int32_t SparseColumnPartition::start() {
   for (const auto& list : lists_) list->in_use = false;
@@ -85,7 +85,7 @@ void SparseColumnPartition::trim(int64_t wanted) {
     if (held <= 2 * cells_.n_entries()) return;
     if (list->in_use) continue;
     held -= static_cast<int64_t>(list->own.size());
-    list->own = Buffer<Cell>();
+    list->own = Buffer<SparseEntry>();
   }
 }
 
@@ -93,7 +93,7 @@ void SparseColumnPartition::index(List& list) {
   list.begin = nullptr;
   if (list.n < kIndexed * cells_.n_features()) return;
   list.own_begin.assign(static_cast<size_t>(cells_.n_features()) + 1, 0);
-  for (const Cell* e = list.cells; e != list.cells + list.n; ++e) ++list.own_begin[e->number() + 1];
+  for (const SparseEntry* e = list.cells; e != list.cells + list.n; ++e) ++list.own_begin[e->number() + 1];
   std::partial_sum(list.own_begin.begin(), list.own_begin.end(), list.own_begin.begin());
   list.begin = list.own_begin.data();
 }
@@ -104,23 +104,23 @@ CellRange SparseColumnPartition::range(int32_t at, int64_t first, int64_t last) 
   const uint32_t* places = list.has_places ? list.places.data() : nullptr;
   if (list.begin != nullptr)
     return {list.cells + list.begin[first], list.cells + list.begin[last], places};
-  const auto before = [](const Cell& entry, int64_t number) { return entry.number() < number; };
-  const Cell* end = list.cells + list.n;
-  const Cell* begin = std::lower_bound(list.cells, end, first, before);
+  const auto before = [](const SparseEntry& entry, int64_t number) { return entry.number() < number; };
+  const SparseEntry* end = list.cells + list.n;
+  const SparseEntry* begin = std::lower_bound(list.cells, end, first, before);
   return {begin, std::lower_bound(begin, end, last, before), places};
 }
 
-// Cells of rows of no group are left out.
+// SparseColumns of rows of no group are left out.
 void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
                                   std::vector<RowRange>& groups) {
   for (const auto& list : lists_) list->in_use = false;
   for (RowRange& group : groups) group.cells = -1;
   if (cells_.n_entries() == 0) return;
   constexpr uint32_t kNoGroup = UINT32_MAX;
-  std::vector<uint32_t> group_of(n_rows, kNoGroup), place_of(n_rows);
+  std::vector<uint32_t> feature_group(n_rows, kNoGroup), place_of(n_rows);
   for (size_t g = 0; g < groups.size(); ++g)
     for (int64_t i = groups[g].begin; i < groups[g].end; ++i) {
-      group_of[ids[i]] = static_cast<uint32_t>(g);
+      feature_group[ids[i]] = static_cast<uint32_t>(g);
       place_of[ids[i]] = static_cast<uint32_t>(i - groups[g].begin);
     }
   // Blocks are counted, then written behind those before them: the order does not depend on the
@@ -130,15 +130,15 @@ void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
   const auto each = [&](int64_t block, auto&& use) {
     const Block range(cells_.n_entries(), kEntryBlock, block);
     for (int64_t e = range.begin; e < range.end; ++e) {
-      const Cell& entry = cells_.entries()[e];
-      const uint32_t g = group_of[entry.row];
+      const SparseEntry& entry = cells_.entries()[e];
+      const uint32_t g = feature_group[entry.row];
       if (g != kNoGroup) use(entry, g, next[block * groups.size() + g]);
     }
   };
-  parallel_for(workers_, n_blocks, [&](int64_t block, int) {
-    each(block, [](const Cell&, uint32_t, int64_t& n) { ++n; });
+  parallel_for(context_, n_blocks, [&](int64_t block, int) {
+    each(block, [](const SparseEntry&, uint32_t, int64_t& n) { ++n; });
   });
-  std::vector<Cell*> to(groups.size());
+  std::vector<SparseEntry*> to(groups.size());
   for (size_t g = 0; g < groups.size(); ++g) {
     int64_t n = 0;
     for (int64_t block = 0; block < n_blocks; ++block)
@@ -146,8 +146,8 @@ void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
     groups[g].cells = take(n, groups[g].size());
     to[g] = lists_[groups[g].cells]->own.data();
   }
-  parallel_for(workers_, n_blocks, [&](int64_t block, int) {
-    each(block, [&](const Cell& entry, uint32_t g, int64_t& at) {
+  parallel_for(context_, n_blocks, [&](int64_t block, int) {
+    each(block, [&](const SparseEntry& entry, uint32_t g, int64_t& at) {
       to[g][at++] = {place_of[entry.row], entry.key};
     });
   });
@@ -175,7 +175,7 @@ void SparseColumnPartition::divide(std::vector<RowPartitioner::PartitionRequest>
     if (way.smaller == &d.left ? d.left_is_splittable : d.right_is_splittable)
       way.smaller->cells = take(way.n_smaller, way.smaller->size());
   }
-  parallel_for(workers_, static_cast<int64_t>(few.size()),
+  parallel_for(context_, static_cast<int64_t>(few.size()),
                [&](int64_t task, int thread) { part_with(few[task], thread); });
   move(many);
 }
@@ -189,7 +189,7 @@ SparseColumnPartition::Way SparseColumnPartition::way_of(RowPartitioner::Partiti
   if (list.begin == nullptr || way.smaller->size() * kFew > d.rows.size()) return way;
   way.ids = ids[way.smaller->copy] + way.smaller->begin;
   for (int64_t i = 0; i < way.smaller->size(); ++i)
-    way.n_smaller += static_cast<int64_t>(cells_.of_row(way.ids[i]).size());
+    way.n_smaller += static_cast<int64_t>(cells_.row_keys(way.ids[i]).size());
   way.keeps = way.n_smaller * kFew <= list.n_left;
   return way;
 }
@@ -217,9 +217,9 @@ void SparseColumnPartition::part_with(Way& way, int thread) {
 }
 
 void SparseColumnPartition::leave_out_gone(List& list) {
-  Buffer<Cell> left(static_cast<size_t>(list.n_left));
-  Cell* to = left.data();
-  for (const Cell* e = list.cells; e != list.cells + list.n; ++e) {
+  Buffer<SparseEntry> left(static_cast<size_t>(list.n_left));
+  SparseEntry* to = left.data();
+  for (const SparseEntry* e = list.cells; e != list.cells + list.n; ++e) {
     const uint32_t place = list.places[e->row];
     if (place == CellRange::kRemoved) continue;
     *to++ = {place, e->key};
@@ -231,20 +231,20 @@ void SparseColumnPartition::leave_out_gone(List& list) {
   index(list);
 }
 
-// Cells of few rows, from what each row has: sorted by key, a digit of eleven bits at a time.
+// SparseColumns of few rows, from what each row has: sorted by key, a digit of eleven bits at a time.
 void SparseColumnPartition::sort_rows(const Way& way, int thread) {
   List& list = *lists_[way.smaller->cells];
-  Buffer<Cell>& room = scratch_[thread];
+  Buffer<SparseEntry>& room = scratch_[thread];
   room.reserve(static_cast<size_t>(list.n));
-  Cell* from = room.data();
-  Cell* to = list.own.data();
-  Cell* at = from;
+  SparseEntry* from = room.data();
+  SparseEntry* to = list.own.data();
+  SparseEntry* at = from;
   for (int64_t i = 0; i < way.smaller->size(); ++i)
-    for (const uint32_t key : cells_.of_row(way.ids[i])) *at++ = {static_cast<uint32_t>(i), key};
+    for (const uint32_t key : cells_.row_keys(way.ids[i])) *at++ = {static_cast<uint32_t>(i), key};
   constexpr int kBits = 11;
   for (int shift = 0; shift < 32; shift += kBits) {  // three times: the last one writes to the list
     uint32_t next[(1 << kBits) + 1] = {};
-    const auto digit = [&](const Cell& e) { return e.key >> shift & ((1 << kBits) - 1); };
+    const auto digit = [&](const SparseEntry& e) { return e.key >> shift & ((1 << kBits) - 1); };
     for (int64_t e = 0; e < list.n; ++e) ++next[digit(from[e]) + 1];
     std::partial_sum(std::begin(next), std::end(next), std::begin(next));
     for (int64_t e = 0; e < list.n; ++e) to[next[digit(from[e])]++] = from[e];
@@ -253,11 +253,11 @@ void SparseColumnPartition::sort_rows(const Way& way, int thread) {
   index(list);
 }
 
-// Cells go to the side of their rows.
+// SparseColumns go to the side of their rows.
 void SparseColumnPartition::move(std::vector<Way>& ways) {
   if (ways.empty()) return;
   const PartitionKernels& kernels = POLYLEAF_SELECT(partition_kernels);
-  parallel_for(workers_, static_cast<int64_t>(ways.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(ways.size()), [&](int64_t task, int) {
     List& list = *lists_[ways[task].division->rows.cells];
     if (list.has_places) leave_out_gone(list);
   });
@@ -276,10 +276,10 @@ void SparseColumnPartition::move(std::vector<Way>& ways) {
     for (int64_t e = 0; e < list.n; e += kEntryBlock)
       pieces.push_back({i, list.cells + e, std::min(kEntryBlock, list.n - e)});
   }
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
     const uint8_t* bits = ways[p.way].bits;
-    for (const Cell* e = p.begin; e != p.begin + p.n; ++e)
+    for (const SparseEntry* e = p.begin; e != p.begin + p.n; ++e)
       p.n_left += bits[e->row / 8] >> (e->row % 8) & 1;
   });
   for (Piece& p : pieces) {
@@ -293,7 +293,7 @@ void SparseColumnPartition::move(std::vector<Way>& ways) {
     d.left.cells = take(way.n_left, d.left.size());
     d.right.cells = take(n - way.n_left, d.right.size());
   }
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& p = pieces[task];
     const Way& way = ways[p.way];
     kernels.move_entries(p.begin, p.n, way.bits, way.ranks,

@@ -1,4 +1,4 @@
-// Cells of sparse features by node: a list for each node that may be split, in the order of
+// SparseColumns of sparse features by node: a list for each node that may be split, in the order of
 // cells.h.
 //
 // A split makes the children's lists in one of two ways. Where few cells leave, the larger child
@@ -19,20 +19,20 @@
 
 namespace polyleaf {
 
-// Cells of one node, and maybe of rows that have left it.
+// SparseColumns of one node, and maybe of rows that have left it.
 struct CellRange {
   static constexpr uint32_t kRemoved = UINT32_MAX;
-  const Cell* begin = nullptr;
-  const Cell* end = nullptr;
+  const SparseEntry* begin = nullptr;
+  const SparseEntry* end = nullptr;
   const uint32_t* places =
       nullptr;  // of a cell's `row` among the node's, or kRemoved; nullptr: `row` itself
   int64_t size() const { return end - begin; }
-  uint32_t place(const Cell& cell) const { return places == nullptr ? cell.row : places[cell.row]; }
+  uint32_t place(const SparseEntry& cell) const { return places == nullptr ? cell.row : places[cell.row]; }
 };
 
 class SparseColumnPartition {
  public:
-  SparseColumnPartition(const Cells& cells, const Workers& workers);
+  SparseColumnPartition(const SparseColumns& cells, const Context& context);
 
   // The list of all rows; -1 where there are no cells.
   int32_t start();
@@ -43,20 +43,20 @@ class SparseColumnPartition {
   void divide(std::vector<RowPartitioner::PartitionRequest>& divisions,
               const std::vector<const uint8_t*>& bits, const uint32_t* const* ids);
 
-  // Cells of the features numbered `first` .. `last` - 1.
+  // SparseColumns of the features numbered `first` .. `last` - 1.
   CellRange range(int32_t list, int64_t first, int64_t last) const;
   // Whether a range of one feature is found at once: in lists of many cells a feature.
   bool is_indexed(int32_t list) const { return list >= 0 && lists_[list]->begin != nullptr; }
 
  private:
   struct List {
-    const Cell* cells = nullptr;
+    const SparseEntry* cells = nullptr;
     int64_t n = 0, n_left = 0;       // cells, and those of rows that have not left
     int64_t n_rows = 0;              // that cells name
     bool has_places = false;         // rows have left
     const int64_t* begin = nullptr;  // of each feature; nullptr: not kept
     bool in_use = false;
-    Buffer<Cell> own;
+    Buffer<SparseEntry> own;
     Buffer<uint32_t> places;
     std::vector<int64_t> own_begin;
   };
@@ -75,10 +75,10 @@ class SparseColumnPartition {
   void sort_rows(const Way& way, int thread);
   void move(std::vector<Way>& ways);
 
-  const Cells& cells_;
-  const Workers workers_;
+  const SparseColumns& cells_;
+  const Context context_;
   std::vector<std::unique_ptr<List>> lists_;
-  std::vector<Buffer<Cell>> scratch_;  // of each thread
+  std::vector<Buffer<SparseEntry>> scratch_;  // of each thread
   Buffer<uint32_t> ranks_;             // rows that go left before each 64 of them
 };
 

@@ -21,7 +21,7 @@ class Fit {
  public:
   Fit(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
       const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,
-      const LinearTable& table, const LinearLeafConfig& config, const Workers& workers)
+      const LinearTable& table, const LinearLeafConfig& config, const Context& context)
       : g_(g),
         h_(h),
         n_outputs_(n_outputs),
@@ -32,18 +32,18 @@ class Fit {
         features_(features),
         table_(table),
         config_(config),
-        workers_(workers),
+        context_(context),
         kernels_(POLYLEAF_SELECT(linear_leaf_kernels)),
         regressors_(path_regressors(
             tree, table, std::isfinite(config.linear_lambda) ? config.max_regressors : 0)),
-        scratch_(workers.n_threads) {}
+        scratch_(context.n_threads) {}
 
   std::shared_ptr<LinearLeaves> run() {
     std::vector<float> of_h, of_g;
-    hessian_ = sum_leaf_hessians(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, workers_, &of_h);
-    gradient_ = sum_by_leaf(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, workers_, &of_g);
-    for (int j = 0; j < h_columns_; ++j) h_top_.push_back(exponent_above(of_h[j]));
-    for (int k = 0; k < n_outputs_; ++k) g_top_.push_back(exponent_above(of_g[k]));
+    hessian_ = sum_leaf_hessians(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, context_, &of_h);
+    gradient_ = sum_by_leaf(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, context_, &of_g);
+    for (int j = 0; j < h_columns_; ++j) h_top_.push_back(get_exponent_above(of_h[j]));
+    for (int k = 0; k < n_outputs_; ++k) g_top_.push_back(get_exponent_above(of_g[k]));
     cut_rows();
     gather_regressors();
     find_centres();
@@ -78,7 +78,7 @@ class Fit {
   // Rows in order of their leaves, ascending in each, cut into pieces.
   void cut_rows() {
     ids_.resize(sample_.n_used());
-    const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
+    const std::vector<int64_t> begin = group_rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
     std::vector<int64_t> counts(n_leaves_);
     size_t x = 0, slot = 0;
     moments_begin_.push_back(0);
@@ -96,13 +96,13 @@ class Fit {
     }
     x_.resize(x);
     terms_.resize(slot);
-    workers_.sum(counts);
-    for (const int64_t count : counts) bits_.push_back(term_bits(count));
+    context_.allreduce_sum(counts);
+    for (const int64_t count : counts) bits_.push_back(get_term_bits(count));
   }
 
   template <class F>
   void for_pieces(F f) {
-    parallel_for(workers_, static_cast<int64_t>(pieces_.size()),
+    parallel_for(context_, static_cast<int64_t>(pieces_.size()),
                  [&](int64_t task, int thread) { f(pieces_[task], scratch_[thread]); });
   }
 
@@ -128,7 +128,7 @@ class Fit {
         of[j + 1] = std::max<double>(of[j + 1], ranges[i][j + 1]);
       }
     }
-    workers_.largest(range_);
+    context_.allreduce_max(range_);
     is_finite_.assign(n_leaves_, 1);
     for (int32_t leaf = 0; leaf < n_leaves_; ++leaf)
       for (int64_t e = regressors_.begin[leaf]; e < regressors_.begin[leaf + 1]; ++e)
@@ -161,7 +161,7 @@ class Fit {
   void find_centres() {
     std::vector<int> top(regressors_.features.size());
     for (size_t e = 0; e < top.size(); ++e)
-      top[e] = exponent_above(largest_of(static_cast<int64_t>(e), [](double x) { return x; }));
+      top[e] = get_exponent_above(largest_of(static_cast<int64_t>(e), [](double x) { return x; }));
     for_pieces([&](const Piece& piece, Scratch& s) {
       if (!is_finite_[piece.leaf]) return;
       const double* w = weights(piece, s);
@@ -180,17 +180,17 @@ class Fit {
     }
   }
 
-  // Sums of all pieces, of all ranks, where each leaf's begin at `begin_of(leaf)`, up to the next
+  // Sums of all pieces, of all ranks, where each leaf's begin at `non_null_data(leaf)`, up to the next
   // one's.
   template <class BeginOf>
-  void add_pieces(std::vector<int64_t>& sums, BeginOf begin_of) const {
+  void add_pieces(std::vector<int64_t>& sums, BeginOf non_null_data) const {
     for (const Piece& piece : pieces_) {
       if (!is_finite_[piece.leaf]) continue;
-      const size_t begin = begin_of(piece.leaf), n = begin_of(piece.leaf + 1) - begin;
+      const size_t begin = non_null_data(piece.leaf), n = non_null_data(piece.leaf + 1) - begin;
       for (size_t j = 0; j < n; ++j)
         sums[begin + j] += static_cast<int64_t>(terms_[piece.slot + j]);
     }
-    if (!sums.empty()) workers_.sum(sums);
+    if (!sums.empty()) context_.allreduce_sum(sums);
   }
 
   double inverse_scale(int64_t entry) const {
@@ -204,7 +204,7 @@ class Fit {
         const double centre = centre_[e], inverse = inverse_scale(e);
         const double largest = largest_of(e, [&](double x) { return (x - centre) * inverse; });
         if (!std::isfinite(largest)) is_finite_[leaf] = 0;
-        z_top_.push_back(std::isfinite(largest) ? exponent_above(largest) : 0);
+        z_top_.push_back(std::isfinite(largest) ? get_exponent_above(largest) : 0);
       }
   }
 
@@ -261,7 +261,7 @@ class Fit {
   void solve() {
     weights_.assign(regressors_.features.size() * static_cast<size_t>(n_outputs_), 0.0f);
     intercept_.assign(static_cast<size_t>(n_leaves_) * n_outputs_, 0.0f);
-    parallel_for(workers_, n_leaves_, [&](int64_t leaf, int) {
+    parallel_for(context_, n_leaves_, [&](int64_t leaf, int) {
       if (is_finite_[leaf])
         solve_leaf(leaf, regressors(leaf), moments_as_floats(leaf));
       else
@@ -443,10 +443,10 @@ class Fit {
   }
 
   void bound_by_ranks() {
-    if (workers_.is_alone()) return;
+    if (!context_.is_distributed()) return;
     std::vector<double> widest(upper_.begin(), upper_.end());
     for (const float lower : lower_) widest.push_back(-lower);
-    workers_.largest(widest);
+    context_.allreduce_max(widest);
     for (size_t i = 0; i < upper_.size(); ++i) {
       upper_[i] = static_cast<float>(widest[i]);
       lower_[i] = static_cast<float>(-widest[upper_.size() + i]);
@@ -486,7 +486,7 @@ class Fit {
   const FeatureMatrix& features_;
   const LinearTable& table_;
   const LinearLeafConfig& config_;
-  const Workers workers_;
+  const Context context_;
   const LinearLeafKernels& kernels_;
   const Regressors regressors_;
   std::vector<Scratch> scratch_;
@@ -533,9 +533,9 @@ Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t m
 std::shared_ptr<LinearLeaves> fit_linear_leaves(
     const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
     const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,
-    const LinearTable& table, const LinearLeafConfig& config, const Workers& workers) {
+    const LinearTable& table, const LinearLeafConfig& config, const Context& context) {
   return Fit(g, h, n_outputs, h_columns, sample, leaf_of_row, tree, features, table, config,
-             workers)
+             context)
       .run();
 }
 

@@ -11,7 +11,7 @@ namespace polyleaf {
 
 void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
                                   const Directions& directions, const std::vector<double>& weights,
-                                  int weight_columns, const Workers& workers, float* values) {
+                                  int weight_columns, const Context& context, float* values) {
   std::vector<uint8_t> is_directed(directions.n_features, 0);
   for (int f = 0; f < directions.n_features; ++f)
     for (int k = 0; k < directions.n_outputs; ++k) is_directed[f] |= directions(f, k) != 0;
@@ -27,7 +27,7 @@ void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
     const std::vector<int>& outputs = group.second;
     const auto pairs = order.pairs([&](int32_t f) { return own[f]; });
     if (pairs.empty()) continue;
-    parallel_for(workers, static_cast<int64_t>(outputs.size()), [&](int64_t task, int) {
+    parallel_for(context, static_cast<int64_t>(outputs.size()), [&](int64_t task, int) {
       const int k = outputs[task], column = weight_columns == 1 ? 0 : k;
       std::vector<float> value(tree.n_leaves);
       std::vector<double> weight(tree.n_leaves);

@@ -26,6 +26,6 @@ struct Directions {
 // or one an output. n_bins: of each feature.
 void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
                                   const Directions& directions, const std::vector<double>& weights,
-                                  int weight_columns, const Workers& workers, float* values);
+                                  int weight_columns, const Context& context, float* values);
 
 }  // namespace polyleaf

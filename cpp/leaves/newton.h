@@ -40,14 +40,14 @@ struct FixedColumns {
 // 2^-30 of a power of two above the column's largest magnitude, which `largest` is told.
 std::vector<double> sum_by_leaf(const float* values, int n_columns, const RowSample& sample,
                                 const int32_t* leaf_of_row, int32_t n_leaves,
-                                const Workers& workers, std::vector<float>* largest = nullptr);
+                                const Context& context, std::vector<float>* largest = nullptr);
 
 // Summed Hessian per leaf, float64 (n_leaves, h_columns): of h, or, where that is nullptr, one
 // column of the rows of each leaf (the sum of their multipliers), the largest being 1 where there
 // are no multipliers.
 std::vector<double> sum_leaf_hessians(const float* h, int h_columns, const RowSample& sample,
                                       const int32_t* leaf_of_row, int32_t n_leaves,
-                                      const Workers& workers,
+                                      const Context& context,
                                       std::vector<float>* largest = nullptr);
 
 // The step of one output from its summed derivatives, before the learning rate, and how much it
@@ -71,6 +71,6 @@ void solve_newton_leaves(const std::vector<double>& G, const std::vector<double>
 // a packed lower triangle (TFBT eq. 6), or nullptr: Hessian 1.
 void fit_newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                        const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                       const LeafConfig& config, const Workers& workers, float* out);
+                       const LeafConfig& config, const Context& context, float* out);
 
 }  // namespace polyleaf

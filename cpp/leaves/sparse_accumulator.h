@@ -100,7 +100,7 @@ class SparseAccumulator {
     }
   }
   bool holds(int32_t output) const {
-    return way_ == Way::hash ? slots_[slot_of(output)].output == output : is_sum(sums_[output]);
+    return way_ == Way::hash ? slots_[slot_index(output)].output == output : is_sum(sums_[output]);
   }
   void clear() {
     if (way_ == Way::scan) std::fill_n(sums_.data(), n_outputs_, kNone);
@@ -126,7 +126,7 @@ class SparseAccumulator {
     int32_t output;  // -1: free
     float sum;
   };
-  size_t slot_of(int32_t output) const {
+  size_t slot_index(int32_t output) const {
     size_t at = (static_cast<uint64_t>(output) * 0x9E3779B97F4A7C15u) >> shift_;
     while (slots_[at].output != output && slots_[at].output >= 0)
       at = (at + 1) & (slots_.size() - 1);
@@ -145,7 +145,7 @@ class SparseAccumulator {
     return n_touched;
   }
   void add_hashed(int32_t output, float value) {
-    const size_t at = slot_of(output);
+    const size_t at = slot_index(output);
     if (slots_[at].output < 0) {
       slots_[at].output = output;
       touched_[n_touched_++] = static_cast<int32_t>(at);

@@ -32,8 +32,8 @@ struct Cut {
 
   // Calls f(task, thread, first_row, n_rows of the chunk) for every chunk.
   template <class F>
-  void for_each_chunk(const Workers& workers, F&& f) const {
-    parallel_for(workers, n_tasks(), [&](int64_t task, int thread) {
+  void for_each_chunk(const Context& context, F&& f) const {
+    parallel_for(context, n_tasks(), [&](int64_t task, int thread) {
       const Block block(n_rows, rows_per_task, task);
       for (int64_t row = block.begin; row < block.end; row += rows_per_chunk)
         f(task, thread, row, std::min(rows_per_chunk, block.end - row));
@@ -50,8 +50,8 @@ inline Buffer<float> tile(const float* values, const Cut& cut) {
   return tiled;
 }
 
-inline std::vector<Buffer<float>> scratch_of_threads(const Workers& workers, int64_t size) {
-  std::vector<Buffer<float>> buffers(static_cast<size_t>(workers.n_threads));
+inline std::vector<Buffer<float>> scratch_of_threads(const Context& context, int64_t size) {
+  std::vector<Buffer<float>> buffers(static_cast<size_t>(context.n_threads));
   for (auto& buffer : buffers) buffer.reserve(static_cast<size_t>(size));
   return buffers;
 }

@@ -11,15 +11,15 @@ LossTable<LikelihoodKernels> table_of_likelihoods() {
 }
 
 void derivatives(const Likelihood& likelihood, const LikelihoodInput& input, float* g, float* h,
-                 const Workers& workers) {
+                 const Context& context) {
   const int64_t n_targets = input.n_targets, n_scores = 2 * n_targets;
   if (n_targets < 1) throw std::invalid_argument("A likelihood needs at least one target.");
   if (input.weight != nullptr && input.weight_columns != 1 && input.weight_columns != n_targets)
     throw std::invalid_argument("Weights must have one column, or one for each target.");
   const Cut cut(input.n_rows, n_scores);
   const Buffer<float> offset = tile(input.offset, cut);
-  auto space = scratch_of_threads(workers, cut.rows_per_chunk * n_targets);
-  cut.for_each_chunk(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
+  auto space = scratch_of_threads(context, cut.rows_per_chunk * n_targets);
+  cut.for_each_chunk(context, [&](int64_t, int thread, int64_t row, int64_t n) {
     const int64_t at = row * n_scores;
     const float* weight =
         weights_of(input.weight, input.weight_columns, row, n, n_targets, space[thread].data());

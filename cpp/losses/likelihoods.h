@@ -57,6 +57,6 @@ using Likelihood = NamedLoss<LikelihoodKernels, table_of_likelihoods>;
 // Writes g and h, (n_rows, 2 n_targets). The same bits for any number of threads and any
 // instruction set.
 void derivatives(const Likelihood& likelihood, const LikelihoodInput& input, float* g, float* h,
-                 const Workers& workers);
+                 const Context& context);
 
 }  // namespace polyleaf

@@ -47,16 +47,16 @@ ClassChunk class_chunk_of(const LossInput& input, int64_t row, int64_t n, float*
 // Runs `losses(thread, row, n, out)` over all chunks (`columns` losses a row) and returns their
 // weighted mean.
 template <class F>
-double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& workers,
+double mean_over_chunks(const LossInput& input, int64_t columns, const Context& context,
                         F&& losses) {
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const Cut cut(input.n_rows, input.n_outputs);
   const int64_t size = cut.rows_per_chunk * columns;
-  auto weights = scratch_of_threads(workers, size);
+  auto weights = scratch_of_threads(context, size);
   std::vector<std::vector<double>> out(weights.size(),
                                        std::vector<double>(static_cast<size_t>(size)));
   std::vector<std::pair<double, double>> partial(static_cast<size_t>(cut.n_tasks()));
-  cut.for_each_chunk(workers, [&](int64_t task, int thread, int64_t row, int64_t n) {
+  cut.for_each_chunk(context, [&](int64_t task, int thread, int64_t row, int64_t n) {
     losses(thread, row, n, out[thread].data());
     const float* weight = weights_of(input, row, n, columns, weights[thread].data());
     double sums[2] = {partial[task].first, partial[task].second};
@@ -75,14 +75,14 @@ double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& 
 // h_columns).
 template <class F>
 void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns,
-                       const Workers& workers, F&& kernel) {
+                       const Context& context, F&& kernel) {
   check_labels(input);
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const int64_t k = input.n_outputs;
   const Cut cut(input.n_rows, h_columns);
-  auto scratch = scratch_of_threads(workers, class_scratch(k));
-  auto space = scratch_of_threads(workers, cut.elements());
-  cut.for_each_chunk(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
+  auto scratch = scratch_of_threads(context, class_scratch(k));
+  auto space = scratch_of_threads(context, cut.elements());
+  cut.for_each_chunk(context, [&](int64_t, int thread, int64_t row, int64_t n) {
     float *gi = g + row * k, *hi = h + row * h_columns;
     kernel(class_chunk_of(input, row, n, scratch[thread].data()), gi, hi);
     if (input.weight == nullptr) return;
@@ -101,7 +101,7 @@ LossTable<ClassLossKernels> table_of_class_losses() {
 }
 
 void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
-                 const Workers& workers) {
+                 const Context& context) {
   check_input(input);
   const LossKernels& of_loss = loss.kernels();
   const bool unit = of_loss.unit_hessian;
@@ -112,8 +112,8 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const Cut cut(input.n_rows, input.n_outputs);
   const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
-  auto space = scratch_of_threads(workers, cut.elements());
-  cut.for_each_chunk(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
+  auto space = scratch_of_threads(context, cut.elements());
+  cut.for_each_chunk(context, [&](int64_t, int thread, int64_t row, int64_t n) {
     const int64_t k = input.n_outputs, size = n * k;
     float *gi = g + row * k, *hi = h == nullptr ? nullptr : h + row * h_columns;
     of_loss.derivatives(loss.numbers(), chunk_of(input, row, n, offset, parameter), gi,
@@ -131,32 +131,32 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
 }
 
 void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h,
-                 const Workers& workers) {
-  class_derivatives(input, g, h, input.n_outputs, workers,
+                 const Context& context) {
+  class_derivatives(input, g, h, input.n_outputs, context,
                     [&](const ClassChunk& chunk, float* gi, float* hi) {
                       loss.kernels().derivatives(loss.numbers(), chunk, gi, hi);
                     });
 }
 
 void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
-              const Workers& workers) {
-  class_derivatives(input, g, h, packed_size(input.n_outputs), workers, loss.kernels().hessians);
+              const Context& context) {
+  class_derivatives(input, g, h, packed_size(input.n_outputs), context, loss.kernels().hessians);
 }
 
-double mean_loss(const Loss& loss, const LossInput& input, const Workers& workers) {
+double mean_loss(const Loss& loss, const LossInput& input, const Context& context) {
   check_input(input);
   const Cut cut(input.n_rows, input.n_outputs);
   const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
   return mean_over_chunks(
-      input, input.n_outputs, workers, [&](int, int64_t row, int64_t n, double* out) {
+      input, input.n_outputs, context, [&](int, int64_t row, int64_t n, double* out) {
         loss.kernels().losses(loss.numbers(), chunk_of(input, row, n, offset, parameter), out);
       });
 }
 
-double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& workers) {
+double mean_loss(const ClassLoss& loss, const LossInput& input, const Context& context) {
   check_labels(input);
-  auto scratch = scratch_of_threads(workers, class_scratch(input.n_outputs));
-  return mean_over_chunks(input, 1, workers, [&](int thread, int64_t row, int64_t n, double* out) {
+  auto scratch = scratch_of_threads(context, class_scratch(input.n_outputs));
+  return mean_over_chunks(input, 1, context, [&](int thread, int64_t row, int64_t n, double* out) {
     loss.kernels().losses(class_chunk_of(input, row, n, scratch[thread].data()), out);
   });
 }

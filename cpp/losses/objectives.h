@@ -93,17 +93,17 @@ using ClassLoss = NamedLoss<ClassLossKernels, table_of_class_losses>;
 // Writes g (n_rows, n_outputs) and, unless it is nullptr, h (n_rows, h_columns). h_columns is
 // n_outputs, or 1 where the Hessian is unit and weights are per row.
 void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
-                 const Workers& workers);
+                 const Context& context);
 // h (n_rows, n_outputs) is the diagonal.
 void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h,
-                 const Workers& workers);
+                 const Context& context);
 // g as above, and h (n_rows, packed_size(n_outputs)): all second derivatives.
 void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
-              const Workers& workers);
+              const Context& context);
 
 // Weighted mean of the loss over rows and outputs (class losses: over rows); 0 where no row has
 // weight.
-double mean_loss(const Loss& loss, const LossInput& input, const Workers& workers);
-double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& workers);
+double mean_loss(const Loss& loss, const LossInput& input, const Context& context);
+double mean_loss(const ClassLoss& loss, const LossInput& input, const Context& context);
 
 }  // namespace polyleaf

@@ -12,17 +12,17 @@
 namespace polyleaf {
 
 // Gradients as numbers drawn by chance.
-struct Chance {
+struct CategoricalOverfit {
   double variance = 0;  // for each unit of Hessian
   double width = 1;     // how many outputs vary; one that varies little counts for little
 
   // By how much the best cut of so many categories, in the order of their gradients, raises a
   // score's sum above that of a cut without a choice.
-  float of_order(int64_t n_categories) const;
+  float expected_gain(int64_t n_categories) const;
 };
 
 // Of all rows of a tree, those of other ranks among them.
-struct ChannelSums {
+struct GradientSums {
   const ChannelLayout* layout;
   const int32_t* totals;
   int64_t count;
@@ -30,10 +30,10 @@ struct ChannelSums {
   const float* hessian_step;   // of every Hessian lane
 };
 // `squares`: of the gradients' channels.
-Chance chance_of(const ChannelSums& sums, const std::vector<int64_t>& squares);
+CategoricalOverfit estimate_categorical_overfit(const GradientSums& sums, const std::vector<int64_t>& squares);
 
 // Those squares over all rows, of which `sample` lie here; channels of row r lie at r * lanes.
 std::vector<int64_t> sum_squares(const ChannelLayout& layout, const int16_t* channels,
-                                 const RowSample& sample, const Workers& workers);
+                                 const RowSample& sample, const Context& context);
 
 }  // namespace polyleaf

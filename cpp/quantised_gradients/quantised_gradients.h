@@ -1,4 +1,4 @@
-// Channels: what one row adds to a bin, as small integers (docs/design.md section 4). A row's
+// QuantisedGradients: what one row adds to a bin, as small integers (docs/design.md section 4). A row's
 // channels are
 //   [g_0 .. g_{K-1}] [Hessian: none, 1, K or the lower triangle of K x K, row after row] [1, the
 //   count, if a lane is free], padded to 4, 8 or a multiple of 16.
@@ -14,11 +14,11 @@
 #include "base/isa.h"
 #include "base/packed.h"
 #include "data/sample.h"
-#include "quantised_gradients/scales.h"
+#include "quantised_gradients/quantised_gradients.h"
 
 namespace polyleaf {
 
-constexpr int kMostRegressors = 8;  // of a node, that a fully corrective search can solve for
+constexpr int kMaxRegressors = 8;  // of a node, that a fully corrective search can solve for
 
 enum class Hessian { unit = 0, shared = 1, diagonal = 2, full = 3 };
 
@@ -48,7 +48,7 @@ struct ChannelLayout {
     }
   }
   // Which of the Hessian's lanes is an output's own.
-  int hessian_of(int output) const {
+  int hessian_index(int output) const {
     switch (hessian) {
       case Hessian::diagonal:
         return output;
@@ -71,7 +71,7 @@ struct ChannelLayout {
   }
 };
 
-struct ChannelKernels {
+struct QuantiseKernels {
   // largest[j] = max(largest[j], max |values_ij * multiplier_i|) over rows i in [begin, end) of the
   // sample
   void (*largest)(const float* values, int n_columns, const RowSample& sample, int64_t begin,
@@ -83,7 +83,7 @@ struct ChannelKernels {
                    int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
                    int count_lane, int64_t* size, int64_t* total);
 };
-POLYLEAF_DECLARE_KERNELS(ChannelKernels, channel_kernels)
+POLYLEAF_DECLARE_KERNELS(QuantiseKernels, quantise_kernels)
 
 // Throws std::invalid_argument, in a sentence, where the largest of derivatives is not finite.
 void check_finite(float largest);
@@ -91,18 +91,18 @@ void check_finite(float largest);
 // Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of
 // 16 and 16 more. Throws std::invalid_argument where a value is not finite.
 std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
-                                      const Workers& workers);
+                                      const Context& context);
 
-class Channels {
+class QuantisedGradients {
  public:
-  Channels() = default;
-  Channels(const Channels&) = delete;
-  Channels& operator=(const Channels&) = delete;
+  QuantisedGradients() = default;
+  QuantisedGradients(const QuantisedGradients&) = delete;
+  QuantisedGradients& operator=(const QuantisedGradients&) = delete;
 
   // g: (n_all, K); h: (n_all, layout().n_hessian()), unused for unit. May be called again
   // for the next tree: buffers are reused.
   void quantise(const float* g, const float* h, int n_outputs, Hessian hessian,
-                const RowSample& sample, const Workers& workers);
+                const RowSample& sample, const Context& context);
 
   const ChannelLayout& layout() const { return layout_; }
   const RowSample& sample() const { return sample_; }
@@ -118,8 +118,8 @@ class Channels {
 
  private:
   void quantise_part(const float* values, int n_columns, int offset, int count_lane,
-                     std::vector<float>& step, const Workers& workers);
-  void clear(const Workers& workers);
+                     std::vector<float>& step, const Context& context);
+  void clear(const Context& context);
 
   ChannelLayout layout_;
   RowSample sample_;

@@ -9,7 +9,7 @@
 
 namespace polyleaf {
 
-constexpr float kSmallestDerivative =
+constexpr float kMinDerivative =
     1e-28f;  // a column whose largest magnitude is below counts as zero
 
 struct Scales {
@@ -20,7 +20,7 @@ struct Scales {
   Scales(const std::vector<float>& largest, int n_columns)
       : inverse(largest.size(), 0.0f), step(largest.size(), 0.0f) {
     for (int j = 0; j < n_columns; ++j) {
-      if (largest[j] < kSmallestDerivative) continue;
+      if (largest[j] < kMinDerivative) continue;
       inverse[j] = 32767.0f / largest[j];
       step[j] = largest[j] / 32767.0f;
     }

@@ -104,7 +104,7 @@ class Reader {
 
 void SharedTiles::share_out(const Bins& bins, const std::vector<int>& tiles,
                             const ChannelLayout& layout) {
-  const int64_t n_ranks = workers_.communicator->size();
+  const int64_t n_ranks = context_.communicator->size();
   const auto n_bins = [&](int t) {
     return int64_t{bins.tile(t).n_features} * bins.tile(t).stride();
   };
@@ -153,7 +153,7 @@ TileBins SharedTiles::bins(size_t histogram, int i, const ChannelLayout& layout)
 }
 
 void SharedTiles::add_ranks() {
-  workers_.communicator->sum_shares({room_->data(), static_cast<size_t>(begin_.back())}, begin_,
+  context_.communicator->reduce_scatter({room_->data(), static_cast<size_t>(begin_.back())}, begin_,
                                     room_);
 }
 
@@ -161,7 +161,7 @@ std::vector<TileSplit> SharedTiles::gather(const std::vector<TileSplit>& found) 
   Writer writer;
   for (const TileSplit& split : found) writer.write(split);
   std::vector<TileSplit> all;
-  for (const std::vector<std::byte>& part : workers_.communicator->gather(writer.sent)) {
+  for (const std::vector<std::byte>& part : context_.communicator->allgather(writer.sent)) {
     Reader reader(part);
     for (size_t i = 0; i < found.size(); ++i) all.push_back(reader.read());
     if (!reader.is_at_end()) Reader::lost_step();

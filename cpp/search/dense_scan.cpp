@@ -69,7 +69,7 @@ void place_categories(const ScanNode& node, const ScanFeature& feature,
   for (size_t i = 0; i < n; ++i) {
     const int32_t* at = feature.bin(layout, categories[i].bin);
     for (int k = 0; k < K; ++k) {
-      const int own = layout.hessian_of(k);
+      const int own = layout.hessian_index(k);
       const double h = layout.hessian == Hessian::unit
                            ? static_cast<double>(categories[i].count)
                            : static_cast<double>(at[layout.hessian_offset + own]) *
@@ -147,7 +147,7 @@ class CategoricalScan {
       }
       return;
     }
-    chance_ = node_.chance.of_order(static_cast<int64_t>(categories_.size()));
+    chance_ = node_.categorical_overfit.expected_gain(static_cast<int64_t>(categories_.size()));
     place_categories(node_, feature_, categories_);
     std::stable_sort(categories_.begin(), categories_.end(),
                      [](const Category& a, const Category& b) { return a.position < b.position; });
@@ -174,7 +174,7 @@ class CategoricalScan {
   void consider() {
     const int32_t least = node_.config->min_child_samples;
     if (count_ < least || node_.count - count_ < least) return;
-    const float sum = scores_of(node_).candidate_sum(node_, left_.data(), count_);
+    const float sum = select_score_kernels(node_).candidate_sum(node_, left_.data(), count_);
     const float judged = node_.judged(sum, chance_);
     if (!(judged > best_.judged)) return;
     best_.sum = sum;
@@ -224,7 +224,7 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
                         const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
                         TileSplit& best) {
   const Tile& t = bins.tile(tile);
-  const ScoreKernels& scores = scores_of(node);
+  const ScoreKernels& scores = select_score_kernels(node);
   const auto feature_of = [&](int slot) {
     const int64_t first = static_cast<int64_t>(slot) * t.stride();
     return ScanFeature{
@@ -253,7 +253,7 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
     NumericBest numeric;
     if (node.factors != nullptr) scratch.floor = kNone;  // the largest sum need not win
     scores.scan_numeric(split_on, feature, scratch, &numeric);
-    if (best.take_if_better(numeric, f, split_on.judged(numeric.sum))) best_slot = s;
+    if (best.take_if_better(numeric, f, split_on.penalised_gain(numeric.sum))) best_slot = s;
   }
   if (best_slot < 0) return;
   const ScanFeature feature = feature_of(best_slot);

@@ -9,20 +9,20 @@
 #include <vector>
 
 #include "base/context.h"
-#include "base/rank_lists.h"
+#include "base/collective.h"
 #include "search/sparse_target_search.h"
 
 namespace polyleaf {
 
-class ExactSearch final : public LabelSearch {
+class ExactSearch final : public SparseTargetSearch {
  public:
-  ExactSearch(const Bins& bins, const Workers& workers);
+  ExactSearch(const Bins& bins, const Context& context);
 
-  // As LabelSearch::use. threshold_step: a threshold at every such share of a node's rows; 0: at
+  // As SparseTargetSearch::use. threshold_step: a threshold at every such share of a node's rows; 0: at
   // every bin.
-  void use(const LabelRows& gradients, const float* weight, const RowSample& sample,
+  void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
            const LeafConfig& step, int32_t leaf_k, double threshold_step) {
-    LabelSearch::use(gradients, weight, sample, step, leaf_k);
+    SparseTargetSearch::use(gradients, weight, sample, step, leaf_k);
     threshold_step_ = threshold_step;
   }
 
@@ -86,8 +86,8 @@ class ExactSearch final : public LabelSearch {
   }
   // What ranks do for one another.
   bool is_own(int feature) const {
-    return workers_.is_alone() ||
-           feature % workers_.communicator->size() == workers_.communicator->rank();
+    return !context_.is_distributed() ||
+           feature % context_.communicator->size() == context_.communicator->rank();
   }
   void hear_ranks(const SearchNode& node, const std::vector<uint8_t>& allowed);
   const uint8_t* codes_of(const SearchNode& node, int feature, Scratch& s) const;

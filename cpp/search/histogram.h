@@ -7,7 +7,6 @@
 
 #include "base/isa.h"
 #include "data/sparse_columns.h"
-#include "search/packed_count.h"
 #include "search/packed_histogram.h"
 
 namespace polyleaf {
@@ -21,15 +20,15 @@ struct HistogramKernels {
   // After each run of rows: takes counts that ride out of the last lane and adds them to `counts`.
   // What is left of the lane waits in `below` (zeros before and after all runs) until the last run
   // has come.
-  void (*dismount)(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* below,
+  void (*unpack_counts)(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* below,
                    uint32_t* counts);
   // Adds four lanes a row, as one number a bin (joint_sums.h). ids: row i's word is words[ids[i]];
   // nullptr: words[i].
   void (*build_joint)(const uint64_t* words, const uint32_t* ids, const int16_t* channels,
-                      int64_t n, int n_features, int log2_stride, const JointFormat& format,
+                      int64_t n, int n_features, int log2_stride, const PackedSumFormat& format,
                       uint64_t* joint);
   // Adds these numbers to the sums of four lanes, and clears them.
-  void (*spread)(uint64_t* joint, int64_t n_bins, const JointFormat& format, int32_t* sums);
+  void (*spread)(uint64_t* joint, int64_t n_bins, const PackedSumFormat& format, int32_t* sums);
   // a -= b, elementwise.
   void (*subtract)(int32_t* a, const int32_t* b, int64_t n);
   // a += b, elementwise.
@@ -42,10 +41,10 @@ struct HistogramKernels {
   void (*touch)(const uint64_t* words, int64_t n, int n_features, uint64_t* touched);
   // Sums of the cells of one sparse feature (at least one, in their order; missing goes to bin
   // `missing`): writes the bins that they name, adds to counts and to `all`, marks touched[0 .. 4).
-  void (*build_few)(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing,
+  void (*build_few)(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes, int missing,
                     int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched);
   // out[lane] += channels of the rows that these cells name.
-  void (*sum_few)(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int32_t* out);
+  void (*sum_few)(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes, int32_t* out);
 };
 POLYLEAF_DECLARE_KERNELS(HistogramKernels, histogram_kernels)
 

@@ -1,4 +1,4 @@
-#include "search/monotone_split.h"
+#include "split_gain/monotone_constraints.h"
 
 #include <cmath>
 #include <stdexcept>
@@ -6,7 +6,7 @@
 
 namespace polyleaf {
 
-void check_directions(const FeatureDirections& directions, const ChannelLayout& layout,
+void check_directions(const MonotoneConstraints& directions, const ChannelLayout& layout,
                       const SplitConfig& split) {
   if (!directions.any()) return;
   if (!are_separable(layout, split))
@@ -22,11 +22,11 @@ ScanNode split_like(const ScanNode& node, const Bins& bins, const TileSplit& spl
   return missing_apart ? node.split_freely() : node.split_on(split.feature);
 }
 
-void bound_children(const ScanNode& node, const TileSplit& split, ValueBounds& left,
-                    ValueBounds& right) {
+void bound_children(const ScanNode& node, const TileSplit& split, OutputBounds& left,
+                    OutputBounds& right) {
   left = right = *node.bounds;
   std::vector<float> pooled(node.directions->stride());
-  scores_of(node).pooled_values(node, split.left.data(), split.left_count, pooled.data());
+  select_score_kernels(node).tied_values(node, split.left.data(), split.left_count, pooled.data());
   const float* direction = node.directions->of(split.feature);
   for (int k = 0; k < node.layout->n_outputs; ++k) {
     if (direction[k] == 0 || std::isnan(pooled[k])) continue;

@@ -10,7 +10,7 @@
 namespace polyleaf {
 
 // Throws std::invalid_argument where directions are not for such leaves, or of other outputs.
-void check_directions(const FeatureDirections& directions, const ChannelLayout& layout,
+void check_directions(const MonotoneConstraints& directions, const ChannelLayout& layout,
                       const SplitConfig& split);
 
 // The node where candidates split like this one. Missing values apart from all others are free of
@@ -19,7 +19,7 @@ ScanNode split_like(const ScanNode& node, const Bins& bins, const TileSplit& spl
 
 // Bounds of the children, of a node where candidates split like this one: where an output of both
 // has one value, what is below them keeps to their order.
-void bound_children(const ScanNode& node, const TileSplit& split, ValueBounds& left,
-                    ValueBounds& right);
+void bound_children(const ScanNode& node, const TileSplit& split, OutputBounds& left,
+                    OutputBounds& right);
 
 }  // namespace polyleaf

@@ -8,14 +8,14 @@
 
 namespace polyleaf {
 
-// A lane sums int16 of magnitude below 2^15 over c rows of a bin. With every row adding kRidingRow
-// = 2^24 to it as well, it holds s + c * 2^24 (modulo 2^32). With c <= kRidingRows < 2^8, |s| <
-// 2^23 and c * 2^24 < 2^32, so once kRidingMiddle = 2^23 is added the sum's part is within 0 ..
+// A lane sums int16 of magnitude below 2^15 over c rows of a bin. With every row adding kCountUnit
+// = 2^24 to it as well, it holds s + c * 2^24 (modulo 2^32). With c <= kMaxPackedCount < 2^8, |s| <
+// 2^23 and c * 2^24 < 2^32, so once kCountBias = 2^23 is added the sum's part is within 0 ..
 // 2^24 - 1, and the upper eight bits are the count, exactly. How often the lane wrapped on its way
 // there does not matter. After so many rows of a bin counts are taken out, and what is left, of any
 // size, waits elsewhere while further rows come.
-constexpr int64_t kRidingRows = 255;
-constexpr uint32_t kRidingRow = uint32_t{1} << 24, kRidingMiddle = kRidingRow / 2;
-static_assert(kRidingRows * INT16_MAX < int64_t{kRidingMiddle});
+constexpr int64_t kMaxPackedCount = 255;
+constexpr uint32_t kCountUnit = uint32_t{1} << 24, kCountBias = kCountUnit / 2;
+static_assert(kMaxPackedCount * INT16_MAX < int64_t{kCountBias});
 
 }  // namespace polyleaf

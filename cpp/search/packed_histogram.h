@@ -20,17 +20,17 @@ struct ChannelRange {
 // widths w_i of the channels before: 0 <= s_j + middle[j] <= m * (most_j - least_j) <= mask[j]. So
 // once every middle is added no digit reaches into the next, the number is below 2^64 as the widths
 // add up to 64 at most, and
-//   s_j = ((number + all_middles) >> shift[j] & mask[j]) - middle[j]
+//   s_j = ((number + total_bias) >> shift[j] & mask[j]) - middle[j]
 // exactly. How often the number wrapped on its way there does not matter: that is modulo 2^64 as
 // well.
-struct JointFormat {
+struct PackedSumFormat {
   static constexpr int kChannels = 4;
   uint64_t shift[kChannels] = {}, mask[kChannels] = {}, middle[kChannels] = {};
-  uint64_t all_middles = 0;
+  uint64_t total_bias = 0;
   int64_t rows = 0;  // of one bin; 0: there is no such format
 
   // For bins of at most `rows` rows; where these do not fit, for as many as do, a power of two.
-  static JointFormat make(std::span<const ChannelRange> channels, int64_t rows);
+  static PackedSumFormat make(std::span<const ChannelRange> channels, int64_t rows);
 };
 
 }  // namespace polyleaf

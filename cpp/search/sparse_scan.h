@@ -30,7 +30,7 @@ struct CellHistogram {
   Buffer<int32_t> all;      // lanes
   std::vector<FoundSplit> found;
   Buffer<int32_t> reach;  // features that have to be looked at
-  Buffer<Cell> there;     // cells of the node alone, where others lie between them
+  Buffer<SparseEntry> there;     // cells of the node alone, where others lie between them
   void reserve(int lanes);
 };
 

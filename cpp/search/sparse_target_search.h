@@ -14,7 +14,7 @@
 
 #include "base/context.h"
 #include "base/settings.h"
-#include "data/sparse_labels.h"
+#include "data/sparse_rows.h"
 #include "grower/search.h"
 #include "leaves/newton.h"
 #include "quantised_gradients/sparse_target_sums.h"
@@ -22,19 +22,19 @@
 
 namespace polyleaf {
 
-class LabelSearch : public Search {
+class SparseTargetSearch : public Search {
  public:
   const RowSample& sample() const override { return sample_; }
   int n_outputs() const override { return 0; }  // gains are not told apart by output
   double cover(int32_t node) const override { return hessian_[node]; }
-  const Workers& workers() const { return workers_; }
+  const Context& context() const { return context_; }
 
  protected:
-  LabelSearch(const Bins& bins, const Workers& workers);
+  SparseTargetSearch(const Bins& bins, const Context& context);
 
   // What the next tree is judged by. weight: Hessian of rows, nullptr: 1. step, leaf_k: what
   // bounds the steps of leaves, and the outputs that a leaf holds.
-  void use(const LabelRows& gradients, const float* weight, const RowSample& sample,
+  void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
            const LeafConfig& step, int32_t leaf_k);
   void begin(const TreeContext& scope);
 
@@ -53,9 +53,9 @@ class LabelSearch : public Search {
   void note_split(int32_t parent, int32_t left, int32_t right);
 
   const Bins& bins_;
-  const Workers workers_;
+  const Context context_;
   const TreeContext* scope_ = nullptr;
-  const LabelRows* gradients_ = nullptr;
+  const SparseRows* gradients_ = nullptr;
   RowSample sample_;
   LeafConfig step_{};
   int32_t leaf_k_ = 0;

@@ -8,11 +8,11 @@
 
 namespace polyleaf {
 
-class FeatureDirections {
+class MonotoneConstraints {
  public:
-  FeatureDirections() = default;
+  MonotoneConstraints() = default;
   // (n_features, n_outputs)
-  FeatureDirections(const int8_t* directions, int n_features, int n_outputs)
+  MonotoneConstraints(const int8_t* directions, int n_features, int n_outputs)
       : n_features_(n_features), n_outputs_(n_outputs) {
     rows_.assign(static_cast<size_t>(n_features + 1) * stride(), 0.0f);
     for (int f = 0; f < n_features; ++f)

@@ -8,7 +8,7 @@
 // Candidates of one output and at most one regressor have the same in closed form, with two
 // divisions for five (OneOutput).
 #pragma once
-#include "base/kernels/float8.h"
+#include "base/kernels/lanes.h"
 #include "base/packed.h"
 #include "quantised_gradients/quantised_gradients.h"
 
@@ -36,7 +36,7 @@ struct OneOutput {
   V h_there, g_there, hz_there;
   V gx, hx, hxx, hzx;
 
-  POLYLEAF_METHOD V score(double reg_lambda, double slope_ridge, double ridge, double noise) const {
+  POLYLEAF_INLINE_MEMBER V score(double reg_lambda, double slope_ridge, double ridge, double noise) const {
     const V constant = (g * g) * inverse_of(h + reg_lambda);
     const V spread = h_there * hxx - hx * hx;
     const auto joins = spread > kLeastSpread * (hxx * h_there);
@@ -62,18 +62,18 @@ struct OneOutput {
 // P: how many z there are, or kAnyRegressors: then `p` says how many.
 template <class V, int P>
 struct LinearSide {
-  static constexpr int kMost = P < 0 ? kMostRegressors : P;
+  static constexpr int kMost = P < 0 ? kMaxRegressors : P;
   int p = P;
   V A[packed_size(kMost + 1)];  // x, then z
   V kept[kMost + 1];            // the least pivots, then 1 / pivot, or 0
   V inverse, shrunk, middle;
   V hz[kMost > 0 ? kMost : 1];
 
-  POLYLEAF_METHOD int n() const { return P < 0 ? p : P; }
+  POLYLEAF_INLINE_MEMBER int n() const { return P < 0 ? p : P; }
 
   // The Gram matrix and its elimination. HZZ(i, j), j <= i; with_x: x takes part.
   template <class HZ, class HZZ>
-  POLYLEAF_METHOD void moments(V count, V h, const HZ& hz_of, const HZZ& hzz_of, double reg_lambda,
+  POLYLEAF_INLINE_MEMBER void moments(V count, V h, const HZ& hz_of, const HZZ& hzz_of, double reg_lambda,
                                const double* ridge, const double* noise) {
     inverse = inverse_of(h);
     shrunk = inverse_of(h + reg_lambda);
@@ -93,30 +93,30 @@ struct LinearSide {
     kept[0] = V{};
   }
   template <class HZThere, class HZX>
-  POLYLEAF_METHOD void regressor(V h_there, V hx, V hxx, const HZThere& hz_there, const HZX& hzx,
+  POLYLEAF_INLINE_MEMBER void regressor(V h_there, V hx, V hxx, const HZThere& hz_there, const HZX& hzx,
                                  double slope_ridge) {
     middle = hx * inverse_of(h_there);
     const V spread = hxx - hx * middle;
     A[0] = select(spread > kLeastSpread * hxx, spread + slope_ridge, V{});
     for (int i = 0; i < n(); ++i) A[packed(i + 1, 0)] = hzx(i) - middle * hz_there(i);
   }
-  POLYLEAF_METHOD void eliminate() {
+  POLYLEAF_INLINE_MEMBER void eliminate() {
     eliminate_above(A, n() + 1, static_cast<V*>(nullptr), 0, kept);
   }
 
   // The right-hand side of one output; gx: product of its gradient with x, where x takes part.
   template <class GZ>
-  POLYLEAF_METHOD void right_hand_side(V g, V gx, V g_there, const GZ& gz, V* y) const {
+  POLYLEAF_INLINE_MEMBER void right_hand_side(V g, V gx, V g_there, const GZ& gz, V* y) const {
     y[0] = gx - middle * g_there;
     for (int i = 0; i < n(); ++i) y[i + 1] = gz(i) - g * (hz[i] * inverse);
-    follow(A, n() + 1, y, kept);
+    eliminate_right_hand_side(A, n() + 1, y, kept);
   }
   // What one output adds to twice the loss removed.
-  POLYLEAF_METHOD V score(V g, const V* y) const {
+  POLYLEAF_INLINE_MEMBER V score(V g, const V* y) const {
     return quadratic_form(n() + 1, y, kept, (g * g) * shrunk);
   }
   // y becomes minus the slopes.
-  POLYLEAF_METHOD void solve(V* y) const { substitute(A, n() + 1, y, 1, kept); }
+  POLYLEAF_INLINE_MEMBER void solve(V* y) const { substitute(A, n() + 1, y, 1, kept); }
 };
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

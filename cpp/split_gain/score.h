@@ -6,7 +6,7 @@
 // (kernels/separable.h), a reference implementation in tests/reference/split_gain.py. Scores of
 // other kinds (full Hessian, leaves of few outputs, linear leaves) fill a ScoreKernels of their own
 // (score_kernels.h): that is the contract of all scores. Of its entries `output_terms` may be null
-// where LinearKernels::solve answers for it, `out_of_reach` where leaves hold all outputs.
+// where LinearKernels::solve answers for it, `prune_bound` where leaves hold all outputs.
 #pragma once
 #include <concepts>
 
@@ -41,11 +41,11 @@ template <bool PER_OUTPUT>
 struct Regularised {
   static constexpr bool kPerOutput = PER_OUTPUT;
   Regularisation r;
-  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
-  POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+  POLYLEAF_INLINE_MEMBER f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
+  POLYLEAF_INLINE_MEMBER f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
     return regularised_term(gl, cl, r) + regularised_term(gr, cr, r);
   }
-  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return regularised_term(g, c, r); }
+  POLYLEAF_INLINE_MEMBER f32x16 single(f32x16 g, f32x16 c) const { return regularised_term(g, c, r); }
 };
 
 static_assert(Score<Regularised<false>> && Score<Regularised<true>>);

@@ -16,7 +16,7 @@ size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& config) 
   if (layout.linear()) return layout.lanes + 16;
   // Sixteen candidates: their sums as rows, the largest terms of both sides. Of one candidate: all
   // terms.
-  if (config.keeps_few(layout.n_outputs))
+  if (config.is_topk(layout.n_outputs))
     return 16 * (static_cast<size_t>(layout.lanes) + 2 * static_cast<size_t>(layout.n_outputs)) +
            layout.lanes + 3 * static_cast<size_t>(layout.n_outputs) + 96;
   if (layout.hessian != Hessian::full) return 0;

@@ -10,10 +10,8 @@
 
 #include "base/isa.h"
 #include "base/settings.h"
-#include "quantised_gradients/categorical_gain_correction.h"
 #include "quantised_gradients/quantised_gradients.h"
-#include "split_gain/directions.h"
-#include "split_gain/value_bounds.h"
+#include "split_gain/monotone_constraints.h"
 
 namespace polyleaf {
 
@@ -39,13 +37,13 @@ struct ScanNode {
   int32_t count;
   float* workspace;                    // workspace_floats() of the layout
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
-  float out_of_reach = 0;              // sparse leaves: see ScoreKernels
+  float prune_bound = 0;              // sparse leaves: see ScoreKernels
   // Where values must obey directions: those of all features, and those of the feature at hand, for
   // each output and readable to the next sixteen. nullptr: all are free.
-  const FeatureDirections* directions = nullptr;
+  const MonotoneConstraints* directions = nullptr;
   const float* direction = nullptr;
-  const ValueBounds* bounds = nullptr;  // the same: of the node
-  Chance chance = {};                   // what is taken off where categories are put in order
+  const OutputBounds* bounds = nullptr;  // the same: of the node
+  CategoricalOverfit chance = {};                   // what is taken off where categories are put in order
   // Where features have factors: those of all, what the node is worth by itself, and that of the
   // feature at hand.
   const GrowConfig* factors = nullptr;
@@ -55,10 +53,10 @@ struct ScanNode {
   // What the best candidate of the feature at hand competes by with those of others.
   float judged(float sum, float by_chance = 0) const {
     return factors == nullptr ? sum - by_chance
-                              : factors->judged(feature, sum - by_chance, own_sum);
+                              : factors->penalised_gain(feature, sum - by_chance, own_sum);
   }
   // The same, where values must obey these directions within these bounds.
-  ScanNode obeying(const FeatureDirections& all, const ValueBounds& of_node) const {
+  ScanNode obeying(const MonotoneConstraints& all, const OutputBounds& of_node) const {
     ScanNode node = *this;
     node.directions = &all;
     node.direction = all.none();
@@ -138,10 +136,10 @@ struct ScoreKernels {
   void (*output_terms)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out);
   // Sparse leaves (nullptr otherwise): what of a sum over all outputs no children of the node can
   // hold, at least. -inf: nothing is known.
-  float (*out_of_reach)(const ScanNode& node) = nullptr;
+  float (*prune_bound)(const ScanNode& node) = nullptr;
   // Where values must obey (nullptr where they cannot): the one value of both children, for each
   // output; NaN where each has its own. `out` is writable to the next sixteen.
-  void (*pooled_values)(const ScanNode& node, const int32_t* left, int32_t left_count,
+  void (*tied_values)(const ScanNode& node, const int32_t* left, int32_t left_count,
                         float* out) = nullptr;
 };
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, separable_scores)
@@ -153,23 +151,23 @@ POLYLEAF_DECLARE_KERNELS(ScoreKernels,
 // Whether leaves hold one value an output, each with its own step: sums are those of one term an
 // output.
 inline bool are_separable(const ChannelLayout& layout, const SplitConfig& config) {
-  return !layout.linear() && layout.hessian != Hessian::full && !config.keeps_few(layout.n_outputs);
+  return !layout.linear() && layout.hessian != Hessian::full && !config.is_topk(layout.n_outputs);
 }
-inline const ScoreKernels& scores_of(const ChannelLayout& layout, const SplitConfig& config) {
+inline const ScoreKernels& select_score_kernels(const ChannelLayout& layout, const SplitConfig& config) {
   if (are_separable(layout, config)) return POLYLEAF_SELECT(separable_scores);
   if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
   return layout.hessian == Hessian::full ? POLYLEAF_SELECT(full_scores)
                                          : POLYLEAF_SELECT(topk_scores);
 }
-inline const ScoreKernels& scores_of(const ScanNode& node) {
-  return scores_of(*node.layout, *node.config);
+inline const ScoreKernels& select_score_kernels(const ScanNode& node) {
+  return select_score_kernels(*node.layout, *node.config);
 }
 
 // The same node, whose features compete by their factors, where they have any.
 inline ScanNode with_factors(ScanNode node, const GrowConfig& config) {
   if (config.factors.empty()) return node;
   node.factors = &config;
-  node.own_sum = scores_of(node).node_sum(node);
+  node.own_sum = select_score_kernels(node).node_sum(node);
   return node;
 }
 

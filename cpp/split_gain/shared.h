@@ -2,7 +2,7 @@
 // to all outputs, and C-GB eq. 10 where it is the count. The gain needs two multiplications per
 // side and no division per output.
 #pragma once
-#include "split_gain/score.h"
+#include "split_gain/separable_score.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -10,14 +10,14 @@ namespace POLYLEAF_ISA_NAMESPACE {
 struct Shared {
   static constexpr bool kPerOutput = false;
   Regularisation r;
-  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const {
+  POLYLEAF_INLINE_MEMBER f32x16 coefficient(f32x16 h) const {
     const f32x16 c = h + r.lambda;
     return select(c > 0.0f, 1.0f / c, f32x16{});
   }
-  POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+  POLYLEAF_INLINE_MEMBER f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
     return (gl * gl) * cl + (gr * gr) * cr;
   }
-  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return (g * g) * c; }
+  POLYLEAF_INLINE_MEMBER f32x16 single(f32x16 g, f32x16 c) const { return (g * g) * c; }
 };
 
 static_assert(Score<Shared>);

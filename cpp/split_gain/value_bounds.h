@@ -9,11 +9,11 @@
 
 namespace polyleaf {
 
-class ValueBounds {
+class OutputBounds {
  public:
-  ValueBounds() = default;
+  OutputBounds() = default;
   // None, for so many outputs, zeros after them included.
-  explicit ValueBounds(int n)
+  explicit OutputBounds(int n)
       : low_(n, -std::numeric_limits<float>::infinity()),
         high_(n, std::numeric_limits<float>::infinity()) {}
 

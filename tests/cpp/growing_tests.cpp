@@ -41,7 +41,7 @@ void test_grow(const Problem& p, Hessian hessian, const GrowConfig& config, bool
   for (int n_threads : {1, 2, 3}) {
     const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
                     n_threads);
-    Channels channels;
+    QuantisedGradients channels;
     Grower grower(bins, n_threads);
     HistogramSearch search(bins, n_threads);
     Tree tree;
@@ -143,7 +143,7 @@ void test_orders() {
     for (const int n_threads : {1, 3}) {
       const Bins bins(problem->codes.data(), n, kFeatures, problem->n_bins.data(),
                       problem->categorical.data(), n_threads);
-      Channels channels;
+      QuantisedGradients channels;
       channels.quantise(problem->g.data(), problem->h.data(), 1, Hessian::shared, sample,
                         n_threads);
       HistogramSearch search(bins, n_threads);
@@ -216,7 +216,7 @@ void test_refusals() {
   const int64_t begin[] = {0, 0, 0};
   refused = false;
   try {
-    const CellColumns columns{.n = 2, .features = beyond, .common = common, .begin = begin};
+    const CompressedColumns columns{.n = 2, .features = beyond, .common = common, .begin = begin};
     Bins bins(p.codes.data(), p.n, 3, p.n_bins.data(), p.categorical.data(), 2, columns);
   } catch (const std::invalid_argument&) {
     refused = true;
@@ -227,7 +227,7 @@ void test_refusals() {
   RowSample sample;
   sample.n_all = p.n;
   try {
-    Channels().quantise(p.g.data(), nullptr, 2, Hessian::unit, sample, 3);
+    QuantisedGradients().quantise(p.g.data(), nullptr, 2, Hessian::unit, sample, 3);
   } catch (const std::invalid_argument&) {
     refused = true;
   }

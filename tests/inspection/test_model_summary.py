@@ -35,7 +35,7 @@ def follow(nodes, row):
     return node
 
 
-def add_payload(raw, columns, leaf, row, names):
+def add_leaf(raw, columns, leaf, row, names):
     """What a dumped leaf adds to the raw scores of its outputs, the positions `columns`."""
     if "value_outputs" in leaf:
         raw[[names.index(name) for name in leaf["value_outputs"]]] += leaf["value"]
@@ -77,7 +77,7 @@ def test_dump_predicts_like_the_model(scalar, kinds):
         for tree in dump["trees"]:
             names = dump["output_names"]
             columns = list(range(3)) if tree["output"] is None else [names.index(tree["output"])]
-            add_payload(raw, columns, follow(tree["nodes"], row), row, names)
+            add_leaf(raw, columns, follow(tree["nodes"], row), row, names)
         np.testing.assert_allclose(raw, prediction, rtol=1e-5, atol=1e-5)
 
 

@@ -233,7 +233,7 @@ def test_report_of_leaf_dtypes(trained, tmp_path):
 
 def test_size_report_by_ensemble_size(trained):
     model, X, y = trained
-    report = model.model_.size_report(X, y, metrics="merror")
+    report = size_report(model, X, y, metrics="merror")
     assert json.loads(json.dumps(report)) == report
     assert [row["rounds"] for row in report["scores"]] == [1, 2, 5, 10, 25, 30]
     for row in report["scores"]:
@@ -247,7 +247,7 @@ def test_size_report_by_ensemble_size(trained):
     parts, by_dtype = report["bytes_of"], report["bytes_by_leaf_dtype"]
     assert sum(parts.values()) == report["bytes"] == by_dtype["float32"]
     assert report["bytes"] - by_dtype["float16"] == parts["values"] // 2
-    assert "scores" not in model.model_.size_report()
+    assert "scores" not in size_report(model)
     few = size_report(model.model_, X, y, rounds=[3], metrics=["merror", "mlogloss"])["scores"]
     assert len(few) == 1 and set(few[0]) == {
         "rounds",

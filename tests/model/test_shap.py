@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from reference.shap import payload
+from reference.shap import leaf_value
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, inspection, load_model
 from polyleaf.datasets import load
@@ -36,7 +36,7 @@ def raw_scores(model, rows):
     for tree in inner.trees[: leaves.shape[1]]:
         columns = slice(None) if tree.output is None else [tree.output]
         for row in range(table.n_rows):
-            sums[row, columns] += payload(
+            sums[row, columns] += leaf_value(
                 tree.leaves, leaves[row, tree.number], numbers[:, row], known
             )
     if inner.target_scale is not None:
@@ -102,7 +102,7 @@ def test_contributions_add_up_to_raw_scores(name):
     model = MODELS[name]()
     rows = FILLED[:60] if name == "projected" else X[:60]
     if "linear" in name:
-        rows = np.vstack([rows, 40 * rows[:10]])  # far away, where payloads are clipped
+        rows = np.vstack([rows, 40 * rows[:10]])  # far away, where leaf values are clipped
     assert_additive(model, rows)
     assert_additive(model, rows[:20] if "linear" in name else rows, rows[-9:])
 

@@ -51,9 +51,9 @@ def test_one_leaf_at_a_time():
         value = function.intercept + function.coefficients.T @ (
             x[function.features] - function.centre
         )
-        payload = reference.linear_leaf_value(linear.leaves, leaf, x)
+        expected = reference.linear_leaf_value(linear.leaves, leaf, x)
         np.testing.assert_allclose(
-            np.clip(value, function.lower, function.upper), payload, rtol=1e-5
+            np.clip(value, function.lower, function.upper), expected, rtol=1e-5
         )
 
 

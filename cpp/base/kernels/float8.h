@@ -16,7 +16,7 @@ typedef double f64x4 __attribute__((vector_size(32)));
 #if defined(__AVX512F__)
 typedef double f64x8 __attribute__((vector_size(64)));
 #else
-using f64x8 = Two<f64x4>;
+using f64x8 = VectorPair<f64x4>;
 #endif
 
 POLYLEAF_INLINE f64x8 broadcast(double x) {

@@ -8,14 +8,14 @@
 #pragma once
 #include <cstdint>
 
-#include "base/select.h"
+#include "base/inline.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
 constexpr int64_t kRowsAhead = 128;
 
-POLYLEAF_INLINE void ask_for(const void* line) {
+POLYLEAF_INLINE void prefetch(const void* line) {
   __builtin_prefetch(line, 0, 2);
 }
 

@@ -4,10 +4,10 @@
 // equations. Formulas are those of split_gain/.
 #include "base/penalised_gain.h"
 #include "device/kernels/block.h"
-#include "split_gain/diagonal.h"
+#include "split_gain/separable_score.h"
 #include "split_gain/full.h"
-#include "split_gain/monotone.h"
-#include "split_gain/shared.h"
+#include "split_gain/monotone_score.h"
+#include "split_gain/separable_score.h"
 #include "split_gain/topk.h"
 
 namespace polyleaf::on_device {
@@ -163,7 +163,7 @@ struct KeepFew {
 // The score of trees that obey directions, on a feature in a node. Missing values apart from all
 // others are free of them.
 template <bool PER_OUTPUT>
-struct Obeying {
+struct MonotoneScore {
   static constexpr bool kPerOutput = PER_OUTPUT;
   Regularisation r;
   const float *direction, *low, *high;  // of every output
@@ -177,7 +177,7 @@ __device__ inline const S& score_of(const S& score, int, bool) {
   return score;
 }
 template <bool P>
-__device__ inline ObeyingBlock score_of(const Obeying<P>& score, int k, bool is_free) {
+__device__ inline MonotoneBlock score_of(const MonotoneScore<P>& score, int k, bool is_free) {
   return {score.r, is_free ? 0.0f : score.direction[k], score.low[k], score.high[k]};
 }
 
@@ -307,8 +307,8 @@ struct Directed {
     const auto score = [&](const auto& s) {
       candidate_sums(a.scan, s, feature, at, totals, count, n_ways, KeepAll{}, memory, sums);
     };
-    a.scan.hessian == 2 ? score(Obeying<true>{r, direction, low, high})
-                        : score(Obeying<false>{r, direction, low, high});
+    a.scan.hessian == 2 ? score(MonotoneScore<true>{r, direction, low, high})
+                        : score(MonotoneScore<false>{r, direction, low, high});
   }
 };
 
@@ -359,7 +359,7 @@ struct Solved {
   }
   __device__ float side(const int32_t* totals, bool right) const {
     const ScanNumeric& scan = a.scan;
-    return worth_of_side(
+    return compute_side_gain(
         a.m, scan.penalties.lambda,
         [&](int i) { return sum(i, totals, right) * scan.gradient_step[lanes[i]]; },
         [&](int i, int j) {
@@ -495,7 +495,7 @@ extern "C" __global__ void best_of_nodes(const BestOfNodes a) {
     if (of_features[f].bin < 0) continue;
     const float sum = of_features[f].sum;
     const float by =
-        a.factors == nullptr ? sum : polyleaf::judged_by(a.factors[f], sum, a.own_sums[blockIdx.x]);
+        a.factors == nullptr ? sum : polyleaf::penalised_gain(a.factors[f], sum, a.own_sums[blockIdx.x]);
     if (!(by > judged)) continue;
     judged = by;
     feature = f;

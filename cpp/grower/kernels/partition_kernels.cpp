@@ -7,7 +7,6 @@
 #endif
 
 #include "base/kernels/lanes.h"
-#include "base/kernels/prefetch.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -210,14 +209,14 @@ void rank(const uint8_t* bits, int64_t n, uint32_t* ranks) {
   }
 }
 
-void move_entries(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
-                  Cell* left, Cell* right) {
+void move_entries(const SparseEntry* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
+                  SparseEntry* left, SparseEntry* right) {
   for (int64_t i = 0; i < n; ++i) {
     const uint32_t row = from[i].row;
     const uint64_t word = load<uint64_t>(bits + row / 64 * 8);
     const uint32_t before = ranks[row / 64] + count_ones(word & ((uint64_t{1} << row % 64) - 1));
     const bool goes_left = (word >> row % 64 & 1) != 0;
-    Cell* to = goes_left ? left : right;  // both sides alike: which one is hard to foresee
+    SparseEntry* to = goes_left ? left : right;  // both sides alike: which one is hard to foresee
     *to = {goes_left ? before : row - before, from[i].key};
     left += goes_left;
     right += !goes_left;
@@ -226,7 +225,7 @@ void move_entries(const Cell* from, int64_t n, const uint8_t* bits, const uint32
 
 void gather_words(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out) {
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kRowsAhead < n) ask_for(words + ids[i + kRowsAhead]);
+    if (i + kRowsAhead < n) prefetch(words + ids[i + kRowsAhead]);
     out[i] = words[ids[i]];
   }
 }

@@ -1,8 +1,7 @@
 // Sums over rows for linear leaves (linear.h).
 #include "leaves/kernels/linear_leaf_kernels.h"
 
-#include "base/kernels/float8.h"
-#include "base/kernels/prefetch.h"
+#include "base/kernels/lanes.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -11,7 +10,7 @@ namespace {
 void gather(const float* values, const uint32_t* ids, int64_t n, float* out, float* range) {
   float least = range[0], most = range[1];
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kRowsAhead < n) ask_for(values + ids[i + kRowsAhead]);
+    if (i + kRowsAhead < n) prefetch(values + ids[i + kRowsAhead]);
     const float x = values[ids[i]];
     out[i] = x;
     least = x < least ? x : least;
@@ -127,7 +126,7 @@ void bound(const float* scores, int n_columns, int64_t n, float* lower, float* u
     for (; i + 16 <= n; i += 16) {
       const f32x16 v = load<f32x16>(scores + i);
       least = select(v < least, v, least);
-      most = larger(v, most);
+      most = max(v, most);
     }
     for (int j = 0; j < 16; ++j) {
       lower[0] = least[j] < lower[0] ? least[j] : lower[0];

@@ -135,7 +135,7 @@ inline void softmax_group(const ClassChunk& chunk, int64_t first, SoftmaxGroup& 
   read_group(chunk, first, scores);
   float largest[kLanes], sum[kLanes], part[kLanes];
   f32x16 most = load<f32x16>(scores);
-  for (int64_t k = 1; k < n_outputs; ++k) most = larger(load<f32x16>(scores + k * kLanes), most);
+  for (int64_t k = 1; k < n_outputs; ++k) most = max(load<f32x16>(scores + k * kLanes), most);
   store(largest, most);
   // The sum is kept in parts of 16 classes, so its error does not grow with thousands of them.
   for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;

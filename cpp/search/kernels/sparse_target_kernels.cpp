@@ -9,7 +9,7 @@ namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
 typedef int64_t i64x4 __attribute__((vector_size(32)));
-using i64x8 = Two<i64x4>;
+using i64x8 = VectorPair<i64x4>;
 
 constexpr int kAhead =
     12;  // entries before its turn at which an output's line is fetched, and twice, its number
@@ -37,7 +37,7 @@ void add_row(const int32_t* outputs, const float* values, int64_t n, float multi
 
 }  // namespace
 
-const LabelSumKernels label_sum_kernels = {add_row};
+const SparseTargetKernels sparse_target_kernels = {add_row};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

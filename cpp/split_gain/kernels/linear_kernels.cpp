@@ -150,7 +150,7 @@ bool has_many(const ChannelLayout& layout) {
 // Calls f with the number of the node's regressors where that is a constant worth code of its own.
 template <class F>
 void with_regressors(const ScanNode& node, F f) {
-  if constexpr (kOwnCode) {
+  if constexpr (kSpecialised) {
     switch (node.layout->regressors) {
 #define POLYLEAF_CASE(P) \
   case P:                \

@@ -24,7 +24,7 @@ struct One {
       : lanes(reinterpret_cast<int32_t (*)[8]>(moments + 4 * kRow)),
         products(reinterpret_cast<double (*)[4]>(moments)) {}
 
-  POLYLEAF_METHOD i32x8 bin(const ScanFeature& feature, int b) const {
+  POLYLEAF_INLINE_MEMBER i32x8 bin(const ScanFeature& feature, int b) const {
     if constexpr (P == 0) {
       const i32x4 half = load<i32x4>(feature.sums + b * 4);
       return __builtin_shufflevector(half, half, 0, 1, 2, 3, 0, 1, 2, 3);
@@ -34,7 +34,7 @@ struct One {
   }
 
   // gx, hx, hxx, hzx of one bin.
-  POLYLEAF_METHOD static f64x4 products_of(const i32x8& sums, double x) {
+  POLYLEAF_INLINE_MEMBER static f64x4 products_of(const i32x8& sums, double x) {
     const i32x4 factor = __builtin_shufflevector(sums, sums, 0, kH, kH, kHz);
     return __builtin_convertvector(factor, f64x4) * f64x4{x, x, x * x, x};
   }
@@ -71,26 +71,26 @@ struct One {
   }
 
   // Rows [i, i + 8) by column.
-  POLYLEAF_METHOD void turn_lanes(int i, i32x8* out) const {
+  POLYLEAF_INLINE_MEMBER void turn_lanes(int i, i32x8* out) const {
     i32x8 r[8], t[8];
     for (int j = 0; j < 8; ++j) r[j] = load<i32x8>(lanes[i + j]);
     interleave(r, t);
     interleave(t, r);
     interleave(r, out);
   }
-  POLYLEAF_METHOD static void interleave(const i32x8* in, i32x8* out) {
+  POLYLEAF_INLINE_MEMBER static void interleave(const i32x8* in, i32x8* out) {
     for (int j = 0; j < 4; ++j) {
       out[2 * j] = __builtin_shufflevector(in[j], in[j + 4], 0, 8, 1, 9, 2, 10, 3, 11);
       out[2 * j + 1] = __builtin_shufflevector(in[j], in[j + 4], 4, 12, 5, 13, 6, 14, 7, 15);
     }
   }
-  POLYLEAF_METHOD void turn_products(int i, f64x8* out) const {
+  POLYLEAF_INLINE_MEMBER void turn_products(int i, f64x8* out) const {
     f64x4 low[4], high[4];
     turn_four(i, low);
     turn_four(i + 4, high);
     for (int q = 0; q < 4; ++q) out[q] = join(low[q], high[q]);
   }
-  POLYLEAF_METHOD void turn_four(int i, f64x4* out) const {
+  POLYLEAF_INLINE_MEMBER void turn_four(int i, f64x4* out) const {
     f64x4 r[4], t[4];
     for (int j = 0; j < 4; ++j) r[j] = load<f64x4>(products[i + j]);
     for (int j = 0; j < 4; j += 2) {
@@ -107,7 +107,7 @@ struct One {
   // where the feature is there; product(q): gx, hx, hxx, hzx, which are 0 where the feature does
   // not join.
   template <class All, class There, class Product>
-  POLYLEAF_METHOD static f64x8 side(const ScanNode& node, const All& all, const There& there,
+  POLYLEAF_INLINE_MEMBER static f64x8 side(const ScanNode& node, const All& all, const There& there,
                                     const Product& product, f64x8* weight) {
     const LinearScan& linear = *node.linear;
     const auto step = [&](int lane) __attribute__((always_inline)) {

@@ -4,7 +4,7 @@
 // Included by the scans for linear leaves only, inside the namespace of an instruction set.
 #pragma once
 #include "split_gain/kernels/candidates.h"
-#include "split_gain/linear.h"
+#include "split_gain/kernels/linear_side.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -23,19 +23,19 @@ struct SideSums {
   const Product& product;
   bool with_x;
 
-  POLYLEAF_METHOD double step(int lane) const {
+  POLYLEAF_INLINE_MEMBER double step(int lane) const {
     return static_cast<double>(node.linear->step[lane]);
   }
-  POLYLEAF_METHOD int h_lane() const { return layout.hessian_offset; }
+  POLYLEAF_INLINE_MEMBER int h_lane() const { return layout.hessian_offset; }
   // Hessian of the rows, or their number where it is 1.
   template <class Sums>
-  POLYLEAF_METHOD V hessian(const Sums& sums, V count) const {
+  POLYLEAF_INLINE_MEMBER V hessian(const Sums& sums, V count) const {
     return h_lane() < 0 ? count : sums(h_lane()) * step(h_lane());
   }
-  POLYLEAF_METHOD double h_step() const { return h_lane() < 0 ? 1.0 : step(h_lane()); }
+  POLYLEAF_INLINE_MEMBER double h_step() const { return h_lane() < 0 ? 1.0 : step(h_lane()); }
 
   // Of all outputs; `slopes` (p + 1, K), where wanted: of x, then of the node's own regressors.
-  POLYLEAF_METHOD V score(V count, V count_there, V* weight, V* middle, double* slopes,
+  POLYLEAF_INLINE_MEMBER V score(V count, V count_there, V* weight, V* middle, double* slopes,
                           double* terms) const {
     const LinearScan& linear = *node.linear;
     const int K = layout.n_outputs, first = layout.first_product(),

@@ -186,7 +186,7 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
 
 // Scores that most trainings ask for, which are worth code for each number of registers.
 template <class S>
-constexpr bool kUsual = kOwnCode && (std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>);
+constexpr bool kUsual = kSpecialised && (std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>);
 
 template <class S, bool ROWS>
 void scan_direction(const S& score, const ScanNode& node, const ScanFeature& feature,
@@ -263,7 +263,7 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count,
                         [&](const auto& score) { terms_of(score, node, left, left_count, out); });
 }
 
-void pooled_values(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
+void tied_values(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
   with_obeying(node, [&](const auto& score) {
     const Terms terms(score, node, left, left_count);
     for (int z = 0; 16 * z < node.layout->n_outputs; ++z) store(out + 16 * z, terms.pooled(z));
@@ -286,7 +286,7 @@ void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missi
 }
 
 const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum,     node_hessian,
-                                       output_terms, nullptr,       pooled_values};
+                                       output_terms, nullptr,       tied_values};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -3,10 +3,10 @@
 #pragma once
 #include <type_traits>
 
-#include "split_gain/diagonal.h"
+#include "split_gain/separable_score.h"
 #include "split_gain/kernels/candidates.h"
-#include "split_gain/kernels/obeying.h"
-#include "split_gain/shared.h"
+#include "split_gain/monotone_score.h"
+#include "split_gain/separable_score.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -41,8 +41,8 @@ auto with_obeying(const ScanNode& node, const F& f) {
                          node.config->max_delta_step};
   const float *low = node.bounds->low(), *high = node.bounds->high();
   return node.layout->hessian == Hessian::diagonal
-             ? f(Obeying<true>{r, node.direction, low, high})
-             : f(Obeying<false>{r, node.direction, low, high});
+             ? f(MonotoneScore<true>{r, node.direction, low, high})
+             : f(MonotoneScore<false>{r, node.direction, low, high});
 }
 
 // With whichever of the two the node asks for.

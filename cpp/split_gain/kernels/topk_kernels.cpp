@@ -154,7 +154,7 @@ void scan_direction(const S& score, const Room& room, const ScanFeature& feature
     const float largest = largest_lane(dense[b], size(b));
     bound[b] = largest == kNone
                    ? kNone
-                   : largest * (1.0f + rounding) - room.node.out_of_reach * (1.0f - rounding);
+                   : largest * (1.0f + rounding) - room.node.prune_bound * (1.0f - rounding);
     if (bound[b] > bound[first]) first = b;
     store(at, broadcast(kNone));
   }
@@ -263,7 +263,7 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count,
 // Two children are worth, in every output, at least what one leaf of all rows with their two
 // penalties would be. So whatever outputs they keep, the others take at least the smallest such
 // worths out of the sum over all.
-float out_of_reach(const ScanNode& node) {
+float prune_bound(const ScanNode& node) {
   if (node.layout->hessian != Hessian::unit && node.config->reg_lambda < 1e-12f) return kNone;
   SplitConfig config = *node.config;
   config.reg_lambda *= 2.0f;
@@ -286,7 +286,7 @@ float out_of_reach(const ScanNode& node) {
 }  // namespace
 
 const ScoreKernels topk_scores = {scan_numeric, candidate_sum, node_sum,
-                                  node_hessian, output_terms,  out_of_reach};
+                                  node_hessian, output_terms,  prune_bound};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

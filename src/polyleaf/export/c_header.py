@@ -16,8 +16,7 @@ import numpy as np
 
 from polyleaf.data.binning import MISSING_CODE
 from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping
-from polyleaf.model.io import TextDestination, write_text
-from polyleaf.model.serialize import polyleaf_version
+from polyleaf.model.serialize import TextDestination, polyleaf_version, write_text
 
 __all__ = ["to_c"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from polyleaf.data.binning import MAX_BINS
 from polyleaf.export.ir import ModelIR, TreeIR, build_ir
-from polyleaf.model.io import TextDestination, as_path, format_source, write_text
+from polyleaf.model.serialize import TextDestination, as_path, format_source, write_text
 
 __all__ = ["to_xgboost"]
 

@@ -11,13 +11,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polyleaf.model import Model, storage
-from polyleaf.model.io import TextDestination, write_text
+from polyleaf.model import Model, statistics, storage
 from polyleaf.model.leaf_kinds import NameLookup
 from polyleaf.model.leaf_storage import LEAF_DTYPES
-from polyleaf.model.sizes import node_depths
-from polyleaf.model.split_thresholds import SplitThresholds, left_categories
-from polyleaf.model.trees import Tree
+from polyleaf.model.serialize import TextDestination, write_text
+from polyleaf.model.statistics import Scorer
+from polyleaf.model.trees import SplitThresholds, Tree, left_categories, node_depths
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
 
@@ -168,7 +167,7 @@ def size_report(model: Any, X: Any = None, y: Any = None, **options: Any) -> dic
     -------
     dict
     """
-    return _get_model(model).size_report(X, y, **options)
+    return statistics.size_report(_get_model(model), X, y, **options)
 
 
 def leaf_dtype_report(
@@ -199,7 +198,7 @@ def leaf_dtype_report(
         where the values do not fit.
     """
     model = _get_model(model)
-    scorer = model.make_scorer(X, y, sample_weight, metrics)
+    scorer = Scorer(model, X, y, sample_weight, metrics)
     exact = model.predict_raw(scorer.table, n_threads=n_threads)
     rows: list[dict[str, Any]] = []
     for dtype in LEAF_DTYPES:

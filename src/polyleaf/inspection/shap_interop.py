@@ -17,8 +17,7 @@ from polyleaf.inputs.features import FeatureTable
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LINEAR
 from polyleaf.model.shap import BinnedRows, resolve_outputs
-from polyleaf.model.split_thresholds import SplitThresholds
-from polyleaf.model.trees import Tree
+from polyleaf.model.trees import SplitThresholds, Tree
 
 __all__ = ["make_shap_explanation", "export_shap_trees"]
 
@@ -55,16 +54,16 @@ def make_shap_explanation(
     base = np.asarray(estimator.shap_base_values(background, outputs))
     model: Model = estimator.model_
     chosen = resolve_outputs(outputs, model.n_outputs, model.output_names)
-    if chosen.numbers.ndim == 2:
+    if chosen.indices.ndim == 2:
         raise ValueError("explanation needs the same outputs for all rows.")
     rows = estimator._read_shap_rows(X)
-    names = [model.output_name(k) for k in chosen.numbers.tolist()]
+    names = [model.output_name(k) for k in chosen.indices.tolist()]
     return shap.Explanation(
         values,
         np.broadcast_to(base, (len(values), *base.shape)).copy(),
         None if isinstance(rows, BinnedRows) else _display(rows),
         feature_names=model.input_names,
-        output_names=None if chosen.is_one else names,
+        output_names=None if chosen.is_single else names,
     )
 
 

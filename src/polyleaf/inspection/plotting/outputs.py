@@ -19,6 +19,7 @@ from polyleaf.inspection.plotting.display import (
     resolve_offset,
 )
 from polyleaf.model import Model
+from polyleaf.model.statistics import Scorer
 
 __all__ = ["OutputsDisplay"]
 
@@ -81,7 +82,7 @@ class OutputsDisplay(Display):
         name = ""
         for label, one in fitted.items():
             model = get_single_task_model(one)
-            scorer = model.make_scorer(X, y, metrics=metric)
+            scorer = Scorer(model, X, y, metrics=metric)
             n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
             start = _start_of(
                 model, offset if one is estimator or model.metadata.get(HAS_OFFSETS) else None

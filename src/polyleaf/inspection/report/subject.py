@@ -111,10 +111,8 @@ class ReportData:
             None if features is None else np.ascontiguousarray(features[:, rows]),
         )
         chosen = resolve_outputs(None, model.n_outputs, model.output_names)
-        contributions = model.make_shap_explainer(*self.estimator._shap_range(None)[:2])
-        return np.concatenate(
-            [values for _, values in contributions.iter_shap_values(part, chosen)]
-        )
+        contributions = model.make_shap_explainer(*self.estimator._rounds(None))
+        return np.concatenate([values for _, values in contributions.iter_values(part, chosen)])
 
     @cached_property
     def mean_contribution(self) -> np.ndarray:

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "base/select.h"
+#include "base/inline.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
