@@ -7,6 +7,7 @@
 
 #include "arrays.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "data/binning.h"
 #include "conversions.h"
 

@@ -10,6 +10,7 @@
 #include "arrays.h"
 #include "conversions.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "explain/explainer.h"
 #include "forest/forest.h"
 #include "leaf_blocks.h"

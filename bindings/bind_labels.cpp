@@ -9,6 +9,7 @@
 
 #include "base/parallel.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "forest/label_scores.h"
 #include "conversions.h"
 #include "leaves/topk.h"

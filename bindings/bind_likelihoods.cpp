@@ -6,6 +6,7 @@
 #include "arrays.h"
 #include "conversions.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "losses/likelihoods.h"
 
 namespace polyleaf {

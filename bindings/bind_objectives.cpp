@@ -12,6 +12,7 @@
 #include "base/exact_totals.h"
 #include "conversions.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "leaves/quantile.h"
 #include "losses/objectives.h"
 #include "conversions.h"

@@ -12,6 +12,7 @@
 #include "arrays.h"
 #include "conversions.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "forest/forest.h"
 #include "grower/tree.h"
 #include "leaf_blocks.h"

@@ -8,6 +8,7 @@
 
 #include "arrays.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "device/predictor.h"
 #include "conversions.h"
 #include "forest/row_predictor.h"

@@ -1,5 +1,5 @@
 // Binning: columns of numbers in, thresholds and uint8 codes out. What a code means:
-// docs/design.md, section 3.
+// docs/development/arithmetic.md.
 //
 // Owns: reading columns of any type and layout, choosing thresholds, finding codes. Must not know:
 // Python, names of features, what a category is called, trees.

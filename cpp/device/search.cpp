@@ -8,6 +8,7 @@
 #include "search/histogram_search.h"
 #include "split_gain/monotone_constraints.h"
 #include "split_gain/full.h"
+#include "split_gain/monotone_constraints.h"
 
 namespace polyleaf {
 namespace {

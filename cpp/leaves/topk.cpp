@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/collective.h"
 #include "base/parallel.h"
 #include "base/collective.h"
 #include "quantised_gradients/sparse_target_sums.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "quantised_gradients/quantised_gradients.h"
 
 namespace polyleaf {
 namespace {

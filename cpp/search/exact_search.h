@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/collective.h"
 #include "base/context.h"
 #include "base/collective.h"
 #include "search/sparse_target_search.h"

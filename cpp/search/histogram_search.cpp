@@ -160,8 +160,8 @@ void HistogramSearch::set_thresholds() {
                 60000, static_cast<int64_t>(bins_per_feature * 4 * vectors / (2.2 + 0.1 * vectors)))
           : 0;
   // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows
-  // at which both cost the same, from the costs measured in docs/design.md section 5. Histograms
-  // that have to be sent cost more than either.
+  // at which both cost the same, from the costs measured in docs/development/decisions.md.
+  // Histograms that have to be sent cost more than either.
   direct_rows_ =
       context_.is_distributed()
           ? 0
@@ -735,7 +735,7 @@ void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, con
 void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, int thread,
                                  TileSplit* out) {
   Node& node = nodes_[i];
-  const CellsToScan cells{&scope_->partition().sparse_columns(),
+  const CellsToScan cells{&scope_->partition().sparse_partition(),
                           node.at.rows.cells,
                           bins_.sparse_columns().group_begin(group),
                           bins_.sparse_columns().group_begin(group + 1),
@@ -755,7 +755,7 @@ void HistogramSearch::set_cell_bounds(const std::vector<Job>& jobs) {
       if (i < 0 || !scope_->can_split(nodes_[i].at)) continue;
       Node& node = nodes_[i];
       if (per_part_ > 1 || !source_->fixed() || !CellBounds::hold_for(scan_node(node)) ||
-          !scope_->partition().sparse_columns().is_indexed(node.at.rows.cells)) {
+          !scope_->partition().sparse_partition().is_indexed(node.at.rows.cells)) {
         node.bounds.reset();
         continue;
       }

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "split_gain/monotone_constraints.h"
+
 namespace polyleaf {
 
 void check_directions(const MonotoneConstraints& directions, const ChannelLayout& layout,

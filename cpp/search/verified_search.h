@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/collective.h"
 #include "base/context.h"
 #include "base/collective.h"
 #include "base/rng.h"

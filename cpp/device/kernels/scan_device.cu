@@ -1,5 +1,5 @@
 // The best numeric split of each feature of each node, and of them that of each node: candidates
-// and sums in the order of docs/design.md, section 4. A block scans one feature of one node; a
+// and sums in the order of docs/development/arithmetic.md. A block scans one feature of one node; a
 // thread is one candidate bin, and sums its sixteen virtual lanes in registers, or solves its
 // equations. Formulas are those of split_gain/.
 #include "base/penalised_gain.h"
