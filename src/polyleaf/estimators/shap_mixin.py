@@ -1,4 +1,4 @@
-"""SHAP values of fitted estimators, all at once or in chunks, and importances computed from them."""
+"""SHAP values of fitted estimators, at once or in chunks, and importances computed from them."""
 
 from __future__ import annotations
 
@@ -94,8 +94,9 @@ class ShapMixin:
 
         Returns
         -------
-        ndarray of shape (n_outputs,), float64, or one number if `shap_values` has no axis of outputs
-            For a matrix of `outputs` in its shape, NaN for -1.
+        ndarray of shape (n_outputs,), float64, or a float64 number
+            A number if `shap_values` has no axis of outputs. For a matrix of `outputs` in its
+            shape, NaN for -1.
         """
         selection, explainer = self._prepare_shap(background, outputs, iteration_range)
         base = explainer.base_values(selection)

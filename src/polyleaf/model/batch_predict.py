@@ -11,7 +11,7 @@ import polyleaf._core as _core
 
 __all__ = ["Chunk", "bin_features", "iter_chunks", "read_regressors"]
 
-# Bytes of codes (one per value) and raw values (four) at a time; longer tables are split into chunks.
+# Bytes of codes (one per value) and raw values (four) at a time; longer tables are split.
 _CHUNK_BYTES = 1 << 28
 # If fewer than one in so many features are used, only these are binned, to save memory.
 _MIN_FEATURES_PER_USED = 4

@@ -60,8 +60,8 @@ class Predictor:
             )
         if model.mapper.derived_columns_ is not None:
             raise ValueError(
-                "predictor does not support models with high-cardinality categorical features (more "
-                "than 255 categories): use predict."
+                "predictor does not support models with high-cardinality categorical features "
+                "(more than 255 categories): use predict."
             )
         self._model, self._finish, self._n_threads, self._device = model, finish, n_threads, device
         self._is_identity = is_identity
@@ -87,7 +87,7 @@ class Predictor:
         return _core.DevicePredictor(device, predictor)
 
     def predict_raw(self, rows: Any) -> Any:
-        """Return raw scores, float64 (n_rows, n_scores), of rows (n_rows, n_features) or of one row.
+        """Return raw scores, float64 (n_rows, n_scores), of rows (n_rows, n_features) or one row.
 
         For rows in the memory of the predictor's GPU the result is an array there, which CuPy,
         PyTorch and JAX accept through DLPack.
@@ -138,8 +138,8 @@ class Predictor:
         device = get_device(self._device)
         if device is None or not isinstance(self._core, _core.DevicePredictor):
             raise TypeError(
-                'rows are in GPU memory: make the predictor with device="cuda", or pass a copy in host '
-                "memory."
+                'rows are in GPU memory: make the predictor with device="cuda", or pass a copy in '
+                "host memory."
             )
         array, expected = as_device_array(device, rows, "rows"), len(self._model.mapper.n_bins_)
         if array.ndim != 2 or array.shape[1] != expected:

@@ -426,17 +426,8 @@ class Model:
     def predictor(self, n_threads: int = 1, device: str | None = None) -> Predictor:
         """Return a fast predictor for rows of numbers, which does not change with the model.
 
-        Parameters
-        ----------
-        n_threads : int
-        device : {"cpu", "cuda"}, optional
-            Where trees are evaluated. Default: on the CPU.
-
-        Returns
-        -------
-        Predictor
-            `predictor(rows)` returns the bits of `predict`, `predictor.predict_raw(rows)` those of
-            `predict_raw`.
+        `predictor(rows)` returns the bits of `predict`, `predictor.predict_raw(rows)` those of
+        `predict_raw`. See `Predictor` for `n_threads` and `device`.
         """
         frozen = self.copy()
         return Predictor(frozen, frozen.objective.transform, n_threads, device)
@@ -454,7 +445,6 @@ class Model:
         Yields
         ------
         ndarray of shape (n_rows, n_outputs), float64
-            In the unit of y; the last has the bits of `predict_raw`.
         """
         table = self.prepare_features(table, n_threads)
         last_round = self.n_rounds if last_round is None else last_round
@@ -561,17 +551,13 @@ class Model:
         Returns
         -------
         ndarray of shape (n_features,), or (n_outputs, n_features); float64
-            The mean of the latter over outputs is the former, up to rounding.
         """
         return statistics.feature_importance(self, kind, per_output)
 
     # --- copies and files -------------------------------------------------------------------------
 
     def copy(self) -> Model:
-        """Return a model that can be trained further without changing this one.
-
-        Trees and mapper are shared.
-        """
+        """Return a model that can be trained further; trees and mapper are shared."""
         other = Model.__new__(Model)
         other.__dict__.update(self.__dict__)
         other.base_score, other.metadata = self.base_score.copy(), dict(self.metadata)
@@ -633,10 +619,10 @@ class Model:
         Raises
         ------
         OSError
-            If the file cannot be written (no space, no permission); the old file is kept.
+            If the file cannot be written; the old file is kept.
         ValueError
-            If the metadata contain a value that JSON cannot represent, leaf values do not fit
-            `leaf_dtype`, or the name ends in ".json".
+            If JSON cannot represent the metadata, leaf values do not fit `leaf_dtype`, or the name
+            ends in ".json".
         """
         serialize.write(path, self.to_bytes(leaf_dtype, statistics))
 

@@ -297,7 +297,7 @@ def _offsets(arrays: Mapping[str, np.ndarray], name: str, n_trees: int, size: in
     right = len(offsets) == n_trees + 1 and offsets[0] == 0 and offsets[-1] == size
     if not right or (offsets[1:] < offsets[:-1]).any():
         raise ValueError(
-            f"The forest's array {name!r} must rise from 0 to {size} in {n_trees} steps, one per tree."
+            f"The forest's array {name!r} must rise from 0 to {size} in {n_trees} steps."
         )
     return offsets
 
