@@ -1,6 +1,6 @@
-// What the best order of many categories gains where they say nothing
-// (docs/development/arithmetic.md: with gradients that were drawn by chance, the more categories a
-// feature has, the more some cut of them explains.
+// What the best order of many categories gains where they say nothing (docs/development/arithmetic.md:
+// with gradients that were drawn by chance, the more categories a feature has, the more some cut of
+// them explains.
 //
 // Owns: how much that is. Must not know: candidates, nodes.
 #pragma once

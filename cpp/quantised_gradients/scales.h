@@ -1,5 +1,5 @@
-// The scales that columns of derivatives are quantised by (docs/development/arithmetic.md: 32767 /
-// max, halved until no sum over any rows can leave int32.
+// The scales that columns of derivatives are quantised by (docs/development/arithmetic.md: 32767 / max,
+// halved until no sum over any rows can leave int32.
 //
 // Must not know: where derivatives lie, how they are quantised.
 #pragma once

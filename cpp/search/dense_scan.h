@@ -1,6 +1,6 @@
 // The best split of one node over the features of one tile. Sums are exact integers; scores are
-// float32 in one fixed order (docs/development/arithmetic.md, so the answer is the same for any
-// thread count and instruction set.
+// float32 in one fixed order (docs/development/arithmetic.md, so the answer is the same for any thread
+// count and instruction set.
 //
 // Owns: candidates and their order. Must not know: rows, trees, which node comes next.
 #pragma once

@@ -160,8 +160,8 @@ void HistogramSearch::set_thresholds() {
                 60000, static_cast<int64_t>(bins_per_feature * 4 * vectors / (2.2 + 0.1 * vectors)))
           : 0;
   // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows
-  // at which both cost the same, from the costs measured in docs/development/decisions.md.
-  // Histograms that have to be sent cost more than either.
+  // at which both cost the same, from the costs measured in docs/development/decisions.md. Histograms
+  // that have to be sent cost more than either.
   direct_rows_ =
       context_.is_distributed()
           ? 0

@@ -2,8 +2,8 @@
 // Algorithm 3) or both the same (Algorithm 4).
 //
 // Choosing k outputs for every candidate would cost more than its sum over all of them. That sum
-// bounds it (docs/development/decisions.md, so candidates are first summed as if leaves were dense;
-// few blocks of sixteen are then looked at closely, those of the largest bound first.
+// bounds it (docs/development/decisions.md, so candidates are first summed as if leaves were dense; few
+// blocks of sixteen are then looked at closely, those of the largest bound first.
 #include "base/kernels/lanes.h"
 #include "split_gain/kernels/candidates.h"
 #include "split_gain/kernels/separable_kernels.h"
