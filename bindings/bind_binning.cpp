@@ -9,7 +9,6 @@
 #include "context_caster.h"
 #include "conversions.h"
 #include "data/binning.h"
-#include "conversions.h"
 
 namespace polyleaf {
 namespace {

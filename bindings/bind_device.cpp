@@ -17,11 +17,8 @@
 #include "device/losses.h"
 #include "device/search.h"
 #include "device/sources.h"
-#include "conversions.h"
 #include "grower_handle.h"
-#include "conversions.h"
 #include "leaf_blocks.h"
-#include "conversions.h"
 #include "search_handle.h"
 
 namespace polyleaf {
@@ -65,7 +62,7 @@ class DeviceSearchHandle final : public SearchHandle {
 void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h,
                     const std::string& kind, const Optional1<const uint32_t>& rows,
                     const Optional1<const float>& multiplier) {
-  const Hessian hessian = parse_hessian_kind(kind);
+  const HessianKind hessian = parse_hessian_kind(kind);
   check_hessian(hessian, g.n_columns, h != nullptr ? h->n_columns : -1);
   if (h != nullptr) require_rows(*h, g.n_rows, "h");
   const RowSample sample = make_row_sample(g.n_rows, rows, multiplier);
@@ -139,7 +136,8 @@ std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const
   require(shared == nullptr || shared->n_leaves == n_leaves,
           "The tree has another number of leaves.");
   nb::gil_scoped_release release;
-  return make_topk_block(self.topk(g, h, sample, on_device, n_leaves, step, leaf_k, shared), g.n_columns);
+  return make_topk_block(self.topk(g, h, sample, on_device, n_leaves, step, leaf_k, shared),
+                         g.n_columns);
 }
 
 void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& grower,
@@ -349,12 +347,13 @@ void bind_device_parts(nb::module_& m) {
            nb::arg("rows").none(), nb::arg("multiplier").none(), "As QuantisedGradients.quantise.")
       .def("read", &read_channels, "int16 (n_rows, lanes), for tests.");
   nb::class_<DeviceSearchHandle, SearchHandle>(m, "DeviceSearch",
-                                             "Best splits from histograms, on a device.")
+                                               "Best splits from histograms, on a device.")
       .def(nb::init<const DeviceBins&, const Context&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &DeviceSearchHandle::use, nb::arg("channels"),
            "What the next tree, or the next layer of a tree, is judged by.")
-      .def("set_monotone_constraints", &DeviceSearchHandle::set_monotone_constraints, nb::arg("directions").none(), kMonotoneConstraintsDoc);
+      .def("set_monotone_constraints", &DeviceSearchHandle::set_monotone_constraints,
+           nb::arg("directions").none(), kMonotoneConstraintsDoc);
   nb::class_<DeviceLeaves>(m, "DeviceLeaves", "Leaf values, on a device.")
       .def(
           "__init__",

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "arrays.h"
-#include "conversions.h"
 #include "context_caster.h"
 #include "conversions.h"
 #include "explain/explainer.h"

@@ -14,7 +14,6 @@
 #include "grower/grower.h"
 #include "grower_handle.h"
 #include "quantised_gradients/quantised_gradients.h"
-#include "conversions.h"
 #include "search_handle.h"
 
 namespace polyleaf {
@@ -23,12 +22,13 @@ namespace {
 void quantise(QuantisedGradients& channels, Array2<const float> g, const Optional2<const float>& h,
               const std::string& kind, const Optional1<const uint32_t>& rows,
               const Optional1<const float>& multiplier, const Context& context) {
-  const Hessian hessian = parse_hessian_kind(kind);
+  const HessianKind hessian = parse_hessian_kind(kind);
   const int n_outputs = static_cast<int>(g.shape(1));
   require(n_outputs >= 1, "There must be at least one output.");
   check_hessian(hessian, n_outputs, h ? static_cast<int64_t>(h->shape(1)) : -1);
   require(!h || h->shape(0) == g.shape(0), "g and h must have the same number of rows.");
-  const RowSample sample = make_row_sample(static_cast<int64_t>(g.shape(0)), rows, multiplier, context);
+  const RowSample sample =
+      make_row_sample(static_cast<int64_t>(g.shape(0)), rows, multiplier, context);
   nb::gil_scoped_release release;
   channels.quantise(g.data(), h ? h->data() : nullptr, n_outputs, hessian, sample, context);
 }
@@ -54,7 +54,7 @@ nb::ndarray<nb::numpy, int32_t> dense(const QuantisedGradients& channels) {
 
 void bind_channels(nb::module_& m) {
   nb::class_<QuantisedGradients>(m, "QuantisedGradients",
-                       "Quantised derivatives: what one row adds to a histogram bin.")
+                                 "Quantised derivatives: what one row adds to a histogram bin.")
       .def(nb::init<>())
       .def(
           "__init__",
@@ -75,11 +75,15 @@ void bind_channels(nb::module_& m) {
            "int32 (rows used, K + hessian columns): the quantised values, for tests.")
       .def_prop_ro(
           "gradient_steps",
-          [](const QuantisedGradients& c) { return steps(c.gradient_step(), c.layout().n_outputs); },
+          [](const QuantisedGradients& c) {
+            return steps(c.gradient_step(), c.layout().n_outputs);
+          },
           nb::rv_policy::move)
       .def_prop_ro(
           "hessian_steps",
-          [](const QuantisedGradients& c) { return steps(c.hessian_step(), c.layout().n_hessian()); },
+          [](const QuantisedGradients& c) {
+            return steps(c.hessian_step(), c.layout().n_hessian());
+          },
           nb::rv_policy::move);
   m.def(
       "channel_lanes",

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "arrays.h"
-#include "conversions.h"
 #include "context_caster.h"
 #include "conversions.h"
 #include "losses/likelihoods.h"

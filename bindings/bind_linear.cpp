@@ -39,12 +39,13 @@ void renew(LinearGradients& channels, const Array2<const float>& g, const Option
   require(!config.full || config.max_regressors <= kMaxRegressors,
           "The full fit takes at most 8 regressors.");
   require(!config.full || !diagonal, "The full fit needs one hessian for all outputs.");
-  const RowSample sample = make_row_sample(static_cast<int64_t>(g.shape(0)), rows, multiplier, context);
+  const RowSample sample =
+      make_row_sample(static_cast<int64_t>(g.shape(0)), rows, multiplier, context);
   nb::gil_scoped_release release;
   channels.use(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
-               !h                           ? Hessian::unit
-               : diagonal && g.shape(1) > 1 ? Hessian::diagonal
-                                            : Hessian::shared,
+               !h                           ? HessianKind::unit
+               : diagonal && g.shape(1) > 1 ? HessianKind::diagonal
+                                            : HessianKind::shared,
                sample, config, context);
 }
 
@@ -79,7 +80,7 @@ void bind_linear(nb::module_& m) {
           },
           "float64 (n_features, 256): mean of a bin by code, less the centre, over the scale");
   nb::class_<LinearGradients>(m, "LinearGradients",
-                             "Derivatives that splits are judged by where leaves will be linear.")
+                              "Derivatives that splits are judged by where leaves will be linear.")
       .def(nb::init<const LinearTable&>(), nb::arg("table"), nb::keep_alive<1, 2>())
       .def("renew", &renew, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("config"),
            nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),

@@ -10,12 +10,10 @@
 
 #include "arrays.h"
 #include "base/exact_totals.h"
-#include "conversions.h"
 #include "context_caster.h"
 #include "conversions.h"
 #include "leaves/quantile.h"
 #include "losses/objectives.h"
-#include "conversions.h"
 
 namespace polyleaf {
 namespace {
@@ -171,10 +169,11 @@ auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
   NewArray<T> out({static_cast<size_t>(n_leaves), values.shape(1)});
   {
     nb::gil_scoped_release release;
-    fit_quantile_leaves(
-        values.data(), columns(values), weight ? non_null_data(weight->data(), weight->size()) : nullptr,
-        weight ? columns(*weight) : 0, sample, leaf_of_row ? leaf_of_row->data() : nullptr,
-        n_leaves, level.data(), context, out.data);
+    fit_quantile_leaves(values.data(), columns(values),
+                        weight ? non_null_data(weight->data(), weight->size()) : nullptr,
+                        weight ? columns(*weight) : 0, sample,
+                        leaf_of_row ? leaf_of_row->data() : nullptr, n_leaves, level.data(),
+                        context, out.data);
   }
   return out.array;
 }

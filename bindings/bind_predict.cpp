@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "arrays.h"
-#include "conversions.h"
 #include "context_caster.h"
 #include "conversions.h"
 #include "forest/forest.h"

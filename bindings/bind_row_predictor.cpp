@@ -10,7 +10,6 @@
 #include "context_caster.h"
 #include "conversions.h"
 #include "device/predictor.h"
-#include "conversions.h"
 #include "forest/row_predictor.h"
 
 namespace polyleaf {

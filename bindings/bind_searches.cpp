@@ -84,7 +84,8 @@ class VerifiedSearchHandle final : public SearchHandle {
 
 class ExactSearchHandle final : public SearchHandle {
  public:
-  ExactSearchHandle(const Bins& bins, const Context& context) : SearchHandle(bins), search_(bins, context) {
+  ExactSearchHandle(const Bins& bins, const Context& context)
+      : SearchHandle(bins), search_(bins, context) {
     for (int f = 0; f < bins.n_features(); ++f)
       require(!bins.is_categorical(f), "Exact search is for numeric features only.");
   }
@@ -95,7 +96,8 @@ class ExactSearchHandle final : public SearchHandle {
     const auto& gradients = nb::cast<const SparseRows&>(handle);
     check_gradients(bins(), gradients, weight, leaf_k);
     require(threshold_step >= 0 && threshold_step < 1, "threshold_step must be in [0, 1).");
-    const RowSample sample = make_row_sample(gradients.n_rows(), rows, multiplier, search_.context());
+    const RowSample sample =
+        make_row_sample(gradients.n_rows(), rows, multiplier, search_.context());
     reset();
     {
       nb::gil_scoped_release unlocked;
@@ -120,21 +122,22 @@ void bind_searches(nb::module_& m) {
            "Lets go of what it uses, which it otherwise keeps alive until it is told to use "
            "something else.");
   nb::class_<HistogramSearchHandle, SearchHandle>(m, "HistogramSearch",
-                                         "Best splits from histograms of channels.")
+                                                  "Best splits from histograms of channels.")
       .def(nb::init<const Bins&, const Context&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &HistogramSearchHandle::use<QuantisedGradients>, nb::arg("channels"),
            "What the next tree, or the next layer of a tree, is judged by.")
       .def("use", &HistogramSearchHandle::use<LinearGradients>, nb::arg("channels"),
            "The same; its splits look ahead to linear leaves.")
-      .def("set_monotone_constraints", &HistogramSearchHandle::set_monotone_constraints, nb::arg("directions").none(), kMonotoneConstraintsDoc);
+      .def("set_monotone_constraints", &HistogramSearchHandle::set_monotone_constraints,
+           nb::arg("directions").none(), kMonotoneConstraintsDoc);
   nb::class_<VerifiedSearchHandle, SearchHandle>(
       m, "VerifiedSearch",
       "Best splits of sparse gradients: a histogram search over a sketch of "
       "them proposes, and exact sums over "
       "the outputs that gain most decide.")
-      .def(nb::init<HistogramSearchHandle&, const Context&>(), nb::arg("histograms"), nb::arg("n_threads"),
-           nb::keep_alive<1, 2>())
+      .def(nb::init<HistogramSearchHandle&, const Context&>(), nb::arg("histograms"),
+           nb::arg("n_threads"), nb::keep_alive<1, 2>())
       .def("use", &VerifiedSearchHandle::use, nb::arg("gradients"), nb::arg("weight").none(),
            nb::arg("sketch"), nb::arg("step"), nb::arg("leaf_k"),
            nb::arg("numbers").none() = nb::none(), nb::arg("seed") = 0,

@@ -15,7 +15,7 @@
 namespace polyleaf {
 
 constexpr int64_t kSumBlock = 4096;  // rows whose terms are added as floats
-constexpr int kMaxTermBits = 41;    // 2^41 * 2^12 is 2^53
+constexpr int kMaxTermBits = 41;     // 2^41 * 2^12 is 2^53
 constexpr int kSumBits = 62;
 
 // Bits of the terms of a sum over so many rows, which then fits int64.

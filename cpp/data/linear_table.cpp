@@ -51,7 +51,8 @@ LinearTable::LinearTable(const Bins& bins, const float* features, const float* w
 void LinearTable::measure(const Bins& bins, const float* values, const float* weight, int feature,
                           Column& column, const Context& context) {
   const uint64_t* words = bins.words(bins.tile_index(feature));
-  const int shift = 8 * bins.slot_index(feature), missing = bins.tile(bins.tile_index(feature)).missing();
+  const int shift = 8 * bins.slot_index(feature),
+            missing = bins.tile(bins.tile_index(feature)).missing();
   const int64_t n_rows = bins.n_rows(), n_blocks = Block::count(n_rows, kRows);
   parallel_for(context, n_blocks, [&](int64_t task, int) {
     const Block block(n_rows, kRows, task);

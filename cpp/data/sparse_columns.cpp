@@ -13,8 +13,8 @@ constexpr int64_t kMostFeatures = int64_t{1} << 24;
 
 }  // namespace
 
-SparseColumns::SparseColumns(const CompressedColumns& columns, const uint16_t* n_bins, int32_t n_features, int64_t n_rows,
-             const Context& context)
+SparseColumns::SparseColumns(const CompressedColumns& columns, const uint16_t* n_bins,
+                             int32_t n_features, int64_t n_rows, const Context& context)
     : n_rows_(n_rows),
       features_(columns.features, columns.features + columns.n),
       common_(columns.common, columns.common + columns.n) {
@@ -45,7 +45,8 @@ SparseColumns::SparseColumns(const CompressedColumns& columns, const uint16_t* n
   list_by_row(context);
 }
 
-void SparseColumns::check(const CompressedColumns& columns, int64_t number, int n_bins, int64_t n_rows) const {
+void SparseColumns::check(const CompressedColumns& columns, int64_t number, int n_bins,
+                          int64_t n_rows) const {
   int64_t last_row = -1;
   for (int64_t i = columns.begin[number]; i < columns.begin[number + 1]; ++i) {
     const int64_t row = columns.rows[i];
@@ -92,7 +93,7 @@ void SparseColumns::list_by_row(const Context& context) {
 }
 
 int SparseColumns::code(int64_t number, int64_t row) const {
-  const std::span<const uint32_t> keys = of_row(row);
+  const std::span<const uint32_t> keys = row_keys(row);
   const auto at = std::lower_bound(keys.begin(), keys.end(), SparseEntry::make_key(number, 0));
   return at != keys.end() && *at >> 8 == static_cast<uint32_t>(number) ? static_cast<int>(*at & 255)
                                                                        : common_[number];

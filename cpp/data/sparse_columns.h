@@ -19,7 +19,7 @@ struct SparseEntry {
   uint32_t row;  // of the data; in a node: its place among the node's rows
   uint32_t key;  // number of the feature among the sparse ones, and the code
 
-  static uint32_t key_of(int64_t number, int code) {
+  static uint32_t make_key(int64_t number, int code) {
     return static_cast<uint32_t>(number) << 8 | static_cast<uint32_t>(code);
   }
   int32_t number() const { return static_cast<int32_t>(key >> 8); }
@@ -40,8 +40,8 @@ class SparseColumns {
  public:
   SparseColumns() = default;
   // n_bins: of every feature of the data. `std::invalid_argument` where columns are malformed.
-  SparseColumns(const CompressedColumns& columns, const uint16_t* n_bins, int32_t n_features, int64_t n_rows,
-        const Context& context);
+  SparseColumns(const CompressedColumns& columns, const uint16_t* n_bins, int32_t n_features,
+                int64_t n_rows, const Context& context);
 
   int64_t n_features() const { return static_cast<int64_t>(features_.size()); }
   int32_t feature(int64_t number) const { return features_[number]; }
@@ -57,7 +57,7 @@ class SparseColumns {
   const int64_t* begin() const { return begin_.data(); }
 
   // Keys of one row's cells, ascending.
-  std::span<const uint32_t> of_row(int64_t row) const {
+  std::span<const uint32_t> row_keys(int64_t row) const {
     if (row_begin_.empty()) return {};
     return {keys_.data() + row_begin_[row],
             static_cast<size_t>(row_begin_[row + 1] - row_begin_[row])};

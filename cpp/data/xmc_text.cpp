@@ -286,8 +286,7 @@ void append_indptr(std::vector<int64_t>& to, const std::vector<int64_t>& from) {
 }  // namespace
 
 TextRows read_xmc_text(const char* text, int64_t size, RowSyntax syntax,
-                         const XmcTextLimits& limits, int64_t first_line,
-                         const Context& context) {
+                       const XmcTextLimits& limits, int64_t first_line, const Context& context) {
   const std::vector<int64_t> ends = chunk_ends(text, size);
   std::vector<Chunk> chunks(ends.size());
   parallel_for(context, static_cast<int64_t>(ends.size()), [&](int64_t c, int) {

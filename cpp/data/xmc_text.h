@@ -38,7 +38,7 @@ struct TextRows {
 // `first_line`: number of the first line of `text` in its file, for errors. Throws
 // std::invalid_argument with "line 17: what is wrong".
 TextRows read_xmc_text(const char* text, int64_t size, RowSyntax syntax,
-                         const XmcTextLimits& limits, int64_t first_line, const Context& context);
+                       const XmcTextLimits& limits, int64_t first_line, const Context& context);
 
 // CSR rows -> text in the syntax `labelled` (or `pairs`, where labels are nullptr), one line each.
 // Values are written with as many digits as float32 needs to come back the same.

@@ -47,7 +47,8 @@ std::vector<RowRange> DeviceRowPartitioner::repartition(const RowSample& sample,
   take(sample);
   is_listed_ = true;
   std::vector<uint32_t> ids(sample.n_used());
-  const std::vector<int64_t> begin = group_rows_by_leaf(sample, leaf_of_row(), n_leaves, ids.data());
+  const std::vector<int64_t> begin =
+      group_rows_by_leaf(sample, leaf_of_row(), n_leaves, ids.data());
   ids_[0].write(ids);
   std::vector<RowRange> ranges;
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf)

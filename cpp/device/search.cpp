@@ -6,7 +6,6 @@
 
 #include "base/packed.h"
 #include "search/histogram_search.h"
-#include "split_gain/monotone_constraints.h"
 #include "split_gain/full.h"
 #include "split_gain/monotone_constraints.h"
 
@@ -122,7 +121,9 @@ void DeviceSearch::split(int32_t parent, const SearchNode& left, const SearchNod
   const ScanNode judged = best.candidate_node(scan_node(nodes_[parent]), bins_.host());
   scores().output_terms(judged, best.left.data(), best.left_count, output_gain);
   OutputBounds bounds_of_left, bounds_of_right;
-  if (directions_.any()) propagate_bounds(judged, best.feature, best.left.data(), best.left_count, bounds_of_left, bounds_of_right);
+  if (directions_.any())
+    propagate_bounds(judged, best.feature, best.left.data(), best.left_count, bounds_of_left,
+                     bounds_of_right);
   std::vector<int32_t> of_left = best.left, of_right = nodes_[parent].totals;
   for (int j = 0; j < layout().lanes; ++j) of_right[j] -= of_left[j];
   const int handed_down = std::exchange(nodes_[parent].histogram, -1);
@@ -158,7 +159,8 @@ void DeviceSearch::forget(const std::vector<SearchNode>& nodes) {
     if (histogram >= 0) free_.push_back(histogram);
     nodes_[node.id].value_bounds = OutputBounds(directions_.stride());
   }
-  chance_ = scope_->has_sorted_categories() ? channels_->categorical_overfit() : CategoricalOverfit();
+  chance_ =
+      scope_->has_sorted_categories() ? channels_->categorical_overfit() : CategoricalOverfit();
 }
 
 // Two free histograms. Those that were kept longest make way, and their children are built from
@@ -370,7 +372,7 @@ void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& 
     room_.reserve(static_cast<size_t>(n_blocks * of_block));
     return n_blocks;
   };
-  if (layout().hessian == Hessian::full) {
+  if (layout().hessian == HessianKind::full) {
     const bool has_node_features = name_lanes(batch);
     const auto m = static_cast<int32_t>(solved_of(layout(), split));
     const int64_t n_blocks = make_room(on_device::room_of_solved(m));

@@ -54,7 +54,9 @@ class DeviceSearch final : public Search {
   };
 
   const ChannelLayout& layout() const { return channels_->layout(); }
-  const ScoreKernels& scores() const { return select_score_kernels(layout(), scope_->config().split); }
+  const ScoreKernels& scores() const {
+    return select_score_kernels(layout(), scope_->config().split);
+  }
   ScanNode scan_node(const Node& node) const;
   void forget(const std::vector<SearchNode>& nodes);
   void lay_out_memory();

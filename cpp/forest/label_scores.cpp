@@ -25,7 +25,7 @@ std::string of_row(int64_t row, const std::string& what) {
 
 // Rows [first, first + n) of CSR arrays as a block; `indptr` has been checked.
 SparseRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const float* values,
-                          int64_t first, int64_t n, int64_t n_outputs) {
+                           int64_t first, int64_t n, int64_t n_outputs) {
   auto pattern = std::make_shared<SparsePattern>();
   const int64_t from = indptr[first], size = indptr[first + n] - from;
   pattern->begin.resize(static_cast<size_t>(n) + 1);
@@ -94,7 +94,8 @@ struct Merged {
 }  // namespace
 
 SparseRows make_sparse_rows(const int64_t* indptr, const int32_t* outputs, const float* values,
-                     int64_t n_rows, int64_t n_entries, int64_t n_outputs, const Context& context) {
+                            int64_t n_rows, int64_t n_entries, int64_t n_outputs,
+                            const Context& context) {
   if (indptr[0] != 0 || indptr[n_rows] != n_entries)
     reject("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
   for (int64_t i = 0; i < n_rows; ++i)

@@ -1,11 +1,11 @@
 // The grower. Read this file first.
 //
-// Vocabulary (docs/development/glossary.md: *channels* are small integers per row; a *histogram* sums
-// them per bin without knowing what they mean; a *score* reads summed channels and says how good a
-// split is; a *search* finds the best splits of a batch of nodes; the *partition* keeps a node's
-// rows next to each other; the *schedule* says which frontier nodes are split next; the *tree*
-// holds structure and numbered leaves; what a leaf pays out is fitted afterwards (leaves/) from
-// unquantised derivatives.
+// Vocabulary (docs/development/glossary.md: *channels* are small integers per row; a *histogram*
+// sums them per bin without knowing what they mean; a *score* reads summed channels and says how
+// good a split is; a *search* finds the best splits of a batch of nodes; the *partition* keeps a
+// node's rows next to each other; the *schedule* says which frontier nodes are split next; the
+// *tree* holds structure and numbered leaves; what a leaf pays out is fitted afterwards (leaves/)
+// from unquantised derivatives.
 //
 // One tree, as GBDT-MO's Algorithm 5 with batches:
 //

@@ -1,6 +1,6 @@
 // Rows by node: ids of a node's rows lie next to each other. A split moves them to the children and
-// keeps their order (stable), so nothing depends on how rows are cut into blocks. SparseColumns of sparse
-// features: sparse_columns.h.
+// keeps their order (stable), so nothing depends on how rows are cut into blocks. SparseColumns of
+// sparse features: sparse_columns.h.
 //
 // Words stay where they are while a node has many of all rows: they are found by the ids, and most
 // of what a line of memory holds is wanted. Of a node of fewer rows they are fetched once, tile by
@@ -50,8 +50,8 @@ struct PartitionKernels {
   // ranks[i]: how many of the first 64 i rows go left; for 0 <= i <= n / 64.
   void (*rank)(const uint8_t* bits, int64_t n, uint32_t* ranks);
   // SparseColumns to the side of their rows, whose places are counted anew there.
-  void (*move_entries)(const SparseEntry* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
-                       SparseEntry* left, SparseEntry* right);
+  void (*move_entries)(const SparseEntry* from, int64_t n, const uint8_t* bits,
+                       const uint32_t* ranks, SparseEntry* left, SparseEntry* right);
   // out[i] = words[ids[i]]
   void (*gather_words)(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out);
 };
@@ -99,7 +99,7 @@ class HostRowPartitioner final : public RowPartitioner {
     return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
   }
 
-  const SparseColumnPartition& sparse_columns() const { return sparse_columns_; }
+  const SparseColumnPartition& sparse_partition() const { return sparse_columns_; }
   // One feature's codes of the rows of a range, 255 where missing.
   void codes(const RowRange& rows, int feature, uint8_t* out) const;
 

@@ -76,7 +76,9 @@ class TreeContext {
   // Tiles with a feature that the tree may use.
   const std::vector<int>& tiles() const { return tiles_; }
   // What a node's best split is looked for in: those, and groups of sparse features.
-  int n_parts() const { return static_cast<int>(tiles_.size()) + bins().sparse_columns().n_groups(); }
+  int n_parts() const {
+    return static_cast<int>(tiles_.size()) + bins().sparse_columns().n_groups();
+  }
 
   // Whether there is a feature of so many categories that they are put in order.
   bool has_sorted_categories() const {

@@ -78,7 +78,8 @@ class Fit {
   // Rows in order of their leaves, ascending in each, cut into pieces.
   void cut_rows() {
     ids_.resize(sample_.n_used());
-    const std::vector<int64_t> begin = group_rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
+    const std::vector<int64_t> begin =
+        group_rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
     std::vector<int64_t> counts(n_leaves_);
     size_t x = 0, slot = 0;
     moments_begin_.push_back(0);
@@ -180,8 +181,8 @@ class Fit {
     }
   }
 
-  // Sums of all pieces, of all ranks, where each leaf's begin at `non_null_data(leaf)`, up to the next
-  // one's.
+  // Sums of all pieces, of all ranks, where each leaf's begin at `non_null_data(leaf)`, up to the
+  // next one's.
   template <class BeginOf>
   void add_pieces(std::vector<int64_t>& sums, BeginOf non_null_data) const {
     for (const Piece& piece : pieces_) {

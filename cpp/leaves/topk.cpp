@@ -6,7 +6,6 @@
 
 #include "base/collective.h"
 #include "base/parallel.h"
-#include "base/collective.h"
 #include "quantised_gradients/sparse_target_sums.h"
 
 namespace polyleaf {
@@ -159,7 +158,8 @@ class LabelLeaves {
     H_ = sum_leaf_hessians(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves,
                            context_);
     std::vector<uint32_t> rows(static_cast<size_t>(sample.n_used()));
-    const std::vector<int64_t> begin = group_rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
+    const std::vector<int64_t> begin =
+        group_rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
     const auto add_rows = [&](int64_t leaf, OutputSums& sums) {
       for (int64_t i = begin[leaf]; i < begin[leaf + 1]; ++i) {
         const SparseRow row = g_.row(rows[i]);

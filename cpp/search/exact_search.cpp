@@ -32,7 +32,8 @@ void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool,
     allgather_lists(context_, found);
     Best best;
     for (Best& b : found[0]) {
-      if (b.feature >= 0) b.judged = scope_->config().penalised_gain(b.feature, b.sum, entries_.worth);
+      if (b.feature >= 0)
+        b.penalised_gain = scope_->config().penalised_gain(b.feature, b.sum, entries_.worth);
       if (b.is_better(best)) best = b;
     }
     double gain = 0;

@@ -10,7 +10,6 @@
 
 #include "base/collective.h"
 #include "base/context.h"
-#include "base/collective.h"
 #include "search/sparse_target_search.h"
 
 namespace polyleaf {
@@ -19,8 +18,8 @@ class ExactSearch final : public SparseTargetSearch {
  public:
   ExactSearch(const Bins& bins, const Context& context);
 
-  // As SparseTargetSearch::use. threshold_step: a threshold at every such share of a node's rows; 0: at
-  // every bin.
+  // As SparseTargetSearch::use. threshold_step: a threshold at every such share of a node's rows;
+  // 0: at every bin.
   void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
            const LeafConfig& step, int32_t leaf_k, double threshold_step) {
     SparseTargetSearch::use(gradients, weight, sample, step, leaf_k);
@@ -53,10 +52,11 @@ class ExactSearch final : public SparseTargetSearch {
     int32_t feature = -1, bin = -1;
     bool missing_left = false;
     int64_t n_left = 0, left_hessian = 0;
-    double judged = 0;  // what features compete by
+    double penalised_gain = 0;  // what features compete by
     bool is_better(const Best& other) const {
       if (feature < 0 || other.feature < 0) return feature >= 0;
-      return judged > other.judged || (judged == other.judged && feature < other.feature);
+      return penalised_gain > other.penalised_gain ||
+             (penalised_gain == other.penalised_gain && feature < other.feature);
     }
   };
   // One thread's memory.

@@ -13,9 +13,9 @@ constexpr int64_t kGatherBlock = 2048;  // rows whose channels one task gathers
 }  // namespace
 
 CategoricalOverfit FixedGradients::categorical_overfit() const {
-  return estimate_categorical_overfit({&layout(), totals().data(), channels_->n_used(), channels_->gradient_step(),
-                    channels_->hessian_step()},
-                   sum_squares(layout(), channels_->row(0), sample(), context_));
+  return estimate_categorical_overfit({&layout(), totals().data(), channels_->n_used(),
+                                       channels_->gradient_step(), channels_->hessian_step()},
+                                      sum_squares(layout(), channels_->row(0), sample(), context_));
 }
 
 // Gathered once, then read once per tile.

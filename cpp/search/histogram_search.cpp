@@ -55,7 +55,7 @@ HistogramSearch::HistogramSearch(const Bins& bins, const Context& context)
 void HistogramSearch::start(const TreeContext& scope, const SearchNode& root) {
   scope_ = &scope;
   source_->start(scope, root);
-  check_directions(directions_, source_->layout(), scope.config().split);
+  check_monotone_constraints(directions_, source_->layout(), scope.config().split);
   if (context_.is_distributed()) {
     if (bins_.sparse_columns().n_features() > 0)
       throw std::invalid_argument("Ranks add up channels of features that are held dense.");
@@ -85,8 +85,8 @@ void HistogramSearch::find_runs() {
   runs_ = bins_.find_row_runs(kMaxPackedCount, context_);
 }
 
-// QuantisedGradients that a row keeps are known to their largest; of those made for each node sums are kept
-// apart.
+// QuantisedGradients that a row keeps are known to their largest; of those made for each node sums
+// are kept apart.
 void HistogramSearch::set_joint_formats() {
   const ChannelView view = source_->view(0);
   joint_.assign(bins_.n_tiles(), {});
@@ -152,16 +152,16 @@ void HistogramSearch::set_thresholds() {
   // histogram is written, read and cleared bin by bin. One output, and one Hessian for all, are
   // scanned from histograms alone.
   const int vectors = layout_.lanes / 16;
-  const bool can_order = layout_.n_outputs > 1 && layout_.hessian != Hessian::shared &&
-                         vectors >= 1 && layout_.hessian != Hessian::full && !layout_.linear();
+  const bool can_order = layout_.n_outputs > 1 && layout_.hessian != HessianKind::shared &&
+                         vectors >= 1 && layout_.hessian != HessianKind::full && !layout_.linear();
   ordered_rows_ =
       can_order
           ? std::min<int64_t>(
                 60000, static_cast<int64_t>(bins_per_feature * 4 * vectors / (2.2 + 0.1 * vectors)))
           : 0;
   // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows
-  // at which both cost the same, from the costs measured in docs/development/decisions.md. Histograms
-  // that have to be sent cost more than either.
+  // at which both cost the same, from the costs measured in docs/development/decisions.md.
+  // Histograms that have to be sent cost more than either.
   direct_rows_ =
       context_.is_distributed()
           ? 0
@@ -202,7 +202,9 @@ void HistogramSearch::split(int32_t parent, const SearchNode& left, const Search
   for (int j = 0; j < node.view.layout->lanes; ++j) r.totals[j] -= l.totals[j];
   l.histogram = handed_down;
   hand_down_bounds(node, l, r);
-  if (directions_.any()) bound_children(of_best(node), node.best, l.value_bounds, r.value_bounds);
+  if (directions_.any())
+    propagate_bounds(of_best(node), node.best.feature, node.best.left.data(), node.best.left_count,
+                     l.value_bounds, r.value_bounds);
 }
 
 // What each output gains by the node's split.
@@ -211,7 +213,7 @@ void HistogramSearch::judge_split(const Node& node, float* output_gain) const {
 }
 
 ScanNode HistogramSearch::of_best(const Node& node) const {
-  return split_like(scan_node(node), bins_, node.best);
+  return node.best.candidate_node(scan_node(node), bins_);
 }
 
 HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const ChannelView& view) {
@@ -239,8 +241,8 @@ void HistogramSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewe
 
 const ObjectPool<HistogramSearch::Proposals>& HistogramSearch::propose(
     const std::vector<SearchNode>& nodes, bool renewed, size_t wanted) {
-  per_part_ =
-      wanted > 1 && bins_.sparse_columns().n_features() > 0 ? kTileFeatures : 1;  // else a tile is a group
+  per_part_ = wanted > 1 && bins_.sparse_columns().n_features() > 0 ? kTileFeatures
+                                                                    : 1;  // else a tile is a group
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
   if (renewed) {
     for (const SearchNode& node : nodes) {
@@ -249,7 +251,8 @@ const ObjectPool<HistogramSearch::Proposals>& HistogramSearch::propose(
       nodes_[node.id].value_bounds = OutputBounds(directions_.stride());
     }
     set_joint_formats();
-    chance_ = scope_->has_sorted_categories() ? source_->categorical_overfit() : CategoricalOverfit();
+    chance_ =
+        scope_->has_sorted_categories() ? source_->categorical_overfit() : CategoricalOverfit();
   }
   std::vector<Job> jobs = plan(nodes);
   proposals_.clear();
@@ -289,7 +292,8 @@ void HistogramSearch::run(std::span<Job> jobs) {
     // Words that stay may have to be read from a disk: all that is wanted of one tile before the
     // next one.
     const int64_t job = bins_.is_external() ? task % n_jobs : task / n_parts;
-    run_part(*order[job], static_cast<int>(bins_.is_external() ? task / n_jobs : task % n_parts), thread);
+    run_part(*order[job], static_cast<int>(bins_.is_external() ? task / n_jobs : task % n_parts),
+             thread);
   });
 }
 
@@ -383,8 +387,8 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
   return jobs;
 }
 
-// QuantisedGradients of the rows to be read, next to each other: read once per tile. SparseColumns of sparse features
-// are read for both siblings: there is nothing to subtract from.
+// QuantisedGradients of the rows to be read, next to each other: read once per tile. SparseColumns
+// of sparse features are read for both siblings: there is nothing to subtract from.
 void HistogramSearch::gather_channels(std::vector<Job>& jobs) {
   std::vector<GradientSource::Request> requests;
   const auto ask = [&](int32_t node) {
@@ -566,8 +570,8 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
       last = end_of_joint(job, t, i, end);
       const HostRowPartitioner::Words from =
           scope_->partition().locate_words(nodes_[job.build].at.rows, t, i);
-      kernels.build_joint(from.words, from.ids, job.channels + i * PackedSumFormat::kChannels, last - i,
-                          tile.n_features, tile.log2_stride, format, joint);
+      kernels.build_joint(from.words, from.ids, job.channels + i * PackedSumFormat::kChannels,
+                          last - i, tile.n_features, tile.log2_stride, format, joint);
       kernels.spread(joint, n_bins, format, bins.sums);
     }
     return;
@@ -583,7 +587,7 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
                });
     if (riding)
       kernels.unpack_counts(bins.sums, n_bins, lanes, last == end, scratch_[thread].below.data(),
-                       bins.counts);
+                            bins.counts);
   }
 }
 
@@ -686,8 +690,8 @@ ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
                    node.view.linear,
                    node.prune_bound};
   scanned.categorical_overfit = chance_;
-  if (directions_.any()) scanned = scanned.obeying(directions_, node.value_bounds);
-  return with_factors(scanned, scope_->config());
+  if (directions_.any()) scanned = scanned.constrain(directions_, node.value_bounds);
+  return apply_gain_factors(scanned, scope_->config());
 }
 
 Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {
@@ -724,8 +728,8 @@ void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, con
     for (int first = 0, last; first < tile.n_features; first = last, ++out) {
       const int group = bins_.feature_group(tile.features[first]);
       Slots own = {};
-      for (last = first; last < tile.n_features && bins_.feature_group(tile.features[last]) == group;
-           ++last)
+      for (last = first;
+           last < tile.n_features && bins_.feature_group(tile.features[last]) == group; ++last)
         own[last] = slots[last];
       best_split_of_tile(bins_, t, histogram, scan_node(node, thread), own, scratch, *out);
     }
@@ -813,7 +817,8 @@ SplitInfo to_split_info(const TileSplit& split, double gain) {
   return {gain, split.feature, split.bin, split.missing_left, split.set, split.left_count};
 }
 
-SplitInfo validate_gain(const TileSplit* best, float node_sum, int n_outputs, const GrowConfig& config) {
+SplitInfo validate_gain(const TileSplit* best, float node_sum, int n_outputs,
+                        const GrowConfig& config) {
   if (best == nullptr || !std::isfinite(best->sum)) return SplitInfo();
   const double sum = best->sum, difference = sum - node_sum;
   const double gain = 0.5 * difference / n_outputs;

@@ -25,7 +25,6 @@
 #include "search/allreduce_histograms.h"
 #include "search/dense_scan.h"
 #include "search/gradient_source.h"
-#include "search/packed_histogram.h"
 #include "search/histogram_pool.h"
 #include "search/packed_histogram.h"
 #include "search/sparse_scan.h"
@@ -36,7 +35,8 @@ namespace polyleaf {
 SplitInfo to_split_info(const TileSplit& split, double gain);
 // The same for the best that was found (nullptr: none) in a node that is worth `node_sum` itself;
 // of no feature where it is not admissible.
-SplitInfo validate_gain(const TileSplit* best, float node_sum, int n_outputs, const GrowConfig& config);
+SplitInfo validate_gain(const TileSplit* best, float node_sum, int n_outputs,
+                        const GrowConfig& config);
 // Those of finite sum, the most promising first.
 std::vector<const TileSplit*> sorted_by_gain(const std::vector<TileSplit>& splits);
 
@@ -55,7 +55,9 @@ class HistogramSearch final : public Search {
   void use(GradientSource& source) { source_ = &source; }
 
   // Where outputs must not fall or rise with features, from the next tree on.
-  void set_monotone_constraints(MonotoneConstraints directions) { directions_ = std::move(directions); }
+  void set_monotone_constraints(MonotoneConstraints directions) {
+    directions_ = std::move(directions);
+  }
 
   const RowSample& sample() const override { return source_->sample(); }
   int n_outputs() const override { return source_->layout().n_outputs; }
@@ -74,11 +76,11 @@ class HistogramSearch final : public Search {
     int32_t node;
     std::vector<TileSplit> splits;
   };
-  // More than one wanted: of each part the best of every group of features (`Bins::feature_group`), at
-  // most kTileFeatures of them, so that what is proposed does not depend on how features are held;
-  // otherwise the best of the part. Valid until the next call.
+  // More than one wanted: of each part the best of every group of features (`Bins::feature_group`),
+  // at most kTileFeatures of them, so that what is proposed does not depend on how features are
+  // held; otherwise the best of the part. Valid until the next call.
   const ObjectPool<Proposals>& propose(const std::vector<SearchNode>& nodes, bool renewed,
-                                 size_t wanted = 1);
+                                       size_t wanted = 1);
   void take(int32_t node, const TileSplit* split);
 
  private:
@@ -91,8 +93,8 @@ class HistogramSearch final : public Search {
     std::vector<uint8_t> allowed;  // features, where they are sampled per node
     TileSplit best;
     std::unique_ptr<CellBounds> bounds;  // of sparse features; nullptr: none are kept
-    OutputBounds value_bounds;            // where values must obey directions
-    float prune_bound = 0, floor = 0;   // sparse leaves: see ScanNode and ScanScratch
+    OutputBounds value_bounds;           // where values must obey directions
+    float prune_bound = 0, floor = 0;    // sparse leaves: see ScanNode and ScanScratch
     int64_t size() const {
       return at.rows.size();
     }  // rows that lie here; what is built, by `count`
@@ -156,7 +158,9 @@ class HistogramSearch final : public Search {
   const std::vector<uint8_t>& allowed_of(const Node& node) const;
   SplitInfo choose(const Proposals& proposals);
 
-  const ScoreKernels& scores() const { return select_score_kernels(layout_, scope_->config().split); }
+  const ScoreKernels& scores() const {
+    return select_score_kernels(layout_, scope_->config().split);
+  }
   void judge_split(const Node& node, float* output_gain) const;
   // The node where candidates split like the best one.
   ScanNode of_best(const Node& node) const;

@@ -17,9 +17,9 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-void LinearGradients::use(const float* g, const float* h, int n_outputs, Hessian hessian,
-                         const RowSample& sample, const LinearConfig& config,
-                         const Context& context) {
+void LinearGradients::use(const float* g, const float* h, int n_outputs, HessianKind hessian,
+                          const RowSample& sample, const LinearConfig& config,
+                          const Context& context) {
   config_ = config;
   hessian_ = hessian;
   n_outputs_ = n_outputs;
@@ -72,9 +72,9 @@ CategoricalOverfit LinearGradients::categorical_overfit() const {
   const Node& root = nodes_[0];
   RowSample rows;
   rows.n_all = root_.rows.size();
-  return estimate_categorical_overfit({root.layout, root_totals_.data(), root_.count, root.gradient_step.data(),
-                    root.hessian_step.data()},
-                   sum_squares(*root.layout, root_channels_, rows, context_));
+  return estimate_categorical_overfit({root.layout, root_totals_.data(), root_.count,
+                                       root.gradient_step.data(), root.hessian_step.data()},
+                                      sum_squares(*root.layout, root_channels_, rows, context_));
 }
 
 ChannelView LinearGradients::view(int32_t node) const {
@@ -174,13 +174,13 @@ void LinearGradients::hear_ranges() {
 }
 
 void LinearGradients::read_block(const Columns& c, int64_t begin, int64_t n, float* largest,
-                                float* range) {
+                                 float* range) {
   if (config_.full) return read_columns(c, begin, n, largest, range);
   return narrow() ? read_narrow(c, begin, n, largest, range) : read_many(c, begin, n, largest);
 }
 
 void LinearGradients::read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest,
-                                 float* range) {
+                                  float* range) {
   const HostRowPartitioner& partition = scope_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
@@ -227,7 +227,7 @@ void LinearGradients::read_many(const Columns& c, int64_t begin, int64_t n, floa
 }
 
 void LinearGradients::read_columns(const Columns& c, int64_t begin, int64_t n, float* largest,
-                                  float* range) {
+                                   float* range) {
   const LinearGradientKernels& kernels = POLYLEAF_SELECT(linear_gradient_kernels);
   const HostRowPartitioner& partition = scope_->partition();
   const Bins& bins = partition.bins();
@@ -244,7 +244,8 @@ void LinearGradients::read_columns(const Columns& c, int64_t begin, int64_t n, f
     float line[256];
     std::copy_n(table_.means(f), 256, line);
     line[bins.tile(tile).missing()] = std::numeric_limits<float>::quiet_NaN();
-    kernels.look_up(partition.words(rows, tile, begin, n, room), 8 * bins.slot_index(f), n, line, z);
+    kernels.look_up(partition.words(rows, tile, begin, n, room), 8 * bins.slot_index(f), n, line,
+                    z);
     kernels.range(z, n, range + 2 * j);
   }
 }
@@ -388,7 +389,7 @@ void LinearGradients::set_side(int side, const TileSplit& split, const ScanNode&
 }
 
 void LinearGradients::split(int32_t parent, const TileSplit& split, const ScanNode& node,
-                           const SearchNode&, const SearchNode&, float* output_gain) {
+                            const SearchNode&, const SearchNode&, float* output_gain) {
   const LinearKernels& kernels = POLYLEAF_SELECT(linear_kernels);
   const int K = n_outputs_, p = node.layout->regressors;
   for (Side& s : sides_) {
@@ -417,7 +418,7 @@ void LinearGradients::split(int32_t parent, const TileSplit& split, const ScanNo
 }
 
 void LinearGradients::pass_on(const Node& parent, const TileSplit& split, const double* slopes,
-                             const double* middle, Node& child) const {
+                              const double* middle, Node& child) const {
   const int32_t f = split.feature;
   child.start();
   child.regressors = parent.regressors;

@@ -8,8 +8,8 @@ namespace polyleaf {
 SparseTargetSearch::SparseTargetSearch(const Bins& bins, const Context& context)
     : bins_(bins), context_(context) {}
 
-void SparseTargetSearch::use(const SparseRows& gradients, const float* weight, const RowSample& sample,
-                      const LeafConfig& step, int32_t leaf_k) {
+void SparseTargetSearch::use(const SparseRows& gradients, const float* weight,
+                             const RowSample& sample, const LeafConfig& step, int32_t leaf_k) {
   gradients_ = &gradients;
   weight_ = weight;
   sample_ = sample;

@@ -17,7 +17,6 @@
 #include "base/aligned_buffer.h"
 #include "base/collective.h"
 #include "base/context.h"
-#include "base/collective.h"
 #include "base/rng.h"
 #include "search/histogram_search.h"
 #include "search/kernels/sparse_target_kernels.h"
@@ -29,9 +28,9 @@ class VerifiedSearch final : public SparseTargetSearch {
  public:
   VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Context& context);
 
-  // As SparseTargetSearch::use. `proposals` must be using channels of the same sample. What draws the rows
-  // that stand for a large node: their numbers (nullptr: places) among all, wherever they lie, and
-  // a seed.
+  // As SparseTargetSearch::use. `proposals` must be using channels of the same sample. What draws
+  // the rows that stand for a large node: their numbers (nullptr: places) among all, wherever they
+  // lie, and a seed.
   void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
            const LeafConfig& step, int32_t leaf_k, const int64_t* numbers, uint64_t seed) {
     SparseTargetSearch::use(gradients, weight, sample, step, leaf_k);
@@ -47,7 +46,7 @@ class VerifiedSearch final : public SparseTargetSearch {
 
  private:
   static constexpr int kCandidates = kSets - 1;  // set 0 is the node itself
-  static constexpr int64_t kSampledRows = 4096;   // of a large node, about
+  static constexpr int64_t kSampledRows = 4096;  // of a large node, about
   static constexpr int kMagnitudes =
       2 * kSets;  // of the sets, and of what the sets leave of the node
 

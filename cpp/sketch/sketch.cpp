@@ -198,8 +198,8 @@ void column_energy(const float* values, int64_t n, int32_t n_columns, double* en
   context.allreduce_max(largest);
   const int term = get_term_bits(context.allreduce_sum(n));
   for (int32_t k = 0; k < n_columns; ++k)
-    unit[k] =
-        std::isfinite(largest[k]) ? std::ldexp(1.0, term - 2 * get_exponent_above(largest[k])) : 0.0;
+    unit[k] = std::isfinite(largest[k]) ? std::ldexp(1.0, term - 2 * get_exponent_above(largest[k]))
+                                        : 0.0;
   std::vector<double> parts(static_cast<size_t>(n_blocks) * n_columns, 0.0);
   parallel_for(context, n_blocks, [&](int64_t task, int) {
     const Block rows(n, kSumBlock, task);

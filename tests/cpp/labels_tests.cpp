@@ -73,7 +73,7 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
       tree = grower.grow(exact, config, nullptr);
     } else {
       count_sketch(gradients, static_cast<uint64_t>(round), 8, 0.5f, sketch.data(), n_threads);
-      const Hessian hessian = w != nullptr ? Hessian::shared : Hessian::unit;
+      const HessianKind hessian = w != nullptr ? HessianKind::shared : HessianKind::unit;
       channels.quantise(sketch.data(), w, 8, hessian, sample, n_threads);
       histograms.use(channels);
       verified.use(gradients, w, channels.sample(), kStep, leaf_k, nullptr, 0);
@@ -131,10 +131,10 @@ void test_sparse() {
         std::vector<double> first;
         for (int n_threads : {1, 2, 3}) {
           const auto n_entries = static_cast<int64_t>(labels.size());
-          const LabelTraining training{
-              n_outputs,
-              make_sparse_rows(indptr.data(), labels.data(), nullptr, n, n_entries, n_outputs, n_threads),
-              exact, sampled};
+          const LabelTraining training{n_outputs,
+                                       make_sparse_rows(indptr.data(), labels.data(), nullptr, n,
+                                                        n_entries, n_outputs, n_threads),
+                                       exact, sampled};
           const std::vector<double> found = train_labels(p, training, n_threads);
           if (n_threads == 1) first = found;
           CHECK(found == first);

@@ -28,7 +28,7 @@ void check_at_the_ends(int lanes, bool in_turn) {
       kernels_of(isa).build(words.data(), channels.data(), kMaxPackedCount, 1, 2, lanes, true,
                             sums.data(), counts.data());
       kernels_of(isa).unpack_counts(sums.data(), kBins, lanes, run == kRuns - 1, below.data(),
-                               counts.data());
+                                    counts.data());
       for (int32_t& sum : expected) sum += static_cast<int32_t>(kMaxPackedCount) * value;
     }
     for (int bin = 0; bin < kBins; ++bin) {

@@ -23,9 +23,9 @@ void test_label_text() {
     CHECK(rows.indices[0] == 2 && rows.indices[1] == 31 && rows.values[79999] == 39999.5f);
     const std::string again =
         write_xmc_text({40000, rows.label_indptr.data(), rows.labels.data(), rows.indptr.data(),
-                          rows.indices.data(), rows.values.data(), 0});
+                        rows.indices.data(), rows.values.data(), 0});
     const TextRows back = read_xmc_text(again.data(), static_cast<int64_t>(again.size()),
-                                          RowSyntax::labelled, {32, 12}, 1, n_threads);
+                                        RowSyntax::labelled, {32, 12}, 1, n_threads);
     CHECK(back.values == rows.values && back.indices == rows.indices && back.labels == rows.labels);
     bool refused = false;
     try {

@@ -273,8 +273,8 @@ void quantise(const float* const* columns, int64_t n, const LaneProduct* product
 }  // namespace
 
 const LinearGradientKernels linear_gradient_kernels = {gather,    read_narrow,   quantise_narrow,
-                                                     read_many, quantise_many, look_up,
-                                                     range,     centre,        quantise};
+                                                       read_many, quantise_many, look_up,
+                                                       range,     centre,        quantise};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -1,5 +1,5 @@
-// QuantisedGradients of nodes whose leaves are linear: columns of a node's rows, then products of columns as
-// integers.
+// QuantisedGradients of nodes whose leaves are linear: columns of a node's rows, then products of
+// columns as integers.
 #pragma once
 #include <cstdint>
 
@@ -33,9 +33,9 @@ struct LinearGradientKernels {
   void (*read_narrow)(float* rows, const uint32_t* ids, int64_t first, int64_t n,
                       const uint64_t* words, int shift, float old, const float* line, float* out,
                       float* least, float* most);
-  // QuantisedGradients of such rows with z = fitted - middle: of 0 or 1 regressors, with a Hessian of 1 or
-  // h, in the order of ChannelLayout; inverse: of every lane, 1 in the count lane. totals[j] +=
-  // their sums.
+  // QuantisedGradients of such rows with z = fitted - middle: of 0 or 1 regressors, with a
+  // Hessian of 1 or h, in the order of ChannelLayout; inverse: of every lane, 1 in the count
+  // lane. totals[j] += their sums.
   void (*quantise_narrow)(const float* rows, int64_t n, int regressors, bool unit, float middle,
                           const float* inverse, int16_t* channels, int64_t* totals);
   // Many outputs, half-additive: rows of `stride` floats, g of n_outputs, then n_hessian
@@ -43,8 +43,8 @@ struct LinearGradientKernels {
   // takes the step. largest[c] = max(largest[c], |value|) of all columns.
   void (*read_many)(float* rows, int stride, int n_outputs, int n_hessian, const uint32_t* ids,
                     int64_t first, int64_t n, const FittedStep* step, float* out, float* largest);
-  // QuantisedGradients of such rows: rint(value * inverse), 0 where that is no number; 1 in the count lane, 0
-  // behind them. totals[j] += their sums.
+  // QuantisedGradients of such rows: rint(value * inverse), 0 where that is no number; 1 in the
+  // count lane, 0 behind them. totals[j] += their sums.
   void (*quantise_many)(const float* rows, int64_t n, int stride, const float* inverse,
                         int count_lane, int lanes, int16_t* channels, int64_t* totals);
   // out[i] = line[code]

@@ -45,7 +45,8 @@ struct ManySide {
     f64x8 weight, shrunk, middle, kept;
   };
   template <class V>
-  POLYLEAF_INLINE_MEMBER void hessian(V h, V h_there, V hx, V hxx, V* shrunk, V* middle, V* kept) const {
+  POLYLEAF_INLINE_MEMBER void hessian(V h, V h_there, V hx, V hxx, V* shrunk, V* middle,
+                                      V* kept) const {
     *shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
     *middle = *kept = V{};
     if (with_x) centre_of(node, h_there, hx, hxx, middle, kept);
@@ -108,7 +109,7 @@ struct ManySide {
     return sum;
   }
   POLYLEAF_INLINE_MEMBER void keep(const SideSolution& out, int k, f64x8 term, f64x8 minus_slope,
-                            f64x8 middle) const {
+                                   f64x8 middle) const {
     const int n = node.layout->n_outputs - k < 8 ? node.layout->n_outputs - k : 8;
     for (int j = 0; j < n; ++j) {
       out.terms[k + j] = term[j];
@@ -238,8 +239,8 @@ class Many {
                  (whole[K] - hx) * step, (whole[K + 1] - hxx) * step, with_x);
     }
   }
-  POLYLEAF_INLINE_MEMBER void share_side(int side, int i, f64x8 h, f64x8 h_there, f64x8 hx, f64x8 hxx,
-                                  bool with_x) const {
+  POLYLEAF_INLINE_MEMBER void share_side(int side, int i, f64x8 h, f64x8 h_there, f64x8 hx,
+                                         f64x8 hxx, bool with_x) const {
     const f64x8 shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
     f64x8 middle = {}, kept = {};
     if (with_x) centre_of(node, h_there, hx, hxx, &middle, &kept);
@@ -341,7 +342,8 @@ class Many {
 
   // Candidate i, at which the running sums stand.
   template <bool MISSING, bool MISSING_LEFT>
-  POLYLEAF_INLINE_MEMBER void sides(int i, f64x8 (&sums)[2][8], f64x8 (&weights)[2][8], int at) const {
+  POLYLEAF_INLINE_MEMBER void sides(int i, f64x8 (&sums)[2][8], f64x8 (&weights)[2][8],
+                                    int at) const {
     const int32_t* totals = node.totals;
     const auto there_left = [&](int j)
                                 __attribute__((always_inline)) { return load<i32x8>(run + j); };

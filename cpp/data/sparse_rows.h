@@ -75,7 +75,8 @@ class SparseRows {
 // Rows from CSR arrays, which are checked: std::invalid_argument, in a sentence, where they do not
 // fit together. values nullptr: 1 throughout.
 SparseRows make_sparse_rows(const int64_t* indptr, const int32_t* outputs, const float* values,
-                     int64_t n_rows, int64_t n_entries, int64_t n_outputs, const Context& context);
+                            int64_t n_rows, int64_t n_entries, int64_t n_outputs,
+                            const Context& context);
 
 // out (n_rows,): Euclidean length of every row.
 void compute_row_norms(const SparseRows& rows, float* out, const Context& context);
