@@ -111,7 +111,7 @@ def test_node_tables_agree(scalar, kinds):
             for found, value in zip(columns[name], expected, strict=True):
                 found = found.to_list() if hasattr(found, "to_list") else found
                 assert found == value or (value is None and pd.isna(found)), (kind, name)
-    with pytest.raises(ValueError, match="kind='csv' is unknown"):
+    with pytest.raises(ValueError, match="kind='csv'"):
         nodes_table(model, "csv")
 
 
@@ -164,7 +164,5 @@ def test_estimators_are_taken_as_their_models():
     assert size_report(fitted) == size_report(model) and summary(fitted) == summary(model)
     assert tree_nodes(fitted, 1) == tree_nodes(model, 1)
     assert leaf_dtype_report(fitted, X, X[:, 0]) == leaf_dtype_report(model, X, X[:, 0])
-    with pytest.raises(
-        TypeError, match="A Model or a fitted estimator is needed, not PolyleafRegressor"
-    ):
+    with pytest.raises(TypeError, match="PolyleafRegressor"):
         summary(PolyleafRegressor())

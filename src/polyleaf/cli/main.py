@@ -638,12 +638,14 @@ def report(
         raise ReadError(
             f"report looks at every output of every row, too many for --format {xmc.FORMAT}."
         )
+    from polyleaf.inspection import make_report
+
     estimator, schema = _load(model, threads)
     source = open_source(file, format, _style(no_header, sep, decimal, encoding))
     table, X = read_prediction_rows(source, schema, estimator, schema.targets)
     y = schema.read_targets(table)
     _check_writable(out)
-    estimator.report(X, y, title=title or f"Report: {model.name}").save(out)
+    make_report(estimator, X, y, title=title or f"Report: {model.name}").save(out)
     Reporter(quiet).remark(f"report of {pluralise(table.n_rows, 'row')} written to {out}")
 
 

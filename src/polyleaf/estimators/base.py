@@ -1140,11 +1140,11 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
 
         Returns
         -------
-        polyleaf.inspection.report.Report
-            `save(path)` writes it; notebooks show it. See :func:`polyleaf.inspection.report.report`.
+        polyleaf.inspection.Report
+            `save(path)` writes it; notebooks show it. See :func:`polyleaf.inspection.make_report`.
         """
         # By name: the page is drawn on a floor above, which is needed by whoever asks for it only.
-        return importlib.import_module("polyleaf.inspection.report").report(
+        return importlib.import_module("polyleaf.inspection.report").make_report(
             self, X, y, offset=offset, title=title
         )
 

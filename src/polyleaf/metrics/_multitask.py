@@ -55,7 +55,7 @@ class D2:
         for known_y, known_weight, errors in self._cache:
             if known_y is y and known_weight is weight:
                 return errors
-        base = self._objective.prepare(y, weight).base_score()
+        base = self._objective.bind(y, weight).base_score()
         self._cache.append((y, weight, self._errors(y, np.tile(base, (n_rows, 1)), weight)))
         return self._cache[-1][2]
 
