@@ -86,24 +86,26 @@ def search_command(table, model):
     return "train", table, "-t", "y", "-m", model, "--search", "60", *fast
 
 
-def test_an_interrupted_search_saves_the_best(table, model, monkeypatch, capsys):
-    interrupt_after(monkeypatch, SuccessiveHalving, "judge_again", 0)
-    said = interrupted(capsys, *search_of(table, model))
-    assert said.startswith("polyleaf: the search was interrupted; the best of 3 candidates, with ")
-    assert said.endswith(f" rounds on all rows, is saved to {model}.")
+def test_interrupted_search_saves_the_best(table, model, monkeypatch, capsys):
+    interrupt_after(monkeypatch, SuccessiveHalving, "revalidate_leaders", 0)
+    message = run_interrupted(capsys, *search_command(table, model))
+    assert message.startswith(
+        "polyleaf: search interrupted; the best of 3 candidates, trained for "
+    )
+    assert message.endswith(f" rounds on all rows, was saved to {model}.")
     assert load_model(model).n_iter_ > 1
 
 
-def test_so_does_one_in_its_last_training(table, model, monkeypatch, capsys):
-    plain = SearchMixin._last_training
+def test_interrupted_final_fit_of_a_search_is_saved(table, model, monkeypatch, capsys):
+    plain = SearchMixin._fit_final
 
     def last(*arguments):
         interrupt_after(monkeypatch, Run, "step", 2)
         return plain(*arguments)
 
-    monkeypatch.setattr(SearchMixin, "_last_training", last)
-    said = interrupted(capsys, *search_of(table, model))
-    assert ", with 2 rounds on all rows, is saved" in said
+    monkeypatch.setattr(SearchMixin, "_fit_final", last)
+    message = run_interrupted(capsys, *search_command(table, model))
+    assert ", trained for 2 rounds on all rows, was saved" in message
     assert load_model(model).n_iter_ == 2
 
 
