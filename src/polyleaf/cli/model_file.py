@@ -80,7 +80,7 @@ def _has_same_tasks(places: Any, schema: Schema) -> bool:
 
     def matches(task: Any, own: Schema) -> bool:
         has_columns = own.task == "classification" or task.n_columns == len(own.targets)
-        return has_columns and task.learns in _LEARNED_KINDS[own.task]
+        return has_columns and task.target_kind in _LEARNED_KINDS[own.task]
 
     schemas = schema.task_schemas
     return [place.task.name for place in places] == list(schemas) and all(

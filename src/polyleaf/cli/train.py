@@ -459,8 +459,7 @@ def _make_time_limit(seconds: float | None, search: float | None) -> dict[str, A
 def _get_estimator_class(task: str, params: dict[str, Any]) -> Any:
     """Return the class of the estimator, after a check of the parameters."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
-    from polyleaf.search.classifier import PolyleafClassifierCV
-    from polyleaf.search.regressor import PolyleafRegressorCV
+    from polyleaf.search.estimators import PolyleafClassifierCV, PolyleafRegressorCV
 
     is_search = "time_limit" in params
     if task == "tasks":
