@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from polyleaf.objectives._utils import best_constant
 from scipy.optimize import minimize
 from support.loss_inputs import draw_target
 

@@ -47,9 +47,8 @@ from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.compiled_predictor import Predictor
 from polyleaf.model.html import render_model
-from polyleaf.model.importance import KINDS
-from polyleaf.model.io import Destination, Source
-from polyleaf.model.serialize import ModelFileError
+from polyleaf.model.serialize import Destination, ModelFileError, Source
+from polyleaf.model.statistics import IMPORTANCE_KINDS
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.runtime.context import Context, effective_threads
 from polyleaf.runtime.cuda import get_device
@@ -1119,9 +1118,9 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
                 raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")
             magnitude = mean_abs_shap(iter_shap_values(self, X))
             return magnitude if per_output else magnitude.mean(axis=0)
-        if kind not in KINDS:
+        if kind not in IMPORTANCE_KINDS:
             raise ValueError(
-                f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}, shap."
+                f"kind={kind!r} is unknown; it must be one of {', '.join(IMPORTANCE_KINDS)}, shap."
             )
         return self.model_.mapper.sum_by_feature(self.model_.feature_importance(kind, per_output))
 
@@ -1139,11 +1138,11 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
 
         Returns
         -------
-        polyleaf.inspection.report.Report
-            `save(path)` writes it; notebooks show it. See :func:`polyleaf.inspection.report.report`.
+        polyleaf.inspection.Report
+            `save(path)` writes it; notebooks show it. See :func:`polyleaf.inspection.make_report`.
         """
         # By name: the page is drawn on a floor above, which is needed by whoever asks for it only.
-        return importlib.import_module("polyleaf.inspection.report").report(
+        return importlib.import_module("polyleaf.inspection.report").make_report(
             self, X, y, offset=offset, title=title
         )
 

@@ -17,7 +17,7 @@ from polyleaf.files.io import ReadError
 from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
 from polyleaf.inputs.multitask import get_task_name
-from polyleaf.inputs.targets import FEW_CLASSES
+from polyleaf.inputs.targets import SMALL_N_CLASSES
 from polyleaf.inputs.text import find_stray_text, has_decimal_commas
 from polyleaf.metrics._multitask import TASKS
 
