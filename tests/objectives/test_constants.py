@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from polyleaf.objectives._utils import best_constant
 from scipy.optimize import minimize
 from support.loss_inputs import draw_target
 
 from polyleaf.objectives import Custom, get_objective
-from polyleaf.objectives._utils import minimise_base_score
+from polyleaf.objectives._utils import best_constant, minimise_base_score
 
 N, K = 400, 3
 

@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from polyleaf.objectives._utils import packed_diagonal
 from reference import likelihoods
 from scipy.optimize import minimize
 from scipy.special import digamma, polygamma

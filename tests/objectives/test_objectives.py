@@ -9,7 +9,6 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from polyleaf.objectives._utils import packed_diagonal
 from support.loss_inputs import draw_raw, draw_target, hessians, run, softmax_hessians
 
 import polyleaf._core as _core

@@ -21,7 +21,7 @@ from polyleaf.settings.parameters import ClassifierParameters, RegressorParamete
 from polyleaf.sketching.projections import Projector
 from polyleaf.sketching.sketches import DEFAULT_DIM
 from polyleaf.training import auto_n_estimators
-from polyleaf.training.tree_builder import MAX_DIAGONAL_OUTPUTS, LABEL_SKETCH_DIM
+from polyleaf.training.tree_builder import LABEL_SKETCH_DIM, MAX_DIAGONAL_OUTPUTS
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent

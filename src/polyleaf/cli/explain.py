@@ -125,7 +125,7 @@ class _ShapWriter:
     ):
         self._features = model.input_names
         chosen = resolve_outputs(outputs, model.n_outputs, model.output_names)
-        self._outputs = [model.output_name(k) for k in chosen.numbers.tolist()]
+        self._outputs = [model.output_name(k) for k in chosen.indices.tolist()]
         self._out, self._stream = out, stream
 
     def write(self, base: np.ndarray, batches: Iterable[tuple[slice, np.ndarray]]) -> None:

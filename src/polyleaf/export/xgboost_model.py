@@ -21,7 +21,7 @@ from polyleaf.export.import_trees import (
 )
 from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir
 from polyleaf.model import Model
-from polyleaf.model.io import TextDestination, as_path, format_source, write_text
+from polyleaf.model.serialize import TextDestination, as_path, format_source, write_text
 
 # ---- export --------------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ class Schema:
         for name in (*self.features, *self.targets):
             categories = table.categories.get(name, ())
             # A few class labels may well be numbers except for one.
-            is_label = name in self.targets and len(categories) <= FEW_CLASSES
+            is_label = name in self.targets and len(categories) <= SMALL_N_CLASSES
             if not categories or name in categorical or is_label:
                 continue
             codes = np.nan_to_num(table.column(name), nan=-1).astype(np.int64)

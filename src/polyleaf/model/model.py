@@ -22,7 +22,7 @@ from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.serialize import Destination, EvalsLog, Source
 from polyleaf.model.shap import ShapExplainer, TargetScale
 from polyleaf.model.trees import Trees
-from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
+from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import apply_rowwise
 from polyleaf.sketching.projections import Projection
 

@@ -192,14 +192,13 @@ class SearchMixin(_Base):
             first.
         """
         budget = Budget(self.time_limit)
-        self._refuse()
-        plain = self._candidate(
-            {"objective": self.objective}
-        )  # warns of the name, if need be, and no other
-        given = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
-        target = self._encoded(plain, given.y, given.weight)
-        given = given._replace(
-            y=indexable(given.y)[0], weight=_as_array(given.weight), offset=_as_array(given.offset)
+        self._check_unsupported()
+        # Only this estimator warns about the objective's name.
+        base = self._make_candidate({"objective": self.objective})
+        data = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
+        target = self._encode_for_search(base, data.y, data.weight)
+        data = data._replace(
+            y=indexable(data.y)[0], weight=_to_array(data.weight), offset=_to_array(data.offset)
         )
         check_rows(base, X, target)
         dataset = self._make_dataset(data)
@@ -341,8 +340,7 @@ class SearchMixin(_Base):
             set_feature_names(self, data.X.n_features, data.X.feature_names)
             return data.X
         n_threads = effective_threads(self.n_jobs)
-        table = FeatureReader(self, None, n_threads).read_training(given.X, None)  # type: ignore[arg-type]
-        keeps = not scipy.sparse.issparse(given.X)  # for linear leaves
+        table = FeatureReader(self, None, n_threads).read_training(data.X, None)  # type: ignore[arg-type]
         return Dataset(
             table,
             sample_weight=data.weight,
