@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.search import suggest
+from polyleaf.search.space import suggest
 
 
 class Edge:
