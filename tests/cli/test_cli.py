@@ -583,8 +583,7 @@ def test_model_trained_in_python_has_no_columns(tmp_path, folder, capsys):
         (["--preset", "tfbt_full", "--depth", "3"], {**presets.tfbt_full(), "max_depth": 3}),
         (["--preset", "cgb", "--set", "min_child_samples=5"],
          {**presets.cgb(), "min_child_samples": 5}),
-        (["--preset", "gbdt_so", "--set", "boosting_step=tree"],
-         {**presets.gbdt_so(), "boosting_step": "tree"}),
+        (["--preset", "gbdt_so", "--set", "boosting_step=tree"], {**presets.gbdt_so(), "boosting_step": "tree"}),
         (["--set", "hessian=block", "--set", "block_size=3", "--set", "pruning=post"],
          {"hessian": "block", "block_size": 3, "pruning": "post"}),
         (["--leaf", "linear", "--linear-fit", "full", "--set", "linear_features=2"],
@@ -668,7 +667,7 @@ def test_presets_for_regression(folder, tmp_path, capsys):
     )
     assert load_model(tmp_path / "m").boosting_step == "layer"
     arguments = ("train", file, "-t", "*_load", "-m", tmp_path / "n")
-    assert "there is no preset 'tfbtt'; choose one of cgb," in fails(
+    assert "there is no recipe 'tfbtt'; there are cgb," in fails(
         capsys, *arguments, "--preset", "tfbtt"
     )
     assert "for classes" in fails(capsys, *arguments, "--preset", "samme")

@@ -6,8 +6,8 @@ from support.commands import polyleaf
 
 from polyleaf import load_model
 from polyleaf.cli.main import run
-from polyleaf.search.base import Searches
-from polyleaf.search.successive_halving import Race
+from polyleaf.search.base import SearchMixin
+from polyleaf.search.successive_halving import SuccessiveHalving
 from polyleaf.training.boosting import Run
 
 LABELS = "40 2 3\n" + "".join(f"{i % 3} 0:{i % 3 + 1} 1:1\n" for i in range(40))
@@ -87,7 +87,7 @@ def search_command(table, model):
 
 
 def test_interrupted_search_saves_the_best(table, model, monkeypatch, capsys):
-    interrupt_after(monkeypatch, Race, "judge_again", 0)
+    interrupt_after(monkeypatch, SuccessiveHalving, "revalidate_leaders", 0)
     message = run_interrupted(capsys, *search_command(table, model))
     assert message.startswith(
         "polyleaf: search interrupted; the best of 3 candidates, trained for "
@@ -97,13 +97,13 @@ def test_interrupted_search_saves_the_best(table, model, monkeypatch, capsys):
 
 
 def test_interrupted_final_fit_of_a_search_is_saved(table, model, monkeypatch, capsys):
-    plain = Searches._last_training
+    plain = SearchMixin._fit_final
 
     def last(*arguments):
         interrupt_after(monkeypatch, Run, "step", 2)
         return plain(*arguments)
 
-    monkeypatch.setattr(Searches, "_last_training", last)
+    monkeypatch.setattr(SearchMixin, "_fit_final", last)
     message = run_interrupted(capsys, *search_command(table, model))
     assert ", trained for 2 rounds on all rows, was saved" in message
     assert load_model(model).n_iter_ == 2

@@ -1,4 +1,4 @@
-"""The callback that prunes trials of Optuna, with a trial of the same interface."""
+"""Pruning of Optuna trials."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_round_is_reported():
     assert list(named.reported.values()) == log["rmse"]
 
 
-def test_a_trial_is_pruned():
+def test_trial_is_pruned():
     optuna = pytest.importorskip("optuna")
     trial = Trial(prune_at=3)
     with pytest.raises(optuna.TrialPruned, match="after round 3"):
@@ -54,6 +54,6 @@ def test_a_trial_is_pruned():
         ({"data": "test"}, {"eval_set": [(X, Y)]}, "data='test'"),
     ],
 )
-def test_unknown_data_or_metric_raises(chosen, evaluated, message):
+def test_missing_evaluation_set_or_metric(chosen, evaluated, message):
     with pytest.raises(ValueError, match=message):
         fit(PruningCallback(Trial(), **chosen), **evaluated)

@@ -138,8 +138,13 @@ def train(
     ] = None,
     leaves: Annotated[int | None, parameter_option("max_leaves", "--leaves")] = None,
     depth: Annotated[int | None, parameter_option("max_depth", "--depth")] = None,
-    leaf: Annotated[str | None, parameter_option("leaf", "--leaf")] = None,
-    linear_fit: Annotated[str | None, parameter_option("linear_fit", "--linear-fit")] = None,
+    leaf: Annotated[str | None, parameter_option("leaf", "--leaf", summary="Kind of leaf.")] = None,
+    linear_fit: Annotated[
+        str | None,
+        parameter_option(
+            "linear_fit", "--linear-fit", summary="How split gains account for linear leaves."
+        ),
+    ] = None,
     label_names: Annotated[
         Path | None,
         typer.Option(help=f"File with one label name per line, for --format {xmc.FORMAT}."),
@@ -454,8 +459,7 @@ def _make_time_limit(seconds: float | None, search: float | None) -> dict[str, A
 def _get_estimator_class(task: str, params: dict[str, Any]) -> Any:
     """Return the class of the estimator, after a check of the parameters."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
-    from polyleaf.search.classifier import PolyleafClassifierCV
-    from polyleaf.search.regressor import PolyleafRegressorCV
+    from polyleaf.search.estimators import PolyleafClassifierCV, PolyleafRegressorCV
 
     is_search = "time_limit" in params
     if task == "tasks":

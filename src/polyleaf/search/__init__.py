@@ -1,1 +1,1 @@
-"""Estimators that search for hyperparameters, which are public as `polyleaf.Polyleaf*CV`."""
+"""Hyperparameter search by successive halving: PolyleafClassifierCV and PolyleafRegressorCV."""
