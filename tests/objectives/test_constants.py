@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from support.loss_inputs import draw_target
 
 from polyleaf.objectives import Custom, get_objective
-from polyleaf.objectives._utils import minimise_base_score, minimise_base_score
+from polyleaf.objectives._utils import minimise_base_score
 
 N, K = 400, 3
 
