@@ -70,7 +70,7 @@ from polyleaf.files.schema import (
 from polyleaf.files.table import Table
 from polyleaf.inputs.targets import weight_known_targets
 from polyleaf.settings import presets
-from polyleaf.settings.aliases import meant
+from polyleaf.settings.aliases import suggest
 from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import SearchParameters
 
@@ -946,7 +946,7 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     if unknown:
         if unknown[0] in {p.name for p in get_param_specs(SearchParameters)}:
             raise ReadError(f"--set: {unknown[0]} is of a search: give --search SECONDS as well.")
-        hint = meant(unknown[0], known) or f"; there are {', '.join(sorted(known))}."
+        hint = suggest(unknown[0], known) or f"; there are {', '.join(sorted(known))}."
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}{hint}")
     kind(**params)._validate_params()
     return kind

@@ -23,6 +23,7 @@ from sklearn.exceptions import NotFittedError
 from polyleaf.callbacks import as_callbacks
 from polyleaf.dask.collections import Rows, alike, is_lazy
 from polyleaf.dask.driver import Restart, Watched, fit
+from polyleaf.estimators._fitting import store_result
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
@@ -152,7 +153,7 @@ class _DaskEstimator(BaseEstimator):
         local = self._local_class(**self._local.get_params(deep=False))
         set_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
-        local._store_result(BoostResult(model, found.evals_log, found.outputs_log, False), encoding)
+        store_result(local, BoostResult(model, found.evals_log, found.outputs_log, False), encoding)
         self._fitted = local
         return self
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from numbers import Integral
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
+from polyleaf.callbacks import EvalsLog
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable, read_features
@@ -33,7 +34,6 @@ from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective
 from polyleaf.objectives.columns import apply_rowwise
 from polyleaf.sketching.projections import Projection
 
-EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
 """`{data name: {metric name: [value of each round]}}`."""
 
 _FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."

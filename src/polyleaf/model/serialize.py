@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import secrets
 import stat
 import zlib
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from polyleaf.model.io import Destination, Source, format_source, read_bytes, write_bytes
+from polyleaf.runtime.temporary_files import make_temporary_path
 
 FORMAT = "polyleaf-model"
 FORMAT_VERSION = 3
@@ -184,22 +183,6 @@ def _checksum(header: Any, arrays: dict[str, np.ndarray]) -> str:
     return f"{crc:08x}"
 
 
-def remove_stale(directory: Path, name: str) -> None:
-    """Remove what `write` had to leave of files whose names match a pattern: it was killed while it wrote.
-
-    Parameters
-    ----------
-    directory : Path
-    name : str
-        A regular expression. Nobody may be writing files of such names just now.
-    """
-    pattern = re.compile(rf"\.(?:{name})\.[0-9a-f]{{12}}\.tmp")
-    for path in directory.glob(".*.tmp"):
-        if pattern.fullmatch(path.name) and path.is_file():
-            with suppress(OSError):
-                path.unlink()
-
-
 def _replace_file(path: Path, data: bytes) -> None:
     path = Path(os.path.realpath(path))  # a link keeps pointing to the file
     if path.exists() and not path.is_file():
@@ -208,7 +191,7 @@ def _replace_file(path: Path, data: bytes) -> None:
         raise FileNotFoundError(
             f"{path} cannot be written: there is no folder {path.parent}. Make it first."
         )
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
+    temporary = make_temporary_path(path)
     try:
         with open(temporary, "xb") as file:
             if path.exists():

@@ -19,7 +19,9 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, fill_docstring
+from polyleaf.estimators._docs import add_parameter_docs, fill_docstring
+from polyleaf.estimators._fitting import draw_seed, make_objective
+from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.inputs.targets import Target, is_sparse
 from polyleaf.metrics import Metric
 from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
@@ -55,6 +57,7 @@ from polyleaf.settings.parameters import (
     SearchParameters,
 )
 from polyleaf.training.auto_n_estimators import max_rounds
+from polyleaf.training.fit import make_metrics
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
@@ -192,7 +195,7 @@ class Searches(_Base):
         )
         check_rows(plain, X, target)
         dataset = self._dataset(given)
-        metric, seed = self._metric(plain, target), plain._seed()
+        metric, seed = self._metric(plain, target), draw_seed(plain)
         further = collect_eval_sets(eval_set, offsets=eval_offset)
         folds = self._folds(dataset, given, target, groups, further, seed)
         log = TrainingLog(
@@ -296,7 +299,7 @@ class Searches(_Base):
     def _metric(self, plain: PolyleafEstimator, target: Target) -> Metric:
         if self.metric is not None:
             plain.eval_metric = self.metric
-        return plain._make_metrics(plain._objective(target, None), target)[-1]
+        return make_metrics(plain.eval_metric, make_objective(plain, target), target)[-1]
 
     # --- data ----------------------------------------------------------------------------------------
 
