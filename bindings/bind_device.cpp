@@ -62,7 +62,7 @@ class DeviceSearchHandle final : public SearchHandle {
 void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h,
                     const std::string& kind, const Optional1<const uint32_t>& rows,
                     const Optional1<const float>& multiplier) {
-  const Hessian hessian = parse_hessian_kind(kind);
+  const HessianKind hessian = parse_hessian_kind(kind);
   check_hessian(hessian, g.n_columns, h != nullptr ? h->n_columns : -1);
   if (h != nullptr) require_rows(*h, g.n_rows, "h");
   const RowSample sample = make_row_sample(g.n_rows, rows, multiplier);

@@ -118,8 +118,8 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h
                            step, context);
 }
 
-auto sum_leaf_hessians(const Hessians& h, const Leaves& leaf_of_row, int32_t n_leaves,
-                       const InUse& rows, const Multiplier& multiplier, const Context& context) {
+auto leaf_hessians(const Hessians& h, const Leaves& leaf_of_row, int32_t n_leaves,
+                   const InUse& rows, const Multiplier& multiplier, const Context& context) {
   const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row,
                                         n_leaves, rows, multiplier, context);
   require(!h || h->shape(0) == leaf_of_row.size(),
@@ -183,7 +183,7 @@ void bind_fitters(nb::module_& m) {
         "LinearLeaves on the first features that each leaf's path splits on (GBDT-PL eq. 6), times "
         "the "
         "learning rate.");
-  m.def("sum_leaf_hessians", &sum_leaf_hessians, nb::arg("h").none(), nb::arg("leaf_of_row"),
+  m.def("sum_leaf_hessians", &leaf_hessians, nb::arg("h").none(), nb::arg("leaf_of_row"),
         nb::arg("n_leaves"), nb::arg("rows").none(), nb::arg("multiplier").none(),
         nb::arg("n_threads"),
         "What the rows of each leaf sum to in each column of h, float64 (n_leaves, columns); None: "

@@ -22,7 +22,7 @@ namespace {
 void quantise(QuantisedGradients& channels, Array2<const float> g, const Optional2<const float>& h,
               const std::string& kind, const Optional1<const uint32_t>& rows,
               const Optional1<const float>& multiplier, const Context& context) {
-  const Hessian hessian = parse_hessian_kind(kind);
+  const HessianKind hessian = parse_hessian_kind(kind);
   const int n_outputs = static_cast<int>(g.shape(1));
   require(n_outputs >= 1, "There must be at least one output.");
   check_hessian(hessian, n_outputs, h ? static_cast<int64_t>(h->shape(1)) : -1);

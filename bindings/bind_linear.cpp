@@ -43,9 +43,9 @@ void renew(LinearGradients& channels, const Array2<const float>& g, const Option
       make_row_sample(static_cast<int64_t>(g.shape(0)), rows, multiplier, context);
   nb::gil_scoped_release release;
   channels.use(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
-               !h                           ? Hessian::unit
-               : diagonal && g.shape(1) > 1 ? Hessian::diagonal
-                                            : Hessian::shared,
+               !h                           ? HessianKind::unit
+               : diagonal && g.shape(1) > 1 ? HessianKind::diagonal
+                                            : HessianKind::shared,
                sample, config, context);
 }
 

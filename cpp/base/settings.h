@@ -42,8 +42,10 @@ struct GrowConfig {
   // What the best split on a feature, whose children are worth `sum`, competes by with those of
   // others; of_node: what the node is worth by itself.
   template <class T>
-  T judged(int feature, T sum, T of_node) const {
-    return factors.empty() ? sum : penalised_gain(static_cast<T>(factors[feature]), sum, of_node);
+  T penalised_gain(int feature, T sum, T of_node) const {
+    return factors.empty()
+               ? sum
+               : polyleaf::penalised_gain(static_cast<T>(factors[feature]), sum, of_node);
   }
 };
 

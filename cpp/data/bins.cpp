@@ -167,7 +167,7 @@ void Bins::unpack(uint8_t* codes, int64_t first, int64_t n, const Context& conte
   });
 }
 
-std::vector<int64_t> Bins::most_rows(const Context& context) const {
+std::vector<int64_t> Bins::count_max_bin_rows(const Context& context) const {
   std::vector<int64_t> most(tiles_.size(), 0);
   parallel_for(context, n_tiles(), [&](int64_t t, int) {
     std::array<std::array<uint32_t, 256>, kTileFeatures> counts = {};
@@ -179,7 +179,8 @@ std::vector<int64_t> Bins::most_rows(const Context& context) const {
   return most;
 }
 
-std::vector<std::vector<uint32_t>> Bins::runs(int64_t at_most, const Context& context) const {
+std::vector<std::vector<uint32_t>> Bins::find_row_runs(int64_t at_most,
+                                                       const Context& context) const {
   std::vector<std::vector<uint32_t>> ends(tiles_.size());
   parallel_for(context, n_tiles(), [&](int64_t t, int) {
     std::array<std::array<uint32_t, 256>, kTileFeatures> counts = {};

@@ -54,10 +54,10 @@ class Bins {
   // What was packed; no feature may be sparse.
   void unpack(uint8_t* codes, int64_t first, int64_t n, const Context& context) const;
   // The most rows that one code of a feature has, for each tile. Reads all words.
-  std::vector<int64_t> most_rows(const Context& context) const;
+  std::vector<int64_t> count_max_bin_rows(const Context& context) const;
   // Runs of rows in which no code of a feature has more than `at_most`, for each tile: where each
   // ends, the last one behind all rows. Reads all words.
-  std::vector<std::vector<uint32_t>> runs(int64_t at_most, const Context& context) const;
+  std::vector<std::vector<uint32_t>> find_row_runs(int64_t at_most, const Context& context) const;
   // Whether words are not to be copied.
   bool is_external() const { return stay_; }
 

@@ -93,7 +93,7 @@ void SparseColumns::list_by_row(const Context& context) {
 }
 
 int SparseColumns::code(int64_t number, int64_t row) const {
-  const std::span<const uint32_t> keys = of_row(row);
+  const std::span<const uint32_t> keys = row_keys(row);
   const auto at = std::lower_bound(keys.begin(), keys.end(), SparseEntry::make_key(number, 0));
   return at != keys.end() && *at >> 8 == static_cast<uint32_t>(number) ? static_cast<int>(*at & 255)
                                                                        : common_[number];

@@ -19,7 +19,7 @@ struct SparseEntry {
   uint32_t row;  // of the data; in a node: its place among the node's rows
   uint32_t key;  // number of the feature among the sparse ones, and the code
 
-  static uint32_t key_of(int64_t number, int code) {
+  static uint32_t make_key(int64_t number, int code) {
     return static_cast<uint32_t>(number) << 8 | static_cast<uint32_t>(code);
   }
   int32_t number() const { return static_cast<int32_t>(key >> 8); }
@@ -57,7 +57,7 @@ class SparseColumns {
   const int64_t* begin() const { return begin_.data(); }
 
   // Keys of one row's cells, ascending.
-  std::span<const uint32_t> of_row(int64_t row) const {
+  std::span<const uint32_t> row_keys(int64_t row) const {
     if (row_begin_.empty()) return {};
     return {keys_.data() + row_begin_[row],
             static_cast<size_t>(row_begin_[row + 1] - row_begin_[row])};

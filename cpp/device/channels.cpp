@@ -11,7 +11,7 @@ DeviceChannels::DeviceChannels(std::shared_ptr<const Device> device)
       hessian_steps_(device),
       sums_(device) {}
 
-void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, Hessian hessian,
+void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, HessianKind hessian,
                               const RowSample& sample) {
   const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(static_cast<int>(g.n_columns), hessian);

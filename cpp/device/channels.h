@@ -18,7 +18,7 @@ class DeviceChannels {
 
   // g: (n_all, K); h: (n_all, 1 or K), nullptr for unit. Memory is reused. Throws
   // std::invalid_argument where a derivative is not finite.
-  void quantise(const DeviceMatrix& g, const DeviceMatrix* h, Hessian hessian,
+  void quantise(const DeviceMatrix& g, const DeviceMatrix* h, HessianKind hessian,
                 const RowSample& sample);
 
   const ChannelLayout& layout() const { return layout_; }

@@ -372,7 +372,7 @@ void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& 
     room_.reserve(static_cast<size_t>(n_blocks * of_block));
     return n_blocks;
   };
-  if (layout().hessian == Hessian::full) {
+  if (layout().hessian == HessianKind::full) {
     const bool has_node_features = name_lanes(batch);
     const auto m = static_cast<int32_t>(solved_of(layout(), split));
     const int64_t n_blocks = make_room(on_device::room_of_solved(m));

@@ -99,7 +99,7 @@ class HostRowPartitioner final : public RowPartitioner {
     return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
   }
 
-  const SparseColumnPartition& sparse_columns() const { return sparse_columns_; }
+  const SparseColumnPartition& sparse_partition() const { return sparse_columns_; }
   // One feature's codes of the rows of a range, 255 where missing.
   void codes(const RowRange& rows, int feature, uint8_t* out) const;
 

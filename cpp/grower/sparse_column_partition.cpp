@@ -71,7 +71,7 @@ int32_t SparseColumnPartition::take(int64_t n_cells, int64_t n_rows) {
   list.cells = list.own.data();
   list.n = list.n_left = n_cells;
   list.n_rows = n_rows;
-  list.has_places = false;
+  list.has_positions = false;
   list.begin = nullptr;
   return static_cast<int32_t>(best);
 }
@@ -102,15 +102,15 @@ void SparseColumnPartition::index(List& list) {
 CellRange SparseColumnPartition::range(int32_t at, int64_t first, int64_t last) const {
   if (at < 0) return {};
   const List& list = *lists_[at];
-  const uint32_t* places = list.has_places ? list.places.data() : nullptr;
+  const uint32_t* positions = list.has_positions ? list.positions.data() : nullptr;
   if (list.begin != nullptr)
-    return {list.cells + list.begin[first], list.cells + list.begin[last], places};
+    return {list.cells + list.begin[first], list.cells + list.begin[last], positions};
   const auto before = [](const SparseEntry& entry, int64_t number) {
     return entry.number() < number;
   };
   const SparseEntry* end = list.cells + list.n;
   const SparseEntry* begin = std::lower_bound(list.cells, end, first, before);
-  return {begin, std::lower_bound(begin, end, last, before), places};
+  return {begin, std::lower_bound(begin, end, last, before), positions};
 }
 
 // SparseColumns of rows of no group are left out.
@@ -202,18 +202,18 @@ void SparseColumnPartition::part_with(Way& way, int thread) {
   const RowPartitioner::PartitionRequest& d = *way.division;
   List& list = *lists_[d.rows.cells];
   const uint32_t leaves = way.smaller == &d.left ? 1 : 0;
-  list.places.reserve(static_cast<size_t>(list.n_rows));
-  uint32_t* places = list.places.data();
+  list.positions.reserve(static_cast<size_t>(list.n_rows));
+  uint32_t* positions = list.positions.data();
   uint32_t next = 0;
   int64_t row = 0;  // of the node
   for (int64_t i = 0; i < list.n_rows; ++i) {
-    if (list.has_places && places[i] == CellRange::kRemoved) continue;
+    if (list.has_positions && positions[i] == CellRange::kRemoved) continue;
     const bool stays = (way.bits[row / 8] >> (row % 8) & 1u) != leaves;
-    places[i] = stays ? next : CellRange::kRemoved;
+    positions[i] = stays ? next : CellRange::kRemoved;
     next += stays;
     ++row;
   }
-  list.has_places = true;
+  list.has_positions = true;
   list.n_left -= way.n_smaller;
   if (way.smaller->cells >= 0) sort_rows(way, thread);
   if (2 * list.n_left < list.n) leave_out_gone(list);
@@ -223,14 +223,14 @@ void SparseColumnPartition::leave_out_gone(List& list) {
   Buffer<SparseEntry> left(static_cast<size_t>(list.n_left));
   SparseEntry* to = left.data();
   for (const SparseEntry* e = list.cells; e != list.cells + list.n; ++e) {
-    const uint32_t place = list.places[e->row];
+    const uint32_t place = list.positions[e->row];
     if (place == CellRange::kRemoved) continue;
     *to++ = {place, e->key};
   }
   list.own = std::move(left);
   list.cells = list.own.data();
   list.n = list.n_left;
-  list.has_places = false;
+  list.has_positions = false;
   index(list);
 }
 
@@ -263,7 +263,7 @@ void SparseColumnPartition::move(std::vector<Way>& ways) {
   const PartitionKernels& kernels = POLYLEAF_SELECT(partition_kernels);
   parallel_for(context_, static_cast<int64_t>(ways.size()), [&](int64_t task, int) {
     List& list = *lists_[ways[task].division->rows.cells];
-    if (list.has_places) leave_out_gone(list);
+    if (list.has_positions) leave_out_gone(list);
   });
   int64_t n_ranks = 0;
   for (const Way& way : ways) n_ranks += way.division->rows.size() / 64 + 1;

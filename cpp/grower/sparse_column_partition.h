@@ -24,11 +24,11 @@ struct CellRange {
   static constexpr uint32_t kRemoved = UINT32_MAX;
   const SparseEntry* begin = nullptr;
   const SparseEntry* end = nullptr;
-  const uint32_t* places =
+  const uint32_t* positions =
       nullptr;  // of a cell's `row` among the node's, or kRemoved; nullptr: `row` itself
   int64_t size() const { return end - begin; }
   uint32_t place(const SparseEntry& cell) const {
-    return places == nullptr ? cell.row : places[cell.row];
+    return positions == nullptr ? cell.row : positions[cell.row];
   }
 };
 
@@ -55,11 +55,11 @@ class SparseColumnPartition {
     const SparseEntry* cells = nullptr;
     int64_t n = 0, n_left = 0;       // cells, and those of rows that have not left
     int64_t n_rows = 0;              // that cells name
-    bool has_places = false;         // rows have left
+    bool has_positions = false;      // rows have left
     const int64_t* begin = nullptr;  // of each feature; nullptr: not kept
     bool in_use = false;
     Buffer<SparseEntry> own;
-    Buffer<uint32_t> places;
+    Buffer<uint32_t> positions;
     std::vector<int64_t> own_begin;
   };
   // A division that moves cells, or a list that few rows leave.

@@ -11,6 +11,7 @@ namespace polyleaf {
 namespace {
 
 constexpr int64_t kBlock = 2048;
+constexpr double kBestCut = 0.6366197723675814;  // 2 / pi: of the squares of many normal numbers
 
 int round_up(int n, int multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -18,25 +19,26 @@ int round_up(int n, int multiple) {
 
 }  // namespace
 
-ChannelLayout ChannelLayout::make(int n_outputs, Hessian hessian, int regressors) {
+ChannelLayout ChannelLayout::make(int n_outputs, HessianKind hessian, int regressors) {
   ChannelLayout layout;
   layout.n_outputs = n_outputs;
   layout.hessian = hessian;
   layout.regressors = regressors;
   const int without_count = n_outputs + layout.n_hessian() + layout.n_products();
-  if (without_count < 8 && hessian != Hessian::full) {
+  if (without_count < 8 && hessian != HessianKind::full) {
     layout.lanes = without_count < 4 ? 4 : 8;
     layout.count_lane = without_count;
   } else {
     layout.lanes = round_up(without_count, 16);
     layout.count_lane = without_count < layout.lanes ? without_count : -1;
   }
-  layout.hessian_offset = hessian == Hessian::unit ? -1 : n_outputs;
+  layout.hessian_offset = hessian == HessianKind::unit ? -1 : n_outputs;
   return layout;
 }
 
-void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs, Hessian hessian,
-                                  const RowSample& sample, const Context& context) {
+void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
+                                  HessianKind hessian, const RowSample& sample,
+                                  const Context& context) {
   const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(n_outputs, hessian);
   sample_ = sample;
@@ -58,7 +60,7 @@ void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
   if (layout_.count_lane >= 0) largest_[layout_.count_lane] = 1;
   n_used_ = context.allreduce_sum(sample_.n_used());
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(n_used_);
-  const bool unit = hessian == Hessian::unit;
+  const bool unit = hessian == HessianKind::unit;
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, context);
   hessian_step_.assign(layout_.n_hessian() + 16, 0.0f);
   if (!unit)
@@ -157,6 +159,54 @@ void QuantisedGradients::quantise_part(const float* values, int n_columns, int o
     largest_[offset + j] = static_cast<int32_t>(std::nearbyint(largest[j] * scales.inverse[j]));
   }
   step = std::move(scales.step);
+}
+
+// Exact: a square is below 2^30, and rows are below 2^31.
+std::vector<int64_t> sum_squares(const ChannelLayout& layout, const int16_t* channels,
+                                 const RowSample& sample, const Context& context) {
+  const int K = layout.n_outputs;
+  const int64_t n = sample.n_used();
+  std::vector<int64_t> sums(static_cast<size_t>(context.n_threads) * K, 0);
+  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int thread) {
+    const Block block(n, kBlock, task);
+    int64_t* own = sums.data() + static_cast<size_t>(thread) * K;
+    for (int64_t i = block.begin; i < block.end; ++i) {
+      const int16_t* of_row = channels + sample.row(i) * layout.lanes;
+      for (int k = 0; k < K; ++k) own[k] += int64_t{of_row[k]} * of_row[k];
+    }
+  });
+  for (size_t j = K; j < sums.size(); ++j) sums[j % K] += sums[j];
+  sums.resize(K);
+  context.allreduce_sum(sums);
+  return sums;
+}
+
+// Means of categories vary most along a direction that was found for them: by (sqrt(n - 1) + sqrt(K
+// - 1))^2 variances (Marchenko and Pastur, 1967), where a given direction has K - 1.
+float CategoricalOverfit::expected_gain(int64_t n_categories) const {
+  const double rest = static_cast<double>(n_categories - 1), others = std::max(width - 1.0, 0.0);
+  return static_cast<float>(kBestCut * (rest + 2.0 * std::sqrt(rest * others)) * variance);
+}
+
+CategoricalOverfit estimate_categorical_overfit(const GradientSums& sums,
+                                                const std::vector<int64_t>& squares) {
+  const ChannelLayout& layout = *sums.layout;
+  double sum = 0, squared = 0;
+  for (int k = 0; k < layout.n_outputs; ++k) {
+    double hessian = static_cast<double>(sums.count);
+    if (layout.hessian != HessianKind::unit) {
+      const int own = layout.hessian_index(k);
+      hessian = static_cast<double>(sums.totals[layout.hessian_offset + own]) *
+                static_cast<double>(sums.hessian_step[own]);
+    }
+    if (!(hessian > 0)) continue;
+    const double step = sums.gradient_step[k];
+    const double variance = static_cast<double>(squares[k]) * (step * step) / hessian;
+    sum += variance;
+    squared += variance * variance;
+  }
+  if (!(sum > 0 && squared > 0)) return {};
+  return {squared / sum, sum * sum / squared};
 }
 
 }  // namespace polyleaf

@@ -19,7 +19,7 @@ int64_t round_up(int64_t n) {
 class Writer {
  public:
   void write(const TileSplit& split) {
-    put(Head{split.sum, split.judged, split.feature, split.bin, split.missing_left,
+    put(Head{split.sum, split.penalised_gain, split.feature, split.bin, split.missing_left,
              split.left_count, split.n_absent, split.set});
     if (split.feature < 0) return;
     put_all(split.left);
@@ -30,7 +30,7 @@ class Writer {
   std::vector<std::byte> sent;
 
   struct Head {
-    float sum, judged;
+    float sum, penalised_gain;
     int32_t feature, bin, missing_left, left_count, n_absent;
     CategorySet set;
   };
@@ -61,7 +61,7 @@ class Reader {
     get(&head, sizeof head);
     TileSplit split;
     split.sum = head.sum;
-    split.judged = head.judged;
+    split.penalised_gain = head.penalised_gain;
     split.feature = head.feature;
     split.bin = head.bin;
     split.missing_left = head.missing_left != 0;

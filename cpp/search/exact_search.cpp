@@ -33,7 +33,7 @@ void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool,
     Best best;
     for (Best& b : found[0]) {
       if (b.feature >= 0)
-        b.judged = scope_->config().penalised_gain(b.feature, b.sum, entries_.worth);
+        b.penalised_gain = scope_->config().penalised_gain(b.feature, b.sum, entries_.worth);
       if (b.is_better(best)) best = b;
     }
     double gain = 0;

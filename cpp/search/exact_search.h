@@ -52,10 +52,11 @@ class ExactSearch final : public SparseTargetSearch {
     int32_t feature = -1, bin = -1;
     bool missing_left = false;
     int64_t n_left = 0, left_hessian = 0;
-    double judged = 0;  // what features compete by
+    double penalised_gain = 0;  // what features compete by
     bool is_better(const Best& other) const {
       if (feature < 0 || other.feature < 0) return feature >= 0;
-      return judged > other.judged || (judged == other.judged && feature < other.feature);
+      return penalised_gain > other.penalised_gain ||
+             (penalised_gain == other.penalised_gain && feature < other.feature);
     }
   };
   // One thread's memory.

@@ -55,7 +55,7 @@ HistogramSearch::HistogramSearch(const Bins& bins, const Context& context)
 void HistogramSearch::start(const TreeContext& scope, const SearchNode& root) {
   scope_ = &scope;
   source_->start(scope, root);
-  check_directions(directions_, source_->layout(), scope.config().split);
+  check_monotone_constraints(directions_, source_->layout(), scope.config().split);
   if (context_.is_distributed()) {
     if (bins_.sparse_columns().n_features() > 0)
       throw std::invalid_argument("Ranks add up channels of features that are held dense.");
@@ -152,8 +152,8 @@ void HistogramSearch::set_thresholds() {
   // histogram is written, read and cleared bin by bin. One output, and one Hessian for all, are
   // scanned from histograms alone.
   const int vectors = layout_.lanes / 16;
-  const bool can_order = layout_.n_outputs > 1 && layout_.hessian != Hessian::shared &&
-                         vectors >= 1 && layout_.hessian != Hessian::full && !layout_.linear();
+  const bool can_order = layout_.n_outputs > 1 && layout_.hessian != HessianKind::shared &&
+                         vectors >= 1 && layout_.hessian != HessianKind::full && !layout_.linear();
   ordered_rows_ =
       can_order
           ? std::min<int64_t>(
@@ -202,7 +202,9 @@ void HistogramSearch::split(int32_t parent, const SearchNode& left, const Search
   for (int j = 0; j < node.view.layout->lanes; ++j) r.totals[j] -= l.totals[j];
   l.histogram = handed_down;
   hand_down_bounds(node, l, r);
-  if (directions_.any()) bound_children(of_best(node), node.best, l.value_bounds, r.value_bounds);
+  if (directions_.any())
+    propagate_bounds(of_best(node), node.best.feature, node.best.left.data(), node.best.left_count,
+                     l.value_bounds, r.value_bounds);
 }
 
 // What each output gains by the node's split.
@@ -211,7 +213,7 @@ void HistogramSearch::judge_split(const Node& node, float* output_gain) const {
 }
 
 ScanNode HistogramSearch::of_best(const Node& node) const {
-  return split_like(scan_node(node), bins_, node.best);
+  return node.best.candidate_node(scan_node(node), bins_);
 }
 
 HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const ChannelView& view) {
@@ -688,8 +690,8 @@ ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
                    node.view.linear,
                    node.prune_bound};
   scanned.categorical_overfit = chance_;
-  if (directions_.any()) scanned = scanned.obeying(directions_, node.value_bounds);
-  return with_factors(scanned, scope_->config());
+  if (directions_.any()) scanned = scanned.constrain(directions_, node.value_bounds);
+  return apply_gain_factors(scanned, scope_->config());
 }
 
 Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {

@@ -17,7 +17,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-void LinearGradients::use(const float* g, const float* h, int n_outputs, Hessian hessian,
+void LinearGradients::use(const float* g, const float* h, int n_outputs, HessianKind hessian,
                           const RowSample& sample, const LinearConfig& config,
                           const Context& context) {
   config_ = config;

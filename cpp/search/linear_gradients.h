@@ -33,8 +33,8 @@ class LinearGradients final : public GradientSource {
 
   // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared Hessian,
   // (n_all, n_outputs) for diagonal (half-additive only), nullptr for unit. Copied.
-  void use(const float* g, const float* h, int n_outputs, Hessian hessian, const RowSample& sample,
-           const LinearConfig& config, const Context& context);
+  void use(const float* g, const float* h, int n_outputs, HessianKind hessian,
+           const RowSample& sample, const LinearConfig& config, const Context& context);
 
   const RowSample& sample() const override { return sample_; }
   const ChannelLayout& layout() const override { return layouts_.back(); }
@@ -96,7 +96,7 @@ class LinearGradients final : public GradientSource {
   };
 
   int n_hessian() const {
-    return hessian_ == Hessian::unit ? 0 : hessian_ == Hessian::shared ? 1 : n_outputs_;
+    return hessian_ == HessianKind::unit ? 0 : hessian_ == HessianKind::shared ? 1 : n_outputs_;
   }
   int n_derivatives() const { return n_outputs_ + n_hessian(); }
   // One output, half-additive: rows (g, h or 1, fitted, 1).
@@ -124,7 +124,7 @@ class LinearGradients final : public GradientSource {
 
   const LinearTable& table_;
   LinearConfig config_{};
-  Hessian hessian_ = Hessian::unit;
+  HessianKind hessian_ = HessianKind::unit;
   Context context_ = 1;
   int n_outputs_ = 1, stride_ = 4;
   RowSample sample_;

@@ -46,7 +46,8 @@ class CellScan {
   void choose(TileSplit* best, int n_best) {
     std::vector<FoundSplit>& found = histogram_.found;
     const auto is_better = [](const FoundSplit& a, const FoundSplit& b) {
-      return a.judged > b.judged || (a.judged == b.judged && a.feature < b.feature);
+      return a.penalised_gain > b.penalised_gain ||
+             (a.penalised_gain == b.penalised_gain && a.feature < b.feature);
     };
     if (n_best > 1)
       std::sort(found.begin(), found.end(), is_better);
@@ -116,7 +117,7 @@ class CellScan {
     build(number, there.begin, there.size(), touched);
     const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins,
                               n_bins};
-    const ScanNode split_on = node_.split_on(f);
+    const ScanNode split_on = node_.select_feature(f);
     if (node_.factors != nullptr)
       scratch_.floor = -std::numeric_limits<float>::infinity();  // as tiles have it
     scores_.scan_numeric(split_on, feature, scratch_, &found);
@@ -146,7 +147,7 @@ class CellScan {
     if (common < code)
       for (int j = 0; j < lanes_; ++j) left[j] = node_.totals[j] - left[j];
     const int f = bins_.sparse_columns().feature(number);
-    const ScanNode split_on = node_.split_on(f);
+    const ScanNode split_on = node_.select_feature(f);
     const float sum = scores_.candidate_sum(split_on, left, common < code ? node_.count - n : n);
     if (!(sum > none)) return none;                       // NaN, too
     if (node_.factors != nullptr) scratch_.floor = none;  // as tiles have it
@@ -171,7 +172,7 @@ class CellScan {
   // The largest Hessian that an output has in the cells whose sums were built.
   double weight_of(int64_t n_cells) const {
     const ChannelLayout& layout = *node_.layout;
-    double weight = layout.hessian == Hessian::unit ? static_cast<double>(n_cells) : 0.0;
+    double weight = layout.hessian == HessianKind::unit ? static_cast<double>(n_cells) : 0.0;
     for (int j = 0; j < layout.n_hessian(); ++j)
       weight = std::max(weight, static_cast<double>(histogram_.all[layout.hessian_offset + j]) *
                                     static_cast<double>(node_.hessian_step[j]));
@@ -180,7 +181,7 @@ class CellScan {
 
   // The split, with the exact sums of its left child.
   void finish(const FoundSplit& found, TileSplit& best) {
-    best.take_if_better(found.best, found.feature, found.judged);
+    best.update_if_better(found.best, found.feature, found.penalised_gain);
     best.set = {};
     const auto [begin, end, places] = there_of(found.cells);
     const auto from = [&, first = begin, last = end](int code) {
@@ -205,7 +206,7 @@ class CellScan {
       count += end - missing;
     }
     best.left_count = static_cast<int32_t>(count);
-    if (missing == end) best.follow_larger_child(node_);
+    if (missing == end) best.send_missing_to_larger_child(node_);
   }
 
   // The bins of one feature: those that entries name, and the common one, which holds all other
@@ -257,7 +258,7 @@ class CellScan {
 void best_splits_of_cells(const Bins& bins, const CellsToScan& cells, const ScanNode& node,
                           ScanScratch& scratch, CellHistogram& histogram, TileSplit* best,
                           int n_best) {
-  for (int i = 0; i < n_best; ++i) best[i].begin(node);
+  for (int i = 0; i < n_best; ++i) best[i].reset(node);
   CellScan scan(bins, cells.channels, node, scratch, histogram);
   scan.run(cells);
   scan.choose(best, n_best);

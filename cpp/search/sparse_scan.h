@@ -17,7 +17,7 @@ namespace polyleaf {
 // The best split of one feature, and the cells that it was found in.
 struct FoundSplit {
   NumericBest best;
-  float judged;
+  float penalised_gain;
   int32_t feature;
   int64_t number;  // among the sparse features
   CellRange cells;

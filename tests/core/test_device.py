@@ -553,7 +553,7 @@ def test_what_does_not_belong_together_is_refused():
         on_device.g.write(np.zeros((60, 3), np.float32))
     with pytest.raises(ValueError, match="h is needed exactly"):
         on_device.channels.quantise(on_device.g, None, "full", None, None)
-    with pytest.raises(ValueError, match="2 for full curvature"):
+    with pytest.raises(ValueError, match="2 for a full Hessian"):
         on_device.channels.quantise(on_device.g, on_device.g, "full", None, None)
     sparse = core_bins(p.codes, p.n_bins, p.is_categorical, (0,))
     with pytest.raises(ValueError, match="held dense"):

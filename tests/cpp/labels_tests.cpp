@@ -73,7 +73,7 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
       tree = grower.grow(exact, config, nullptr);
     } else {
       count_sketch(gradients, static_cast<uint64_t>(round), 8, 0.5f, sketch.data(), n_threads);
-      const Hessian hessian = w != nullptr ? Hessian::shared : Hessian::unit;
+      const HessianKind hessian = w != nullptr ? HessianKind::shared : HessianKind::unit;
       channels.quantise(sketch.data(), w, 8, hessian, sample, n_threads);
       histograms.use(channels);
       verified.use(gradients, w, channels.sample(), kStep, leaf_k, nullptr, 0);

@@ -159,17 +159,6 @@ struct KeepFew {
   }
 };
 
-// The score of trees that obey directions, on a feature in a node. Missing values apart from all
-// others are free of them.
-template <bool PER_OUTPUT>
-struct MonotoneScore {
-  static constexpr bool kPerOutput = PER_OUTPUT;
-  Regularisation r;
-  const float *direction, *low, *high;  // of every output
-
-  __device__ float coefficient(float h) const { return h + r.lambda; }
-};
-
 // A score as it is for one output.
 template <class S>
 __device__ inline const S& score_of(const S& score, int, bool) {
@@ -177,7 +166,7 @@ __device__ inline const S& score_of(const S& score, int, bool) {
 }
 template <bool P>
 __device__ inline MonotoneBlock score_of(const MonotoneScore<P>& score, int k, bool is_free) {
-  return {score.r, is_free ? 0.0f : score.direction[k], score.low[k], score.high[k]};
+  return {score.r, is_free ? 0.0f : score.constraint[k], score.low[k], score.high[k]};
 }
 
 // Score sums of a thread's candidate, for missing values right and left: -inf where a child is too

@@ -33,9 +33,9 @@ struct LinearGradientKernels {
   void (*read_narrow)(float* rows, const uint32_t* ids, int64_t first, int64_t n,
                       const uint64_t* words, int shift, float old, const float* line, float* out,
                       float* least, float* most);
-  // QuantisedGradients of such rows with z = fitted - middle: of 0 or 1 regressors, with a Hessian
-  // of 1 or h, in the order of ChannelLayout; inverse: of every lane, 1 in the count lane.
-  // totals[j] += their sums.
+  // QuantisedGradients of such rows with z = fitted - middle: of 0 or 1 regressors, with a
+  // Hessian of 1 or h, in the order of ChannelLayout; inverse: of every lane, 1 in the count
+  // lane. totals[j] += their sums.
   void (*quantise_narrow)(const float* rows, int64_t n, int regressors, bool unit, float middle,
                           const float* inverse, int16_t* channels, int64_t* totals);
   // Many outputs, half-additive: rows of `stride` floats, g of n_outputs, then n_hessian

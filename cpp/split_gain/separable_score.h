@@ -52,5 +52,42 @@ struct Regularised {
 
 static_assert(Score<Regularised<false>> && Score<Regularised<true>>);
 
+// One Hessian for all outputs (a shared channel, or the row count): GBDT-MO eq. 16 with H common
+// to all outputs, and C-GB eq. 10 where it is the count. The gain needs two multiplications per
+// side and no division per output.
+
+struct Shared {
+  static constexpr bool kPerOutput = false;
+  Regularisation r;
+  POLYLEAF_INLINE_MEMBER f32x16 coefficient(f32x16 h) const {
+    const f32x16 c = h + r.lambda;
+    return select(c > 0.0f, 1.0f / c, f32x16{});
+  }
+  POLYLEAF_INLINE_MEMBER f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+    return (gl * gl) * cl + (gr * gr) * cr;
+  }
+  POLYLEAF_INLINE_MEMBER f32x16 single(f32x16 g, f32x16 c) const { return (g * g) * c; }
+};
+
+static_assert(Score<Shared>);
+
+// One Hessian per output: GBDT-MO eq. 16, TFBT's diagonal Hessian. Both sides share one division.
+
+struct Diagonal {
+  static constexpr bool kPerOutput = true;
+  Regularisation r;
+  POLYLEAF_INLINE_MEMBER f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
+  POLYLEAF_INLINE_MEMBER f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+    const f32x16 product = cl * cr;
+    const f32x16 term = ((gl * gl) * cr + (gr * gr) * cl) / product;
+    return select(product != 0.0f, term, f32x16{});
+  }
+  POLYLEAF_INLINE_MEMBER f32x16 single(f32x16 g, f32x16 c) const {
+    return select(c != 0.0f, (g * g) / c, f32x16{});
+  }
+};
+
+static_assert(Score<Diagonal>);
+
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf
