@@ -1,9 +1,4 @@
-"""Why fitted estimators predict what they predict: Shapley's values of features, whole or chunk by chunk.
-
-Owns what estimators say about contributions, and importances made of these. Must not know how contributions
-are computed (`polyleaf.model.shap`, the core's `Explainer`), or the `shap` package. What they mean:
-docs/explaining.md.
-"""
+"""SHAP values of fitted estimators, for all rows or by chunks, and importances made of them."""
 
 from __future__ import annotations
 
@@ -28,7 +23,7 @@ class ShapMixin:
         model_: Model
 
         def _rounds(self, iteration_range: tuple[int, int] | None) -> tuple[int, int]: ...
-        def _features(self, X: Any) -> FeatureTable: ...
+        def _features(self, X: Any, n_threads: int | None = None) -> FeatureTable: ...
         def _n_threads(self) -> int: ...
 
     def shap_values(

@@ -126,7 +126,7 @@ def make_metrics(eval_metric: Any, objective: Objective, target: Target) -> list
 
 def has_quantiles(objective: Objective) -> bool:
     """Whether some scores are quantiles other than medians, which calibration shifts."""
-    levels = objective.levels_of_scores(objective.n_scores(1))
+    levels = objective.score_quantile_levels(objective.n_scores(1))
     return bool((np.abs(levels - 0.5) > 0).any())
 
 
@@ -136,7 +136,7 @@ def get_score_scale(
     """Return scale and offset of each raw score if targets are scaled for training."""
     if encoding.scale is None or encoding.offset is None:
         return None, None
-    return objective.unit_of_scores(encoding.scale, encoding.offset)
+    return objective.score_scaling(encoding.scale, encoding.offset)
 
 
 def scale_base_score(
