@@ -9,6 +9,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polyleaf.objectives._utils import packed_diagonal
 from support.loss_inputs import draw_raw, draw_target, hessians, run, softmax_hessians
 
 import polyleaf._core as _core
@@ -22,7 +23,6 @@ from polyleaf.objectives import (
     objective_from_dict,
     objective_names,
 )
-from polyleaf.objectives.packed_symmetric import packed_diagonal
 
 # Each objective with the parameters it is tested with, and the target it takes.
 ELEMENTWISE = {

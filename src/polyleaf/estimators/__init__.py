@@ -9,7 +9,7 @@ from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.multitask import PolyleafMultiTask
 from polyleaf.estimators.regressor import PolyleafRegressor
-from polyleaf.model.io import Source
+from polyleaf.model.serialize import Source
 
 __all__ = ["PolyleafClassifier", "PolyleafMultiTask", "PolyleafRegressor", "load_model"]
 

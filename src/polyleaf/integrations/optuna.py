@@ -1,32 +1,33 @@
-"""A callback that asks Optuna after every round whether a training is worth going on with."""
+"""Parts for Optuna studies: a search space, and a callback that prunes trials."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from polyleaf.callbacks import Callback, EvalsLog
+from polyleaf.search.optuna_search import suggest_params
 
-__all__ = ["PruningCallback"]
+__all__ = ["PruningCallback", "suggest_params"]
 
 
 class PruningCallback(Callback):
-    """Reports a metric to a trial of Optuna after each round, and ends the training where it is pruned.
+    """Reports a metric to an Optuna trial after each round, and stops if the trial is pruned.
 
     Parameters
     ----------
     trial : optuna.Trial
-        Of a study whose direction is that of the metric.
+        Trial of a study whose direction is that of the metric.
     metric : str, optional
-        One of `eval_metric`; by default the last, which is what early stopping watches.
+        Name of a metric of `eval_metric`; by default the last, which early stopping monitors.
     data : str, optional
         Name of an evaluation set; by default the last.
 
     Raises
     ------
     optuna.TrialPruned
-        Out of `fit`, where the study's pruner says so; Optuna's `optimize` expects it.
+        From `fit`, if the study's pruner decides so; Optuna's `optimize` handles it.
     ValueError
-        Where there is no such evaluation set or metric.
+        If the evaluation set or the metric does not exist.
     """
 
     def __init__(self, trial: Any, metric: str | None = None, data: str | None = None) -> None:
@@ -34,18 +35,16 @@ class PruningCallback(Callback):
 
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
         if not evals_log:
-            raise ValueError(
-                "PruningCallback needs data to evaluate on: pass eval_set=[(X, y)] to fit."
-            )
+            raise ValueError("PruningCallback needs an evaluation set: pass eval_set to fit.")
         data = self._data or list(evals_log)[-1]
         if data not in evals_log:
             raise ValueError(
-                f"There is no evaluation set {data!r}; there are {', '.join(evals_log)}."
+                f"data={data!r} is not an evaluation set; there are {', '.join(evals_log)}."
             )
         metric = self._metric or list(evals_log[data])[-1]
         if metric not in evals_log[data]:
             raise ValueError(
-                f"There is no metric {metric!r}; there are {', '.join(evals_log[data])}."
+                f"metric={metric!r} is not evaluated; there are {', '.join(evals_log[data])}."
             )
         value = evals_log[data][metric][-1]
         self._trial.report(value, step=epoch)

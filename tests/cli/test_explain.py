@@ -1,4 +1,4 @@
-"""`polyleaf explain`: contributions as lines of a file, and refusals in one sentence."""
+"""The command `explain`."""
 
 import csv
 import io
@@ -42,24 +42,24 @@ def files(tmp_path_factory):
     return folder
 
 
-def explained(files, capsys, *options, model="both"):
+def run_explain(files, capsys, *options, model="both"):
     assert run(["explain", str(files / "test.csv"), "--model", str(files / model), *options]) == 0
     text = capsys.readouterr().out
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def own(files, model="both", **options):
-    """What the estimator says about the same rows."""
+def compute_shap(files, model="both", **options):
+    """Return the estimator, its SHAP values of the same rows, and these rows."""
     frame = pd.read_csv(files / "test.csv").drop(columns=["heating", "cooling"])
     frame["corner"] = frame["corner"].astype("category")
     estimator = load_model(files / model)
     return estimator, estimator.shap_values(frame, **options), frame
 
 
-def test_a_line_for_each_row_and_output(files, capsys, monkeypatch):
+def test_lines_per_row_and_output(files, capsys, monkeypatch):
     monkeypatch.setattr(shap, "_CHUNK_VALUES", 7 * 2 * 9)
-    lines = explained(files, capsys)
-    estimator, values, frame = own(files)
+    lines = run_explain(files, capsys)
+    estimator, values, frame = compute_shap(files)
     assert [(line["row"], line["output"]) for line in lines] == [
         (str(row), name) for row in range(30) for name in ("heating", "cooling")
     ]
@@ -71,21 +71,21 @@ def test_a_line_for_each_row_and_output(files, capsys, monkeypatch):
     np.testing.assert_allclose(scores, estimator.predict(frame), atol=1e-5)
 
 
-def test_one_output_needs_no_name(files, capsys):
-    lines = explained(files, capsys, model="one")
+def test_single_output_has_no_name(files, capsys):
+    lines = run_explain(files, capsys, model="one")
     assert "output" not in lines[0] and len(lines) == 30
-    lines = explained(
+    lines = run_explain(
         files, capsys, "--outputs", "cooling", "--background", str(files / "train.csv")
     )
     assert "output" not in lines[0] and len(lines) == 30
-    lines = explained(files, capsys, "--outputs", "1,heating")
+    lines = run_explain(files, capsys, "--outputs", "1,heating")
     assert [line["output"] for line in lines[:2]] == ["cooling", "heating"]
 
 
-def test_files_are_csv_or_parquet(files, capsys):
+def test_output_files(files, capsys):
     pytest.importorskip("pyarrow")
     for name in ("values.csv", "values.parquet"):
-        explained(files, capsys, "--out", str(files / name))
+        run_explain(files, capsys, "--out", str(files / name))
     as_text, as_table = pd.read_csv(files / "values.csv"), pd.read_parquet(files / "values.parquet")
     assert list(as_text) == list(as_table) and len(as_text) == 60
     np.testing.assert_allclose(as_text["shap_x0"], as_table["shap_x0"], rtol=1e-6)
@@ -95,12 +95,12 @@ def test_files_are_csv_or_parquet(files, capsys):
         )
         == 2
     )
-    assert "ends like neither" in capsys.readouterr().err
+    assert "unknown extension" in capsys.readouterr().err
 
 
-def test_importance_is_ranked(files, capsys):
-    lines = explained(files, capsys, "--importance")
-    _, values, frame = own(files)
+def test_importance(files, capsys):
+    lines = run_explain(files, capsys, "--importance")
+    _, values, frame = compute_shap(files)
     mean = np.abs(values).mean(axis=0)
     order = np.argsort(-mean.mean(axis=1), kind="stable")
     assert [line["feature"] for line in lines] == [frame.columns[f] for f in order]
@@ -108,19 +108,19 @@ def test_importance_is_ranked(files, capsys):
         [[float(line["mean_shap_heating"]), float(line["mean_shap_cooling"])] for line in lines]
     )
     np.testing.assert_allclose(found, mean[order], rtol=1e-6)
-    assert list(explained(files, capsys, "--importance", model="one")[0]) == [
+    assert list(run_explain(files, capsys, "--importance", model="one")[0]) == [
         "feature",
         "mean_shap",
     ]
 
 
-def test_refusals_are_sentences(files, capsys):
+def test_errors(files, capsys):
     command = ["explain", str(files / "test.csv"), "--model", str(files / "both")]
     assert run([*command, "--outputs", "warming"]) == 2
     assert "no output 'warming'; there are heating, cooling" in capsys.readouterr().err
     assert run([*command, "--outputs", "2"]) == 2
     assert "has 2, but the model has 2 outputs" in capsys.readouterr().err
     assert run(["explain", "rows.xmc", "--model", str(files / "both")]) == 2
-    assert "explain reads tables" in capsys.readouterr().err
+    assert "explain does not support --format xmc" in capsys.readouterr().err
     assert run(["explain", str(files / "test.csv"), "--model", "nowhere"]) == 2
     assert "no model file" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The callback that asks whether a training is worth going on with."""
+"""Pruning of Optuna trials."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyleaf import PolyleafRegressor
-from polyleaf.search import PruningCallback
+from polyleaf.integrations.optuna import PruningCallback
 
 X = np.random.default_rng(0).normal(size=(80, 3))
 Y = X[:, :2] * 2
@@ -38,7 +38,7 @@ def test_every_round_is_reported():
     assert list(named.reported.values()) == log["rmse"]
 
 
-def test_a_trial_is_pruned():
+def test_trial_is_pruned():
     optuna = pytest.importorskip("optuna")
     trial = Trial(prune_at=3)
     with pytest.raises(optuna.TrialPruned, match="after round 3"):
@@ -49,11 +49,11 @@ def test_a_trial_is_pruned():
 @pytest.mark.parametrize(
     ("chosen", "evaluated", "message"),
     [
-        ({}, {}, "needs data to evaluate on"),
-        ({"metric": "mae"}, {"eval_set": [(X, Y)]}, "no metric 'mae'"),
-        ({"data": "test"}, {"eval_set": [(X, Y)]}, "no evaluation set 'test'"),
+        ({}, {}, "eval_set"),
+        ({"metric": "mae"}, {"eval_set": [(X, Y)]}, "metric='mae'"),
+        ({"data": "test"}, {"eval_set": [(X, Y)]}, "data='test'"),
     ],
 )
-def test_what_is_not_there_is_said(chosen, evaluated, message):
+def test_missing_evaluation_set_or_metric(chosen, evaluated, message):
     with pytest.raises(ValueError, match=message):
         fit(PruningCallback(Trial(), **chosen), **evaluated)

@@ -1,4 +1,4 @@
-"""The command line without a terminal, in pipes and with files of other countries."""
+"""Standard streams, CSV options, and messages in terms of options."""
 
 import csv
 import io
@@ -28,8 +28,8 @@ ROWS = [
 FAST = ["--rounds", "8", "--drop", "id"]
 
 
-def written(path, separator=",", decimal=".", encoding="utf-8", header=True):
-    """The rows as a file."""
+def write_rows(path, separator=",", decimal=".", encoding="utf-8", header=True):
+    """Write the rows to a file."""
     out = io.StringIO()
     writer = csv.DictWriter(out, list(ROWS[0]), delimiter=separator)
     if header:
@@ -41,7 +41,7 @@ def written(path, separator=",", decimal=".", encoding="utf-8", header=True):
 
 @pytest.fixture
 def houses(tmp_path):
-    return written(tmp_path / "houses.csv")
+    return write_rows(tmp_path / "houses.csv")
 
 
 @pytest.fixture
@@ -52,53 +52,49 @@ def model(houses, tmp_path):
     return tmp_path / "m"
 
 
-def test_train_says_what_it_did(houses, tmp_path, capsys):
+def test_train_prints_a_summary(houses, tmp_path, capsys):
     polyleaf("train", houses, "-t", "price", "-m", tmp_path / "m", *FAST, "--validation", "0.25")
     printed = capsys.readouterr()
     assert printed.out == ""
-    said = printed.err.splitlines()
-    assert (
-        said[0]
-        == "regression of price (guessed; --task says otherwise), from 90 rows and 5 features"
-    )
-    assert said[1] == "text taken for categories: town"
-    assert said[2].startswith("8 rounds, validation rmse ") and said[2].endswith(
-        f"saved to {tmp_path / 'm'}"
-    )
+    lines = printed.err.splitlines()
+    assert lines[0] == "regression of price (inferred; set it with --task), 90 rows, 5 features"
+    assert lines[1] == "text columns read as categories: town"
+    assert lines[2].startswith("8 rounds, validation rmse ")
+    assert lines[2].endswith(f"saved to {tmp_path / 'm'}")
     polyleaf(
         "train", houses, "-t", "rooms", "--task", "classification", "-m", tmp_path / "m", *FAST
     )
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == "classification of rooms, from 120 rows and 5 features"
-    assert said[2] == f"8 rounds, saved to {tmp_path / 'm'}"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "classification of rooms, 120 rows, 5 features"
+    assert lines[2] == f"8 rounds, saved to {tmp_path / 'm'}"
 
 
-def test_train_says_which_round_was_best(houses, tmp_path, capsys):
+def test_train_prints_the_best_round(houses, tmp_path, capsys):
     stop = ["--validation", "0.25", "--early-stopping", "3", "--rounds", "400", "--drop", "id"]
     polyleaf("train", houses, "-t", "price", "-m", tmp_path / "m", *stop)
     best = load_model(tmp_path / "m")
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(
         f"{best.best_iteration_ + 1} rounds, validation rmse {best.best_score_:.6g}, the best of "
     )
 
 
 def test_standard_input(houses, model, tmp_path, monkeypatch, capsys):
-    def typed(content):
+    def set_stdin(content):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
-    typed(houses.read_bytes())
+    set_stdin(houses.read_bytes())
     polyleaf(
         "train", "-", "-t", "price,size", "-m", tmp_path / "n", "--quiet", "--drop", "id,weight"
     )
     polyleaf("predict", houses, "-m", model)
     expected = capsys.readouterr().out
-    typed(houses.read_bytes())
+    set_stdin(houses.read_bytes())
     polyleaf("predict", "-", "-m", tmp_path / "n")
     assert capsys.readouterr().out == expected
-    typed(b"a,b\n1\n")
+    set_stdin(b"a,b\n1\n")
     assert "standard input" in fails(capsys, "predict", "-", "-m", model)
-    typed(b"2 3 2\n0 1:1\n1 2:1\n")
+    set_stdin(b"2 3 2\n0 1:1\n1 2:1\n")
     polyleaf("train", "-", "--format", "xmc", "-m", tmp_path / "l", "--quiet", "--leaf", "sparse")
 
 
@@ -112,10 +108,10 @@ def test_standard_input(houses, model, tmp_path, monkeypatch, capsys):
         (["--sep", ":"], {"separator": ":"}),
     ],
 )
-def test_styles_of_csv(options, style, model, houses, tmp_path, capsys):
+def test_csv_options(options, style, model, houses, tmp_path, capsys):
     polyleaf("predict", houses, "-m", model)
     expected = capsys.readouterr().out
-    other = written(tmp_path / "other.csv", **style)
+    other = write_rows(tmp_path / "other.csv", **style)
     polyleaf("predict", other, "-m", model, *options)
     assert capsys.readouterr().out == expected
     polyleaf("evaluate", other, "-m", model, *options)
@@ -135,26 +131,26 @@ def test_styles_of_csv(options, style, model, houses, tmp_path, capsys):
 
 
 def test_no_header(tmp_path, houses, capsys):
-    path = written(tmp_path / "bare.csv", header=False)
+    path = write_rows(tmp_path / "bare.csv", header=False)
     polyleaf("train", path, "--no-header", "-t", "c3", "-m", tmp_path / "m", "--drop", "c0")
-    assert "from 120 rows and 5 features" in capsys.readouterr().err
+    assert "120 rows, 5 features" in capsys.readouterr().err
     polyleaf("predict", path, "--no-header", "-m", tmp_path / "m", "--keep", "c0")
     assert capsys.readouterr().out.splitlines()[:1] == ["c0,c3"]
     assert "no column" in fails(capsys, "predict", path, "-m", tmp_path / "m")
 
 
-def test_wrong_styles_are_sentences(houses, model, capsys):
+def test_invalid_csv_options(houses, model, capsys):
     for options, message in [
         (["--sep", "ab"], "one character"),
-        (["--decimal", "x"], "decimal point"),
-        (["--decimal", ",", "--sep", ","], "decimal point"),
-        (["--encoding", "klingon"], "no encoding 'klingon'"),
+        (["--decimal", "x"], "decimal mark"),
+        (["--decimal", ",", "--sep", ","], "decimal mark"),
+        (["--encoding", "klingon"], "encoding 'klingon'"),
         (["--encoding", "ascii"], "is not ascii text"),
     ]:
         assert message in fails(capsys, "predict", houses, "-m", model, *options)
 
 
-def test_evaluate_has_a_line_for_each_target(houses, model, capsys):
+def test_evaluate_prints_a_line_per_target(houses, model, capsys):
     polyleaf("evaluate", houses, "-m", model)
     lines = capsys.readouterr().out.splitlines()
     blank = lines.index("")
@@ -168,8 +164,8 @@ def test_evaluate_has_a_line_for_each_target(houses, model, capsys):
     assert found["RMSE"] == pytest.approx(together)
 
 
-def test_evaluate_weighs_rows(houses, model, tmp_path, capsys):
-    """A row of weight 2 counts as if it were there twice."""
+def test_evaluate_with_weights(houses, model, tmp_path, capsys):
+    """A row of weight 2 counts as two rows."""
     polyleaf("evaluate", houses, "-m", model, "--weight", "weight", "--json")
     weighted = json.loads(capsys.readouterr().out)
     head, *lines = houses.read_text().splitlines()
@@ -211,8 +207,8 @@ def test_json_lines(houses, model, tmp_path, capsys):
     ("message", "expected"),
     [
         (
-            "The 'n_estimators' parameter of PolyleafRegressor must be an int in [1, inf). Got -3 instead.",
-            "--rounds must be an int in [1, inf). Got -3 instead.",
+            "The 'n_estimators' parameter of PolyleafRegressor must be an int. Got -3 instead.",
+            "--rounds must be an int. Got -3 instead.",
         ),
         (
             "The 'subsample' parameter of PolyleafClassifier must be a float. Got 3 instead.",
@@ -223,18 +219,20 @@ def test_json_lines(houses, model, tmp_path, capsys):
         ("nothing=1 of the kind", "nothing=1 of the kind"),
     ],
 )
-def test_errors_are_in_the_terms_of_the_command_line(message, expected):
+def test_translate_parameter_names(message, expected):
     assert translate_parameter_names(message) == expected
 
 
-def test_a_parameter_that_is_wrong_is_called_by_its_option(houses, tmp_path, capsys):
+def test_errors_name_options(houses, tmp_path, capsys):
     train = "train", houses, "-t", "price", "-m", tmp_path / "m"
     assert "--rounds must be" in fails(capsys, *train, "--rounds", "-3")
     assert "--set subsample must be" in fails(capsys, *train, "--set", "subsample=7")
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "explain", "inspect", "demo"])
-def test_help_fits_eighty_columns_and_cuts_no_option(command, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "command", ["train", "predict", "evaluate", "calibrate", "explain", "inspect", "demo"]
+)
+def test_help_fits_eighty_columns(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     polyleaf(command, "--help")
     printed = capsys.readouterr().out

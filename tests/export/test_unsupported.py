@@ -1,4 +1,4 @@
-"""What no format holds is refused by each, in a sentence, before a file is written (docs/export.md)."""
+"""Models that no export format supports, and open files."""
 
 import io
 
@@ -24,38 +24,35 @@ def many_categories():
     return PolyleafRegressor(n_estimators=3, categorical_features=[0], n_jobs=1).fit(X, y)
 
 
-def projected():
+def projected_features():
     X = np.random.default_rng(0).normal(size=(60, 6))
     return PolyleafRegressor(n_estimators=2, projection="gaussian", projection_dim=2).fit(
         X, X[:, :2]
     )
 
 
-REFUSED = {
-    "features of more than 255 categories": (
-        many_categories,
-        "features of more than 255 categories",
-    ),
-    "a projection of wide features": (projected, "projects its features"),
+UNSUPPORTED = {
+    "more than 255 categories": (many_categories, "features of more than 255 categories"),
+    "projection": (projected_features, "projects its features"),
 }
 
 
-@pytest.mark.parametrize("row", REFUSED)
+@pytest.mark.parametrize("case", UNSUPPORTED)
 @pytest.mark.parametrize("name", FORMATS)
-def test_what_no_format_holds_is_a_sentence(name, row, tmp_path):
+def test_unsupported_models(name, case, tmp_path):
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
-    made, sentence = REFUSED[row]
+    make_model, message = UNSUPPORTED[case]
     write, file = FORMATS[name]
-    with pytest.raises(ValueError, match=sentence):
-        write(made(), tmp_path / file)
+    with pytest.raises(ValueError, match=message):
+        write(make_model(), tmp_path / file)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("write", "file"), [(to_c, "m.h"), (to_xgboost, "m.json"), (dump_json, "m.json")]
 )
-def test_open_files_of_text(write, file, tmp_path):
+def test_open_text_files(write, file, tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 2))
     est, written = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]), io.StringIO()
     write(est, written)

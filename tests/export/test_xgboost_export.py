@@ -1,4 +1,4 @@
-"""Models as files of XGBoost: what `from_xgboost` and XGBoost itself read from them scores the same."""
+"""Export to XGBoost, read back by `from_xgboost` and by XGBoost itself."""
 
 import json
 
@@ -22,12 +22,12 @@ from polyleaf import PolyleafClassifier
 from polyleaf.export import from_xgboost, to_numeric_matrix, to_xgboost
 from polyleaf.inputs.features import read_features
 
-TAKEN = [name for name in CASES if "linear" not in name and "time stamps" not in name]
+SUPPORTED = [name for name in CASES if "linear" not in name and "time stamps" not in name]
 LINKED = ["defaults", "poisson", "defaults, two classes", "defaults, classes", "defaults, labels"]
 
 
 def assert_close(found, expected):
-    """To 1e-6 of the largest score of a row: XGBoost adds float32 numbers."""
+    """Compare to 1e-6 of the largest score of a row; XGBoost sums in float32."""
     found, scale = (
         found.reshape(expected.shape),
         np.abs(expected).max(axis=1, keepdims=True, initial=1.0),
@@ -35,12 +35,12 @@ def assert_close(found, expected):
     np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=1e-6)
 
 
-def finite(X):
-    """XGBoost refuses infinities, and takes codes of categories that occur, or NaN."""
+def replace_infinities(X):
+    """Replace infinities, which XGBoost rejects, by NaN."""
     return np.where(np.isinf(X), np.nan, X)
 
 
-def booster(path):
+def load_booster(path):
     xgboost = pytest.importorskip(
         "xgboost", minversion="3.1", reason="XGBoost 3.1 is not installed"
     )
@@ -52,39 +52,39 @@ def run(path, X, margin=True):
 
     types = json.loads(path.read_text())["learner"]["feature_types"] or None
     rows = xgboost.DMatrix(X, feature_types=types, enable_categorical=types is not None, nthread=1)
-    return booster(path).predict(rows, output_margin=margin, validate_features=False)
+    return load_booster(path).predict(rows, output_margin=margin, validate_features=False)
 
 
-@pytest.mark.parametrize("name", TAKEN)
-def test_what_is_written_is_read_as_the_same_model(name, tmp_path):
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_round_trip(name, tmp_path):
     est = estimator(name)
     to_xgboost(est, tmp_path / "m.json")
     same = from_xgboost(tmp_path / "m.json")
-    X = finite(to_numeric_matrix(est, training_rows(name)))
+    X = replace_infinities(to_numeric_matrix(est, training_rows(name)))
     assert_close(
         same.predict_raw(read_features(X, reference=same.mapper)),
         est._raw(training_rows(name), None),
     )
 
 
-@pytest.mark.parametrize("name", TAKEN)
-def test_xgboost_scores_the_same(name, tmp_path):
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_xgboost_raw_scores(name, tmp_path):
     est = estimator(name)
     to_xgboost(est, tmp_path / "m.json")
-    booster(tmp_path / "m.json")
+    load_booster(tmp_path / "m.json")
     for X in (to_numeric_matrix(est, training_rows(name)), hard_rows(est, n=500)):
-        X = finite(X)
+        X = replace_infinities(X)
         codes = est.model_.mapper.is_categorical_
         X[:, codes] = np.where((X[:, codes] < 0) | (X[:, codes] > 254), np.nan, X[:, codes])
         assert_close(run(tmp_path / "m.json", X), raw_scores(est, X))
 
 
 @pytest.mark.parametrize("name", LINKED)
-def test_xgboost_predicts_the_same(name, tmp_path):
+def test_xgboost_predictions(name, tmp_path):
     est = estimator(name)
     to_xgboost(est, tmp_path / "m.json")
-    booster(tmp_path / "m.json")
-    X = finite(hard_rows(est, seed=1))
+    load_booster(tmp_path / "m.json")
+    X = replace_infinities(hard_rows(est, seed=1))
     expected = predictions(est, raw_scores(est, X))
     if name == "defaults, two classes":
         expected = expected[:, 1:]
@@ -97,12 +97,12 @@ def test_xgboost_predicts_the_same(name, tmp_path):
 def test_any_forest(tmp_path_factory, model, seed):
     path = tmp_path_factory.mktemp("any") / "m.json"
     to_xgboost(model, path)
-    same, X = from_xgboost(path), finite(hard_rows(model, seed))
+    same, X = from_xgboost(path), replace_infinities(hard_rows(model, seed))
     expected = model.predict_raw(prepare_features(model, X))
     assert_close(same.predict_raw(read_features(X, reference=same.mapper)), expected)
 
 
-def test_a_model_without_trees(tmp_path):
+def test_model_without_trees(tmp_path):
     model = random_model(n_rounds=0)
     to_xgboost(model, tmp_path / "m.json")
     same = from_xgboost(tmp_path / "m.json")
@@ -112,7 +112,7 @@ def test_a_model_without_trees(tmp_path):
     )
 
 
-def test_probabilities_near_one_keep_their_digits(tmp_path):
+def test_large_base_score(tmp_path):
     y = np.ones(len(golden.numbers()), int)
     y[:2] = 0
     est = PolyleafClassifier(**golden.SMALL).fit(golden.numbers(), y)
@@ -121,14 +121,14 @@ def test_probabilities_near_one_keep_their_digits(tmp_path):
     assert_close(same.predict_raw(read_features(X, reference=same.mapper)), est._raw(X, None))
 
 
-def test_what_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="linear leaves, which XGBoost does not know"):
+def test_errors(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="linear leaves, which XGBoost does not support"):
         to_xgboost(estimator("linear"), tmp_path / "m.json")
-    with pytest.raises(ValueError, match="values that float32 would merge, and XGBoost"):
+    with pytest.raises(ValueError, match="differ only in float64"):
         to_xgboost(estimator("time stamps"), tmp_path / "m.json")
-    with pytest.raises(ValueError, match=r"must end in .json"):
+    with pytest.raises(ValueError, match=r"extension \.json"):
         to_xgboost(estimator("defaults"), tmp_path / "m.ubj")
     monkeypatch.setattr("polyleaf.export.ir._MAX_LEAF_VALUES", 100)
-    with pytest.raises(ValueError, match="XGBoost has no sparse leaves"):
+    with pytest.raises(ValueError, match="XGBoost does not support sparse leaves"):
         to_xgboost(estimator("sparse Y"), tmp_path / "m.json")
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""A link of one's own cannot be written down: each format then has the raw scores and says nothing else."""
+"""Models with a custom link are exported with raw scores only."""
 
 import json
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SQUARES = type(get_objective("squared_error"))
 
 @dataclass(frozen=True)
 class Cubed(SQUARES):
-    """Squares of scores whose cubes are predicted."""
+    """Squared error whose predictions are the cubes of scores."""
 
     name: ClassVar[str] = "cubed"
     is_translation_invariant: ClassVar[bool] = False
@@ -58,7 +58,7 @@ def test_treelite_gives_raw_scores(model):
     np.testing.assert_allclose(found.reshape(raw.shape), raw, rtol=1e-5, atol=1e-6)
 
 
-def test_xgboost_is_told_the_objective_without_a_link(model, tmp_path):
+def test_xgboost_has_the_identity_link(model, tmp_path):
     to_xgboost(model[0], tmp_path / "m.json")
     written = json.loads((tmp_path / "m.json").read_text())
     assert written["learner"]["objective"]["name"] == "reg:squarederror"
