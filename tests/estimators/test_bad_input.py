@@ -439,9 +439,7 @@ def test_files_that_are_no_models(tmp_path):
 def test_rounds_that_are_no_pair_of_numbers(given):
     X = np.arange(60.0)[:, None]
     model = PolyleafRegressor(n_estimators=3).fit(X, X[:, 0])
-    with pytest.raises(
-        TypeError, match=r"iteration_range must be"
-    ):
+    with pytest.raises(TypeError, match=r"iteration_range must be"):
         model.predict(X, iteration_range=given)
     for all_of_them in ((0, 0), (0, None), (np.int64(0), np.int8(3))):
         assert (model.predict(X, iteration_range=all_of_them) == model.predict(X)).all()

@@ -88,10 +88,7 @@ def test_foreign_parameters_suggest_own_ones(estimator, foreign, own):
         (lambda m: m.fit(X, Y, verbose=False), "it is a parameter of the constructor"),
         (lambda m: m.fit(X, Y, n_round=3), r"did you mean n_estimators of the constructor\?"),
         (lambda m: m.fit(X, Y, xgb_model=None), r"did you mean init_model\?"),
-        (
-            lambda m: m.fit(X, Y, feature_name=list("abc")),
-            "columns of a data frame",
-        ),
+        (lambda m: m.fit(X, Y, feature_name=list("abc")), "columns of a data frame"),
         (lambda m: m.fit(X, Y, zzz=1), "it takes X, y, sample_weight, offset, eval_set"),
     ],
 )
@@ -125,10 +122,7 @@ def test_own_names_of_the_table_exist():
         ({"random_state": np.random.default_rng(0)}, "Draw an int"),
         ({"grow_policy": "Lossguide"}, 'Use "lossguide"'),
         ({"grow_policy": "SymmetricTree"}, '"depthwise" is closest'),
-        (
-            {"objective": {"eta": 1}},
-            r"\*\*parameters; a dict .* PolyleafMultiTask",
-        ),
+        ({"objective": {"eta": 1}}, r"\*\*parameters; a dict .* PolyleafMultiTask"),
         ({"objective": ["logistic"]}, "One objective applies to all outputs"),
         ({"device": "cuda:0"}, 'Use "cuda"'),
         ({"monotone_constraints": "(1,0,0)"}, "Pass a list"),
@@ -232,9 +226,7 @@ def test_positional_parameters_raise(estimator):
 
 def test_dict_of_parameters_is_not_an_objective():
     for estimator in (PolyleafRegressor, PolyleafClassifier, PolyleafClassifierCV):
-        with pytest.raises(
-            TypeError, match=r"a dict as its first parameter: .*\(\*\*parameters\)"
-        ):
+        with pytest.raises(TypeError, match=r"a dict as its first parameter: .*\(\*\*parameters\)"):
             estimator({"eta": 1})
     assert PolyleafMultiTask({"a": "squared_error"}).objective == {"a": "squared_error"}
 
@@ -484,9 +476,7 @@ def test_a_model_is_not_saved_where_there_is_no_folder(tmp_path):
 
 def test_rounds_are_a_pair():
     model = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
-    with pytest.raises(
-        TypeError, match=r"iteration_range must be a pair .*; got 1"
-    ):
+    with pytest.raises(TypeError, match=r"iteration_range must be a pair .*; got 1"):
         model.predict(X, iteration_range=1)
 
 
@@ -513,9 +503,7 @@ def test_invalid_inputs_have_clear_messages():
         ValueError, match=r"y has one dimension, but where it stays sparse .*LabelBinarizer"
     ):
         PolyleafClassifier(leaf="sparse", leaf_k=1, split_search="exact").fit(X, TWO)
-    with pytest.raises(
-        TypeError, match="kind must be a string .* pass rows as X="
-    ):
+    with pytest.raises(TypeError, match="kind must be a string .* pass rows as X="):
         model.fit(X, TWO).feature_importance(X)
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.model import Model, serialize
-from polyleaf.model.io import Source
 from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
-from polyleaf.model.serialize import ModelFileError
+from polyleaf.model.serialize import ModelFileError, Source
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.stored_names import from_stored, to_stored
 from polyleaf.training.prepare import set_feature_names

@@ -18,7 +18,7 @@ from polyleaf.inputs.offsets import OffsetReader
 from polyleaf.inputs.targets import Target, TargetEncoding, check_same_rows
 from polyleaf.model import Model
 from polyleaf.model.compiled_predictor import Predictor
-from polyleaf.model.importance import KINDS
+from polyleaf.model.statistics import IMPORTANCE_KINDS
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs
@@ -445,9 +445,9 @@ class PredictionMixin:
                 raise ValueError("kind='shap' needs rows: pass them as X.")
             importance = mean_abs_shap(iter_shap_values(self, X))
             return importance if per_output else importance.mean(axis=0)
-        if kind not in KINDS:
+        if kind not in IMPORTANCE_KINDS:
             raise ValueError(
-                f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}, shap."
+                f"kind={kind!r} is unknown; it must be one of {', '.join(IMPORTANCE_KINDS)}, shap."
             )
         importance = self.model_.feature_importance(kind, per_output)
         return self.model_.mapper.sum_by_feature(importance)

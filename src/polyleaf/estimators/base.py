@@ -22,7 +22,7 @@ from polyleaf.estimators.shap_mixin import ShapMixin
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import render_model
-from polyleaf.model.io import Destination, Source
+from polyleaf.model.serialize import Destination, Source
 from polyleaf.objectives import Objective, objective_class, objective_names
 from polyleaf.runtime.cuda import get_device
 from polyleaf.settings.aliases import (

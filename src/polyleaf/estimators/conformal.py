@@ -97,7 +97,7 @@ def calibrate_sets(
     scores = _compute_nonconformity(classifier, X, None, offset)
     target = classifier._encoding.encode(y, sample_weight, normalized=False)
     check_same_rows(len(scores), target.n_rows)
-    truth, classes = target.values, target.class_of_row()
+    truth, classes = target.values, target.get_row_classes()
     if classes is not None:
         truth = np.arange(scores.shape[1]) == np.asarray(classes, np.int64)[:, None]
     weight = np.ones(len(scores)) if target.weight is None else target.weight

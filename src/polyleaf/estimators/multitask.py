@@ -242,7 +242,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         for place, own in zip(places, encoding.encodings, strict=True):
             learns = _get_target_kind(own)
             differs = learns == "classes" and place.task.n_scores != own.n_outputs
-            if place.task.learns != learns or differs:
+            if place.task.target_kind != learns or differs:
                 raise ValueError(f"Task {place.task.name!r} does not match its target.")
 
     def _iter_tasks(self) -> Iterator[tuple[TaskSlice, TargetEncoding]]:
@@ -376,7 +376,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         Parameters
         ----------
         name : str
-            Name of the task; for several columns their names joined by "+".
+            Name of the task; for several columns their names stack_task_targets by "+".
 
         Returns
         -------
