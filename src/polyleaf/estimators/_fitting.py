@@ -85,10 +85,10 @@ def fit_estimator(
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
     if ready.trial is not None:
         found = search_n_estimators(estimator, plan, ready, base_score)
-        if found.boosted.was_interrupted:
-            store_result(estimator, found.boosted, target.encoding)
+        if found.result.was_interrupted:
+            store_result(estimator, found.result, target.encoding)
             return estimator
-        plan = plan.replace_n_estimators(found.n)
+        plan = plan.replace_n_estimators(found.n_estimators)
     record = train_estimator(estimator, plan, ready, base_score, callbacks)
     estimator._after_training(record, ready, data)
     return estimator

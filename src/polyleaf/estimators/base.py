@@ -33,8 +33,7 @@ from polyleaf.settings.aliases import (
     warn_if_called_on_instance,
 )
 from polyleaf.settings.parameters import SharedParameters
-from polyleaf.training.calibration import quantile_shifts
-from polyleaf.training.cross_fitting import TrainingRecord
+from polyleaf.training.cross_fitting import TrainingRecord, quantile_shifts
 from polyleaf.training.prepare import VALIDATION, PreparedData, TrainingData, collect_eval_sets
 
 __all__ = ["PolyleafEstimator"]
@@ -207,7 +206,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             After Ctrl-C, depending on `on_interrupt`; the estimator has the complete rounds.
         """
         device = get_device(self.device)
-        data = TrainingData("training", X, y, sample_weight, offset).with_dataset_values()
+        data = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
         val = TrainingData(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
         eval_data = collect_eval_sets(
             eval_set,
@@ -217,7 +216,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             val,
             self.validation_fraction is not None,
         )
-        data, *eval_data = [d.copied_to_host(device) for d in (data, *eval_data)]
+        data, *eval_data = [d.copy_to_host(device) for d in (data, *eval_data)]
         return fit_estimator(self, data, eval_data, callbacks, init_model)
 
     def _set_model(self, model: Model, encoding: TargetEncoding) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.distributions.base import check_coverage
+from polyleaf.distributions.parametric import check_coverage
 from polyleaf.inputs.targets import check_same_rows
 from polyleaf.model.metadata import get_calibration, set_calibration
-from polyleaf.training.conformal import interval_widths
-from polyleaf.training.conformal_sets import (
+from polyleaf.training.conformal import (
     class_nonconformity,
+    interval_widths,
     label_nonconformity,
     truth_nonconformity,
 )

@@ -171,7 +171,9 @@ def find_shared_n_estimators(
     data = PreparedData(dataset, target, [], None, offset, trial)
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
     found = search_n_estimators(estimator, local_plan, data, base_score)
-    return shared._replace(plan=plan.replace_n_estimators(found.n), auto_rounds_metric=None)
+    return shared._replace(
+        plan=plan.replace_n_estimators(found.n_estimators), auto_rounds_metric=None
+    )
 
 
 def fit_rank(

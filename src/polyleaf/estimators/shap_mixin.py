@@ -1,4 +1,4 @@
-"""SHAP values of fitted estimators, for all rows or by chunks, and importances made of them."""
+"""SHAP values of fitted estimators, at once or in chunks, and importances computed from them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.auto_n_estimators import has_few_rows
 from polyleaf.training.boosting import BoostResult, boost
-from polyleaf.training.cross_fitting import LearningRateLog, TrainingRecord
+from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.prepare import PreparedData, Seeds, TrainingData
 from polyleaf.training.sampling import GlobalRowIds
 
@@ -262,7 +262,6 @@ def train(
         all_callbacks = _make_callbacks(
             p, all_callbacks, settings.boosting.n_estimators, plan.metrics if data.eval_sets else []
         )
-    rates = LearningRateLog()
     try:
         result = boost(
             data.dataset,
@@ -271,12 +270,12 @@ def train(
             objective,
             settings,
             eval_sets=data.eval_sets,
-            callbacks=[*all_callbacks, rates],
+            callbacks=all_callbacks,
             init_model=start,
             base_score=base_score,
             offset=offset,
-            numbered=row_ids,
-            known=resume_from,
+            row_ids=row_ids,
+            resume_from=resume_from,
             **info._asdict(),
         )
     finally:
@@ -291,7 +290,7 @@ def train(
         target.weight,
         objective,
         settings,
-        rates,
+        result.learning_rates,
         model.n_rounds if best is None else best + 1,
         base_score,
         offset,
