@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias, TypeVar
 
 import numpy as np
 
+from polyleaf.callbacks import EvalsLog
 from polyleaf.data.binning import BinMapper
 from polyleaf.metrics.metric import RENAMED_METRICS
 from polyleaf.model import storage
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
+from polyleaf.runtime.temporary_files import make_temporary_path
 from polyleaf.sketching.projections import Projection
 
 if TYPE_CHECKING:
@@ -36,9 +38,6 @@ SPARE_BYTES, SIZE_FACTOR = 2**26, 64
 
 Header: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, np.ndarray]
-EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
-"""`{data name: {metric name: [value of each round]}}`."""
-
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
 """A path, the bytes themselves, or an open binary file."""
 
@@ -467,22 +466,6 @@ def as_path(place: Any) -> Path:
             f"{type(place).__name__}."
         )
     return Path(place)
-
-
-def remove_stale(directory: Path, name: str) -> None:
-    """Remove temporary files of interrupted calls of `write`.
-
-    Parameters
-    ----------
-    directory : Path
-    name : str
-        A regular expression of file names. No such file may be being written.
-    """
-    pattern = re.compile(rf"\.(?:{name})\.[0-9a-f]{{12}}\.tmp")
-    for path in directory.glob(".*.tmp"):
-        if pattern.fullmatch(path.name) and path.is_file():
-            with suppress(OSError):
-                path.unlink()
 
 
 def _replace_file(path: Path, data: bytes) -> None:

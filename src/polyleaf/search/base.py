@@ -205,7 +205,7 @@ class SearchMixin(_Base):
         )
         check_rows(base, X, target)
         dataset = self._make_dataset(data)
-        metric, seed = self._search_metric(base, target), base._seed()
+        metric, seed = self._search_metric(base, target), draw_seed(base)
         eval_data = collect_eval_sets(eval_set, offsets=eval_offset)
         folds = self._make_folds(dataset, data, target, groups, eval_data, seed)
         log = ResumeLog(
@@ -324,7 +324,7 @@ class SearchMixin(_Base):
     def _search_metric(self, base: PolyleafEstimator, target: Target) -> Metric:
         if self.metric is not None:
             base.eval_metric = self.metric
-        return base._make_metrics(base._objective(target, None), target)[-1]
+        return make_metrics(base.eval_metric, make_objective(base, target), target)[-1]
 
     # --- data ------------------------------------------------------------------------------------
 

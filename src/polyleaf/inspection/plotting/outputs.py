@@ -18,6 +18,7 @@ from polyleaf.inspection.plotting.display import (
     resolve_offset,
 )
 from polyleaf.model import Model
+from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.statistics import Scorer
 
 __all__ = ["OutputsDisplay"]
