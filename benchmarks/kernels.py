@@ -321,7 +321,9 @@ def leaves(work: Workload) -> Iterator[Kernel]:
         g = work.gradients(n_outputs)
         tree = work.grow(_core.Channels(g, None, "unit", None, None, 1), _grow_config())
         leaf_of_row, n_leaves = work.grower.leaf_of_row.copy(), tree.n_leaves
-        newton = partial(_core.newton_leaves, g, None, leaf_of_row, n_leaves, STEP, None, None, 1)
+        newton = partial(
+            _core.fit_newton_leaves, g, None, leaf_of_row, n_leaves, STEP, None, None, 1
+        )
         values, raw = newton(), np.zeros_like(g)
         yield Kernel(
             f"leaf values, {_outputs(n_outputs)}",
@@ -349,7 +351,7 @@ def prediction(work: Workload) -> Iterator[Kernel]:
             channels = _core.Channels(g, None, "unit", None, None, 1)
             tree = work.grow(channels, _grow_config())
             rows = work.grower.leaf_of_row, tree.n_leaves
-            forest.append(tree, _core.newton_leaves(g, None, *rows, STEP, None, None, 1))
+            forest.append(tree, _core.fit_newton_leaves(g, None, *rows, STEP, None, None, 1))
         raw = np.zeros((work.n_rows, n_outputs), np.float32)
         yield Kernel(
             f"prediction, {_outputs(n_outputs)}",

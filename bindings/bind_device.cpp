@@ -38,9 +38,9 @@ void require_rows(const DeviceMatrix& matrix, int64_t n_rows, const char* name) 
   require(matrix.n_rows == n_rows, std::string(name) + " needs one row for each row of the data.");
 }
 
-class HeldDeviceSearch final : public HeldSearch {
+class DeviceSearchHandle final : public HeldSearch {
  public:
-  HeldDeviceSearch(const DeviceBins& bins, const Workers& workers)
+  DeviceSearchHandle(const DeviceBins& bins, const Workers& workers)
       : HeldSearch(bins.host()), device_(bins.device().get()), search_(bins, workers) {}
 
   void use(const nb::handle_t<DeviceChannels>& handle) {
@@ -66,12 +66,12 @@ class HeldDeviceSearch final : public HeldSearch {
 void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h,
                     const std::string& kind, const Optional1<const uint32_t>& rows,
                     const Optional1<const float>& multiplier) {
-  const Curvature curvature = curvature_of(kind);
-  check_curvature(curvature, g.n_columns, h != nullptr ? h->n_columns : -1);
+  const Hessian hessian = hessian_of(kind);
+  check_hessian(hessian, g.n_columns, h != nullptr ? h->n_columns : -1);
   if (h != nullptr) require_rows(*h, g.n_rows, "h");
   const RowSample sample = sample_of(g.n_rows, rows, multiplier);
   nb::gil_scoped_release release;
-  channels.quantise(g, h, curvature, sample);
+  channels.quantise(g, h, hessian, sample);
 }
 
 auto read_channels(const DeviceChannels& channels) {
@@ -83,7 +83,7 @@ auto read_channels(const DeviceChannels& channels) {
 }
 
 // The sample of the grower's last tree, of whose leaves derivatives are summed.
-RowSample checked_rows(const DeviceMatrix* h, TreeGrower& grower, int32_t n_leaves,
+RowSample checked_rows(const DeviceMatrix* h, GrowerHandle& grower, int32_t n_leaves,
                        const Optional1<const uint32_t>& rows,
                        const Optional1<const float>& multiplier) {
   const int64_t n_rows = grower.grower.bins().n_rows();
@@ -92,7 +92,7 @@ RowSample checked_rows(const DeviceMatrix* h, TreeGrower& grower, int32_t n_leav
           "n_leaves must be that of the grower's last tree.");
   return sample_of(n_rows, rows, multiplier);
 }
-RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower& grower,
+RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, GrowerHandle& grower,
                        int32_t n_leaves, const Optional1<const uint32_t>& rows,
                        const Optional1<const float>& multiplier) {
   require_rows(g, grower.grower.bins().n_rows(), "g");
@@ -102,10 +102,10 @@ RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower&
   return checked_rows(h, grower, n_leaves, rows, multiplier);
 }
 
-auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower& grower,
+auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, GrowerHandle& grower,
             int32_t n_leaves, const LeafConfig& step, const Optional1<const uint32_t>& rows,
             const Optional1<const float>& multiplier) {
-  DeviceRows& on_device = grower.device_rows();
+  DeviceRowPartitioner& on_device = grower.device_rows();
   const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
   NewArray<float> out({static_cast<size_t>(n_leaves), static_cast<size_t>(g.n_columns)});
   {
@@ -115,24 +115,24 @@ auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, Tr
   return out.array;
 }
 
-auto curvature(DeviceLeaves& self, const DeviceMatrix* h, TreeGrower& grower, int32_t n_leaves,
-               const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
-  DeviceRows& on_device = grower.device_rows();
+auto hessian(DeviceLeaves& self, const DeviceMatrix* h, GrowerHandle& grower, int32_t n_leaves,
+             const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
+  DeviceRowPartitioner& on_device = grower.device_rows();
   const RowSample sample = checked_rows(h, grower, n_leaves, rows, multiplier);
   NewArray<double> out(
       {static_cast<size_t>(n_leaves), static_cast<size_t>(h != nullptr ? h->n_columns : 1)});
   nb::gil_scoped_release release;
-  const std::vector<double> found = self.curvature(h, sample, on_device, n_leaves);
+  const std::vector<double> found = self.sum_hessians(h, sample, on_device, n_leaves);
   std::copy(found.begin(), found.end(), out.data);
   return out.array;
 }
 
 std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h,
-                                TreeGrower& grower, int32_t n_leaves, int32_t leaf_k,
+                                GrowerHandle& grower, int32_t n_leaves, int32_t leaf_k,
                                 const Tree* shared, const LeafConfig& step,
                                 const Optional1<const uint32_t>& rows,
                                 const Optional1<const float>& multiplier) {
-  DeviceRows& on_device = grower.device_rows();
+  DeviceRowPartitioner& on_device = grower.device_rows();
   const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
   require(h == nullptr || h->n_columns <= g.n_columns,
           "h must have one column, or one per output.");
@@ -143,9 +143,9 @@ std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const
   return block_of(self.topk(g, h, sample, on_device, n_leaves, step, leaf_k, shared), g.n_columns);
 }
 
-void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, TreeGrower& grower,
+void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& grower,
                 const AnyLeaves& leaves, int32_t output) {
-  DeviceRows& rows = grower.device_rows();
+  DeviceRowPartitioner& rows = grower.device_rows();
   require_rows(raw, grower.grower.bins().n_rows(), "raw");
   const size_t n_leaves = grower.grower.node_of_leaf().size();
   const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves);
@@ -288,9 +288,9 @@ void bind_device(nb::module_& m) {
           },
           nb::arg("device"), nb::arg("bins"), nb::keep_alive<1, 3>())
       .def_static(
-          "of_numbers",
-          [](const HeldArray& numbers, const BinTable& table, const Array1<const uint16_t>& n_bins,
-             const Array1<const bool>& is_categorical) {
+          "from_array",
+          [](const DeviceArrayHandle& numbers, const BinTable& table,
+             const Array1<const uint16_t>& n_bins, const Array1<const bool>& is_categorical) {
             require_kernels(*numbers.array.device());
             const DeviceView& view = numbers.array.view();
             require(view.n_columns == table.n_features() &&
@@ -320,8 +320,8 @@ void bind_device(nb::module_& m) {
           },
           "uint8 (n_features, n_rows), 255 where missing: a copy in memory of this machine.");
   m.def(
-      "codes_of_array",
-      [](const BinTable& table, const HeldArray& array) {
+      "encode_device_array",
+      [](const BinTable& table, const DeviceArrayHandle& array) {
         require(array.array.view().n_columns == table.n_features(),
                 "Rows must have a column for each feature.");
         require_kernels(*array.array.device());
@@ -329,7 +329,7 @@ void bind_device(nb::module_& m) {
                                static_cast<size_t>(array.array.view().n_rows)});
         {
           nb::gil_scoped_release release;
-          codes_of_array(table, array.array, out.data);
+          encode_device_array(table, array.array, out.data);
         }
         return out.array;
       },
@@ -349,13 +349,13 @@ void bind_device_parts(nb::module_& m) {
       .def("quantise", &quantise_there, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
            nb::arg("rows").none(), nb::arg("multiplier").none(), "As Channels.quantise.")
       .def("read", &read_channels, "int16 (n_rows, lanes), for tests.");
-  nb::class_<HeldDeviceSearch, HeldSearch>(m, "DeviceSearch",
-                                           "Best splits from histograms, on a device.")
+  nb::class_<DeviceSearchHandle, HeldSearch>(m, "DeviceSearch",
+                                             "Best splits from histograms, on a device.")
       .def(nb::init<const DeviceBins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
-      .def("use", &HeldDeviceSearch::use, nb::arg("channels"),
+      .def("use", &DeviceSearchHandle::use, nb::arg("channels"),
            "What the next tree, or the next layer of a tree, is judged by.")
-      .def("obey", &HeldDeviceSearch::obey, nb::arg("directions").none(), kObeyDoc);
+      .def("obey", &DeviceSearchHandle::obey, nb::arg("directions").none(), kObeyDoc);
   nb::class_<DeviceLeaves>(m, "DeviceLeaves", "Leaf values, on a device.")
       .def(
           "__init__",
@@ -363,13 +363,13 @@ void bind_device_parts(nb::module_& m) {
           nb::arg("device"))
       .def("newton", &newton, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"),
            nb::arg("n_leaves"), nb::arg("step"), nb::arg("rows").none(),
-           nb::arg("multiplier").none(), "As newton_leaves, of the grower's last tree.")
-      .def("curvature", &curvature, nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
+           nb::arg("multiplier").none(), "As fit_newton_leaves, of the grower's last tree.")
+      .def("sum_hessians", &hessian, nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
            nb::arg("rows").none(), nb::arg("multiplier").none(),
-           "As curvature_of_leaves, of the grower's last tree.")
+           "As sum_leaf_hessians, of the grower's last tree.")
       .def("topk", &topk, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
            nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"), nb::arg("rows").none(),
-           nb::arg("multiplier").none(), "As topk_leaves, of the grower's last tree.")
+           nb::arg("multiplier").none(), "As fit_topk_leaves, of the grower's last tree.")
       .def("add", &add_leaves, nb::arg("raw"), nb::arg("grower"), nb::arg("leaves"),
            nb::arg("output"), "As add_leaf_values, of the grower's last tree.");
   nb::class_<DeviceLoss>(m, "DeviceLoss", "Derivatives of a loss, on a device.")
@@ -406,7 +406,7 @@ void bind_device_parts(nb::module_& m) {
           },
           nb::arg("device"), nb::arg("loss"), nb::arg("label").noconvert(),
           nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert())
-      .def_static("knows", &DeviceLoss::knows, nb::arg("loss"),
+      .def_static("supports", &DeviceLoss::supports, nb::arg("loss"),
                   "Whether a device knows a loss of classes; it knows all element-wise ones.")
       .def(
           "derivatives",
@@ -417,7 +417,7 @@ void bind_device_parts(nb::module_& m) {
             self.derivatives(raw, g, h);
           },
           nb::arg("raw"), nb::arg("g"), nb::arg("h").none(),
-          "Writes g, and h unless the curvature of a row is 1: then h is that of the weights and "
+          "Writes g, and h unless the Hessian of a row is 1: then h is that of the weights and "
           "stays.");
 }
 

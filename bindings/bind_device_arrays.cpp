@@ -37,7 +37,7 @@ DeviceView view_of(DeviceAddress data, ValueType type, const std::vector<int64_t
   return view;
 }
 
-HeldArray* of_dlpack(const SharedDevice& device, nb::handle capsule) {
+DeviceArrayHandle* from_dlpack(const SharedDevice& device, nb::handle capsule) {
   auto array = nb::cast<ArrayAnywhere>(capsule);
   const ValueType type = type_of(array.dtype());
   const auto size = static_cast<int64_t>(size_of(type));
@@ -48,23 +48,24 @@ HeldArray* of_dlpack(const SharedDevice& device, nb::handle capsule) {
   }
   const DeviceView view =
       view_of(reinterpret_cast<DeviceAddress>(array.data()), type, shape, strides);
-  return new HeldArray{DeviceArray(device, view), array.ndim(), nb::none(), array};
+  return new DeviceArrayHandle{DeviceArray(device, view), array.ndim(), nb::none(), array};
 }
 
-HeldArray* of_address(const SharedDevice& device, DeviceAddress data, const std::string& kind,
-                      int size, const std::vector<int64_t>& shape,
-                      const std::vector<int64_t>& strides, nb::object owner) {
+DeviceArrayHandle* from_address(const SharedDevice& device, DeviceAddress data,
+                                const std::string& kind, int size,
+                                const std::vector<int64_t>& shape,
+                                const std::vector<int64_t>& strides, nb::object owner) {
   using Code = nb::dlpack::dtype_code;
   const Code code = kind == "f"                  ? Code::Float
                     : kind == "i"                ? Code::Int
                     : kind == "u" || kind == "b" ? Code::UInt
                                                  : Code::Complex;
   const ValueType type = type_of({static_cast<uint8_t>(code), static_cast<uint8_t>(8 * size), 1});
-  return new HeldArray{
+  return new DeviceArrayHandle{
       DeviceArray(device, view_of(data, type, shape, strides)), shape.size(), std::move(owner), {}};
 }
 
-auto values_of(const HeldArray& self, const Optional1<const int64_t>& rows) {
+auto values_of(const DeviceArrayHandle& self, const Optional1<const int64_t>& rows) {
   const DeviceView& view = self.array.view();
   if (rows)
     for (size_t i = 0; i < rows->size(); ++i)
@@ -82,7 +83,7 @@ auto values_of(const HeldArray& self, const Optional1<const int64_t>& rows) {
                                 dtype_of(view.type));
 }
 
-nb::dict interface_of(const HeldArray& self) {
+nb::dict interface_of(const DeviceArrayHandle& self) {
   const DeviceView& view = self.array.view();
   nb::dict found;
   found["shape"] = self.shape();
@@ -95,7 +96,7 @@ nb::dict interface_of(const HeldArray& self) {
 
 // As another library takes it: it keeps `self`.
 nb::object dlpack_of(nb::handle self, const nb::kwargs& options) {
-  const auto& held = nb::cast<const HeldArray&>(self);
+  const auto& held = nb::cast<const DeviceArrayHandle&>(self);
   const DeviceView& view = held.array.view();
   const size_t shape[] = {static_cast<size_t>(view.n_rows), static_cast<size_t>(view.n_columns)};
   const nb::ndarray<nb::array_api> array(reinterpret_cast<void*>(view.data), held.n_dimensions,
@@ -106,13 +107,13 @@ nb::object dlpack_of(nb::handle self, const nb::kwargs& options) {
 
 }  // namespace
 
-nb::tuple HeldArray::shape() const {
+nb::tuple DeviceArrayHandle::shape() const {
   const DeviceView& view = array.view();
   return n_dimensions == 1 ? nb::make_tuple(view.n_rows)
                            : nb::make_tuple(view.n_rows, view.n_columns);
 }
 
-std::string HeldArray::typestr() const {
+std::string DeviceArrayHandle::typestr() const {
   const ValueType type = array.view().type;
   const bool is_float = type == ValueType::f32 || type == ValueType::f64;
   const char kind = is_float ? 'f' : static_cast<int>(type) % 2 == 0 ? 'u' : 'i';
@@ -120,36 +121,37 @@ std::string HeldArray::typestr() const {
 }
 
 void bind_device_arrays(nb::module_& m) {
-  nb::class_<HeldArray>(m, "DeviceArray",
-                        "Numbers on a device: of another library, or handed to others.")
-      .def_static("of_dlpack", &of_dlpack, nb::arg("device"), nb::arg("capsule"),
+  nb::class_<DeviceArrayHandle>(m, "DeviceArray",
+                                "Numbers on a device: of another library, or handed to others.")
+      .def_static("from_dlpack", &from_dlpack, nb::arg("device"), nb::arg("capsule"),
                   "Memory of another library's, which it keeps until this goes.")
-      .def_static("of_address", &of_address, nb::arg("device"), nb::arg("data"), nb::arg("kind"),
-                  nb::arg("item_size"), nb::arg("shape"), nb::arg("strides"), nb::arg("owner"),
+      .def_static("from_address", &from_address, nb::arg("device"), nb::arg("data"),
+                  nb::arg("kind"), nb::arg("item_size"), nb::arg("shape"), nb::arg("strides"),
+                  nb::arg("owner"),
                   "Memory of the owner's; kind of numbers as NumPy calls it, strides in bytes.")
-      .def_prop_ro("shape", &HeldArray::shape)
-      .def_prop_ro("ndim", [](const HeldArray& self) { return self.n_dimensions; })
-      .def_prop_ro("typestr", &HeldArray::typestr, "Of the numbers, as NumPy writes it.")
+      .def_prop_ro("shape", &DeviceArrayHandle::shape)
+      .def_prop_ro("ndim", [](const DeviceArrayHandle& self) { return self.n_dimensions; })
+      .def_prop_ro("typestr", &DeviceArrayHandle::typestr, "Of the numbers, as NumPy writes it.")
       .def("read", &values_of, nb::arg("rows").none() = nb::none(),
            "A copy of rows, or of all, in memory of this machine.")
       .def(
-          "first_infinity",
-          [](const HeldArray& self) -> nb::object {
+          "find_infinity",
+          [](const DeviceArrayHandle& self) -> nb::object {
             int64_t at;
             {
               nb::gil_scoped_release release;
-              at = self.array.first_infinity();
+              at = self.array.find_infinity();
             }
             const int64_t k = self.array.view().n_columns;
             return at < 0 ? nb::none() : nb::object(nb::make_tuple(at / k, at % k));
           },
-          nb::sig("def first_infinity(self) -> tuple[int, int] | None"),
+          nb::sig("def find_infinity(self) -> tuple[int, int] | None"),
           "Row and column; None: there is none.")
       .def_prop_ro("__cuda_array_interface__", &interface_of)
       .def("__dlpack__", &dlpack_of, nb::sig("def __dlpack__(self, **options: object) -> object"))
       .def("__dlpack_device__",
-           [](const HeldArray&) { return std::make_pair(int{nb::device::cuda::value}, 0); })
-      .def("__len__", [](const HeldArray& self) { return self.array.view().n_rows; });
+           [](const DeviceArrayHandle&) { return std::make_pair(int{nb::device::cuda::value}, 0); })
+      .def("__len__", [](const DeviceArrayHandle& self) { return self.array.view().n_rows; });
 }
 
 }  // namespace polyleaf

@@ -47,13 +47,13 @@ ExplainedOutputs checked_outputs(const Explainer& explainer, const Array1<const 
   return {outputs.data(), static_cast<int64_t>(outputs.size()), scale ? scale->data() : nullptr};
 }
 
-nb::ndarray<nb::numpy, double> expect(const Explainer& explainer,
-                                      const Array1<const int32_t>& outputs) {
+nb::ndarray<nb::numpy, double> expected_values(const Explainer& explainer,
+                                               const Array1<const int32_t>& outputs) {
   const ExplainedOutputs chosen = checked_outputs(explainer, outputs, {});
   NewArray<double> result({outputs.size()});
   {
     nb::gil_scoped_release release;
-    explainer.expect(chosen, result.data);
+    explainer.expected_values(chosen, result.data);
   }
   return result.array;
 }
@@ -85,7 +85,7 @@ void bind_explainer(nb::module_& m) {
       .def("__init__", &make, nb::arg("forest"), nb::arg("first") = 0, nb::arg("last") = nb::none(),
            nb::arg("background") = nb::none(), nb::arg("features").noconvert() = nb::none(),
            nb::arg("n_threads") = 1)
-      .def("expect", &expect, nb::arg("outputs"),
+      .def("expected_values", &expected_values, nb::arg("outputs"),
            "float64 (n,): the sums of the outputs int32 (n,) of a row of which nothing is known.")
       .def("explain", &explain, nb::arg("codes"), nb::arg("out").noconvert(), nb::arg("outputs"),
            nb::arg("scale") = nb::none(), nb::arg("interactions") = false, nb::arg("n_threads") = 1,

@@ -19,7 +19,7 @@ using Leaves = Array1<const int32_t>;  // of rows
 using InUse = Optional1<const uint32_t>;
 using Multiplier = Optional1<const float>;
 using Derivatives = Array2<const float>;
-using Curvatures = Optional2<const float>;
+using Hessians = Optional2<const float>;
 
 // The sample of a tree's n rows, of which each is in one of the leaves.
 RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves, const InUse& rows,
@@ -31,20 +31,20 @@ RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves, c
   return sample;
 }
 
-void check_curvature(const Derivatives& g, const Curvatures& h) {
+void check_hessian(const Derivatives& g, const Hessians& h) {
   require(g.shape(1) >= 1, "There must be at least one output.");
   require(!h || (h->shape(0) == g.shape(0) && (h->shape(1) == 1 || h->shape(1) == g.shape(1))),
           "h must have g's rows, and one column or one per output.");
 }
 
-const float* data(const Curvatures& h) {
+const float* data(const Hessians& h) {
   return h ? h->data() : nullptr;
 }
-int columns(const Curvatures& h) {
+int columns(const Hessians& h) {
   return h ? static_cast<int>(h->shape(1)) : 0;
 }
 
-nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Curvatures& h,
+nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Hessians& h,
                                          const Leaves& leaf_of_row, int32_t n_leaves,
                                          const LeafConfig& step, const InUse& rows,
                                          const Multiplier& multiplier, const Workers& workers) {
@@ -57,26 +57,26 @@ nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Curvatures&
   NewArray<float> out({static_cast<size_t>(n_leaves), k});
   {
     nb::gil_scoped_release release;
-    newton_leaves(g.data(), data(h), static_cast<int>(k), columns(h), sample, leaf_of_row.data(),
-                  n_leaves, step, workers, out.data);
+    fit_newton_leaves(g.data(), data(h), static_cast<int>(k), columns(h), sample,
+                      leaf_of_row.data(), n_leaves, step, workers, out.data);
   }
   return out.array;
 }
 
-std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Curvatures& h,
+std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Hessians& h,
                                     const Leaves& leaf_of_row, int32_t n_leaves, int32_t leaf_k,
                                     const Tree* shared, const LeafConfig& step, const InUse& rows,
                                     const Multiplier& multiplier, const Workers& workers) {
   const RowSample sample = checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves,
                                         rows, multiplier, workers);
-  check_curvature(g, h);
+  check_hessian(g, h);
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   require(shared == nullptr || shared->n_leaves == n_leaves,
           "The tree has another number of leaves.");
   nb::gil_scoped_release release;
   const TopkLeafArrays leaves =
-      topk_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample,
-                  leaf_of_row.data(), n_leaves, step, leaf_k, shared, workers);
+      fit_topk_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample,
+                      leaf_of_row.data(), n_leaves, step, leaf_k, shared, workers);
   return block_of(leaves, static_cast<int64_t>(g.shape(1)));
 }
 
@@ -92,12 +92,13 @@ std::shared_ptr<LeafBlock> fit_topk_of_labels(const LabelRows& g,
           "Weights need one entry per row.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   nb::gil_scoped_release release;
-  const TopkLeafArrays leaves = topk_leaves(g, weight ? weight->data() : nullptr, sample,
-                                            leaf_of_row.data(), n_leaves, step, leaf_k, workers);
+  const TopkLeafArrays leaves =
+      fit_topk_leaves(g, weight ? weight->data() : nullptr, sample, leaf_of_row.data(), n_leaves,
+                      step, leaf_k, workers);
   return block_of(leaves, g.n_outputs());
 }
 
-std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Curvatures& h,
+std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h,
                                          const Leaves& leaf_of_row, const Tree& tree,
                                          const Array2<const float>& features,
                                          const LinearTable& table, const LinearLeafConfig& step,
@@ -105,7 +106,7 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Curvatures&
                                          const Workers& workers) {
   const auto n = static_cast<int64_t>(g.shape(0));
   const RowSample sample = checked_rows(n, leaf_of_row, tree.n_leaves, rows, multiplier, workers);
-  check_curvature(g, h);
+  check_hessian(g, h);
   require(
       static_cast<int>(features.shape(0)) == table.n_features() && features.shape(1) == g.shape(0),
       "features must have one row for each feature of the table and one column for each row of g.");
@@ -118,8 +119,8 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Curvatures&
                            step, workers);
 }
 
-auto curvature_of_leaves(const Curvatures& h, const Leaves& leaf_of_row, int32_t n_leaves,
-                         const InUse& rows, const Multiplier& multiplier, const Workers& workers) {
+auto leaf_hessians(const Hessians& h, const Leaves& leaf_of_row, int32_t n_leaves,
+                   const InUse& rows, const Multiplier& multiplier, const Workers& workers) {
   const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row,
                                         n_leaves, rows, multiplier, workers);
   require(!h || h->shape(0) == leaf_of_row.size(),
@@ -127,7 +128,7 @@ auto curvature_of_leaves(const Curvatures& h, const Leaves& leaf_of_row, int32_t
   NewArray<double> out({static_cast<size_t>(n_leaves), static_cast<size_t>(h ? columns(h) : 1)});
   nb::gil_scoped_release release;
   const std::vector<double> sums =
-      curvature_sums(data(h), h ? columns(h) : 1, sample, leaf_of_row.data(), n_leaves, workers);
+      sum_leaf_hessians(data(h), h ? columns(h) : 1, sample, leaf_of_row.data(), n_leaves, workers);
   std::copy(sums.begin(), sums.end(), out.data);
   return out.array;
 }
@@ -152,44 +153,44 @@ nb::ndarray<nb::numpy, float> monotone_leaves(const Array2<const float>& values,
   std::copy_n(values.data(), values.size(), out.data);
   const std::vector<double> own(weights.data(), weights.data() + weights.size());
   nb::gil_scoped_release release;
-  obey_directions(tree, n_bins.data(),
-                  {directions.data(), static_cast<int>(features), static_cast<int>(k)}, own,
-                  static_cast<int>(weights.shape(1)), workers, out.data);
+  enforce_monotone_constraints(tree, n_bins.data(),
+                               {directions.data(), static_cast<int>(features), static_cast<int>(k)},
+                               own, static_cast<int>(weights.shape(1)), workers, out.data);
   return out.array;
 }
 
 }  // namespace
 
 void bind_fitters(nb::module_& m) {
-  m.def("newton_leaves", &fit_newton, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
+  m.def("fit_newton_leaves", &fit_newton, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
         nb::arg("n_leaves"), nb::arg("step"), nb::arg("rows").none(), nb::arg("multiplier").none(),
         nb::arg("n_threads"),
         "Newton leaf values, float32 (n_leaves, K), times the learning rate (GBDT-MO eq. 15).");
-  m.def("topk_leaves", &fit_topk, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
+  m.def("fit_topk_leaves", &fit_topk, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
         nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"),
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
         "TopkLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most "
         "(GBDT-MO "
         "eq. 19); `shared`: the tree, whose nodes' children share theirs (Algorithm 4).");
-  m.def("topk_leaves_of_labels", &fit_topk_of_labels, nb::arg("g"), nb::arg("weight").none(),
+  m.def("fit_topk_leaves_sparse", &fit_topk_of_labels, nb::arg("g"), nb::arg("weight").none(),
         nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("step"),
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-        "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the curvature of "
+        "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the Hessian of "
         "its row, "
         "`weight` or 1.");
-  m.def("linear_leaves", &fit_linear, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
+  m.def("fit_linear_leaves", &fit_linear, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
         nb::arg("tree"), nb::arg("features").noconvert(), nb::arg("table"), nb::arg("step"),
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
         "LinearLeaves on the first features that each leaf's path splits on (GBDT-PL eq. 6), times "
         "the "
         "learning rate.");
-  m.def("curvature_of_leaves", &curvature_of_leaves, nb::arg("h").none(), nb::arg("leaf_of_row"),
+  m.def("sum_leaf_hessians", &leaf_hessians, nb::arg("h").none(), nb::arg("leaf_of_row"),
         nb::arg("n_leaves"), nb::arg("rows").none(), nb::arg("multiplier").none(),
         nb::arg("n_threads"),
         "What the rows of each leaf sum to in each column of h, float64 (n_leaves, columns); None: "
         "1 a row.");
   m.def(
-      "monotone_leaves", &monotone_leaves, nb::arg("values"), nb::arg("directions"),
+      "enforce_monotone_constraints", &monotone_leaves, nb::arg("values"), nb::arg("directions"),
       nb::arg("n_bins"), nb::arg("tree"), nb::arg("weights"), nb::arg("n_threads"),
       "The values (n_leaves, K) of leaves, float32, nearest to these that obey the directions int8 "
       "(n_features, K), in squares weighted by `weights`, (n_leaves, 1 or K).");

@@ -23,14 +23,14 @@ namespace {
 void quantise(Channels& channels, Array2<const float> g, const Optional2<const float>& h,
               const std::string& kind, const Optional1<const uint32_t>& rows,
               const Optional1<const float>& multiplier, const Workers& workers) {
-  const Curvature curvature = curvature_of(kind);
+  const Hessian hessian = hessian_of(kind);
   const int n_outputs = static_cast<int>(g.shape(1));
   require(n_outputs >= 1, "There must be at least one output.");
-  check_curvature(curvature, n_outputs, h ? static_cast<int64_t>(h->shape(1)) : -1);
+  check_hessian(hessian, n_outputs, h ? static_cast<int64_t>(h->shape(1)) : -1);
   require(!h || h->shape(0) == g.shape(0), "g and h must have the same number of rows.");
   const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier, workers);
   nb::gil_scoped_release release;
-  channels.quantise(g.data(), h ? h->data() : nullptr, n_outputs, curvature, sample, workers);
+  channels.quantise(g.data(), h ? h->data() : nullptr, n_outputs, hessian, sample, workers);
 }
 
 nb::ndarray<nb::numpy, float> steps(const float* from, size_t n) {
@@ -41,7 +41,7 @@ nb::ndarray<nb::numpy, float> steps(const float* from, size_t n) {
 
 nb::ndarray<nb::numpy, int32_t> dense(const Channels& channels) {
   const ChannelLayout& layout = channels.layout();
-  const size_t width = static_cast<size_t>(layout.n_outputs + layout.n_curvature());
+  const size_t width = static_cast<size_t>(layout.n_outputs + layout.n_hessian());
   const size_t n = static_cast<size_t>(channels.sample().n_used());
   NewArray<int32_t> out({n, width});
   for (size_t i = 0; i < n; ++i) {
@@ -72,31 +72,31 @@ void bind_channels(nb::module_& m) {
            "(diagonal) or "
            "(n, K (K + 1) / 2) (full: lower triangles, row after row). Memory is reused.")
       .def("dense", &dense,
-           "int32 (rows used, K + curvature columns): the quantised values, for tests.")
+           "int32 (rows used, K + hessian columns): the quantised values, for tests.")
       .def_prop_ro(
           "gradient_steps",
           [](const Channels& c) { return steps(c.gradient_step(), c.layout().n_outputs); },
           nb::rv_policy::move)
       .def_prop_ro(
-          "curvature_steps",
-          [](const Channels& c) { return steps(c.curvature_step(), c.layout().n_curvature()); },
+          "hessian_steps",
+          [](const Channels& c) { return steps(c.hessian_step(), c.layout().n_hessian()); },
           nb::rv_policy::move);
   m.def(
       "channel_lanes",
       [](int n_outputs, const std::string& kind, int regressors) {
         require(n_outputs >= 1, "There must be at least one output.");
-        return ChannelLayout::make(n_outputs, curvature_of(kind), regressors).lanes;
+        return ChannelLayout::make(n_outputs, hessian_of(kind), regressors).lanes;
       },
       nb::arg("n_outputs"), nb::arg("kind"), nb::arg("regressors"),
       "How many channels a row has with these; -1 regressors: leaves are constant.");
 }
 
-void limit_interactions(TreeGrower& self, const std::optional<Array2<const bool>>& groups,
-                        int32_t at_most) {
+void set_interaction_constraints(GrowerHandle& self,
+                                 const std::optional<Array2<const bool>>& groups, int32_t at_most) {
   require(!groups || static_cast<int>(groups->shape(1)) == self.grower.bins().n_features(),
           "groups needs one flag per feature.");
   require(at_most >= 0, "at_most must not be negative.");
-  Interactions interactions{{}, at_most};
+  InteractionConstraints interactions{{}, at_most};
   for (size_t g = 0; groups && g < groups->shape(0); ++g) {
     const bool* flags = groups->data() + g * groups->shape(1);
     interactions.groups.emplace_back(flags, flags + groups->shape(1));
@@ -104,7 +104,7 @@ void limit_interactions(TreeGrower& self, const std::optional<Array2<const bool>
   self.grower.limit(std::move(interactions));
 }
 
-Tree grow(TreeGrower& self, HeldSearch& search, const GrowConfig& config,
+Tree grow(GrowerHandle& self, HeldSearch& search, const GrowConfig& config,
           const Optional1<const bool>& features) {
   Search& ready = search.ready(self.grower.bins());
   const uint8_t* flags = self.flags(features);
@@ -114,7 +114,7 @@ Tree grow(TreeGrower& self, HeldSearch& search, const GrowConfig& config,
   return self.grower.grow(ready, config, flags);
 }
 
-void begin(TreeGrower& self, const nb::handle_t<HeldSearch>& handle, const GrowConfig& config,
+void begin(GrowerHandle& self, const nb::handle_t<HeldSearch>& handle, const GrowConfig& config,
            const Optional1<const bool>& features) {
   auto& search = nb::cast<HeldSearch&>(handle);
   Search& ready = search.ready(self.grower.bins());
@@ -126,19 +126,19 @@ void begin(TreeGrower& self, const nb::handle_t<HeldSearch>& handle, const GrowC
   self.grower.evaluate(false);
 }
 
-bool split(TreeGrower& self) {
+bool split(GrowerHandle& self) {
   self.search();
   nb::gil_scoped_release release;
   return self.grower.split();
 }
 
-void evaluate(TreeGrower& self) {
+void evaluate(GrowerHandle& self) {
   self.search().ready(self.grower.bins());
   nb::gil_scoped_release release;
   self.grower.evaluate(true);
 }
 
-Tree finish(TreeGrower& self) {
+Tree finish(GrowerHandle& self) {
   self.search();
   self.held.reset();
   nb::gil_scoped_release release;
@@ -146,23 +146,24 @@ Tree finish(TreeGrower& self) {
 }
 
 nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>> leaf_of_row(nb::handle self) {
-  Grower& grower = nb::cast<TreeGrower&>(self).grower;
+  Grower& grower = nb::cast<GrowerHandle&>(self).grower;
   return {grower.leaf_of_row(), {static_cast<size_t>(grower.bins().n_rows())}, self};
 }
 
 void bind_growers(nb::module_& m) {
-  nb::class_<TreeGrower>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
+  nb::class_<GrowerHandle>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
       .def(nb::init<const Bins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def(
           "__init__",
-          [](TreeGrower* self, const DeviceBins& bins, const Workers& workers) {
-            new (self) TreeGrower(std::make_unique<DeviceRows>(bins), workers);
+          [](GrowerHandle* self, const DeviceBins& bins, const Workers& workers) {
+            new (self) GrowerHandle(std::make_unique<DeviceRowPartitioner>(bins), workers);
           },
           nb::arg("bins"), nb::arg("n_threads"), nb::keep_alive<1, 2>(),
           "Rows lie on the device of the bins.")
       .def(
-          "limit_interactions", &limit_interactions, nb::arg("groups").none(), nb::arg("at_most"),
+          "set_interaction_constraints", &set_interaction_constraints, nb::arg("groups").none(),
+          nb::arg("at_most"),
           "Which features may meet on a path, in all trees from here on. `groups`: bool (n_groups, "
           "n_features), every path stays within one of them; None: any. `at_most`: so many "
           "different "
@@ -178,15 +179,16 @@ void bind_growers(nb::module_& m) {
            "Finds the best splits of the nodes that the last `split` made, by what the search uses "
            "now.")
       .def(
-          "number_leaves", [](TreeGrower& self) { return self.grower.number_leaves(); },
+          "assign_leaf_ids", [](GrowerHandle& self) { return self.grower.assign_leaf_ids(); },
           nb::call_guard<nb::gil_scoped_release>(), "The tree so far; fills `leaf_of_row`.")
       .def("finish", &finish, "The tree; fills `leaf_of_row`.")
       .def_prop_ro(
-          "may_split", [](const TreeGrower& self) { return self.grower.may_split(); },
+          "can_split_further",
+          [](const GrowerHandle& self) { return self.grower.can_split_further(); },
           "False where the nodes that the last `split` made cannot have children.")
       .def_prop_ro(
           "node_of_leaf",
-          [](const TreeGrower& self) {
+          [](const GrowerHandle& self) {
             const std::vector<int32_t>& nodes = self.grower.node_of_leaf();
             NewArray<int32_t> out({nodes.size()});
             std::copy(nodes.begin(), nodes.end(), out.data);

@@ -119,24 +119,24 @@ void bind_rows(nb::module_& m) {
 }
 
 void bind_scores(nb::module_& m) {
-  nb::class_<LabelScores>(
-      m, "LabelScores",
+  nb::class_<SparseRawScores>(
+      m, "SparseRawScores",
       "Raw scores of rows over very many outputs: of each row its labels and what leaves have "
       "given it so far; all others are 0.")
       .def(
           "__init__",
-          [](LabelScores* self, int64_t n_rows, int64_t n_outputs) {
+          [](SparseRawScores* self, int64_t n_rows, int64_t n_outputs) {
             require(n_rows >= 0 && n_outputs >= 1 && n_outputs <= INT32_MAX,
                     "There must be between 1 and 2147483647 outputs.");
-            new (self) LabelScores(n_rows, n_outputs);
+            new (self) SparseRawScores(n_rows, n_outputs);
           },
           nb::arg("n_rows"), nb::arg("n_outputs"), "Rows without targets: they are only scored.")
       .def(
           "__init__",
-          [](LabelScores* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
+          [](SparseRawScores* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
              Optional1<const float> values, int64_t n_outputs, const Workers& workers) {
             const LabelRows targets = label_rows_of(indptr, outputs, values, n_outputs, workers);
-            new (self) LabelScores(targets, workers);
+            new (self) SparseRawScores(targets, workers);
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values").none(), nb::arg("n_outputs"),
           nb::arg("n_threads"),
@@ -146,7 +146,7 @@ void bind_scores(nb::module_& m) {
           "values float32 (nnz,) or None: 1 throughout.")
       .def(
           "add",
-          [](LabelScores& self, Array1<const int32_t> leaf_of_row, const TopkLeaves& leaves,
+          [](SparseRawScores& self, Array1<const int32_t> leaf_of_row, const TopkLeaves& leaves,
              const Workers& workers) {
             require(static_cast<int64_t>(leaf_of_row.size()) == self.raw().n_rows(),
                     "leaf_of_row needs one entry per row.");
@@ -160,8 +160,8 @@ void bind_scores(nb::module_& m) {
           "Adds the payload of its leaf, int32 (n_rows,), to every row.")
       .def(
           "gradients",
-          [](const LabelScores& self, const Loss& loss, float base, Optional1<const float> weight,
-             const Workers& workers) {
+          [](const SparseRawScores& self, const Loss& loss, float base,
+             Optional1<const float> weight, const Workers& workers) {
             require(!weight || static_cast<int64_t>(weight->size()) == self.raw().n_rows(),
                     "Weights need one entry per row.");
             LabelRows out;
@@ -175,7 +175,7 @@ void bind_scores(nb::module_& m) {
           "the derivative 0.")
       .def(
           "topk",
-          [](const LabelScores& self, int32_t k, const Workers& workers) {
+          [](const SparseRawScores& self, int32_t k, const Workers& workers) {
             const size_t n = static_cast<size_t>(self.raw().n_rows()),
                          columns = static_cast<size_t>(std::max(0, k));
             NewArray<int32_t> outputs({n, columns});
@@ -191,9 +191,9 @@ void bind_scores(nb::module_& m) {
           "holds, best "
           "first, "
           "ties by number; -1 and -inf where there are fewer.")
-      .def_prop_ro("n_entries", [](const LabelScores& self) { return self.raw().n_entries(); })
+      .def_prop_ro("n_entries", [](const SparseRawScores& self) { return self.raw().n_entries(); })
       .def(
-          "csr", [](const LabelScores& self) { return csr(self.raw()); },
+          "csr", [](const SparseRawScores& self) { return csr(self.raw()); },
           "Copies: indptr int64, outputs int32, raw scores float32.");
 }
 

@@ -147,7 +147,7 @@ void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_r
   if (raw.shape(0) != leaf_of_row.size())
     throw std::invalid_argument("raw and leaf_of_row must have the same number of rows.");
   if (output >= n_outputs || view.n_columns != (output >= 0 ? 1 : n_outputs) ||
-      (output >= 0 && view.kind->names_outputs))
+      (output >= 0 && view.kind->is_sparse))
     throw std::invalid_argument("Leaf values do not fit the raw scores.");
   check_leaf_ids(leaf_of_row.data(), n, n_leaves, workers);
   if (block != nullptr) check_features(feature_matrix(features), (*block)->n_features(), n);

@@ -31,20 +31,20 @@ void renew(LinearChannels& channels, const Array2<const float>& g, const Optiona
            const Workers& workers) {
   const bool diagonal = kind == "diagonal";
   require(kind == "unit" || kind == "shared" || diagonal,
-          "The curvature must be unit, shared or diagonal.");
-  require(h.has_value() == (kind != "unit"), "h is needed exactly for curvature that is not unit.");
+          "The Hessian must be unit, shared or diagonal.");
+  require(h.has_value() == (kind != "unit"), "h is needed exactly for Hessian that is not unit.");
   require(g.shape(1) >= 1, "There must be at least one output.");
   require(!h || (h->shape(0) == g.shape(0) && h->shape(1) == (diagonal ? g.shape(1) : 1)),
           "h must have g's rows, and one column for all outputs or, where diagonal, one for each.");
   require(!config.full || config.max_regressors <= kMostRegressors,
           "The full fit takes at most 8 regressors.");
-  require(!config.full || !diagonal, "The full fit needs one curvature for all outputs.");
+  require(!config.full || !diagonal, "The full fit needs one Hessian for all outputs.");
   const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier, workers);
   nb::gil_scoped_release release;
   channels.use(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
-               !h                           ? Curvature::unit
-               : diagonal && g.shape(1) > 1 ? Curvature::diagonal
-                                            : Curvature::shared,
+               !h                           ? Hessian::unit
+               : diagonal && g.shape(1) > 1 ? Hessian::diagonal
+                                            : Hessian::shared,
                sample, config, workers);
 }
 

@@ -16,7 +16,7 @@ nb::class_<L> bind_loss(nb::module_& m, const char* name, const char* doc) {
   return nb::class_<L>(m, name, doc)
       .def(nb::init<const std::string&, const typename L::Parameters&>(), nb::arg("name"),
            nb::arg("parameters"), "The loss of that name, with all its parameters.")
-      .def_static("known", &L::known, "Name of every loss -> names of its parameters.");
+      .def_static("available", &L::available, "Name of every loss -> names of its parameters.");
 }
 
 }  // namespace polyleaf

@@ -170,7 +170,7 @@ auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
   NewArray<T> out({static_cast<size_t>(n_leaves), values.shape(1)});
   {
     nb::gil_scoped_release release;
-    quantile_leaves(
+    fit_quantile_leaves(
         values.data(), columns(values), weight ? begin_of(weight->data(), weight->size()) : nullptr,
         weight ? columns(*weight) : 0, sample, leaf_of_row ? leaf_of_row->data() : nullptr,
         n_leaves, level.data(), workers, out.data);
@@ -190,15 +190,15 @@ auto elementary(const Array1<const float>& x) {
 void bind_objectives(nb::module_& m) {
   bind_loss<Loss>(m, "Loss", "An element-wise loss.")
       .def_prop_ro(
-          "unit_curvature", [](const Loss& loss) { return loss.kernels().unit_curvature; },
-          "Whether the curvature of unweighted rows is 1 for every output.");
+          "unit_hessian", [](const Loss& loss) { return loss.kernels().unit_hessian; },
+          "Whether the Hessian of unweighted rows is 1 for every output.");
   bind_loss<ClassLoss>(m, "ClassLoss", "A loss of one of several classes.");
 
   m.def("loss_derivatives", &loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(), nb::arg("g").noconvert(),
         nb::arg("h").noconvert().none(), nb::arg("n_threads"),
-        "Gradient and curvature of an element-wise loss, written into g and h.");
+        "Gradient and Hessian of an element-wise loss, written into g and h.");
   m.def("loss_mean", &loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(), nb::arg("n_threads"),
@@ -207,7 +207,7 @@ void bind_objectives(nb::module_& m) {
         nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
         nb::arg("n_threads"),
-        "Gradient and diagonal curvature of a loss of classes, written into g and h.");
+        "Gradient and diagonal Hessian of a loss of classes, written into g and h.");
   m.def(
       "class_hessians", &class_loss_hessians, nb::arg("loss"), nb::arg("raw").noconvert(),
       nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
@@ -226,11 +226,11 @@ void bind_objectives(nb::module_& m) {
         "Sums over the rows of each group of weight * value and of weight, whatever the order of "
         "the rows: "
         "float64 (2, n_groups, n_columns).");
-  m.def("quantile_leaves", &quantiles<float>, nb::arg("values").noconvert(),
+  m.def("fit_quantile_leaves", &quantiles<float>, nb::arg("values").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(),
         nb::arg("n_leaves"), nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(),
         nb::arg("n_threads"));
-  m.def("quantile_leaves", &quantiles<double>, nb::arg("values").noconvert(),
+  m.def("fit_quantile_leaves", &quantiles<double>, nb::arg("values").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(),
         nb::arg("n_leaves"), nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(),
         nb::arg("n_threads"),

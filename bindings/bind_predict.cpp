@@ -74,7 +74,7 @@ void bind_tree(nb::module_& m) {
   def_nodes<double>(cls, "gain", &Tree::gain,
                     "float64; gain of the split, averaged over outputs; 0 for a leaf");
   def_nodes<int64_t>(cls, "count", &Tree::count, "int64; training rows of the sample");
-  def_nodes<double>(cls, "cover", &Tree::cover, "float64; summed curvature, mean over outputs");
+  def_nodes<double>(cls, "cover", &Tree::cover, "float64; summed Hessian, mean over outputs");
   cls.def_prop_ro(
       "categories",
       [](nb::handle self) {
@@ -136,10 +136,12 @@ const double* outputs_data(const Forest& forest, const Optional1<const double>& 
   return array->data();
 }
 
-ScoreUnit score_unit(const Forest& forest, const Optional1<const double>& base,
-                     const Optional1<const double>& scale, const Optional1<const double>& offset) {
-  const ScoreUnit unit{outputs_data(forest, base, "base"), outputs_data(forest, scale, "scale"),
-                       outputs_data(forest, offset, "offset")};
+ScoreTransform score_unit(const Forest& forest, const Optional1<const double>& base,
+                          const Optional1<const double>& scale,
+                          const Optional1<const double>& offset) {
+  const ScoreTransform unit{outputs_data(forest, base, "base"),
+                            outputs_data(forest, scale, "scale"),
+                            outputs_data(forest, offset, "offset")};
   if ((unit.scale == nullptr) != (unit.offset == nullptr))
     throw std::invalid_argument("`scale` and `offset` go together; give both or neither.");
   if (unit.scale != nullptr && unit.base == nullptr)
@@ -161,7 +163,7 @@ nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const u
   for (size_t i = 0; i < some.size(); ++i)
     require(some[i] >= 0 && (i == 0 || some[i - 1] < some[i]),
             "`coded` must ascend from 0 or above.");
-  const ScoreUnit unit = score_unit(forest, base, scale, offset);
+  const ScoreTransform unit = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   NewArray<double> result({codes.shape(1), static_cast<size_t>(forest.n_outputs())});
   {
@@ -176,7 +178,7 @@ nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
                const Optional1<const double>& base, int32_t k, const Optional1<const double>& scale,
                const Optional1<const double>& offset, int32_t first, std::optional<int32_t> last,
                const Workers& workers, const AnyFeatures& features) {
-  const ScoreUnit unit = score_unit(forest, base, scale, offset);
+  const ScoreTransform unit = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   const size_t n_columns = static_cast<size_t>(std::max(0, k));
   NewArray<int32_t> outputs({codes.shape(1), n_columns});
@@ -189,14 +191,14 @@ nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
   return nb::make_tuple(outputs.array, scores.array);
 }
 
-nb::tuple label_scores(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
-                       std::optional<int32_t> last, const Workers& workers,
-                       const AnyFeatures& features) {
+nb::tuple sparse_scores(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
+                        std::optional<int32_t> last, const Workers& workers,
+                        const AnyFeatures& features) {
   const TreeRange range = tree_range(forest, first, last);
-  CompressedRows rows;
+  SparseScores rows;
   {
     nb::gil_scoped_release release;
-    rows = forest.label_scores(code_matrix(codes), feature_matrix(features), range, workers);
+    rows = forest.sparse_scores(code_matrix(codes), feature_matrix(features), range, workers);
   }
   return nb::make_tuple(moved(std::move(rows.begin)), moved(std::move(rows.outputs)),
                         moved(std::move(rows.values)));
@@ -310,7 +312,7 @@ void bind_forest(nb::module_& m) {
       .def("scores", &scores, nb::arg("codes"), nb::arg("base"), nb::arg("scale") = nb::none(),
            nb::arg("offset") = nb::none(), nb::arg("first") = 0, nb::arg("last") = nb::none(),
            nb::arg("n_threads") = 1, nb::arg("features").noconvert() = nb::none(),
-           nb::arg("coded") = nb::none(),
+           nb::arg("coded_features") = nb::none(),
            "float64 (n_rows, n_outputs): (base + float32 sum of trees first .. last - 1) * scale + "
            "offset.\n"
            "coded: int32, the features that codes has rows for, ascending, where it has not all.")
@@ -326,7 +328,7 @@ void bind_forest(nb::module_& m) {
            "there\n"
            "are fewer than k: -1 and -inf.")
       .def(
-          "label_scores", &label_scores, nb::arg("codes"), nb::arg("first") = 0,
+          "sparse_scores", &sparse_scores, nb::arg("codes"), nb::arg("first") = 0,
           nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
           nb::arg("features").noconvert() = nb::none(),
           "indptr int64 (n_rows + 1,), outputs int32 (nnz,), values float32 (nnz,): the sums of "
@@ -340,7 +342,7 @@ void bind_forest(nb::module_& m) {
 }  // namespace
 
 void bind_predict(nb::module_& m) {
-  m.attr("MOST_FEATURES") = kMaxFeatures;  // that trees of a forest can split on
+  m.attr("MAX_FEATURES") = kMaxFeatures;  // that trees of a forest can split on
   bind_tree(m);
   bind_forest(m);
 }

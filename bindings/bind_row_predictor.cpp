@@ -93,14 +93,15 @@ void bind_row_predictor(nb::module_& m) {
       .def("scores", &scores_of_rows<DevicePredictor>, nb::arg("rows").noconvert(),
            nb::arg("n_threads") = 1, "As RowPredictor.scores, the same bits.")
       .def(
-          "scores_there",
-          [](const DevicePredictor& self, const HeldArray& rows) {
+          "scores_on_device",
+          [](const DevicePredictor& self, const DeviceArrayHandle& rows) {
             const auto n_columns = rows.array.view().n_columns;
             require(n_columns == self.n_features(), "Rows must have a column for each feature.");
             require(rows.array.device() == self.device(),
                     "The rows lie on another device than the trees.");
             nb::gil_scoped_release release;
-            return std::make_unique<HeldArray>(HeldArray{self.scores(rows.array), 2, {}, {}});
+            return std::make_unique<DeviceArrayHandle>(
+                DeviceArrayHandle{self.scores(rows.array), 2, {}, {}});
           },
           nb::arg("rows"),
           "The same of rows that lie on the device: float64 (n_rows, n_outputs), there.");

@@ -7,7 +7,7 @@
 
 namespace polyleaf {
 
-struct HeldArray {
+struct DeviceArrayHandle {
   DeviceArray array;
   size_t n_dimensions;
   nb::object owner;

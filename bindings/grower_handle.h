@@ -11,9 +11,9 @@
 namespace polyleaf {
 
 // A grower, and the search of the tree that it grows step by step.
-struct TreeGrower {
-  TreeGrower(const Bins& bins, const Workers& workers) : grower(bins, workers) {}
-  TreeGrower(std::unique_ptr<Rows> rows, const Workers& workers)
+struct GrowerHandle {
+  GrowerHandle(const Bins& bins, const Workers& workers) : grower(bins, workers) {}
+  GrowerHandle(std::unique_ptr<RowPartitioner> rows, const Workers& workers)
       : grower(std::move(rows), workers) {}
   Grower grower;
   nb::object held;
@@ -31,8 +31,8 @@ struct TreeGrower {
     return search;
   }
   // Where they lie on a device.
-  DeviceRows& device_rows() {
-    auto* const rows = dynamic_cast<DeviceRows*>(&grower.rows());
+  DeviceRowPartitioner& device_rows() {
+    auto* const rows = dynamic_cast<DeviceRowPartitioner*>(&grower.rows());
     require(rows != nullptr, "The rows of this grower lie on no device.");
     return *rows;
   }

@@ -3,7 +3,7 @@
 // float lanes; where they lie, at pointers or otherwise, is for the caller to say.
 //
 // A pivot that has all but vanished, relative to its diagonal entry, stands for a direction without
-// curvature (for softmax without ridge: all scores raised alike); there is no step along it. How
+// Hessian (for softmax without ridge: all scores raised alike); there is no step along it. How
 // little that is, is for the caller to say: float32 sums of 16-bit channels need a larger share
 // than float64 sums.
 //

@@ -19,7 +19,7 @@ struct SplitConfig {
   double min_split_gain;
   int max_cat_to_onehot;
   double cat_smooth;
-  int block_size;  // full curvature: outputs that a node solves for, those of largest gradient; 0:
+  int block_size;  // full Hessian: outputs that a node solves for, those of largest gradient; 0:
                    // all
   int leaf_k;      // sparse leaves: outputs of a leaf; 0: all
   bool shared_support;  // sparse leaves: the two children of a node hold the same outputs
@@ -49,7 +49,7 @@ struct GrowConfig {
 
 struct LeafConfig {
   double reg_lambda, reg_alpha, max_delta_step, learning_rate;
-  int block_size;  // full curvature: outputs that a leaf solves for, those of largest gradient; 0:
+  int block_size;  // full Hessian: outputs that a leaf solves for, those of largest gradient; 0:
                    // all
 };
 

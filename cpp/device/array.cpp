@@ -55,12 +55,12 @@ void DeviceArray::read(const int64_t* rows, int64_t n, void* to) const {
   }
 }
 
-int64_t DeviceArray::first_infinity() const {
+int64_t DeviceArray::find_infinity() const {
   if (view_.type != ValueType::f32 && view_.type != ValueType::f64) return -1;
   DeviceBuffer<uint64_t> first(device_);
   first.write({~uint64_t{0}});
   device_->launch(device_->grid_for(view_.n_rows * view_.n_columns),
-                  on_device::FirstInfinity{numbers(), first.data()});
+                  on_device::FindInfinity{numbers(), first.data()});
   return static_cast<int64_t>(first.read(1)[0]);
 }
 

@@ -38,7 +38,7 @@ class DeviceArray {
   // `n` rows, or all where there are none named, as they are: to (n, n_columns), in C order.
   void read(const int64_t* rows, int64_t n, void* to) const;
   // row * n_columns + column of the first infinity; -1: there is none.
-  int64_t first_infinity() const;
+  int64_t find_infinity() const;
 
  private:
   const std::shared_ptr<const Device> device_;

@@ -52,7 +52,7 @@ void DeviceBinTable::find_codes(const on_device::Numbers& rows, const int32_t* w
   device_->launch(grid, on_device::FindCodes{rows, search(), wanted, codes});
 }
 
-void codes_of_array(const BinTable& table, const DeviceArray& array, uint8_t* codes) {
+void encode_device_array(const BinTable& table, const DeviceArray& array, uint8_t* codes) {
   const DeviceBinTable there(array.device(), table);
   const int64_t n_rows = array.view().n_rows, n_features = table.n_features();
   const int64_t at_a_time = std::max<int64_t>(1, kBytesAtATime / std::max<int64_t>(1, n_features));

@@ -42,6 +42,6 @@ class DeviceBinTable {
 };
 
 // The codes (n_features, n_rows), in memory of this machine.
-void codes_of_array(const BinTable& table, const DeviceArray& array, uint8_t* codes);
+void encode_device_array(const BinTable& table, const DeviceArray& array, uint8_t* codes);
 
 }  // namespace polyleaf

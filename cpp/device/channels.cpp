@@ -8,13 +8,13 @@ DeviceChannels::DeviceChannels(std::shared_ptr<const Device> device)
       data_(device),
       inverse_(device),
       gradient_steps_(device),
-      curvature_steps_(device),
+      hessian_steps_(device),
       sums_(device) {}
 
-void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, Curvature curvature,
+void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, Hessian hessian,
                               const RowSample& sample) {
   const int lanes_before = layout_.lanes;
-  layout_ = ChannelLayout::make(static_cast<int>(g.n_columns), curvature);
+  layout_ = ChannelLayout::make(static_cast<int>(g.n_columns), hessian);
   sample_.take(sample);
   const size_t size = static_cast<size_t>(sample.n_all) * layout_.lanes;
   // Lanes that no column fills must be zero; nobody writes anything else there afterwards.
@@ -22,10 +22,10 @@ void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, Curv
   totals_.assign(layout_.lanes + 16, 0);
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(sample.n_used());
   gradient_step_ = quantise_part(g, 0, layout_.count_lane);
-  curvature_step_.assign(layout_.n_curvature() + 16, 0.0f);
-  if (h != nullptr) curvature_step_ = quantise_part(*h, layout_.curvature_offset, -1);
+  hessian_step_.assign(layout_.n_hessian() + 16, 0.0f);
+  if (h != nullptr) hessian_step_ = quantise_part(*h, layout_.hessian_offset, -1);
   gradient_steps_.write(gradient_step_);
-  curvature_steps_.write(curvature_step_);
+  hessian_steps_.write(hessian_step_);
 }
 
 // Returns the steps.
@@ -58,9 +58,8 @@ Chance DeviceChannels::chance() const {
   device_->launch(
       device_->grid_for(std::max<int64_t>(n_used * n_columns, n_columns)),
       on_device::SumSquares{data_.data(), n_columns, layout_.lanes, sample_.at(), squares.data()});
-  return chance_of(
-      {&layout_, totals_.data(), n_used, gradient_step_.data(), curvature_step_.data()},
-      squares.read(n_columns));
+  return chance_of({&layout_, totals_.data(), n_used, gradient_step_.data(), hessian_step_.data()},
+                   squares.read(n_columns));
 }
 
 }  // namespace polyleaf

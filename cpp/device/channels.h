@@ -18,7 +18,7 @@ class DeviceChannels {
 
   // g: (n_all, K); h: (n_all, 1 or K), nullptr for unit. Memory is reused. Throws
   // std::invalid_argument where a derivative is not finite.
-  void quantise(const DeviceMatrix& g, const DeviceMatrix* h, Curvature curvature,
+  void quantise(const DeviceMatrix& g, const DeviceMatrix* h, Hessian hessian,
                 const RowSample& sample);
 
   const ChannelLayout& layout() const { return layout_; }
@@ -29,9 +29,9 @@ class DeviceChannels {
   // As those of Channels, in memory of this machine; and the steps on the device.
   const std::vector<int32_t>& totals() const { return totals_; }
   const std::vector<float>& gradient_step() const { return gradient_step_; }
-  const std::vector<float>& curvature_step() const { return curvature_step_; }
+  const std::vector<float>& hessian_step() const { return hessian_step_; }
   const float* gradient_steps() const { return gradient_steps_.data(); }
-  const float* curvature_steps() const { return curvature_steps_.data(); }
+  const float* hessian_steps() const { return hessian_steps_.data(); }
 
   // Of the gradients, for features of many categories.
   Chance chance() const;
@@ -47,10 +47,10 @@ class DeviceChannels {
   ChannelLayout layout_;
   DeviceSample sample_;
   DeviceBuffer<int16_t> data_;
-  DeviceBuffer<float> inverse_, gradient_steps_, curvature_steps_;
+  DeviceBuffer<float> inverse_, gradient_steps_, hessian_steps_;
   DeviceBuffer<int64_t> sums_;
   std::vector<int32_t> totals_;
-  std::vector<float> gradient_step_, curvature_step_;
+  std::vector<float> gradient_step_, hessian_step_;
 };
 
 }  // namespace polyleaf

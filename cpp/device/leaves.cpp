@@ -18,36 +18,37 @@ DeviceLeaves::DeviceLeaves(std::shared_ptr<const Device> device)
       outputs_(device) {}
 
 void DeviceLeaves::newton(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
-                          const DeviceRows& rows, int32_t n_leaves, const LeafConfig& config,
-                          float* out) {
+                          const DeviceRowPartitioner& rows, int32_t n_leaves,
+                          const LeafConfig& config, float* out) {
   const Sums of = derivatives(g, h, sample, rows, n_leaves);
-  newton_steps(of.G, of.H, of.n_outputs, of.h_columns, config, out);
+  solve_newton_leaves(of.G, of.H, of.n_outputs, of.h_columns, config, out);
 }
 
 TopkLeafArrays DeviceLeaves::topk(const DeviceMatrix& g, const DeviceMatrix* h,
-                                  const RowSample& sample, const DeviceRows& rows, int32_t n_leaves,
-                                  const LeafConfig& config, int32_t leaf_k, const Tree* shared) {
+                                  const RowSample& sample, const DeviceRowPartitioner& rows,
+                                  int32_t n_leaves, const LeafConfig& config, int32_t leaf_k,
+                                  const Tree* shared) {
   Sums of = derivatives(g, h, sample, rows, n_leaves);
-  return topk_steps(std::move(of.G), std::move(of.H), of.n_outputs, of.h_columns, config, leaf_k,
-                    shared);
+  return solve_topk_leaves(std::move(of.G), std::move(of.H), of.n_outputs, of.h_columns, config,
+                           leaf_k, shared);
 }
 
-std::vector<double> DeviceLeaves::curvature(const DeviceMatrix* h, const RowSample& sample,
-                                            const DeviceRows& rows, int32_t n_leaves) {
+std::vector<double> DeviceLeaves::sum_hessians(const DeviceMatrix* h, const RowSample& sample,
+                                               const DeviceRowPartitioner& rows, int32_t n_leaves) {
   sample_.take(sample);
-  return curvatures(h, rows, n_leaves);
+  return hessians(h, rows, n_leaves);
 }
 
 DeviceLeaves::Sums DeviceLeaves::derivatives(const DeviceMatrix& g, const DeviceMatrix* h,
-                                             const RowSample& sample, const DeviceRows& rows,
-                                             int32_t n_leaves) {
+                                             const RowSample& sample,
+                                             const DeviceRowPartitioner& rows, int32_t n_leaves) {
   sample_.take(sample);
-  return {sums_of(g, rows, n_leaves), curvatures(h, rows, n_leaves), static_cast<int>(g.n_columns),
+  return {sums_of(g, rows, n_leaves), hessians(h, rows, n_leaves), static_cast<int>(g.n_columns),
           h != nullptr ? static_cast<int>(h->n_columns) : 1};
 }
 
-std::vector<double> DeviceLeaves::curvatures(const DeviceMatrix* h, const DeviceRows& rows,
-                                             int32_t n_leaves) {
+std::vector<double> DeviceLeaves::hessians(const DeviceMatrix* h, const DeviceRowPartitioner& rows,
+                                           int32_t n_leaves) {
   if (h != nullptr) return sums_of(*h, rows, n_leaves);
   // 1 a row, times its multiplier, of which the largest is known here.
   const RowSample& sample = sample_.host();
@@ -57,16 +58,16 @@ std::vector<double> DeviceLeaves::curvatures(const DeviceMatrix* h, const Device
   return sums(nullptr, 1, {largest}, rows, n_leaves);
 }
 
-std::vector<double> DeviceLeaves::sums_of(const DeviceMatrix& matrix, const DeviceRows& rows,
-                                          int32_t n_leaves) {
+std::vector<double> DeviceLeaves::sums_of(const DeviceMatrix& matrix,
+                                          const DeviceRowPartitioner& rows, int32_t n_leaves) {
   const int n_columns = static_cast<int>(matrix.n_columns);
   const std::vector<float> largest = sample_.largest_magnitudes(matrix.data(), n_columns);
   return sums(matrix.data(), n_columns, largest, rows, n_leaves);
 }
 
 std::vector<double> DeviceLeaves::sums(const float* values, int n_columns,
-                                       const std::vector<float>& largest, const DeviceRows& rows,
-                                       int32_t n_leaves) {
+                                       const std::vector<float>& largest,
+                                       const DeviceRowPartitioner& rows, int32_t n_leaves) {
   const FixedColumns fixed(largest, n_columns);
   const size_t n_sums = static_cast<size_t>(n_leaves) * n_columns;
   scale_.write(fixed.scale);
@@ -78,10 +79,10 @@ std::vector<double> DeviceLeaves::sums(const float* values, int n_columns,
   return fixed.sums(sums_.read(n_sums));
 }
 
-void DeviceLeaves::add(const DeviceMatrix& raw, const DeviceRows& rows, const LeafView& leaves,
-                       int32_t n_leaves, int32_t output) {
+void DeviceLeaves::add(const DeviceMatrix& raw, const DeviceRowPartitioner& rows,
+                       const LeafView& leaves, int32_t n_leaves, int32_t output) {
   if (leaves.kind->is_linear) throw std::invalid_argument("Leaves on a device read no features.");
-  if (leaves.kind->names_outputs) return add_few(raw, rows, leaves, n_leaves);
+  if (leaves.kind->is_sparse) return add_few(raw, rows, leaves, n_leaves);
   values_.write(leaves.values, static_cast<size_t>(n_leaves * leaves.stride));
   const int32_t width = leaves.n_columns;
   device_->launch(
@@ -90,8 +91,8 @@ void DeviceLeaves::add(const DeviceMatrix& raw, const DeviceRows& rows, const Le
                            output, rows.leaves(), leaves.stride, values_.data()});
 }
 
-void DeviceLeaves::add_few(const DeviceMatrix& raw, const DeviceRows& rows, const LeafView& leaves,
-                           int32_t n_leaves) {
+void DeviceLeaves::add_few(const DeviceMatrix& raw, const DeviceRowPartitioner& rows,
+                           const LeafView& leaves, int32_t n_leaves) {
   int64_t most = 0;
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf)
     most = std::max(most, leaves.begin[leaf + 1] - leaves.begin[leaf]);

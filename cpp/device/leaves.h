@@ -18,38 +18,41 @@ class DeviceLeaves {
  public:
   explicit DeviceLeaves(std::shared_ptr<const Device> device);
 
-  // out: (n_leaves, K). h: 1 or K columns; nullptr: curvature 1.
+  // out: (n_leaves, K). h: 1 or K columns; nullptr: Hessian 1.
   void newton(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
-              const DeviceRows& rows, int32_t n_leaves, const LeafConfig& config, float* out);
+              const DeviceRowPartitioner& rows, int32_t n_leaves, const LeafConfig& config,
+              float* out);
 
   // What rows of each leaf sum to in each column of h; nullptr: 1 a row.
-  std::vector<double> curvature(const DeviceMatrix* h, const RowSample& sample,
-                                const DeviceRows& rows, int32_t n_leaves);
+  std::vector<double> sum_hessians(const DeviceMatrix* h, const RowSample& sample,
+                                   const DeviceRowPartitioner& rows, int32_t n_leaves);
 
   // The same of leaves that hold leaf_k outputs, as topk.h has them.
   TopkLeafArrays topk(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
-                      const DeviceRows& rows, int32_t n_leaves, const LeafConfig& config,
+                      const DeviceRowPartitioner& rows, int32_t n_leaves, const LeafConfig& config,
                       int32_t leaf_k, const Tree* shared);
 
   // raw gets the payloads of its rows; throws std::invalid_argument where they read features.
   // output >= 0: one column, which goes there.
-  void add(const DeviceMatrix& raw, const DeviceRows& rows, const LeafView& leaves,
+  void add(const DeviceMatrix& raw, const DeviceRowPartitioner& rows, const LeafView& leaves,
            int32_t n_leaves, int32_t output);
 
  private:
-  // Summed gradients and curvatures of the leaves, the latter in `h_columns` columns.
+  // Summed gradients and Hessian of the leaves, the latter in `h_columns` columns.
   struct Sums {
     std::vector<double> G, H;
     int n_outputs, h_columns;
   };
   Sums derivatives(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
-                   const DeviceRows& rows, int32_t n_leaves);
-  std::vector<double> curvatures(const DeviceMatrix* h, const DeviceRows& rows, int32_t n_leaves);
-  void add_few(const DeviceMatrix& raw, const DeviceRows& rows, const LeafView& leaves,
+                   const DeviceRowPartitioner& rows, int32_t n_leaves);
+  std::vector<double> hessians(const DeviceMatrix* h, const DeviceRowPartitioner& rows,
+                               int32_t n_leaves);
+  void add_few(const DeviceMatrix& raw, const DeviceRowPartitioner& rows, const LeafView& leaves,
                int32_t n_leaves);
-  std::vector<double> sums_of(const DeviceMatrix& matrix, const DeviceRows& rows, int32_t n_leaves);
+  std::vector<double> sums_of(const DeviceMatrix& matrix, const DeviceRowPartitioner& rows,
+                              int32_t n_leaves);
   std::vector<double> sums(const float* values, int n_columns, const std::vector<float>& largest,
-                           const DeviceRows& rows, int32_t n_leaves);
+                           const DeviceRowPartitioner& rows, int32_t n_leaves);
 
   const std::shared_ptr<const Device> device_;
   DeviceSample sample_;

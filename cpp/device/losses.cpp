@@ -6,7 +6,7 @@
 
 namespace polyleaf {
 
-bool DeviceLoss::knows(const ClassLoss& loss) {
+bool DeviceLoss::supports(const ClassLoss& loss) {
   return loss.kernels().name == std::string("softmax");
 }
 
@@ -14,14 +14,14 @@ DeviceLoss::DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss,
                        const ClassLoss* of_classes, const LossInput& input)
     : device_(device),
       of_classes_(of_classes != nullptr),
-      unit_(loss != nullptr && loss->kernels().unit_curvature),
+      unit_(loss != nullptr && loss->kernels().unit_hessian),
       at_{},
       target_(device),
       weight_(device),
       offset_(device),
       parameter_(device),
       label_(device) {
-  if (of_classes_ && !knows(*of_classes))
+  if (of_classes_ && !supports(*of_classes))
     throw std::invalid_argument("A device does not know this loss of classes.");
   const size_t n = static_cast<size_t>(input.n_rows), k = static_cast<size_t>(input.n_outputs);
   offset_.write(input.offset, k);
@@ -38,7 +38,7 @@ DeviceLoss::DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss,
   at_.n_outputs = static_cast<int32_t>(input.n_outputs);
   at_.offset = offset_.data();
   at_.loss = of_classes_ ? 0 : loss->index();
-  std::copy_n(of_classes_ ? of_classes->numbers() : loss->numbers(), kMostParameters, at_.numbers);
+  std::copy_n(of_classes_ ? of_classes->numbers() : loss->numbers(), kMaxLossParams, at_.numbers);
 }
 
 void DeviceLoss::check(const DeviceMatrix& raw, const DeviceMatrix& g,
@@ -50,7 +50,7 @@ void DeviceLoss::check(const DeviceMatrix& raw, const DeviceMatrix& g,
     throw std::invalid_argument(
         "Scores and derivatives must be shaped like the target, on its device.");
   if (h == nullptr && !unit_)
-    throw std::invalid_argument("This loss needs an array for its curvature.");
+    throw std::invalid_argument("This loss needs an array for its Hessian.");
 }
 
 void DeviceLoss::derivatives(const DeviceMatrix& raw, const DeviceMatrix& g,

@@ -20,11 +20,11 @@ class DeviceLoss {
              const LossInput& input);
 
   // Whether a device knows this loss of classes.
-  static bool knows(const ClassLoss& loss);
+  static bool supports(const ClassLoss& loss);
 
   // Throws std::invalid_argument where these are not shaped like the target, or on another device.
   void check(const DeviceMatrix& raw, const DeviceMatrix& g, const DeviceMatrix* h) const;
-  // Writes g, and h unless the curvature is 1: it is that of the weights then, from the start.
+  // Writes g, and h unless the Hessian is 1: it is that of the weights then, from the start.
   void derivatives(const DeviceMatrix& raw, const DeviceMatrix& g, const DeviceMatrix* h);
 
  private:

@@ -56,7 +56,7 @@ DevicePredictor::DevicePredictor(std::shared_ptr<const Device> device,
 }
 
 void DevicePredictor::write_unit() {
-  const ScoreUnit here = model_->unit();
+  const ScoreTransform here = model_->unit();
   const auto k = static_cast<size_t>(n_outputs());
   std::vector<double> numbers;
   for (const double* part : {here.base, here.scale, here.offset})
@@ -97,7 +97,7 @@ void DevicePredictor::scores(const NumberRows& rows, double* scores, const Worke
       add_trees(part.n_rows);
       raw_.read(sums.data(), sums.size());
     }
-    const ScoreUnit unit = model_->unit();
+    const ScoreTransform unit = model_->unit();
     double* const to = scores + begin * n_outputs();
     for (size_t i = 0; i < sums.size(); ++i)
       to[i] = unit(static_cast<int32_t>(i % n_outputs()), sums[i]);

@@ -45,7 +45,7 @@ class DevicePredictor {
   DeviceBuffer<int32_t> wanted_;  // features that trees split on
   int32_t n_wanted_ = 0;
   DeviceBuffer<double> unit_;
-  ScoreUnit unit_there_;
+  ScoreTransform unit_there_;
   // Of the rows of one call.
   mutable std::mutex mutex_;
   mutable DeviceBuffer<uint8_t> codes_;

@@ -11,7 +11,7 @@ constexpr int64_t kNumberBlock = 8192;  // rows whose leaves one block writes
 
 }  // namespace
 
-DeviceRows::DeviceRows(const DeviceBins& bins)
+DeviceRowPartitioner::DeviceRowPartitioner(const DeviceBins& bins)
     : bins_(bins),
       ids_{DeviceBuffer<uint32_t>(bins.device()), DeviceBuffer<uint32_t>(bins.device()),
            DeviceBuffer<uint32_t>(bins.device())},
@@ -25,25 +25,25 @@ DeviceRows::DeviceRows(const DeviceBins& bins)
   leaf_of_row_.reserve(bins.host().n_rows());
 }
 
-RowRange DeviceRows::start(const RowSample& sample, const std::vector<int>&) {
+RowRange DeviceRowPartitioner::start(const RowSample& sample, const std::vector<int>&) {
   take(sample);
   is_listed_ = !takes_all_;
   if (is_listed_) ids_[0].write(rows_);
   return {0, sample.n_used(), 0};
 }
 
-void DeviceRows::take(const RowSample& sample) {
+void DeviceRowPartitioner::take(const RowSample& sample) {
   takes_all_ = sample.rows == nullptr;
   if (!takes_all_) rows_.assign(sample.rows, sample.rows + sample.n_rows);
   for (int copy : {1, 2}) ids_[copy].reserve(sample.n_used());
 }
 
-bool DeviceRows::has(const RowSample& sample) const {
+bool DeviceRowPartitioner::has(const RowSample& sample) const {
   if (sample.rows == nullptr || takes_all_) return (sample.rows == nullptr) == takes_all_;
   return std::equal(sample.rows, sample.rows + sample.n_rows, rows_.begin(), rows_.end());
 }
 
-std::vector<RowRange> DeviceRows::regroup(const RowSample& sample, int32_t n_leaves) {
+std::vector<RowRange> DeviceRowPartitioner::repartition(const RowSample& sample, int32_t n_leaves) {
   take(sample);
   is_listed_ = true;
   std::vector<uint32_t> ids(sample.n_used());
@@ -55,7 +55,7 @@ std::vector<RowRange> DeviceRows::regroup(const RowSample& sample, int32_t n_lea
   return ranges;
 }
 
-on_device::DivisionAt DeviceRows::at(const Division& d) const {
+on_device::DivisionAt DeviceRowPartitioner::at(const PartitionRequest& d) const {
   const Bins& bins = bins_.host();
   const int tile = bins.tile_of(d.feature);
   on_device::DivisionAt at{};
@@ -75,14 +75,14 @@ on_device::DivisionAt DeviceRows::at(const Division& d) const {
   return at;
 }
 
-on_device::RowsAt DeviceRows::rows_at() const {
+on_device::RowsAt DeviceRowPartitioner::rows_at() const {
   return {bins_.words(), bins_.host().n_rows(), {ids(0), ids(1), ids(2)}};
 }
 
-void DeviceRows::divide(std::vector<Division>& divisions) {
+void DeviceRowPartitioner::partition_rows(std::vector<PartitionRequest>& divisions) {
   std::vector<on_device::DivisionAt> at;
   std::vector<on_device::RowPiece> pieces;
-  for (Division& d : divisions) {
+  for (PartitionRequest& d : divisions) {
     const int to = d.rows.copy == 1 ? 2 : 1;
     const int64_t middle = d.rows.begin + d.n_left;
     d.left = {d.rows.begin, middle, to};
@@ -108,7 +108,7 @@ void DeviceRows::divide(std::vector<Division>& divisions) {
 }
 
 // Of rows outside the sample nobody knows the leaf: then all walk down the tree.
-void DeviceRows::number(const std::vector<LeafRows>& leaves, const Tree& tree) {
+void DeviceRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) {
   if (is_listed_) return route(tree);
   std::vector<on_device::LeafPiece> pieces;
   for (const auto& [leaf, rows] : leaves)
@@ -117,10 +117,10 @@ void DeviceRows::number(const std::vector<LeafRows>& leaves, const Tree& tree) {
   leaf_pieces_.write(pieces);
   bins_.device()->launch(
       {static_cast<int64_t>(pieces.size())},
-      on_device::NumberLeaves{{ids(0), ids(1), ids(2)}, leaf_pieces_.data(), leaf_of_row_.data()});
+      on_device::AssignLeafIds{{ids(0), ids(1), ids(2)}, leaf_pieces_.data(), leaf_of_row_.data()});
 }
 
-void DeviceRows::route(const Tree& tree) {
+void DeviceRowPartitioner::route(const Tree& tree) {
   const int64_t n_rows = bins_.host().n_rows();
   nodes_.write(tree_nodes(tree));
   sets_.write(tree_sets(tree));
@@ -129,7 +129,7 @@ void DeviceRows::route(const Tree& tree) {
                                               nodes_.data(), sets_.data(), leaf_of_row_.data()});
 }
 
-const int32_t* DeviceRows::leaf_of_row() {
+const int32_t* DeviceRowPartitioner::leaf_of_row() {
   read_ = leaf_of_row_.read(static_cast<size_t>(bins_.host().n_rows()));
   return read_.data();
 }

@@ -14,17 +14,17 @@
 
 namespace polyleaf {
 
-class DeviceRows final : public Rows {
+class DeviceRowPartitioner final : public RowPartitioner {
  public:
-  explicit DeviceRows(const DeviceBins& bins);
+  explicit DeviceRowPartitioner(const DeviceBins& bins);
 
   const Bins& bins() const override { return bins_.host(); }
   RowRange start(const RowSample& sample, const std::vector<int>& tiles) override;
   bool has(const RowSample& sample) const override;
   // Rows are grouped on this machine, where they are drawn.
-  std::vector<RowRange> regroup(const RowSample& sample, int32_t n_leaves) override;
-  void divide(std::vector<Division>& divisions) override;
-  void number(const std::vector<LeafRows>& leaves, const Tree& tree) override;
+  std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) override;
+  void partition_rows(std::vector<PartitionRequest>& divisions) override;
+  void assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) override;
   // A copy, made when it is asked for.
   const int32_t* leaf_of_row() override;
 
@@ -35,7 +35,7 @@ class DeviceRows final : public Rows {
   uint32_t* ids(int copy) const { return copy == 0 && !is_listed_ ? nullptr : ids_[copy].data(); }
 
  private:
-  on_device::DivisionAt at(const Division& division) const;
+  on_device::DivisionAt at(const PartitionRequest& division) const;
   on_device::RowsAt rows_at() const;
   void route(const Tree& tree);
   void take(const RowSample& sample);

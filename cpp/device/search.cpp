@@ -54,9 +54,9 @@ void DeviceSearch::obey(FeatureDirections directions) {
                             static_cast<size_t>(bins_.host().n_features()) * directions_.stride());
 }
 
-void DeviceSearch::start(const SearchScope& scope, const SearchNode& root) {
+void DeviceSearch::start(const TreeContext& scope, const SearchNode& root) {
   scope_ = &scope;
-  rows_ = dynamic_cast<const DeviceRows*>(&scope.rows());
+  rows_ = dynamic_cast<const DeviceRowPartitioner*>(&scope.rows());
   if (rows_ == nullptr)
     throw std::invalid_argument("A search on a device needs rows that lie there.");
   check_directions(directions_, layout(), scope.config().split);
@@ -65,7 +65,7 @@ void DeviceSearch::start(const SearchScope& scope, const SearchNode& root) {
   workspace_.reserve(workspace_floats(layout(), scope.config().split) + 16);
   nodes_.clear();
   add_node(root, channels_->totals(), ValueBounds(directions_.stride()));
-  chance_ = scope.orders_categories() ? channels_->chance() : Chance();
+  chance_ = scope.has_sorted_categories() ? channels_->chance() : Chance();
 }
 
 // As many histograms as a tree can use, as far as memory is allowed.
@@ -102,7 +102,7 @@ ScanNode DeviceSearch::scan_node(const Node& node) const {
   ScanNode scanned{&scope_->config().split,
                    &layout(),
                    channels_->gradient_step().data(),
-                   channels_->curvature_step().data(),
+                   channels_->hessian_step().data(),
                    node.totals.data(),
                    static_cast<int32_t>(node.at.count),
                    workspace_.data()};
@@ -112,7 +112,7 @@ ScanNode DeviceSearch::scan_node(const Node& node) const {
 }
 
 double DeviceSearch::cover(int32_t node) const {
-  return scores().node_curvature(scan_node(nodes_[node]));
+  return scores().node_hessian(scan_node(nodes_[node]));
 }
 
 void DeviceSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right,
@@ -131,8 +131,8 @@ void DeviceSearch::split(int32_t parent, const SearchNode& left, const SearchNod
 }
 
 void DeviceSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                            std::vector<Choice>& choices) {
-  choices.assign(nodes.size(), Choice());
+                            std::vector<SplitInfo>& choices) {
+  choices.assign(nodes.size(), SplitInfo());
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
   renewed_ = renewed;
   if (renewed) forget(nodes);
@@ -157,7 +157,7 @@ void DeviceSearch::forget(const std::vector<SearchNode>& nodes) {
     if (histogram >= 0) free_.push_back(histogram);
     nodes_[node.id].value_bounds = ValueBounds(directions_.stride());
   }
-  chance_ = scope_->orders_categories() ? channels_->chance() : Chance();
+  chance_ = scope_->has_sorted_categories() ? channels_->chance() : Chance();
 }
 
 // Two free histograms. Those that were kept longest make way, and their children are built from
@@ -216,7 +216,7 @@ on_device::Histograms DeviceSearch::histograms() const {
           layout().lanes};
 }
 
-void DeviceSearch::run(Batch& batch, std::vector<Choice>& choices, int32_t first_id) {
+void DeviceSearch::run(Batch& batch, std::vector<SplitInfo>& choices, int32_t first_id) {
   if (batch.nodes.empty()) return;
   build(batch);
   scan(batch);
@@ -228,7 +228,7 @@ void DeviceSearch::run(Batch& batch, std::vector<Choice>& choices, int32_t first
     if (bins_.has_categories()) scan_categories(node);
     const TileSplit* const best = node.best.feature >= 0 ? &node.best : nullptr;
     const float node_sum = best != nullptr ? scores().node_sum(scan_node(node)) : 0.0f;
-    const Choice choice = admitted(best, node_sum, layout().n_outputs, config);
+    const SplitInfo choice = admitted(best, node_sum, layout().n_outputs, config);
     choices[node.at.id - first_id] = choice;
     const bool is_last = config.max_depth >= 0 && node.at.depth + 1 >= config.max_depth;
     if (choice.feature < 0 || is_last) free_.push_back(std::exchange(node.histogram, -1));
@@ -307,11 +307,11 @@ void DeviceSearch::scan(const Batch& batch) {
     const Node& node = nodes_[id];
     at.push_back({node.histogram, static_cast<int32_t>(node.at.count)});
     totals.insert(totals.end(), node.totals.begin(), node.totals.begin() + lanes);
-    if (!scope_->nodes_differ()) continue;
-    const std::vector<uint8_t> of_node = scope_->features_of(node.at);
+    if (!scope_->has_node_features()) continue;
+    const std::vector<uint8_t> of_node = scope_->get_allowed_features(node.at);
     allowed.insert(allowed.end(), of_node.begin(), of_node.end());
   }
-  if (!scope_->nodes_differ()) allowed = scope_->features();
+  if (!scope_->has_node_features()) allowed = scope_->features();
   nodes_at_.write(at);
   totals_.write(totals);
   allowed_.write(allowed);
@@ -324,16 +324,16 @@ void DeviceSearch::scan(const Batch& batch) {
   launch_scan(on_device::ScanNumeric{histograms(),
                                      channels.n_outputs,
                                      n_features,
-                                     static_cast<int32_t>(channels.curvature),
-                                     channels.curvature_offset,
+                                     static_cast<int32_t>(channels.hessian),
+                                     channels.hessian_offset,
                                      channels.count_lane,
                                      channels_->gradient_steps(),
-                                     channels_->curvature_steps(),
+                                     channels_->hessian_steps(),
                                      bins_.features(),
                                      nodes_at_.data(),
                                      totals_.data(),
                                      allowed_.data(),
-                                     scope_->nodes_differ() ? n_features : 0,
+                                     scope_->has_node_features() ? n_features : 0,
                                      {split.reg_lambda, split.reg_alpha, split.max_delta_step,
                                       split.min_child_weight, split.min_child_samples},
                                      best_.data()},
@@ -369,13 +369,14 @@ void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& 
     room_.reserve(static_cast<size_t>(n_blocks * of_block));
     return n_blocks;
   };
-  if (layout().curvature == Curvature::full) {
-    const bool nodes_differ = name_lanes(batch);
+  if (layout().hessian == Hessian::full) {
+    const bool has_node_features = name_lanes(batch);
     const auto m = static_cast<int32_t>(solved_of(layout(), split));
     const int64_t n_blocks = make_room(on_device::room_of_solved(m));
-    device_->launch({n_blocks}, on_device::ScanSolved{scan, n_scanned, m, lanes_.data(),
-                                                      nodes_differ ? on_device::lanes_solved(m) : 0,
-                                                      room_.data()});
+    device_->launch(
+        {n_blocks},
+        on_device::ScanSolved{scan, n_scanned, m, lanes_.data(),
+                              has_node_features ? on_device::lanes_solved(m) : 0, room_.data()});
   } else if (split.keeps_few(layout().n_outputs)) {
     const int64_t n_blocks = make_room(on_device::room_of_few(split.leaf_k));
     device_->launch({n_blocks}, on_device::ScanFew{scan, n_scanned, split.leaf_k,
@@ -406,7 +407,7 @@ void DeviceSearch::write_bounds(const Batch& batch) {
 bool DeviceSearch::name_lanes(const Batch& batch) {
   const ChannelLayout& channels = layout();
   const int k = channels.n_outputs, size = solved_of(channels, scope_->config().split);
-  const bool nodes_differ = size < k;
+  const bool has_node_features = size < k;
   std::vector<int32_t> outputs(k), lanes;
   for (const int32_t id : batch.nodes) {
     const ScanNode node = scan_node(nodes_[id]);
@@ -417,11 +418,11 @@ bool DeviceSearch::name_lanes(const Batch& batch) {
     lanes.insert(lanes.end(), outputs.begin(), outputs.begin() + m);
     for (int i = 0; i < m; ++i)
       for (int j = 0; j <= i; ++j)
-        lanes.push_back(channels.curvature_offset + packed(outputs[i], outputs[j]));
-    if (!nodes_differ) break;
+        lanes.push_back(channels.hessian_offset + packed(outputs[i], outputs[j]));
+    if (!has_node_features) break;
   }
   lanes_.write(lanes);
-  return nodes_differ;
+  return has_node_features;
 }
 
 // Totals of the nodes anew, from the bins of any feature.
@@ -460,7 +461,7 @@ void DeviceSearch::scan_categories(Node& node) {
   const Bins& bins = bins_.host();
   const int lanes = layout().lanes;
   const std::vector<uint8_t> of_node =
-      scope_->nodes_differ() ? scope_->features_of(node.at) : scope_->features();
+      scope_->has_node_features() ? scope_->get_allowed_features(node.at) : scope_->features();
   for (const int t : scope_->tiles()) {
     const Tile& tile = bins.tile(t);
     Slots slots = {};

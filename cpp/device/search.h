@@ -30,9 +30,9 @@ class DeviceSearch final : public Search {
 
   const RowSample& sample() const override { return channels_->sample(); }
   int n_outputs() const override { return layout().n_outputs; }
-  void start(const SearchScope& scope, const SearchNode& root) override;
+  void start(const TreeContext& scope, const SearchNode& root) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                std::vector<Choice>& choices) override;
+                std::vector<SplitInfo>& choices) override;
   void split(int32_t parent, const SearchNode& left, const SearchNode& right,
              float* output_gain) override;
   double cover(int32_t node) const override;
@@ -64,7 +64,7 @@ class DeviceSearch final : public Search {
   bool make_room_for_pair(const Batch& batch);
   void plan_pair(int32_t left, int32_t right, Batch& batch);
   void plan_alone(int32_t node, Batch& batch);
-  void run(Batch& batch, std::vector<Choice>& choices, int32_t first_id);
+  void run(Batch& batch, std::vector<SplitInfo>& choices, int32_t first_id);
   void build(const Batch& batch);
   void scan(const Batch& batch);
   void sum_nodes(const Batch& batch);
@@ -84,8 +84,8 @@ class DeviceSearch final : public Search {
 
   // One tree's state.
   const DeviceChannels* channels_ = nullptr;
-  const SearchScope* scope_ = nullptr;
-  const DeviceRows* rows_ = nullptr;
+  const TreeContext* scope_ = nullptr;
+  const DeviceRowPartitioner* rows_ = nullptr;
   Chance chance_;
   std::vector<Node> nodes_;
   std::vector<int> free_;  // histograms

@@ -8,7 +8,7 @@
 
 namespace polyleaf {
 
-void ClippedSlopes::set_row(const ProductGame& game, const std::vector<uint8_t>& held,
+void ClippedSlopes::set_row(const PathProduct& game, const std::vector<uint8_t>& held,
                             const std::vector<int32_t>& regressors) {
   if (regressors.size() > kMostClippedRegressors)
     throw std::invalid_argument(
@@ -30,7 +30,7 @@ void ClippedSlopes::set_row(const ProductGame& game, const std::vector<uint8_t>&
 
 // others_[term]: the product of the factors of all features that are neither the term's nor
 // regressors, times what the term's own features change.
-void ClippedSlopes::multiply_others(const ProductGame& game) {
+void ClippedSlopes::multiply_others(const PathProduct& game) {
   others_.assign(n_terms_, 1.0);
   const auto change = [&](int32_t j) {
     return bit_of_[j] >= 0 ? 1.0 : (held_[j] != 0 ? 1.0 : 0.0) - game.shares[j];
@@ -48,7 +48,7 @@ void ClippedSlopes::multiply_others(const ProductGame& game) {
     for (int32_t j = i + 1; j < game.n_features; ++j) others_[term++] = product(i, j);
 }
 
-void ClippedSlopes::add_point(const ProductGame& game, double at, double weight) {
+void ClippedSlopes::add_point(const PathProduct& game, double at, double weight) {
   factors_.resize(game.n_features);
   for (int32_t j = 0; j < game.n_features; ++j)
     factors_[j] = (1.0 - at) * game.shares[j] + (held_[j] != 0 ? at : 0.0);

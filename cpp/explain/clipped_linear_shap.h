@@ -27,14 +27,14 @@ class ClippedSlopes {
  public:
   // A row that holds feature j where held[j] is set; regressors: features it holds whose slopes are
   // not 0. Throws std::invalid_argument where there are more than kMostClippedRegressors.
-  void set_row(const ProductGame& game, const std::vector<uint8_t>& held,
+  void set_row(const PathProduct& game, const std::vector<uint8_t>& held,
                const std::vector<int32_t>& regressors);
   // contributions[term]: of what known regressors change in the payload.
   void find(const ClippedPayload& payload, std::vector<double>& contributions);
 
  private:
-  void add_point(const ProductGame& game, double at, double weight);
-  void multiply_others(const ProductGame& game);
+  void add_point(const PathProduct& game, double at, double weight);
+  void multiply_others(const PathProduct& game);
   double* sums(int32_t term) { return coefficients_.data() + static_cast<size_t>(term) * n_sets_; }
 
   int32_t n_terms_ = 0;

@@ -50,7 +50,7 @@ struct Explainer::Unit {
   const Part* part;
   const LeafPaths* paths;
   LeafSlots slots;
-  std::unique_ptr<LeafGames> games;
+  std::unique_ptr<LeafShapCoefficients> games;
   HybridBackground background;
 };
 
@@ -232,7 +232,7 @@ std::vector<double> Explainer::expected_of(const Part& part, const OutputChunk& 
   }
   for (size_t leaf = 0; leaf < part.probability.size(); ++leaf) {
     const double probability = part.probability[leaf];
-    if (view.kind->names_outputs) {
+    if (view.kind->is_sparse) {
       for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e)
         if (const int32_t k = chunk.position_of[view.index[e]]; k >= 0)
           expected[k] += probability * view.values[e];
@@ -250,7 +250,7 @@ std::vector<double> Explainer::expected_of(const Part& part, const OutputChunk& 
   return expected;
 }
 
-void Explainer::expect(const ExplainedOutputs& outputs, double* expected) const {
+void Explainer::expected_values(const ExplainedOutputs& outputs, double* expected) const {
   std::vector<int32_t> position_of(n_outputs_, -1);
   for (int64_t k = 0; k < outputs.n; ++k) position_of[outputs.outputs[k]] = static_cast<int32_t>(k);
   const OutputChunk chunk{outputs.outputs, static_cast<int32_t>(outputs.n), position_of.data(),
@@ -368,8 +368,8 @@ void Explainer::explain_group(Group& group, const Work& work) const {
       unit.background = hybrid_background(*unit.part, *unit.paths);
       return;
     }
-    unit.games = std::make_unique<LeafGames>(*unit.paths, rules_, linear, work.interactions,
-                                             work.codes.n_rows);
+    unit.games = std::make_unique<LeafShapCoefficients>(*unit.paths, rules_, linear,
+                                                        work.interactions, work.codes.n_rows);
     unit.slots.sort(*unit.games, static_cast<int32_t>(n_slots));
   });
   int rows_together = kTileRows;

@@ -38,7 +38,7 @@ class Explainer {
   int32_t n_outputs() const { return n_outputs_; }
 
   // The expected sum of payloads of a row of which nothing is known, not scaled.
-  void expect(const ExplainedOutputs& outputs, double* expected) const;
+  void expected_values(const ExplainedOutputs& outputs, double* expected) const;
 
   // out (n_rows, F, n), or with interactions (n_rows, F, F, n), F being codes.n_features, +=
   // contributions, in float32.
@@ -82,7 +82,7 @@ class Explainer {
   std::vector<int32_t> regressors_;  // columns that linear leaves read
   std::vector<Part> parts_;
   bool has_background_ = false;
-  GameRules rules_;
+  ShapConfig rules_;
   CodeTiles background_;
   std::vector<float> background_features_;  // [column of regressors_][row]
 };

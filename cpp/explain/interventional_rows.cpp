@@ -8,8 +8,8 @@
 
 namespace polyleaf {
 
-void HybridRows::choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained,
-                             const RowAtLeaf& other) {
+void InterventionalRows::choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained,
+                                     const RowAtLeaf& other) {
   free_.clear();
   const uint64_t both = explained.pattern & other.pattern;
   for (int32_t e = 0; e < leaf.n_entries; ++e)
@@ -25,14 +25,14 @@ void HybridRows::choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained,
         " are the most. Train with fewer linear_features, or explain without a background.");
 }
 
-int32_t HybridRows::bit_of(int32_t entry) const {
+int32_t InterventionalRows::bit_of(int32_t entry) const {
   const auto at = std::find(free_.begin(), free_.end(), entry);
   return at == free_.end() ? -1 : static_cast<int32_t>(at - free_.begin());
 }
 
 // Of the mixture that has the free regressors in `set` from the explained row.
-void HybridRows::find_payloads(const HybridLeaf& leaf, const RowAtLeaf& explained,
-                               const RowAtLeaf& other, size_t set) {
+void InterventionalRows::find_payloads(const HybridLeaf& leaf, const RowAtLeaf& explained,
+                                       const RowAtLeaf& other, size_t set) {
   payloads_.assign(leaf.intercept, leaf.intercept + leaf.n_outputs);
   for (int32_t e = 0; e < leaf.n_entries; ++e) {
     const int32_t bit = bit_of(e);
@@ -48,9 +48,9 @@ void HybridRows::find_payloads(const HybridLeaf& leaf, const RowAtLeaf& explaine
                             static_cast<double>(leaf.upper[k]));
 }
 
-void HybridRows::add(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other,
-                     double share, bool pairs, const CoalitionWeights& weights,
-                     double* contributions) {
+void InterventionalRows::add(const HybridLeaf& leaf, const RowAtLeaf& explained,
+                             const RowAtLeaf& other, double share, bool pairs,
+                             const ShapleyWeights& weights, double* contributions) {
   const uint64_t everything =
       leaf.n_features == 64 ? ~uint64_t{0} : (uint64_t{1} << leaf.n_features) - 1;
   if ((explained.pattern | other.pattern) != everything) return;  // no mixture is in the leaf

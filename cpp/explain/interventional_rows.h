@@ -32,13 +32,13 @@ struct RowAtLeaf {
   const double* shifts;
 };
 
-class HybridRows {
+class InterventionalRows {
  public:
   // Adds to contributions[term * n_outputs + output] those of the explained row mixed with the
   // other. `share`: of the other row in the background. Throws std::invalid_argument where there
   // are too many regressors that both hold.
   void add(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other, double share,
-           bool pairs, const CoalitionWeights& weights, double* contributions);
+           bool pairs, const ShapleyWeights& weights, double* contributions);
 
  private:
   void choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other);

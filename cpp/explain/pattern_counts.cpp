@@ -26,7 +26,7 @@ constexpr Fewer kOfTwo[] = {{2, 0}, {2, 1}, {2, 2}, {1, 2}, {0, 2}};
 
 // The worth of such rows: counts[number * step] of them hold `number` features.
 double weigh(const int64_t* counts, int64_t step, int32_t n, int32_t size, Fewer fewer,
-             const CoalitionWeights& weights) {
+             const ShapleyWeights& weights) {
   double total = 0.0;
   for (int32_t number = size; number <= n; ++number)
     total += static_cast<double>(counts[number * step]) *
@@ -136,7 +136,7 @@ PatternCounts::Holders PatternCounts::count(uint64_t pattern, bool pairs) const 
   return found;
 }
 
-void PatternCounts::coefficients(uint64_t pattern, bool pairs, const CoalitionWeights& weights,
+void PatternCounts::coefficients(uint64_t pattern, bool pairs, const ShapleyWeights& weights,
                                  float* coefficients, int64_t step) const {
   const Holders found = count(pattern, pairs);
   const int32_t n = n_features_, sizes = n + 1, absent = n - std::popcount(pattern);
@@ -149,7 +149,7 @@ void PatternCounts::coefficients(uint64_t pattern, bool pairs, const CoalitionWe
   write_terms(n, pattern, pairs, static_cast<double>(n_rows_), sum, coefficients, step);
 }
 
-void PatternCounts::fill_table(bool pairs, const CoalitionWeights& weights, float* table,
+void PatternCounts::fill_table(bool pairs, const ShapleyWeights& weights, float* table,
                                int64_t step) const {
   const int32_t n = n_features_;
   const SupersetCounts supersets(n, patterns_, counts_);

@@ -35,10 +35,10 @@ class PatternCounts {
 
   int64_t n_patterns() const { return static_cast<int64_t>(patterns_.size()); }
   // Coefficients of a row with this pattern: the term t at coefficients[t * step].
-  void coefficients(uint64_t pattern, bool pairs, const CoalitionWeights& weights,
+  void coefficients(uint64_t pattern, bool pairs, const ShapleyWeights& weights,
                     float* coefficients, int64_t step) const;
   // The same for every pattern: the term t of pattern p at table[t * step + p].
-  void fill_table(bool pairs, const CoalitionWeights& weights, float* table, int64_t step) const;
+  void fill_table(bool pairs, const ShapleyWeights& weights, float* table, int64_t step) const;
 
  private:
   // Rows of the background that hold all features of a set, by the number of features that they

@@ -31,14 +31,14 @@ int32_t points_for(int32_t n_features) {
 
 }  // namespace
 
-void GameRules::prepare(int32_t most_features) {
+void ShapConfig::prepare(int32_t most_features) {
   if (background == nullptr)
     quadratures = gauss_legendre(points_for(most_features));
   else
-    weights = std::make_unique<CoalitionWeights>(most_features);
+    weights = std::make_unique<ShapleyWeights>(most_features);
 }
 
-const Quadrature& GameRules::quadrature(int32_t n_features) const {
+const Quadrature& ShapConfig::quadrature(int32_t n_features) const {
   return quadratures[points_for(n_features)];
 }
 
@@ -57,8 +57,8 @@ uint64_t pattern_of(const uint8_t* held, int32_t n_features, int r) {
   return pattern;
 }
 
-LeafGames::LeafGames(const LeafPaths& paths, const GameRules& rules, bool linear, bool pairs,
-                     int64_t n_rows)
+LeafShapCoefficients::LeafShapCoefficients(const LeafPaths& paths, const ShapConfig& rules,
+                                           bool linear, bool pairs, int64_t n_rows)
     : paths_(paths), rules_(rules), pairs_(pairs) {
   if (rules.background != nullptr) count_background();
   const auto n = static_cast<int32_t>(paths.leaves.size());
@@ -75,7 +75,7 @@ LeafGames::LeafGames(const LeafPaths& paths, const GameRules& rules, bool linear
     if (leaves_[l].table >= 0) fill_tables(l);
 }
 
-void LeafGames::count_background() {
+void LeafShapCoefficients::count_background() {
   const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
   const CodeTiles& tiles = *rules_.background;
   for (const LeafPath& path : paths_.leaves) counts_.emplace_back(path.n_features);
@@ -101,13 +101,13 @@ void LeafGames::count_background() {
   for (PatternCounts& counts : counts_) counts.close();
 }
 
-bool LeafGames::pays(int32_t l, int64_t n_rows) const {
+bool LeafShapCoefficients::pays(int32_t l, int64_t n_rows) const {
   const int64_t n = paths_.leaves[l].n_features;
   if (counts_.empty()) return n <= kShareTableBits && n_rows >= int64_t{2} << n;
   return n <= kTableBits && 4 * n_rows * counts_[l].n_patterns() >= n * n << n;
 }
 
-void LeafGames::add_leaf(int32_t l, bool linear, int64_t n_rows) {
+void LeafShapCoefficients::add_leaf(int32_t l, bool linear, int64_t n_rows) {
   const LeafPath& path = paths_.leaves[l];
   const int32_t n_games = linear ? 1 + path.n_entries : 1,
                 terms = polyleaf::n_terms(path.n_features, pairs_);
@@ -122,7 +122,7 @@ void LeafGames::add_leaf(int32_t l, bool linear, int64_t n_rows) {
   }
 }
 
-ProductGame LeafGames::game(int32_t l, int32_t g) const {
+PathProduct LeafShapCoefficients::game(int32_t l, int32_t g) const {
   const LeafPath& path = paths_.leaves[l];
   const Quadrature& rule = rules_.quadrature(path.n_features);
   const double* shares = g == 0
@@ -136,7 +136,7 @@ ProductGame LeafGames::game(int32_t l, int32_t g) const {
           pairs_};
 }
 
-void LeafGames::fill_tables(int32_t l) {
+void LeafShapCoefficients::fill_tables(int32_t l) {
   static const AllPatterns patterns;
   const Leaf& leaf = leaves_[l];
   const int32_t n = paths_.leaves[l].n_features;
@@ -152,15 +152,16 @@ void LeafGames::fill_tables(int32_t l) {
                    tables_.data() + leaf.table + g * leaf.n_terms * step, step, scratch.data());
 }
 
-void LeafGames::walk_patterns(int32_t l, int n_rows, const uint8_t* held,
-                              float* coefficients) const {
+void LeafShapCoefficients::walk_patterns(int32_t l, int n_rows, const uint8_t* held,
+                                         float* coefficients) const {
   const int32_t n = paths_.leaves[l].n_features;
   for (int r = 0; r < n_rows; ++r)
     counts_[l].coefficients(pattern_of(held, n, r), pairs_, *rules_.weights, coefficients + r,
                             kTileRows);
 }
 
-void LeafGames::write(int32_t l, int n_rows, GameScratch& scratch, float* coefficients) const {
+void LeafShapCoefficients::write(int32_t l, int n_rows, GameScratch& scratch,
+                                 float* coefficients) const {
   const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
   const Leaf& leaf = leaves_[l];
   const int32_t n = paths_.leaves[l].n_features;

@@ -35,9 +35,9 @@ struct CodeTiles {
 };
 
 // What all leaves need. Without `background` shares decide.
-struct GameRules {
+struct ShapConfig {
   std::vector<Quadrature> quadratures;  // by number of points
-  std::unique_ptr<CoalitionWeights> weights;
+  std::unique_ptr<ShapleyWeights> weights;
   const CodeTiles* background = nullptr;
 
   // For paths of up to most_features features.
@@ -57,11 +57,11 @@ struct GameScratch {
 // Bits 0 .. n_features - 1 of row r of what `hold` has written.
 uint64_t pattern_of(const uint8_t* held, int32_t n_features, int r);
 
-class LeafGames {
+class LeafShapCoefficients {
  public:
   // For n_rows rows to explain: whether tables pay. `linear`: one more game for each regressor.
-  LeafGames(const LeafPaths& paths, const GameRules& rules, bool linear, bool pairs,
-            int64_t n_rows);
+  LeafShapCoefficients(const LeafPaths& paths, const ShapConfig& rules, bool linear, bool pairs,
+                       int64_t n_rows);
 
   // Coefficients of leaf l: rows first_row(l) + game * n_terms(l) + term of all coefficients of a
   // tile.
@@ -81,11 +81,11 @@ class LeafGames {
   void add_leaf(int32_t l, bool linear, int64_t n_rows);
   void fill_tables(int32_t l);
   bool pays(int32_t l, int64_t n_rows) const;
-  ProductGame game(int32_t l, int32_t g) const;
+  PathProduct game(int32_t l, int32_t g) const;
   void walk_patterns(int32_t l, int n_rows, const uint8_t* held, float* coefficients) const;
 
   const LeafPaths& paths_;
-  const GameRules& rules_;
+  const ShapConfig& rules_;
   bool pairs_;
   int32_t n_rows_ = 0;
   std::vector<Leaf> leaves_;

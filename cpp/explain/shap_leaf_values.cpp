@@ -23,7 +23,7 @@ void LeafSlots::add_leaf(const std::vector<int32_t>& of_terms) {
   slots.insert(slots.end(), of_terms.begin(), of_terms.end());
 }
 
-void LeafSlots::sort(const LeafGames& games, int32_t n_slots) {
+void LeafSlots::sort(const LeafShapCoefficients& games, int32_t n_slots) {
   std::vector<int32_t> next(n_slots + 1,
                             0);  // first counts, then where the next term of a slot goes
   for (int32_t slot : slots) ++next[slot + 1];
@@ -42,7 +42,7 @@ void LeafSlots::sort(const LeafGames& games, int32_t n_slots) {
 
 LeafPayloads::LeafPayloads(const LeafPaths& paths, const LeafView& leaves, int32_t output,
                            const OutputChunk& chunk, const std::vector<double>& centre)
-    : paths_(paths), names_outputs_(leaves.kind->names_outputs), output_(output) {
+    : paths_(paths), is_sparse_(leaves.kind->is_sparse), output_(output) {
   if (output < 0) {
     n_columns_ = chunk.n;
   } else if (chunk.position_of[output] >= 0) {
@@ -50,7 +50,7 @@ LeafPayloads::LeafPayloads(const LeafPaths& paths, const LeafView& leaves, int32
     position_ = chunk.position_of[output];
   }
   if (n_columns_ == 0) return;
-  if (names_outputs_)
+  if (is_sparse_)
     read_topk(leaves, chunk);
   else if (leaves.kind->is_linear)
     read_linear(leaves, chunk, centre);
@@ -119,7 +119,7 @@ void LeafPayloads::add(const LeafSlots& slots, const float* coefficients,
                        const ContributionTile& tile) const {
   if (n_columns_ == 0) return;
   const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
-  if (!names_outputs_) {
+  if (!is_sparse_) {
     for (size_t i = 0; i < slots.occurring.size(); ++i)
       kernels.add_terms(slots.terms.data() + slots.begin[i], slots.begin[i + 1] - slots.begin[i],
                         coefficients, values_.data(), n_columns_, n_columns_, tile.n_rows,
@@ -137,7 +137,7 @@ void LeafPayloads::add(const LeafSlots& slots, const float* coefficients,
     }
 }
 
-void LeafPayloads::add_slopes(int32_t l, const LeafGames& games, const GameRules& rules,
+void LeafPayloads::add_slopes(int32_t l, const LeafShapCoefficients& games, const ShapConfig& rules,
                               const LeafSlots& slots, bool pairs, const uint8_t* held,
                               const TileRows& rows, float* coefficients, PayloadScratch& scratch,
                               const ContributionTile& tile) const {
@@ -178,7 +178,7 @@ void LeafPayloads::add_slopes(int32_t l, const LeafGames& games, const GameRules
               slots, held, rows, scratch, tile);
 }
 
-void LeafPayloads::add_clipped(int32_t l, const ProductGame& game, const LeafSlots& slots,
+void LeafPayloads::add_clipped(int32_t l, const PathProduct& game, const LeafSlots& slots,
                                const uint8_t* held, const TileRows& rows, PayloadScratch& scratch,
                                const ContributionTile& tile) const {
   const LeafPath& path = paths_.leaves[l];
@@ -220,7 +220,7 @@ void LeafPayloads::add_clipped(int32_t l, const ProductGame& game, const LeafSlo
 }
 
 void LeafPayloads::add_hybrids(int32_t l, const HybridBackground& background,
-                               const GameRules& rules, const LeafSlots& slots, bool pairs,
+                               const ShapConfig& rules, const LeafSlots& slots, bool pairs,
                                const uint8_t* held, const TileRows& rows, PayloadScratch& scratch,
                                const ContributionTile& tile) const {
   const LeafPath& path = paths_.leaves[l];

@@ -47,7 +47,7 @@ struct LeafSlots {
   std::vector<PayloadTerm> terms;
 
   void add_leaf(const std::vector<int32_t>& of_terms);
-  void sort(const LeafGames& games, int32_t n_slots);  // after the last leaf
+  void sort(const LeafShapCoefficients& games, int32_t n_slots);  // after the last leaf
 };
 
 // Raw features of the rows of a tile that linear leaves read: column c of row r at x[c * kTileRows
@@ -61,7 +61,7 @@ struct PayloadScratch {
   Buffer<float> shifts;
   Buffer<uint8_t> clipped;
   ClippedSlopes slopes;
-  HybridRows hybrids;
+  InterventionalRows hybrids;
   std::vector<double> contributions;
 };
 
@@ -83,11 +83,11 @@ class LeafPayloads {
   void add(const LeafSlots& slots, const float* coefficients, const ContributionTile& tile) const;
   // Slopes of linear leaf l, right after its coefficients are written; they are multiplied by what
   // the rows have of the regressors.
-  void add_slopes(int32_t l, const LeafGames& games, const GameRules& rules, const LeafSlots& slots,
-                  bool pairs, const uint8_t* held, const TileRows& rows, float* coefficients,
-                  PayloadScratch& scratch, const ContributionTile& tile) const;
+  void add_slopes(int32_t l, const LeafShapCoefficients& games, const ShapConfig& rules,
+                  const LeafSlots& slots, bool pairs, const uint8_t* held, const TileRows& rows,
+                  float* coefficients, PayloadScratch& scratch, const ContributionTile& tile) const;
   // All that linear leaf l contributes against a background.
-  void add_hybrids(int32_t l, const HybridBackground& background, const GameRules& rules,
+  void add_hybrids(int32_t l, const HybridBackground& background, const ShapConfig& rules,
                    const LeafSlots& slots, bool pairs, const uint8_t* held, const TileRows& rows,
                    PayloadScratch& scratch, const ContributionTile& tile) const;
 
@@ -97,12 +97,12 @@ class LeafPayloads {
   void read_topk(const LeafView& leaves, const OutputChunk& chunk);
   void read_linear(const LeafView& leaves, const OutputChunk& chunk,
                    const std::vector<double>& centre);
-  void add_clipped(int32_t l, const ProductGame& game, const LeafSlots& slots, const uint8_t* held,
+  void add_clipped(int32_t l, const PathProduct& game, const LeafSlots& slots, const uint8_t* held,
                    const TileRows& rows, PayloadScratch& scratch,
                    const ContributionTile& tile) const;
 
   const LeafPaths& paths_;
-  bool names_outputs_;
+  bool is_sparse_;
   int32_t output_, n_columns_ = 0,
                    position_ = 0;  // outputs of the chunk that the tree is for: where they begin
   Buffer<float> values_;  // dense, linear: [leaf][column], centred. Top-k: a number an entry

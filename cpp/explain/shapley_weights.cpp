@@ -2,7 +2,7 @@
 
 namespace polyleaf {
 
-CoalitionWeights::CoalitionWeights(int32_t most)
+ShapleyWeights::ShapleyWeights(int32_t most)
     : size_(most + 1), weights_(static_cast<size_t>(size_) * size_, 0.0) {
   for (int32_t out = 0; out <= most; ++out) weights_[out] = 1.0 / (out + 1.0);
   for (int32_t in = 1; in <= most; ++in)

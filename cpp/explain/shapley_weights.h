@@ -13,10 +13,10 @@
 
 namespace polyleaf {
 
-class CoalitionWeights {
+class ShapleyWeights {
  public:
   // For games of up to `most` players in and out.
-  explicit CoalitionWeights(int32_t most);
+  explicit ShapleyWeights(int32_t most);
   // in! out! / (in + out + 1)!; 0 where one of them is negative: no such player.
   double operator()(int32_t in, int32_t out) const {
     return in < 0 || out < 0 ? 0.0 : weights_[static_cast<size_t>(in) * size_ + out];

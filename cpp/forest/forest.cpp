@@ -193,7 +193,7 @@ void check_leaves(const Tree& tree, const LeafBlock& leaves, int32_t output, int
     throw std::invalid_argument("The tree has " + std::to_string(tree.n_leaves) +
                                 " leaves, but there are " + std::to_string(leaves.n_leaves()) +
                                 " payloads.");
-  if (output >= 0 && leaves.kind().names_outputs)
+  if (output >= 0 && leaves.kind().is_sparse)
     throw std::invalid_argument(
         "Sparse leaves say themselves which outputs they hold, so their tree must be for all of "
         "them "
@@ -282,7 +282,7 @@ void Forest::add(const Tree& tree, Entry entry, CompileRoom& room) {
   // One output: a vector is a number.
   const LeafBlock& leaves = *entry.leaves;
   placed_.push_back(
-      {&leaves.view(), n_outputs_ == 1 && !leaves.kind().names_outputs ? 0 : entry.output});
+      {&leaves.view(), n_outputs_ == 1 && !leaves.kind().is_sparse ? 0 : entry.output});
   const Entry& last = entries_.empty() ? kNoEntry : entries_.back();
   entry.n_features = std::max(n_features, last.n_features);
   entry.n_regressors = std::max(leaves.n_features(), last.n_regressors);

@@ -43,14 +43,14 @@ struct ForestPart {
 };
 
 // A sparse matrix (n_rows, n_outputs) in compressed rows; outputs ascend within a row.
-struct CompressedRows {
+struct SparseScores {
   std::vector<int64_t> begin;
   std::vector<int32_t> outputs;
   std::vector<float> values;
 };
 
 class ScoreBlock;
-class PayloadSums;
+class SparseAccumulator;
 
 class Forest {
  public:
@@ -82,17 +82,18 @@ class Forest {
   // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0. `coded`: the
   // features that codes are of, all that the trees split on among them.
   void scores(const CodeMatrix& codes, const CodedFeatures* coded, const FeatureMatrix& features,
-              const ScoreUnit& unit, double* scores, TreeRange range, const Workers& workers) const;
+              const ScoreTransform& unit, double* scores, TreeRange range,
+              const Workers& workers) const;
   // outputs, scores (n_rows, k): the k outputs of each row with the highest scores, highest first,
   // ties by number. Without a base only outputs that a leaf of the row holds take part; with one
   // all of them do. Where there are fewer than k: -1, -inf.
-  void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit,
+  void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreTransform& unit,
             int32_t k, int32_t* outputs, double* scores, TreeRange range,
             const Workers& workers) const;
   // The float32 sums of the outputs that a leaf of the row holds. No tree may be for all outputs
   // unless its leaves are sparse.
-  CompressedRows label_scores(const CodeMatrix& codes, const FeatureMatrix& features,
-                              TreeRange range, const Workers& workers) const;
+  SparseScores sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features,
+                             TreeRange range, const Workers& workers) const;
   // leaves (n_rows, number of trees): the leaf id of each row in each tree.
   void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
              const Workers& workers) const;
@@ -136,12 +137,12 @@ class Forest {
   void for_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
                   const LeavesVisit& visit) const;
   // visit(row, thread, sums): the sums of each row. Only where holds_few(range).
-  using SumsVisit = std::function<void(int64_t row, int thread, PayloadSums& sums)>;
+  using SumsVisit = std::function<void(int64_t row, int thread, SparseAccumulator& sums)>;
   void for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
                 const Workers& workers, const SumsVisit& visit) const;
   // Whether rows hold few outputs: every tree has leaves that name theirs, or is for one output.
   bool holds_few(TreeRange range) const;
-  int64_t most_entries(TreeRange range) const;  // of the leaves of one row
+  int64_t max_entries(TreeRange range) const;  // of the leaves of one row
   std::vector<int32_t> outputs_of_trees(TreeRange range) const;
 
   int32_t n_outputs_;
@@ -149,7 +150,7 @@ class Forest {
   mutable std::shared_mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<CompiledTree> compiled_;  // beside entries_
-  std::vector<PlacedLeaves> placed_;    // the same
+  std::vector<LeafTarget> placed_;      // the same
   std::vector<WalkNode> nodes_;
   std::vector<uint32_t> payload_;
   std::vector<TopNode> tops_;

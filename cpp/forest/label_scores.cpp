@@ -108,7 +108,7 @@ LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float*
   return rows;
 }
 
-LabelScores::LabelScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_outputs) {
+SparseRawScores::SparseRawScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_outputs) {
   for (int64_t b = 0; b < raw_.n_blocks(); ++b) {
     const Block block(n_rows, kLabelBlock, b);
     auto pattern = std::make_shared<LabelPattern>();
@@ -117,7 +117,7 @@ LabelScores::LabelScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_out
   }
 }
 
-LabelScores::LabelScores(const LabelRows& targets, const Workers& workers)
+SparseRawScores::SparseRawScores(const LabelRows& targets, const Workers& workers)
     : raw_(targets.n_rows(), targets.n_outputs()),
       targets_(static_cast<size_t>(targets.n_blocks())) {
   parallel_for(workers, targets.n_blocks(), [&](int64_t b, int) {
@@ -134,7 +134,8 @@ LabelScores::LabelScores(const LabelRows& targets, const Workers& workers)
   });
 }
 
-void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const Workers& workers) {
+void SparseRawScores::add(const int32_t* leaf_of_row, const LeafView& leaves,
+                          const Workers& workers) {
   std::vector<Merged> scratch(static_cast<size_t>(workers.n_threads));
   parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
     LabelRows::Block& block = raw_.block(b);
@@ -169,14 +170,14 @@ void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const 
   });
 }
 
-void LabelScores::Targets::write(int64_t first, int64_t n, float* out) const {
+void SparseRawScores::Targets::write(int64_t first, int64_t n, float* out) const {
   std::fill_n(out, n, 0.0f);
   auto i = static_cast<size_t>(std::lower_bound(at.begin(), at.end(), first) - at.begin());
   for (; i < at.size() && at[i] < first + n; ++i) out[at[i] - first] = values[i];
 }
 
-void LabelScores::gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
-                            const Workers& workers) const {
+void SparseRawScores::gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
+                                const Workers& workers) const {
   if (targets_.empty() && raw_.n_blocks() > 0)
     throw std::invalid_argument("These sparse scores have no targets.");
   if (out.n_rows() != raw_.n_rows() || out.n_outputs() != raw_.n_outputs())
@@ -205,7 +206,8 @@ void LabelScores::gradients(const Loss& loss, float base, const float* weight, L
   });
 }
 
-void LabelScores::topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const {
+void SparseRawScores::topk(int32_t k, int32_t* outputs, double* scores,
+                           const Workers& workers) const {
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
   std::vector<Ranking> rankings(static_cast<size_t>(workers.n_threads), Ranking(k));
   parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {

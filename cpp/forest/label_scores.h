@@ -14,15 +14,15 @@
 
 namespace polyleaf {
 
-class LabelScores {
+class SparseRawScores {
  public:
   // Rows without targets: data that are only scored.
-  LabelScores(int64_t n_rows, int64_t n_outputs);
+  SparseRawScores(int64_t n_rows, int64_t n_outputs);
   // `targets` hold every entry that is not 0 (and may hold some that are).
-  LabelScores(const LabelRows& targets, const Workers& workers);
+  SparseRawScores(const LabelRows& targets, const Workers& workers);
 
-  LabelScores(const LabelScores&) = delete;
-  LabelScores& operator=(const LabelScores&) = delete;
+  SparseRawScores(const SparseRawScores&) = delete;
+  SparseRawScores& operator=(const SparseRawScores&) = delete;
 
   // Adds the payload of its leaf, sparse, to every row, in float32, as prediction does.
   void add(const int32_t* leaf_of_row, const LeafView& leaves, const Workers& workers);

@@ -110,7 +110,7 @@ void find_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_tr
 
 // Adds trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's
 // block.
-void add_group(const PlacedLeaves* trees, int n_trees, int width, const BlockCodes& block,
+void add_group(const LeafTarget* trees, int n_trees, int width, const BlockCodes& block,
                const FeatureMatrix& features, Worker& worker) {
   const LeafKind& kind = *trees[0].leaves->kind;
   const uint32_t* leaves = worker.leaves.data();
@@ -130,10 +130,10 @@ void add_group(const PlacedLeaves* trees, int n_trees, int width, const BlockCod
 }
 
 // Adds the trees of the range to the worker's block.
-void add_trees(const ForestArrays& forest, const CompiledTree* trees, const PlacedLeaves* placed,
+void add_trees(const ForestArrays& forest, const CompiledTree* trees, const LeafTarget* placed,
                TreeRange range, int width, const BlockCodes& block, const FeatureMatrix& features,
                Worker& worker) {
-  const auto alike = [](const PlacedLeaves& a, const PlacedLeaves& b) {
+  const auto alike = [](const LeafTarget& a, const LeafTarget& b) {
     return (a.output >= 0) == (b.output >= 0) && a.leaves->kind == b.leaves->kind;
   };
   for (int32_t first = range.first; first < range.last;) {
@@ -318,7 +318,7 @@ void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, flo
 }
 
 void Forest::scores(const CodeMatrix& codes, const CodedFeatures* coded,
-                    const FeatureMatrix& features, const ScoreUnit& unit, double* scores,
+                    const FeatureMatrix& features, const ScoreTransform& unit, double* scores,
                     TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   if (coded == nullptr)

@@ -33,7 +33,7 @@ class Ranking {
     return true;
   }
   // n sums, of `outputs` or (null) of 0 .. n - 1; skip_none: where a sum is -0 there is none.
-  void offer(const float* sums, const int32_t* outputs, int32_t n, const ScoreUnit& unit,
+  void offer(const float* sums, const int32_t* outputs, int32_t n, const ScoreTransform& unit,
              bool skip_none) {
     const RankingKernels& kernels = POLYLEAF_SELECT(ranking_kernels);
     for (int32_t at = 0; at < n; at += kRankChunk) {

@@ -48,7 +48,7 @@ class RowPredictor {
   const BinTable& bins() const { return *bins_; }
   const std::vector<int32_t>& numeric() const { return numeric_; }  // features that trees split on
   const std::vector<CategoryValues>& categories() const { return categories_; }  // likewise
-  ScoreUnit unit() const {
+  ScoreTransform unit() const {
     const bool scaled = !scale_.empty();
     return {base_.data(), scaled ? scale_.data() : nullptr, scaled ? offset_.data() : nullptr};
   }

@@ -5,7 +5,7 @@
 namespace polyleaf {
 
 // (base + sum) * scale + offset, in float64.
-struct ScoreUnit {
+struct ScoreTransform {
   const double* base = nullptr;                      // null: 0
   const double *scale = nullptr, *offset = nullptr;  // null: 1 and 0
 

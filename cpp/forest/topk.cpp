@@ -15,7 +15,7 @@ namespace polyleaf {
 namespace {
 
 // Neighbouring trees whose leaves are of one kind, as ranges that are counted from the first tree.
-std::vector<TreeRange> runs_of(const PlacedLeaves* trees, int32_t n_trees) {
+std::vector<TreeRange> runs_of(const LeafTarget* trees, int32_t n_trees) {
   std::vector<TreeRange> runs;
   for (int32_t t = 0; t < n_trees; ++t)
     if (t > 0 && trees[t].leaves->kind == trees[t - 1].leaves->kind)
@@ -31,7 +31,7 @@ struct Unheld {
   std::vector<int32_t> outputs;  // by rank
   std::vector<double> scores;
 
-  Unheld(const ScoreUnit& unit, int32_t n_outputs, int64_t n) {
+  Unheld(const ScoreTransform& unit, int32_t n_outputs, int64_t n) {
     if (unit.base == nullptr) return;
     std::vector<double> all(n_outputs);
     for (int32_t k = 0; k < n_outputs; ++k) all[k] = unit(k, 0.0f);
@@ -49,7 +49,7 @@ struct Unheld {
     for (int32_t output : outputs) scores.push_back(all[output]);
   }
 
-  void offer(const PayloadSums& sums, Ranking& ranking) const {
+  void offer(const SparseAccumulator& sums, Ranking& ranking) const {
     for (size_t i = 0; i < outputs.size(); ++i)
       if (!sums.holds(outputs[i]) && !ranking.offer(outputs[i], scores[i])) return;
   }
@@ -60,17 +60,17 @@ struct Unheld {
 bool Forest::holds_few(TreeRange range) const {
   bool any_named = false, any_for_all = false;
   for (int32_t t = range.first; t < range.last; ++t) {
-    const bool named = placed_[t].leaves->kind->names_outputs;
+    const bool named = placed_[t].leaves->kind->is_sparse;
     any_named |= named;
     any_for_all |= !named && placed_[t].output < 0;
   }
   return any_named && !any_for_all;
 }
 
-int64_t Forest::most_entries(TreeRange range) const {
+int64_t Forest::max_entries(TreeRange range) const {
   int64_t most = 0;
   for (int32_t t = range.first; t < range.last; ++t)
-    most += std::max(1, entries_[t].leaves->most_entries());
+    most += std::max(1, entries_[t].leaves->max_entries());
   return most;
 }
 
@@ -90,35 +90,35 @@ std::vector<int32_t> Forest::outputs_of_trees(TreeRange range) const {
 
 void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
                       const Workers& workers, const SumsVisit& visit) const {
-  const int64_t most = most_entries(range);
+  const int64_t most = max_entries(range);
   double entries = 0;
   for (int32_t t = range.first; t < range.last; ++t)
     entries +=
         static_cast<double>(entries_[t].leaves->n_entries()) / entries_[t].leaves->n_leaves();
-  const PayloadSums::Way way = PayloadSums::choose(n_outputs_, static_cast<int64_t>(entries), most,
-                                                   codes.n_rows / workers.n_threads);
-  std::vector<std::unique_ptr<PayloadSums>> of_thread(workers.n_threads);
+  const SparseAccumulator::Way way = SparseAccumulator::choose(
+      n_outputs_, static_cast<int64_t>(entries), most, codes.n_rows / workers.n_threads);
+  std::vector<std::unique_ptr<SparseAccumulator>> of_thread(workers.n_threads);
   const int32_t n_trees = range.last - range.first;
-  const PlacedLeaves* trees = placed_.data() + range.first;
+  const LeafTarget* trees = placed_.data() + range.first;
   const std::vector<TreeRange> runs = runs_of(trees, n_trees);
   for_leaves(codes, range, workers, [&](const BlockRows& rows, const uint32_t* leaves) {
     auto& sums = of_thread[rows.thread];
-    if (sums == nullptr) sums = std::make_unique<PayloadSums>(way, n_outputs_, most);
+    if (sums == nullptr) sums = std::make_unique<SparseAccumulator>(way, n_outputs_, most);
     for (int r = 0; r < rows.n_rows; ++r) {
       const uint32_t* of_row = leaves + static_cast<int64_t>(r) * n_trees;
       for (const TreeRange& run : runs)
-        trees[run.first].leaves->kind->add_to_sums(trees + run.first, run.last - run.first,
-                                                   of_row + run.first,
-                                                   features.from_row(rows.first + r), *sums);
+        trees[run.first].leaves->kind->accumulate(trees + run.first, run.last - run.first,
+                                                  of_row + run.first,
+                                                  features.from_row(rows.first + r), *sums);
       visit(rows.first + r, rows.thread, *sums);
       sums->clear();
     }
   });
 }
 
-void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit,
-                  int32_t k, int32_t* outputs, double* scores, TreeRange range,
-                  const Workers& workers) const {
+void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
+                  const ScoreTransform& unit, int32_t k, int32_t* outputs, double* scores,
+                  TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
@@ -128,15 +128,16 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const 
   };
   const bool with_unheld = unit.base != nullptr;
   if (holds_few(range)) {
-    const Unheld unheld(unit, n_outputs_, k + most_entries(range));
-    for_sums(codes, features, range, workers, [&](int64_t row, int thread, PayloadSums& sums) {
-      Ranking& ranking = rankings[thread];
-      sums.all([&](const float* values, const int32_t* held, int32_t n) {
-        ranking.offer(values, held, n, unit, held == nullptr && !with_unheld);
-        if (held != nullptr) unheld.offer(sums, ranking);
-      });
-      take(row, ranking);
-    });
+    const Unheld unheld(unit, n_outputs_, k + max_entries(range));
+    for_sums(codes, features, range, workers,
+             [&](int64_t row, int thread, SparseAccumulator& sums) {
+               Ranking& ranking = rankings[thread];
+               sums.all([&](const float* values, const int32_t* held, int32_t n) {
+                 ranking.offer(values, held, n, unit, held == nullptr && !with_unheld);
+                 if (held != nullptr) unheld.offer(sums, ranking);
+               });
+               take(row, ranking);
+             });
     return;
   }
   const std::vector<int32_t> held = with_unheld ? std::vector<int32_t>() : outputs_of_trees(range);
@@ -161,11 +162,11 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const 
                    });
 }
 
-CompressedRows Forest::label_scores(const CodeMatrix& codes, const FeatureMatrix& features,
-                                    TreeRange range, const Workers& workers) const {
+SparseScores Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features,
+                                   TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
-  CompressedRows result;
+  SparseScores result;
   result.begin.assign(codes.n_rows + 1, 0);
   if (range.first == range.last) return result;
   if (!holds_few(range))
@@ -180,7 +181,7 @@ CompressedRows Forest::label_scores(const CodeMatrix& codes, const FeatureMatrix
     std::vector<int64_t> rows;
   };
   std::vector<Part> parts(workers.n_threads);
-  for_sums(codes, features, range, workers, [&](int64_t row, int thread, PayloadSums& sums) {
+  for_sums(codes, features, range, workers, [&](int64_t row, int thread, SparseAccumulator& sums) {
     Part& part = parts[thread];
     const auto before = static_cast<int64_t>(part.outputs.size());
     sums.ascending([&](int32_t output, float sum) {

@@ -20,7 +20,7 @@ uint64_t expected(double k, double m, double spread) {
 // random.
 Drawn smallest(const std::vector<uint64_t>& hashes, const std::vector<uint8_t>& allowed, size_t k,
                size_t m) {
-  const FeatureDrawKernels& kernels = POLYLEAF_SELECT(feature_draw_kernels);
+  const ColumnSamplerKernels& kernels = POLYLEAF_SELECT(column_sampler_kernels);
   const auto n = static_cast<int64_t>(hashes.size());
   const auto limit = [&](double spread) {
     return expected(static_cast<double>(k), static_cast<double>(m), spread);
@@ -41,8 +41,8 @@ Drawn smallest(const std::vector<uint64_t>& hashes, const std::vector<uint8_t>& 
 
 }  // namespace
 
-void draw_features(uint64_t seed, int32_t node, double fraction, std::vector<uint8_t>& allowed) {
-  const FeatureDrawKernels& kernels = POLYLEAF_SELECT(feature_draw_kernels);
+void sample_columns(uint64_t seed, int32_t node, double fraction, std::vector<uint8_t>& allowed) {
+  const ColumnSamplerKernels& kernels = POLYLEAF_SELECT(column_sampler_kernels);
   const auto m = static_cast<size_t>(
       std::count_if(allowed.begin(), allowed.end(), [](uint8_t a) { return a != 0; }));
   const auto keep = static_cast<size_t>(std::ceil(fraction * static_cast<double>(m)));

@@ -10,15 +10,15 @@
 
 namespace polyleaf {
 
-struct Frontier {
+struct ExpandEntry {
   int32_t node;
   double gain;
 };
 
-class Schedule {
+class ExpansionPolicy {
  public:
   // max_depth < 0: no limit.
-  Schedule(bool level_wise, int max_leaves, int max_depth)
+  ExpansionPolicy(bool level_wise, int max_leaves, int max_depth)
       : whole_frontier_(level_wise || (max_depth >= 0 && max_depth < 31 &&
                                        max_leaves >= (int64_t{1} << max_depth))),
         leaves_left_(max_leaves - 1) {}
@@ -29,7 +29,7 @@ class Schedule {
   // The nodes to split next, in order of id; empty when growth ends. Every split makes one more
   // leaf.
   std::vector<int32_t> next() {
-    const auto better = [](const Frontier& a, const Frontier& b) {
+    const auto better = [](const ExpandEntry& a, const ExpandEntry& b) {
       return a.gain > b.gain || (a.gain == b.gain && a.node < b.node);
     };
     const size_t most =
@@ -51,7 +51,7 @@ class Schedule {
  private:
   bool whole_frontier_;
   int leaves_left_;
-  std::vector<Frontier> frontier_;
+  std::vector<ExpandEntry> frontier_;
 };
 
 }  // namespace polyleaf

@@ -8,9 +8,9 @@
 
 namespace polyleaf {
 Grower::Grower(const Bins& bins, const Workers& workers)
-    : Grower(std::make_unique<Partition>(bins, workers), workers) {}
+    : Grower(std::make_unique<HostRowPartitioner>(bins, workers), workers) {}
 
-Grower::Grower(std::unique_ptr<Rows> rows, const Workers& workers)
+Grower::Grower(std::unique_ptr<RowPartitioner> rows, const Workers& workers)
     : rows_(std::move(rows)), workers_(workers) {}
 
 Tree Grower::grow(Search& search, const GrowConfig& config, const uint8_t* features) {
@@ -28,7 +28,7 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
   search_ = &search;
   config_ = config;
   scope_.start(*rows_, config_, interactions_, features);
-  schedule_ = Schedule(config.level_wise, config.max_leaves, config.max_depth);
+  policy_ = ExpansionPolicy(config.level_wise, config.max_leaves, config.max_depth);
   nodes_.clear();
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
@@ -41,7 +41,7 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
 
 // A new node is a leaf until it is split.
 void Grower::add_node(const SearchNode& at) {
-  nodes_.push_back({at, Choice(), at.id, false});
+  nodes_.push_back({at, SplitInfo(), at.id, false});
   tree_.feature.push_back(-1);
   tree_.threshold.push_back(-1);
   tree_.missing_left.push_back(0);
@@ -55,30 +55,30 @@ void Grower::add_node(const SearchNode& at) {
 }
 
 void Grower::evaluate(bool renewed) {
-  if (!schedule_.can_split_more() || new_nodes_.empty()) return;
-  if (renewed && !rows_->has(search_->sample())) regroup();
+  if (!policy_.can_split_more() || new_nodes_.empty()) return;
+  if (renewed && !rows_->has(search_->sample())) repartition();
   if (renewed && !workers_.is_alone())
     count_rows();  // those of another rank may have been drawn anew
   std::vector<SearchNode> nodes;
   for (int32_t id : new_nodes_) nodes.push_back(nodes_[id].at);
-  std::vector<Choice> choices;
+  std::vector<SplitInfo> choices;
   search_->evaluate(nodes, renewed, choices);
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (choices[i].feature < 0) continue;
     nodes_[nodes[i].id].choice = choices[i];
-    schedule_.push(nodes[i].id, choices[i].gain);
+    policy_.push(nodes[i].id, choices[i].gain);
   }
 }
 
 bool Grower::split() {
-  const std::vector<int32_t> batch = schedule_.next();
+  const std::vector<int32_t> batch = policy_.next();
   new_nodes_.clear();
   if (batch.empty()) return false;
-  std::vector<Rows::Division> divisions(batch.size());
+  std::vector<RowPartitioner::PartitionRequest> divisions(batch.size());
   for (size_t i = 0; i < batch.size(); ++i) {
     const Node& node = nodes_[batch[i]];
-    const Choice& choice = node.choice;
-    Rows::Division& d = divisions[i];
+    const SplitInfo& choice = node.choice;
+    RowPartitioner::PartitionRequest& d = divisions[i];
     d.rows = node.at.rows;
     d.feature = choice.feature;
     d.threshold = choice.threshold;
@@ -86,18 +86,18 @@ bool Grower::split() {
     d.missing_left = choice.missing_left;
     d.n_left = choice.n_left;
     const int32_t depth = node.at.depth + 1;
-    d.left_goes_on = scope_.can_split(depth, choice.n_left);
-    d.right_goes_on = scope_.can_split(depth, node.at.count - choice.n_left);
+    d.left_is_splittable = scope_.can_split(depth, choice.n_left);
+    d.right_is_splittable = scope_.can_split(depth, node.at.count - choice.n_left);
   }
-  rows_->divide(divisions);
+  rows_->partition_rows(divisions);
   for (size_t i = 0; i < batch.size(); ++i) make_children(batch[i], divisions[i]);
   return true;
 }
 
-void Grower::make_children(int32_t id, const Rows::Division& division) {
+void Grower::make_children(int32_t id, const RowPartitioner::PartitionRequest& division) {
   const int32_t left_id = static_cast<int32_t>(nodes_.size());
   Node& node = nodes_[id];
-  const Choice& choice = node.choice;
+  const SplitInfo& choice = node.choice;
   node.is_split = true;
   tree_.feature[id] = choice.feature;
   tree_.threshold[id] = choice.threshold;
@@ -124,15 +124,15 @@ void Grower::make_children(int32_t id, const Rows::Division& division) {
   }
 }
 
-bool Grower::may_split() const {
-  return schedule_.can_split_more() &&
+bool Grower::can_split_further() const {
+  return policy_.can_split_more() &&
          std::any_of(new_nodes_.begin(), new_nodes_.end(),
                      [&](int32_t id) { return scope_.can_split(nodes_[id].at); });
 }
 
 Tree Grower::finish() {
   if (config_.post_prune) prune();
-  number_leaves();
+  assign_leaf_ids();
   if (config_.post_prune) remove_cut_nodes();
   return std::move(tree_);
 }
@@ -200,7 +200,7 @@ void Grower::remove_cut_nodes() {
   tree_ = std::move(kept);
 }
 
-const Tree& Grower::number_leaves() {
+const Tree& Grower::assign_leaf_ids() {
   const int32_t n = tree_.n_nodes();
   tree_.leaf.assign(n, -1);
   tree_.n_leaves = 0;
@@ -210,18 +210,18 @@ const Tree& Grower::number_leaves() {
     tree_.leaf[i] = tree_.n_leaves++;
     node_of_leaf_.push_back(i);
   }
-  std::vector<Rows::LeafRows> leaves;
+  std::vector<RowPartitioner::LeafRows> leaves;
   for (const Node& node : nodes_)
     if (!node.is_split) leaves.push_back({tree_.leaf[node.holder], node.at.rows});
-  rows_->number(leaves, tree_);
+  rows_->assign_leaf_ids(leaves, tree_);
   return tree_;
 }
 
 // The search has another sample than the nodes were made with: its rows are grouped by the leaves
 // of the tree so far.
-void Grower::regroup() {
-  number_leaves();
-  const std::vector<RowRange> rows = rows_->regroup(search_->sample(), tree_.n_leaves);
+void Grower::repartition() {
+  assign_leaf_ids();
+  const std::vector<RowRange> rows = rows_->repartition(search_->sample(), tree_.n_leaves);
   for (int32_t leaf = 0; leaf < tree_.n_leaves; ++leaf) {
     SearchNode& at = nodes_[node_of_leaf_[leaf]].at;
     at.rows = rows[leaf];

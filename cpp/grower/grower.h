@@ -36,13 +36,13 @@ class Grower {
  public:
   Grower(const Bins& bins, const Workers& workers);
   // Where rows lie elsewhere: only for searches that read them there.
-  Grower(std::unique_ptr<Rows> rows, const Workers& workers);
+  Grower(std::unique_ptr<RowPartitioner> rows, const Workers& workers);
 
   Grower(const Grower&) = delete;
   Grower& operator=(const Grower&) = delete;
 
   // What holds for all trees from here on.
-  void limit(Interactions interactions) { interactions_ = std::move(interactions); }
+  void limit(InteractionConstraints interactions) { interactions_ = std::move(interactions); }
 
   // One whole tree. `features`: n_features flags, or nullptr for all.
   Tree grow(Search& search, const GrowConfig& config, const uint8_t* features);
@@ -56,16 +56,16 @@ class Grower {
   bool split();
   // Whether a node that the last split made could have children: false where growth is sure to have
   // ended.
-  bool may_split() const;
+  bool can_split_further() const;
   // The tree so far, with every row's leaf in `leaf_of_row`.
-  const Tree& number_leaves();
+  const Tree& assign_leaf_ids();
   Tree finish();
 
   const Bins& bins() const { return rows_->bins(); }
-  Rows& rows() { return *rows_; }
+  RowPartitioner& rows() { return *rows_; }
 
   // Leaf id of every row, rows outside the sample included; valid after finish() or
-  // number_leaves().
+  // assign_leaf_ids().
   const int32_t* leaf_of_row() { return rows_->leaf_of_row(); }
   // Node that each leaf of the tree is, by the numbers that nodes had while they grew.
   const std::vector<int32_t>& node_of_leaf() const { return node_of_leaf_; }
@@ -73,7 +73,7 @@ class Grower {
  private:
   struct Node {
     SearchNode at;
-    Choice choice;
+    SplitInfo choice;
     int32_t holder;  // the node that holds its rows: itself, or the ancestor where the tree was cut
                      // back
     bool is_split;
@@ -81,19 +81,19 @@ class Grower {
 
   void add_node(const SearchNode& at);
   // Of a node whose rows have been divided.
-  void make_children(int32_t id, const Rows::Division& division);
-  void regroup();
+  void make_children(int32_t id, const RowPartitioner::PartitionRequest& division);
+  void repartition();
   void count_rows();
   void prune();
   void remove_cut_nodes();
 
-  const std::unique_ptr<Rows> rows_;
+  const std::unique_ptr<RowPartitioner> rows_;
   const Workers workers_;
-  SearchScope scope_;
-  Interactions interactions_;
+  TreeContext scope_;
+  InteractionConstraints interactions_;
   GrowConfig config_{};
   Search* search_ = nullptr;
-  Schedule schedule_{false, 1, 0};
+  ExpansionPolicy policy_{false, 1, 0};
   Tree tree_;
   std::vector<Node> nodes_;
   std::vector<int32_t> new_nodes_;  // made by the last split, not evaluated yet

@@ -21,14 +21,15 @@ struct Piece {
 };
 
 // Where the bits of each division begin, and of one more.
-std::vector<int64_t> first_bytes(const std::vector<Partition::Division>& divisions) {
+std::vector<int64_t> first_bytes(
+    const std::vector<HostRowPartitioner::PartitionRequest>& divisions) {
   std::vector<int64_t> first(1, 0);
-  for (const Partition::Division& d : divisions)
+  for (const HostRowPartitioner::PartitionRequest& d : divisions)
     first.push_back(first.back() + Block::count(d.rows.size(), kMoveBlock) * (kMoveBlock / 8));
   return first;
 }
 
-std::vector<Piece> pieces_of(const std::vector<Partition::Division>& divisions) {
+std::vector<Piece> pieces_of(const std::vector<HostRowPartitioner::PartitionRequest>& divisions) {
   const std::vector<int64_t> bytes = first_bytes(divisions);
   std::vector<Piece> pieces;
   for (size_t i = 0; i < divisions.size(); ++i) {
@@ -41,14 +42,16 @@ std::vector<Piece> pieces_of(const std::vector<Partition::Division>& divisions) 
 
 // Where each piece's rows go: after those of the pieces before it; the right child's after the left
 // one's.
-void place_rows(std::vector<Piece>& pieces, std::vector<Partition::Division>& divisions) {
-  for (Partition::Division& d : divisions)
+void place_rows(std::vector<Piece>& pieces,
+                std::vector<HostRowPartitioner::PartitionRequest>& divisions) {
+  for (HostRowPartitioner::PartitionRequest& d : divisions)
     d.left = {d.rows.begin, d.rows.begin, d.rows.copy == 1 ? 2 : 1};
   for (Piece& p : pieces) {
     p.left_to = divisions[p.division].left.end;
     divisions[p.division].left.end += p.n_left;
   }
-  for (Partition::Division& d : divisions) d.right = {d.left.end, d.left.end, d.left.copy};
+  for (HostRowPartitioner::PartitionRequest& d : divisions)
+    d.right = {d.left.end, d.left.end, d.left.copy};
   for (Piece& p : pieces) {
     p.right_to = divisions[p.division].right.end;
     divisions[p.division].right.end += p.end - p.begin - p.n_left;
@@ -57,13 +60,16 @@ void place_rows(std::vector<Piece>& pieces, std::vector<Partition::Division>& di
 
 }  // namespace
 
-Partition::Partition(const Bins& bins, const Workers& workers)
-    : bins_(bins), workers_(workers), room_(workers.n_threads), cell_lists_(bins.cells(), workers) {
+HostRowPartitioner::HostRowPartitioner(const Bins& bins, const Workers& workers)
+    : bins_(bins),
+      workers_(workers),
+      room_(workers.n_threads),
+      sparse_columns_(bins.cells(), workers) {
   for (auto& words : words_) words.resize(bins.n_tiles());
   leaf_of_row_.reserve(bins.n_rows());
 }
 
-RowRange Partition::start(const RowSample& sample, const std::vector<int>& tiles) {
+RowRange HostRowPartitioner::start(const RowSample& sample, const std::vector<int>& tiles) {
   tiles_ = tiles;
   take(sample);
   is_sample_ = sample.rows != nullptr;
@@ -72,15 +78,15 @@ RowRange Partition::start(const RowSample& sample, const std::vector<int>& tiles
     ids_[0].reserve(rows_.size());
     std::copy(rows_.begin(), rows_.end(), ids_[0].data());
     fetch_words({&root[0]});
-    cell_lists_.group(ids_[0].data(), bins_.n_rows(), root);
+    sparse_columns_.group(ids_[0].data(), bins_.n_rows(), root);
   } else {
-    root[0].cells = cell_lists_.start();
+    root[0].cells = sparse_columns_.start();
   }
   return root[0];
 }
 
 // A copy of the sample: the caller's may be gone before the tree is finished.
-void Partition::take(const RowSample& sample) {
+void HostRowPartitioner::take(const RowSample& sample) {
   sample_ = sample;
   if (sample.rows == nullptr) return;
   rows_.assign(sample.rows, sample.rows + sample.n_rows);
@@ -89,12 +95,12 @@ void Partition::take(const RowSample& sample) {
 
 // Whether words of so many rows are to lie next to each other: of the lines that hold them most is
 // for others.
-bool Partition::is_few(int64_t n_rows) const {
+bool HostRowPartitioner::is_few(int64_t n_rows) const {
   return !bins_.stay() && n_rows < bins_.n_rows() / kLine;
 }
 
 // Copies the words of those ranges that have none and whose rows are few.
-void Partition::fetch_words(const std::vector<RowRange*>& ranges) {
+void HostRowPartitioner::fetch_words(const std::vector<RowRange*>& ranges) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   std::vector<RowRange> blocks;
   for (RowRange* range : ranges) {
@@ -113,28 +119,29 @@ void Partition::fetch_words(const std::vector<RowRange*>& ranges) {
   });
 }
 
-Partition::Words Partition::words_from(const RowRange& rows, int tile, int64_t first) const {
+HostRowPartitioner::Words HostRowPartitioner::locate_words(const RowRange& rows, int tile,
+                                                           int64_t first) const {
   if (rows.words != 0) return {words_[rows.words - 1][tile].data() + rows.begin + first, nullptr};
   const uint32_t* from = ids(rows);
   if (from == nullptr) return {bins_.words(tile) + rows.begin + first, nullptr};
   return {bins_.words(tile), from + first};
 }
 
-const uint64_t* Partition::words(const RowRange& rows, int tile, int64_t first, int64_t n,
-                                 uint64_t* room) const {
-  const Words from = words_from(rows, tile, first);
+const uint64_t* HostRowPartitioner::words(const RowRange& rows, int tile, int64_t first, int64_t n,
+                                          uint64_t* room) const {
+  const Words from = locate_words(rows, tile, first);
   if (from.ids == nullptr) return from.words;
   POLYLEAF_SELECT(partition_kernels).gather_words(from.words, from.ids, n, room);
   return room;
 }
 
-bool Partition::has(const RowSample& sample) const {
+bool HostRowPartitioner::has(const RowSample& sample) const {
   if (sample.rows == nullptr || sample_.rows == nullptr) return sample.rows == sample_.rows;
   return sample.n_rows == sample_.n_rows &&
          std::equal(sample.rows, sample.rows + sample.n_rows, sample_.rows);
 }
 
-std::vector<RowRange> Partition::regroup(const RowSample& sample, int32_t n_leaves) {
+std::vector<RowRange> HostRowPartitioner::repartition(const RowSample& sample, int32_t n_leaves) {
   take(sample);
   is_sample_ = true;
   ids_[0].reserve(sample.n_used());
@@ -145,25 +152,25 @@ std::vector<RowRange> Partition::regroup(const RowSample& sample, int32_t n_leav
   std::vector<RowRange*> all;
   for (RowRange& range : ranges) all.push_back(&range);
   fetch_words(all);
-  cell_lists_.group(ids_[0].data(), bins_.n_rows(), ranges);
+  sparse_columns_.group(ids_[0].data(), bins_.n_rows(), ranges);
   return ranges;
 }
 
-void Partition::codes(const RowRange& rows, int feature, uint8_t* out) const {
+void HostRowPartitioner::codes(const RowRange& rows, int feature, uint8_t* out) const {
   if (bins_.in_cells(feature)) {
     const int64_t number = bins_.cell_number(feature);
     std::memset(out, bins_.cells().common(number), static_cast<size_t>(rows.size()));
-    const CellRange named = cell_lists_.range(rows.cells, number, number + 1);
+    const CellRange named = sparse_columns_.range(rows.cells, number, number + 1);
     for (const Cell* e = named.begin; e != named.end; ++e)
-      if (named.place(*e) != CellRange::kGone)
+      if (named.place(*e) != CellRange::kRemoved)
         out[named.place(*e)] = static_cast<uint8_t>(e->code());
     return;
   }
   const int t = bins_.tile_of(feature), shift = 8 * bins_.slot_of(feature);
   const int missing = bins_.tile(t).missing();
-  uint64_t room[kFetched + 8];
-  for (int64_t first = 0; first < rows.size(); first += kFetched) {
-    const int64_t n = std::min(kFetched, rows.size() - first);
+  uint64_t room[kGatherWords + 8];
+  for (int64_t first = 0; first < rows.size(); first += kGatherWords) {
+    const int64_t n = std::min(kGatherWords, rows.size() - first);
     const uint64_t* from = words(rows, t, first, n, room);
     for (int64_t i = 0; i < n; ++i) {
       const int code = static_cast<int>(from[i] >> shift) & 255;
@@ -172,7 +179,7 @@ void Partition::codes(const RowRange& rows, int feature, uint8_t* out) const {
   }
 }
 
-Route Partition::route_of(const Division& division, CategorySet& set) const {
+Route HostRowPartitioner::route_of(const PartitionRequest& division, CategorySet& set) const {
   const Tile& tile = bins_.tile(bins_.tile_of(division.feature));
   Route route;
   route.slot = bins_.slot_of(division.feature);
@@ -189,15 +196,15 @@ Route Partition::route_of(const Division& division, CategorySet& set) const {
   return route;
 }
 
-int64_t Partition::decide(const Division& division, int64_t first, int64_t last,
-                          uint8_t* bits) const {
+int64_t HostRowPartitioner::decide(const PartitionRequest& division, int64_t first, int64_t last,
+                                   uint8_t* bits) const {
   if (bins_.in_cells(division.feature)) return decide_cells(division, first, last, bits);
   CategorySet set;
   const Route route = route_of(division, set);
   const int t = bins_.tile_of(division.feature);
-  uint64_t room[kFetched + 8];
+  uint64_t room[kGatherWords + 8];
   int64_t n_left = 0;
-  const int64_t at_once = std::max<int64_t>(1, words_at_once(division.rows, last - first));
+  const int64_t at_once = std::max<int64_t>(1, word_block_size(division.rows, last - first));
   for (int64_t begin = first; begin < last; begin += at_once) {
     const int64_t n = std::min(at_once, last - begin);
     const uint64_t* from = words(division.rows, t, begin, n, room);
@@ -207,48 +214,48 @@ int64_t Partition::decide(const Division& division, int64_t first, int64_t last,
 }
 
 // All rows go where the common code does, but for those that an entry names.
-int64_t Partition::decide_cells(const Division& division, int64_t first, int64_t last,
-                                uint8_t* bits) const {
+int64_t HostRowPartitioner::decide_cells(const PartitionRequest& division, int64_t first,
+                                         int64_t last, uint8_t* bits) const {
   const int64_t number = bins_.cell_number(division.feature), n = last - first;
   const bool common_left = bins_.cells().common(number) <= division.threshold;
   std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));
   if (common_left && n % 8 != 0) bits[n / 8] = static_cast<uint8_t>((1 << (n % 8)) - 1);
   int64_t n_left = common_left ? n : 0;
-  const CellRange named = cell_lists_.range(division.rows.cells, number, number + 1);
+  const CellRange named = sparse_columns_.range(division.rows.cells, number, number + 1);
   for (const Cell* e = named.begin; e != named.end; ++e) {
     const int code = e->code();
     const bool left = code == kMissingCode ? division.missing_left : code <= division.threshold;
     const uint32_t place = named.place(*e);
     const int64_t i = int64_t{place} - first;
-    if (left == common_left || place == CellRange::kGone || i < 0 || i >= n) continue;
+    if (left == common_left || place == CellRange::kRemoved || i < 0 || i >= n) continue;
     bits[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
     n_left += left ? 1 : -1;
   }
   return n_left;
 }
 
-void Partition::divide(std::vector<Division>& divisions) {
+void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& divisions) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   std::vector<Piece> pieces = pieces_of(divisions);
   bits_.reserve(static_cast<size_t>(first_bytes(divisions).back()) + 64);
   parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
-    const Division& d = divisions[p.division];
+    const PartitionRequest& d = divisions[p.division];
     p.n_left = decide(d, p.begin - d.rows.begin, p.end - d.rows.begin, bits_.data() + p.bits);
   });
 
   place_rows(pieces, divisions);
   for (int copy : {1, 2}) ids_[copy].reserve(sample_.n_used());
   const bool in_place = moves_in_place(divisions);
-  for (Division& d : divisions) {
+  for (PartitionRequest& d : divisions) {
     const int words = in_place || d.rows.words == 0 ? d.rows.words : 3 - d.rows.words;
-    d.left.words = d.right.words = d.left_goes_on || d.right_goes_on ? words : 0;
+    d.left.words = d.right.words = d.left_is_splittable || d.right_is_splittable ? words : 0;
     if (!in_place && words != 0)
       for (int t : tiles_) words_[words - 1][t].reserve(sample_.n_used());
   }
   parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
-    const Division& d = divisions[piece.division];
+    const PartitionRequest& d = divisions[piece.division];
     const int to = d.left.copy;
     const int64_t n = piece.end - piece.begin;
     const uint8_t* bits = bits_.data() + piece.bits;
@@ -267,38 +274,38 @@ void Partition::divide(std::vector<Division>& divisions) {
   });
   if (in_place) move_in_place(divisions);
   std::vector<RowRange*> children;
-  for (Division& d : divisions) {
-    if (d.left_goes_on) children.push_back(&d.left);
-    if (d.right_goes_on) children.push_back(&d.right);
+  for (PartitionRequest& d : divisions) {
+    if (d.left_is_splittable) children.push_back(&d.left);
+    if (d.right_is_splittable) children.push_back(&d.right);
   }
   fetch_words(children);
   if (bins_.cells().n_entries() > 0) divide_cells(divisions);
 }
 
 // Cells go where their rows went.
-void Partition::divide_cells(std::vector<Division>& divisions) {
+void HostRowPartitioner::divide_cells(std::vector<PartitionRequest>& divisions) {
   std::vector<const uint8_t*> bits;
   for (const int64_t at : first_bytes(divisions)) bits.push_back(bits_.data() + at);
   bits.pop_back();
   const uint32_t* ids[3];
   for (int copy = 0; copy < 3; ++copy) ids[copy] = ids_[copy].data();
-  cell_lists_.divide(divisions, bits, ids);
+  sparse_columns_.divide(divisions, bits, ids);
 }
 
 // Where there are tiles for all threads no second copy is needed, nor the memory and the way to it.
-bool Partition::moves_in_place(const std::vector<Division>& divisions) const {
+bool HostRowPartitioner::moves_in_place(const std::vector<PartitionRequest>& divisions) const {
   return workers_.n_threads == 1 ||
          divisions.size() * tiles_.size() >= 2 * size_t(workers_.n_threads);
 }
 
 // Those that go left move up over those that are read already; the others wait apart.
-void Partition::move_in_place(const std::vector<Division>& divisions) {
+void HostRowPartitioner::move_in_place(const std::vector<PartitionRequest>& divisions) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   const std::vector<int64_t> bytes = first_bytes(divisions);
   const auto n_tiles = static_cast<int64_t>(tiles_.size());
   parallel_for(
       workers_, static_cast<int64_t>(divisions.size()) * n_tiles, [&](int64_t task, int thread) {
-        const Division& d = divisions[task / n_tiles];
+        const PartitionRequest& d = divisions[task / n_tiles];
         if (d.left.words == 0) return;
         uint64_t* words = words_at(d.left.words, tiles_[task % n_tiles], d.rows.begin);
         const int64_t n_left = d.left.size(), n_right = d.right.size();
@@ -310,7 +317,7 @@ void Partition::move_in_place(const std::vector<Division>& divisions) {
       });
 }
 
-void Partition::number(const std::vector<LeafRows>& leaves, const Tree& tree) {
+void HostRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) {
   std::vector<LeafRows> pieces;
   for (const auto& [leaf, rows] : leaves)
     for (int64_t b = rows.begin; b < rows.end; b += kNumberBlock)
@@ -328,7 +335,7 @@ void Partition::number(const std::vector<LeafRows>& leaves, const Tree& tree) {
   if (sample_.rows != nullptr) route_outside_rows(tree);
 }
 
-void Partition::route_outside_rows(const Tree& tree) {
+void HostRowPartitioner::route_outside_rows(const Tree& tree) {
   parallel_for(workers_, Block::count(bins_.n_rows(), kNumberBlock), [&](int64_t task, int) {
     const Block rows(bins_.n_rows(), kNumberBlock, task);
     const uint32_t* next =

@@ -1,6 +1,6 @@
 // Rows by node: ids of a node's rows lie next to each other. A split moves them to the children and
 // keeps their order (stable), so nothing depends on how rows are cut into blocks. Cells of sparse
-// features: cell_lists.h.
+// features: sparse_columns.h.
 //
 // Words stay where they are while a node has many of all rows: they are found by the ids, and most
 // of what a line of memory holds is wanted. Of a node of fewer rows they are fetched once, tile by
@@ -34,7 +34,7 @@ struct Route {
   const uint64_t* set = nullptr;  // categorical: 256 bits over the tile's codes
 };
 
-constexpr int64_t kFetched =
+constexpr int64_t kGatherWords =
     4096;  // words that are fetched at a time: they stay in the first cache
 
 struct PartitionKernels {
@@ -57,23 +57,24 @@ struct PartitionKernels {
 };
 POLYLEAF_DECLARE_KERNELS(PartitionKernels, partition_kernels)
 
-class Partition final : public Rows {
+class HostRowPartitioner final : public RowPartitioner {
  public:
-  Partition(const Bins& bins, const Workers& workers);
+  HostRowPartitioner(const Bins& bins, const Workers& workers);
 
-  Partition(const Partition&) = delete;
-  Partition& operator=(const Partition&) = delete;
+  HostRowPartitioner(const HostRowPartitioner&) = delete;
+  HostRowPartitioner& operator=(const HostRowPartitioner&) = delete;
 
   RowRange start(const RowSample& sample, const std::vector<int>& tiles) override;
   bool has(const RowSample& sample) const override;
-  std::vector<RowRange> regroup(const RowSample& sample, int32_t n_leaves) override;
-  void divide(std::vector<Division>& divisions) override;
-  void number(const std::vector<LeafRows>& leaves, const Tree& tree) override;
+  std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) override;
+  void partition_rows(std::vector<PartitionRequest>& divisions) override;
+  void assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) override;
   const int32_t* leaf_of_row() override { return leaf_of_row_.data(); }
 
   // Which of the division's rows first .. last - 1 (counted from the first of its range) go left:
   // bit i % 8 of bits[i / 8] is that of row first + i. Returns how many do.
-  int64_t decide(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
+  int64_t decide(const PartitionRequest& division, int64_t first, int64_t last,
+                 uint8_t* bits) const;
 
   // Words of the rows of a range from row `first` on: word i is words[i], or words[ids[i]] where
   // there are ids.
@@ -81,24 +82,24 @@ class Partition final : public Rows {
     const uint64_t* words;
     const uint32_t* ids;
   };
-  Words words_from(const RowRange& rows, int tile, int64_t first) const;
+  Words locate_words(const RowRange& rows, int tile, int64_t first) const;
   // Words of rows first .. first + n - 1 of a range, in their order: where they lie, or fetched
   // into `room` (n words and a cache line).
   const uint64_t* words(const RowRange& rows, int tile, int64_t first, int64_t n,
                         uint64_t* room) const;
   // How many of them are best asked for at once, where there are n: all that lie there, few that
   // are fetched.
-  int64_t words_at_once(const RowRange& rows, int64_t n) const {
-    return fetches(rows) ? std::min(n, kFetched) : n;
+  int64_t word_block_size(const RowRange& rows, int64_t n) const {
+    return needs_gather(rows) ? std::min(n, kGatherWords) : n;
   }
   // Whether words of a range must be fetched before they lie next to each other.
-  bool fetches(const RowRange& rows) const { return rows.words == 0 && ids(rows) != nullptr; }
+  bool needs_gather(const RowRange& rows) const { return rows.words == 0 && ids(rows) != nullptr; }
   // Row ids of a range; nullptr where row i of the range is row begin + i.
   const uint32_t* ids(const RowRange& rows) const {
     return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
   }
 
-  const CellLists& cell_lists() const { return cell_lists_; }
+  const SparseColumnPartition& sparse_columns() const { return sparse_columns_; }
   // One feature's codes of the rows of a range, 255 where missing.
   void codes(const RowRange& rows, int feature, uint8_t* out) const;
 
@@ -110,15 +111,16 @@ class Partition final : public Rows {
   void take(const RowSample& sample);
   bool is_few(int64_t n_rows) const;
   void fetch_words(const std::vector<RowRange*>& ranges);
-  bool moves_in_place(const std::vector<Division>& divisions) const;
-  void move_in_place(const std::vector<Division>& divisions);
+  bool moves_in_place(const std::vector<PartitionRequest>& divisions) const;
+  void move_in_place(const std::vector<PartitionRequest>& divisions);
   uint64_t* words_at(int copy, int tile, int64_t row) {
     return words_[copy - 1][tile].data() + row;
   }
   void route_outside_rows(const Tree& tree);
-  Route route_of(const Division& division, CategorySet& set) const;
-  void divide_cells(std::vector<Division>& divisions);
-  int64_t decide_cells(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
+  Route route_of(const PartitionRequest& division, CategorySet& set) const;
+  void divide_cells(std::vector<PartitionRequest>& divisions);
+  int64_t decide_cells(const PartitionRequest& division, int64_t first, int64_t last,
+                       uint8_t* bits) const;
 
   const Bins& bins_;
   const Workers workers_;
@@ -131,7 +133,7 @@ class Partition final : public Rows {
   Buffer<uint32_t> ids_[3];
   Buffer<uint8_t>
       bits_;  // of the divisions, one after another; each begins at a multiple of 64 rows
-  CellLists cell_lists_;
+  SparseColumnPartition sparse_columns_;
   Buffer<int32_t> leaf_of_row_;
 };
 

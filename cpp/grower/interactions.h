@@ -9,7 +9,7 @@
 
 namespace polyleaf {
 
-struct Interactions {
+struct InteractionConstraints {
   std::vector<std::vector<uint8_t>>
       groups;           // flags, one a feature: every path stays within one; empty: no rule
   int32_t at_most = 0;  // different features on a path; 0: no rule

@@ -16,7 +16,7 @@
 namespace polyleaf {
 
 // The rows of one node: places [begin, end) of one copy, and the list of their cells of sparse
-// features (cell_lists.h; -1: there are none, or they are not read).
+// features (sparse_columns.h; -1: there are none, or they are not read).
 struct RowRange {
   int64_t begin = 0, end = 0;
   int copy = 0;  // 0: the root's; 1 or 2 below it, in turn
@@ -25,9 +25,9 @@ struct RowRange {
   int64_t size() const { return end - begin; }
 };
 
-class Rows {
+class RowPartitioner {
  public:
-  virtual ~Rows() = default;
+  virtual ~RowPartitioner() = default;
 
   virtual const Bins& bins() const = 0;
 
@@ -38,10 +38,10 @@ class Rows {
   virtual bool has(const RowSample& sample) const = 0;
   // The rows of another sample, grouped by the leaves that `number` has written, ascending in each
   // group; a range per leaf.
-  virtual std::vector<RowRange> regroup(const RowSample& sample, int32_t n_leaves) = 0;
+  virtual std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) = 0;
 
   // One node and what parts its rows; `divide` finds `left` and `right`.
-  struct Division {
+  struct PartitionRequest {
     RowRange rows;
     int feature = -1;
     int threshold = -1;    // last code that goes left; -1: `set` tells
@@ -49,11 +49,11 @@ class Rows {
     bool missing_left = false;
     // Whether a child may be split further. Where neither may, only ids move: their words and cells
     // are never read.
-    bool left_goes_on = true, right_goes_on = true;
+    bool left_is_splittable = true, right_is_splittable = true;
     int64_t n_left = 0;  // rows that go left, wherever they lie
     RowRange left, right;
   };
-  virtual void divide(std::vector<Division>& divisions) = 0;
+  virtual void partition_rows(std::vector<PartitionRequest>& divisions) = 0;
 
   // Rows that are in one leaf.
   struct LeafRows {
@@ -61,7 +61,7 @@ class Rows {
     RowRange rows;
   };
   // Writes the leaf of every row; rows outside the sample walk down the tree.
-  virtual void number(const std::vector<LeafRows>& leaves, const Tree& tree) = 0;
+  virtual void assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) = 0;
   // Those leaves, one for each row of the bins, in memory of this machine.
   virtual const int32_t* leaf_of_row() = 0;
 };

@@ -18,7 +18,7 @@
 
 namespace polyleaf {
 
-constexpr double kLeastRelativeGain =
+constexpr double kMinRelativeGain =
     1.0 / (1 << 20);  // below this float32 cannot tell gain from rounding
 
 // What a search is told about a node.
@@ -32,7 +32,7 @@ struct SearchNode {
 };
 
 // The best split of a node; feature < 0: none that is admissible.
-struct Choice {
+struct SplitInfo {
   double gain = 0;
   int32_t feature = -1;
   int32_t threshold = -1;  // last code that goes left; -1: `set` tells
@@ -42,13 +42,13 @@ struct Choice {
 };
 
 // One tree as searches see it: its rows, its settings, and the features that nodes may use.
-class SearchScope {
+class TreeContext {
  public:
   // features: n_features flags, or nullptr for all.
-  void start(const Rows& rows, const GrowConfig& config, const Interactions& interactions,
-             const uint8_t* features) {
+  void start(const RowPartitioner& rows, const GrowConfig& config,
+             const InteractionConstraints& interactions, const uint8_t* features) {
     rows_ = &rows;
-    partition_ = dynamic_cast<const Partition*>(&rows);
+    partition_ = dynamic_cast<const HostRowPartitioner*>(&rows);
     config_ = &config;
     interactions_ = &interactions;
     const Bins& bins = rows.bins();
@@ -63,9 +63,9 @@ class SearchScope {
     }
   }
 
-  const Rows& rows() const { return *rows_; }
+  const RowPartitioner& rows() const { return *rows_; }
   // The same, for searches that read rows in memory of this machine.
-  const Partition& partition() const {
+  const HostRowPartitioner& partition() const {
     if (partition_ == nullptr)
       throw std::invalid_argument("This search reads rows that lie on no device.");
     return *partition_;
@@ -79,7 +79,7 @@ class SearchScope {
   int n_parts() const { return static_cast<int>(tiles_.size()) + bins().cells().n_groups(); }
 
   // Whether there is a feature of so many categories that they are put in order.
-  bool orders_categories() const {
+  bool has_sorted_categories() const {
     const int few = config_->split.max_cat_to_onehot;
     for (int f = 0; f < bins().n_features(); ++f)
       if (features_[f] && bins().is_categorical(f) && bins().n_bins(f) >= few)
@@ -101,22 +101,22 @@ class SearchScope {
   bool can_split(const SearchNode& node) const { return can_split(node.depth, node.count); }
 
   // Whether nodes may use fewer features than the tree.
-  bool nodes_differ() const { return config_->colsample_bynode < 1.0 || interactions_->any(); }
+  bool has_node_features() const { return config_->colsample_bynode < 1.0 || interactions_->any(); }
   // Those of the tree that may meet the ones on the node's path; of these m the ceil(fraction * m)
   // with the smallest hash of (seed, node, feature).
-  std::vector<uint8_t> features_of(const SearchNode& node) const {
+  std::vector<uint8_t> get_allowed_features(const SearchNode& node) const {
     std::vector<uint8_t> allowed = features_;
     interactions_->narrow(node.path, allowed);
     if (config_->colsample_bynode < 1.0)
-      draw_features(config_->seed, node.id, config_->colsample_bynode, allowed);
+      sample_columns(config_->seed, node.id, config_->colsample_bynode, allowed);
     return allowed;
   }
 
  private:
-  const Rows* rows_ = nullptr;
-  const Partition* partition_ = nullptr;
+  const RowPartitioner* rows_ = nullptr;
+  const HostRowPartitioner* partition_ = nullptr;
   const GrowConfig* config_ = nullptr;
-  const Interactions* interactions_ = nullptr;
+  const InteractionConstraints* interactions_ = nullptr;
   std::vector<uint8_t> features_;
   std::vector<int> tiles_;
 };
@@ -130,17 +130,17 @@ class Search {
   // Width of a node's output gains.
   virtual int n_outputs() const = 0;
   // A new tree, of which there is the root. The scope stays valid until the tree is finished.
-  virtual void start(const SearchScope& scope, const SearchNode& root) = 0;
+  virtual void start(const TreeContext& scope, const SearchNode& root) = 0;
   // Finds the best splits of the root, or of children in pairs (left, right). `renewed`:
   // derivatives, or the rows of nodes, have changed since their parents were looked at, so that
   // nothing of a parent's sums holds.
   virtual void evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                        std::vector<Choice>& choices) = 0;
+                        std::vector<SplitInfo>& choices) = 0;
   // The choice found for `parent` is taken: `left` and `right` are its children. Writes what each
   // output adds to gain * n_outputs.
   virtual void split(int32_t parent, const SearchNode& left, const SearchNode& right,
                      float* output_gain) = 0;
-  // Summed curvature of the root after `start`, or of a node that the last `split` made; mean over
+  // Summed Hessian of the root after `start`, or of a node that the last `split` made; mean over
   // outputs.
   virtual double cover(int32_t node) const = 0;
 };

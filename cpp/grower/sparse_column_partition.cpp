@@ -18,8 +18,8 @@ constexpr int64_t kIndexed = 4;  // cells a feature from which a list knows wher
 
 }  // namespace
 
-struct CellLists::Way {
-  Rows::Division* division;
+struct SparseColumnPartition::Way {
+  RowPartitioner::PartitionRequest* division;
   const uint8_t* bits;
   bool keeps = false;             // the larger child keeps the list
   RowRange* smaller = nullptr;    // where it does
@@ -30,16 +30,16 @@ struct CellLists::Way {
 };
 
 // A block of the cells of one division, and where it goes.
-struct CellLists::Piece {
+struct SparseColumnPartition::Piece {
   size_t way;
   const Cell* begin;
   int64_t n, n_left = 0, left_to = 0, right_to = 0;
 };
 
-CellLists::CellLists(const Cells& cells, const Workers& workers)
+SparseColumnPartition::SparseColumnPartition(const Cells& cells, const Workers& workers)
     : cells_(cells), workers_(workers), scratch_(static_cast<size_t>(workers.n_threads)) {}
 
-int32_t CellLists::start() {
+int32_t SparseColumnPartition::start() {
   for (const auto& list : lists_) list->in_use = false;
   if (cells_.n_entries() == 0) return -1;
   const int32_t root = take(0, 0);
@@ -52,7 +52,7 @@ int32_t CellLists::start() {
 }
 
 // The unused list whose memory fits best.
-int32_t CellLists::take(int64_t n_cells, int64_t n_rows) {
+int32_t SparseColumnPartition::take(int64_t n_cells, int64_t n_rows) {
   const auto room = [&](size_t i) { return static_cast<int64_t>(lists_[i]->own.size()); };
   size_t best = lists_.size();
   for (size_t i = 0; i < lists_.size(); ++i) {
@@ -71,14 +71,14 @@ int32_t CellLists::take(int64_t n_cells, int64_t n_rows) {
   list.cells = list.own.data();
   list.n = list.n_left = n_cells;
   list.n_rows = n_rows;
-  list.has_places = false;
+  list.has_positions = false;
   list.begin = nullptr;
   return static_cast<int32_t>(best);
 }
 
 // Unused memory is given back where all lists together would have more than twice the cells there
 // are: those of nodes, and those of their children.
-void CellLists::trim(int64_t wanted) {
+void SparseColumnPartition::trim(int64_t wanted) {
   int64_t held = wanted;
   for (const auto& list : lists_) held += static_cast<int64_t>(list->own.size());
   for (const auto& list : lists_) {
@@ -89,7 +89,7 @@ void CellLists::trim(int64_t wanted) {
   }
 }
 
-void CellLists::index(List& list) {
+void SparseColumnPartition::index(List& list) {
   list.begin = nullptr;
   if (list.n < kIndexed * cells_.n_features()) return;
   list.own_begin.assign(static_cast<size_t>(cells_.n_features()) + 1, 0);
@@ -98,20 +98,21 @@ void CellLists::index(List& list) {
   list.begin = list.own_begin.data();
 }
 
-CellRange CellLists::range(int32_t at, int64_t first, int64_t last) const {
+CellRange SparseColumnPartition::range(int32_t at, int64_t first, int64_t last) const {
   if (at < 0) return {};
   const List& list = *lists_[at];
-  const uint32_t* places = list.has_places ? list.places.data() : nullptr;
+  const uint32_t* positions = list.has_positions ? list.positions.data() : nullptr;
   if (list.begin != nullptr)
-    return {list.cells + list.begin[first], list.cells + list.begin[last], places};
+    return {list.cells + list.begin[first], list.cells + list.begin[last], positions};
   const auto before = [](const Cell& entry, int64_t number) { return entry.number() < number; };
   const Cell* end = list.cells + list.n;
   const Cell* begin = std::lower_bound(list.cells, end, first, before);
-  return {begin, std::lower_bound(begin, end, last, before), places};
+  return {begin, std::lower_bound(begin, end, last, before), positions};
 }
 
 // Cells of rows of no group are left out.
-void CellLists::group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>& groups) {
+void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
+                                  std::vector<RowRange>& groups) {
   for (const auto& list : lists_) list->in_use = false;
   for (RowRange& group : groups) group.cells = -1;
   if (cells_.n_entries() == 0) return;
@@ -153,14 +154,15 @@ void CellLists::group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>
   for (const RowRange& group : groups) index(*lists_[group.cells]);
 }
 
-void CellLists::divide(std::vector<Rows::Division>& divisions,
-                       const std::vector<const uint8_t*>& bits, const uint32_t* const* ids) {
+void SparseColumnPartition::divide(std::vector<RowPartitioner::PartitionRequest>& divisions,
+                                   const std::vector<const uint8_t*>& bits,
+                                   const uint32_t* const* ids) {
   std::vector<Way> few, many;
   for (size_t i = 0; i < divisions.size(); ++i) {
-    Rows::Division& d = divisions[i];
+    RowPartitioner::PartitionRequest& d = divisions[i];
     d.left.cells = d.right.cells = -1;
     if (d.rows.cells < 0) continue;
-    if (!d.left_goes_on && !d.right_goes_on) {
+    if (!d.left_is_splittable && !d.right_is_splittable) {
       give_back(d.rows.cells);
       continue;
     }
@@ -168,9 +170,9 @@ void CellLists::divide(std::vector<Rows::Division>& divisions,
     (way.keeps ? few : many).push_back(way);
   }
   for (Way& way : few) {
-    Rows::Division& d = *way.division;
+    RowPartitioner::PartitionRequest& d = *way.division;
     (way.smaller == &d.left ? d.right : d.left).cells = d.rows.cells;
-    if (way.smaller == &d.left ? d.left_goes_on : d.right_goes_on)
+    if (way.smaller == &d.left ? d.left_is_splittable : d.right_is_splittable)
       way.smaller->cells = take(way.n_smaller, way.smaller->size());
   }
   parallel_for(workers_, static_cast<int64_t>(few.size()),
@@ -178,8 +180,9 @@ void CellLists::divide(std::vector<Rows::Division>& divisions,
   move(many);
 }
 
-CellLists::Way CellLists::way_of(Rows::Division& d, const uint8_t* bits,
-                                 const uint32_t* const* ids) const {
+SparseColumnPartition::Way SparseColumnPartition::way_of(RowPartitioner::PartitionRequest& d,
+                                                         const uint8_t* bits,
+                                                         const uint32_t* const* ids) const {
   Way way{&d, bits};
   const List& list = *lists_[d.rows.cells];
   way.smaller = d.left.size() <= d.right.size() ? &d.left : &d.right;
@@ -192,44 +195,44 @@ CellLists::Way CellLists::way_of(Rows::Division& d, const uint8_t* bits,
 }
 
 // The smaller child leaves the list.
-void CellLists::part_with(Way& way, int thread) {
-  const Rows::Division& d = *way.division;
+void SparseColumnPartition::part_with(Way& way, int thread) {
+  const RowPartitioner::PartitionRequest& d = *way.division;
   List& list = *lists_[d.rows.cells];
   const uint32_t leaves = way.smaller == &d.left ? 1 : 0;
-  list.places.reserve(static_cast<size_t>(list.n_rows));
-  uint32_t* places = list.places.data();
+  list.positions.reserve(static_cast<size_t>(list.n_rows));
+  uint32_t* positions = list.positions.data();
   uint32_t next = 0;
   int64_t row = 0;  // of the node
   for (int64_t i = 0; i < list.n_rows; ++i) {
-    if (list.has_places && places[i] == CellRange::kGone) continue;
+    if (list.has_positions && positions[i] == CellRange::kRemoved) continue;
     const bool stays = (way.bits[row / 8] >> (row % 8) & 1u) != leaves;
-    places[i] = stays ? next : CellRange::kGone;
+    positions[i] = stays ? next : CellRange::kRemoved;
     next += stays;
     ++row;
   }
-  list.has_places = true;
+  list.has_positions = true;
   list.n_left -= way.n_smaller;
   if (way.smaller->cells >= 0) sort_rows(way, thread);
   if (2 * list.n_left < list.n) leave_out_gone(list);
 }
 
-void CellLists::leave_out_gone(List& list) {
+void SparseColumnPartition::leave_out_gone(List& list) {
   Buffer<Cell> left(static_cast<size_t>(list.n_left));
   Cell* to = left.data();
   for (const Cell* e = list.cells; e != list.cells + list.n; ++e) {
-    const uint32_t place = list.places[e->row];
-    if (place == CellRange::kGone) continue;
+    const uint32_t place = list.positions[e->row];
+    if (place == CellRange::kRemoved) continue;
     *to++ = {place, e->key};
   }
   list.own = std::move(left);
   list.cells = list.own.data();
   list.n = list.n_left;
-  list.has_places = false;
+  list.has_positions = false;
   index(list);
 }
 
 // Cells of few rows, from what each row has: sorted by key, a digit of eleven bits at a time.
-void CellLists::sort_rows(const Way& way, int thread) {
+void SparseColumnPartition::sort_rows(const Way& way, int thread) {
   List& list = *lists_[way.smaller->cells];
   Buffer<Cell>& room = scratch_[thread];
   room.reserve(static_cast<size_t>(list.n));
@@ -251,12 +254,12 @@ void CellLists::sort_rows(const Way& way, int thread) {
 }
 
 // Cells go to the side of their rows.
-void CellLists::move(std::vector<Way>& ways) {
+void SparseColumnPartition::move(std::vector<Way>& ways) {
   if (ways.empty()) return;
   const PartitionKernels& kernels = POLYLEAF_SELECT(partition_kernels);
   parallel_for(workers_, static_cast<int64_t>(ways.size()), [&](int64_t task, int) {
     List& list = *lists_[ways[task].division->rows.cells];
-    if (list.has_places) leave_out_gone(list);
+    if (list.has_positions) leave_out_gone(list);
   });
   int64_t n_ranks = 0;
   for (const Way& way : ways) n_ranks += way.division->rows.size() / 64 + 1;
@@ -285,7 +288,7 @@ void CellLists::move(std::vector<Way>& ways) {
     ways[p.way].n_left += p.n_left;
   }
   for (Way& way : ways) {
-    Rows::Division& d = *way.division;
+    RowPartitioner::PartitionRequest& d = *way.division;
     const int64_t n = lists_[d.rows.cells]->n;
     d.left.cells = take(way.n_left, d.left.size());
     d.right.cells = take(n - way.n_left, d.right.size());

@@ -21,18 +21,20 @@ namespace polyleaf {
 
 // Cells of one node, and maybe of rows that have left it.
 struct CellRange {
-  static constexpr uint32_t kGone = UINT32_MAX;
+  static constexpr uint32_t kRemoved = UINT32_MAX;
   const Cell* begin = nullptr;
   const Cell* end = nullptr;
-  const uint32_t* places =
-      nullptr;  // of a cell's `row` among the node's, or kGone; nullptr: `row` itself
+  const uint32_t* positions =
+      nullptr;  // of a cell's `row` among the node's, or kRemoved; nullptr: `row` itself
   int64_t size() const { return end - begin; }
-  uint32_t place(const Cell& cell) const { return places == nullptr ? cell.row : places[cell.row]; }
+  uint32_t place(const Cell& cell) const {
+    return positions == nullptr ? cell.row : positions[cell.row];
+  }
 };
 
-class CellLists {
+class SparseColumnPartition {
  public:
-  CellLists(const Cells& cells, const Workers& workers);
+  SparseColumnPartition(const Cells& cells, const Workers& workers);
 
   // The list of all rows; -1 where there are no cells.
   int32_t start();
@@ -40,8 +42,8 @@ class CellLists {
   void group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>& groups);
   // Gives the children of each division their lists, where they go on. bits[i]: which rows of
   // division i go left; ids[copy]: of the rows of the children.
-  void divide(std::vector<Rows::Division>& divisions, const std::vector<const uint8_t*>& bits,
-              const uint32_t* const* ids);
+  void divide(std::vector<RowPartitioner::PartitionRequest>& divisions,
+              const std::vector<const uint8_t*>& bits, const uint32_t* const* ids);
 
   // Cells of the features numbered `first` .. `last` - 1.
   CellRange range(int32_t list, int64_t first, int64_t last) const;
@@ -53,11 +55,11 @@ class CellLists {
     const Cell* cells = nullptr;
     int64_t n = 0, n_left = 0;       // cells, and those of rows that have not left
     int64_t n_rows = 0;              // that cells name
-    bool has_places = false;         // rows have left
+    bool has_positions = false;      // rows have left
     const int64_t* begin = nullptr;  // of each feature; nullptr: not kept
     bool in_use = false;
     Buffer<Cell> own;
-    Buffer<uint32_t> places;
+    Buffer<uint32_t> positions;
     std::vector<int64_t> own_begin;
   };
   // A division that moves cells, or a list that few rows leave.
@@ -68,7 +70,8 @@ class CellLists {
   void give_back(int32_t list) { lists_[list]->in_use = false; }
   void trim(int64_t wanted);
   void index(List& list);
-  Way way_of(Rows::Division& division, const uint8_t* bits, const uint32_t* const* ids) const;
+  Way way_of(RowPartitioner::PartitionRequest& division, const uint8_t* bits,
+             const uint32_t* const* ids) const;
   void part_with(Way& way, int thread);
   void leave_out_gone(List& list);
   void sort_rows(const Way& way, int thread);

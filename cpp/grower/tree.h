@@ -19,7 +19,7 @@ struct Tree {
   std::vector<CategorySet> categories;
   std::vector<double> gain;    // of the split, averaged over outputs; 0 for a leaf
   std::vector<int64_t> count;  // training rows of the sample
-  std::vector<double> cover;   // summed curvature (mean over outputs)
+  std::vector<double> cover;   // summed Hessian (mean over outputs)
   std::vector<float>
       output_gain;  // n_nodes x n_outputs: what each output contributes to gain * n_outputs
   int32_t n_leaves = 0;

@@ -11,15 +11,15 @@ AddLeaves adder() {
   return POLYLEAF_SELECT(dense_block_kernels).add;
 }
 
-void add_trees(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_row,
-               int64_t leaf_step, int n_padded_rows, int width, float* scores) {
+void add_trees(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row, int64_t leaf_step,
+               int n_padded_rows, int width, float* scores) {
   POLYLEAF_SELECT(dense_block_kernels)
       .add_trees(trees, n_trees, leaf_of_row, leaf_step, n_padded_rows, width, scores);
 }
 
 // Only of trees for one output: rows that hold few outputs have no others.
-void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
-                 PayloadSums& sums) {
+void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
+                SparseAccumulator& sums) {
   for (int32_t t = 0; t < n_trees; ++t) {
     const LeafView& view = *trees[t].leaves;
     sums.add(trees[t].output, view.values[leaves[t] * view.stride]);
@@ -29,11 +29,11 @@ void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* lea
 }  // namespace
 
 const LeafKind kDense{.name = "dense",
-                      .names_outputs = false,
+                      .is_sparse = false,
                       .is_linear = false,
                       .adder = adder,
                       .add_trees = add_trees,
-                      .add_to_sums = add_to_sums};
+                      .accumulate = accumulate};
 
 DenseLeaves::DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns) {
   check_sizes(n_leaves, n_columns);

@@ -28,7 +28,7 @@ class LeafBlock {
   int32_t n_leaves() const { return n_leaves_; }
   int32_t n_columns() const { return view_.n_columns; }  // outputs that a leaf is for
   int64_t n_entries() const { return view_.begin != nullptr ? view_.begin[n_leaves_] : 0; }
-  int32_t most_entries() const { return most_entries_; }  // of one leaf
+  int32_t max_entries() const { return max_entries_; }  // of one leaf
   const std::vector<int32_t>& regressors() const {
     return regressors_;
   }  // raw features read, ascending
@@ -38,7 +38,7 @@ class LeafBlock {
  protected:
   LeafBlock() = default;
   LeafView view_{};
-  int32_t n_leaves_ = 0, most_entries_ = 0;
+  int32_t n_leaves_ = 0, max_entries_ = 0;
   std::vector<int32_t> regressors_;
 };
 

@@ -11,7 +11,7 @@
 
 namespace polyleaf {
 
-class PayloadSums;
+class SparseAccumulator;
 struct LeafKind;
 
 // Raw features of some rows: feature f of row r is data[f * step + r]. NaN is missing. Null: none
@@ -46,7 +46,7 @@ struct LeafView {
 };
 
 // The leaves of a tree, and where they go: to `output`, of one column, or (-1) to all outputs.
-struct PlacedLeaves {
+struct LeafTarget {
   const LeafView* leaves;
   int32_t output;
 };
@@ -60,18 +60,18 @@ using AddLeaves = void (*)(const LeafView& leaves, const uint32_t* leaf_of_row, 
 struct LeafKind {
   const char* name;  // in Python and in model files
   // A leaf says itself which outputs it holds, few of all: its tree must be for all of them.
-  bool names_outputs;
+  bool is_sparse;
   // A payload is a linear function of raw features, held within bounds.
   bool is_linear;
   // What adds leaves on this machine: asked for once, called tree after tree.
   AddLeaves (*adder)();
   // The same for trees of all outputs, one after another, where that is faster; nullptr: it is not.
   // leaf_of_row[t * leaf_step + r]; `width`: from row to row of `scores`, that of a padded vector.
-  void (*add_trees)(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_row,
+  void (*add_trees)(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row,
                     int64_t leaf_step, int n_padded_rows, int width, float* scores);
   // Adds the payloads of one row, whose leaf in tree t is leaves[t], to its sums by output.
-  void (*add_to_sums)(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* leaves,
-                      RowFeatures row, PayloadSums& sums);
+  void (*accumulate)(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves,
+                     RowFeatures row, SparseAccumulator& sums);
 };
 
 }  // namespace polyleaf

@@ -40,8 +40,8 @@ class Fit {
 
   std::shared_ptr<LinearLeaves> run() {
     std::vector<float> of_h, of_g;
-    curvature_ = curvature_sums(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, workers_, &of_h);
-    gradient_ = leaf_sums(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, workers_, &of_g);
+    hessian_ = sum_leaf_hessians(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, workers_, &of_h);
+    gradient_ = sum_by_leaf(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, workers_, &of_g);
     for (int j = 0; j < h_columns_; ++j) h_top_.push_back(exponent_above(of_h[j]));
     for (int k = 0; k < n_outputs_; ++k) g_top_.push_back(exponent_above(of_g[k]));
     cut_rows();
@@ -144,7 +144,7 @@ class Fit {
     return least > most ? 0.0 : std::max(std::fabs(of(least)), std::fabs(of(most)));
   }
 
-  // Float64 curvature of a piece's rows in the only column, times their multipliers, in units of
+  // Float64 Hessian of a piece's rows in the only column, times their multipliers, in units of
   // the leaf; where there are several, 1.
   const double* weights(const Piece& piece, Scratch& s) const {
     s.weight.resize(kSumBlock);
@@ -240,7 +240,7 @@ class Fit {
         }
         out += triangle + p;
       } else {
-        // Products of regressors stand in line behind them: one pass over the curvatures.
+        // Products of regressors stand in line behind them: one pass over the Hessian.
         for (int i = 0; i < p; ++i)
           for (int j = 0; j <= i; ++j) {
             double* product = s.z.data() + (p + packed(i, j)) * kSumBlock;
@@ -306,8 +306,8 @@ class Fit {
     return {all.data() + (m == 1 ? 0 : p * m + column), all.data() + (m == 1 ? triangle : column),
             all.data() + static_cast<size_t>(triangle + p) * m, m};
   }
-  double curvature(int64_t leaf, int column) const {
-    return curvature_[leaf * h_columns_ + column] + config_.reg_lambda;
+  double hessian(int64_t leaf, int column) const {
+    return hessian_[leaf * h_columns_ + column] + config_.reg_lambda;
   }
 
   void solve_leaf(int64_t leaf, int p, const std::vector<double>& sums) {
@@ -316,7 +316,7 @@ class Fit {
     for (int column = 0; column < h_columns_; ++column) {
       const int columns = h_columns_ == 1 ? n_outputs_ : 1, first = h_columns_ == 1 ? 0 : column;
       const Moments moments = moments_of(sums, p, column);
-      const double total = curvature(leaf, column);
+      const double total = hessian(leaf, column);
       set_up(moments, p, total, gradient_.data() + leaf * n_outputs_, first, columns, A.data(),
              t.data());
       eliminate<kLeafPivotBits>(A.data(), p, t.data(), columns, inverse.data());
@@ -371,7 +371,7 @@ class Fit {
   }
   void make_constant(int64_t leaf, int p) {
     for (int k = 0; k < n_outputs_; ++k) {
-      const double total = curvature(leaf, h_columns_ == 1 ? 0 : k);
+      const double total = hessian(leaf, h_columns_ == 1 ? 0 : k);
       intercept_[leaf * n_outputs_ + k] =
           static_cast<float>(constant(leaf, k, total) * config_.learning_rate);
     }
@@ -490,7 +490,7 @@ class Fit {
   const LinearLeafKernels& kernels_;
   const Regressors regressors_;
   std::vector<Scratch> scratch_;
-  std::vector<double> gradient_, curvature_;  // of the leaves
+  std::vector<double> gradient_, hessian_;  // of the leaves
   std::vector<Piece> pieces_;
   std::vector<uint32_t> ids_;
   std::vector<float> x_;

@@ -31,7 +31,7 @@ struct Regressors {
 // (section 4.2).
 Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t most);
 
-// g (n_all, n_outputs), h (n_all, 1 or n_outputs) or nullptr: curvature 1. features: all rows.
+// g (n_all, n_outputs), h (n_all, 1 or n_outputs) or nullptr: Hessian 1. features: all rows.
 std::shared_ptr<LinearLeaves> fit_linear_leaves(
     const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
     const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,

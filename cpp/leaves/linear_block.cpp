@@ -14,8 +14,8 @@ AddLeaves adder() {
 }
 
 // Only of trees for one output: rows that hold few outputs have no others.
-void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* leaves,
-                 RowFeatures row, PayloadSums& sums) {
+void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures row,
+                SparseAccumulator& sums) {
   const AddLeaves add = adder();
   for (int32_t t = 0; t < n_trees; ++t) {
     float payload = 0.0f;
@@ -27,15 +27,15 @@ void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* lea
 }  // namespace
 
 const LeafKind kLinear{.name = "linear",
-                       .names_outputs = false,
+                       .is_sparse = false,
                        .is_linear = true,
                        .adder = adder,
                        .add_trees = nullptr,
-                       .add_to_sums = add_to_sums};
+                       .accumulate = accumulate};
 
 LinearLeaves::LinearLeaves(const LinearArrays& a) {
   check_sizes(a.n_leaves, a.n_columns);
-  most_entries_ = check_entries(a.begin, a.n_leaves, a.features, a.n_entries, INT32_MAX, "feature");
+  max_entries_ = check_entries(a.begin, a.n_leaves, a.features, a.n_entries, INT32_MAX, "feature");
   check_finite(a.weights, a.n_entries * a.n_columns, "weights");
   check_finite(a.centre, a.n_entries, "centre");
   check_finite(a.intercept, a.n_leaves * a.n_columns, "intercept");

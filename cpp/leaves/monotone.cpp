@@ -9,13 +9,13 @@
 
 namespace polyleaf {
 
-void obey_directions(const Tree& tree, const uint16_t* n_bins, const Directions& directions,
-                     const std::vector<double>& weights, int weight_columns, const Workers& workers,
-                     float* values) {
+void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
+                                  const Directions& directions, const std::vector<double>& weights,
+                                  int weight_columns, const Workers& workers, float* values) {
   std::vector<uint8_t> is_directed(directions.n_features, 0);
   for (int f = 0; f < directions.n_features; ++f)
     for (int k = 0; k < directions.n_outputs; ++k) is_directed[f] |= directions(f, k) != 0;
-  const LeafOrder order(tree, n_bins, is_directed);
+  const MonotoneOrder order(tree, n_bins, is_directed);
   std::map<std::vector<int8_t>, std::vector<int>> outputs_of;  // by their directions
   for (int k = 0; k < directions.n_outputs; ++k) {
     std::vector<int8_t> own(directions.n_features);

@@ -1,6 +1,6 @@
 // Values of the leaves of one tree made to obey directions of features, output by output: an
 // isotonic regression over the order of the leaves (leaf_order.h, isotonic.h), weighted by
-// curvature.
+// Hessian.
 //
 // Owns: which outputs share an order. Must not know: how values were fitted.
 #pragma once
@@ -24,8 +24,8 @@ struct Directions {
 
 // values: (n_leaves, n_outputs), changed in place. weights: (n_leaves, weight_columns), one column
 // or one an output. n_bins: of each feature.
-void obey_directions(const Tree& tree, const uint16_t* n_bins, const Directions& directions,
-                     const std::vector<double>& weights, int weight_columns, const Workers& workers,
-                     float* values);
+void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
+                                  const Directions& directions, const std::vector<double>& weights,
+                                  int weight_columns, const Workers& workers, float* values);
 
 }  // namespace polyleaf

@@ -31,7 +31,7 @@ bool overlap(const CategorySet& a, const CategorySet& b) {
 // What each node holds of the features that the tree splits on: sets of codes where these are
 // categories, spans where they have an order; those without any direction before the others, since
 // they rule most pairs out.
-struct LeafOrder::Boxes {
+struct MonotoneOrder::Boxes {
   Boxes(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed);
 
   const CategorySet* sets_of(size_t node) const { return sets.data() + node * set_features.size(); }
@@ -46,8 +46,8 @@ struct LeafOrder::Boxes {
   void divide(const Tree& tree, int32_t node, const std::vector<int32_t>& number);
 };
 
-LeafOrder::Boxes::Boxes(const Tree& tree, const uint16_t* n_bins,
-                        const std::vector<uint8_t>& is_directed) {
+MonotoneOrder::Boxes::Boxes(const Tree& tree, const uint16_t* n_bins,
+                            const std::vector<uint8_t>& is_directed) {
   std::vector<int32_t> number(is_directed.size(), -1);
   for (const bool directed : {false, true})
     for (int32_t i = 0; i < tree.n_nodes(); ++i) {
@@ -68,7 +68,8 @@ LeafOrder::Boxes::Boxes(const Tree& tree, const uint16_t* n_bins,
     if (tree.left[i] >= 0) divide(tree, i, number);
 }
 
-void LeafOrder::Boxes::divide(const Tree& tree, int32_t node, const std::vector<int32_t>& number) {
+void MonotoneOrder::Boxes::divide(const Tree& tree, int32_t node,
+                                  const std::vector<int32_t>& number) {
   const size_t j = number[tree.feature[node]], n_sets = set_features.size(),
                n_spans = span_features.size();
   const bool by_set = tree.category_set[node] >= 0;
@@ -94,15 +95,15 @@ void LeafOrder::Boxes::divide(const Tree& tree, int32_t node, const std::vector<
   }
 }
 
-int LeafOrder::apart(const Span& a, const Span& b) {
+int MonotoneOrder::apart(const Span& a, const Span& b) {
   const bool has_a = a.first <= a.last, has_b = b.first <= b.last;
   if (a.has_missing && b.has_missing) return 0;
   if (!has_a || !has_b) return 2;
   return a.last < b.first ? 1 : b.last < a.first ? -1 : 0;
 }
 
-LeafOrder::LeafOrder(const Tree& tree, const uint16_t* n_bins,
-                     const std::vector<uint8_t>& is_directed)
+MonotoneOrder::MonotoneOrder(const Tree& tree, const uint16_t* n_bins,
+                             const std::vector<uint8_t>& is_directed)
     : tree_(tree) {
   const Boxes boxes(tree, n_bins, is_directed);
   const size_t n_sets = boxes.set_features.size(), n_spans = boxes.span_features.size();
@@ -132,7 +133,7 @@ LeafOrder::LeafOrder(const Tree& tree, const uint16_t* n_bins,
   }
 }
 
-LeafOrder::Pairs LeafOrder::reduced(Pairs pairs, const std::vector<int32_t>& place) {
+MonotoneOrder::Pairs MonotoneOrder::reduced(Pairs pairs, const std::vector<int32_t>& place) {
   std::sort(pairs.begin(), pairs.end(), [&](const auto& one, const auto& other) {
     return std::pair(place[one.first], place[one.second]) <
            std::pair(place[other.first], place[other.second]);

@@ -17,11 +17,11 @@
 
 namespace polyleaf {
 
-class LeafOrder {
+class MonotoneOrder {
  public:
   // n_bins: one number a feature, its value bins. `is_directed[f]`: whether some output has a
   // direction for f.
-  LeafOrder(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed);
+  MonotoneOrder(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed);
 
   // Pairs (a, b): leaf a must not be above leaf b; what follows from others is left out. In an
   // order such that what is said of a by pairs (., a) comes before any (a, .). `direction(f)`: 1,
@@ -63,7 +63,7 @@ class LeafOrder {
 };
 
 template <class Direction>
-std::vector<int32_t> LeafOrder::places(const Direction& direction) const {
+std::vector<int32_t> MonotoneOrder::places(const Direction& direction) const {
   std::vector<int32_t> place(tree_.n_leaves), stack{0};
   for (int32_t next = 0; !stack.empty();) {
     const int32_t node = stack.back();
@@ -80,7 +80,7 @@ std::vector<int32_t> LeafOrder::places(const Direction& direction) const {
 }
 
 template <class Direction>
-std::vector<std::pair<int32_t, int32_t>> LeafOrder::pairs(const Direction& direction) const {
+std::vector<std::pair<int32_t, int32_t>> MonotoneOrder::pairs(const Direction& direction) const {
   Pairs found;
   for (const Apart& pair : apart_) {
     bool up = true, down = true;

@@ -31,9 +31,9 @@ std::vector<double> FixedColumns::sums(const std::vector<int64_t>& integers) con
   return found;
 }
 
-std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample,
-                              const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers,
-                              std::vector<float>* largest_of_all) {
+std::vector<double> sum_by_leaf(const float* values, int n_columns, const RowSample& sample,
+                                const int32_t* leaf_of_row, int32_t n_leaves,
+                                const Workers& workers, std::vector<float>* largest_of_all) {
   const int64_t n_used = sample.n_used(), n_blocks = Block::count(n_used, kBlock);
   const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, workers);
   if (largest_of_all != nullptr) *largest_of_all = largest;
@@ -56,13 +56,13 @@ std::vector<double> leaf_sums(const float* values, int n_columns, const RowSampl
 
 namespace {
 
-// Curvature 1 for every row: the rows of each leaf, or the sum of their multipliers.
+// Hessian 1 for every row: the rows of each leaf, or the sum of their multipliers.
 std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of_row,
                                  int32_t n_leaves, const Workers& workers,
                                  std::vector<float>* largest) {
   if (sample.multiplier != nullptr) {
     const std::vector<float> ones(static_cast<size_t>(sample.n_all), 1.0f);
-    return leaf_sums(ones.data(), 1, sample, leaf_of_row, n_leaves, workers, largest);
+    return sum_by_leaf(ones.data(), 1, sample, leaf_of_row, n_leaves, workers, largest);
   }
   if (largest != nullptr) largest->assign(1, 1.0f);
   std::vector<std::vector<int64_t>> counts(workers.n_threads, std::vector<int64_t>(n_leaves, 0));
@@ -108,15 +108,15 @@ void solve_full(const double* G, const double* H, int n_outputs, const LeafConfi
 
 }  // namespace
 
-std::vector<double> curvature_sums(const float* h, int h_columns, const RowSample& sample,
-                                   const int32_t* leaf_of_row, int32_t n_leaves,
-                                   const Workers& workers, std::vector<float>* largest) {
-  return h != nullptr ? leaf_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers, largest)
+std::vector<double> sum_leaf_hessians(const float* h, int h_columns, const RowSample& sample,
+                                      const int32_t* leaf_of_row, int32_t n_leaves,
+                                      const Workers& workers, std::vector<float>* largest) {
+  return h != nullptr ? sum_by_leaf(h, h_columns, sample, leaf_of_row, n_leaves, workers, largest)
                       : leaf_weights(sample, leaf_of_row, n_leaves, workers, largest);
 }
 
-void newton_steps(const std::vector<double>& G, const std::vector<double>& H, int n_outputs,
-                  int h_columns, const LeafConfig& config, float* out) {
+void solve_newton_leaves(const std::vector<double>& G, const std::vector<double>& H, int n_outputs,
+                         int h_columns, const LeafConfig& config, float* out) {
   if (h_columns > std::max(1, n_outputs)) {
     for (size_t leaf = 0; leaf < G.size() / n_outputs; ++leaf)
       solve_full(G.data() + leaf * n_outputs, H.data() + leaf * h_columns, n_outputs, config,
@@ -130,13 +130,13 @@ void newton_steps(const std::vector<double>& G, const std::vector<double>& H, in
   }
 }
 
-void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                   const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                   const LeafConfig& config, const Workers& workers, float* out) {
-  const std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
+void fit_newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
+                       const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
+                       const LeafConfig& config, const Workers& workers, float* out) {
+  const std::vector<double> G = sum_by_leaf(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
   const std::vector<double> H =
-      curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers);
-  newton_steps(G, H, n_outputs, h != nullptr ? h_columns : 1, config, out);
+      sum_leaf_hessians(h, h_columns, sample, leaf_of_row, n_leaves, workers);
+  solve_newton_leaves(G, H, n_outputs, h != nullptr ? h_columns : 1, config, out);
 }
 
 }  // namespace polyleaf

@@ -174,9 +174,10 @@ void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level
 }  // namespace
 
 template <class T>
-void quantile_leaves(const T* values, int64_t n_columns, const float* weight,
-                     int64_t weight_columns, const RowSample& sample, const int32_t* leaf_of_row,
-                     int32_t n_leaves, const double* level, const Workers& workers, T* out) {
+void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight,
+                         int64_t weight_columns, const RowSample& sample,
+                         const int32_t* leaf_of_row, int32_t n_leaves, const double* level,
+                         const Workers& workers, T* out) {
   const LeafRows<T> rows(values, n_columns, weight, weight_columns, sample, leaf_of_row, n_leaves,
                          workers);
   const int64_t n_all = n_leaves * n_columns;
@@ -207,9 +208,9 @@ void quantile_leaves(const T* values, int64_t n_columns, const float* weight,
   });
 }
 
-template void quantile_leaves(const float*, int64_t, const float*, int64_t, const RowSample&,
-                              const int32_t*, int32_t, const double*, const Workers&, float*);
-template void quantile_leaves(const double*, int64_t, const float*, int64_t, const RowSample&,
-                              const int32_t*, int32_t, const double*, const Workers&, double*);
+template void fit_quantile_leaves(const float*, int64_t, const float*, int64_t, const RowSample&,
+                                  const int32_t*, int32_t, const double*, const Workers&, float*);
+template void fit_quantile_leaves(const double*, int64_t, const float*, int64_t, const RowSample&,
+                                  const int32_t*, int32_t, const double*, const Workers&, double*);
 
 }  // namespace polyleaf

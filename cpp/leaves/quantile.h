@@ -18,8 +18,9 @@ namespace polyleaf {
 // n_columns); weight (n_all, 1 or n_columns), nullptr: all 1; leaf_of_row as in `rows_by_leaf`.
 // out: (n_leaves, n_columns).
 template <class T>
-void quantile_leaves(const T* values, int64_t n_columns, const float* weight,
-                     int64_t weight_columns, const RowSample& sample, const int32_t* leaf_of_row,
-                     int32_t n_leaves, const double* level, const Workers& workers, T* out);
+void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight,
+                         int64_t weight_columns, const RowSample& sample,
+                         const int32_t* leaf_of_row, int32_t n_leaves, const double* level,
+                         const Workers& workers, T* out);
 
 }  // namespace polyleaf

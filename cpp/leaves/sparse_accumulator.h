@@ -19,19 +19,20 @@
 
 namespace polyleaf {
 
-class PayloadSums {
+class SparseAccumulator {
  public:
   enum class Way { scan, list, hash };
 
   // entries: of the leaves of one row, in the mean and at most; n_rows: that one thread will sum.
-  static Way choose(int64_t n_outputs, int64_t entries, int64_t most_entries, int64_t n_rows) {
+  static Way choose(int64_t n_outputs, int64_t entries, int64_t max_entries, int64_t n_rows) {
     const bool pays = n_outputs <= kMostDense && n_outputs <= 8 * entries * n_rows;
-    if (!pays && n_outputs > 4 * most_entries) return Way::hash;
+    if (!pays && n_outputs > 4 * max_entries) return Way::hash;
     return n_outputs <= 2 * entries ? Way::scan : Way::list;
   }
 
-  PayloadSums(Way way, int64_t n_outputs, int64_t most_entries) : way_(way), n_outputs_(n_outputs) {
-    const int64_t most = std::min(most_entries, n_outputs);
+  SparseAccumulator(Way way, int64_t n_outputs, int64_t max_entries)
+      : way_(way), n_outputs_(n_outputs) {
+    const int64_t most = std::min(max_entries, n_outputs);
     if (way != Way::scan)
       for (Buffer<int32_t>* buffer : {&touched_, &held_})
         buffer->reserve(static_cast<size_t>(most) + 1);

@@ -13,7 +13,7 @@ namespace {
 
 // An output that a leaf may hold: what it is worth, and its leaf value.
 struct Candidate {
-  double worth;
+  double gain;
   int32_t output;
   float value;
 };
@@ -21,7 +21,7 @@ struct Candidate {
 // The k candidates of largest worth, the first outputs on ties; in order of output.
 void keep_best(std::vector<Candidate>& candidates, int32_t k) {
   const auto better = [](const Candidate& a, const Candidate& b) {
-    return a.worth > b.worth || (a.worth == b.worth && a.output < b.output);
+    return a.gain > b.gain || (a.gain == b.gain && a.output < b.output);
   };
   if (static_cast<int64_t>(candidates.size()) > k) {
     std::nth_element(candidates.begin(), candidates.begin() + k, candidates.end(), better);
@@ -62,19 +62,19 @@ std::vector<double> node_sums(const Tree& tree, const std::vector<double>& leave
 
 }  // namespace
 
-TopkLeafArrays topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                           const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                           const LeafConfig& config, int32_t leaf_k, const Tree* shared,
-                           const Workers& workers) {
-  std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
-  std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers);
-  return topk_steps(std::move(G), std::move(H), n_outputs, h != nullptr ? h_columns : 1, config,
-                    leaf_k, shared);
+TopkLeafArrays fit_topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
+                               const RowSample& sample, const int32_t* leaf_of_row,
+                               int32_t n_leaves, const LeafConfig& config, int32_t leaf_k,
+                               const Tree* shared, const Workers& workers) {
+  std::vector<double> G = sum_by_leaf(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
+  std::vector<double> H = sum_leaf_hessians(h, h_columns, sample, leaf_of_row, n_leaves, workers);
+  return solve_topk_leaves(std::move(G), std::move(H), n_outputs, h != nullptr ? h_columns : 1,
+                           config, leaf_k, shared);
 }
 
-TopkLeafArrays topk_steps(std::vector<double> G, std::vector<double> H, int n_outputs,
-                          int h_columns, const LeafConfig& config, int32_t leaf_k,
-                          const Tree* shared) {
+TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, int n_outputs,
+                                 int h_columns, const LeafConfig& config, int32_t leaf_k,
+                                 const Tree* shared) {
   const auto n_leaves = static_cast<int32_t>(G.size() / n_outputs);
   std::vector<std::vector<Candidate>> leaves(n_leaves);
   // Candidates of a set of rows; the worth is its own, and that of the rows beside it where they
@@ -88,8 +88,8 @@ TopkLeafArrays topk_steps(std::vector<double> G, std::vector<double> H, int n_ou
     };
     for (int k = 0; k < n_outputs; ++k) {
       const NewtonStep own = step(set, k);
-      const double worth = beside < 0 ? own.worth : own.worth + step(beside, k).worth;
-      if (worth > 0) found.push_back({worth, k, leaf_value(own, config)});
+      const double gain = beside < 0 ? own.gain : own.gain + step(beside, k).gain;
+      if (gain > 0) found.push_back({gain, k, leaf_value(own, config)});
     }
     keep_best(found, leaf_k);
     return found;
@@ -155,7 +155,8 @@ class LabelLeaves {
   TopkLeafArrays fit(const float* weight, const RowSample& sample, const int32_t* leaf_of_row,
                      int32_t n_leaves) {
     fixed_ = fixed_point(g_, sample, workers_);
-    H_ = curvature_sums(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves, workers_);
+    H_ = sum_leaf_hessians(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves,
+                           workers_);
     std::vector<uint32_t> rows(static_cast<size_t>(sample.n_used()));
     const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
     const auto add_rows = [&](int64_t leaf, OutputSums& sums) {
@@ -190,8 +191,8 @@ class LabelLeaves {
     sums.drain([&](int32_t k, int64_t units) {
       const double sum = static_cast<double>(units) * fixed_.unit;
       const NewtonStep step(sum, H_[leaf], config_);
-      // Curvature is one for all outputs, so the largest steps are those of the largest sums.
-      if (step.worth > 0) found.push_back({std::fabs(sum), k, leaf_value(step, config_)});
+      // Hessian is one for all outputs, so the largest steps are those of the largest sums.
+      if (step.gain > 0) found.push_back({std::fabs(sum), k, leaf_value(step, config_)});
     });
     keep_best(found, leaf_k_);
     return found;
@@ -228,9 +229,9 @@ class LabelLeaves {
 
 }  // namespace
 
-TopkLeafArrays topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
-                           const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
-                           int32_t leaf_k, const Workers& workers) {
+TopkLeafArrays fit_topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
+                               const int32_t* leaf_of_row, int32_t n_leaves,
+                               const LeafConfig& config, int32_t leaf_k, const Workers& workers) {
   return LabelLeaves(g, config, leaf_k, workers).fit(weight, sample, leaf_of_row, n_leaves);
 }
 

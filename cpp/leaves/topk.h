@@ -22,21 +22,21 @@ struct TopkLeafArrays {
   std::vector<float> values;
 };
 
-// From dense derivatives, as `newton_leaves` takes them (no full curvature). `shared`: the tree
+// From dense derivatives, as `fit_newton_leaves` takes them (no full Hessian). `shared`: the tree
 // whose nodes' children share their outputs; nullptr: each leaf for itself.
-TopkLeafArrays topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                           const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                           const LeafConfig& config, int32_t leaf_k, const Tree* shared,
-                           const Workers& workers);
+TopkLeafArrays fit_topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
+                               const RowSample& sample, const int32_t* leaf_of_row,
+                               int32_t n_leaves, const LeafConfig& config, int32_t leaf_k,
+                               const Tree* shared, const Workers& workers);
 
 // The same from summed derivatives of the leaves; H: 1 or n_outputs columns.
-TopkLeafArrays topk_steps(std::vector<double> G, std::vector<double> H, int n_outputs,
-                          int h_columns, const LeafConfig& config, int32_t leaf_k,
-                          const Tree* shared);
+TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, int n_outputs,
+                                 int h_columns, const LeafConfig& config, int32_t leaf_k,
+                                 const Tree* shared);
 
-// From sparse gradients; every output has the curvature of its row: `weight` (n_all), or 1.
-TopkLeafArrays topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
-                           const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
-                           int32_t leaf_k, const Workers& workers);
+// From sparse gradients; every output has the Hessian of its row: `weight` (n_all), or 1.
+TopkLeafArrays fit_topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
+                               const int32_t* leaf_of_row, int32_t n_leaves,
+                               const LeafConfig& config, int32_t leaf_k, const Workers& workers);
 
 }  // namespace polyleaf

@@ -27,8 +27,8 @@ void prefetch(const LeafView& view, uint32_t leaf) {
   }
 }
 
-void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
-                 PayloadSums& sums) {
+void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
+                SparseAccumulator& sums) {
   for (int32_t t = 0; t < n_trees; ++t) {
     if (t + kAhead < n_trees) prefetch(*trees[t + kAhead].leaves, leaves[t + kAhead]);
     const LeafView& view = *trees[t].leaves;
@@ -44,16 +44,16 @@ AddLeaves adder() {
 }  // namespace
 
 const LeafKind kTopk{.name = "sparse",
-                     .names_outputs = true,
+                     .is_sparse = true,
                      .is_linear = false,
                      .adder = adder,
                      .add_trees = nullptr,
-                     .add_to_sums = add_to_sums};
+                     .accumulate = accumulate};
 
 TopkLeaves::TopkLeaves(const int64_t* begin, int64_t n_leaves, const int32_t* outputs,
                        const float* values, int64_t n_entries, int64_t n_outputs) {
   check_sizes(n_leaves, n_outputs);
-  most_entries_ = check_entries(begin, n_leaves, outputs, n_entries, n_outputs, "output");
+  max_entries_ = check_entries(begin, n_leaves, outputs, n_entries, n_outputs, "output");
   check_finite(values, n_entries, "values");
   n_leaves_ = static_cast<int32_t>(n_leaves);
   view_.kind = &kTopk;

@@ -13,7 +13,7 @@
 
 namespace polyleaf {
 
-// A chunk stays in the first-level cache while gradient, curvature and weights pass over it.
+// A chunk stays in the first-level cache while gradient, Hessian and weights pass over it.
 constexpr int64_t kChunkElements = 1024;
 constexpr int64_t kChunksPerTask = 8;
 

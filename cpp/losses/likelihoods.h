@@ -2,7 +2,7 @@
 // logarithm of how far it spreads. T targets have 2 T scores in a row, those of the first target
 // first.
 //
-// The curvature is Fisher's information, which for these pairs of parameters is diagonal (Cox and
+// The Hessian is Fisher's information, which for these pairs of parameters is diagonal (Cox and
 // Reid, "Parameter orthogonality and approximate conditional inference", JRSS B, 1987): a leaf's
 // step is the natural gradient of its rows. It is raised where one row alone would ask for a long
 // step.
@@ -40,8 +40,8 @@ struct LikelihoodChunk {
 
 struct LikelihoodKernels {
   const char* name;
-  const char* parameters[kMostParameters];
-  void (*derivatives)(const LossNumbers& numbers, const LikelihoodChunk& chunk, float* g, float* h);
+  const char* parameters[kMaxLossParams];
+  void (*derivatives)(const LossParams& numbers, const LikelihoodChunk& chunk, float* g, float* h);
 };
 struct LikelihoodTable {
   LossTable<LikelihoodKernels> likelihoods;
@@ -52,7 +52,7 @@ struct LikelihoodTable {
 POLYLEAF_DECLARE_KERNELS(LikelihoodTable, likelihood_kernels)
 
 LossTable<LikelihoodKernels> table_of_likelihoods();
-using Likelihood = LossOf<LikelihoodKernels, table_of_likelihoods>;
+using Likelihood = NamedLoss<LikelihoodKernels, table_of_likelihoods>;
 
 // Writes g and h, (n_rows, 2 n_targets). The same bits for any number of threads and any
 // instruction set.

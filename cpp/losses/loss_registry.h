@@ -22,12 +22,12 @@ struct LossTable {
 // `Kernels` has a `name` and the names of `parameters`, nullptr behind the last; `kTable` gives
 // those of the instruction set in use.
 template <class Kernels, LossTable<Kernels> (*kTable)()>
-class LossOf {
+class NamedLoss {
  public:
   using Parameters = std::map<std::string, float>;
 
   // Throws std::invalid_argument where there is no such loss, or its parameters are others.
-  LossOf(const std::string& name, const Parameters& parameters) {
+  NamedLoss(const std::string& name, const Parameters& parameters) {
     for (index_ = 0; index_ < kTable().n && name != kernels().name;) ++index_;
     if (index_ == kTable().n) throw std::invalid_argument("The core has no loss \"" + name + "\".");
     const std::vector<std::string> wanted = names(kernels().parameters);
@@ -45,11 +45,11 @@ class LossOf {
   }
 
   const Kernels& kernels() const { return kTable().first[index_]; }
-  const LossNumbers& numbers() const { return numbers_; }
+  const LossParams& numbers() const { return numbers_; }
   int index() const { return index_; }  // in the table
 
   // The losses there are, each with the names of its parameters.
-  static std::map<std::string, std::vector<std::string>> known() {
+  static std::map<std::string, std::vector<std::string>> available() {
     std::map<std::string, std::vector<std::string>> found;
     for (int i = 0; i < kTable().n; ++i)
       found[kTable().first[i].name] = names(kTable().first[i].parameters);
@@ -59,13 +59,13 @@ class LossOf {
  private:
   static std::vector<std::string> names(const char* const* parameters) {
     std::vector<std::string> found;
-    for (int i = 0; i < kMostParameters && parameters[i] != nullptr; ++i)
+    for (int i = 0; i < kMaxLossParams && parameters[i] != nullptr; ++i)
       found.emplace_back(parameters[i]);
     return found;
   }
 
   int index_;
-  LossNumbers numbers_ = {};
+  LossParams numbers_ = {};
 };
 
 }  // namespace polyleaf

@@ -104,12 +104,11 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
                  const Workers& workers) {
   check_input(input);
   const LossKernels& of_loss = loss.kernels();
-  const bool unit = of_loss.unit_curvature;
+  const bool unit = of_loss.unit_hessian;
   if (!unit && (h == nullptr || h_columns != input.n_outputs))
-    throw std::invalid_argument(
-        "This loss needs a curvature array with one column for each output.");
+    throw std::invalid_argument("This loss needs a Hessian array with one column for each output.");
   if (h != nullptr && h_columns != input.n_outputs && (h_columns != 1 || input.weight_columns > 1))
-    throw std::invalid_argument("The curvature array has too few columns for these weights.");
+    throw std::invalid_argument("The Hessian array has too few columns for these weights.");
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const Cut cut(input.n_rows, input.n_outputs);
   const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);

@@ -1,4 +1,4 @@
-// Losses: gradient, curvature and mean loss of raw scores against targets; the sums behind base
+// Losses: gradient, Hessian and mean loss of raw scores against targets; the sums behind base
 // scores.
 //
 // Two shapes of loss exist here. Element-wise ones (`Loss`) see one raw score and one target at a
@@ -58,17 +58,17 @@ inline int64_t class_scratch(int64_t n_outputs) {
 
 struct LossKernels {
   const char* name;
-  const char* parameters[kMostParameters];  // names; nullptr: no more
-  bool unit_curvature;  // 1 for every unweighted row and output: `h` then holds weights, or is not
-                        // needed
-  void (*derivatives)(const LossNumbers& numbers, const LossChunk& chunk, float* g,
+  const char* parameters[kMaxLossParams];  // names; nullptr: no more
+  bool unit_hessian;  // 1 for every unweighted row and output: `h` then holds weights, or is not
+                      // needed
+  void (*derivatives)(const LossParams& numbers, const LossChunk& chunk, float* g,
                       float* h);  // h nullptr: g only
-  void (*losses)(const LossNumbers& numbers, const LossChunk& chunk, double* out);
+  void (*losses)(const LossParams& numbers, const LossChunk& chunk, double* out);
 };
 struct ClassLossKernels {
   const char* name;
-  const char* parameters[kMostParameters];
-  void (*derivatives)(const LossNumbers& numbers, const ClassChunk& chunk, float* g,
+  const char* parameters[kMaxLossParams];
+  void (*derivatives)(const LossParams& numbers, const ClassChunk& chunk, float* g,
                       float* h);  // h: diagonal
   void (*hessians)(const ClassChunk& chunk, float* g, float* h);
   void (*losses)(const ClassChunk& chunk, double* out);
@@ -87,11 +87,11 @@ POLYLEAF_DECLARE_KERNELS(ObjectiveKernels, objective_kernels)
 // Of the instruction set in use.
 LossTable<LossKernels> table_of_losses();
 LossTable<ClassLossKernels> table_of_class_losses();
-using Loss = LossOf<LossKernels, table_of_losses>;
-using ClassLoss = LossOf<ClassLossKernels, table_of_class_losses>;
+using Loss = NamedLoss<LossKernels, table_of_losses>;
+using ClassLoss = NamedLoss<ClassLossKernels, table_of_class_losses>;
 
 // Writes g (n_rows, n_outputs) and, unless it is nullptr, h (n_rows, h_columns). h_columns is
-// n_outputs, or 1 where the curvature is unit and weights are per row.
+// n_outputs, or 1 where the Hessian is unit and weights are per row.
 void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
                  const Workers& workers);
 // h (n_rows, n_outputs) is the diagonal.

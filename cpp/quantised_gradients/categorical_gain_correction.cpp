@@ -45,15 +45,15 @@ Chance chance_of(const ChannelSums& sums, const std::vector<int64_t>& squares) {
   const ChannelLayout& layout = *sums.layout;
   double sum = 0, squared = 0;
   for (int k = 0; k < layout.n_outputs; ++k) {
-    double curvature = static_cast<double>(sums.count);
-    if (layout.curvature != Curvature::unit) {
-      const int own = layout.curvature_of(k);
-      curvature = static_cast<double>(sums.totals[layout.curvature_offset + own]) *
-                  static_cast<double>(sums.curvature_step[own]);
+    double hessian = static_cast<double>(sums.count);
+    if (layout.hessian != Hessian::unit) {
+      const int own = layout.hessian_of(k);
+      hessian = static_cast<double>(sums.totals[layout.hessian_offset + own]) *
+                static_cast<double>(sums.hessian_step[own]);
     }
-    if (!(curvature > 0)) continue;
+    if (!(hessian > 0)) continue;
     const double step = sums.gradient_step[k];
-    const double variance = static_cast<double>(squares[k]) * (step * step) / curvature;
+    const double variance = static_cast<double>(squares[k]) * (step * step) / hessian;
     sum += variance;
     squared += variance * variance;
   }

@@ -13,7 +13,7 @@ namespace polyleaf {
 
 // Gradients as numbers drawn by chance.
 struct Chance {
-  double variance = 0;  // for each unit of curvature
+  double variance = 0;  // for each unit of Hessian
   double width = 1;     // how many outputs vary; one that varies little counts for little
 
   // By how much the best cut of so many categories, in the order of their gradients, raises a
@@ -26,8 +26,8 @@ struct ChannelSums {
   const ChannelLayout* layout;
   const int32_t* totals;
   int64_t count;
-  const float* gradient_step;   // of every output
-  const float* curvature_step;  // of every curvature lane
+  const float* gradient_step;  // of every output
+  const float* hessian_step;   // of every Hessian lane
 };
 // `squares`: of the gradients' channels.
 Chance chance_of(const ChannelSums& sums, const std::vector<int64_t>& squares);

@@ -18,27 +18,27 @@ int round_up(int n, int multiple) {
 
 }  // namespace
 
-ChannelLayout ChannelLayout::make(int n_outputs, Curvature curvature, int regressors) {
+ChannelLayout ChannelLayout::make(int n_outputs, Hessian hessian, int regressors) {
   ChannelLayout layout;
   layout.n_outputs = n_outputs;
-  layout.curvature = curvature;
+  layout.hessian = hessian;
   layout.regressors = regressors;
-  const int without_count = n_outputs + layout.n_curvature() + layout.n_products();
-  if (without_count < 8 && curvature != Curvature::full) {
+  const int without_count = n_outputs + layout.n_hessian() + layout.n_products();
+  if (without_count < 8 && hessian != Hessian::full) {
     layout.lanes = without_count < 4 ? 4 : 8;
     layout.count_lane = without_count;
   } else {
     layout.lanes = round_up(without_count, 16);
     layout.count_lane = without_count < layout.lanes ? without_count : -1;
   }
-  layout.curvature_offset = curvature == Curvature::unit ? -1 : n_outputs;
+  layout.hessian_offset = hessian == Hessian::unit ? -1 : n_outputs;
   return layout;
 }
 
-void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature curvature,
+void Channels::quantise(const float* g, const float* h, int n_outputs, Hessian hessian,
                         const RowSample& sample, const Workers& workers) {
   const int lanes_before = layout_.lanes;
-  layout_ = ChannelLayout::make(n_outputs, curvature);
+  layout_ = ChannelLayout::make(n_outputs, hessian);
   sample_ = sample;
   if (sample.rows != nullptr) {
     rows_.assign(sample.rows, sample.rows + sample.n_rows);
@@ -58,12 +58,12 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   if (layout_.count_lane >= 0) largest_[layout_.count_lane] = 1;
   n_used_ = workers.sum(sample_.n_used());
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(n_used_);
-  const bool unit = curvature == Curvature::unit;
+  const bool unit = hessian == Hessian::unit;
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, workers);
-  curvature_step_.assign(layout_.n_curvature() + 16, 0.0f);
+  hessian_step_.assign(layout_.n_hessian() + 16, 0.0f);
   if (!unit)
-    quantise_part(h, layout_.n_curvature(), layout_.curvature_offset, layout_.count_lane,
-                  curvature_step_, workers);
+    quantise_part(h, layout_.n_hessian(), layout_.hessian_offset, layout_.count_lane, hessian_step_,
+                  workers);
 }
 
 // Lanes that no column fills must be zero; nobody writes anything else there afterwards.

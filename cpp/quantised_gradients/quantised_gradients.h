@@ -1,6 +1,6 @@
 // Channels: what one row adds to a bin, as small integers (docs/design.md section 4). A row's
 // channels are
-//   [g_0 .. g_{K-1}] [curvature: none, 1, K or the lower triangle of K x K, row after row] [1, the
+//   [g_0 .. g_{K-1}] [Hessian: none, 1, K or the lower triangle of K x K, row after row] [1, the
 //   count, if a lane is free], padded to 4, 8 or a multiple of 16.
 // Whoever sums them need not know what they mean.
 //
@@ -20,51 +20,51 @@ namespace polyleaf {
 
 constexpr int kMostRegressors = 8;  // of a node, that a fully corrective search can solve for
 
-enum class Curvature { unit = 0, shared = 1, diagonal = 2, full = 3 };
+enum class Hessian { unit = 0, shared = 1, diagonal = 2, full = 3 };
 
 struct ChannelLayout {
   int n_outputs = 1;
-  Curvature curvature = Curvature::unit;
-  int lanes = 4;              // int16 per row, int32 per bin
-  int curvature_offset = -1;  // first curvature lane; -1: none
-  int count_lane = -1;        // -1: counts are kept in an array beside the sums
+  Hessian hessian = Hessian::unit;
+  int lanes = 4;            // int16 per row, int32 per bin
+  int hessian_offset = -1;  // first Hessian lane; -1: none
+  int count_lane = -1;      // -1: counts are kept in an array beside the sums
   // Linear leaves (linear_channels.h): products with p regressors z of the node follow the
-  // curvature: h z_i (p lanes), h z_i z_j (lower triangle), g_k z_i (all outputs of the first
+  // Hessian: h z_i (p lanes), h z_i z_j (lower triangle), g_k z_i (all outputs of the first
   // regressor first). -1: constant leaves.
   int regressors = -1;
 
-  static ChannelLayout make(int n_outputs, Curvature curvature, int regressors = -1);
+  static ChannelLayout make(int n_outputs, Hessian hessian, int regressors = -1);
   bool operator==(const ChannelLayout&) const = default;
-  int n_curvature() const {
-    switch (curvature) {
-      case Curvature::unit:
+  int n_hessian() const {
+    switch (hessian) {
+      case Hessian::unit:
         return 0;
-      case Curvature::shared:
+      case Hessian::shared:
         return 1;
-      case Curvature::diagonal:
+      case Hessian::diagonal:
         return n_outputs;
       default:
         return packed_size(n_outputs);
     }
   }
-  // Which of the curvature's lanes is an output's own.
-  int curvature_of(int output) const {
-    switch (curvature) {
-      case Curvature::diagonal:
+  // Which of the Hessian's lanes is an output's own.
+  int hessian_of(int output) const {
+    switch (hessian) {
+      case Hessian::diagonal:
         return output;
-      case Curvature::full:
+      case Hessian::full:
         return packed(output, output);
       default:
         return 0;
     }
   }
   bool linear() const { return regressors >= 0; }
-  int first_product() const { return n_outputs + n_curvature(); }
+  int first_product() const { return n_outputs + n_hessian(); }
   int second_moments() const { return first_product() + regressors; }
   int gradient_products() const { return second_moments() + packed_size(regressors); }
   // Sums of products with a candidate's feature x: g of every output, h x and h x^2, every h z_i.
   int n_regressor_products() const {
-    return n_outputs + 2 * (curvature == Curvature::diagonal ? n_outputs : 1) + regressors;
+    return n_outputs + 2 * (hessian == Hessian::diagonal ? n_outputs : 1) + regressors;
   }
   int n_products() const {
     return linear() ? regressors + packed_size(regressors) + regressors * n_outputs : 0;
@@ -99,9 +99,9 @@ class Channels {
   Channels(const Channels&) = delete;
   Channels& operator=(const Channels&) = delete;
 
-  // g: (n_all, K); h: (n_all, layout().n_curvature()), unused for unit. May be called again
+  // g: (n_all, K); h: (n_all, layout().n_hessian()), unused for unit. May be called again
   // for the next tree: buffers are reused.
-  void quantise(const float* g, const float* h, int n_outputs, Curvature curvature,
+  void quantise(const float* g, const float* h, int n_outputs, Hessian hessian,
                 const RowSample& sample, const Workers& workers);
 
   const ChannelLayout& layout() const { return layout_; }
@@ -114,7 +114,7 @@ class Channels {
   const std::vector<int32_t>& largest() const { return largest_; }
   // step of every lane as a float32, zero for lanes past the last; 16 zeros follow.
   const float* gradient_step() const { return gradient_step_.data(); }
-  const float* curvature_step() const { return curvature_step_.data(); }
+  const float* hessian_step() const { return hessian_step_.data(); }
 
  private:
   void quantise_part(const float* values, int n_columns, int offset, int count_lane,
@@ -127,7 +127,7 @@ class Channels {
   std::vector<uint32_t> rows_;
   std::vector<float> multiplier_;
   Buffer<int16_t> data_;
-  std::vector<float> gradient_step_, curvature_step_;
+  std::vector<float> gradient_step_, hessian_step_;
   std::vector<int32_t> totals_, largest_;
 };
 

@@ -69,11 +69,11 @@ void place_categories(const ScanNode& node, const ScanFeature& feature,
   for (size_t i = 0; i < n; ++i) {
     const int32_t* at = feature.bin(layout, categories[i].bin);
     for (int k = 0; k < K; ++k) {
-      const int own = layout.curvature_of(k);
-      const double h = layout.curvature == Curvature::unit
+      const int own = layout.hessian_of(k);
+      const double h = layout.hessian == Hessian::unit
                            ? static_cast<double>(categories[i].count)
-                           : static_cast<double>(at[layout.curvature_offset + own]) *
-                                 static_cast<double>(node.curvature_step[own]);
+                           : static_cast<double>(at[layout.hessian_offset + own]) *
+                                 static_cast<double>(node.hessian_step[own]);
       const double g = static_cast<double>(at[k]) * static_cast<double>(node.gradient_step[k]);
       const double denominator = h + node.config->cat_smooth;
       deviation[i * K + k] = denominator > 0 ? g / denominator : 0.0;

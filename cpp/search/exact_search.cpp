@@ -11,18 +11,18 @@ namespace polyleaf {
 ExactSearch::ExactSearch(const Bins& bins, const Workers& workers)
     : LabelSearch(bins, workers), scratch_(static_cast<size_t>(workers_.n_threads)) {}
 
-void ExactSearch::start(const SearchScope& scope, const SearchNode&) {
+void ExactSearch::start(const TreeContext& scope, const SearchNode&) {
   begin(scope);
   number_of_.resize(std::max(number_of_.size(), static_cast<size_t>(gradients_->n_outputs())), 0);
 }
 
 void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool,
-                           std::vector<Choice>& choices) {
-  choices.assign(nodes.size(), Choice());
+                           std::vector<SplitInfo>& choices) {
+  choices.assign(nodes.size(), SplitInfo());
   for (size_t i = 0; i < nodes.size(); ++i) {
     const SearchNode& node = nodes[i];
     if (!scope_->can_split(node)) continue;
-    const std::vector<uint8_t> allowed = scope_->features_of(node);
+    const std::vector<uint8_t> allowed = scope_->get_allowed_features(node);
     gather(node, allowed);
     Lists<Best> found(1, std::vector<Best>(static_cast<size_t>(bins_.n_features())));
     parallel_for(workers_, bins_.n_features(), [&](int64_t f, int thread) {
@@ -38,7 +38,7 @@ void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool,
     double gain = 0;
     if (best.feature < 0 || !admits(best.sum, entries_.worth, gain)) continue;
     choices[i] = {gain, best.feature, best.bin, best.missing_left, {}, best.n_left};
-    note_choice(node.id, static_cast<double>(best.left_curvature) * curvature_unit());
+    note_choice(node.id, static_cast<double>(best.left_hessian) * hessian_unit());
   }
 }
 
@@ -51,13 +51,13 @@ void ExactSearch::gather(const SearchNode& node, const std::vector<uint8_t>& all
     const LabelRow row = gradients_->row(id);
     const float m = sample_.factor(id);
     for (int64_t e = 0; e < row.n; ++e) add_entry(row.outputs[e], fixed_(row.values[e] * m));
-    end_row(row_curvature(id));
+    end_row(row_hessian(id));
   }
   if (!workers_.is_alone()) hear_ranks(node, allowed);
   Entries& entries = entries_;
   largest_.start(leaf_k_);
   for (int64_t total : entries.totals) largest_.offer(std::abs(total));
-  entries.worth = worth(largest_, entries.total_curvature);
+  entries.worth = worth(largest_, entries.total_hessian);
 }
 
 // The entries of all ranks' rows, in place of those of this rank's, and the rows' codes of the
@@ -69,14 +69,14 @@ void ExactSearch::hear_ranks(const SearchNode& node, const std::vector<uint8_t>&
   for (const int32_t number : entries_.number) entries[1].push_back(met_[number]);
   entries[2] = entries_.value;
   gather_lists(workers_, entries);
-  Lists<int64_t> curvature = {entries_.curvature};
-  if (!counts_rows()) gather_lists(workers_, curvature);
+  Lists<int64_t> hessian = {entries_.hessian};
+  if (!counts_rows()) gather_lists(workers_, hessian);
   clear_entries();
   size_t e = 0;
   for (size_t i = 0; i < entries[0].size(); ++i) {
     for (const size_t end = e + static_cast<size_t>(entries[0][i]); e < end; ++e)
       add_entry(entries[1][e], entries[2][e]);
-    end_row(counts_rows() ? 1 : curvature[0][i]);
+    end_row(counts_rows() ? 1 : hessian[0][i]);
   }
 
   const int n_features = bins_.n_features(), n_ranks = workers_.communicator->size();
@@ -96,14 +96,14 @@ void ExactSearch::clear_entries() {
   entries_.begin.assign(1, 0);
   entries_.number.clear();
   entries_.value.clear();
-  entries_.curvature.clear();
+  entries_.hessian.clear();
   entries_.totals.clear();
-  entries_.total_curvature = 0;
+  entries_.total_hessian = 0;
 }
 
-double ExactSearch::worth(Largest& magnitudes, int64_t curvature) const {
-  return worth_of_largest(magnitudes, fixed_.unit,
-                          static_cast<double>(curvature) * curvature_unit(), step_);
+double ExactSearch::worth(Largest& magnitudes, int64_t hessian) const {
+  return worth_of_largest(magnitudes, fixed_.unit, static_cast<double>(hessian) * hessian_unit(),
+                          step_);
 }
 
 const uint8_t* ExactSearch::codes_of(const SearchNode& node, int feature, Scratch& s) const {
@@ -132,20 +132,20 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
   const int64_t stride =
       std::max<int64_t>(1, static_cast<int64_t>(threshold_step_ * static_cast<double>(node.count)));
   const int64_t least = std::max(1, limits.min_child_samples);
-  const double least_curvature = limits.min_child_weight;
+  const double least_hessian = limits.min_child_weight;
   const size_t m = entries.totals.size();
 
   Best best;
   for (const bool missing_left : {false, true}) {
     if (missing_left && n_missing == 0) break;
     s.sums.assign(m, 0);
-    int64_t n_left = 0, curvature = 0;
+    int64_t n_left = 0, hessian = 0;
     const auto add_bin = [&](int b) {
       for (int64_t i = start[b]; i < start[b + 1]; ++i) {
         const int64_t row = s.order[i];
         for (int64_t e = entries.begin[row]; e < entries.begin[row + 1]; ++e)
           s.sums[entries.number[e]] += entries.value[e];
-        curvature += entries.curvature[row];
+        hessian += entries.hessian[row];
       }
       n_left += start[b + 1] - start[b];
     };
@@ -155,11 +155,11 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
       if (after == before) continue;
       add_bin(b);
       if (after / stride == before / stride && after != n_present) continue;
-      const double left_curvature = static_cast<double>(curvature) * curvature_unit();
-      const double right_curvature =
-          static_cast<double>(entries.total_curvature - curvature) * curvature_unit();
-      if (n_left < least || node.count - n_left < least || left_curvature < least_curvature ||
-          right_curvature < least_curvature)
+      const double left_hessian = static_cast<double>(hessian) * hessian_unit();
+      const double right_hessian =
+          static_cast<double>(entries.total_hessian - hessian) * hessian_unit();
+      if (n_left < least || node.count - n_left < least || left_hessian < least_hessian ||
+          right_hessian < least_hessian)
         continue;
       s.left.start(leaf_k_);
       s.right.start(leaf_k_);
@@ -167,10 +167,9 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
         s.left.offer(std::abs(s.sums[j]));
         s.right.offer(std::abs(entries.totals[j] - s.sums[j]));
       }
-      const double sum =
-          worth(s.left, curvature) + worth(s.right, entries.total_curvature - curvature);
+      const double sum = worth(s.left, hessian) + worth(s.right, entries.total_hessian - hessian);
       if (best.feature >= 0 && (sum < best.sum || (sum == best.sum && best.bin <= b))) continue;
-      best = {sum, feature, b, missing_left, n_left, curvature};
+      best = {sum, feature, b, missing_left, n_left, hessian};
     }
   }
   // Where nothing was missing in this node, missing values follow the larger child.

@@ -26,9 +26,9 @@ class ExactSearch final : public LabelSearch {
     threshold_step_ = threshold_step;
   }
 
-  void start(const SearchScope& scope, const SearchNode&) override;
+  void start(const TreeContext& scope, const SearchNode&) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                std::vector<Choice>& choices) override;
+                std::vector<SplitInfo>& choices) override;
   void split(int32_t parent, const SearchNode& left, const SearchNode& right,
              float* output_gain) override {
     (void)output_gain;
@@ -41,9 +41,9 @@ class ExactSearch final : public LabelSearch {
   struct Entries {
     std::vector<int64_t> begin;  // of each row
     std::vector<int32_t> number, value;
-    std::vector<int64_t> curvature;  // of each row
-    std::vector<int64_t> totals;     // of each output
-    int64_t total_curvature = 0;
+    std::vector<int64_t> hessian;  // of each row
+    std::vector<int64_t> totals;   // of each output
+    int64_t total_hessian = 0;
     double worth = 0;  // of the node as one leaf
   };
   // The best threshold of a feature.
@@ -51,7 +51,7 @@ class ExactSearch final : public LabelSearch {
     double sum = 0;  // of both children's worths
     int32_t feature = -1, bin = -1;
     bool missing_left = false;
-    int64_t n_left = 0, left_curvature = 0;
+    int64_t n_left = 0, left_hessian = 0;
     double judged = 0;  // what features compete by
     bool is_better(const Best& other) const {
       if (feature < 0 || other.feature < 0) return feature >= 0;
@@ -79,10 +79,10 @@ class ExactSearch final : public LabelSearch {
     entries_.value.push_back(value);
     entries_.totals[number - 1] += value;
   }
-  void end_row(int64_t curvature) {
+  void end_row(int64_t hessian) {
     entries_.begin.push_back(static_cast<int64_t>(entries_.number.size()));
-    entries_.curvature.push_back(curvature);
-    entries_.total_curvature += curvature;
+    entries_.hessian.push_back(hessian);
+    entries_.total_hessian += hessian;
   }
   // What ranks do for one another.
   bool is_own(int feature) const {
@@ -92,7 +92,7 @@ class ExactSearch final : public LabelSearch {
   void hear_ranks(const SearchNode& node, const std::vector<uint8_t>& allowed);
   const uint8_t* codes_of(const SearchNode& node, int feature, Scratch& s) const;
   Best scan(const SearchNode& node, int feature, Scratch& s) const;
-  double worth(Largest& magnitudes, int64_t curvature) const;
+  double worth(Largest& magnitudes, int64_t hessian) const;
 
   double threshold_step_ = 0;
   Entries entries_;

@@ -14,7 +14,7 @@ constexpr int64_t kGatherBlock = 2048;  // rows whose channels one task gathers
 
 Chance FixedChannels::chance() const {
   return chance_of({&layout(), totals().data(), channels_->n_used(), channels_->gradient_step(),
-                    channels_->curvature_step()},
+                    channels_->hessian_step()},
                    sum_squares(layout(), channels_->row(0), sample(), workers_));
 }
 

@@ -19,7 +19,7 @@ namespace polyleaf {
 struct ChannelView {
   const ChannelLayout* layout = nullptr;
   const float* gradient_step = nullptr;
-  const float* curvature_step = nullptr;
+  const float* hessian_step = nullptr;
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
   const int32_t* largest =
       nullptr;  // magnitude of a row's channel, of every lane; nullptr: not known
@@ -37,7 +37,7 @@ class ChannelSource {
   // children's.
   virtual bool fixed() const = 0;
   // A new tree; makes the root's channels.
-  virtual void start(const SearchScope& scope, const SearchNode& root) = 0;
+  virtual void start(const TreeContext& scope, const SearchNode& root) = 0;
 
   // The channels of a node's rows, next to each other, and, where channels are not fixed, their
   // sums, those of the rows of all ranks.
@@ -72,12 +72,12 @@ class FixedChannels final : public ChannelSource {
   const RowSample& sample() const override { return channels_->sample(); }
   const ChannelLayout& layout() const override { return channels_->layout(); }
   bool fixed() const override { return true; }
-  void start(const SearchScope& scope, const SearchNode&) override {
+  void start(const TreeContext& scope, const SearchNode&) override {
     partition_ = &scope.partition();
   }
   void fill(std::vector<Request>& requests) override;
   ChannelView view(int32_t) const override {
-    return {&channels_->layout(), channels_->gradient_step(), channels_->curvature_step(), nullptr,
+    return {&channels_->layout(), channels_->gradient_step(), channels_->hessian_step(), nullptr,
             channels_->largest().data()};
   }
   const std::vector<int32_t>& totals() const override { return channels_->totals(); }
@@ -88,7 +88,7 @@ class FixedChannels final : public ChannelSource {
  private:
   const Workers workers_;
   const Channels* channels_ = nullptr;
-  const Partition* partition_ = nullptr;
+  const HostRowPartitioner* partition_ = nullptr;
   Buffer<int16_t> gathered_;
 };
 

@@ -19,7 +19,7 @@ constexpr int64_t kLabelRows = 192;  // nodes up to this size are built and scan
 constexpr int64_t kJointRows =
     2;  // rows for each bin of a tile from which they are added as one number
 constexpr int64_t kJointRunRows =
-    2047;  // of a bin: a gradient, a curvature and a count take 64 bits at most
+    2047;  // of a bin: a gradient, a Hessian and a count take 64 bits at most
 constexpr int kRidingLanes = 64;      // of more, counting rows takes little of the time
 constexpr double kTilesToKeep = 0.4;  // with fewer tiles in use by a node histograms are not kept
 
@@ -52,7 +52,7 @@ HistogramSearch::HistogramSearch(const Bins& bins, const Workers& workers)
   scratch_.resize(workers_.n_threads);
 }
 
-void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
+void HistogramSearch::start(const TreeContext& scope, const SearchNode& root) {
   scope_ = &scope;
   source_->start(scope, root);
   check_directions(directions_, source_->layout(), scope.config().split);
@@ -75,7 +75,7 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   added.value_bounds = ValueBounds(directions_.stride());
   set_joint_formats();
   find_runs();
-  chance_ = scope_->orders_categories() ? source_->chance() : Chance();
+  chance_ = scope_->has_sorted_categories() ? source_->chance() : Chance();
 }
 
 // Of rows in which few enough share a bin for counts to ride.
@@ -149,11 +149,11 @@ void HistogramSearch::set_thresholds() {
   const double bins_per_feature =
       static_cast<double>(pool_.n_bins()) / static_cast<double>(std::max<int64_t>(1, n_in_tiles));
   // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a
-  // histogram is written, read and cleared bin by bin. One output, and one curvature for all, are
+  // histogram is written, read and cleared bin by bin. One output, and one Hessian for all, are
   // scanned from histograms alone.
   const int vectors = layout_.lanes / 16;
-  const bool can_order = layout_.n_outputs > 1 && layout_.curvature != Curvature::shared &&
-                         vectors >= 1 && layout_.curvature != Curvature::full && !layout_.linear();
+  const bool can_order = layout_.n_outputs > 1 && layout_.hessian != Hessian::shared &&
+                         vectors >= 1 && layout_.hessian != Hessian::full && !layout_.linear();
   ordered_rows_ =
       can_order
           ? std::min<int64_t>(
@@ -225,12 +225,12 @@ HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const Cha
 }
 
 double HistogramSearch::cover(int32_t node) const {
-  return scores().node_curvature(scan_node(nodes_[node]));
+  return scores().node_hessian(scan_node(nodes_[node]));
 }
 
 void HistogramSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                               std::vector<Choice>& choices) {
-  choices.assign(nodes.size(), Choice());
+                               std::vector<SplitInfo>& choices) {
+  choices.assign(nodes.size(), SplitInfo());
   const Pool<Proposals>& found = propose(nodes, renewed);
   for (size_t i = 0; i < found.size(); ++i)
     choices[found[i].node - nodes[0].id] =
@@ -249,15 +249,15 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(
       nodes_[node.id].value_bounds = ValueBounds(directions_.stride());
     }
     set_joint_formats();
-    chance_ = scope_->orders_categories() ? source_->chance() : Chance();
+    chance_ = scope_->has_sorted_categories() ? source_->chance() : Chance();
   }
   std::vector<Job> jobs = plan(nodes);
   proposals_.clear();
   if (jobs.empty()) return proposals_;
-  if (scope_->nodes_differ())
+  if (scope_->has_node_features())
     parallel_for(workers_, static_cast<int64_t>(nodes.size()), [&](int64_t i, int) {
       nodes_[nodes[i].id].allowed =
-          scope_->can_split(nodes[i]) ? scope_->features_of(nodes[i]) : scope_->features();
+          scope_->can_split(nodes[i]) ? scope_->get_allowed_features(nodes[i]) : scope_->features();
     });
   gather_channels(jobs);
   if (renewed) sum_totals(jobs);
@@ -441,7 +441,7 @@ void HistogramSearch::set_bounds(const std::vector<Job>& jobs) {
         config.post_prune || chance_.variance > 0 ||
                 !config.factors.empty()  // the largest sum need not win
             ? -std::numeric_limits<float>::infinity()
-            : static_cast<float>((scores().node_sum(node) + needed) * (1.0 - kLeastRelativeGain));
+            : static_cast<float>((scores().node_sum(node) + needed) * (1.0 - kMinRelativeGain));
   });
 }
 
@@ -547,7 +547,8 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
 // The words of a small node's rows, all at once.
 const uint64_t* HistogramSearch::words_of_all(const Node& node, int t, int thread) {
   Buffer<uint64_t>& room = scratch_[thread].words;
-  if (scope_->partition().fetches(node.at.rows)) room.reserve(static_cast<size_t>(node.size()) + 8);
+  if (scope_->partition().needs_gather(node.at.rows))
+    room.reserve(static_cast<size_t>(node.size()) + 8);
   return scope_->partition().words(node.at.rows, t, 0, node.size(), room.data());
 }
 
@@ -563,7 +564,8 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
     uint64_t* joint = scratch_[thread].joint.data();
     for (int64_t i = begin, last; i < end; i = last) {
       last = end_of_joint(job, t, i, end);
-      const Partition::Words from = scope_->partition().words_from(nodes_[job.build].at.rows, t, i);
+      const HostRowPartitioner::Words from =
+          scope_->partition().locate_words(nodes_[job.build].at.rows, t, i);
       kernels.build_joint(from.words, from.ids, job.channels + i * JointFormat::kChannels, last - i,
                           tile.n_features, tile.log2_stride, format, joint);
       kernels.spread(joint, n_bins, format, bins.sums);
@@ -617,12 +619,13 @@ int64_t HistogramSearch::end_of_joint(const Job& job, int t, int64_t i, int64_t 
 template <class Add>
 void HistogramSearch::with_words(const Job& job, int t, int64_t begin, int64_t end, int thread,
                                  const Add& add) {
-  const Partition& partition = scope_->partition();
+  const HostRowPartitioner& partition = scope_->partition();
   const Node& node = nodes_[job.build];
   const int lanes = node.view.layout->lanes;
   Buffer<uint64_t>& room = scratch_[thread].fetched;
-  if (partition.fetches(node.at.rows)) room.reserve(kFetched + 8);
-  const int64_t at_once = std::max<int64_t>(1, partition.words_at_once(node.at.rows, end - begin));
+  if (partition.needs_gather(node.at.rows)) room.reserve(kGatherWords + 8);
+  const int64_t at_once =
+      std::max<int64_t>(1, partition.word_block_size(node.at.rows, end - begin));
   for (int64_t i = begin; i < end; i += at_once) {
     const int64_t n = std::min(at_once, end - i);
     add(partition.words(node.at.rows, t, i, n, room.data()), job.channels + i * lanes, n);
@@ -673,10 +676,15 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, const uint64_t* rows, 
 }
 
 ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
-  ScanNode scanned{
-      &scope_->config().split,           node.view.layout,   node.view.gradient_step,
-      node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
-      scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
+  ScanNode scanned{&scope_->config().split,
+                   node.view.layout,
+                   node.view.gradient_step,
+                   node.view.hessian_step,
+                   node.totals.data(),
+                   static_cast<int32_t>(node.at.count),
+                   scratch_[thread].workspace.data(),
+                   node.view.linear,
+                   node.out_of_reach};
   scanned.chance = chance_;
   if (directions_.any()) scanned = scanned.obeying(directions_, node.value_bounds);
   return with_factors(scanned, scope_->config());
@@ -690,7 +698,7 @@ Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {
 }
 
 const std::vector<uint8_t>& HistogramSearch::allowed_of(const Node& node) const {
-  return scope_->nodes_differ() ? node.allowed : scope_->features();
+  return scope_->has_node_features() ? node.allowed : scope_->features();
 }
 
 // What other parts have found makes a scan faster; the best split of the node does not depend on
@@ -727,7 +735,7 @@ void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, con
 void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, int thread,
                                  TileSplit* out) {
   Node& node = nodes_[i];
-  const CellsToScan cells{&scope_->partition().cell_lists(),
+  const CellsToScan cells{&scope_->partition().sparse_columns(),
                           node.at.rows.cells,
                           bins_.cells().group_begin(group),
                           bins_.cells().group_begin(group + 1),
@@ -747,7 +755,7 @@ void HistogramSearch::set_cell_bounds(const std::vector<Job>& jobs) {
       if (i < 0 || !scope_->can_split(nodes_[i].at)) continue;
       Node& node = nodes_[i];
       if (per_part_ > 1 || !source_->fixed() || !CellBounds::hold_for(scan_node(node)) ||
-          !scope_->partition().cell_lists().is_indexed(node.at.rows.cells)) {
+          !scope_->partition().sparse_columns().is_indexed(node.at.rows.cells)) {
         node.bounds.reset();
         continue;
       }
@@ -776,11 +784,11 @@ void HistogramSearch::hand_down_bounds(Node& parent, Node& left, Node& right) {
 }
 
 // The best of the tiles' splits, if it is admissible.
-Choice HistogramSearch::choose(const Proposals& proposals) {
+SplitInfo HistogramSearch::choose(const Proposals& proposals) {
   const TileSplit* best = best_of(proposals.splits);
   const float node_sum =
       best == nullptr ? 0.0f : scores().node_sum(scan_node(nodes_[proposals.node]));
-  const Choice choice = admitted(best, node_sum, layout_.n_outputs, scope_->config());
+  const SplitInfo choice = admitted(best, node_sum, layout_.n_outputs, scope_->config());
   take(proposals.node, choice.feature >= 0 ? best : nullptr);
   return choice;
 }
@@ -801,16 +809,16 @@ std::vector<const TileSplit*> in_order(const std::vector<TileSplit>& splits) {
   return found;
 }
 
-Choice choice_of(const TileSplit& split, double gain) {
+SplitInfo choice_of(const TileSplit& split, double gain) {
   return {gain, split.feature, split.bin, split.missing_left, split.set, split.left_count};
 }
 
-Choice admitted(const TileSplit* best, float node_sum, int n_outputs, const GrowConfig& config) {
-  if (best == nullptr || !std::isfinite(best->sum)) return Choice();
+SplitInfo admitted(const TileSplit* best, float node_sum, int n_outputs, const GrowConfig& config) {
+  if (best == nullptr || !std::isfinite(best->sum)) return SplitInfo();
   const double sum = best->sum, difference = sum - node_sum;
   const double gain = 0.5 * difference / n_outputs;
-  const bool pays = gain > config.split.min_split_gain && difference > kLeastRelativeGain * sum;
-  return config.post_prune || pays ? choice_of(*best, gain) : Choice();
+  const bool pays = gain > config.split.min_split_gain && difference > kMinRelativeGain * sum;
+  return config.post_prune || pays ? choice_of(*best, gain) : SplitInfo();
 }
 
 }  // namespace polyleaf

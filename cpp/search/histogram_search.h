@@ -34,10 +34,10 @@
 namespace polyleaf {
 
 // A split that a node may get, as the grower sees it.
-Choice choice_of(const TileSplit& split, double gain);
+SplitInfo choice_of(const TileSplit& split, double gain);
 // The same for the best that was found (nullptr: none) in a node that is worth `node_sum` itself;
 // of no feature where it is not admissible.
-Choice admitted(const TileSplit* best, float node_sum, int n_outputs, const GrowConfig& config);
+SplitInfo admitted(const TileSplit* best, float node_sum, int n_outputs, const GrowConfig& config);
 // Those of finite sum, the most promising first.
 std::vector<const TileSplit*> in_order(const std::vector<TileSplit>& splits);
 
@@ -60,9 +60,9 @@ class HistogramSearch final : public Search {
 
   const RowSample& sample() const override { return source_->sample(); }
   int n_outputs() const override { return source_->layout().n_outputs; }
-  void start(const SearchScope& scope, const SearchNode& root) override;
+  void start(const TreeContext& scope, const SearchNode& root) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                std::vector<Choice>& choices) override;
+                std::vector<SplitInfo>& choices) override;
   void split(int32_t parent, const SearchNode& left, const SearchNode& right,
              float* output_gain) override;
   double cover(int32_t node) const override;
@@ -155,7 +155,7 @@ class HistogramSearch final : public Search {
   void with_floor(Node& node, int thread, const Find& find);
   // Features that a node may be split on, as flags.
   const std::vector<uint8_t>& allowed_of(const Node& node) const;
-  Choice choose(const Proposals& proposals);
+  SplitInfo choose(const Proposals& proposals);
 
   const ScoreKernels& scores() const { return scores_of(layout_, scope_->config().split); }
   void judge_split(const Node& node, float* output_gain) const;
@@ -177,7 +177,7 @@ class HistogramSearch final : public Search {
 
   // One tree's state.
   ChannelSource* source_ = nullptr;
-  const SearchScope* scope_ = nullptr;
+  const TreeContext* scope_ = nullptr;
   Chance chance_;
   ChannelLayout layout_;  // that memory is laid out for
   bool laid_out_ = false;

@@ -17,11 +17,11 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvature curvature,
+void LinearChannels::use(const float* g, const float* h, int n_outputs, Hessian hessian,
                          const RowSample& sample, const LinearConfig& config,
                          const Workers& workers) {
   config_ = config;
-  curvature_ = curvature;
+  hessian_ = hessian;
   n_outputs_ = n_outputs;
   workers_ = workers;
   sample_ = sample;
@@ -32,7 +32,7 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
   sample_.multiplier = nullptr;  // it is in the copies
   layouts_.clear();
   for (int p = 0; p <= (config.full ? config.max_regressors : narrow() ? 1 : 0); ++p)
-    layouts_.push_back(ChannelLayout::make(n_outputs, curvature, p));
+    layouts_.push_back(ChannelLayout::make(n_outputs, hessian, p));
   stride_ = n_derivatives() <= 4 ? 4 : (n_derivatives() + 7) / 8 * 8;
   rows_.reserve(static_cast<size_t>(sample.n_all) * stride_ + 16);
   std::atomic<bool> finite{true};
@@ -43,10 +43,10 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
       const float m = sample.factor(i);
       float* row = rows_.data() + i * stride_;
       for (int k = 0; k < n_outputs; ++k) row[k] = g[i * n_outputs + k] * m;
-      for (int j = 0; j < n_curvature(); ++j) row[n_outputs + j] = h[i * n_curvature() + j] * m;
+      for (int j = 0; j < n_hessian(); ++j) row[n_outputs + j] = h[i * n_hessian() + j] * m;
       for (int j = n_derivatives(); j < stride_; ++j) row[j] = 0;
       if (narrow()) {
-        if (n_curvature() == 0) row[1] = 1;
+        if (n_hessian() == 0) row[1] = 1;
         row[2] = 0;
         row[3] = 1;
       }
@@ -57,7 +57,7 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
   if (!finite) check_finite(kInfinity);
 }
 
-void LinearChannels::start(const SearchScope& scope, const SearchNode& root) {
+void LinearChannels::start(const TreeContext& scope, const SearchNode& root) {
   scope_ = &scope;
   root_ = root;
   nodes_.clear();
@@ -73,13 +73,13 @@ Chance LinearChannels::chance() const {
   RowSample rows;
   rows.n_all = root_.rows.size();
   return chance_of({root.layout, root_totals_.data(), root_.count, root.gradient_step.data(),
-                    root.curvature_step.data()},
+                    root.hessian_step.data()},
                    sum_squares(*root.layout, root_channels_, rows, workers_));
 }
 
 ChannelView LinearChannels::view(int32_t node) const {
   const Node& n = nodes_[node];
-  return {n.layout, n.gradient_step.data(), n.curvature_step.data(), &n.scan};
+  return {n.layout, n.gradient_step.data(), n.hessian_step.data(), &n.scan};
 }
 
 void LinearChannels::fill(std::vector<Request>& requests) {
@@ -181,7 +181,7 @@ void LinearChannels::read_block(const Columns& c, int64_t begin, int64_t n, floa
 
 void LinearChannels::read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest,
                                  float* range) {
-  const Partition& partition = scope_->partition();
+  const HostRowPartitioner& partition = scope_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
   const uint32_t* ids = partition.ids(rows);
@@ -203,7 +203,7 @@ void LinearChannels::read_narrow(const Columns& c, int64_t begin, int64_t n, flo
 }
 
 void LinearChannels::read_many(const Columns& c, int64_t begin, int64_t n, float* largest) {
-  const Partition& partition = scope_->partition();
+  const HostRowPartitioner& partition = scope_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
   const uint32_t* ids = partition.ids(rows);
@@ -220,7 +220,7 @@ void LinearChannels::read_many(const Columns& c, int64_t begin, int64_t n, float
             node.slope.data()};
   }
   POLYLEAF_SELECT(linear_channel_kernels)
-      .read_many(rows_.data(), stride_, n_outputs_, n_curvature(),
+      .read_many(rows_.data(), stride_, n_outputs_, n_hessian(),
                  ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
                  node.feature >= 0 ? &step : nullptr, columns_.data() + c.at + begin * stride_,
                  largest);
@@ -229,7 +229,7 @@ void LinearChannels::read_many(const Columns& c, int64_t begin, int64_t n, float
 void LinearChannels::read_columns(const Columns& c, int64_t begin, int64_t n, float* largest,
                                   float* range) {
   const LinearChannelKernels& kernels = POLYLEAF_SELECT(linear_channel_kernels);
-  const Partition& partition = scope_->partition();
+  const HostRowPartitioner& partition = scope_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
   const uint32_t* ids = partition.ids(rows);
@@ -262,7 +262,7 @@ void LinearChannels::set_scales(Columns& c) {
     z[j] = std::max(std::fabs(range[0] - middle), std::fabs(range[1] - middle));
     range[0] = middle;
   }
-  const float h = n_curvature() > 0 ? c.largest[K] : 1.0f;
+  const float h = n_hessian() > 0 ? c.largest[K] : 1.0f;
   int shift = 0;
   while (c.request->count * (32768 >> shift) > int64_t{INT32_MAX}) ++shift;
   LinearScan& scan = node.scan;
@@ -282,8 +282,8 @@ void LinearChannels::set_scales(Columns& c) {
   if (layout.count_lane >= 0) c.inverse[layout.count_lane] = 1.0f;
   node.gradient_step.assign(scan.step.begin(), scan.step.begin() + K);
   node.gradient_step.resize(K + 16, 0.0f);
-  node.curvature_step.assign(scan.step.begin() + K, scan.step.begin() + n_derivatives());
-  node.curvature_step.resize(n_curvature() + 16, 0.0f);
+  node.hessian_step.assign(scan.step.begin() + K, scan.step.begin() + n_derivatives());
+  node.hessian_step.resize(n_hessian() + 16, 0.0f);
   scan.table = &table_;
   scan.slope_ridge = config_.linear_lambda;
   scan.ridge.assign(c.p + 1, config_.linear_lambda * (config_.full ? 1.0 : node.norm));
@@ -301,7 +301,7 @@ void LinearChannels::set_scales(Columns& c) {
 // What the lanes of a node of p regressors are products of: columns of `Columns`.
 std::vector<LaneProduct> LinearChannels::lane_products(int p) const {
   const int K = n_outputs_, h = K, z = n_derivatives();
-  const bool unit = n_curvature() == 0;
+  const bool unit = n_hessian() == 0;
   std::vector<LaneProduct> lanes;
   for (int k = 0; k < n_derivatives(); ++k) lanes.push_back({k, -1, -1});
   for (int a = 0; a < p; ++a)
@@ -321,7 +321,7 @@ void LinearChannels::fill_channels(const Columns& c, int64_t begin, int64_t n, i
   int16_t* out = channels_.data() + c.channels + begin * layout.lanes;
   float* rows = columns_.data() + c.at + begin * stride_;
   if (narrow())
-    return kernels.quantise_narrow(rows, n, c.p, n_curvature() == 0, c.p > 0 ? c.range[0] : 0.0f,
+    return kernels.quantise_narrow(rows, n, c.p, n_hessian() == 0, c.p > 0 ? c.range[0] : 0.0f,
                                    c.inverse.data(), out, totals);
   if (!config_.full)
     return kernels.quantise_many(rows, n, stride_, c.inverse.data(), layout.count_lane,

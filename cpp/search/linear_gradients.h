@@ -31,15 +31,15 @@ class LinearChannels final : public ChannelSource {
   LinearChannels(const LinearChannels&) = delete;
   LinearChannels& operator=(const LinearChannels&) = delete;
 
-  // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared curvature,
+  // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared Hessian,
   // (n_all, n_outputs) for diagonal (half-additive only), nullptr for unit. Copied.
-  void use(const float* g, const float* h, int n_outputs, Curvature curvature,
-           const RowSample& sample, const LinearConfig& config, const Workers& workers);
+  void use(const float* g, const float* h, int n_outputs, Hessian hessian, const RowSample& sample,
+           const LinearConfig& config, const Workers& workers);
 
   const RowSample& sample() const override { return sample_; }
   const ChannelLayout& layout() const override { return layouts_.back(); }
   bool fixed() const override { return false; }
-  void start(const SearchScope& scope, const SearchNode& root) override;
+  void start(const TreeContext& scope, const SearchNode& root) override;
   void fill(std::vector<Request>& requests) override;
   ChannelView view(int32_t node) const override;
   const std::vector<int32_t>& totals() const override { return root_totals_; }
@@ -57,7 +57,7 @@ class LinearChannels final : public ChannelSource {
     float line[256];
     std::vector<float> middle, slope;  // many outputs: see FittedStep
     const ChannelLayout* layout = nullptr;
-    std::vector<float> gradient_step, curvature_step;
+    std::vector<float> gradient_step, hessian_step;
     LinearScan scan;
 
     // It takes nothing on, and has no regressors.
@@ -72,7 +72,7 @@ class LinearChannels final : public ChannelSource {
     }
   };
   // One request's rows in columns_: rows as they are in rows_ where half-additive; otherwise,
-  // column after column, g of every output, the curvature if there is one, the regressors.
+  // column after column, g of every output, the Hessian if there is one, the regressors.
   struct Columns {
     Node* node;
     const Request* request;
@@ -95,10 +95,10 @@ class LinearChannels final : public ChannelSource {
     std::vector<double> products, slopes, middle, terms;
   };
 
-  int n_curvature() const {
-    return curvature_ == Curvature::unit ? 0 : curvature_ == Curvature::shared ? 1 : n_outputs_;
+  int n_hessian() const {
+    return hessian_ == Hessian::unit ? 0 : hessian_ == Hessian::shared ? 1 : n_outputs_;
   }
-  int n_derivatives() const { return n_outputs_ + n_curvature(); }
+  int n_derivatives() const { return n_outputs_ + n_hessian(); }
   // One output, half-additive: rows (g, h or 1, fitted, 1).
   bool narrow() const { return n_outputs_ == 1 && !config_.full; }
   int n_regressors(const Node& node) const {
@@ -124,13 +124,13 @@ class LinearChannels final : public ChannelSource {
 
   const LinearTable& table_;
   LinearConfig config_{};
-  Curvature curvature_ = Curvature::unit;
+  Hessian hessian_ = Hessian::unit;
   Workers workers_ = 1;
   int n_outputs_ = 1, stride_ = 4;
   RowSample sample_;
   std::vector<uint32_t> sample_rows_;
   std::vector<ChannelLayout> layouts_;  // by number of regressors
-  const SearchScope* scope_ = nullptr;
+  const TreeContext* scope_ = nullptr;
   Pool<Node> nodes_;     // in the order of their ids
   Pool<Columns> batch_;  // of one call of `fill`
   Pool<Piece> pieces_;
@@ -138,7 +138,7 @@ class LinearChannels final : public ChannelSource {
   SearchNode root_;
   std::vector<int32_t> root_totals_;
   const int16_t* root_channels_ = nullptr;  // made by `start`, until they are asked for
-  Buffer<float> rows_;  // by row id: g, curvature; where narrow: g, curvature, fitted, 1
+  Buffer<float> rows_;  // by row id: g, Hessian; where narrow: g, Hessian, fitted, 1
   Buffer<float> columns_;
   Buffer<int16_t> channels_;
 };

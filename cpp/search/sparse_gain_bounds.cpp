@@ -44,9 +44,9 @@ CellBounds::NodeSums CellBounds::sums_of(const ScanNode& node) {
   }
   sums.norm = std::sqrt(squares);
   sums.least = sums.most = node.count;
-  for (int j = 0; j < layout.n_curvature(); ++j) {
-    const double h = static_cast<double>(node.totals[layout.curvature_offset + j]) *
-                     static_cast<double>(node.curvature_step[j]);
+  for (int j = 0; j < layout.n_hessian(); ++j) {
+    const double h = static_cast<double>(node.totals[layout.hessian_offset + j]) *
+                     static_cast<double>(node.hessian_step[j]);
     sums.least = j == 0 ? h : std::min(sums.least, h);
     sums.most = j == 0 ? h : std::max(sums.most, h);
   }
@@ -54,7 +54,7 @@ CellBounds::NodeSums CellBounds::sums_of(const ScanNode& node) {
   sums.least += sums.lambda;
   sums.most += sums.lambda;
   sums.least_side = sums.lambda;
-  if (layout.curvature == Curvature::unit)
+  if (layout.hessian == Hessian::unit)
     sums.least_side += std::max(1, node.config->min_child_samples);
   // Terms are rounded a few times each, and sixteen lanes of them are added one after another;
   // bounds are rounded too.
@@ -64,14 +64,14 @@ CellBounds::NodeSums CellBounds::sums_of(const ScanNode& node) {
 
 CellBounds::RowSums CellBounds::row_of(const ScanNode& node, const int16_t* channels) {
   const ChannelLayout& layout = *node.layout;
-  double squares = 0, largest = layout.curvature == Curvature::unit ? 1 : 0;
+  double squares = 0, largest = layout.hessian == Hessian::unit ? 1 : 0;
   for (int k = 0; k < layout.n_outputs; ++k) {
     const double g = static_cast<double>(channels[k]) * static_cast<double>(node.gradient_step[k]);
     squares += g * g;
   }
-  for (int j = 0; j < layout.n_curvature(); ++j)
-    largest = std::max(largest, static_cast<double>(channels[layout.curvature_offset + j]) *
-                                    static_cast<double>(node.curvature_step[j]));
+  for (int j = 0; j < layout.n_hessian(); ++j)
+    largest = std::max(largest, static_cast<double>(channels[layout.hessian_offset + j]) *
+                                    static_cast<double>(node.hessian_step[j]));
   return {std::sqrt(squares), largest};
 }
 
@@ -91,7 +91,7 @@ void CellBounds::found(int64_t number, float sum, double weight, const NodeSums&
 
 int64_t CellBounds::reach(int64_t first, int64_t last, const NodeSums& node, float floor,
                           int32_t* out) const {
-  // Where the other side may have next to no curvature, the difference is all rounding.
+  // Where the other side may have next to no Hessian, the difference is all rounding.
   const CellBoundLimit limit{rounded_up(node.norm), -rounded_up(-node.least),
                              static_cast<float>(node.least / 256), static_cast<float>(node.margin),
                              floor};

@@ -10,7 +10,7 @@
 //   cells' side   |g|^2 / (h + lambda) <= own,  |g| <= norm,  h <= weight
 //   other side    |T - g|^2 / (H - h + lambda) <= (|T| + norm)^2 / (H - weight + lambda)
 //
-// and a side of which rows leave whose gradients have norms of d and curvatures of e together, x +
+// and a side of which rows leave whose gradients have norms of d and Hessian of e together, x +
 // lambda being the least that a side can have, has sqrt(own') <= sqrt(own (1 + e / (x + lambda))) +
 // d / sqrt(x + lambda).
 //
@@ -53,21 +53,21 @@ class CellBounds {
   // A node's sums, as bounds need them.
   struct NodeSums {
     double norm;         // of its gradients' sum
-    double least, most;  // curvature of an output, with lambda
-    double least_side;   // curvature that a side of a split has at least, with lambda
+    double least, most;  // Hessian of an output, with lambda
+    double least_side;   // Hessian that a side of a split has at least, with lambda
     double lambda;
     double margin;  // what rounding may add, in proportion
   };
   static NodeSums sums_of(const ScanNode& node);
 
-  // What the best split on a feature is worth (-inf: there is none), and the curvature of its
+  // What the best split on a feature is worth (-inf: there is none), and the Hessian of its
   // cells.
   void found(int64_t number, float sum, double weight, const NodeSums& node);
   // Writes those of the features first .. last - 1 that a split on may be worth the floor, in the
   // node; returns how many.
   int64_t reach(int64_t first, int64_t last, const NodeSums& node, float floor, int32_t* out) const;
 
-  // A row with a cell of the feature leaves: the norm of its gradients, and its largest curvature.
+  // A row with a cell of the feature leaves: the norm of its gradients, and its largest Hessian.
   struct RowSums {
     double norm, weight;
   };

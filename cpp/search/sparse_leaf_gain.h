@@ -51,11 +51,11 @@ class Largest {
 };
 
 // Sum over the k outputs of largest |sum|, from the largest on, of what their steps are worth.
-inline double worth_of_largest(Largest& magnitudes, double unit, double curvature,
+inline double worth_of_largest(Largest& magnitudes, double unit, double hessian,
                                const LeafConfig& config) {
   double worth = 0;
   for (int64_t magnitude : magnitudes.sorted())
-    worth += NewtonStep(static_cast<double>(magnitude) * unit, curvature, config).worth;
+    worth += NewtonStep(static_cast<double>(magnitude) * unit, hessian, config).gain;
   return worth;
 }
 

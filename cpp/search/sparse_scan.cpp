@@ -157,24 +157,24 @@ class CellScan {
 
   // Cells of rows that have not left, with their places.
   CellRange there_of(const CellRange& cells) {
-    if (cells.places == nullptr) return cells;
+    if (cells.positions == nullptr) return cells;
     histogram_.there.reserve(static_cast<size_t>(cells.size()));
     Cell* to = histogram_.there.data();
     for (const Cell* e = cells.begin; e != cells.end; ++e) {
-      const uint32_t place = cells.places[e->row];
+      const uint32_t place = cells.positions[e->row];
       *to = {place, e->key};
-      to += place != CellRange::kGone;
+      to += place != CellRange::kRemoved;
     }
     return {histogram_.there.data(), to};
   }
 
-  // The largest curvature that an output has in the cells whose sums were built.
+  // The largest Hessian that an output has in the cells whose sums were built.
   double weight_of(int64_t n_cells) const {
     const ChannelLayout& layout = *node_.layout;
-    double weight = layout.curvature == Curvature::unit ? static_cast<double>(n_cells) : 0.0;
-    for (int j = 0; j < layout.n_curvature(); ++j)
-      weight = std::max(weight, static_cast<double>(histogram_.all[layout.curvature_offset + j]) *
-                                    static_cast<double>(node_.curvature_step[j]));
+    double weight = layout.hessian == Hessian::unit ? static_cast<double>(n_cells) : 0.0;
+    for (int j = 0; j < layout.n_hessian(); ++j)
+      weight = std::max(weight, static_cast<double>(histogram_.all[layout.hessian_offset + j]) *
+                                    static_cast<double>(node_.hessian_step[j]));
     return weight;
   }
 

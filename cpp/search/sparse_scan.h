@@ -37,7 +37,7 @@ struct CellHistogram {
 // What the best splits of a node are looked for in: features numbered `first` .. `last` - 1, of
 // those that allowed[feature] says, and `channels` of the node's rows.
 struct CellsToScan {
-  const CellLists* lists;
+  const SparseColumnPartition* lists;
   int32_t list;
   int64_t first, last;
   const int16_t* channels;

@@ -27,12 +27,12 @@ void LabelSearch::use(const LabelRows& gradients, const float* weight, const Row
   fixed_weight_ = FixedPoint::above(static_cast<float>(largest));
 }
 
-void LabelSearch::begin(const SearchScope& scope) {
+void LabelSearch::begin(const TreeContext& scope) {
   scope_ = &scope;
   int64_t sum = 0;
-  for (int64_t i = 0; i < sample_.n_used(); ++i) sum += row_curvature(sample_.row(i));
-  curvature_.assign(1, static_cast<double>(workers_.sum(sum)) * curvature_unit());
-  left_curvature_.assign(1, 0.0);
+  for (int64_t i = 0; i < sample_.n_used(); ++i) sum += row_hessian(sample_.row(i));
+  hessian_.assign(1, static_cast<double>(workers_.sum(sum)) * hessian_unit());
+  left_hessian_.assign(1, 0.0);
 }
 
 bool LabelSearch::admits(double sum, double parent, double& gain) const {
@@ -40,18 +40,18 @@ bool LabelSearch::admits(double sum, double parent, double& gain) const {
   gain = 0.5 * difference / static_cast<double>(gradients_->n_outputs());
   if (!std::isfinite(sum)) return false;
   return scope_->config().post_prune ||
-         (gain > scope_->config().split.min_split_gain && difference > kLeastRelativeGain * sum);
+         (gain > scope_->config().split.min_split_gain && difference > kMinRelativeGain * sum);
 }
 
-void LabelSearch::note_choice(int32_t node, double left_curvature) {
-  left_curvature_[node] = left_curvature;
+void LabelSearch::note_choice(int32_t node, double left_hessian) {
+  left_hessian_[node] = left_hessian;
 }
 
 void LabelSearch::note_split(int32_t parent, int32_t left, int32_t right) {
-  curvature_.resize(std::max<size_t>(curvature_.size(), right + 1));
-  left_curvature_.resize(curvature_.size());
-  curvature_[left] = left_curvature_[parent];
-  curvature_[right] = curvature_[parent] - left_curvature_[parent];
+  hessian_.resize(std::max<size_t>(hessian_.size(), right + 1));
+  left_hessian_.resize(hessian_.size());
+  hessian_[left] = left_hessian_[parent];
+  hessian_[right] = hessian_[parent] - left_hessian_[parent];
 }
 
 }  // namespace polyleaf

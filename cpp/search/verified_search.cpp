@@ -35,7 +35,7 @@ VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, con
           lane == 0 || (lane <= kCandidates && ((sides >> (lane - 1)) & 1)) ? -1 : 0;
 }
 
-void VerifiedSearch::start(const SearchScope& scope, const SearchNode& root) {
+void VerifiedSearch::start(const TreeContext& scope, const SearchNode& root) {
   if (!(proposals_.sample() == sample_))
     throw std::invalid_argument(
         "The sketch has taken another sample since the search was told to use it.");
@@ -61,8 +61,8 @@ void VerifiedSearch::split(int32_t parent, const SearchNode& left, const SearchN
 }
 
 void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                              std::vector<Choice>& choices) {
-  choices.assign(nodes.size(), Choice());
+                              std::vector<SplitInfo>& choices) {
+  choices.assign(nodes.size(), SplitInfo());
   const int32_t first = nodes[0].id;  // ids of a batch follow each other
   const Pool<HistogramSearch::Proposals>& proposals =
       proposals_.propose(nodes, renewed, kCandidates);
@@ -88,7 +88,7 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
     proposals_.take(c.node.id, c.best);
     if (c.best == nullptr) continue;
     choices[c.node.id - first] = choice_of(*c.best, c.gain);
-    note_choice(c.node.id, static_cast<double>(c.left_curvature) * curvature_unit());
+    note_choice(c.node.id, static_cast<double>(c.left_hessian) * hessian_unit());
   }
 }
 
@@ -114,10 +114,10 @@ void VerifiedSearch::judge_with_ranks(std::span<Case> cases) {
     });
   }
   if (counts_rows()) return;
-  std::vector<int64_t> curvature;
-  for (const Case& c : cases) curvature.push_back(c.left_curvature);
-  workers_.sum(curvature);
-  for (size_t i = 0; i < cases.size(); ++i) cases[i].left_curvature = curvature[i];
+  std::vector<int64_t> hessian;
+  for (const Case& c : cases) hessian.push_back(c.left_hessian);
+  workers_.sum(hessian);
+  for (size_t i = 0; i < cases.size(); ++i) cases[i].left_hessian = hessian[i];
 }
 
 // Sums of this rank's rows: for each rank, and each case, those of the outputs that are the rank's.
@@ -153,17 +153,17 @@ Lists<int64_t> VerifiedSearch::largest_of_own(std::span<Case> cases, const Lists
   return largest;
 }
 
-// How many rows stand for each node, and their curvature.
+// How many rows stand for each node, and their Hessian.
 void VerifiedSearch::sum_over_ranks(std::span<Case> cases) const {
   std::vector<int64_t> numbers;
   for (const Case& c : cases) {
-    numbers.insert(numbers.end(), c.curvature, c.curvature + kSets);
+    numbers.insert(numbers.end(), c.hessian, c.hessian + kSets);
     numbers.push_back(c.n_judged);
   }
   workers_.sum(numbers);
   const int64_t* of_case = numbers.data();
   for (Case& c : cases) {
-    std::copy_n(of_case, kSets, c.curvature);
+    std::copy_n(of_case, kSets, c.hessian);
     c.n_judged = of_case[kSets];
     of_case += kSets + 1;
   }
@@ -190,7 +190,7 @@ VerifiedSearch::Case VerifiedSearch::case_of(const SearchNode& node,
 // Which of the rows first .. last - 1 of the node go left, as bits.
 void VerifiedSearch::decide(const Case& c, const TileSplit& split, int64_t first, int64_t last,
                             Scratch& s) const {
-  Partition::Division division;
+  HostRowPartitioner::PartitionRequest division;
   division.rows = c.node.rows;
   division.feature = split.feature;
   division.threshold = split.bin;
@@ -222,8 +222,8 @@ void VerifiedSearch::add_rows(Case& c, Scratch& s) const {
       const int64_t* lanes = lanes_[s.sides[at - first]];
       kernels.add_row(row.outputs, row.values, row.n, sample_.factor(id), fixed_.scale, lanes,
                       &s.sums);
-      const int64_t curvature = row_curvature(id);
-      for (int lane = 0; lane < kSetLanes; ++lane) c.curvature[lane] += curvature & lanes[lane];
+      const int64_t hessian = row_hessian(id);
+      for (int lane = 0; lane < kSetLanes; ++lane) c.hessian[lane] += hessian & lanes[lane];
     }
   }
 }
@@ -267,11 +267,11 @@ void VerifiedSearch::judge(Case& c, Scratch& s) const {
     c.best = split;
     c.gain = gain;
   }
-  if (c.best != nullptr) c.left_curvature = left_curvature(c, s);
+  if (c.best != nullptr) c.left_hessian = left_hessian(c, s);
 }
 
 // Of all rows here that the best split sends left; of all ranks where rows count 1.
-int64_t VerifiedSearch::left_curvature(const Case& c, Scratch& s) const {
+int64_t VerifiedSearch::left_hessian(const Case& c, Scratch& s) const {
   if (counts_rows()) return c.best->left_count;
   const uint32_t* ids = scope_->partition().ids(c.node.rows);
   const int64_t size = c.node.rows.size();
@@ -282,7 +282,7 @@ int64_t VerifiedSearch::left_curvature(const Case& c, Scratch& s) const {
     for (int64_t at = first; at < last; ++at) {
       const int64_t id = ids != nullptr ? ids[at] : c.node.rows.begin + at;
       const bool left = (s.bits[(at - first) / 8] >> ((at - first) % 8)) & 1;
-      sum += left ? row_curvature(id) : 0;
+      sum += left ? row_hessian(id) : 0;
     }
   }
   return sum;
@@ -291,13 +291,12 @@ int64_t VerifiedSearch::left_curvature(const Case& c, Scratch& s) const {
 // What each set, and the node without it, is worth.
 std::array<double, kSets> VerifiedSearch::worths(const Case& c, Scratch& s) const {
   std::array<double, kSets> worth{};
-  const double of_node = static_cast<double>(c.curvature[0]) * curvature_unit();
+  const double of_node = static_cast<double>(c.hessian[0]) * hessian_unit();
   worth[0] = worth_of_largest(s.magnitudes[0], fixed_.unit, of_node, step_);
   for (int set = 1; set < c.n_sets(); ++set) {
-    const double curvature = static_cast<double>(c.curvature[set]) * curvature_unit();
-    worth[set] =
-        worth_of_largest(s.magnitudes[2 * set], fixed_.unit, curvature, step_) +
-        worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit, of_node - curvature, step_);
+    const double hessian = static_cast<double>(c.hessian[set]) * hessian_unit();
+    worth[set] = worth_of_largest(s.magnitudes[2 * set], fixed_.unit, hessian, step_) +
+                 worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit, of_node - hessian, step_);
   }
   return worth;
 }

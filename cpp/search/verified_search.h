@@ -38,9 +38,9 @@ class VerifiedSearch final : public LabelSearch {
     seed_ = seed;
   }
 
-  void start(const SearchScope& scope, const SearchNode& root) override;
+  void start(const TreeContext& scope, const SearchNode& root) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                std::vector<Choice>& choices) override;
+                std::vector<SplitInfo>& choices) override;
   void split(int32_t parent, const SearchNode& left, const SearchNode& right,
              float* output_gain) override;
 
@@ -54,11 +54,11 @@ class VerifiedSearch final : public LabelSearch {
   struct Case {
     SearchNode node;
     std::vector<const TileSplit*> splits;  // the most promising first
-    int64_t curvature[kSetLanes] = {};     // of the sets
+    int64_t hessian[kSetLanes] = {};       // of the sets
     int64_t n_judged = 0;                  // rows
     const TileSplit* best = nullptr;
     double gain = 0;
-    int64_t left_curvature = 0;
+    int64_t left_hessian = 0;
     int n_sets() const { return static_cast<int>(splits.size()) + 1; }
   };
   // One thread's memory; sums are clear between cases.
@@ -86,7 +86,7 @@ class VerifiedSearch final : public LabelSearch {
   void add_rows(Case& c, Scratch& s) const;
   void find_largest(const Case& c, Scratch& s) const;
   void judge(Case& c, Scratch& s) const;
-  int64_t left_curvature(const Case& c, Scratch& s) const;
+  int64_t left_hessian(const Case& c, Scratch& s) const;
   std::array<double, kSets> worths(const Case& c, Scratch& s) const;
   void clear(Scratch& s) const;
   // What ranks do for one another.

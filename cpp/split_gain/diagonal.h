@@ -1,4 +1,4 @@
-// One curvature per output: GBDT-MO eq. 16, TFBT's diagonal Hessian. Both sides share one division.
+// One Hessian per output: GBDT-MO eq. 16, TFBT's diagonal Hessian. Both sides share one division.
 #pragma once
 #include "split_gain/score.h"
 

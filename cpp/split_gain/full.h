@@ -35,14 +35,14 @@ POLYLEAF_INLINE int solved_outputs(int k, int size, const Magnitude& magnitude, 
   return m;
 }
 
-// g' (H + lambda I)^-1 g of one side: gradient(i) and curvature(i, j) of the i-th and j-th of m
+// g' (H + lambda I)^-1 g of one side: gradient(i) and Hessian(i, j) of the i-th and j-th of m
 // outputs.
-template <class Gradient, class Curvature, class Matrix, class Vector>
+template <class Gradient, class Hessian, class Matrix, class Vector>
 POLYLEAF_INLINE auto worth_of_side(int m, float lambda, const Gradient& gradient,
-                                   const Curvature& curvature, Matrix A, Vector y, Vector inverse) {
+                                   const Hessian& hessian, Matrix A, Vector y, Vector inverse) {
   for (int i = 0; i < m; ++i) {
     y[i] = gradient(i);
-    for (int j = 0; j <= i; ++j) A[packed(i, j)] = curvature(i, j);
+    for (int j = 0; j <= i; ++j) A[packed(i, j)] = hessian(i, j);
     A[packed(i, i)] = A[packed(i, i)] + lambda;
   }
   eliminate<kScorePivotBits>(A, m, y, 1, inverse);

@@ -8,7 +8,7 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-// Of sixteen outputs, or sixteen candidates of one. Coefficients are curvature and lambda.
+// Of sixteen outputs, or sixteen candidates of one. Coefficients are Hessian and lambda.
 struct ObeyingBlock {
   const Regularisation& r;
   f32x16 direction, low, high;

@@ -4,7 +4,7 @@
 //
 // To add one: a header here that satisfies the concept, a line in `with_score`
 // (kernels/separable.h), a twin in tests/reference/scores.py. Scores of other kinds (full
-// curvature, leaves of few outputs, linear leaves) fill a ScoreKernels of their own
+// Hessian, leaves of few outputs, linear leaves) fill a ScoreKernels of their own
 // (score_kernels.h): that is the contract of all scores. Of its entries `output_terms` may be null
 // where LinearKernels::solve answers for it, `out_of_reach` where leaves hold all outputs.
 #pragma once
@@ -22,8 +22,8 @@ struct Regularisation {
 
 template <class S>
 concept Score = requires(const S s, f32x16 g, f32x16 h) {
-  { S::kPerOutput } -> std::convertible_to<bool>;  // curvature differs between outputs
-  { s.coefficient(h) } -> std::same_as<f32x16>;    // from summed curvature to what `pair` wants
+  { S::kPerOutput } -> std::convertible_to<bool>;  // Hessian differs between outputs
+  { s.coefficient(h) } -> std::same_as<f32x16>;    // from summed Hessian to what `pair` wants
   {
     s.pair(g, g, h, h)
   } -> std::same_as<f32x16>;                   // terms of (left, right), with their coefficients
@@ -36,7 +36,7 @@ POLYLEAF_INLINE f32x16 regularised_term(f32x16 g, f32x16 c, const Regularisation
   return (2.0f * step.kept) * step.size - (c * step.size) * step.size;
 }
 
-// The score of both kinds of curvature where plain division is not enough.
+// The score of both kinds of Hessian where plain division is not enough.
 template <bool PER_OUTPUT>
 struct Regularised {
   static constexpr bool kPerOutput = PER_OUTPUT;

@@ -33,9 +33,9 @@ struct LinearScan {
 struct ScanNode {
   const SplitConfig* config;
   const ChannelLayout* layout;
-  const float* gradient_step;   // K floats, zeros after them
-  const float* curvature_step;  // one float per curvature lane, zeros after them
-  const int32_t* totals;        // `lanes` sums; 16 readable ints follow
+  const float* gradient_step;  // K floats, zeros after them
+  const float* hessian_step;   // one float per Hessian lane, zeros after them
+  const int32_t* totals;       // `lanes` sums; 16 readable ints follow
   int32_t count;
   float* workspace;                    // workspace_floats() of the layout
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
@@ -116,7 +116,7 @@ struct NumericBest {
 };
 
 struct ScanScratch {
-  alignas(64) int32_t count[272], curvature[272], gradient[272];
+  alignas(64) int32_t count[272], hessian[272], gradient[272];
   alignas(64) float left[272], right[272], sums[2][272];
   int32_t bins[272];
   int32_t* lanes;   // running sums when they do not fit registers: 32 * ceil(n_outputs / 16) ints
@@ -125,15 +125,15 @@ struct ScanScratch {
 };
 
 // What reads sums: one table for scores whose terms are separate by output, others for leaves that
-// keep few of them, for full curvature and for linear leaves.
+// keep few of them, for full Hessian and for linear leaves.
 struct ScoreKernels {
   void (*scan_numeric)(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                        NumericBest* best);
   // Score sum of a candidate whose left child has these sums; -inf where a child is too light.
   float (*candidate_sum)(const ScanNode& node, const int32_t* left, int32_t left_count);
   float (*node_sum)(const ScanNode& node);
-  // Curvature of the node: summed over rows, mean over outputs.
-  float (*node_curvature)(const ScanNode& node);
+  // Hessian of the node: summed over rows, mean over outputs.
+  float (*node_hessian)(const ScanNode& node);
   // What each output adds to half of sum(candidate) - sum(node), for the candidate chosen.
   void (*output_terms)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out);
   // Sparse leaves (nullptr otherwise): what of a sum over all outputs no children of the node can
@@ -153,14 +153,13 @@ POLYLEAF_DECLARE_KERNELS(ScoreKernels,
 // Whether leaves hold one value an output, each with its own step: sums are those of one term an
 // output.
 inline bool are_separable(const ChannelLayout& layout, const SplitConfig& config) {
-  return !layout.linear() && layout.curvature != Curvature::full &&
-         !config.keeps_few(layout.n_outputs);
+  return !layout.linear() && layout.hessian != Hessian::full && !config.keeps_few(layout.n_outputs);
 }
 inline const ScoreKernels& scores_of(const ChannelLayout& layout, const SplitConfig& config) {
   if (are_separable(layout, config)) return POLYLEAF_SELECT(separable_scores);
   if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
-  return layout.curvature == Curvature::full ? POLYLEAF_SELECT(full_scores)
-                                             : POLYLEAF_SELECT(topk_scores);
+  return layout.hessian == Hessian::full ? POLYLEAF_SELECT(full_scores)
+                                         : POLYLEAF_SELECT(topk_scores);
 }
 inline const ScoreKernels& scores_of(const ScanNode& node) {
   return scores_of(*node.layout, *node.config);
@@ -181,7 +180,7 @@ size_t moment_doubles(const ChannelLayout& layout);
 // What the winner of a search for linear leaves is asked for.
 struct LinearKernels {
   // Sums of products with the bin means, in channels' integers: g of every output, h x and h x^2
-  // (of every output, where curvature is diagonal), hz of every regressor; over the bins up to
+  // (of every output, where Hessian is diagonal), hz of every regressor; over the bins up to
   // `last`, and over all.
   void (*products)(const ScanNode& node, const ScanFeature& feature, int last, double* left,
                    double* whole);

@@ -1,4 +1,4 @@
-// One curvature for all outputs (a shared channel, or the row count): GBDT-MO eq. 16 with H common
+// One Hessian for all outputs (a shared channel, or the row count): GBDT-MO eq. 16 with H common
 // to all outputs, and C-GB eq. 10 where it is the count. The gain needs two multiplications per
 // side and no division per output.
 #pragma once

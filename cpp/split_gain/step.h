@@ -1,5 +1,5 @@
 // The leaf problem of one output: the step w that is best for g w + (c / 2) w^2 + alpha |w|, |w| <=
-// limit, where g is the sum of the gradients and c that of the curvature plus lambda (GBDT-MO eq.
+// limit, where g is the sum of the gradients and c that of the Hessian plus lambda (GBDT-MO eq.
 // 15, C-GB eq. 13). Gains and leaf values are made of the same step; V is a double, or sixteen sums
 // in float lanes.
 //
@@ -13,7 +13,7 @@ namespace polyleaf {
 template <class V, class Real>
 struct Step {
   V kept;  // what alpha leaves of |g|
-  V size;  // |w|; no curvature, no step
+  V size;  // |w|; no Hessian, no step
 
   POLYLEAF_METHOD Step(const V& g, const V& c, Real alpha, Real limit) {  // limit 0: none
     const V zero{};

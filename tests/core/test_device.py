@@ -142,7 +142,9 @@ def assert_topk_equals_twin(p):
     twin, twin_leaves = Twin.grow(p)
     assert_same_tree(tree, twin)
     mine = on_device.topk(0.3)
-    its = reference.topk_leaves(p.g, p.h, twin_leaves, twin, p.config, 0.3, p.rows, p.multiplier)
+    its = reference.fit_topk_leaves(
+        p.g, p.h, twin_leaves, twin, p.config, 0.3, p.rows, p.multiplier
+    )
     for name in ("indptr", "outputs", "values"):
         np.testing.assert_array_equal(getattr(mine, name), getattr(its, name), err_msg=name)
     raw = np.random.default_rng(0).normal(size=p.g.shape).astype(np.float32)
@@ -401,12 +403,12 @@ def test_curvature_of_leaves(kind):
     tree, leaf_of_row = on_device.grow()
     h = None if kind == "unit" else p.h
     at = tree.n_leaves, p.rows, p.multiplier
-    expected = _core.curvature_of_leaves(h, leaf_of_row, *at, 1)
-    found = on_device.leaves.curvature(None if h is None else sent(h), on_device.grower, *at)
+    expected = _core.sum_leaf_hessians(h, leaf_of_row, *at, 1)
+    found = on_device.leaves.sum_hessians(None if h is None else sent(h), on_device.grower, *at)
     assert found.dtype == np.float64 and np.all(found > 0)
     np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match="n_leaves must be that of"):
-        on_device.leaves.curvature(None, on_device.grower, 99, None, None)
+        on_device.leaves.sum_hessians(None, on_device.grower, 99, None, None)
 
 
 # --- many rows ---------------------------------------------------------------------------------------
@@ -545,7 +547,7 @@ def test_what_does_not_belong_together_is_refused():
         on_device.g.write(np.zeros((60, 3), np.float32))
     with pytest.raises(ValueError, match="h is needed exactly"):
         on_device.channels.quantise(on_device.g, None, "full", None, None)
-    with pytest.raises(ValueError, match="2 for full curvature"):
+    with pytest.raises(ValueError, match="for full Hessian"):
         on_device.channels.quantise(on_device.g, on_device.g, "full", None, None)
     sparse = core_bins(p.codes, p.n_bins, p.is_categorical, (0,))
     with pytest.raises(ValueError, match="held dense"):

@@ -70,7 +70,7 @@ def test_is_what_the_definition_says(kinds, n_background):
     forest, parts, (codes, x), background = problem(1, kinds, n_background=n_background)
     values, interactions, base = reference.explained(parts, N_OUTPUTS, codes, x, background)
     explainer = explainer_of(forest, background)
-    np.testing.assert_allclose(explainer.expect(OUTPUTS), base, atol=1e-13)
+    np.testing.assert_allclose(explainer.expected_values(OUTPUTS), base, atol=1e-13)
     assert_close(contributions(explainer, codes, features=x), values, parts)
     assert_close(
         contributions(explainer, codes, features=x, interactions=True), interactions, parts
@@ -148,7 +148,7 @@ def test_nodes_that_count_nothing_send_half_of_the_rows_either_way():
         bare.append(tree, leaves, output)
         bare_parts.append((tree, leaves, output))
     values, _, base = reference.explained(bare_parts, N_OUTPUTS, codes, x)
-    np.testing.assert_allclose(explainer_of(bare).expect(OUTPUTS), base, atol=1e-13)
+    np.testing.assert_allclose(explainer_of(bare).expected_values(OUTPUTS), base, atol=1e-13)
     assert_close(contributions(explainer_of(bare), codes), values, parts)
     assert (
         contributions(explainer_of(forest), codes) != contributions(explainer_of(bare), codes)
@@ -182,7 +182,7 @@ def test_contributions_add_up(seed, kinds, sizes, n_rows, n_background):
     explainer = explainer_of(forest, background)
     raw = forest.scores(codes, np.zeros(N_OUTPUTS), features=x)
     values = contributions(explainer, codes, features=x).astype(np.float64)
-    expected = explainer.expect(OUTPUTS)
+    expected = explainer.expected_values(OUTPUTS)
     assert_close(values.sum(axis=1) + expected, raw, parts)
     if n_rows * sum(sizes) < 4000:
         interactions = contributions(explainer, codes, features=x, interactions=True).astype(
@@ -395,9 +395,9 @@ def test_bad_arguments_are_refused():
     forest, _, (codes, x), _ = problem(15, ("dense", "linear"))
     explainer = explainer_of(forest)
     with pytest.raises(ValueError, match="no output 3 among the 3"):
-        explainer.expect(np.array([3], np.int32))
+        explainer.expected_values(np.array([3], np.int32))
     with pytest.raises(ValueError, match="Output 1 is asked for twice"):
-        explainer.expect(np.array([1, 1], np.int32))
+        explainer.expected_values(np.array([1, 1], np.int32))
     out = np.zeros((8, N_FEATURES, N_OUTPUTS), np.float32)
     with pytest.raises(ValueError, match="pass them as `features`"):
         explainer.explain(codes, out, OUTPUTS)
@@ -420,7 +420,7 @@ def test_bad_arguments_are_refused():
 def test_no_trees_and_no_rows():
     empty = _core.Explainer(_core.Forest(3))
     assert (contributions(empty, np.zeros((4, 3), np.uint8)) == 0).all()
-    assert (empty.expect(OUTPUTS) == 0).all()
+    assert (empty.expected_values(OUTPUTS) == 0).all()
     forest, _, (codes, _), _ = problem(16)
     assert contributions(explainer_of(forest), codes[:, :0].copy()).shape == (
         0,

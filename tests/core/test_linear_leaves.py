@@ -28,7 +28,7 @@ class Case:
         p = self.problem
         data = p.g, p.h, self.leaf_of_row, self.tree, self.features, self.table
         step = linear_leaf_config(max_regressors=most, **options)
-        return _core.linear_leaves(*data, step, p.rows, p.multiplier, n_threads)
+        return _core.fit_linear_leaves(*data, step, p.rows, p.multiplier, n_threads)
 
     def twin(self, most=5, **options):
         p = self.problem

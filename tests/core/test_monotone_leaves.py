@@ -36,9 +36,9 @@ def obeying(
 ):
     leaf_of_row = np.arange(tree.n_leaves, dtype=np.int32) if leaf_of_row is None else leaf_of_row
     weights = (
-        _core.curvature_of_leaves(h, leaf_of_row, tree.n_leaves, None, None, n_threads) + reg_lambda
+        _core.sum_leaf_hessians(h, leaf_of_row, tree.n_leaves, None, None, n_threads) + reg_lambda
     )
-    return _core.monotone_leaves(values, directions, n_bins, tree, weights, n_threads)
+    return _core.enforce_monotone_constraints(values, directions, n_bins, tree, weights, n_threads)
 
 
 @settings(max_examples=60, deadline=None)

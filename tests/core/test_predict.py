@@ -59,7 +59,9 @@ def test_many_features_are_read_in_place(n_rows):
 def scores_of_some(forest, codes, coded, n_threads=1, first=0, last=None):
     base = np.zeros(forest.n_outputs)
     rows = np.ascontiguousarray(codes[coded])
-    return forest.scores(rows, base, coded=coded, n_threads=n_threads, first=first, last=last)
+    return forest.scores(
+        rows, base, coded_features=coded, n_threads=n_threads, first=first, last=last
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -99,10 +101,10 @@ def test_a_feature_without_codes_is_refused():
     with pytest.raises(ValueError, match="split on feature 4, but there are no codes of it"):
         scores_of_some(forest, codes, np.delete(every, 4))
     with pytest.raises(ValueError, match="one row for each of the features"):
-        forest.scores(codes, np.zeros(2), coded=every[:5])
+        forest.scores(codes, np.zeros(2), coded_features=every[:5])
     for wrong in (every[::-1].copy(), np.repeat(every[:3], 2), every - 1):
         with pytest.raises(ValueError, match="must ascend"):
-            forest.scores(codes, np.zeros(2), coded=wrong)
+            forest.scores(codes, np.zeros(2), coded_features=wrong)
 
 
 @pytest.mark.parametrize("n_leaves", [256, 257, 900])

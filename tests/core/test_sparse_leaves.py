@@ -28,7 +28,7 @@ def core_leaves(p, tree, leaf_of_row, n_threads=1):
     grown = grower.grow(channels, grow_config(c), p.features)
     kept = c.leaf_k, grown if c.shared_support else None, leaf_config_of(c, learning_rate=0.3)
     sample = p.rows, p.multiplier, n_threads
-    return _core.topk_leaves(p.g, p.h, leaf_of_row, tree.n_leaves, *kept, *sample)
+    return _core.fit_topk_leaves(p.g, p.h, leaf_of_row, tree.n_leaves, *kept, *sample)
 
 
 def assert_core_equals_twin(p, n_threads=1):
@@ -37,7 +37,7 @@ def assert_core_equals_twin(p, n_threads=1):
     assert_same_tree(core, twin)
     np.testing.assert_array_equal(core_rows, twin_rows)
     mine = core_leaves(p, twin, twin_rows, n_threads)
-    its = reference.topk_leaves(p.g, p.h, twin_rows, twin, p.config, 0.3, p.rows, p.multiplier)
+    its = reference.fit_topk_leaves(p.g, p.h, twin_rows, twin, p.config, 0.3, p.rows, p.multiplier)
     for name in ("indptr", "outputs", "values"):
         np.testing.assert_array_equal(getattr(mine, name), getattr(its, name), err_msg=name)
     return twin

@@ -322,20 +322,20 @@ def test_leaves_equal_the_twin(variant, leaf_k, step):
     leaf_of_row = np.random.default_rng(0).integers(0, 6, len(p.g)).astype(np.int32)
     leaf_of_row[leaf_of_row == 4] = 5  # a leaf without rows
     step = twin.Step(**step)
-    expected = twin.topk_leaves(p, leaf_of_row, 6, leaf_k, step)
+    expected = twin.fit_topk_leaves(p, leaf_of_row, 6, leaf_k, step)
     for n_threads in (1, 3):
         args = p.weight, leaf_of_row, 6, leaf_k, leaf_config(step), p.rows, p.multiplier
-        found = _core.topk_leaves_of_labels(core_gradients(p.g), *args, n_threads)
+        found = _core.fit_topk_leaves_sparse(core_gradients(p.g), *args, n_threads)
         assert_same_leaves(found, expected)
 
 
 def test_leaves_of_equal_sums_hold_the_first_outputs():
     g = np.full((10, 6), -1, np.float32)
     p = twin.Gradients(g)
-    leaves = _core.topk_leaves_of_labels(
+    leaves = _core.fit_topk_leaves_sparse(
         core_gradients(g), None, np.zeros(10, np.int32), 1, 2, leaf_config(), None, None, 1
     )
-    assert_same_leaves(leaves, twin.topk_leaves(p, np.zeros(10, np.int32), 1, 2, twin.Step()))
+    assert_same_leaves(leaves, twin.fit_topk_leaves(p, np.zeros(10, np.int32), 1, 2, twin.Step()))
     assert list(leaves.outputs) == [0, 1]
 
 

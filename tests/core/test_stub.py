@@ -3,9 +3,8 @@
 import ast
 from pathlib import Path
 
-import polyleaf._core as _core
-
 import polyleaf
+import polyleaf._core as _core
 
 STUB = Path(polyleaf.__file__).with_name("_core.pyi")
 

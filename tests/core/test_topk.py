@@ -90,7 +90,7 @@ def test_sparse_scores_are_what_the_leaves_hold(seed, n_outputs, sizes, n_rows, 
         value = np.full((3, 1), -0.0, np.float32)
         forest.append(tree, value, n_outputs - 1)
         held[:, n_outputs - 1] = True
-    indptr, outputs, values = forest.label_scores(codes, n_threads=n_threads, features=x)
+    indptr, outputs, values = forest.sparse_scores(codes, n_threads=n_threads, features=x)
     assert (indptr.dtype, outputs.dtype, values.dtype) == (np.int64, np.int32, np.float32)
     np.testing.assert_array_equal(indptr, np.cumsum([0, *held.sum(axis=1)]))
     np.testing.assert_array_equal(outputs, np.nonzero(held)[1])
@@ -113,7 +113,7 @@ def test_every_way_of_summing(n_outputs, n_trees, n_entries, n_rows, n_threads):
     rng = np.random.default_rng(0)
     forest = sparse_forest(rng, n_outputs, n_trees, 8, n_entries)
     codes = random_codes(rng, 5, n_rows)
-    indptr, outputs, values = forest.label_scores(codes, n_threads=n_threads)
+    indptr, outputs, values = forest.sparse_scores(codes, n_threads=n_threads)
     leaves = forest.apply(codes)
     for i in range(0, n_rows, 7):
         sums = {}
@@ -173,11 +173,11 @@ def test_wrong_calls_are_refused():
         (lambda: forest.topk(codes, None, 2, scale=np.ones(4), offset=np.ones(4)), "need a `base`"),
         (lambda: forest.topk(codes, np.zeros(4), 2, scale=np.ones(4)), "give both or neither"),
         (lambda: forest.topk(codes, None, 2, last=3), "the forest has 2 trees"),
-        (lambda: forest.label_scores(codes), "only where leaves are"),
+        (lambda: forest.sparse_scores(codes), "only where leaves are"),
     ]:
         with pytest.raises(ValueError, match=message):
             call()
-    indptr, outputs, values = forest.label_scores(codes, last=0)
+    indptr, outputs, values = forest.sparse_scores(codes, last=0)
     assert indptr.tolist() == [0] * 11 and len(outputs) == len(values) == 0
     assert (forest.topk(codes, None, 2, last=0)[0] == -1).all()
 
@@ -191,7 +191,7 @@ for n_outputs in (40, 1500, 20000):
     forest, codes = sparse_forest(rng, n_outputs, 30, 20, 9), random_codes(rng, 5, 300)
     base = np.round(rng.normal(size=n_outputs), 1)
     for k in (1, 5, 30):
-        for result in forest.topk(codes, None, k) + forest.topk(codes, base, k) + forest.label_scores(codes):
+        for result in forest.topk(codes, None, k) + forest.topk(codes, base, k) + forest.sparse_scores(codes):
             digest.update(result.tobytes())
 print(digest.hexdigest())
 """

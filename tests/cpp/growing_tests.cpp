@@ -22,7 +22,7 @@ namespace polyleaf::tests {
 namespace {
 
 // One tree and its leaf values for every thread count, sampled or not: the same each time.
-void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, bool sampled) {
+void test_grow(const Problem& p, Hessian hessian, const GrowConfig& config, bool sampled) {
   std::vector<uint32_t> rows;
   std::vector<float> multiplier(p.n, 1.0f);
   for (int64_t i = 0; i < p.n; i += 1 + i % 3) rows.push_back(static_cast<uint32_t>(i));
@@ -34,8 +34,8 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
     sample.n_rows = static_cast<int64_t>(rows.size());
     sample.multiplier = multiplier.data();
   }
-  const int h_columns = curvature == Curvature::diagonal ? p.n_outputs : 1;
-  const float* h = curvature == Curvature::unit ? nullptr : p.h.data();
+  const int h_columns = hessian == Hessian::diagonal ? p.n_outputs : 1;
+  const float* h = hessian == Hessian::unit ? nullptr : p.h.data();
   std::vector<float> first;
   std::vector<int32_t> first_leaves;
   for (int n_threads : {1, 2, 3}) {
@@ -46,14 +46,14 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
     HistogramSearch search(bins, n_threads);
     Tree tree;
     for (int again = 0; again < 2; ++again) {  // memory is reused
-      channels.quantise(p.g.data(), h, p.n_outputs, curvature, sample, n_threads);
+      channels.quantise(p.g.data(), h, p.n_outputs, hessian, sample, n_threads);
       search.use(channels);
       tree = grower.grow(search, config, nullptr);
       check_tree(tree, grower.leaf_of_row(), p.n);
     }
     std::vector<float> values(static_cast<size_t>(tree.n_leaves) * p.n_outputs);
-    newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(),
-                  tree.n_leaves, kStep, n_threads, values.data());
+    fit_newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(),
+                      tree.n_leaves, kStep, n_threads, values.data());
     std::vector<int32_t> leaves(grower.leaf_of_row(), grower.leaf_of_row() + p.n);
     if (n_threads == 1) {
       first = values;
@@ -94,7 +94,7 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
 void test_growing() {
   uint32_t seed = 0;
   for (int n_outputs : {1, 3, 16, 37, 70})
-    for (Curvature curvature : {Curvature::unit, Curvature::shared, Curvature::diagonal})
+    for (Hessian hessian : {Hessian::unit, Hessian::shared, Hessian::diagonal})
       for (bool sampled : {false, true}) {
         const Problem p = make_problem(++seed, sampled ? 700 : 900, 11, n_outputs);
         GrowConfig config = grow_config();
@@ -104,13 +104,13 @@ void test_growing() {
         config.colsample_bynode = seed % 3 == 0 ? 0.5 : 1.0;
         config.histogram_memory = seed % 4 == 0 ? 0 : size_t{1} << 30;
         config.split.reg_alpha = seed % 5 == 0 ? 0.1f : 0.0f;
-        test_grow(p, curvature, config, sampled);
+        test_grow(p, hessian, config, sampled);
       }
   GrowConfig deep = grow_config();
   deep.max_leaves = 3000;
-  test_grow(make_problem(99, 40000, 3, 2), Curvature::shared, deep,
-            false);                                                    // chunks, kept histograms
-  test_grow(make_problem(98, 1, 2, 2), Curvature::unit, deep, false);  // one row
+  test_grow(make_problem(99, 40000, 3, 2), Hessian::shared, deep,
+            false);                                                  // chunks, kept histograms
+  test_grow(make_problem(98, 1, 2, 2), Hessian::unit, deep, false);  // one row
 }
 
 // In whatever order rows lie, their sums are the same: as they come, where runs of them are added
@@ -144,7 +144,7 @@ void test_orders() {
       const Bins bins(problem->codes.data(), n, kFeatures, problem->n_bins.data(),
                       problem->categorical.data(), n_threads);
       Channels channels;
-      channels.quantise(problem->g.data(), problem->h.data(), 1, Curvature::shared, sample,
+      channels.quantise(problem->g.data(), problem->h.data(), 1, Hessian::shared, sample,
                         n_threads);
       HistogramSearch search(bins, n_threads);
       search.use(channels);
@@ -175,17 +175,17 @@ void test_words() {
         sample.rows = some.data();
         sample.n_rows = static_cast<int64_t>(some.size());
       }
-      Partition partition(bins, n_threads);
+      HostRowPartitioner partition(bins, n_threads);
       std::vector<int> tiles;
       for (int t = 0; t < bins.n_tiles(); ++t) tiles.push_back(t);
       RowRange rows = partition.start(sample, tiles);
       int fetched = 0, there = 0;
       for (int depth = 0; depth < 9; ++depth) {
-        std::vector<Rows::Division> division(1);
+        std::vector<RowPartitioner::PartitionRequest> division(1);
         division[0].rows = rows;
         division[0].feature = depth;
         division[0].threshold = 45;
-        partition.divide(division);
+        partition.partition_rows(division);
         CHECK(division[0].left.size() + division[0].right.size() == rows.size());
         rows = depth % 2 == 0 ? division[0].left : division[0].right;
         (rows.words == 0 ? there : fetched) += 1;
@@ -227,7 +227,7 @@ void test_refusals() {
   RowSample sample;
   sample.n_all = p.n;
   try {
-    Channels().quantise(p.g.data(), nullptr, 2, Curvature::unit, sample, 3);
+    Channels().quantise(p.g.data(), nullptr, 2, Hessian::unit, sample, 3);
   } catch (const std::invalid_argument&) {
     refused = true;
   }

@@ -60,13 +60,13 @@ void check_at_the_ends(const std::vector<ChannelRange>& channels, int64_t rows, 
 }  // namespace
 
 void test_joint_sums() {
-  const ChannelRange gradient{-32767, 32767}, curvature{0, 32767}, count{0, 1};
+  const ChannelRange gradient{-32767, 32767}, hessian{0, 32767}, count{0, 1};
   // 27 + 26 + 11 bits, all that there are.
-  check_at_the_ends({gradient, curvature, count}, 2047, true);
-  check_at_the_ends({gradient, curvature, count}, 4096, false);
+  check_at_the_ends({gradient, hessian, count}, 2047, true);
+  check_at_the_ends({gradient, hessian, count}, 4096, false);
   check_at_the_ends({gradient, count}, 65536, true);
   check_at_the_ends({gradient, gradient, gradient, count}, 15, true);
-  check_at_the_ends({gradient, gradient, curvature, count}, 5000, false);
+  check_at_the_ends({gradient, gradient, hessian, count}, 5000, false);
   check_at_the_ends({{-1023, 1023}, {0, 2047}, count}, 8191, true);
   check_at_the_ends({{0, 0}, {0, 0}, count}, 100, true);
   CHECK(JointFormat::make(std::vector<ChannelRange>(5, count), 10).rows == 0);

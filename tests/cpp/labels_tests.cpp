@@ -40,7 +40,7 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
   HistogramSearch histograms(bins, n_threads);
   VerifiedSearch verified(bins, histograms, n_threads);
   ExactSearch exact(bins, n_threads);
-  LabelScores scores(training.targets, n_threads);
+  SparseRawScores scores(training.targets, n_threads);
   Forest forest(static_cast<int32_t>(training.n_outputs));
   std::vector<uint32_t> rows;
   std::vector<float> multiplier(p.n, 1.0f), weight(p.n), sketch(p.n * 8);
@@ -73,15 +73,15 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
       tree = grower.grow(exact, config, nullptr);
     } else {
       count_sketch(gradients, static_cast<uint64_t>(round), 8, 0.5f, sketch.data(), n_threads);
-      const Curvature curvature = w != nullptr ? Curvature::shared : Curvature::unit;
-      channels.quantise(sketch.data(), w, 8, curvature, sample, n_threads);
+      const Hessian hessian = w != nullptr ? Hessian::shared : Hessian::unit;
+      channels.quantise(sketch.data(), w, 8, hessian, sample, n_threads);
       histograms.use(channels);
       verified.use(gradients, w, channels.sample(), kStep, leaf_k, nullptr, 0);
       tree = grower.grow(verified, config, nullptr);
     }
     check_tree(tree, grower.leaf_of_row(), p.n);
-    const TopkLeafArrays leaves = topk_leaves(gradients, w, sample, grower.leaf_of_row(),
-                                              tree.n_leaves, kStep, leaf_k, n_threads);
+    const TopkLeafArrays leaves = fit_topk_leaves(gradients, w, sample, grower.leaf_of_row(),
+                                                  tree.n_leaves, kStep, leaf_k, n_threads);
     const auto block = std::make_shared<const TopkLeaves>(
         leaves.begin.data(), tree.n_leaves, leaves.outputs.data(), leaves.values.data(),
         static_cast<int64_t>(leaves.outputs.size()), training.n_outputs);
@@ -89,7 +89,7 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
     forest.append(std::make_shared<const Tree>(tree), block, -1);
   }
   const CodeMatrix codes{p.codes.data(), p.n_features, p.n};
-  const CompressedRows predicted = forest.label_scores(codes, {}, {0, n_rounds}, n_threads);
+  const SparseScores predicted = forest.sparse_scores(codes, {}, {0, n_rounds}, n_threads);
   std::vector<double> results;
   for (int64_t i = 0; i < p.n;
        ++i) {  // every output that a leaf has held is among what the row holds

@@ -33,7 +33,7 @@ void test_linear() {
                         n_threads);
         const LinearTable table(bins, features.data(), nullptr, n_threads);
         LinearChannels channels(table);
-        channels.use(p.g.data(), nullptr, n_outputs, Curvature::unit, sample,
+        channels.use(p.g.data(), nullptr, n_outputs, Hessian::unit, sample,
                      {.full = full, .max_regressors = 5, .linear_lambda = 1.0}, n_threads);
         HistogramSearch search(bins, n_threads);
         search.use(channels);

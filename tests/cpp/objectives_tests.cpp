@@ -16,7 +16,7 @@ namespace {
 template <class AnyLoss>
 std::vector<AnyLoss> every_loss() {
   std::vector<AnyLoss> losses;
-  for (const auto& [name, parameters] : AnyLoss::known()) {
+  for (const auto& [name, parameters] : AnyLoss::available()) {
     typename AnyLoss::Parameters ones;
     for (const std::string& parameter : parameters) ones[parameter] = 1.0f;
     losses.emplace_back(name, ones);
@@ -69,7 +69,7 @@ void test_objectives() {
   input.offset = offset.data();
   input.parameter = parameter.data();
   for (const Loss& loss : every_loss<Loss>()) {
-    derivatives(loss, input, g.data(), loss.kernels().unit_curvature ? nullptr : h.data(), k, 3);
+    derivatives(loss, input, g.data(), loss.kernels().unit_hessian ? nullptr : h.data(), k, 3);
     for (float x : g) CHECK(std::isfinite(x));
     CHECK(mean_loss(loss, input, 1) == mean_loss(loss, input, 3));
   }

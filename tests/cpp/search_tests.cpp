@@ -20,12 +20,13 @@ class ToldSearch final : public Search {
   explicit ToldSearch(int64_t n) { sample_.n_all = n; }
   const RowSample& sample() const override { return sample_; }
   int n_outputs() const override { return 0; }
-  void start(const SearchScope& scope, const SearchNode&) override {
+  void start(const TreeContext& scope, const SearchNode&) override {
     scope_ = &scope;
     codes_ = {{0, 255}};
   }
-  void evaluate(const std::vector<SearchNode>& nodes, bool, std::vector<Choice>& choices) override {
-    choices.assign(nodes.size(), Choice());
+  void evaluate(const std::vector<SearchNode>& nodes, bool,
+                std::vector<SplitInfo>& choices) override {
+    choices.assign(nodes.size(), SplitInfo());
     for (size_t i = 0; i < nodes.size(); ++i)
       if (scope_->can_split(nodes[i])) choices[i] = {1.0, 0, middle(nodes[i].id), false, {}, 3};
   }
@@ -40,7 +41,7 @@ class ToldSearch final : public Search {
   int32_t middle(int32_t node) const { return (codes_[node][0] + codes_[node][1]) / 2; }
 
   RowSample sample_;
-  const SearchScope* scope_ = nullptr;
+  const TreeContext* scope_ = nullptr;
   std::vector<std::array<int32_t, 2>> codes_;  // first and last of each node
 };
 

@@ -91,11 +91,11 @@ std::map<std::string, std::function<void(const void*)>> kernels() {
   add(::count_left);
   add(::derivatives);
   add(::find_codes);
-  add(::first_infinity);
+  add(::find_infinity);
   add(::gather_rows);
   add(::largest_magnitudes);
   add(::move_rows);
-  add(::number_leaves);
+  add(::assign_leaf_ids);
   add(::pack_codes);
   add(::place_pieces);
   add(::predict_trees);

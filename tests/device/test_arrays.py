@@ -172,7 +172,7 @@ def test_streams_are_waited_for(monkeypatch):
             waited.append(stream)
 
     monkeypatch.setattr(
-        _core, "DeviceArray", type("A", (), {"of_address": staticmethod(lambda *told: told)})
+        _core, "DeviceArray", type("A", (), {"from_address": staticmethod(lambda *told: told)})
     )
     for stream in (None, 2, False):
         array_on(Device(), ByInterface(X, stream=stream), "X")

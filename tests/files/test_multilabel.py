@@ -4,12 +4,12 @@ import bz2
 import gzip
 
 import numpy as np
-import polyleaf._core as core
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import polyleaf._core as core
 from polyleaf.files.multilabel import (
     read_multilabel,
     read_names,

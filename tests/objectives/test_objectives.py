@@ -5,13 +5,13 @@ import subprocess
 import sys
 
 import numpy as np
-import polyleaf._core as _core
 import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from losses import draw_raw, draw_target, hessians, run, softmax_hessians
 
+import polyleaf._core as _core
 from polyleaf.objectives import (
     Custom,
     Objective,

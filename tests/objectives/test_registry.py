@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import polyleaf._core as _core
 import pytest
 
+import polyleaf._core as _core
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import (
@@ -318,9 +318,9 @@ def test_the_core_says_which_losses_have_curvature_1():
 
 
 def test_losses_of_the_core_are_made_with_all_their_parameters_and_no_others():
-    assert _core.Loss.known()["huber"] == ["delta"] and _core.ClassLoss.known()["softmax"] == [
-        "factor"
-    ]
+    assert _core.Loss.available()["huber"] == ["delta"] and _core.ClassLoss.available()[
+        "softmax"
+    ] == ["factor"]
     for bad, message in (
         (("nothing", {}), 'no loss "nothing"'),
         (("huber", {}), 'needs the parameter "delta"'),

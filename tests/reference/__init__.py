@@ -54,7 +54,7 @@ from reference.leaf_blocks import (
     payloads,
     top_outputs,
 )
-from reference.leaves import leaf_sums, newton_leaves, newton_steps, topk_leaves
+from reference.leaves import fit_newton_leaves, fit_topk_leaves, leaf_sums, newton_steps
 from reference.scores import (
     GAIN_RESOLUTION,
     full_sum,

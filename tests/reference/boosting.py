@@ -8,7 +8,7 @@ import numpy as np
 from polyleaf.settings.parameters import USUALLY
 from reference.channels import F32, quantise
 from reference.growth import grow
-from reference.leaves import newton_leaves
+from reference.leaves import fit_newton_leaves
 from reference.tree import leaf_of_row
 
 
@@ -38,7 +38,7 @@ def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
     tree = grow(codes, n_bins, is_categorical, quantise(g, h, kind), config)
     leaves = leaf_of_row(tree, codes)
     penalties = config.reg_lambda, config.reg_alpha, config.max_delta_step
-    return tree, leaves, newton_leaves(g, h, leaves, tree.n_leaves, *penalties, learning_rate)
+    return tree, leaves, fit_newton_leaves(g, h, leaves, tree.n_leaves, *penalties, learning_rate)
 
 
 def fit_tree_by_layers(
@@ -64,7 +64,7 @@ def fit_tree_by_layers(
         leaf_of = np.empty(len(raw), np.int64)
         for leaf, i in enumerate(leaves):
             leaf_of[nodes[i].positions] = leaf
-        steps = newton_leaves(g, h, leaf_of, len(leaves), *penalties, **block)
+        steps = fit_newton_leaves(g, h, leaf_of, len(leaves), *penalties, **block)
         parent = {child: node for node in nodes for child in node.children}
         for leaf, i in enumerate(leaves):
             rows = nodes[i].positions.tobytes()
@@ -78,7 +78,7 @@ def fit_tree_by_layers(
     tree = grow(codes, n_bins, is_categorical, quantise(g, h, kind), config, renew=renew)
     leaf_of = leaf_of_row(tree, codes)
     if len(given) == 1:
-        return tree, leaf_of, newton_leaves(g, h, leaf_of, 1, *penalties, **block)
+        return tree, leaf_of, fit_newton_leaves(g, h, leaf_of, 1, *penalties, **block)
     values = [given[np.flatnonzero(leaf_of == leaf).tobytes()] for leaf in range(tree.n_leaves)]
     return tree, leaf_of, np.array(values)
 

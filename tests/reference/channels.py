@@ -25,7 +25,7 @@ class Channels:
     gradients: np.ndarray  # int64 (n_used, K)
     curvatures: np.ndarray  # int64 (n_used, m)
     gradient_steps: np.ndarray  # float32 (K,)
-    curvature_steps: np.ndarray  # float32 (m,)
+    hessian_steps: np.ndarray  # float32 (m,)
 
     def dense(self):
         """int64 (n_used, K + m): gradient channels, then curvature channels."""
@@ -58,8 +58,8 @@ def quantise(g, h, kind, rows=None, multiplier=None):
     gradients, gradient_steps = quantise_columns(used(g, rows, multiplier))
     if kind == "unit":
         h = np.empty((len(g), 0), F32)
-    curvatures, curvature_steps = quantise_columns(used(h, rows, multiplier))
-    return Channels(kind, gradients, curvatures, gradient_steps, curvature_steps)
+    curvatures, hessian_steps = quantise_columns(used(h, rows, multiplier))
+    return Channels(kind, gradients, curvatures, gradient_steps, hessian_steps)
 
 
 def used(values, rows, multiplier):
@@ -112,7 +112,7 @@ def take(channels, positions):
         channels.gradients[positions],
         channels.curvatures[positions],
         channels.gradient_steps,
-        channels.curvature_steps,
+        channels.hessian_steps,
     )
 
 

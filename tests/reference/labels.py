@@ -254,7 +254,7 @@ def tiles(n_bins):
     return found
 
 
-def topk_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
+def fit_topk_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
     """`reference.TopkLeaves`: the `leaf_k` outputs of largest |sum|, ties by number, their Newton steps
     (eq. 19); outputs whose step is worth nothing are left out."""
     integers, unit = fixed_point(reference.used(gradients.g, gradients.rows, gradients.multiplier))
@@ -301,7 +301,7 @@ def boost(data, Y, derivative, base, make_search, config, leaf_k, step, n_rounds
         gradients = Gradients(g if weight is None else g * weight[:, None], weight)
         tree = reference.grow(*data, make_search(round, gradients), config)
         leaf_of_row = reference.leaf_of_row(tree, data[0])
-        leaves = topk_leaves(gradients, leaf_of_row, tree.n_leaves, leaf_k, step)
+        leaves = fit_topk_leaves(gradients, leaf_of_row, tree.n_leaves, leaf_k, step)
         raw = raw + reference.payloads(leaves, leaf_of_row)
         rounds.append((tree, leaves))
     return raw, rounds

@@ -26,7 +26,7 @@ def leaf_sums(values, leaves, n_leaves):
     return sums
 
 
-def newton_leaves(
+def fit_newton_leaves(
     g,
     h,
     leaf_of_row,
@@ -63,11 +63,11 @@ def newton_leaves(
     return (w * learning_rate).astype(F32)
 
 
-def topk_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=None, multiplier=None):
+def fit_topk_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=None, multiplier=None):
     """`TopkLeaves` with the `leaf_k` outputs whose Newton step removes most loss (GBDT-MO, eq. 19).
 
     `config.shared_support`: the two children of a node hold those that gain most in both together (Algorithm
-    4). An output without gain is not held. Arguments as for `newton_leaves`, `h` not full; all in float64.
+    4). An output without gain is not held. Arguments as for `fit_newton_leaves`, `h` not full; all in float64.
     """
     h = np.ones((len(g), 1), F32) if h is None else h
     leaves = leaf_of_row if rows is None else leaf_of_row[rows]

@@ -75,7 +75,7 @@ class Moments:
         return self.steps["g"]
 
     @property
-    def curvature_steps(self):
+    def hessian_steps(self):
         return self.steps["h"]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from reference.channels import F32, quantise
 from reference.growth import grow
-from reference.leaves import newton_leaves
+from reference.leaves import fit_newton_leaves
 from reference.tree import leaf_of_row
 
 
@@ -53,7 +53,7 @@ def fit_tree(data, g, h, unit, config, learning_rate, levels=(), residual=None):
     of_splits = g * unit.astype(F32)
     tree = grow(*data, quantise(of_splits, h, "unit" if h is None else "diagonal"), config)
     leaves = leaf_of_row(tree, data[0])
-    values = newton_leaves(
+    values = fit_newton_leaves(
         g, h, leaves, tree.n_leaves, config.reg_lambda, learning_rate=learning_rate
     )
     for k, level in enumerate(levels):

@@ -4,13 +4,13 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import polyleaf._core as core
 import pytest
 import reference
 import scipy.sparse as sp
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfTransformer
 
+import polyleaf._core as core
 from polyleaf.inputs.sparse import canonical
 from polyleaf.sketching import projections
 from polyleaf.sketching.projections import PROJECTIONS, Projection, Projector

@@ -4,7 +4,6 @@ import pickle
 from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
-import polyleaf._core as core
 import pytest
 import reference
 import scipy.sparse as sp
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isa import printed_by_each
 
+import polyleaf._core as core
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.sketching.sketches import (
     AUTO_ABOVE,

@@ -99,7 +99,7 @@ class OnDevice:
         p, search = self.problem, _core.DeviceSearch(self.bins, 1)
         search.use(self.channels)
         search.obey(p.directions)
-        self.grower.limit_interactions(p.groups, p.at_most)
+        self.grower.set_interaction_constraints(p.groups, p.at_most)
         return self.grower.grow(search, grow_config(p.config, **only_core), p.features)
 
     def values(self, n_leaves, learning_rate=1.0):

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pandas as pd
-import polyleaf._core as _core
 from hypothesis import strategies as st
 from trees import random_leaves, tree_arrays
 
+import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
 from polyleaf.inputs.features import as_features
 from polyleaf.model import Model

@@ -160,7 +160,7 @@ class Twin:
     @staticmethod
     def channels(p, n_threads=1):
         c = reference.quantise(p.g, p.h, p.kind, p.rows, p.multiplier)
-        return c.dense(), c.gradient_steps, c.curvature_steps
+        return c.dense(), c.gradient_steps, c.hessian_steps
 
     @staticmethod
     def grow(p, n_threads=1):
@@ -187,7 +187,7 @@ class Twin:
     def leaves(p, leaf_of_row, n_leaves, learning_rate=1.0, n_threads=1):
         c = p.config
         penalties = c.reg_lambda, c.reg_alpha, c.max_delta_step
-        return reference.newton_leaves(
+        return reference.fit_newton_leaves(
             p.g,
             p.h,
             leaf_of_row,
@@ -209,7 +209,7 @@ class Core:
         return (
             channels.dense(),
             np.asarray(channels.gradient_steps),
-            np.asarray(channels.curvature_steps),
+            np.asarray(channels.hessian_steps),
         )
 
     @staticmethod
@@ -224,7 +224,7 @@ class Core:
 
         grower = grower or Core.grower(p, n_threads)
         config = grow_config(p.config, **only_core)
-        grower.grower.limit_interactions(p.groups, p.at_most)
+        grower.grower.set_interaction_constraints(p.groups, p.at_most)
         grower.search.obey(p.directions)
         tree = grower.grow(core_channels(p, n_threads), config, p.features)
         return as_reference_tree(tree), np.array(grower.leaf_of_row)
@@ -239,7 +239,7 @@ class Core:
         search.obey(p.directions)
         search.use(next(channels))
         grower.begin(search, grow_config(p.config), p.features)
-        while grower.split() and grower.may_split:
+        while grower.split() and grower.can_split_further:
             search.use(next(channels))
             grower.evaluate()
         return as_reference_tree(grower.finish()), np.array(grower.leaf_of_row)
@@ -251,7 +251,7 @@ class Core:
         from polyleaf import _core
 
         step = leaf_config_of(p.config, learning_rate)
-        return _core.newton_leaves(
+        return _core.fit_newton_leaves(
             p.g, p.h, leaf_of_row, n_leaves, step, p.rows, p.multiplier, n_threads
         )
 
@@ -331,9 +331,7 @@ def exact_gain(p, channels, goes_left, rows=None):
     def score(rows):
         H = Fraction(len(rows))
         if p.kind == "shared":
-            H = Fraction(float(channels.curvature_steps[0])) * int(
-                channels.curvatures[rows, 0].sum()
-            )
+            H = Fraction(float(channels.hessian_steps[0])) * int(channels.curvatures[rows, 0].sum())
         sums = channels.gradients[rows].sum(axis=0)
         G = [
             Fraction(float(s)) * int(q) for s, q in zip(channels.gradient_steps, sums, strict=True)

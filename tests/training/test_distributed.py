@@ -624,13 +624,13 @@ def test_quantiles_are_those_of_all_rows(n, data):
     )
     weight = None if weight is None else weight.astype(np.float32)
     leaf, level = rng.integers(0, 6, n).astype(np.int32), np.array([0.01, 0.5, 0.93])
-    alone = _core.quantile_leaves(values, weight, leaf, 7, None, level, 1)
+    alone = _core.fit_quantile_leaves(values, weight, leaf, 7, None, level, 1)
     rank = rng.integers(0, size, n)
 
     def work(communicator):
         own = rank == communicator.rank
         about = None if weight is None else weight[own], leaf[own], 7, None, level
-        return _core.quantile_leaves(values[own], *about, Workers(2, communicator))
+        return _core.fit_quantile_leaves(values[own], *about, Workers(2, communicator))
 
     for found in Threads.run(size, work):
         assert found.tobytes() == alone.tobytes()

@@ -9,13 +9,13 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import polyleaf._core as core
 import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers import CLASSES, LABELS, LAYERS, N, X, Y, bits, classifier, loss, regressor, runs
 
+import polyleaf._core as core
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.datasets import load
 

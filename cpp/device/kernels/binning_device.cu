@@ -104,7 +104,7 @@ extern "C" __global__ void gather_rows(const GatherRows a) {
   }
 }
 
-extern "C" __global__ void first_infinity(const FirstInfinity a) {
+extern "C" __global__ void find_infinity(const FindInfinity a) {
   const int64_t k = a.numbers.n_columns;
   for (int64_t i = thread_of_grid(); i < a.numbers.n_rows * k; i += threads_of_grid()) {
     const double x = number_at(a.numbers, i / k, static_cast<int32_t>(i % k));

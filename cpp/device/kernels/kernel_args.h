@@ -138,8 +138,8 @@ struct GatherRows {
 };
 
 // first = min(first, row * n_columns + column) of what is infinite.
-struct FirstInfinity {
-  static constexpr const char* kName = "first_infinity";
+struct FindInfinity {
+  static constexpr const char* kName = "find_infinity";
   Numbers numbers;
   uint64_t* first;
 };
@@ -219,12 +219,11 @@ struct ScanNumeric {
   static constexpr const char* kName = "scan_numeric";
   Histograms histograms;
   int32_t n_outputs, n_features;
-  int32_t
-      curvature;  // 0: the count; 1: one lane; 2: a lane for each output; 3: of pairs of outputs
-  int32_t curvature_offset;  // first lane of it
+  int32_t hessian;  // 0: the count; 1: one lane; 2: a lane for each output; 3: of pairs of outputs
+  int32_t hessian_offset;  // first lane of it
   int32_t count_lane;
   const float* gradient_step;
-  const float* curvature_step;
+  const float* hessian_step;
   const FeatureAt* features;
   const NodeAt* nodes;
   const int32_t* totals;   // (n_nodes, lanes)
@@ -348,8 +347,8 @@ struct LeafPiece {
   int32_t copy, leaf;
 };
 
-struct NumberLeaves {
-  static constexpr const char* kName = "number_leaves";
+struct AssignLeafIds {
+  static constexpr const char* kName = "assign_leaf_ids";
   const uint32_t* ids[3];
   const LeafPiece* pieces;
   int32_t* leaf_of_row;
@@ -473,13 +472,13 @@ struct PredictTrees {
   float* raw;
 };
 
-// Sums of leaf values in the user's unit, as ScoreUnit (forest/score_unit.h) has it.
+// Sums of leaf values in the user's unit, as ScoreTransform (forest/score_unit.h) has it.
 struct ScoresOfSums {
   static constexpr const char* kName = "scores_of_sums";
   const float* raw;
   int64_t n_rows;
   int32_t n_outputs;
-  ScoreUnit unit;
+  ScoreTransform unit;
   double* scores;
 };
 

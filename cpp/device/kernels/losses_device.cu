@@ -11,7 +11,7 @@ __device__ inline float weight_of(const LossAt& at, int64_t row, int k) {
   return at.weight_columns == 1 ? at.weight[row] : at.weight[row * at.n_outputs + k];
 }
 
-// Both for one row and output, times its weight. A curvature of 1 is that of the weights, which is
+// Both for one row and output, times its weight. A Hessian of 1 is that of the weights, which is
 // there from the start.
 template <class L>
 __device__ void derive(const Derivatives& a, int64_t row, int k) {
@@ -20,7 +20,7 @@ __device__ void derive(const Derivatives& a, int64_t row, int k) {
   const float z = at.raw[i] + at.offset[k], y = a.target[i], parameter = a.parameter[k];
   const float weight = at.weight != nullptr ? weight_of(at, row, k) : 1.0f;
   with<L>(at.numbers, [&](auto loss) {
-    if constexpr (kUnitCurvature<decltype(loss)>) {
+    if constexpr (kUnitHessian<decltype(loss)>) {
       at.g[i] = loss.gradient(z, y, parameter) * weight;
     } else {
       const Derivative d = loss.derivative(z, y, parameter);
@@ -55,9 +55,9 @@ __device__ inline void softmax_row(const SoftmaxDerivatives& a, int64_t row) {
   for (int k = 0; k < at.n_outputs; ++k) {
     const float p = g[k] * inverse;
     const float gradient = k == a.label[row] ? p - 1.0f : p;
-    const float curvature = factor != 0.0f ? factor * (p * (1.0f - p)) : magnitude(gradient);
+    const float hessian = factor != 0.0f ? factor * (p * (1.0f - p)) : magnitude(gradient);
     g[k] = gradient * weight;
-    h[k] = at_least(curvature, kLeastCurvature) * weight;
+    h[k] = at_least(hessian, kMinHessian) * weight;
   }
 }
 

@@ -83,7 +83,7 @@ extern "C" __global__ void move_rows(const MoveRows a) {
   }
 }
 
-extern "C" __global__ void number_leaves(const NumberLeaves a) {
+extern "C" __global__ void assign_leaf_ids(const AssignLeafIds a) {
   const LeafPiece piece = a.pieces[blockIdx.x];
   for (int64_t i = piece.begin + threadIdx.x; i < piece.end; i += blockDim.x)
     a.leaf_of_row[id_at(a.ids[piece.copy], i)] = piece.leaf;

@@ -19,8 +19,8 @@ constexpr float kNone = __builtin_bit_cast(float, 0xff800000u);  // -inf
 
 // What the threads of a block share while they scan.
 struct ScanMemory {
-  int32_t counts[kMostBins], curvatures[kMostBins];                     // running sums over bins
-  int32_t gradient[kMostBins][kPadded], curvature[kMostBins][kPadded];  // the same of sixteen lanes
+  int32_t counts[kMostBins], hessians[kMostBins];                     // running sums over bins
+  int32_t gradient[kMostBins][kPadded], hessian[kMostBins][kPadded];  // the same of sixteen lanes
   int32_t segments[kScanThreads / kLanes][kLanes];
 };
 
@@ -192,13 +192,13 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
   float coefficient[2][2];  // [way][right]
   bool heavy[2] = {true, true};
   if constexpr (!S::kPerOutput) {
-    const float step = a.curvature == 0 ? 1.0f : a.curvature_step[0];
-    const int32_t total = a.curvature == 0 ? count : totals[a.curvature_offset];
+    const float step = a.hessian == 0 ? 1.0f : a.hessian_step[0];
+    const int32_t total = a.hessian == 0 ? count : totals[a.hessian_offset];
     for (int way = 0; way < n_ways; ++way) {
-      const int32_t of_missing = a.curvature == 0 ? feature.count(at.missing)
-                                                  : feature.lane(at.missing, a.curvature_offset);
-      const int32_t left = (a.curvature == 0 ? memory.counts[b] : memory.curvatures[b]) +
-                           (way == 1 ? of_missing : 0);
+      const int32_t of_missing =
+          a.hessian == 0 ? feature.count(at.missing) : feature.lane(at.missing, a.hessian_offset);
+      const int32_t left =
+          (a.hessian == 0 ? memory.counts[b] : memory.hessians[b]) + (way == 1 ? of_missing : 0);
       const float hl = static_cast<float>(left) * step,
                   hr = static_cast<float>(total - left) * step;
       coefficient[way][0] = score.coefficient(hl);
@@ -215,8 +215,8 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
         memory.segments);
     if constexpr (S::kPerOutput)
       sum_up(
-          feature, at.n_bins, [&](int j) { return a.curvature_offset + first + j; }, width,
-          memory.curvature, memory.segments);
+          feature, at.n_bins, [&](int j) { return a.hessian_offset + first + j; }, width,
+          memory.hessian, memory.segments);
 #pragma unroll
     for (int j = 0; j < kLanes; ++j) {
       if (j >= width) continue;
@@ -230,11 +230,10 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
         const float gr = static_cast<float>(totals[k] - left) * step;
         float cl, cr;
         if constexpr (S::kPerOutput) {
-          const int lane = a.curvature_offset + k;
-          const int32_t h =
-              memory.curvature[b][j] + (way == 1 ? feature.lane(at.missing, lane) : 0);
-          const float hl = static_cast<float>(h) * a.curvature_step[k];
-          const float hr = static_cast<float>(totals[lane] - h) * a.curvature_step[k];
+          const int lane = a.hessian_offset + k;
+          const int32_t h = memory.hessian[b][j] + (way == 1 ? feature.lane(at.missing, lane) : 0);
+          const float hl = static_cast<float>(h) * a.hessian_step[k];
+          const float hr = static_cast<float>(totals[lane] - h) * a.hessian_step[k];
           weight[way][0][j] = first == 0 ? hl : weight[way][0][j] + hl;
           weight[way][1][j] = first == 0 ? hr : weight[way][1][j] + hr;
           cl = score.coefficient(hl);
@@ -260,13 +259,13 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
   }
 }
 
-// Calls f with the score that curvature and penalties ask for.
+// Calls f with the score that Hessian and penalties ask for.
 template <class F>
 __device__ void with_score(const ScanNumeric& a, const F& f) {
   const Penalties& p = a.penalties;
   const Regularisation r{p.lambda, p.alpha, p.limit};
   const bool is_plain = p.alpha == 0.0f && p.limit == 0.0f;
-  if (a.curvature == 2)
+  if (a.hessian == 2)
     is_plain ? f(Diagonal{r}) : f(Regularised<true>{r});
   else
     is_plain ? f(Shared{r}) : f(Regularised<false>{r});
@@ -308,8 +307,8 @@ struct Directed {
     const auto score = [&](const auto& s) {
       candidate_sums(a.scan, s, feature, at, totals, count, n_ways, KeepAll{}, memory, sums);
     };
-    a.scan.curvature == 2 ? score(Obeying<true>{r, direction, low, high})
-                          : score(Obeying<false>{r, direction, low, high});
+    a.scan.hessian == 2 ? score(Obeying<true>{r, direction, low, high})
+                        : score(Obeying<false>{r, direction, low, high});
   }
 };
 
@@ -365,12 +364,12 @@ struct Solved {
         [&](int i) { return sum(i, totals, right) * scan.gradient_step[lanes[i]]; },
         [&](int i, int j) {
           const int at = a.m + packed(i, j);
-          return sum(at, totals, right) * scan.curvature_step[lanes[at] - scan.curvature_offset];
+          return sum(at, totals, right) * scan.hessian_step[lanes[at] - scan.hessian_offset];
         },
         A, y, inverse);
   }
 
-  // Whether the mean over outputs of both sides' curvatures is enough.
+  // Whether the mean over outputs of both sides' Hessian is enough.
   __device__ bool is_heavy(const FeatureSums& feature, const FeatureAt& at, const int32_t* totals,
                            bool missing_left) const {
     const ScanNumeric& scan = a.scan;
@@ -380,7 +379,7 @@ struct Solved {
     for (int first = 0; first < scan.n_outputs; first += kLanes) {
       const int width = scan.n_outputs - first < kLanes ? scan.n_outputs - first : kLanes;
       const auto lane_of = [&](int j) {
-        return scan.curvature_offset + packed(first + j, first + j);
+        return scan.hessian_offset + packed(first + j, first + j);
       };
       sum_up(feature, at.n_bins, lane_of, width, memory.gradient, memory.segments);
 #pragma unroll
@@ -389,7 +388,7 @@ struct Solved {
         const int lane = lane_of(j);
         const int32_t l =
             memory.gradient[threadIdx.x][j] + (missing_left ? feature.lane(at.missing, lane) : 0);
-        const float step = scan.curvature_step[lane - scan.curvature_offset];
+        const float step = scan.hessian_step[lane - scan.hessian_offset];
         const float hl = static_cast<float>(l) * step,
                     hr = static_cast<float>(totals[lane] - l) * step;
         weight[0][j] = first == 0 ? hl : weight[0][j] + hl;
@@ -417,10 +416,9 @@ __device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, ScanM
   const int32_t* const totals = a.totals + of_node * a.histograms.lanes;
   const int32_t own = b < at.n_bins ? feature.count(b) : 0;
   memory.counts[b] = own;
-  memory.curvatures[b] =
-      b < at.n_bins && a.curvature == 1 ? feature.lane(b, a.curvature_offset) : 0;
+  memory.hessians[b] = b < at.n_bins && a.hessian == 1 ? feature.lane(b, a.hessian_offset) : 0;
   running_sums(memory.counts);
-  if (a.curvature == 1) running_sums(memory.curvatures);
+  if (a.hessian == 1) running_sums(memory.hessians);
 
   const int32_t n_missing = feature.count(at.missing);
   const int n_ways = n_missing != 0 ? 2 : 1;

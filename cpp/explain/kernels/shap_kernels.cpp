@@ -154,7 +154,7 @@ POLYLEAF_INLINE void add_point(int32_t n, const double* unknown, double known, d
 typedef int8_t i8x8 __attribute__((vector_size(8)));
 
 template <bool kPairs>
-void integrate_eight(const ProductGame& game, const double* unknown, const uint8_t* held,
+void integrate_eight(const PathProduct& game, const double* unknown, const uint8_t* held,
                      int64_t held_step, const EightRows& rows, float* coefficients, int64_t step) {
   const int32_t n = game.n_features, n_terms = kPairs ? n * (n + 1) / 2 : n;
   for (int32_t j = 0; j < n; ++j)
@@ -174,7 +174,7 @@ void integrate_eight(const ProductGame& game, const double* unknown, const uint8
                    (rows.sums[term] * rows.factors[i]) * rows.factors[j]);
 }
 
-void integrate(const ProductGame& game, const uint8_t* held, int64_t held_step, int n_rows,
+void integrate(const PathProduct& game, const uint8_t* held, int64_t held_step, int n_rows,
                float* coefficients, int64_t coefficient_step, double* scratch) {
   const int32_t n = game.n_features;
   // A feature's factor where it is not known; where it is known and held, the point itself comes on

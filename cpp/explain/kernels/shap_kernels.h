@@ -36,7 +36,7 @@ struct SplitOnPath {
 
 // The coefficients of one leaf where what is unknown of a row is a share of the training rows
 // (coalitions.h).
-struct ProductGame {
+struct PathProduct {
   int32_t n_features, n_points;
   const double* shares;       // of the features
   const double *at, *weight;  // of the quadrature
@@ -72,7 +72,7 @@ struct ContributionKernels {
                   int n_rows, float* coefficients);
   // coefficients[term * coefficient_step + row] of rows whose held[feature * held_step + row] are
   // given. scratch: `integration_scratch` doubles, aligned as a Buffer is.
-  void (*integrate)(const ProductGame& game, const uint8_t* held, int64_t held_step, int n_rows,
+  void (*integrate)(const PathProduct& game, const uint8_t* held, int64_t held_step, int n_rows,
                     float* coefficients, int64_t coefficient_step, double* scratch);
   // tile[output][row] += sum over the terms, in order from 0, of coefficient[row] *
   // payload[output].

@@ -22,7 +22,7 @@ void keep_below(const uint64_t* hashes, int64_t n, uint64_t limit, uint8_t* allo
 
 }  // namespace
 
-const FeatureDrawKernels feature_draw_kernels = {hashes, count_below, keep_below};
+const ColumnSamplerKernels column_sampler_kernels = {hashes, count_below, keep_below};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

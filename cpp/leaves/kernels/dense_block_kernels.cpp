@@ -45,8 +45,8 @@ constexpr int smaller(int a, int b) {
 // Adds kWidth outputs (a chunk of a leaf vector) of all trees, with the sums of some rows in
 // registers.
 template <int kWidth>
-void add_chunk(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_row,
-               int64_t leaf_step, int n_rows, int64_t stride, int64_t offset, float* scores) {
+void add_chunk(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row, int64_t leaf_step,
+               int n_rows, int64_t stride, int64_t offset, float* scores) {
   constexpr int kFloats = smaller(kWidth, kFloatsOfRegister);
   constexpr int kVectors = kWidth / kFloats;
   constexpr int kRows = smaller(kPadRows, kSums > kVectors ? kSums / kVectors : 1);
@@ -75,8 +75,8 @@ void add_chunk(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_r
   }
 }
 
-void add_trees(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_row,
-               int64_t leaf_step, int n_rows, int width, float* scores) {
+void add_trees(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row, int64_t leaf_step,
+               int n_rows, int width, float* scores) {
   const auto each = [&](auto* chunk, int stride, int offset) {
     chunk(trees, n_trees, leaf_of_row, leaf_step, n_rows, stride, offset, scores);
   };

@@ -2,7 +2,7 @@
 // the same formulas: nothing here needs more of the language than both have.
 //
 // A struct says its name, the names of its numbers, where it has any, and the formulas, scalar
-// functions that the loop around them vectorises: `gradient`, if its curvature is 1, else
+// functions that the loop around them vectorises: `gradient`, if its Hessian is 1, else
 // `derivative`, which gives both; and `loss`. Their last argument is the number of the output (a
 // level, the weight of positives).
 #pragma once
@@ -29,7 +29,7 @@ struct SquaredError {
   }
 };
 
-// l = |z - y|; the curvature 1 is a scale for the split search, leaves are renewed by the median.
+// l = |z - y|; the Hessian 1 is a scale for the split search, leaves are renewed by the median.
 struct AbsoluteError {
   static constexpr const char* kName = "absolute_error";
   float gradient(float z, float y, float) const {
@@ -53,13 +53,13 @@ struct Quantile {
   }
 };
 
-// l = r^2 / 2 where |r| <= delta, delta * (|r| - delta / 2) elsewhere. The curvature 1 is an upper
+// l = r^2 / 2 where |r| <= delta, delta * (|r| - delta / 2) elsewhere. The Hessian 1 is an upper
 // bound, so a Newton step never overshoots.
 struct Huber {
   static constexpr const char* kName = "huber";
   static constexpr const char* kParameters[] = {"delta"};
   float delta;
-  explicit Huber(const LossNumbers& numbers) : delta(numbers[0]) {}
+  explicit Huber(const LossParams& numbers) : delta(numbers[0]) {}
   float gradient(float z, float y, float) const { return at_least(at_most(z - y, delta), -delta); }
   double loss(float z, float y, float) const {
     double r = double(z) - double(y);
@@ -70,17 +70,17 @@ struct Huber {
 };
 
 // Deviances with a log link, variance = mean^p, p in [1, 2]. With the model's part b = e^((2-p) z)
-// and the data's part s = y e^((1-p) z) the gradient is b - s, and the curvature a mixture of b and
+// and the data's part s = y e^((1-p) z) the gradient is b - s, and the Hessian a mixture of b and
 // s. kPower 1: Poisson (s = y), 2: Gamma (b = 1), 0: Tweedie.
 template <int kPower>
 struct LogLinkOf {
-  float one_minus_p, two_minus_p, model_curvature, data_curvature;
+  float one_minus_p, two_minus_p, model_hessian, data_hessian;
   double inverse_one, inverse_two;  // 1 / (1 - p), 1 / (2 - p); Tweedie only
-  explicit LogLinkOf(const LossNumbers& numbers)
+  explicit LogLinkOf(const LossParams& numbers)
       : one_minus_p(1.0f - numbers[0]),
         two_minus_p(2.0f - numbers[0]),
-        model_curvature(numbers[1]),
-        data_curvature(numbers[2]),
+        model_hessian(numbers[1]),
+        data_hessian(numbers[2]),
         inverse_one(1.0 / double(one_minus_p)),
         inverse_two(1.0 / double(two_minus_p)) {}
   float model(float z) const {
@@ -91,7 +91,7 @@ struct LogLinkOf {
   }
   Derivative derivative(float z, float y, float) const {
     const float b = model(z), s = data(z, y);
-    return {b - s, at_least(model_curvature * b + data_curvature * s, kLeastCurvature)};
+    return {b - s, at_least(model_hessian * b + data_hessian * s, kMinHessian)};
   }
   double loss(float z, float y, float) const {
     if constexpr (kPower == 1) return double(model(z)) - double(y) * double(z);
@@ -101,10 +101,9 @@ struct LogLinkOf {
 };
 struct LogLink {
   static constexpr const char* kName = "log_link";
-  static constexpr const char* kParameters[] = {"variance_power", "model_curvature",
-                                                "data_curvature"};
+  static constexpr const char* kParameters[] = {"variance_power", "model_hessian", "data_hessian"};
   template <class F>
-  static void choose(const LossNumbers& numbers, F&& f) {
+  static void choose(const LossParams& numbers, F&& f) {
     const float two_minus_p = 2.0f - numbers[0];
     if (two_minus_p == 1.0f) return f(LogLinkOf<1>(numbers));
     if (two_minus_p == 0.0f) return f(LogLinkOf<2>(numbers));
@@ -121,7 +120,7 @@ struct Logistic {
     const float larger = 1.0f / (1.0f + e), smaller = e * larger;
     const float p = z < 0 ? smaller : larger, not_p = z < 0 ? larger : smaller;
     const float sy = positive * y, ny = 1.0f - y;
-    return {ny * p - sy * not_p, at_least((ny + sy) * (larger * smaller), kLeastCurvature)};
+    return {ny * p - sy * not_p, at_least((ny + sy) * (larger * smaller), kMinHessian)};
   }
   double loss(float z, float y, float positive) const {
     const double rest = double(log1p_unit(exp_saturating(-magnitude(z))));
@@ -131,7 +130,7 @@ struct Logistic {
   }
 };
 
-// l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The curvature 1 is an upper bound,
+// l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The Hessian 1 is an upper bound,
 // reached inside the margin.
 struct SquaredHinge {
   static constexpr const char* kName = "squared_hinge";
@@ -146,11 +145,11 @@ struct SquaredHinge {
 };
 
 template <class L>
-constexpr bool kUnitCurvature = requires(const L loss) { loss.gradient(0.0f, 0.0f, 0.0f); };
+constexpr bool kUnitHessian = requires(const L loss) { loss.gradient(0.0f, 0.0f, 0.0f); };
 
 // Calls f with the loss of these numbers.
 template <class L, class F>
-void with(const LossNumbers& numbers, F&& f) {
+void with(const LossParams& numbers, F&& f) {
   if constexpr (requires { L::choose(numbers, f); })
     L::choose(numbers, f);
   else if constexpr (requires { L::kParameters; })

@@ -24,8 +24,8 @@ struct Derivatives {
   float g[2], h[2];
 };
 
-inline float curvature(float g, float information) {
-  return at_least(at_least(information, magnitude(g) * (1.0f / kLongestStep)), kLeastCurvature);
+inline float hessian(float g, float information) {
+  return at_least(at_least(information, magnitude(g) * (1.0f / kLongestStep)), kMinHessian);
 }
 
 inline float within(float x, float lowest, float highest) {
@@ -37,12 +37,12 @@ struct Normal {
   static constexpr const char* kName = "normal";
   static constexpr const char* kParameters[] = {"lowest", "highest"};
   float lowest, highest;
-  explicit Normal(const LossNumbers& numbers) : lowest(numbers[0]), highest(numbers[1]) {}
+  explicit Normal(const LossParams& numbers) : lowest(numbers[0]), highest(numbers[1]) {}
   Derivatives derivatives(float location, float s, float y) const {
     const float precision = exp_saturating(-within(s, lowest, highest));
     const float z = within((location - y) * precision, -kFarthest, kFarthest);
     const float gs = 1.0f - z * z;
-    return {{z * precision, gs}, {precision * precision, curvature(gs, 2.0f)}};
+    return {{z * precision, gs}, {precision * precision, hessian(gs, 2.0f)}};
   }
 };
 
@@ -52,7 +52,7 @@ struct StudentT {
   static constexpr const char* kName = "student_t";
   static constexpr const char* kParameters[] = {"lowest", "highest", "df"};
   float lowest, highest, df;
-  explicit StudentT(const LossNumbers& numbers)
+  explicit StudentT(const LossParams& numbers)
       : lowest(numbers[0]), highest(numbers[1]), df(numbers[2]) {}
   Derivatives derivatives(float location, float s, float y) const {
     const float precision = exp_saturating(-within(s, lowest, highest));
@@ -60,7 +60,7 @@ struct StudentT {
     const float share = (df + 1.0f) / (df + z * z), other = 1.0f / (df + 3.0f);
     const float gs = 1.0f - share * (z * z);
     const float of_location = (precision * precision) * ((df + 1.0f) * other);
-    return {{share * (z * precision), gs}, {of_location, curvature(gs, 2.0f * df * other)}};
+    return {{share * (z * precision), gs}, {of_location, hessian(gs, 2.0f * df * other)}};
   }
 };
 
@@ -70,13 +70,13 @@ struct Gamma {
   static constexpr const char* kName = "gamma_distribution";
   static constexpr const char* kParameters[] = {"lowest", "highest"};
   float lowest, highest;
-  explicit Gamma(const LossNumbers& numbers) : lowest(numbers[0]), highest(numbers[1]) {}
+  explicit Gamma(const LossParams& numbers) : lowest(numbers[0]), highest(numbers[1]) {}
   Derivatives derivatives(float m, float s, float y) const {
     const float log_k = -2.0f * within(s, lowest, highest), k = exp_saturating(log_k);
     const float v = within(log_normal(y) - m, -kMostLog, kMostLog);
     const float gm = -k * exp_minus_one(v);
     const float gs = -2.0f * (k * (digamma_excess(k, log_k) + exp_excess(v)));
-    return {{gm, gs}, {curvature(gm, k), curvature(gs, 4.0f * trigamma_excess(k))}};
+    return {{gm, gs}, {hessian(gm, k), hessian(gs, 4.0f * trigamma_excess(k))}};
   }
 };
 
@@ -86,7 +86,7 @@ struct NegativeBinomial {
   static constexpr const char* kName = "negative_binomial";
   static constexpr const char* kParameters[] = {"lowest", "highest"};
   float lowest, highest;
-  explicit NegativeBinomial(const LossNumbers& numbers) : lowest(numbers[0]), highest(numbers[1]) {}
+  explicit NegativeBinomial(const LossParams& numbers) : lowest(numbers[0]), highest(numbers[1]) {}
   Derivatives derivatives(float m, float s, float y) const {
     const float log_r = -2.0f * within(s, lowest, highest), r = exp_saturating(log_r);
     const float u = exp_saturating(at_most(m, kMostLog));
@@ -97,7 +97,7 @@ struct NegativeBinomial {
     // An upper bound of the information: sums over all counts have no closed form. It is exact
     // where counts or r are large, within 2.5 from r = .2 on, and 5 at r = .05.
     return {{gm, gs},
-            {curvature(gm, u * share), curvature(gs, 4.0f * of_shapes * (whole / (whole + 1.0f)))}};
+            {hessian(gm, u * share), hessian(gs, 4.0f * of_shapes * (whole / (whole + 1.0f)))}};
   }
 
   // r times the derivative of -ln f by r: r (digamma(r) - digamma(r + y) + ln(1 + x)) + (y - u) /
@@ -121,7 +121,7 @@ struct NegativeBinomial {
 };
 
 template <class L>
-void derivatives(const LossNumbers& numbers, const LikelihoodChunk& chunk, float* g_out,
+void derivatives(const LossParams& numbers, const LikelihoodChunk& chunk, float* g_out,
                  float* h_out) {
   const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
   const float* __restrict offset = chunk.offset, * __restrict weight = chunk.weight;

@@ -11,13 +11,13 @@ namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 namespace {
 
 template <class L>
-void derivatives(const LossNumbers& numbers, const LossChunk& chunk, float* g_out, float* h_out) {
+void derivatives(const LossParams& numbers, const LossChunk& chunk, float* g_out, float* h_out) {
   const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
   const float* __restrict offset = chunk.offset, * __restrict parameter = chunk.parameter;
   float* __restrict g = g_out, * __restrict h = h_out;
   const int64_t n = chunk.n;
   with<L>(numbers, [&](auto loss) {
-    if constexpr (kUnitCurvature<decltype(loss)>) {
+    if constexpr (kUnitHessian<decltype(loss)>) {
       for (int64_t i = 0; i < n; ++i)
         g[i] = loss.gradient(raw[i] + offset[i], target[i], parameter[i]);
     } else if (h == nullptr) {
@@ -34,7 +34,7 @@ void derivatives(const LossNumbers& numbers, const LossChunk& chunk, float* g_ou
 }
 
 template <class L>
-void losses(const LossNumbers& numbers, const LossChunk& chunk, double* out) {
+void losses(const LossParams& numbers, const LossChunk& chunk, double* out) {
   const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
   const float* __restrict offset = chunk.offset, * __restrict parameter = chunk.parameter;
   double* __restrict loss_out = out;
@@ -175,7 +175,7 @@ inline void softmax_hessian(const float* p, const float* others, int64_t n_outpu
     const float minus = -p[i];
     for (int64_t begin = 0; begin < i; begin += kLanes)
       for (int j = 0; j < kLanes; ++j) out[at + begin + j] = minus * p[begin + j];
-    out[at + i] = at_least(p[i] * others[i * kLanes], kLeastCurvature);
+    out[at + i] = at_least(p[i] * others[i * kLanes], kMinHessian);
   }
 }
 
@@ -185,7 +185,7 @@ struct Softmax {
   static constexpr const char* kName = "softmax";
   static constexpr const char* kParameters[] = {"factor"};
 
-  static void derivatives(const LossNumbers& numbers, const ClassChunk& chunk, float* g, float* h) {
+  static void derivatives(const LossParams& numbers, const ClassChunk& chunk, float* g, float* h) {
     const int64_t n_outputs = chunk.n_outputs;
     const float factor = numbers[0];
     for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
@@ -197,11 +197,10 @@ struct Softmax {
     float* __restrict gradient = g, * __restrict hessian = h;
     if (factor != 0.0f)
       for (int64_t i = 0; i < n; ++i)
-        hessian[i] = at_least(factor * (gradient[i] * (1.0f - gradient[i])), kLeastCurvature);
+        hessian[i] = at_least(factor * (gradient[i] * (1.0f - gradient[i])), kMinHessian);
     for (int64_t i = 0; i < chunk.n_rows; ++i) gradient[i * n_outputs + chunk.label[i]] -= 1.0f;
     if (factor == 0.0f)
-      for (int64_t i = 0; i < n; ++i)
-        hessian[i] = at_least(magnitude(gradient[i]), kLeastCurvature);
+      for (int64_t i = 0; i < n; ++i) hessian[i] = at_least(magnitude(gradient[i]), kMinHessian);
   }
 
   // diag(p) - p p'. 1 - p is taken as the sum of the other probabilities, which keeps its digits
@@ -260,7 +259,7 @@ struct Softmax {
 // loss.
 template <class L>
 struct CodedLoss {
-  static void derivatives(const LossNumbers&, const ClassChunk& chunk, float* g, float* h) {
+  static void derivatives(const LossParams&, const ClassChunk& chunk, float* g, float* h) {
     float factors[kLanes];
     for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
       L::group(chunk, first, factors);
@@ -317,8 +316,8 @@ struct Exponential : CodedLoss<Exponential> {
       g[label] = -(own * e[j]);
       if (h == nullptr) continue;
       for (int64_t k = at; k < at + n_outputs; ++k)
-        h[k] = at_least((other * other) * e[j], kLeastCurvature);
-      h[label] = at_least((own * own) * e[j], kLeastCurvature);
+        h[k] = at_least((other * other) * e[j], kMinHessian);
+      h[label] = at_least((own * own) * e[j], kMinHessian);
     }
   }
 
@@ -328,7 +327,7 @@ struct Exponential : CodedLoss<Exponential> {
     const float plain = (other * other) * e, mixed = -((own * other) * e);
     for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
       for (int64_t j = 0; j < i; ++j) packed[at + j] = i == label || j == label ? mixed : plain;
-      packed[at + i] = at_least(i == label ? (own * own) * e : plain, kLeastCurvature);
+      packed[at + i] = at_least(i == label ? (own * own) * e : plain, kMinHessian);
     }
   }
 };
@@ -361,9 +360,8 @@ struct ExponentialMargin : CodedLoss<ExponentialMargin> {
     for (int64_t j = 0; j < n_rows; ++j) {
       const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
       if (h != nullptr) {
-        for (int64_t k = at; k < at + n_outputs; ++k)
-          h[k] = at_least(0.25f * g[k], kLeastCurvature);
-        h[label] = at_least(0.25f * total[j], kLeastCurvature);
+        for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least(0.25f * g[k], kMinHessian);
+        h[label] = at_least(0.25f * total[j], kMinHessian);
       }
       for (int64_t k = at; k < at + n_outputs; ++k) g[k] *= 0.5f;
       g[label] = -0.5f * total[j];
@@ -378,7 +376,7 @@ struct ExponentialMargin : CodedLoss<ExponentialMargin> {
         packed[at + j] = i == label   ? -0.25f * e[j * kLanes]
                          : j == label ? -0.25f * e[i * kLanes]
                                       : 0.0f;
-      packed[at + i] = at_least(0.25f * (i == label ? total : e[i * kLanes]), kLeastCurvature);
+      packed[at + i] = at_least(0.25f * (i == label ? total : e[i * kLanes]), kMinHessian);
     }
   }
 };
@@ -436,7 +434,7 @@ struct Kernels;
 template <class... L>
 struct Kernels<Losses<L...>> {
   static constexpr LossKernels kTable[] = {
-      named<L>(LossKernels{"", {}, kUnitCurvature<L>, derivatives<L>, losses<L>})...};
+      named<L>(LossKernels{"", {}, kUnitHessian<L>, derivatives<L>, losses<L>})...};
 };
 template <class... L>
 constexpr ClassLossKernels kClassLosses[] = {

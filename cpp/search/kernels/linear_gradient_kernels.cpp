@@ -139,16 +139,16 @@ POLYLEAF_INLINE void with_vectors(int stride, const F& f) {
 
 // g_k += (h_k * (x - middle_k)) * slope_k
 template <class V, bool ONE>
-POLYLEAF_INLINE void take_step(float* row, int n_outputs, int n_curvature, float x,
+POLYLEAF_INLINE void take_step(float* row, int n_outputs, int n_hessian, float x,
                                const float* middle, const float* slope) {
   using Floats = typename V::Floats;
   float number[V::kWidth];
   for (int j = 0; j < V::kWidth; ++j) number[j] = static_cast<float>(j);
-  const float shared = n_curvature == 0 ? 1.0f : row[n_outputs];
+  const float shared = n_hessian == 0 ? 1.0f : row[n_outputs];
   for (int c = 0; c < (ONE ? V::kWidth : n_outputs); c += V::kWidth) {
     const Floats g = load<Floats>(row + c), away = x - load<Floats>(middle + c);
     const Floats weighted =
-        n_curvature <= 1 ? shared * away : load<Floats>(row + n_outputs + c) * away;
+        n_hessian <= 1 ? shared * away : load<Floats>(row + n_outputs + c) * away;
     const Floats moved = g + weighted * load<Floats>(slope + c);
     const auto is_gradient = load<Floats>(number) < static_cast<float>(n_outputs - c);
     store(row + c, select(is_gradient, moved, g));
@@ -156,7 +156,7 @@ POLYLEAF_INLINE void take_step(float* row, int n_outputs, int n_curvature, float
 }
 
 template <class V, bool ONE>
-void read_many_as(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids,
+void read_many_as(float* rows, int stride, int n_outputs, int n_hessian, const uint32_t* ids,
                   int64_t first, int64_t n, const FittedStep* step, float* out, float* largest) {
   using Floats = typename V::Floats;
   Floats most = load<Floats>(largest);
@@ -167,7 +167,7 @@ void read_many_as(float* rows, int stride, int n_outputs, int n_curvature, const
     if (step != nullptr) {
       const int code = static_cast<int>((step->words[i] >> step->shift) & 255);
       if (code != step->missing)
-        take_step<V, ONE>(row, n_outputs, n_curvature, step->line[code], step->middle, step->slope);
+        take_step<V, ONE>(row, n_outputs, n_hessian, step->line[code], step->middle, step->slope);
     }
     for (int c = 0; c < (ONE ? V::kWidth : stride); c += V::kWidth) {
       const Floats v = load<Floats>(row + c), size = larger(v, -v);
@@ -181,11 +181,11 @@ void read_many_as(float* rows, int stride, int n_outputs, int n_curvature, const
   if (ONE) store(largest, most);
 }
 
-void read_many(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids,
+void read_many(float* rows, int stride, int n_outputs, int n_hessian, const uint32_t* ids,
                int64_t first, int64_t n, const FittedStep* step, float* out, float* largest) {
   with_vectors(stride, [&](auto v, auto one) {
-    read_many_as<decltype(v), decltype(one)::value>(rows, stride, n_outputs, n_curvature, ids,
-                                                    first, n, step, out, largest);
+    read_many_as<decltype(v), decltype(one)::value>(rows, stride, n_outputs, n_hessian, ids, first,
+                                                    n, step, out, largest);
   });
 }
 

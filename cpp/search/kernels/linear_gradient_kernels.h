@@ -33,15 +33,15 @@ struct LinearChannelKernels {
   void (*read_narrow)(float* rows, const uint32_t* ids, int64_t first, int64_t n,
                       const uint64_t* words, int shift, float old, const float* line, float* out,
                       float* least, float* most);
-  // Channels of such rows with z = fitted - middle: of 0 or 1 regressors, with a curvature of 1 or
+  // Channels of such rows with z = fitted - middle: of 0 or 1 regressors, with a Hessian of 1 or
   // h, in the order of ChannelLayout; inverse: of every lane, 1 in the count lane. totals[j] +=
   // their sums.
   void (*quantise_narrow)(const float* rows, int64_t n, int regressors, bool unit, float middle,
                           const float* inverse, int16_t* channels, int64_t* totals);
-  // Many outputs, half-additive: rows of `stride` floats, g of n_outputs, then n_curvature
-  // curvatures. Copies rows ids[i] (nullptr: first + i) to `out`; before that, where `step` is set,
+  // Many outputs, half-additive: rows of `stride` floats, g of n_outputs, then n_hessian
+  // Hessian. Copies rows ids[i] (nullptr: first + i) to `out`; before that, where `step` is set,
   // takes the step. largest[c] = max(largest[c], |value|) of all columns.
-  void (*read_many)(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids,
+  void (*read_many)(float* rows, int stride, int n_outputs, int n_hessian, const uint32_t* ids,
                     int64_t first, int64_t n, const FittedStep* step, float* out, float* largest);
   // Channels of such rows: rint(value * inverse), 0 where that is no number; 1 in the count lane, 0
   // behind them. totals[j] += their sums.

@@ -46,20 +46,20 @@ POLYLEAF_INLINE void visit_bins(const ScanFeature& feature, const Add& add) {
   }
 }
 
-// Fills scratch.bins, count, curvature (where one lane serves all outputs) and, for one output,
+// Fills scratch.bins, count, Hessian (where one lane serves all outputs) and, for one output,
 // gradient. Empty bins repeat the candidate before them and are left out; bin 0 stays, since with
 // missing values on the left it is a candidate even when empty.
 template <bool CURVATURE, bool GRADIENT>
 static Candidates list_candidates(const ScanNode& node, const ScanFeature& feature,
                                   bool missing_left, ScanScratch& s) {
   const ChannelLayout& layout = *node.layout;
-  const int curvature_lane = layout.curvature_offset;
-  int32_t count = 0, curvature = 0, gradient = 0;
+  const int hessian_lane = layout.hessian_offset;
+  int32_t count = 0, hessian = 0, gradient = 0;
   int m = 0;
   const auto add = [&](int b) __attribute__((always_inline)) {
     const int32_t c = static_cast<int32_t>(feature.count(layout, b));
     count += c;
-    if (CURVATURE) s.curvature[m] = curvature += feature.bin(layout, b)[curvature_lane];
+    if (CURVATURE) s.hessian[m] = hessian += feature.bin(layout, b)[hessian_lane];
     if (GRADIENT) s.gradient[m] = gradient += feature.bin(layout, b)[0];
     s.bins[m] = b;
     s.count[m] = count;
@@ -111,7 +111,7 @@ static Candidates list_counted(const ScanNode& node, const ScanFeature& feature,
 }
 #endif
 
-// in_lane: one curvature lane serves all outputs; one: there is one output, whose gradient is
+// in_lane: one Hessian lane serves all outputs; one: there is one output, whose gradient is
 // wanted too.
 POLYLEAF_INLINE Candidates list_candidates(const ScanNode& node, const ScanFeature& feature,
                                            bool missing_left, bool in_lane, bool one,

@@ -1,4 +1,4 @@
-// Scores of full curvature (score_kernels.h): sums of sixteen candidates are laid out by lane, so
+// Scores of full Hessian (score_kernels.h): sums of sixteen candidates are laid out by lane, so
 // that one elimination (split_gain/full.h) solves for all of them.
 #include "base/kernels/lanes.h"
 #include "split_gain/full.h"
@@ -53,8 +53,8 @@ struct System {
   f32x16 gradient(int k, bool right) const {
     return to_float(sum(k, right)) * node.gradient_step[k];
   }
-  f32x16 curvature(int at, bool right) const {
-    return to_float(sum(layout.curvature_offset + at, right)) * node.curvature_step[at];
+  f32x16 hessian(int at, bool right) const {
+    return to_float(sum(layout.hessian_offset + at, right)) * node.hessian_step[at];
   }
 
   // g' (H + lambda I)^-1 g of one side, over the outputs solved for.
@@ -63,16 +63,16 @@ struct System {
         m, node.config->reg_lambda,
         [&](int i) __attribute__((always_inline)) { return gradient(outputs[i], right); },
         [&](int i, int j) __attribute__((always_inline)) {
-          return curvature(packed(outputs[i], outputs[j]), right);
+          return hessian(packed(outputs[i], outputs[j]), right);
         },
         A, y, inverse);
   }
 
   // Mean over outputs of the diagonal, added up as `fold` adds sixteen lanes.
-  f32x16 mean_curvature(bool right) const {
+  f32x16 mean_hessian(bool right) const {
     f32x16 lanes[16] = {};
     for (int k = 0; k < layout.n_outputs; ++k) {
-      const f32x16 h = curvature(packed(k, k), right);
+      const f32x16 h = hessian(packed(k, k), right);
       lanes[k % 16] = k < 16 ? h : lanes[k % 16] + h;
     }
     for (int half = 8; half > 0; half /= 2)
@@ -85,7 +85,7 @@ struct System {
     const f32x16 total = side(false) + side(true);
     const float least = node.config->min_child_weight;
     if (!(least > 0)) return total;
-    const i32x16 heavy = (mean_curvature(false) >= least) & (mean_curvature(true) >= least);
+    const i32x16 heavy = (mean_hessian(false) >= least) & (mean_hessian(true) >= least);
     return select(heavy, total, broadcast(kNone));
   }
 
@@ -147,10 +147,10 @@ float node_sum(const ScanNode& node) {
   return system.side(false)[0];
 }
 
-float node_curvature(const ScanNode& node) {
+float node_hessian(const ScanNode& node) {
   const System system(node);
   system.repeat(node.totals);
-  return system.mean_curvature(false)[0];
+  return system.mean_hessian(false)[0];
 }
 
 void output_terms(const ScanNode& node, const int32_t* left, int32_t, float* out) {
@@ -168,7 +168,7 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t, float* out
 
 }  // namespace
 
-const ScoreKernels full_scores = {scan_numeric, candidate_sum, node_sum, node_curvature,
+const ScoreKernels full_scores = {scan_numeric, candidate_sum, node_sum, node_hessian,
                                   output_terms};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

@@ -25,7 +25,7 @@ struct Running {
 int run_over_bins(const ScanNode& node, const ScanFeature& feature, ScanScratch& s,
                   const Running& sums) {
   const ChannelLayout& layout = *node.layout;
-  const int K = layout.n_outputs, h_lane = layout.curvature_offset, first = layout.first_product();
+  const int K = layout.n_outputs, h_lane = layout.hessian_offset, first = layout.first_product();
   const int p = layout.regressors;
   for (int j = 0; j < sums.n_lanes; ++j) sums.lane(j)[0] = 0;
   for (int q = 0; q < sums.n_products; ++q) sums.product(q)[0] = 0;
@@ -100,7 +100,7 @@ void score_candidates(const ScanNode& node, const ScanFeature& feature, bool mis
 Running running(const ScanNode& node, const ScanScratch& s, bool with_x) {
   const ChannelLayout& layout = *node.layout;
   Running sums;
-  sums.n_lanes = layout.n_outputs + layout.n_curvature() + layout.n_products();
+  sums.n_lanes = layout.n_outputs + layout.n_hessian() + layout.n_products();
   sums.n_products = with_x ? layout.n_outputs + 2 + layout.regressors : 0;
   sums.products = s.moments;
   sums.lanes =
@@ -132,7 +132,7 @@ void scan_one(const One<P, UNIT>& one, const ScanNode& node, const ScanFeature& 
 // Calls f with the scan of a node of one output and at most one regressor.
 template <class F>
 POLYLEAF_INLINE void with_one(const ScanNode& node, double* moments, const F& f) {
-  const bool unit = node.layout->curvature == Curvature::unit;
+  const bool unit = node.layout->hessian == Hessian::unit;
   if (node.layout->regressors == 0)
     unit ? f(One<0, true>(moments)) : f(One<0, false>(moments));
   else
@@ -170,8 +170,7 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
                   NumericBest* best) {
   const ChannelLayout& layout = *node.layout;
   if (has_many(layout)) {
-    if (layout.curvature == Curvature::diagonal)
-      return Many<true>(node, feature, scratch).scan(best);
+    if (layout.hessian == Hessian::diagonal) return Many<true>(node, feature, scratch).scan(best);
     if (layout.n_outputs <= 8) return Many<false, 1>(node, feature, scratch).scan(best);
     if (layout.n_outputs <= 16) return Many<false, 2>(node, feature, scratch).scan(best);
     return Many<false>(node, feature, scratch).scan(best);
@@ -189,7 +188,7 @@ double score_side(const ScanNode& node, const int32_t* lanes, int32_t count, con
                   const SideSolution* wanted) {
   const ChannelLayout& layout = *node.layout;
   if (has_many(layout))
-    return layout.curvature == Curvature::diagonal
+    return layout.hessian == Hessian::diagonal
                ? score_many<true>(node, lanes, count, there, count_there, products, weight, wanted)
                : score_many<false>(node, lanes, count, there, count_there, products, weight,
                                    wanted);
@@ -228,8 +227,8 @@ float node_sum(const ScanNode& node) {
       score_side(node, node.totals, node.count, node.totals, 0, nullptr, &weight, nullptr));
 }
 
-float node_curvature(const ScanNode& node) {
-  return separable_scores.node_curvature(node);
+float node_hessian(const ScanNode& node) {
+  return separable_scores.node_hessian(node);
 }
 
 // Products of the bins up to `last` with their means, and of all bins: what the winner's slopes are
@@ -240,8 +239,8 @@ void products(const ScanNode& node, const ScanFeature& feature, int last, double
   if (has_one(layout))
     return with_one(node, nullptr,
                     [&](const auto& one) { one.sum_products(feature, last, left, whole); });
-  const int K = layout.n_outputs, p = layout.regressors, h_lane = layout.curvature_offset;
-  const int m = layout.curvature == Curvature::diagonal ? K : 1, n = K + 2 * m + p;
+  const int K = layout.n_outputs, p = layout.regressors, h_lane = layout.hessian_offset;
+  const int m = layout.hessian == Hessian::diagonal ? K : 1, n = K + 2 * m + p;
   for (int q = 0; q < n; ++q) whole[q] = 0;
   for (int b = 0; b < feature.n_bins; ++b) {
     const int32_t* at = feature.bin(layout, b);
@@ -269,7 +268,7 @@ void solve(const ScanNode& node, const int32_t* lanes, int32_t count, const int3
 }  // namespace
 
 const LinearKernels linear_kernels = {products, solve};
-const ScoreKernels linear_scores = {scan_numeric, candidate_sum, node_sum, node_curvature, nullptr};
+const ScoreKernels linear_scores = {scan_numeric, candidate_sum, node_sum, node_hessian, nullptr};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -24,13 +24,13 @@ struct SideSolution {
   double *slopes, *middle, *terms;
 };
 
-// What one side of every candidate has for all outputs, where they share their curvature: so many
+// What one side of every candidate has for all outputs, where they share their Hessian: so many
 // numbers of each kind next to each other.
 enum Common { kWeight, kShrunk, kMiddle, kKept };
 
 // One side. all(j), there(j): eight integer sums from lane j on, over all its rows and over those
 // where x is there. product(q): eight products with x from number q on: g of every output, then h
-// x, then h x^2 (of every output, or one for all). DIAGONAL: each output has its own curvature.
+// x, then h x^2 (of every output, or one for all). DIAGONAL: each output has its own Hessian.
 template <bool DIAGONAL, class All, class There, class Product>
 struct ManySide {
   const ScanNode& node;
@@ -42,45 +42,45 @@ struct ManySide {
   const double* common =
       nullptr;  // the candidate's weight, where what all outputs share is known already
 
-  struct Curvature {  // of eight outputs, or of all
+  struct Hessian {  // of eight outputs, or of all
     f64x8 weight, shrunk, middle, kept;
   };
   template <class V>
-  POLYLEAF_METHOD void curvature(V h, V h_there, V hx, V hxx, V* shrunk, V* middle, V* kept) const {
+  POLYLEAF_METHOD void hessian(V h, V h_there, V hx, V hxx, V* shrunk, V* middle, V* kept) const {
     *shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
     *middle = *kept = V{};
     if (with_x) centre_of(node, h_there, hx, hxx, middle, kept);
   }
-  POLYLEAF_METHOD Curvature for_all() const {  // one curvature, or none but the number of rows
+  POLYLEAF_METHOD Hessian for_all() const {  // one Hessian, or none but the number of rows
     if (common != nullptr)
       return {broadcast(common[kWeight * kRow]), broadcast(common[kShrunk * kRow]),
               broadcast(common[kMiddle * kRow]), broadcast(common[kKept * kRow])};
-    const int K = node.layout->n_outputs, lane = node.layout->curvature_offset;
-    const double step = lane < 0 ? 1.0 : static_cast<double>(node.curvature_step[0]);
+    const int K = node.layout->n_outputs, lane = node.layout->hessian_offset;
+    const double step = lane < 0 ? 1.0 : static_cast<double>(node.hessian_step[0]);
     const double h = lane < 0 ? count : all(lane)[0] * step;
     const double h_there = lane < 0 ? count_there : there(lane)[0] * step;
     double shrunk, middle, kept;
-    curvature(h, h_there, with_x ? product(K)[0] * step : 0.0,
-              with_x ? product(K + 1)[0] * step : 0.0, &shrunk, &middle, &kept);
+    hessian(h, h_there, with_x ? product(K)[0] * step : 0.0,
+            with_x ? product(K + 1)[0] * step : 0.0, &shrunk, &middle, &kept);
     return {broadcast(h), broadcast(shrunk), broadcast(middle), broadcast(kept)};
   }
-  POLYLEAF_METHOD Curvature of_outputs(int k) const {
+  POLYLEAF_METHOD Hessian of_outputs(int k) const {
     const int K = node.layout->n_outputs;
-    const f64x8 step = to_double(node.curvature_step + k);
-    Curvature c;
+    const f64x8 step = to_double(node.hessian_step + k);
+    Hessian c;
     c.weight = to_double(all(K + k)) * step;
-    curvature<f64x8>(c.weight, to_double(there(K + k)) * step,
-                     with_x ? product(K + k) * step : f64x8{},
-                     with_x ? product(2 * K + k) * step : f64x8{}, &c.shrunk, &c.middle, &c.kept);
+    hessian<f64x8>(c.weight, to_double(there(K + k)) * step,
+                   with_x ? product(K + k) * step : f64x8{},
+                   with_x ? product(2 * K + k) * step : f64x8{}, &c.shrunk, &c.middle, &c.kept);
     return c;
   }
 
-  // Eight numbers whose sum is twice the loss removed; `weights`: eight whose sum is the curvature
+  // Eight numbers whose sum is twice the loss removed; `weights`: eight whose sum is the Hessian
   // of the side (DIAGONAL), or each of which is.
   POLYLEAF_METHOD f64x8 terms(f64x8* weights, const SideSolution* wanted) const {
     const int K = node.layout->n_outputs;
     f64x8 sum = {};
-    Curvature c;
+    Hessian c;
     *weights = f64x8{};
     if (!DIAGONAL) c = for_all();
     for (int k = 0; k < K; k += 8) {
@@ -101,7 +101,7 @@ struct ManySide {
     if (!DIAGONAL) *weights = c.weight;
     return sum;
   }
-  // Their sum; `weight`: the curvature of the side, mean over outputs.
+  // Their sum; `weight`: the Hessian of the side, mean over outputs.
   POLYLEAF_METHOD double score(double* weight, const SideSolution* wanted) const {
     f64x8 weights;
     const double sum = fold(terms(&weights, wanted));
@@ -121,7 +121,7 @@ struct ManySide {
 
 // The scan over one feature: running sums of a bin's lanes and of their products, then both sides.
 // GROUPS: how many times eight outputs there are, where that is a constant worth code of its own,
-// for one curvature: sums stay in registers. Lanes behind the outputs then hold anything, and their
+// for one Hessian: sums stay in registers. Lanes behind the outputs then hold anything, and their
 // steps are 0.
 template <bool DIAGONAL, int GROUPS = 0>
 class Many {
@@ -130,8 +130,8 @@ class Many {
       : node(scan_node),
         feature(scan_feature),
         K(node.layout->n_outputs),
-        lane_h(node.layout->curvature_offset),
-        n_lanes(K + node.layout->n_curvature()),
+        lane_h(node.layout->hessian_offset),
+        n_lanes(K + node.layout->n_hessian()),
         n_products(scan_feature.means != nullptr ? (DIAGONAL ? 3 * K : K + 2) : 0),
         scratch(s) {
     double* free = s.moments;
@@ -226,7 +226,7 @@ class Many {
 
   // What all outputs share, eight candidates at a time.
   void share(int m, bool missing_left) const {
-    const double step = lane_h < 0 ? 1.0 : static_cast<double>(node.curvature_step[0]);
+    const double step = lane_h < 0 ? 1.0 : static_cast<double>(node.hessian_step[0]);
     const double h_all = lane_h < 0 ? node.count : node.totals[lane_h];
     const double h_absent = lane_h < 0 ? n_absent : absent[lane_h];
     const bool with_x = n_products > 0;
@@ -332,7 +332,7 @@ class Many {
     const int32_t count = i == 0 ? scratch.count[0] : scratch.count[i] - scratch.count[i - 1];
     if (n_products > 0) add_products(scratch.bins[i], count, before);
   }
-  // Curvature of one side of eight candidates.
+  // Hessian of one side of eight candidates.
   POLYLEAF_METHOD f64x8 weight_of(const f64x8* weights) const {
     if (DIAGONAL) return fold_eight(weights) / static_cast<double>(K);
     double each[8];

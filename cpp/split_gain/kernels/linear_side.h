@@ -26,10 +26,10 @@ struct SideSums {
   POLYLEAF_METHOD double step(int lane) const {
     return static_cast<double>(node.linear->step[lane]);
   }
-  POLYLEAF_METHOD int h_lane() const { return layout.curvature_offset; }
-  // Curvature of the rows, or their number where it is 1.
+  POLYLEAF_METHOD int h_lane() const { return layout.hessian_offset; }
+  // Hessian of the rows, or their number where it is 1.
   template <class Sums>
-  POLYLEAF_METHOD V curvature(const Sums& sums, V count) const {
+  POLYLEAF_METHOD V hessian(const Sums& sums, V count) const {
     return h_lane() < 0 ? count : sums(h_lane()) * step(h_lane());
   }
   POLYLEAF_METHOD double h_step() const { return h_lane() < 0 ? 1.0 : step(h_lane()); }
@@ -43,7 +43,7 @@ struct SideSums {
     const int gz = layout.gradient_products();
     LinearSide<V, P> side;
     side.p = layout.regressors;
-    *weight = curvature(all, count);
+    *weight = hessian(all, count);
     side.moments(
         count, *weight,
         [&](int i) __attribute__((always_inline)) { return all(first + i) * step(first + i); },
@@ -54,7 +54,7 @@ struct SideSums {
         node.config->reg_lambda, linear.ridge.data(), linear.noise.data());
     if (with_x)
       side.regressor(
-          curvature(there, count_there), product(K) * h_step(), product(K + 1) * h_step(),
+          hessian(there, count_there), product(K) * h_step(), product(K + 1) * h_step(),
           [&](int i) __attribute__((always_inline)) { return there(first + i) * step(first + i); },
           [&](int i)
               __attribute__((always_inline)) { return product(K + 2 + i) * step(first + i); },

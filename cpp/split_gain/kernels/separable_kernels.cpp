@@ -54,15 +54,15 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
 #endif
 }
 
-// Coefficients of both sides for candidates [first, last) where one curvature serves all outputs,
+// Coefficients of both sides for candidates [first, last) where one Hessian serves all outputs,
 // and the candidates whose children are too light, as -inf added to their sum.
 template <class S>
 void shared_coefficients(const S& score, const ScanNode& node, const Candidates& c, ScanScratch& s,
                          float* penalty) {
-  const bool unit = node.layout->curvature == Curvature::unit;
-  const float step = unit ? 1.0f : node.curvature_step[0];
-  const int32_t total = unit ? node.count : node.totals[node.layout->curvature_offset];
-  const int32_t* left = unit ? s.count : s.curvature;
+  const bool unit = node.layout->hessian == Hessian::unit;
+  const float step = unit ? 1.0f : node.hessian_step[0];
+  const int32_t total = unit ? node.count : node.totals[node.layout->hessian_offset];
+  const int32_t* left = unit ? s.count : s.hessian;
   const f32x16 least = broadcast(node.config->min_child_weight);
   for (int i = c.first; i < c.last; i += 16) {
     const i32x16 l = load<i32x16>(left + i);
@@ -97,15 +97,15 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
                const Candidates& c, ScanScratch& s, float* sums) {
   const ChannelLayout& layout = *node.layout;
   const int blocks = Z > 0 ? Z : (layout.n_outputs + 15) / 16;
-  const int offset = layout.curvature_offset;
+  const int offset = layout.hessian_offset;
   i32x16 g_fixed[Z > 0 ? Z : 1] = {}, h_fixed[Z > 0 && S::kPerOutput ? Z : 1] = {};
-  int32_t* const memory = s.lanes;  // Z = 0: 16 * blocks gradient sums, then as many curvature sums
+  int32_t* const memory = s.lanes;  // Z = 0: 16 * blocks gradient sums, then as many Hessian sums
   const auto g_at = [&](int z) { return Z > 0 ? g_fixed[z] : load<i32x16>(memory + 16 * z); };
   const auto h_at = [&](int z) {
     return Z > 0 ? h_fixed[z] : load<i32x16>(memory + 16 * (blocks + z));
   };
-  // Adds sixteen gradient sums, and curvature sums where each output has its own, at a time.
-  const auto add_vectors = [&](auto gradient, auto curvature) __attribute__((always_inline)) {
+  // Adds sixteen gradient sums, and Hessian sums where each output has its own, at a time.
+  const auto add_vectors = [&](auto gradient, auto hessian) __attribute__((always_inline)) {
     for (int z = 0; z < blocks; ++z) {
       if (Z > 0)
         g_fixed[z] += gradient(z);
@@ -113,9 +113,9 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
         store(memory + 16 * z, g_at(z) + gradient(z));
       if constexpr (S::kPerOutput) {
         if (Z > 0)
-          h_fixed[z] += curvature(z);
+          h_fixed[z] += hessian(z);
         else
-          store(memory + 16 * (blocks + z), h_at(z) + curvature(z));
+          store(memory + 16 * (blocks + z), h_at(z) + hessian(z));
       }
     }
   };
@@ -156,7 +156,7 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
         const f32x16 gr = to_float(load<i32x16>(node.totals + 16 * z) - g_at(z)) * step;
         f32x16 cl, cr;
         if constexpr (S::kPerOutput) {
-          const f32x16 h_step = load<f32x16>(node.curvature_step + 16 * z);
+          const f32x16 h_step = load<f32x16>(node.hessian_step + 16 * z);
           const f32x16 hl = to_float(h_at(z)) * h_step;
           const f32x16 hr =
               to_float(load<i32x16>(node.totals + offset + 16 * z) - h_at(z)) * h_step;
@@ -229,8 +229,8 @@ void set_missing_apart(const ScanNode& node, const ScanFeature& feature, const C
 
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                   NumericBest* best) {
-  scan_both_ways(node, feature, curvature_in_lane(*node.layout), node.layout->n_outputs == 1,
-                 scratch, best, [&](bool missing_left, const Candidates& c, float* sums) {
+  scan_both_ways(node, feature, hessian_in_lane(*node.layout), node.layout->n_outputs == 1, scratch,
+                 best, [&](bool missing_left, const Candidates& c, float* sums) {
                    separable_sums(node, feature, missing_left, c, scratch, sums);
                    if (node.directions != nullptr && !missing_left && c.last == c.n)
                      set_missing_apart(node, feature, c, scratch, sums);
@@ -247,13 +247,13 @@ float node_sum(const ScanNode& node) {
                                [&](const auto& score) { return sum_of(score, node, nullptr, 0); });
 }
 
-float node_curvature(const ScanNode& node) {
+float node_hessian(const ScanNode& node) {
   return with_score(node, [&](const auto& score) {
     using S = std::decay_t<decltype(score)>;
     const Terms<S> terms(score, node, nullptr, 0);
-    f32x16 h = terms.curvature(0, false);
+    f32x16 h = terms.hessian(0, false);
     if (!S::kPerOutput || node.layout->n_outputs == 1) return h[0];
-    for (int z = 1; z < (node.layout->n_outputs + 15) / 16; ++z) h += terms.curvature(z, false);
+    for (int z = 1; z < (node.layout->n_outputs + 15) / 16; ++z) h += terms.hessian(z, false);
     return fold(h) / static_cast<float>(node.layout->n_outputs);
   });
 }
@@ -285,7 +285,7 @@ void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missi
   });
 }
 
-const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum,     node_curvature,
+const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum,     node_hessian,
                                        output_terms, nullptr,       pooled_values};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

@@ -12,15 +12,15 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
 // Score sums over all outputs of the candidates [first, last) of one direction, -inf where a child
-// is too light. Where one curvature serves all outputs, the scratch then holds both sides'
+// is too light. Where one Hessian serves all outputs, the scratch then holds both sides'
 // coefficients.
 void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left,
                     const Candidates& c, ScanScratch& s, float* sums);
 
-// Whether the curvature of candidates is listed with them.
-POLYLEAF_INLINE bool curvature_in_lane(const ChannelLayout& layout) {
-  return layout.curvature == Curvature::shared ||
-         (layout.n_outputs == 1 && layout.curvature == Curvature::diagonal);
+// Whether the Hessian of candidates is listed with them.
+POLYLEAF_INLINE bool hessian_in_lane(const ChannelLayout& layout) {
+  return layout.hessian == Hessian::shared ||
+         (layout.n_outputs == 1 && layout.hessian == Hessian::diagonal);
 }
 
 // Calls f with the score that the node's layout and regularisation ask for.
@@ -29,7 +29,7 @@ auto with_score(const ScanNode& node, F f) {
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha,
                          node.config->max_delta_step};
   const bool plain = r.alpha == 0.0f && r.max_delta_step == 0.0f;
-  if (node.layout->curvature == Curvature::diagonal)
+  if (node.layout->hessian == Hessian::diagonal)
     return plain ? f(Diagonal{r}) : f(Regularised<true>{r});
   return plain ? f(Shared{r}) : f(Regularised<false>{r});
 }
@@ -40,7 +40,7 @@ auto with_obeying(const ScanNode& node, const F& f) {
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha,
                          node.config->max_delta_step};
   const float *low = node.bounds->low(), *high = node.bounds->high();
-  return node.layout->curvature == Curvature::diagonal
+  return node.layout->hessian == Hessian::diagonal
              ? f(Obeying<true>{r, node.direction, low, high})
              : f(Obeying<false>{r, node.direction, low, high});
 }
@@ -63,23 +63,20 @@ struct Terms {
       : score(score), node(node), left(left) {
     const ChannelLayout& layout = *node.layout;
     if (S::kPerOutput && layout.n_outputs > 1) return;
-    const bool unit = layout.curvature == Curvature::unit;
-    const float step = unit ? 1.0f : node.curvature_step[0];
-    const int32_t total = unit ? node.count : node.totals[layout.curvature_offset];
-    const int32_t part = left == nullptr ? total
-                         : unit          ? left_count
-                                         : left[layout.curvature_offset];
+    const bool unit = layout.hessian == Hessian::unit;
+    const float step = unit ? 1.0f : node.hessian_step[0];
+    const int32_t total = unit ? node.count : node.totals[layout.hessian_offset];
+    const int32_t part = left == nullptr ? total : unit ? left_count : left[layout.hessian_offset];
     left_shared = broadcast(static_cast<float>(part) * step);
     right_shared = broadcast(static_cast<float>(total - part) * step);
   }
 
-  f32x16 curvature(int z, bool right) const {
+  f32x16 hessian(int z, bool right) const {
     const ChannelLayout& layout = *node.layout;
     if (!S::kPerOutput || layout.n_outputs == 1) return right ? right_shared : left_shared;
-    const i32x16 total = load<i32x16>(node.totals + layout.curvature_offset + 16 * z);
-    const i32x16 l =
-        left == nullptr ? total : load<i32x16>(left + layout.curvature_offset + 16 * z);
-    return to_float(right ? total - l : l) * load<f32x16>(node.curvature_step + 16 * z);
+    const i32x16 total = load<i32x16>(node.totals + layout.hessian_offset + 16 * z);
+    const i32x16 l = left == nullptr ? total : load<i32x16>(left + layout.hessian_offset + 16 * z);
+    return to_float(right ? total - l : l) * load<f32x16>(node.hessian_step + 16 * z);
   }
 
   f32x16 gradient(int z, bool right) const {
@@ -90,19 +87,19 @@ struct Terms {
 
   // The one value of both children; NaN where each has its own.
   f32x16 pooled(int z) const {
-    const f32x16 cl = score.coefficient(curvature(z, false)),
-                 cr = score.coefficient(curvature(z, true));
+    const f32x16 cl = score.coefficient(hessian(z, false)),
+                 cr = score.coefficient(hessian(z, true));
     return block_of(score, z).pooled(gradient(z, false), gradient(z, true), cl, cr);
   }
 
   f32x16 side(int z, bool right) const {
-    return block_of(score, z).single(gradient(z, right), score.coefficient(curvature(z, right)));
+    return block_of(score, z).single(gradient(z, right), score.coefficient(hessian(z, right)));
   }
 
   f32x16 operator()(int z) const {
     if (left == nullptr) return side(z, false);
-    const f32x16 cl = score.coefficient(curvature(z, false));
-    const f32x16 cr = score.coefficient(curvature(z, true));
+    const f32x16 cl = score.coefficient(hessian(z, false));
+    const f32x16 cr = score.coefficient(hessian(z, true));
     return block_of(score, z).pair(gradient(z, false), gradient(z, true), cl, cr);
   }
 };
@@ -112,13 +109,12 @@ template <class S>
 float sum_of(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count) {
   const Terms<S> terms(score, node, left, left_count);
   const int blocks = (node.layout->n_outputs + 15) / 16;
-  f32x16 v = terms(0), weight_left = terms.curvature(0, false),
-         weight_right = terms.curvature(0, true);
+  f32x16 v = terms(0), weight_left = terms.hessian(0, false), weight_right = terms.hessian(0, true);
   for (int z = 1; z < blocks; ++z) {
     v += terms(z);
     if (S::kPerOutput) {
-      weight_left += terms.curvature(z, false);
-      weight_right += terms.curvature(z, true);
+      weight_left += terms.hessian(z, false);
+      weight_right += terms.hessian(z, true);
     }
   }
   const float least = node.config->min_child_weight;

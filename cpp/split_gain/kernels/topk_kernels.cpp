@@ -106,15 +106,15 @@ f32x16 block_sums(const S& score, const Room& room, const ScanScratch& s, int fi
   for (int start = 0; start < layout.n_outputs; start += 16) {
     transpose(room.rows + start, layout.lanes, g);
     if constexpr (S::kPerOutput)
-      transpose(room.rows + layout.curvature_offset + start, layout.lanes, h);
+      transpose(room.rows + layout.hessian_offset + start, layout.lanes, h);
     const int n = layout.n_outputs - start < 16 ? layout.n_outputs - start : 16;
     for (int j = 0; j < n; ++j) {
       const int k = start + j;
       const float step = node.gradient_step[k];
       const f32x16 gl = to_float(g[j]) * step, gr = to_float(splat(node.totals[k]) - g[j]) * step;
       if constexpr (S::kPerOutput) {
-        const float h_step = node.curvature_step[k];
-        const i32x16 h_total = splat(node.totals[layout.curvature_offset + k]);
+        const float h_step = node.hessian_step[k];
+        const i32x16 h_total = splat(node.totals[layout.hessian_offset + k]);
         cl = score.coefficient(to_float(h[j]) * h_step);
         cr = score.coefficient(to_float(h_total - h[j]) * h_step);
       }
@@ -178,7 +178,7 @@ void scan_direction(const S& score, const Room& room, const ScanFeature& feature
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                   NumericBest* best) {
   const Room room(node);
-  scan_both_ways(node, feature, curvature_in_lane(*node.layout), false, scratch, best,
+  scan_both_ways(node, feature, hessian_in_lane(*node.layout), false, scratch, best,
                  [&](bool missing_left, const Candidates& c, float* sums) {
                    with_score(node, [&](const auto& score) {
                      if (room.shared)
@@ -224,8 +224,8 @@ float node_sum(const ScanNode& node) {
   });
 }
 
-float node_curvature(const ScanNode& node) {
-  return separable_scores.node_curvature(node);
+float node_hessian(const ScanNode& node) {
+  return separable_scores.node_hessian(node);
 }
 
 // Terms that are not among the k largest, the first ones on ties, become 0.
@@ -264,7 +264,7 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count,
 // penalties would be. So whatever outputs they keep, the others take at least the smallest such
 // worths out of the sum over all.
 float out_of_reach(const ScanNode& node) {
-  if (node.layout->curvature != Curvature::unit && node.config->reg_lambda < 1e-12f) return kNone;
+  if (node.layout->hessian != Hessian::unit && node.config->reg_lambda < 1e-12f) return kNone;
   SplitConfig config = *node.config;
   config.reg_lambda *= 2.0f;
   config.reg_alpha *= 2.0f;
@@ -285,8 +285,8 @@ float out_of_reach(const ScanNode& node) {
 
 }  // namespace
 
-const ScoreKernels topk_scores = {scan_numeric,   candidate_sum, node_sum,
-                                  node_curvature, output_terms,  out_of_reach};
+const ScoreKernels topk_scores = {scan_numeric, candidate_sum, node_sum,
+                                  node_hessian, output_terms,  out_of_reach};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

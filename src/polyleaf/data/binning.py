@@ -325,7 +325,7 @@ class BinMapper:
         """
         table = self._columns_of(table)
         if table.on_card is not None:
-            found = _core.codes_of_array(self._bin_table, table.on_card)
+            found = _core.encode_device_array(self._bin_table, table.on_card)
             return found[only] if compact else found
         held = only if compact else None
         n_codes = self.n_columns_ if held is None else int(np.count_nonzero(held))
@@ -387,7 +387,7 @@ class BinMapper:
         if table.on_card is not None:
             self._check_table(table)
             kinds = self.n_bins_, self.is_categorical_
-            return DeviceCodes(_core.DeviceBins.of_numbers(table.on_card, self._bin_table, *kinds))
+            return DeviceCodes(_core.DeviceBins.from_array(table.on_card, self._bin_table, *kinds))
         if sparse and table.sparse:
             dense, rare = _part_by_share(table)
             if len(rare.features) > 0:

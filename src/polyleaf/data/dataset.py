@@ -440,10 +440,10 @@ class Dataset:
         )
         empty = FeatureTable(self.n_rows, self.n_features, None, categories=self._wide)
         columns = made.expand(empty, statistics)
-        if made.n_columns > _core.MOST_FEATURES:
+        if made.n_columns > _core.MAX_FEATURES:
             raise ValueError(
                 f"With what is made of features of very many categories there are {made.n_columns} columns, "
-                f"but trees can split on the first {_core.MOST_FEATURES} only: leave some features out."
+                f"but trees can split on the first {_core.MAX_FEATURES} only: leave some features out."
             )
         mapper = self.mapper
         if mapper.made_ is None:
@@ -536,9 +536,9 @@ class Dataset:
 
 
 def _check_n_features(n_features: int) -> None:
-    if n_features > _core.MOST_FEATURES:
+    if n_features > _core.MAX_FEATURES:
         raise ValueError(
-            f"X has {n_features} features, but trees can split on the first {_core.MOST_FEATURES} "
+            f"X has {n_features} features, but trees can split on the first {_core.MAX_FEATURES} "
             "only: leave some out, or set projection, which makes few of many."
         )
 

@@ -489,7 +489,7 @@ class _Reader:
                 f"Feature {name} is categorical, and what lies on a card is read as numbers: pass a copy of "
                 "X in memory of this machine."
             )
-        found = X.first_infinity()
+        found = X.find_infinity()
         if found is not None:
             raise ValueError(_infinity_message(found[0], table.name_of(found[1])))
         return table

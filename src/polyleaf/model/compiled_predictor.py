@@ -149,7 +149,7 @@ class Predictor:
             raise ValueError(
                 f"Rows on a card must be an array (n_rows, {expected}), and these are {array.shape}."
             )
-        return self._core.scores_there(array)
+        return self._core.scores_on_device(array)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_core"}

@@ -339,7 +339,7 @@ class Model:
                 last=trees[1],
                 n_threads=n_threads,
                 features=chunk.features,
-                coded=chunk.coded,
+                coded_features=chunk.coded,
             )
             if len(scores) == len(out):
                 return scores
@@ -457,7 +457,7 @@ class Model:
         table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         parts = [
-            self.forest.label_scores(
+            self.forest.sparse_scores(
                 chunk.codes, first=first, last=last, n_threads=n_threads, features=chunk.features
             )
             for chunk in self._chunks(table, n_threads, (first, last))

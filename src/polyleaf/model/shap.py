@@ -160,7 +160,7 @@ class Contributions:
         """
         unit, numbers = self._unit, outputs.numbers
         different = np.unique(numbers[numbers >= 0])
-        base = unit.base[different] + self._core.expect(different.astype(np.int32))
+        base = unit.base[different] + self._core.expected_values(different.astype(np.int32))
         if unit.scale is not None and unit.offset is not None:
             base = base * unit.scale[different] + unit.offset[different]
         of_all = np.full(len(unit.base), np.nan)

@@ -29,13 +29,13 @@ class ElementwiseObjective(Objective):
 
     def core_loss(self) -> _core.Loss:
         """The loss as the core computes it: the one of this name, with its parameters."""
-        known = _core.Loss.known()
+        known = _core.Loss.available()
         name = name_within(type(self), known)
         return _core.Loss(name, {parameter: getattr(self, parameter) for parameter in known[name]})
 
     @property
     def constant_curvature(self) -> bool:
-        return self.core_loss().unit_curvature
+        return self.core_loss().unit_hessian
 
     @abstractmethod
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
@@ -149,7 +149,7 @@ class ElementwiseProblem(Problem):
         n_threads: int | Workers = 1,
     ) -> NDArray[np.float32]:
         level, residual = self.objective.leaf_level(self.n_outputs), self._kernel_target - raw
-        return _core.quantile_leaves(
+        return _core.fit_quantile_leaves(
             residual, self.weight, leaf_of_row, n_leaves, rows, level, n_threads
         )
 
@@ -160,5 +160,5 @@ class ElementwiseProblem(Problem):
 
     def target_quantile(self, level: NDArray[np.float64], n_threads: int) -> NDArray[np.float64]:
         """Lower weighted quantile of each output at `level` ``(K,)``; 0 where an output has no weight."""
-        found = _core.quantile_leaves(self.target, self.weight, None, 1, None, level, n_threads)
+        found = _core.fit_quantile_leaves(self.target, self.weight, None, 1, None, level, n_threads)
         return found[0].astype(np.float64)

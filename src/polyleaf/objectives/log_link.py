@@ -68,7 +68,7 @@ class LogLinkObjective(ElementwiseObjective):
         model, data = (
             (0.5, 0.5) if self.curvature == "symmetric" else (2.0 - self.power, self.power - 1.0)
         )
-        numbers = {"variance_power": self.power, "model_curvature": model, "data_curvature": data}
+        numbers = {"variance_power": self.power, "model_hessian": model, "data_hessian": data}
         return _core.Loss("log_link", numbers)
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:

@@ -46,7 +46,7 @@ class ClassObjective(Objective):
 
     def core_loss(self, n_classes: int) -> _core.ClassLoss:
         """The loss as the core computes it, for `n_classes` classes: the one of this name."""
-        return _core.ClassLoss(name_within(type(self), _core.ClassLoss.known()), {})
+        return _core.ClassLoss(name_within(type(self), _core.ClassLoss.available()), {})
 
     @abstractmethod
     def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -117,7 +117,7 @@ class ClassProblem(Problem):
 
     def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
         is_own = type(self).derivatives is not ClassProblem.derivatives
-        if is_own or not _core.DeviceLoss.knows(self._loss):
+        if is_own or not _core.DeviceLoss.supports(self._loss):
             return None
         return _core.DeviceLoss(device, self._loss, self.label, self.weight, self.offset)
 

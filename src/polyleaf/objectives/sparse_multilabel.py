@@ -74,14 +74,14 @@ class LabelProblem:
                 f"{self.objective.zero_base:g} for every output: leave base_score=None."
             )
 
-    def scores(self, n_threads: int = 1) -> _core.LabelScores:
+    def scores(self, n_threads: int = 1) -> _core.SparseRawScores:
         """Raw scores 0 for the rows of the target."""
         t = self.target
         values = None if np.all(t.data == 1) else t.data
         indptr, indices = t.indptr.astype(np.int64), t.indices.astype(np.int32, copy=False)
-        return _core.LabelScores(indptr, indices, values, self.n_outputs, n_threads)
+        return _core.SparseRawScores(indptr, indices, values, self.n_outputs, n_threads)
 
-    def gradients(self, scores: _core.LabelScores, n_threads: int = 1) -> _core.LabelGradients:
+    def gradients(self, scores: _core.SparseRawScores, n_threads: int = 1) -> _core.LabelGradients:
         """Gradients at the raw scores, times the weights; outputs without an entry have none."""
         base = self.objective.zero_base
         assert base is not None

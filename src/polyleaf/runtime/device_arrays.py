@@ -61,7 +61,7 @@ def array_on(device: _core.Device, data: Any, name: str) -> _core.DeviceArray:
     try:
         if hasattr(data, "__dlpack__"):
             # Whoever hands it over lets our stream wait.
-            return _core.DeviceArray.of_dlpack(device, data.__dlpack__(stream=device.stream))
+            return _core.DeviceArray.from_dlpack(device, data.__dlpack__(stream=device.stream))
         return _by_interface(device, data, name)
     except (BufferError, RuntimeError) as error:
         if isinstance(error, _core.DeviceError):
@@ -83,7 +83,7 @@ def _by_interface(device: _core.Device, data: Any, name: str) -> _core.DeviceArr
     stream = told.get("stream", _LEGACY_STREAM)
     if stream is not None:
         device.wait_for(stream)
-    return _core.DeviceArray.of_address(
+    return _core.DeviceArray.from_address(
         device, told["data"][0], dtype.kind, dtype.itemsize, shape, strides, data
     )
 

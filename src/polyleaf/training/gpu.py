@@ -258,7 +258,7 @@ class DeviceFitter:
     def curvature(self, grown: Grown, draw: Draw, output: int) -> np.ndarray:
         """What rows sum to in each leaf, as `fitters.DenseFitter` has it."""
         _, h = self._columns(output)
-        return self._leaves.curvature(h, self._grower, grown.tree.n_leaves, *draw.sample)
+        return self._leaves.sum_hessians(h, self._grower, grown.tree.n_leaves, *draw.sample)
 
     def _columns(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
         """What leaf values are fitted on."""

@@ -67,7 +67,7 @@ class Layers:
             leaves = self._obeying_sums(grown, draw, output)
             state.rewind()
             state.add(grown, leaves, output)
-            if not structure.may_split:
+            if not structure.can_split_further:
                 break
             if output < 0:
                 self._watch(draw.round, grown.tree, leaves)

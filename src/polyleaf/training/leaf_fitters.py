@@ -58,12 +58,12 @@ class ConstantFitter:
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         data = *self._derivatives.for_leaves(output), grown.leaf_of_row, grown.tree.n_leaves
         step = leaf_config(self._step, learning_rate, self._block_size)
-        return _core.newton_leaves(*data, step, *draw.sample, self._workers)
+        return _core.fit_newton_leaves(*data, step, *draw.sample, self._workers)
 
     def curvature(self, grown: Grown, draw: Draw, output: int) -> np.ndarray:
         _, h = self._derivatives.for_leaves(output)
         leaves = grown.leaf_of_row, grown.tree.n_leaves
-        return _core.curvature_of_leaves(h, *leaves, *draw.sample, self._workers)
+        return _core.sum_leaf_hessians(h, *leaves, *draw.sample, self._workers)
 
 
 class QuantileFitter:
@@ -133,7 +133,7 @@ class MonotoneFitter:
         """The values (n_leaves, K or 1) that obey and are nearest to these."""
         directions = self._directions if output < 0 else column(self._directions, output)
         weights = self.plain.curvature(grown, draw, output) + self._reg_lambda
-        return _core.monotone_leaves(
+        return _core.enforce_monotone_constraints(
             values, directions, self._n_bins, grown.tree, weights, self._workers
         )
 
@@ -149,7 +149,7 @@ class TopkFitter:
         data = *self._derivatives.for_leaves(output), grown.leaf_of_row, grown.tree.n_leaves
         shared = grown.tree if self._leaf.leaf_support == "shared" else None
         kept = self._leaf.leaf_k, shared, leaf_config(self._step, learning_rate)
-        return _core.topk_leaves(*data, *kept, *draw.sample, self._workers)
+        return _core.fit_topk_leaves(*data, *kept, *draw.sample, self._workers)
 
 
 class LabelFitter:
@@ -162,7 +162,7 @@ class LabelFitter:
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         data = self._state.gradients, self._state.weight, grown.leaf_of_row, grown.tree.n_leaves
         kept = self._leaf.leaf_k, leaf_config(self._step, learning_rate)
-        return _core.topk_leaves_of_labels(*data, *kept, *draw.sample, self._workers)
+        return _core.fit_topk_leaves_sparse(*data, *kept, *draw.sample, self._workers)
 
 
 class LinearFitter:
@@ -192,7 +192,7 @@ class LinearFitter:
         )
         g, h = self._derivatives.for_leaves(output)
         data = g, h, grown.leaf_of_row, grown.tree, self._features, self.table
-        return _core.linear_leaves(*data, step, *draw.sample, self._workers)
+        return _core.fit_linear_leaves(*data, step, *draw.sample, self._workers)
 
 
 def leaf_config(step: Step, learning_rate: float = 1.0, block_size: int = 0) -> _core.LeafConfig:

@@ -95,7 +95,9 @@ def all_obey(model: Model, directions: np.ndarray) -> bool:
         if not isinstance(values, np.ndarray):
             return False
         own = directions if output < 0 else np.ascontiguousarray(directions[:, [output]])
-        nearest = _core.monotone_leaves(values, own, n_bins, tree, np.ones((tree.n_leaves, 1)), 1)
+        nearest = _core.enforce_monotone_constraints(
+            values, own, n_bins, tree, np.ones((tree.n_leaves, 1)), 1
+        )
         if not np.array_equal(nearest, values):
             return False
     return True

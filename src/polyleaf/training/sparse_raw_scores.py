@@ -22,15 +22,15 @@ from polyleaf.training.derivatives import cancel
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.tree_builder import Grown
 
-__all__ = ["LabelScores", "LabelState"]
+__all__ = ["SparseRawScores", "LabelState"]
 
 
-class LabelScores:
+class SparseRawScores:
     """Sums of leaf values of some rows."""
 
     by_output = False
 
-    def __init__(self, scores: _core.LabelScores, workers: Workers) -> None:
+    def __init__(self, scores: _core.SparseRawScores, workers: Workers) -> None:
         self.scores, self._workers = scores, workers
 
     def add(self, leaf_of_row: np.ndarray, leaves: Any) -> None:
@@ -79,14 +79,16 @@ class LabelState:
             workers,
             problem.weight,
         )
-        self._scores = LabelScores(problem.scores(workers.n_threads), workers)
+        self._scores = SparseRawScores(problem.scores(workers.n_threads), workers)
         if model.n_trees > 0:
             self._scores.add_trees(model.forest, 0, dataset.codes, None)
         self.gradients: Any = None
 
-    def new_scores(self, n_rows: int) -> LabelScores:
+    def new_scores(self, n_rows: int) -> SparseRawScores:
         """Scores of other rows, without any tree."""
-        return LabelScores(_core.LabelScores(n_rows, self._problem.n_outputs), self._workers)
+        return SparseRawScores(
+            _core.SparseRawScores(n_rows, self._problem.n_outputs), self._workers
+        )
 
     def renew(self) -> None:
         """Compute gradients at the raw scores."""

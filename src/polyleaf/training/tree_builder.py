@@ -83,7 +83,7 @@ class Structure:
         self._splits, self._limits, self._step = splits, limits._asdict(), settings.step
         self._growth, self._block_size = settings.growth, settings.curvature.block_of_splits
         self._grower, self._factors = grower, factors
-        self._grower.limit_interactions(*interactions)
+        self._grower.set_interaction_constraints(*interactions)
 
     def grow(self, draw: Draw, output: int) -> Grown:
         """One tree, for one output or for all (-1)."""
@@ -105,12 +105,12 @@ class Structure:
 
     def so_far(self) -> Grown:
         """The tree as it is."""
-        return Grown(self._grower.number_leaves(), self._grower)
+        return Grown(self._grower.assign_leaf_ids(), self._grower)
 
     @property
-    def may_split(self) -> bool:
+    def can_split_further(self) -> bool:
         """Whether the nodes that the last `split` made may have children."""
-        return self._grower.may_split
+        return self._grower.can_split_further
 
     def evaluate(self, draw: Draw, output: int) -> None:
         """Find the best splits of these nodes."""

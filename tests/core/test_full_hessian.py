@@ -249,7 +249,7 @@ def test_the_loop_is_the_twins(refresh, block_size):
             g, h = packed_derivatives(raw)
             grown = reference.grow(*data, reference.quantise(g, h, "full"), config)
             leaves = reference.leaf_of_row(grown, codes)
-            values = reference.newton_leaves(
+            values = reference.fit_newton_leaves(
                 g, h, leaves, grown.n_leaves, learning_rate=0.5, block_size=block_size
             )
         np.testing.assert_array_equal(model.forest.tree(t).gain, grown.gain)
