@@ -213,11 +213,11 @@ def outputs(quick: bool) -> list[Case]:
 def leaves(quick: bool) -> list[Case]:
     """What full and block curvature, and layers that are boosted, cost in Polyleaf."""
     kinds = {
-        "diagonal": {"refresh": "round"},
+        "diagonal": {"boosting_step": "round"},
         "diagonal, by layers": {},
         "full": presets.tfbt_full(),
-        "full, by layers": {**presets.tfbt_full(), "refresh": "layer"},
-        "block of 2": {"curvature": "block", "leaf_curvature": "block", "refresh": "round"},
+        "full, by layers": {**presets.tfbt_full(), "boosting_step": "layer"},
+        "block of 2": {"hessian": "block", "leaf_hessian": "block", "boosting_step": "round"},
     }
     cases = []
     for n_classes, depth in ((10, 4), (26, 4), (10, 6), (26, 6)):

@@ -190,8 +190,8 @@ def projected(context: Context, method: str, problem: str) -> Figures:
     """Of a tree on so many machines: `compute` (processor seconds of one), `asked`, `mb` (out of or into the
     busiest), `seconds` on CORES cores each, `one`: of one machine with all rows, `times` as fast."""
     require_module("distributed")
-    from polyleaf.estimators.distributed_fit import fit_rank, planned
-    from polyleaf.runtime.context import Workers
+    from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
+    from polyleaf.runtime.context import Context
 
     size = int(method.split()[0])
     X, Y = part(0, context.rows(ROWS_EACH), N_FEATURES, N_OUTPUTS)
@@ -201,10 +201,10 @@ def projected(context: Context, method: str, problem: str) -> Figures:
     for n_machines in (1, size):
         mirror = Mirror(n_machines, N_FEATURES)
         estimator = PolyleafRegressor(n_estimators=ROUNDS, **SHAPE)
-        shared, shard = planned(estimator, Y)
+        shared, shard = plan_shared_fit(estimator, Y)
         with tempfile.TemporaryDirectory() as folder:
             clock = Clock([os.getpid()], f"{folder}/clock")
-            workers = Workers(1, mirror) if n_machines > 1 else Workers(1)
+            workers = Context(1, mirror) if n_machines > 1 else Context(1)
             fit_rank(estimator, shared, shard, data, workers, callbacks=[clock])
             spent[n_machines] = json.loads(Path(clock.path).read_text())["tree"]
         asked = mirror.steps

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.metrics.thresholds import f1_threshold
+from polyleaf.metrics._classification import best_f1_threshold
 
 from .frame.context import Context, Unavailable
 from .frame.paper import Figures, Paper, Subject, Table
@@ -228,9 +228,9 @@ AT_ROUNDS = "300 rounds"
 # What each is about; all else is as it comes.
 PRESETS: dict[str, dict[str, Any]] = {
     "a tree per output": {"multi_strategy": "one_output_per_tree"},
-    "first order (C-GB)": {"curvature": "none"},
-    "layers (TFBT)": {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 5},
-    "full Hessian (TFBT)": {"curvature": "full"},
+    "first order (C-GB)": {"hessian": "none"},
+    "layers (TFBT)": {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 5},
+    "full Hessian (TFBT)": {"hessian": "full"},
     "linear leaves (GBDT-PL)": {"leaf": "linear"},
     "sketch": {"sketch": "auto"},
 }
@@ -276,7 +276,7 @@ def out_of_the_box(context: Context, method: str, problem: str) -> Figures:
 
 def _check_recipe(parameters: dict[str, Any], data: DataSet) -> None:
     n_classes = len(np.unique(data.y)) if data.task == "multiclass" else 0
-    if parameters.get("curvature") == "full" and not 2 < n_classes <= MOST_CLASSES:
+    if parameters.get("hessian") == "full" and not 2 < n_classes <= MOST_CLASSES:
         raise Unavailable(f"a full Hessian is for 3 to {MOST_CLASSES} classes")
     if parameters.get("leaf") == "linear" and sp.issparse(data.X):
         raise Unavailable("linear leaves need dense features")
@@ -321,7 +321,7 @@ def chosen_threshold(
     that model. Rows are in random order."""
     held = np.arange(len(Y)) < round(HELD * len(Y))
     predict = fit(Job("multilabel", X[~held], Y[~held], threads, Deadline(limit)))
-    return f1_threshold(np.asarray(predict(X[held]), np.float64), Y[held]), predict
+    return best_f1_threshold(np.asarray(predict(X[held]), np.float64), Y[held]), predict
 
 
 class Split(NamedTuple):

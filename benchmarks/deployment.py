@@ -83,13 +83,13 @@ def _of_file(context: Context, method: str, model: Any, X: np.ndarray, folder: P
 
 def _of_c(compiler: str, model: Any, X: np.ndarray, folder: Path) -> Figures:
     """The header, row by row within one call: the least of five passes."""
-    from polyleaf.export import as_matrix, to_c
+    from polyleaf.export import to_c, to_numeric_matrix
 
     found = [name for name in COMPILERS if name.startswith(compiler)]
     if not found:
         raise Unavailable(f"{compiler} is not installed")
     to_c(model, folder / "model.h")
-    program, rows = CProgram(folder, found[0]), as_matrix(model, X)
+    program, rows = CProgram(folder, found[0]), to_numeric_matrix(model, X)
     took = []
     for _ in range(6):
         begun = time.perf_counter()

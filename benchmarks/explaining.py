@@ -58,7 +58,7 @@ def _shap(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
     from polyleaf import inspection
 
     if not hasattr(library, "explainer"):
-        library.explainer = shap.TreeExplainer(inspection.shap_trees(library.model))
+        library.explainer = shap.TreeExplainer(inspection.export_shap_trees(library.model))
     return library.explainer.shap_values(rows.astype(np.float64), check_additivity=False)
 
 
@@ -90,7 +90,7 @@ def _shap_background(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
 
     from polyleaf import inspection
 
-    trees = inspection.shap_trees(library.model)
+    trees = inspection.export_shap_trees(library.model)
     explainer = shap.TreeExplainer(trees, X[: len(rows)].astype(np.float64))
     return explainer.shap_values(rows.astype(np.float64), check_additivity=False)
 

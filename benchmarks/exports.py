@@ -35,9 +35,9 @@ Scores = Callable[[np.ndarray], np.ndarray]
 
 def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
     """A matrix as exported models read it: thresholds, their neighbours, NaN, infinities, any category."""
-    from polyleaf.export.ir import source_of
+    from polyleaf.export.ir import build_ir
 
-    rng, source = np.random.default_rng(seed), source_of(est)
+    rng, source = np.random.default_rng(seed), build_ir(est)
     mapper, dtype = source.model.mapper, source.dtype
     X = np.empty((n, mapper.n_features_), dtype)
     largest = np.finfo(dtype).max
@@ -56,12 +56,12 @@ def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
     return X
 
 
-def table_of(est: Any, X: np.ndarray) -> Any:
+def prepare_features(est: Any, X: np.ndarray) -> Any:
     """The same rows as a FeatureTable, past the check that refuses infinities."""
-    from polyleaf.export.ir import source_of
+    from polyleaf.export.ir import build_ir
     from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable
 
-    mapper = source_of(est).model.mapper
+    mapper = build_ir(est).model.mapper
     numeric = np.flatnonzero(~mapper.is_categorical_)
     table = FeatureTable(len(X), mapper.n_features_, None)
     table.dense.append(DenseBlock(X[:, numeric], numeric))
@@ -91,13 +91,13 @@ def _c(compiler: int) -> Callable[[Any, Path], Scores]:
 
 def _onnx(version: int) -> Callable[[Any, Path], Scores]:
     def made(est: Any, folder: Path) -> Scores:
-        from polyleaf.export import categories_of, to_onnx
+        from polyleaf.export import category_mapping, to_onnx
 
         try:
             import onnxruntime
         except ImportError as error:
             raise Unavailable("onnxruntime is not installed") from error
-        if version == 3 and categories_of(est):
+        if version == 3 and category_mapping(est):
             raise Unavailable("version 3 has no splits by categories")
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
@@ -163,14 +163,16 @@ def _asked(
     context: Context, est: Any, rows: Any
 ) -> tuple[Any, list[tuple[np.ndarray, np.ndarray]]]:
     """The model, and matrices with their raw scores: rows of the test part, and hard ones."""
-    from polyleaf.export import as_matrix
-    from polyleaf.export.ir import source_of
+    from polyleaf.export import to_numeric_matrix
+    from polyleaf.export.ir import build_ir
 
-    real, hard = as_matrix(est, rows), hard_rows(est, n=context.rows(N_ROWS))
+    real, hard = to_numeric_matrix(est, rows), hard_rows(est, n=context.rows(N_ROWS))
     if est.leaf == "linear":  # sums of lines at infinity are beyond float32 in graphs
         hard = np.clip(hard, np.nanmin(real), np.nanmax(real))
-    n_rounds = source_of(est).n_rounds
-    return est, [(X, est.model_.raw_predict(table_of(est, X), 0, n_rounds)) for X in (real, hard)]
+    n_rounds = build_ir(est).n_rounds
+    return est, [
+        (X, est.model_.predict_raw(prepare_features(est, X), 0, n_rounds)) for X in (real, hard)
+    ]
 
 
 def difference(found: np.ndarray, expected: np.ndarray) -> float:

@@ -149,7 +149,7 @@ def _draws_for(
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the set to a file; the exit code."""
-    from polyleaf.files.multilabel import write_multilabel
+    from polyleaf.files.xmc import write_multilabel
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.extreme", description=__doc__)
     parser.add_argument("file", type=Path)

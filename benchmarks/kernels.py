@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from polyleaf import BinMapper, _core, objectives
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 
 DEPTH = 6
 LEAVES = 2**DEPTH
@@ -82,7 +82,7 @@ class Workload:
         self.n_rows, self.n_features = (2_000, 16) if quick else (400_000, 32)
         rng = np.random.default_rng(0)
         self.X = rng.standard_normal((self.n_rows, self.n_features), dtype=np.float32)
-        self.table = as_features(self.X, n_threads=1)
+        self.table = read_features(self.X, n_threads=1)
         self.mapper = BinMapper(255).fit(self.table, None, 1)
         self.codes = self.mapper.transform(self.table, 1)
         self.bins = _core.Bins(

@@ -231,7 +231,7 @@ def _one_by_leaves(context: Context) -> Work:
 
 
 KINDS: dict[str, tuple[dict[str, Any], Callable[[Context], Work]]] = {
-    "letter, layer by layer": ({"refresh": "layer", "grow_policy": "depthwise"}, _letter),
+    "letter, layer by layer": ({"boosting_step": "layer", "grow_policy": "depthwise"}, _letter),
     "linear leaves, one output": ({"leaf": "linear"}, _one_by_leaves),
     "linear leaves, 16 outputs": ({"leaf": "linear"}, _sixteen_by_leaves),
 }

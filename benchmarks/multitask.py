@@ -98,17 +98,17 @@ def fitted(losses: dict[str, str], part: Part, context: Context, **parameters: A
     objectives = {n: Quantile(LEVELS) if loss == "quantile" else loss for n, loss in losses.items()}
     model = PolyleafMultiTask(
         objectives, n_estimators=context.rounds(ROUNDS), early_stopping_rounds=PATIENCE,
-        eval_metric="skill", calibrate_quantiles=False, n_jobs=context.threads, **parameters,
+        eval_metric="d2", calibrate_quantiles=False, n_jobs=context.threads, **parameters,
     )  # fmt: skip
     return model.fit(*part.train, X_val=part.held[0], y_val=part.held[1])
 
 
 def together(losses: dict[str, str], part: Part, context: Context) -> dict[str, float]:
-    return fitted(losses, part, context).skills(*part.test)
+    return fitted(losses, part, context).d2_scores(*part.test)
 
 
 def together_faster(losses: dict[str, str], part: Part, context: Context) -> dict[str, float]:
-    return fitted(losses, part, context, learning_rate=FASTER).skills(*part.test)
+    return fitted(losses, part, context, learning_rate=FASTER).d2_scores(*part.test)
 
 
 def apart(
@@ -117,7 +117,7 @@ def apart(
     """A model of one task is that of the plain estimator, bit for bit."""
     found = {}
     for name, loss in losses.items():
-        found |= fitted({name: loss}, part, context, **parameters).skills(*part.test)
+        found |= fitted({name: loss}, part, context, **parameters).d2_scores(*part.test)
     return found
 
 
@@ -144,13 +144,15 @@ def multitask(context: Context, method: str, problem: str) -> Figures:
     fitted(losses, parts[0], Context(context.data, True, context.threads))  # libraries are loaded
     for part in parts:
         start = time.process_time()
-        skills = METHODS[method](losses, part, context)
+        d2_scores = METHODS[method](losses, part, context)
         figures["seconds"].append(time.process_time() - start)
-        figures["skill"].append(float(np.mean(list(skills.values()))))
-        figures["least"].append(min(skills.values()))
-        for name, skill in skills.items():
+        figures["skill"].append(float(np.mean(list(d2_scores.values()))))
+        figures["least"].append(min(d2_scores.values()))
+        for name, skill in d2_scores.items():
             each.setdefault(name, []).append(skill)
-    return figures | {"tasks": {name: float(np.mean(skills)) for name, skills in each.items()}}
+    return figures | {
+        "tasks": {name: float(np.mean(d2_scores)) for name, d2_scores in each.items()}
+    }
 
 
 def turns(context: Context, method: str, problem: str) -> Figures:

@@ -32,11 +32,11 @@ BY_HAND: tuple[Parameters, ...] = (
     {"max_leaves": 8},
     {"leaf": "linear", "max_leaves": 15},
     {"min_child_samples": 20, "subsample": 0.7},
-    {"curvature": "full"},
+    {"hessian": "full"},
     {"multi_strategy": "one_output_per_tree", "max_leaves": 15},
     {"max_leaves": 63, "reg_lambda": 4.0, "colsample_bynode": 0.25},
-    {"curvature": "none", "max_leaves": 15},
-    {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 5},
+    {"hessian": "none", "max_leaves": 15},
+    {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 5},
     {"leaf": "linear", "max_leaves": 8, "min_child_samples": 20, "subsample": 0.7},
     {"max_leaves": 4, "colsample_bynode": 1.0},
 )
@@ -49,7 +49,7 @@ ONE_CHANGE: tuple[Parameters, ...] = (
     {"colsample_bynode": 1.0},
     {"min_child_samples": 10},
     {"subsample": 0.7},
-    {"curvature": "none"},
+    {"hessian": "none"},
 )
 # Of what compositions are drawn. A value that stands twice is drawn twice as often; None leaves the default.
 _SPACE: dict[str, tuple[Any, ...]] = {
@@ -59,7 +59,7 @@ _SPACE: dict[str, tuple[Any, ...]] = {
     "colsample_bynode": (0.125, 0.25, None, None, 1.0),
     "subsample": (0.5, 0.7, 0.7, None, None),
     "leaf": (None, None, "linear"),
-    "curvature": (None, None, "none"),
+    "hessian": (None, None, "none"),
 }
 # The others decide nothing within seconds: one round of them takes a good part of a training's time.
 LEFT_OUT = ("cal500", "corel5k", "delicious", "rcv1_subset1")
@@ -80,7 +80,7 @@ def compositions() -> list[Parameters]:
         chosen = {name: value for name, value in drawn.items() if value is not None}
         # Linear leaves are for the default curvature.
         if chosen.get("leaf") == "linear":
-            chosen.pop("curvature", None)
+            chosen.pop("hessian", None)
         if chosen not in found:
             found.append(chosen)
     return found

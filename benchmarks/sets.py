@@ -122,7 +122,7 @@ def load_labelled(folder: Path | None, name: str) -> LabelledSet:
 def _labelled_texts(folder: Path, name: str) -> LabelledSet:
     from scipy.sparse import vstack
 
-    from polyleaf.files.multilabel import read_multilabel
+    from polyleaf.files.xmc import read_multilabel
 
     train, test = (read_multilabel(folder / f"{part}.txt", "xmc") for part in ("train", "test"))
     rows, n_train = np.arange(train.X.shape[0] + test.X.shape[0]), train.X.shape[0]

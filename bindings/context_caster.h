@@ -1,6 +1,6 @@
 // What Python may give where the core asks who does the work: a number of threads, or an object
 // that says so in `n_threads` and knows the other ranks in `communicator`
-// (polyleaf.runtime.context.Workers). Included wherever a bound function takes `Workers`.
+// (polyleaf.runtime.context.Context). Included wherever a bound function takes `Workers`.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -12,7 +12,7 @@
 template <>
 struct nanobind::detail::type_caster<polyleaf::Workers> {
   using Value = polyleaf::Workers;
-  static constexpr auto Name = const_name("int | polyleaf.runtime.context.Workers");
+  static constexpr auto Name = const_name("int | polyleaf.runtime.context.Context");
   template <class>
   using Cast = Value;
   template <class>

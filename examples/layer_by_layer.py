@@ -18,10 +18,10 @@ def main() -> dict[str, float]:
     ways = {
         "a tree per class": {
             "multi_strategy": "one_output_per_tree",
-            "refresh": "tree",
+            "boosting_step": "tree",
             "n_estimators": 2,
         },
-        "vectors in the leaves": {"refresh": "round", "n_estimators": TREES},
+        "vectors in the leaves": {"boosting_step": "round", "n_estimators": TREES},
         "and layers boosted": {"n_estimators": TREES},
     }
     found = {}

@@ -51,7 +51,7 @@ def far_away(panels: Any) -> None:
     """Rows beyond the training rows, with payloads held within bounds and free."""
     grid = np.linspace(-1, 3, 1000).astype(np.float32)
     X, y = training_rows()
-    for panel, how in zip(panels, ("clip", "free"), strict=True):
+    for panel, how in zip(panels, ("clip", "none"), strict=True):
         panel.plot(X, y, ".", color="0.8", ms=3)
         panel.plot(
             grid, predicted(grid, n_estimators=50, leaf="linear", linear_extrapolation=how), "C1"

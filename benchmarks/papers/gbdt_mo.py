@@ -24,7 +24,7 @@ from ._fits import Method
 PATIENCE = 25
 ROUNDS = 10_000  # training stops long before
 DEPTHS, RATES = (4, 5, 6, 7, 8, 9, 10), (0.05, 0.1, 0.25, 0.5)  # appendix B: what is searched
-DIAGONAL = {"softmax_curvature": "diagonal"}  # p (1 - p), as the authors have it
+DIAGONAL = {"softmax_hessian": "diagonal"}  # p (1 - p), as the authors have it
 
 METHODS = {
     "XGBoost": Method("xgboost-one-output-per-tree"),
@@ -33,20 +33,22 @@ METHODS = {
     "GBDT-MO": Method("polyleaf", DIAGONAL, recipe="gbdt_mo"),
     "diagonal hessian": Method("polyleaf", DIAGONAL, recipe="gbdt_mo"),
     "exact hessian": Method(
-        "polyleaf", {"curvature": "full", "leaf_curvature": "full"}, recipe="gbdt_mo"
+        "polyleaf", {"hessian": "full", "leaf_hessian": "full"}, recipe="gbdt_mo"
     ),
     # Not in the paper:
     "XGBoost, vector leaves": Method("xgboost-multi-output-tree"),
     "CatBoost": Method("catboost"),
     "OmniGBDT": Method("omnigbdt"),
     "GBDT-MO, residual curvature": Method(
-        "polyleaf", {"softmax_curvature": "residual"}, recipe="gbdt_mo"
+        "polyleaf", {"softmax_hessian": "residual"}, recipe="gbdt_mo"
     ),
-    "C-GB": Method("polyleaf", {"softmax_curvature": "friedman"}, recipe="cgb"),
+    "C-GB": Method("polyleaf", {"softmax_hessian": "friedman"}, recipe="cgb"),
     # Tables VI and VII, in gbdt_mo_sparse:
     **{
         f"k={k}, {name}": Method(
-            "polyleaf", {**DIAGONAL, "leaf_k": k, "leaf_support": support}, recipe="gbdt_mo_sparse"
+            "polyleaf",
+            {**DIAGONAL, "leaf_k": k, "leaf_output_set": support},
+            recipe="gbdt_mo_sparse",
         )
         for k in (2, 4, 8, 16)
         for name, support in (("restricted", "shared"), ("unrestricted", "own"))
@@ -113,7 +115,7 @@ def settings(method: str, problem: str, depth: int, rate: float, rounds: int = R
         }
         own = {name: value for name, value in own.items() if name not in _fits.SHARED}
         if not classes:
-            own.pop("softmax_curvature", None)
+            own.pop("softmax_hessian", None)
     else:
         name = {"xgboost": "gamma", "lightgbm": "min_gain_to_split", "omnigbdt": "gamma"}.get(
             library

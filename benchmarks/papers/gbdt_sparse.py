@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import polyleaf
-from polyleaf.files.multilabel import write_multilabel
+from polyleaf.files.xmc import write_multilabel
 from polyleaf.metrics.ranking import precision_at
 from polyleaf.settings import presets
 

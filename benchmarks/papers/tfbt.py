@@ -18,11 +18,11 @@ from ..frame.paper import Figure, Figures, Paper, Subject, Table
 from . import _fits, _poker
 
 METHODS: dict[str, dict[str, Any]] = {
-    "Tree-per-class": {"multi_strategy": "one_output_per_tree", "refresh": "tree"},
+    "Tree-per-class": {"multi_strategy": "one_output_per_tree", "boosting_step": "tree"},
     "Full Hessian": presets.tfbt_full(),
-    "Diagonal Hessian": {"refresh": "round"},
+    "Diagonal Hessian": {"boosting_step": "round"},
     "Diagonal + LBL": {},
-    "Full + LBL": {**presets.tfbt_full(), "refresh": "layer"},
+    "Full + LBL": {**presets.tfbt_full(), "boosting_step": "layer"},
 }
 XGBOOST = "XGBoost default"
 SIZES = (10, 25, 50, 100)
@@ -181,7 +181,7 @@ def polyleaf_scores(
         n = min(first + every, last)
         model.forest.predict(codes, raw, first, n, context.threads)
         scores = np.zeros((len(raw), data.n_classes))  # where a class without rows stays
-        scores[:, classes] = model.in_unit_of_y(raw)
+        scores[:, classes] = model.to_target_scale(raw)
         yield n, scores
 
 

@@ -17,7 +17,7 @@ void ClippedSlopes::set_row(const PathProduct& game, const std::vector<uint8_t>&
         "of them, "
         "and " +
         std::to_string(kMostClippedRegressors) +
-        " are the most. Train with fewer linear_features, or with linear_extrapolation=\"free\".");
+        " are the most. Train with fewer linear_features, or with linear_extrapolation=\"none\".");
   held_ = held;
   regressors_ = regressors;
   bit_of_.assign(game.n_features, -1);

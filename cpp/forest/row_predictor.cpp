@@ -86,7 +86,8 @@ void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes,
       codes[known.feature * rows.n_rows + r] = code_of(known, value_at(rows, r, known.feature));
 }
 
-// As FeatureTable.numbers: a double that float cannot hold becomes the largest float of its sign.
+// As FeatureTable.get_raw_values: a double that float cannot hold becomes the largest float of its
+// sign.
 void RowPredictor::copy_features(const NumberRows& rows, float* features) const {
   for (int32_t feature : regressors_)
     for (int64_t r = 0; r < rows.n_rows; ++r) {

@@ -95,10 +95,10 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f".{_MODULES[name]}", __name__)
     if name not in _HOME:
-        from polyleaf.settings.aliases import function_instead
+        from polyleaf.settings.aliases import get_foreign_function_hint
 
         raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}{function_instead(name)}"
+            f"module {__name__!r} has no attribute {name!r}{get_foreign_function_hint(name)}"
         )
     value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value

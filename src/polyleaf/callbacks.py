@@ -14,7 +14,7 @@ The loop (`boosting.boost`) calls, in order::
     after_training(model)
 
 and, for callbacks whose `watches_layers` is true, `after_layer(model, epoch, values, tree, leaves)` after
-every layer but the last of a tree that is grown with `refresh="layer"`.
+every layer but the last of a tree that is grown with `boosting_step="layer"`.
 
 `epoch` counts the rounds of the model: a training that goes on from a model of 40 rounds starts at 40.
 `evals_log` is `{data name: {metric name: [value of each round of this run]}}`. `model` is the
@@ -33,7 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from polyleaf.inputs.functions import why_not_called
+from polyleaf.inputs.functions import describe_signature_mismatch
 from polyleaf.model.model import EvalsLog
 from polyleaf.model.serialize import remove_stale
 
@@ -68,7 +68,7 @@ class Callback:
     watches_layers : bool
         Whether `after_layer` is to be called; every call scores the evaluation sets once more.
     watches_outputs : bool
-        Whether `know_outputs` is to be called.
+        Whether `set_per_output_log` is to be called.
     """
 
     watches_layers = False
@@ -92,7 +92,7 @@ class Callback:
             What was trained. It may be changed: `truncate` drops rounds.
         """
 
-    def know_outputs(self, outputs_log: OutputsLog) -> Any:
+    def set_per_output_log(self, outputs_log: OutputsLog) -> Any:
         """Called once, before `before_training`. What it returns is ignored.
 
         Parameters
@@ -216,7 +216,7 @@ class EarlyStopping(Callback):
         self.maximize = maximize
         self._known: Sequence[Metric] = ()
 
-    def know(self, metrics: Sequence[Metric]) -> None:
+    def set_metrics(self, metrics: Sequence[Metric]) -> None:
         """Learn the directions of `metrics` that have no built-in name; the estimators call this."""
         self._known = metrics
 
@@ -344,7 +344,7 @@ class EvaluationMonitor(Callback):
         self.logger = logger
         self._outputs_log: OutputsLog = {}
 
-    def know_outputs(self, outputs_log: OutputsLog) -> None:
+    def set_per_output_log(self, outputs_log: OutputsLog) -> None:
         self._outputs_log = outputs_log
 
     def before_training(self, model: Model) -> None:
@@ -675,7 +675,7 @@ def _as_callback(callback: Any) -> Any:
 
 def _check_signature(function: Callable[..., Any]) -> None:
     """A TypeError for a function that cannot be called as others are, such as LightGBM's of one `env`."""
-    why = why_not_called(function, 3)
+    why = describe_signature_mismatch(function, 3)
     if why:
         raise TypeError(
             "A callback is called after each round with three arguments, (model, epoch, evals_log), and ends "

@@ -62,7 +62,7 @@ def test_formats_are_compared_on_real_and_on_hard_rows(context):
 
 def test_a_program_of_another_model_is_found_out(context, monkeypatch):
     def other(est, folder):
-        return lambda X: est.model_.raw_predict(exports.table_of(est, X), 0, 1)
+        return lambda X: est.model_.predict_raw(exports.prepare_features(est, X), 0, 1)
 
     monkeypatch.setattr(exports, "FORMATS", {"Treelite": (other, {})})
     assert exports.exports(context, "enb", "raw scores")["Treelite"] > 1e5

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from benchmarks import extreme
 from benchmarks.extreme import main, make_extreme
 
-from polyleaf.files.multilabel import read_multilabel
+from polyleaf.files.xmc import read_multilabel
 from polyleaf.metrics.ranking import precision_at
 
 

@@ -431,7 +431,7 @@ def test_labelled_sets_stay_sparse(tmp_path):
     from benchmarks import sets
     from scipy.sparse import csr_matrix, issparse
 
-    from polyleaf.files.multilabel import write_multilabel
+    from polyleaf.files.xmc import write_multilabel
 
     rows = np.arange(20)
     np.savez(

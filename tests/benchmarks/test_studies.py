@@ -25,8 +25,8 @@ from benchmarks.frame.context import Context
 
 from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.distributions import Normal
-from polyleaf.estimators.distributed_fit import fit_rank, planned
-from polyleaf.runtime.context import Workers
+from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
+from polyleaf.runtime.context import Context as TrainContext
 
 
 @pytest.fixture
@@ -344,9 +344,9 @@ def test_a_rank_whose_peers_have_no_rows_grows_the_trees_of_its_tiles():
     """Eight features are one tile, the rank's own: so the trees are those of one machine."""
     X, y = cluster.part(0, 400, 8, 2)
     estimator = PolyleafRegressor(n_estimators=2, **cluster.SHAPE)
-    shared, shard = planned(estimator, y)
+    shared, shard = plan_shared_fit(estimator, y)
     mirror = cluster.Mirror(2, 8)
-    fit_rank(estimator, shared, shard, Dataset(X), Workers(1, mirror))
+    fit_rank(estimator, shared, shard, Dataset(X), TrainContext(1, mirror))
     alone = PolyleafRegressor(n_estimators=2, **cluster.SHAPE).fit(X, y)
     assert estimator.save_model() == alone.save_model()
     assert len(mirror.steps) == 2 * (9 + 2 * cluster.MAX_DEPTH)

@@ -583,9 +583,9 @@ def test_a_model_made_in_python_says_that_its_columns_are_not_known(tmp_path, fo
         (["--recipe", "tfbt_full", "--depth", "3"], {**presets.tfbt_full(), "max_depth": 3}),
         (["--recipe", "cgb", "--set", "min_child_samples=5"],
          {**presets.cgb(), "min_child_samples": 5}),
-        (["--recipe", "gbdt_so", "--set", "refresh=tree"], {**presets.gbdt_so(), "refresh": "tree"}),
-        (["--set", "curvature=block", "--set", "block_size=3", "--set", "pruning=post"],
-         {"curvature": "block", "block_size": 3, "pruning": "post"}),
+        (["--recipe", "gbdt_so", "--set", "boosting_step=tree"], {**presets.gbdt_so(), "boosting_step": "tree"}),
+        (["--set", "hessian=block", "--set", "block_size=3", "--set", "pruning=post"],
+         {"hessian": "block", "block_size": 3, "pruning": "post"}),
         (["--leaf", "linear", "--linear-fit", "full", "--set", "linear_features=2"],
          {"leaf": "linear", "linear_fit": "full", "linear_features": 2}),
         (["--recipe", "tfbt", "--set", "rows_per_layer=[0.25, 0.5, 1.0]"],
@@ -625,7 +625,7 @@ def test_a_search_trains_the_best_and_tells_what_it_tried(folder, tmp_path, caps
         X, y
     )
     trained = load_model(tmp_path / "m").model_
-    np.testing.assert_array_equal(trained.raw_predict(X), again.model_.raw_predict(X))
+    np.testing.assert_array_equal(trained.predict_raw(X), again.model_.predict_raw(X))
 
 
 def test_a_search_on_rows_that_are_held_out(folder, tmp_path, capsys):
@@ -663,13 +663,13 @@ def test_recipes_of_regression(folder, tmp_path, capsys):
     polyleaf(
         "train", file, "-t", "*_load", "-m", tmp_path / "m", "--recipe", "tfbt", "--rounds", "5"
     )
-    assert load_model(tmp_path / "m").refresh == "layer"
+    assert load_model(tmp_path / "m").boosting_step == "layer"
     arguments = ("train", file, "-t", "*_load", "-m", tmp_path / "n")
     assert "there is no recipe 'tfbtt'; there are cgb," in fails(
         capsys, *arguments, "--recipe", "tfbtt"
     )
     assert "for classes" in fails(capsys, *arguments, "--recipe", "samme")
-    assert "--set refresh=layer" in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
+    assert "--set boosting_step=layer" in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
     assert not (tmp_path / "n").exists()
 
 
@@ -726,5 +726,5 @@ def test_targets_that_are_not_known_count_in_bins_as_in_a_fit(where, tmp_path):
     settings = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
     polyleaf("train", path, "-t", "y,z", "-m", model, *settings)
     expected = PolyleafRegressor(**chosen).fit(X, Y)
-    assert load_model(model).model_.mapper.same_bins(expected.model_.mapper)
+    assert load_model(model).model_.mapper.has_same_bins(expected.model_.mapper)
     np.testing.assert_array_equal(load_model(model).predict(X), expected.predict(X))

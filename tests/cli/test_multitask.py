@@ -93,8 +93,8 @@ def test_scores_are_told_for_each_task(folder, expected, capsys):
     polyleaf("evaluate", folder / "test.csv", "-m", folder / "m", "--json")
     found = json.loads(capsys.readouterr().out)
     skills = expected.skills(X[300:], FRAME[300:])
-    assert {name: of["skill"] for name, of in found["tasks"].items()} == pytest.approx(skills)
-    assert found["skill"] == pytest.approx(np.mean(list(skills.values())))
+    assert {name: of["d2"] for name, of in found["tasks"].items()} == pytest.approx(skills)
+    assert found["d2"] == pytest.approx(np.mean(list(skills.values())))
     assert {"RMSE", "NLL", "CRPS"} <= found["tasks"]["price"].keys()
     assert {"pinball loss q0.1", "share below q0.9"} <= found["tasks"]["demand"].keys()
     right = np.mean(expected.predict(X[300:])["sold"] == FRAME["sold"][300:])
@@ -103,9 +103,7 @@ def test_scores_are_told_for_each_task(folder, expected, capsys):
     polyleaf("evaluate", folder / "test.csv", "-m", folder / "m")
     lines = capsys.readouterr().out.splitlines()
     assert (
-        lines[0].startswith("skill")
-        and "rooms" in lines
-        and any("micro F1" in line for line in lines)
+        lines[0].startswith("d2") and "rooms" in lines and any("micro F1" in line for line in lines)
     )
 
 
@@ -113,7 +111,7 @@ def test_a_task_is_extracted_for_what_takes_one_kind_of_target(folder, expected,
     test, of_demand, of_sold = folder / "test.csv", tmp_path / "demand", tmp_path / "sold"
     for name, path in (("demand", of_demand), ("sold", of_sold)):
         polyleaf("extract", folder / "m", "--task", name, "-o", path)
-        own, of_all = load_model(path), expected.of_task(name)
+        own, of_all = load_model(path), expected.task_estimator(name)
         np.testing.assert_array_equal(own.predict_raw(X), of_all.predict_raw(X))
         polyleaf("calibrate", test, "-m", path)
     polyleaf("predict", test, "-m", of_demand, "--intervals", "-o", tmp_path / "p.csv")

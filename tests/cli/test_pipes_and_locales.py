@@ -10,7 +10,7 @@ import pytest
 from commands import fails, polyleaf
 
 from polyleaf import load_model
-from polyleaf.cli.messages import in_own_terms
+from polyleaf.cli.messages import translate_parameter_names
 
 RNG = np.random.default_rng(0)
 ROWS = [
@@ -224,7 +224,7 @@ def test_json_lines(houses, model, tmp_path, capsys):
     ],
 )
 def test_errors_are_in_the_terms_of_the_command_line(message, expected):
-    assert in_own_terms(message) == expected
+    assert translate_parameter_names(message) == expected
 
 
 def test_a_parameter_that_is_wrong_is_called_by_its_option(houses, tmp_path, capsys):

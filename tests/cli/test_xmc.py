@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from commands import fails, polyleaf
 
 from polyleaf import PolyleafClassifier, load_model
-from polyleaf.files.multilabel import read_sparse_matrix, write_multilabel
+from polyleaf.files.xmc import read_sparse_matrix, write_multilabel
 from polyleaf.metrics.ranking import ranking_scores
 from polyleaf.settings import presets
 

@@ -157,9 +157,9 @@ def test_features_of_nodes_are_drawn_from_many():
         {},
         {"subsample": 0.6},
         {"sampling_method": "goss"},
-        {"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [700, 900]},
-        {"refresh": "tree"},
-        {"curvature": "full"},
+        {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": [700, 900]},
+        {"boosting_step": "tree"},
+        {"hessian": "full"},
         {"leaf": "sparse", "leaf_k": 2},
         {"sketch": "top_outputs", "sketch_dim": 2},
         {"interaction_constraints": "pairwise"},
@@ -168,7 +168,7 @@ def test_features_of_nodes_are_drawn_from_many():
 )
 def test_models_of_sparse_rows_are_those_of_dense_ones(parameters):
     X, y = _texts()
-    model = PolyleafRegressor if parameters.get("curvature") != "full" else PolyleafClassifier
+    model = PolyleafRegressor if parameters.get("hessian") != "full" else PolyleafClassifier
     y = y if model is PolyleafRegressor else y.argmax(axis=1)
     sparse, dense = (
         model(n_estimators=4, max_leaves=20, n_jobs=2, **parameters).fit(rows, y)

@@ -486,7 +486,7 @@ def test_derivatives_of_element_wise_losses(name, weights):
 @pytest.mark.parametrize("n_classes", [2, 5, 16, 37])
 def test_derivatives_of_softmax(n_classes, curvature):
     label = np.random.default_rng(3).integers(0, n_classes, 200).astype(np.int32)
-    objective = get_objective("softmax", softmax_curvature=curvature, n_classes=n_classes)
+    objective = get_objective("softmax", softmax_hessian=curvature, n_classes=n_classes)
     for weight in (None, np.random.default_rng(4).random(200)):
         problem = objective.prepare(label, weight)
         problem.set_base(np.linspace(-1, 1, n_classes))

@@ -24,7 +24,7 @@ def made_at_once(arrays, n_features=100):
 
 def test_the_same_as_tree_by_tree(arrays):
     forest, by_tree = made_at_once(arrays), _core.Forest(N_OUTPUTS)
-    for tree, leaves, output in storage.trees_of(forest):
+    for tree, leaves, output in storage.iter_trees(forest):
         by_tree.append(tree, leaves, output)
     assert len(forest) == 5 and forest.tree(0).n_leaves > 1
     for other in (forest, by_tree):

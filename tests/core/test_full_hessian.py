@@ -61,13 +61,13 @@ def test_without_pairs_full_curvature_is_diagonal(library, n_outputs, options):
         (regressor, Y, {}),
         (regressor, Y, {"objective": "huber"}),
         (regressor, Y, {"objective": "absolute_error"}),
-        (classifier, LABELS, {"refresh": "layer", "grow_policy": "depthwise"}),
+        (classifier, LABELS, {"boosting_step": "layer", "grow_policy": "depthwise"}),
         (classifier, LABELS, {"pruning": "post", "min_split_gain": 0.1}),
     ],
 )
 def test_losses_that_are_sums_over_outputs_have_no_pairs(make, y, parameters):
-    full = make(**parameters, curvature="full").fit(X, y)
-    diagonal = make(**parameters, curvature="diagonal").fit(X, y)
+    full = make(**parameters, hessian="full").fit(X, y)
+    diagonal = make(**parameters, hessian="diagonal").fit(X, y)
     for t in range(3):
         for name in ("feature", "threshold", "left", "right", "count"):
             mine, other = (getattr(m.model_.forest.tree(t), name) for m in (full, diagonal))
@@ -78,9 +78,9 @@ def test_losses_that_are_sums_over_outputs_have_no_pairs(make, y, parameters):
 
 
 @pytest.mark.parametrize("make, y", [(regressor, Y[:, 0]), (classifier, LABELS[:, 0])])
-@pytest.mark.parametrize("curvature", ["full", "block"])
-def test_one_output_has_no_pairs(make, y, curvature):
-    assert bits(make(curvature=curvature).fit(X, y)) == bits(make(curvature="diagonal").fit(X, y))
+@pytest.mark.parametrize("hessian", ["full", "block"])
+def test_one_output_has_no_pairs(make, y, hessian):
+    assert bits(make(hessian=hessian).fit(X, y)) == bits(make(hessian="diagonal").fit(X, y))
 
 
 # ----------------------------------------------------------------------------------------------- full = block
@@ -97,14 +97,14 @@ def test_a_block_of_all_outputs_is_full(library, n_outputs, more):
     np.testing.assert_array_equal(*values)
 
 
-@pytest.mark.parametrize("refresh", ["round", "layer"])
-def test_a_block_of_all_classes_is_full(refresh):
-    parameters = {**LAYERS, "refresh": refresh}
-    full = classifier(**parameters, curvature="full").fit(X, CLASSES)
+@pytest.mark.parametrize("boosting_step", ["round", "layer"])
+def test_a_block_of_all_classes_is_full(boosting_step):
+    parameters = {**LAYERS, "boosting_step": boosting_step}
+    full = classifier(**parameters, hessian="full").fit(X, CLASSES)
     for size in (3, 100):
-        blocks = classifier(**parameters, curvature="block", block_size=size).fit(X, CLASSES)
+        blocks = classifier(**parameters, hessian="block", block_size=size).fit(X, CLASSES)
         assert bits(blocks) == bits(full)
-    assert bits(classifier(**parameters, curvature="block", block_size=2).fit(X, CLASSES)) != bits(
+    assert bits(classifier(**parameters, hessian="block", block_size=2).fit(X, CLASSES)) != bits(
         full
     )
 
@@ -112,7 +112,7 @@ def test_a_block_of_all_classes_is_full(refresh):
 @pytest.mark.parametrize("size", [1, 2])
 def test_leaves_of_a_block_move_no_other_output(size):
     """The outputs of largest gradient in the leaf; alone, an output takes its own Newton step."""
-    parameters = {"curvature": "block", "block_size": size, "n_estimators": 1, "learning_rate": 1.0}
+    parameters = {"hessian": "block", "block_size": size, "n_estimators": 1, "learning_rate": 1.0}
     estimator = classifier(**parameters).fit(X, CLASSES)
     values, leaf = estimator.model_.forest.values(0), estimator.apply(X)[:, 0]
     p = np.bincount(CLASSES) / len(CLASSES)
@@ -126,16 +126,16 @@ def test_leaves_of_a_block_move_no_other_output(size):
 
 def test_structure_and_leaves_may_differ_in_curvature():
     """Leaves alone: the trees of the diagonal's first round, with the leaves of the full Hessian."""
-    parameters = {"n_estimators": 1, "softmax_curvature": "diagonal", "learning_rate": 1.0}
-    diagonal = classifier(**parameters, curvature="diagonal").fit(X, CLASSES)
-    mixed = classifier(**parameters, curvature="diagonal", leaf_curvature="full").fit(X, CLASSES)
+    parameters = {"n_estimators": 1, "softmax_hessian": "diagonal", "learning_rate": 1.0}
+    diagonal = classifier(**parameters, hessian="diagonal").fit(X, CLASSES)
+    mixed = classifier(**parameters, hessian="diagonal", leaf_hessian="full").fit(X, CLASSES)
     mine, other = (m.model_.forest.tree(0) for m in (mixed, diagonal))
     np.testing.assert_array_equal(mine.feature, other.feature)
     np.testing.assert_array_equal(mine.threshold, other.threshold)
     np.testing.assert_allclose(mine.gain, other.gain, rtol=1e-5)
     assert not np.allclose(mixed.model_.forest.values(0), diagonal.model_.forest.values(0))
     assert loss(mixed, X, CLASSES) < loss(diagonal, X, CLASSES)
-    sketched = {**SMALL, "sketch": "top_outputs", "sketch_dim": 2, "leaf_curvature": "full"}
+    sketched = {**SMALL, "sketch": "top_outputs", "sketch_dim": 2, "leaf_hessian": "full"}
     assert PolyleafClassifier(**sketched).fit(X, CLASSES).score(X, CLASSES) > 0.5
 
 
@@ -187,17 +187,17 @@ def quadratic(y, scores):
     return (scores - y) @ Q, np.broadcast_to(Q, (len(y), 3, 3))
 
 
-@pytest.mark.parametrize("refresh", ["round", "layer"])
-def test_one_step_reaches_the_minimum_of_a_coupled_quadratic(refresh):
+@pytest.mark.parametrize("boosting_step", ["round", "layer"])
+def test_one_step_reaches_the_minimum_of_a_coupled_quadratic(boosting_step):
     """Rate 1, no penalty: in every leaf the gradients that are left sum to zero, for all outputs at once."""
     parameters = {
         **LAYERS,
-        "refresh": refresh,
+        "boosting_step": boosting_step,
         "n_estimators": 1,
         "learning_rate": 1.0,
         "reg_lambda": 0.0,
     }
-    estimator = regressor(**parameters, objective=quadratic, curvature="full").fit(X, Y)
+    estimator = regressor(**parameters, objective=quadratic, hessian="full").fit(X, Y)
     left, _ = quadratic(Y, estimator.predict(X))
     leaf = estimator.apply(X)[:, 0]
     assert len(np.unique(leaf)) == 8
@@ -206,8 +206,8 @@ def test_one_step_reaches_the_minimum_of_a_coupled_quadratic(refresh):
 
 
 @pytest.mark.parametrize("block_size", [0, 2])
-@pytest.mark.parametrize("refresh", ["round", "layer"])
-def test_the_loop_is_the_twins(refresh, block_size):
+@pytest.mark.parametrize("boosting_step", ["round", "layer"])
+def test_the_loop_is_the_twins(boosting_step, block_size):
     """A coupled loss whose Hessian changes with the scores, bit by bit."""
 
     def derivatives(y, scores):
@@ -216,9 +216,14 @@ def test_the_loop_is_the_twins(refresh, block_size):
         pull = 0.1 * residual * np.abs(residual)
         return g + pull, H + 0.2 * np.eye(3) * np.abs(residual)[:, :, None]
 
-    curvature = "block" if block_size else "full"
-    parameters = {**LAYERS, "refresh": refresh, "objective": derivatives, "learning_rate": 0.5}
-    estimator = regressor(**parameters, curvature=curvature, block_size=block_size or 7).fit(X, Y)
+    hessian = "block" if block_size else "full"
+    parameters = {
+        **LAYERS,
+        "boosting_step": boosting_step,
+        "objective": derivatives,
+        "learning_rate": 0.5,
+    }
+    estimator = regressor(**parameters, hessian=hessian, block_size=block_size or 7).fit(X, Y)
     model = estimator.model_
     codes = model.mapper.transform(estimator._features(X), 1)
     data = (
@@ -241,7 +246,7 @@ def test_the_loop_is_the_twins(refresh, block_size):
 
     raw = np.zeros(Y.shape, np.float32)
     for t in range(3):
-        if refresh == "layer":
+        if boosting_step == "layer":
             grown, leaves, values = reference.fit_tree_by_layers(
                 *data, packed_derivatives, raw, "full", config, 0.5
             )
@@ -261,11 +266,11 @@ def test_the_loop_is_the_twins(refresh, block_size):
 
 
 @pytest.mark.parametrize("reg_lambda", [0.0, 1e-6, 1.0])
-@pytest.mark.parametrize("curvature", ["full", "block"])
-def test_softmax_without_ridge(reg_lambda, curvature):
+@pytest.mark.parametrize("hessian", ["full", "block"])
+def test_softmax_without_ridge(reg_lambda, hessian):
     """All scores raised alike change nothing: no curvature that way, and no step is taken."""
     parameters = {
-        "curvature": curvature,
+        "hessian": hessian,
         "block_size": 3,
         "reg_lambda": reg_lambda,
         "min_child_samples": 20,
@@ -281,7 +286,7 @@ def test_softmax_without_ridge(reg_lambda, curvature):
 def test_order_of_classes_changes_no_probability(reg_lambda):
     """Which pivot vanishes depends on the order; the step differs then by the same number for all classes."""
     parameters = {
-        "curvature": "full",
+        "hessian": "full",
         "reg_lambda": reg_lambda,
         "min_child_samples": 30,
         "n_estimators": 5,
@@ -295,19 +300,24 @@ def test_order_of_classes_changes_no_probability(reg_lambda):
 def test_rows_without_any_curvature():
     """A class that is certain has p (1 - p) = 0: nothing is divided by it."""
     start = [60.0, 0.0, -60.0]
-    for refresh in ("round", "layer"):
-        parameters = {**LAYERS, "refresh": refresh, "curvature": "full", "reg_lambda": 0.0}
+    for boosting_step in ("round", "layer"):
+        parameters = {
+            **LAYERS,
+            "boosting_step": boosting_step,
+            "hessian": "full",
+            "reg_lambda": 0.0,
+        }
         estimator = classifier(**parameters, base_score=start).fit(X, CLASSES)
         assert np.isfinite(estimator.decision_function(X)).all()
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
-@pytest.mark.parametrize("curvature", ["full", "block"])
-def test_number_of_threads_changes_nothing(curvature, n_jobs):
+@pytest.mark.parametrize("hessian", ["full", "block"])
+def test_number_of_threads_changes_nothing(hessian, n_jobs):
     rng = np.random.default_rng(0)
     features = rng.standard_normal((3000, 10))
     y = (features[:, :3].sum(axis=1) * 3).astype(int) % 12
-    parameters = {"n_estimators": 2, "max_leaves": 12, "curvature": curvature}
+    parameters = {"n_estimators": 2, "max_leaves": 12, "hessian": hessian}
     one, other = (PolyleafClassifier(**parameters, n_jobs=n).fit(features, y) for n in (1, n_jobs))
     assert bits(one) == bits(other)
 
@@ -327,7 +337,7 @@ def test_full_curvature_sees_what_the_diagonal_does_not():
         return float((residual @ np.array([[1.0, 0.9], [0.9, 1.0]]) * residual).sum(axis=1).mean())
 
     rate = {"learning_rate": 1.0, "n_estimators": 5}
-    full = PolyleafRegressor(**{**SMALL, **rate}, objective=opposed, curvature="full").fit(
+    full = PolyleafRegressor(**{**SMALL, **rate}, objective=opposed, hessian="full").fit(
         X, Y[:, :2]
     )
     other = PolyleafRegressor(**{**SMALL, **rate}, objective=diagonal).fit(X, Y[:, :2])

@@ -95,7 +95,7 @@ def test_splits_that_gain_nothing_may_open_others():
 
 
 @pytest.mark.parametrize(
-    "parameters", [{}, LAYERS, {"curvature": "full"}, {**LAYERS, "subsample": 0.7}]
+    "parameters", [{}, LAYERS, {"hessian": "full"}, {**LAYERS, "subsample": 0.7}]
 )
 @pytest.mark.parametrize("make, y", [(regressor, Y), (classifier, CLASSES)])
 def test_cut_trees_are_smaller_and_gain_as_much_by_leaf(parameters, make, y):

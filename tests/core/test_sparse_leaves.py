@@ -252,9 +252,9 @@ def predicted(estimator):
     "parameters",
     [
         {},
-        {"curvature": "none", "leaf_curvature": "none"},
-        {"curvature": "shared", "leaf_curvature": "shared"},
-        {"curvature": "diagonal", "leaf_curvature": "diagonal"},
+        {"hessian": "none", "leaf_hessian": "none"},
+        {"hessian": "shared", "leaf_hessian": "shared"},
+        {"hessian": "diagonal", "leaf_hessian": "diagonal"},
         {"subsample": 0.7, "colsample_bytree": 0.5},
         {"sampling_method": "goss"},
         {"pruning": "post", "min_split_gain": 0.01},
@@ -265,7 +265,7 @@ def predicted(estimator):
 )
 def test_estimators(task, support, parameters):
     """Leaves hold at most k outputs, training adds what prediction adds, threads change nothing."""
-    fitted = make(task, leaf_support=support, **parameters).fit(X, TARGETS[task])
+    fitted = make(task, leaf_output_set=support, **parameters).fit(X, TARGETS[task])
     forest = fitted.model_.forest
     for t in range(len(forest)):
         assert forest.kind(t) == "sparse"
@@ -273,7 +273,9 @@ def test_estimators(task, support, parameters):
         assert held.max() <= 3 and held.sum() > 0
     np.testing.assert_array_equal(
         predicted(fitted),
-        predicted(make(task, leaf_support=support, n_jobs=3, **parameters).fit(X, TARGETS[task])),
+        predicted(
+            make(task, leaf_output_set=support, n_jobs=3, **parameters).fit(X, TARGETS[task])
+        ),
     )
 
 
@@ -281,7 +283,7 @@ def test_estimators(task, support, parameters):
 @pytest.mark.parametrize("support", ["own", "shared"])
 def test_as_many_as_there_are_is_a_constant_leaf(task, support):
     """The same structure; the same scores bit for bit, as no output's Newton step is exactly 0."""
-    sparse = make(task, leaf_k=8, leaf_support=support).fit(X, TARGETS[task])
+    sparse = make(task, leaf_k=8, leaf_output_set=support).fit(X, TARGETS[task])
     dense = make(task, leaf="constant").fit(X, TARGETS[task])
     np.testing.assert_array_equal(predicted(sparse), predicted(dense))
     assert sparse.model_.forest.tree(7).gain.tolist() == dense.model_.forest.tree(7).gain.tolist()
@@ -306,7 +308,9 @@ def test_saved_stopped_and_continued(task, tmp_path):
 
 
 def test_the_children_of_a_node_share_their_outputs():
-    fitted = make("regression", leaf_support="shared", n_estimators=1, max_leaves=8).fit(X, SIGNAL)
+    fitted = make("regression", leaf_output_set="shared", n_estimators=1, max_leaves=8).fit(
+        X, SIGNAL
+    )
     tree, leaves = fitted.model_.forest.tree(0), fitted.model_.forest.values(0)
     pairs = 0
     for left, right in zip(tree.left, tree.right, strict=True):
@@ -339,12 +343,12 @@ def test_the_recipe(restricted):
         ({"leaf_k": 9}, "leaf_k=9 is more than the 8 outputs"),
         ({"leaf_k": 0}, "leaf_k"),
         ({"leaf_k": 1.5}, "leaf_k"),
-        ({"curvature": "full"}, "chooses outputs one by one"),
-        ({"leaf_curvature": "block"}, "chooses outputs one by one"),
+        ({"hessian": "full"}, "chooses outputs one by one"),
+        ({"leaf_hessian": "block"}, "chooses outputs one by one"),
         ({"multi_strategy": "one_output_per_tree"}, "one output"),
-        ({"refresh": "layer", "grow_policy": "depthwise"}, 'refresh="layer"'),
+        ({"boosting_step": "layer", "grow_policy": "depthwise"}, 'boosting_step="layer"'),
         ({"objective": "absolute_error"}, "sparse leaves have no step"),
-        ({"leaf_support": "both"}, "leaf_support"),
+        ({"leaf_output_set": "both"}, "leaf_output_set"),
     ],
     ids=str,
 )

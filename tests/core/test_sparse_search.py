@@ -13,7 +13,7 @@ from problems import as_reference_tree, assert_same_tree, core_bins
 from reference import labels as twin
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.model import storage
 from polyleaf.objectives import SquaredError, SquaredHinge
 from polyleaf.objectives.sparse_multilabel import LabelProblem
@@ -423,7 +423,7 @@ def test_training_equals_the_twin(data, estimator, loss, base, weighted):
     )
     options = {"split_search": "exact", "threshold_step": 0.05, "max_depth": 3}
     model = fitted(X, Y, estimator, weight, **options).model_
-    codes = model.mapper.transform(as_features(X))
+    codes = model.mapper.transform(read_features(X))
     data = codes, model.mapper.n_bins_, np.zeros(7, bool)
     config = reference.GrowConfig(
         max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=15, reg_lambda=5.0

@@ -13,16 +13,16 @@ from problems import Core, assert_same_tree, core_bins, make_problem, sampled, s
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.data import binning
 from polyleaf.data.binned import empty_codes
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 
 SETTINGS = {
     "plain": {},
     "rows sampled": {"subsample": 0.6},
     "features sampled": {"colsample_bytree": 0.5, "colsample_bynode": 0.5},
     "larger leaves": {"min_child_samples": 12},
-    "layers": {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 4},
+    "layers": {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4},
     "layers, rows sampled": {
-        "refresh": "layer", "grow_policy": "depthwise", "max_depth": 4, "subsample": 0.6,
+        "boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4, "subsample": 0.6,
     },
     "sparse leaves": {"leaf": "sparse", "leaf_k": 2},
     "tree per output": {"multi_strategy": "one_output_per_tree"},
@@ -93,14 +93,14 @@ def test_models_do_not_depend_on_how_codes_are_held(settings, monkeypatch):
         np.testing.assert_array_equal(models[0], other)
 
 
-@pytest.mark.parametrize("curvature", ["none", "shared", "diagonal", "full", "block"])
-def test_classes_do_not_depend_on_how_codes_are_held(curvature, monkeypatch):
+@pytest.mark.parametrize("hessian", ["none", "shared", "diagonal", "full", "block"])
+def test_classes_do_not_depend_on_how_codes_are_held(hessian, monkeypatch):
     X = words()
     y = targets(X).argmax(axis=1)
     models = []
     for share in (0.2, -1):
         monkeypatch.setattr(binning, "SPARSE_SHARE", share)
-        models.append(PolyleafClassifier(n_estimators=5, curvature=curvature, n_jobs=2).fit(X, y))
+        models.append(PolyleafClassifier(n_estimators=5, hessian=hessian, n_jobs=2).fit(X, y))
     np.testing.assert_array_equal(models[0].predict_proba(X), models[1].predict_proba(X))
 
 
@@ -148,7 +148,7 @@ def test_linear_leaves_hold_all_codes():
 def test_explicit_zeros_and_values_in_the_bin_of_zero_are_no_cells():
     X = sp.csc_matrix(np.array([[0, 5], [1, 0], [2, 0], [0, 0]] * 30, np.float32))
     X.data[::4] = 0
-    table = as_features(X)
+    table = read_features(X)
     mapper = binning.BinMapper().fit(table)
     codes = mapper.encode(table)
     np.testing.assert_array_equal(codes.array(), mapper.transform(table))

@@ -13,7 +13,7 @@ from isa import printed_by_each
 
 from polyleaf import _core
 from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 
 
 def naive_codes(mapper, X):
@@ -21,7 +21,7 @@ def naive_codes(mapper, X):
     codes = np.empty(X.T.shape, dtype=np.uint8)
     for f in range(X.shape[1]):
         x = X[:, f].astype(np.float64)
-        if not mapper.wide_[f]:
+        if not mapper.float64_bins_[f]:
             with np.errstate(over="ignore"):
                 x = x.astype(np.float32)
         codes[f] = (x[:, None] > mapper.thresholds_[f]).sum(axis=1)
@@ -31,7 +31,7 @@ def naive_codes(mapper, X):
 
 def fitted(X, max_bins=255, sample_weight=None, n_threads=1, **options):
     """(mapper, codes) of X."""
-    table = as_features(X)
+    table = read_features(X)
     mapper = BinMapper(max_bins, **options).fit(table, sample_weight, n_threads)
     return mapper, mapper.transform(table, n_threads)
 
@@ -39,7 +39,7 @@ def fitted(X, max_bins=255, sample_weight=None, n_threads=1, **options):
 def assert_same_bins(a, b):
     for first, second in zip(a.thresholds_, b.thresholds_, strict=True):
         np.testing.assert_array_equal(first, second)
-    assert a.same_bins(b)
+    assert a.has_same_bins(b)
 
 
 def column(x):
@@ -62,7 +62,7 @@ def test_codes_equal_the_definition(values, others, max_bins):
     mapper, codes = fitted(column(values), max_bins)
     np.testing.assert_array_equal(codes, naive_codes(mapper, column(values)))
     new = column(others)
-    np.testing.assert_array_equal(mapper.transform(as_features(new)), naive_codes(mapper, new))
+    np.testing.assert_array_equal(mapper.transform(read_features(new)), naive_codes(mapper, new))
     assert mapper.n_bins_[0] == len(mapper.thresholds_[0]) + 1 <= max_bins
 
 
@@ -74,11 +74,11 @@ def test_every_size_of_table(n_distinct, wide):
     values = np.arange(n_distinct) * (1e-12 if wide else 1.0) + 1
     X = column([*np.repeat(values, 3), np.nan])
     mapper, codes = fitted(X)
-    assert mapper.n_bins_[0] == n_distinct and mapper.wide_[0] == (wide and n_distinct > 1)
+    assert mapper.n_bins_[0] == n_distinct and mapper.float64_bins_[0] == (wide and n_distinct > 1)
     np.testing.assert_array_equal(codes[0], [*np.repeat(np.arange(n_distinct), 3), 255])
     thresholds = mapper.thresholds_[0]
     np.testing.assert_array_equal(
-        mapper.transform(as_features(column([*thresholds, 1e30])))[0], np.arange(n_distinct)
+        mapper.transform(read_features(column([*thresholds, 1e30])))[0], np.arange(n_distinct)
     )
 
 
@@ -169,7 +169,7 @@ def test_float32_and_float64_give_the_same_bins():
     narrow, wide = fitted(X.astype(np.float32)), fitted(X)
     assert_same_bins(narrow[0], wide[0])
     np.testing.assert_array_equal(narrow[1], wide[1])
-    assert not wide[0].wide_.any()
+    assert not wide[0].float64_bins_.any()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_float32_and_float64_give_the_same_bins():
 )
 def test_what_float32_cannot_tell_apart_stays_float64(values):
     mapper, codes = fitted(column(values))
-    assert mapper.wide_[0]
+    assert mapper.float64_bins_[0]
     np.testing.assert_array_equal(codes, naive_codes(mapper, column(values)))
     assert np.bincount(codes[0]).max() <= -(-2 * len(values) // 255)
 
@@ -206,10 +206,10 @@ def test_integer_weights_are_repeated_rows(max_bins, scale):
     X = np.column_stack([rng.normal(size=400), rng.integers(0, 300, 400), rng.normal(size=400)])
     X[rng.random(X.shape) < 0.1] = np.nan
     weights = rng.integers(0, 5, 400)
-    table, repeated = as_features(X, categorical_features=[1]), np.repeat(X, weights, axis=0)
+    table, repeated = read_features(X, categorical_features=[1]), np.repeat(X, weights, axis=0)
     weighted = BinMapper(max_bins).fit(table, weights * scale)
     assert_same_bins(
-        weighted, BinMapper(max_bins).fit(as_features(repeated, categorical_features=[1]))
+        weighted, BinMapper(max_bins).fit(read_features(repeated, categorical_features=[1]))
     )
 
 
@@ -242,14 +242,14 @@ def test_weights_per_output_count_by_their_sum():
 )
 def test_wrong_weights(weights, words):
     with pytest.raises(ValueError, match=words):
-        BinMapper().fit(as_features(np.ones((4, 1))), weights)
+        BinMapper().fit(read_features(np.ones((4, 1))), weights)
 
 
 def test_the_sample_is_seeded_and_good_enough():
     x = np.random.default_rng(0).normal(size=(20_000, 2))
     sampled, again = fitted(x, 16, subsample=5000), fitted(x, 16, subsample=5000)
     assert_same_bins(sampled[0], again[0])
-    assert not sampled[0].same_bins(fitted(x, 16, subsample=5000, random_state=1)[0])
+    assert not sampled[0].has_same_bins(fitted(x, 16, subsample=5000, random_state=1)[0])
     shares = np.bincount(sampled[1][0], minlength=16) / len(x) * 16
     assert 0.8 < shares.min() and shares.max() < 1.2
 
@@ -265,19 +265,19 @@ def test_rows_of_weight_zero_are_never_sampled():
 
 def test_categories_are_sorted_and_the_rarest_share_a_bin():
     values = np.repeat([5, 3, 9, 1, 7], [10, 1, 8, 2, 6]).astype(float)
-    table = as_features(column(values), categorical_features=[0])
+    table = read_features(column(values), categorical_features=[0])
     mapper = BinMapper(4).fit(table)
     assert (
         mapper.categories_ == [[5, 7, 9]]
         and mapper.rare_categories_ == [[1, 3]]
         and mapper.n_bins_[0] == 4
     )
-    new = as_features(column([1, 3, 5, 7, 9, 11, np.nan]), reference=mapper)
+    new = read_features(column([1, 3, 5, 7, 9, 11, np.nan]), reference=mapper)
     np.testing.assert_array_equal(mapper.transform(new)[0], [3, 3, 0, 1, 2, 255, 255])
 
 
 def test_weights_decide_which_categories_are_rare():
-    table = as_features(column([0, 0, 0, 1, 1, 2]), categorical_features=[0])
+    table = read_features(column([0, 0, 0, 1, 1, 2]), categorical_features=[0])
     mapper = BinMapper(2).fit(table, [0, 1, 1, 1, 1, 10])
     assert mapper.categories_ == [[2]] and mapper.rare_categories_ == [[0, 1]]
     assert mapper.transform(table)[0].tolist() == [1, 1, 1, 1, 1, 0]
@@ -293,38 +293,38 @@ def test_weights_decide_which_categories_are_rare():
 
 def test_numbers_sort_before_text_and_numbers_are_equal_by_value():
     X = np.array([["b"], [2], ["a"], [True], [10]], dtype=object)
-    mapper = BinMapper().fit(as_features(X, categorical_features=[0]))
+    mapper = BinMapper().fit(read_features(X, categorical_features=[0]))
     assert mapper.categories_ == [[True, 2, 10, "a", "b"]]
-    assert mapper.transform(as_features(np.array([[1.0], [2.0]]), reference=mapper)).tolist() == [
+    assert mapper.transform(read_features(np.array([[1.0], [2.0]]), reference=mapper)).tolist() == [
         [0, 1]
     ]
 
 
 def test_all_categories_missing():
-    mapper = BinMapper().fit(as_features(np.full((3, 1), np.nan), categorical_features=[0]))
+    mapper = BinMapper().fit(read_features(np.full((3, 1), np.nan), categorical_features=[0]))
     assert mapper.n_bins_[0] == 1 and mapper.categories_ == [[]]
-    assert mapper.transform(as_features(np.ones((1, 1)), reference=mapper)).tolist() == [[255]]
+    assert mapper.transform(read_features(np.ones((1, 1)), reference=mapper)).tolist() == [[255]]
 
 
 def test_categories_of_another_type_are_an_error():
-    mapper = BinMapper().fit(as_features(column([1, 2]), categorical_features=[0]))
-    table = as_features(np.array([["1"], ["2"]], dtype=object), reference=mapper)
+    mapper = BinMapper().fit(read_features(column([1, 2]), categorical_features=[0]))
+    table = read_features(np.array([["1"], ["2"]], dtype=object), reference=mapper)
     with pytest.raises(ValueError, match="were numbers when the model was fitted and are text now"):
         mapper.transform(table)
 
 
 def test_transform_checks_the_table():
-    mapper = BinMapper().fit(as_features(np.ones((3, 2))))
+    mapper = BinMapper().fit(read_features(np.ones((3, 2))))
     with pytest.raises(ValueError, match="X has 3 features, but BinMapper is expecting 2"):
-        mapper.transform(as_features(np.ones((3, 3))))
+        mapper.transform(read_features(np.ones((3, 3))))
     with pytest.raises(ValueError, match=r"held numbers.*read as categories now"):
-        mapper.transform(as_features(np.ones((3, 2)), categorical_features=[1]))
+        mapper.transform(read_features(np.ones((3, 2)), categorical_features=[1]))
 
 
 @pytest.mark.parametrize("max_bins", [1, 256, 0, 10.0])
 def test_wrong_max_bins(max_bins):
     with pytest.raises(ValueError, match="max_bins must be an integer from 2 to 255"):
-        BinMapper(max_bins).fit(as_features(np.ones((3, 1))))
+        BinMapper(max_bins).fit(read_features(np.ones((3, 1))))
 
 
 # ---- independence of threads and instruction sets ----------------------------------------------------------
@@ -334,7 +334,7 @@ import hashlib
 import numpy as np
 import scipy.sparse as sp
 from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 rng = np.random.default_rng(0)
 X = rng.normal(size=(4000, 70)) * 10.0 ** rng.integers(-3, 12, 70)
 X[rng.random(X.shape) < 0.1] = np.nan
@@ -342,11 +342,11 @@ X[:, :5] = np.round(X[:, :5])
 X[:, 5] = 1.7e9 + np.arange(4000)
 digest = hashlib.sha256()
 for Z in (X, X.astype(np.float32), sp.csr_matrix(np.nan_to_num(X))):
-    table = as_features(Z)
+    table = read_features(Z)
     for n_threads in (1, 2, 7):
         mapper = BinMapper(subsample=3000).fit(table, np.arange(4000) % 7, n_threads)
         codes = mapper.transform(table, n_threads)
-        for array in (*mapper.thresholds_, mapper.wide_, codes):
+        for array in (*mapper.thresholds_, mapper.float64_bins_, codes):
             digest.update(array.tobytes())
         if n_threads == 1:
             first = codes
@@ -367,7 +367,7 @@ def example():
     X = np.column_stack(
         [rng.normal(size=400), 1.7e9 + np.arange(400), rng.integers(0, 9, 400), np.ones(400)]
     )
-    table = as_features(X, categorical_features=[2], feature_names=list("abcd"))
+    table = read_features(X, categorical_features=[2], feature_names=list("abcd"))
     return BinMapper(8).fit(table), table
 
 
@@ -375,7 +375,7 @@ def test_state_round_trip_through_json():
     mapper, table = example()
     meta, arrays = mapper.to_state()
     again = BinMapper.from_state(json.loads(json.dumps(meta)), arrays)
-    assert again.same_bins(mapper) and again.feature_names_ == mapper.feature_names_
+    assert again.has_same_bins(mapper) and again.feature_names_ == mapper.feature_names_
     np.testing.assert_array_equal(again.n_bins_, mapper.n_bins_)
     np.testing.assert_array_equal(again.transform(table), mapper.transform(table))
     assert again.to_state()[0] == meta

@@ -243,7 +243,7 @@ PRESETS = {
     "rows drawn": {"subsample": 0.6},
     "rows of large gradients": {"sampling_method": "goss"},
     "layers": {
-        "refresh": "layer",
+        "boosting_step": "layer",
         "grow_policy": "depthwise",
         "max_depth": 3,
         "rows_per_layer": [0.4, 0.7],
@@ -254,7 +254,7 @@ PRESETS = {
     "linear leaves": {"leaf": "linear"},
     "linear leaves, full": {"leaf": "linear", "linear_fit": "full"},
     "a sketch": {"sketch": "random_projection", "sketch_dim": 1},
-    "curvature": {"objective": "poisson", "curvature": "full"},
+    "hessian": {"objective": "poisson", "hessian": "full"},
 }
 
 
@@ -284,7 +284,7 @@ def test_large_nodes_of_a_file_are_cut_for_threads(n_jobs, tmp_path):
     np.testing.assert_array_equal(held.predict(X), filed.predict(X))
 
 
-@pytest.mark.parametrize("search", ["exact", "sketch"])
+@pytest.mark.parametrize("search", ["exact", "count_sketch"])
 def test_labels_are_learned_from_a_file(search, tmp_path):
     X, _ = numbers(600)
     labels = scipy.sparse.csr_matrix(np.nan_to_num(X[:, :8]) > 0.8)
@@ -390,7 +390,7 @@ def test_targets_that_are_not_known_count_as_in_one_table(columns, weighted, unk
     if unknown == "some":
         assert not Dataset(
             X, max_bins=16, sample_weight=weight if weighted else None
-        ).mapper.same_bins(expected.mapper)
+        ).mapper.has_same_bins(expected.mapper)
     monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 100, "random_state": 0})
     expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
     same(Dataset.from_batches(cut(70, *arrays), max_bins=16), expected)

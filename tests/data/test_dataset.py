@@ -9,7 +9,7 @@ from sklearn.base import clone
 from polyleaf import PolyleafRegressor
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def X():
 
 def test_codes_are_those_of_its_mapper(X):
     data = Dataset(X, feature_names=list("abcd"))
-    np.testing.assert_array_equal(data.codes, data.mapper.transform(as_features(X)))
+    np.testing.assert_array_equal(data.codes, data.mapper.transform(read_features(X)))
     assert data.codes.dtype == np.uint8 and data.codes.flags.c_contiguous
     assert (data.n_rows, data.n_features, data.shape, len(data)) == (500, 4, (500, 4), 500)
     assert data.feature_names == ("a", "b", "c", "d") and data.nbytes == 2000
@@ -38,8 +38,8 @@ def test_reference_bins_alike(X, as_reference):
 def test_weights_change_the_bins_as_repetition_does(X):
     weights = np.random.default_rng(1).integers(0, 4, len(X))
     weighted = Dataset(X, sample_weight=weights, max_bins=8)
-    assert weighted.mapper.same_bins(Dataset(np.repeat(X, weights, axis=0), max_bins=8).mapper)
-    assert not weighted.mapper.same_bins(Dataset(X, max_bins=8).mapper)
+    assert weighted.mapper.has_same_bins(Dataset(np.repeat(X, weights, axis=0), max_bins=8).mapper)
+    assert not weighted.mapper.has_same_bins(Dataset(X, max_bins=8).mapper)
 
 
 @pytest.mark.parametrize("columns", [None, 1, 2])
@@ -53,8 +53,8 @@ def test_targets_that_are_not_known_count_as_in_a_fit_on_arrays(X, columns, weig
     model = PolyleafRegressor(n_estimators=2, missing_targets="ignore", max_bins=16)
     on_arrays = model.fit(X, y, sample_weight=weight).model_.mapper
     data = Dataset(X, y, sample_weight=weight, max_bins=16)
-    assert data.mapper.same_bins(on_arrays)
-    assert not Dataset(X, sample_weight=weight, max_bins=16).mapper.same_bins(on_arrays)
+    assert data.mapper.has_same_bins(on_arrays)
+    assert not Dataset(X, sample_weight=weight, max_bins=16).mapper.has_same_bins(on_arrays)
     np.testing.assert_array_equal(clone(model).fit(data).predict(X), model.predict(X))
 
 
@@ -62,7 +62,7 @@ def test_what_is_no_number_is_known(X):
     labels = np.where(X[:, 0] > 0, "yes", "no")
     unknown = np.full(len(X), np.nan)
     for y in (labels, labels.astype(object), unknown, X[:, 0]):
-        assert Dataset(X, y).mapper.same_bins(Dataset(X).mapper)
+        assert Dataset(X, y).mapper.has_same_bins(Dataset(X).mapper)
 
 
 def test_threads_and_calls_give_the_same(X):
@@ -70,7 +70,7 @@ def test_threads_and_calls_give_the_same(X):
     first = Dataset(large, n_jobs=1)
     for n_jobs in (2, 5):
         again = Dataset(large, n_jobs=n_jobs)
-        assert again.mapper.same_bins(first.mapper)
+        assert again.mapper.has_same_bins(first.mapper)
         np.testing.assert_array_equal(again.codes, first.codes)
 
 
@@ -79,7 +79,7 @@ def test_pickles(X):
     copy = pickle.loads(pickle.dumps(data))
     np.testing.assert_array_equal(copy.codes, data.codes)
     np.testing.assert_array_equal(copy.y, data.y)
-    assert copy.mapper.same_bins(data.mapper)
+    assert copy.mapper.has_same_bins(data.mapper)
 
 
 def test_lengths_must_agree(X):
@@ -90,8 +90,8 @@ def test_lengths_must_agree(X):
 
 
 def test_codes_too_large_to_allocate():
-    mapper = BinMapper().fit(as_features(np.ones((2, 1))))
-    table = as_features(np.ones((2, 1)))
+    mapper = BinMapper().fit(read_features(np.ones((2, 1))))
+    table = read_features(np.ones((2, 1)))
     object.__setattr__(table, "n_rows", 2**62)
     with pytest.raises(MemoryError, match=r"4294967296.0 GiB, more than can be allocated"):
         mapper.transform(table)
@@ -105,6 +105,6 @@ def test_bins_are_made_once(X):
 def test_packed_data_keep_their_shape_and_bins():
     X = np.random.default_rng(0).normal(size=(50, 3))
     data, packed = Dataset(X), Dataset(X)
-    packed.pack()
+    packed.keep_only_bins()
     assert packed.shape == data.shape and packed.codes.size == 0
     assert packed.bins.n_rows == data.bins.n_rows and packed.bins.nbytes == data.bins.nbytes

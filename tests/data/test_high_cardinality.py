@@ -72,21 +72,21 @@ def test_categories_that_say_nothing_do_no_harm():
 def test_missing_values_that_training_never_saw_are_worth_what_unseen_categories_are(data, model):
     """A data frame whose categories are those of the training data has NaN where a new one comes."""
     unseen, missing = (np.array([[value, 0.0, 0.0]]) for value in (12345.0, np.nan))
-    assert not model.model_.mapper.made_.wide[0].missing_seen
+    assert not model.model_.mapper.derived_columns_.wide[0].missing_seen
     assert (
         model.predict(missing)
         == model.predict(unseen)
         != model.predict([[data[0][0, 0], 0.0, 0.0]])
     )
     again = Model.from_bytes(model.model_.to_bytes())
-    assert again.mapper.made_.equals(model.model_.mapper.made_)
+    assert again.mapper.derived_columns_.equals(model.model_.mapper.derived_columns_)
 
 
 def test_files_that_do_not_say_whether_values_were_missing_have_seen_some(model):
     meta, arrays = model.model_.mapper.to_state()
     meta = json.loads(json.dumps(meta))
     del meta["made"][0]["missing_seen"]
-    assert BinMapper.from_state(meta, arrays).made_.wide[0].missing_seen
+    assert BinMapper.from_state(meta, arrays).derived_columns_.wide[0].missing_seen
     meta["made"][0]["missing_seen"] = 1
     with pytest.raises(ValueError, match="whether values were missing"):
         BinMapper.from_state(meta, arrays)
@@ -98,22 +98,22 @@ def test_files_that_do_not_say_whether_values_were_missing_have_seen_some(model)
 def test_up_to_255_categories_stay_as_they_are():
     X, y = effects(5000, 255)
     model = regressor().fit(X, y).model_
-    assert model.mapper.made_ is None and model.mapper.n_bins_[0] == 255
+    assert model.mapper.derived_columns_ is None and model.mapper.n_bins_[0] == 255
     assert about(model.to_bytes())["format_version"] == 1
     few_bins = regressor(max_bins=16).fit(X, y).model_.mapper
-    assert few_bins.made_ is None and len(few_bins.rare_categories_[0]) == 240
+    assert few_bins.derived_columns_ is None and len(few_bins.rare_categories_[0]) == 240
 
 
 def test_columns_have_names_and_a_source(model):
     mapper = model.model_.mapper
     assert (
         mapper.n_features_ == 3
-        and mapper.n_columns_ == len(mapper.source_) == model.model_.n_features
+        and mapper.n_columns_ == len(mapper.column_to_feature_) == model.model_.n_features
     )
     assert model.model_.feature_names == mapper.column_names_
     assert mapper.column_names_[:3] == ("f0: mean (part 1 of 2)", "f1", "f2")
     assert mapper.column_names_[3:] == ("f0: mean (part 2 of 2)", "f0: group 1", "f0: group 2")
-    assert mapper.source_.tolist() == [0, 1, 2, 0, 0, 0]
+    assert mapper.column_to_feature_.tolist() == [0, 1, 2, 0, 0, 0]
     assert mapper.is_categorical_.tolist() == [False] * 4 + [True] * 2
     groups = [set(mapper.categories_[column]) for column in (4, 5)]
     assert not groups[0] & groups[1] and len(groups[0] | groups[1]) == C
@@ -142,8 +142,8 @@ def test_unseen_categories_have_the_common_mean_and_missing_ones_a_way_of_their_
     ask[:, 0] = [12345, np.nan]
     unseen, missing = model.predict(ask)
     assert abs(unseen - y[400:].mean()) < 0.5 and abs(missing - 5) < 0.3
-    wide = model.model_.mapper.made_.wide[0]
-    table = wide.statistics_of(model._features(ask).categories[0])
+    wide = model.model_.mapper.derived_columns_.wide[0]
+    table = wide.lookup_statistics(model._features(ask).categories[0])
     assert (table[0] == 0).all() and np.isnan(table[1]).all()
 
 
@@ -210,7 +210,7 @@ def test_files_hold_the_columns_as_version_3(data, model, tmp_path):
     assert loaded.model_.to_bytes() == file and pickle.loads(pickle.dumps(model)).model_.equals(
         model.model_
     )
-    assert loaded.model_.mapper.same_bins(model.model_.mapper)
+    assert loaded.model_.mapper.has_same_bins(model.model_.mapper)
 
 
 def _drop(name):
@@ -268,7 +268,7 @@ def test_state_goes_through_json(model):
     mapper = model.model_.mapper
     meta, arrays = mapper.to_state()
     again = BinMapper.from_state(json.loads(json.dumps(meta)), arrays)
-    assert again.same_bins(mapper) and again.to_state()[0] == meta
+    assert again.has_same_bins(mapper) and again.to_state()[0] == meta
     assert {name for name in load(model.model_.to_bytes()) if ".made." in name} == {
         f"mapper.made.0.{name}" for name in ("values", "statistic", "lower", "upper")
     }
@@ -280,7 +280,7 @@ def test_state_goes_through_json(model):
 def test_a_dataset_without_target_makes_its_columns_when_it_is_trained_on(data, model):
     X, y = data
     dataset = Dataset(X, categorical_features=[0])
-    assert dataset.mapper.made_ is None and dataset.shape == (N, 3)
+    assert dataset.mapper.derived_columns_ is None and dataset.shape == (N, 3)
     trained = regressor().fit(dataset, y)
     assert trained.model_.equals(model.model_)
     np.testing.assert_array_equal(
@@ -290,7 +290,7 @@ def test_a_dataset_without_target_makes_its_columns_when_it_is_trained_on(data, 
     other = regressor().fit(
         pickle.loads(pickle.dumps(dataset)), -y
     )  # another target, other columns
-    assert not other.model_.mapper.same_bins(trained.model_.mapper)
+    assert not other.model_.mapper.has_same_bins(trained.model_.mapper)
     as_model = Dataset(X, reference=model.model_.mapper)
     np.testing.assert_array_equal(trained.predict(as_model), model.predict(X))
     assert as_model.nbytes == as_model.codes.nbytes + 4 * N
@@ -320,7 +320,7 @@ def test_more_rounds_on_the_same_rows_are_those_of_one_run(data, model, kind):
 def test_more_rounds_on_other_rows_keep_the_columns_of_the_first(model):
     X, y = effects(N, C, seed=5)
     further = regressor(n_estimators=5).fit(X, y, init_model=model)
-    assert further.model_.mapper.same_bins(model.model_.mapper) and further.n_iter_ == 25
+    assert further.model_.mapper.has_same_bins(model.model_.mapper) and further.n_iter_ == 25
 
 
 def test_evaluation_sets_are_read_as_in_prediction(data):
@@ -369,7 +369,11 @@ def test_kinds_of_targets(data):
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"leaf": "linear"}, {"refresh": "layer", "grow_policy": "depthwise"}, {"subsample": 0.5}],
+    [
+        {"leaf": "linear"},
+        {"boosting_step": "layer", "grow_policy": "depthwise"},
+        {"subsample": 0.5},
+    ],
 )
 def test_kinds_of_training_predict_what_they_trained(data, parameters):
     X, y = data
@@ -394,8 +398,15 @@ def test_two_wide_features_and_a_narrow_one():
     y = rng.normal(size=300)[X[:, 0]] + rng.normal(size=9)[X[:, 1]] + rng.normal(size=500)[X[:, 2]]
     model = regressor(categorical_features=[0, 1, 2], n_estimators=60).fit(X, y)
     mapper = model.model_.mapper
-    assert [wide.feature for wide in mapper.made_.wide] == [0, 2] and mapper.is_categorical_[1]
-    assert set(mapper.source_.tolist()) == {0, 1, 2} and model.feature_importances_.shape == (3,)
+    assert [wide.feature for wide in mapper.derived_columns_.wide] == [
+        0,
+        2,
+    ] and mapper.is_categorical_[1]
+    assert set(mapper.column_to_feature_.tolist()) == {
+        0,
+        1,
+        2,
+    } and model.feature_importances_.shape == (3,)
     assert r2(y, model.predict(X)) > 0.8
 
 
@@ -419,20 +430,20 @@ def test_contributions_are_those_of_the_features_of_x(data, model):
 def test_features_that_may_not_meet_do_not_with_any_column(data):
     X, y = data
     model = regressor(interaction_constraints=[[0], [1, 2]]).fit(X, y + X[:, 1]).model_
-    wide = set(np.flatnonzero(model.mapper.source_ == 0).tolist())
+    wide = set(np.flatnonzero(model.mapper.column_to_feature_ == 0).tolist())
     for tree in model.trees:
         used = set(tree.structure.feature.tolist()) - {-1}
         assert used <= wide or not used & wide
 
 
 def test_formats_without_a_table_of_categories_refuse(model):
-    from polyleaf.export.ir import source_of
-    from polyleaf.inspection.shap_interop import shap_trees
+    from polyleaf.export.ir import build_ir
+    from polyleaf.inspection.shap_interop import export_shap_trees
 
     with pytest.raises(ValueError, match="no format holds the table"):
-        source_of(model)
+        build_ir(model)
     with pytest.raises(ValueError, match="columns made of very many categories"):
-        shap_trees(model)
+        export_shap_trees(model)
     with pytest.raises(ValueError, match="of plain rows does not"):
         Predictor(model.model_, lambda raw: raw)
 

@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 
-from polyleaf.data.memory import Room, bytes_of
+from polyleaf.data.memory import MemoryBudget, parse_size
 
 
 @pytest.mark.parametrize(
@@ -24,25 +24,27 @@ from polyleaf.data.memory import Room, bytes_of
     ],
 )
 def test_sizes(size, expected):
-    assert bytes_of(size) == expected
+    assert parse_size(size) == expected
 
 
 @pytest.mark.parametrize("size", ["much", "4 GiBs", "-1", "", 1.5, True, "4 XB"])
 def test_what_is_no_size_is_said(size):
     with pytest.raises(ValueError, match="is no size: give bytes"):
-        bytes_of(size)
+        parse_size(size)
 
 
 @pytest.mark.parametrize("size", [0, -5, "0 GiB"])
 def test_nothing_is_no_limit(size):
     with pytest.raises(ValueError, match="memory_limit must be at least 1 byte"):
-        bytes_of(size)
+        parse_size(size)
 
 
 def test_where_bins_go():
-    assert Room.of(None, None).folder_of_bins(10**9, 1000) is None
-    assert Room.of(None, "disk").folder_of_bins(1, 1) == "disk"
-    limited = Room.of(8 * 10_000, "disk")  # four bytes a cell may take half of it
-    assert limited.folder_of_bins(100, 100) is None
-    assert limited.folder_of_bins(100, 101) == "disk"
-    assert Room.of("1 B", None).folder_of_bins(100, 101) == tempfile.gettempdir()
+    assert MemoryBudget.from_params(None, None).choose_bin_folder(10**9, 1000) is None
+    assert MemoryBudget.from_params(None, "disk").choose_bin_folder(1, 1) == "disk"
+    limited = MemoryBudget.from_params(8 * 10_000, "disk")  # four bytes a cell may take half of it
+    assert limited.choose_bin_folder(100, 100) is None
+    assert limited.choose_bin_folder(100, 101) == "disk"
+    assert (
+        MemoryBudget.from_params("1 B", None).choose_bin_folder(100, 101) == tempfile.gettempdir()
+    )

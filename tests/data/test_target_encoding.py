@@ -8,13 +8,13 @@ from many_categories import effects
 
 from polyleaf.data import target_encoding
 from polyleaf.data.target_encoding import FeatureCodes, learn
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.inputs.targets import encode_classification, encode_regression, encode_sparse
 
 
 def learned(category, y, weight=None, numeric=(), target=None, n_threads=1):
     """(wide feature, statistics of its training rows)."""
-    table = as_features(np.asarray(category).reshape(-1, 1), categorical_features=[0])
+    table = read_features(np.asarray(category).reshape(-1, 1), categorical_features=[0])
     target = encode_regression(y, weight) if target is None else target
     made, training = learn(table.categories, numeric, target, 1, n_threads)
     return made.wide[0], training[0]
@@ -109,10 +109,10 @@ def test_what_other_features_say_already_is_left_out():
     other = [FeatureCodes("x", cells(x, 250).astype(np.uint8), 250)]
     told, own = np.sin(2 * x), rng.normal(size=400)[category]
     noise = 0.5 * rng.normal(size=4000)
-    assert learned(cells(x, 500), told + noise)[0].says_something
+    assert learned(cells(x, 500), told + noise)[0].is_informative
     wide, training = learned(cells(x, 500), told + noise, numeric=other)
     assert (
-        not wide.says_something
+        not wide.is_informative
         and not wide.values.any()
         and not training.any()
         and wide.n_columns == 1
@@ -202,7 +202,7 @@ for n_outputs in (1, 40):
         model = PolyleafRegressor(n_estimators=5, categorical_features=[0], n_jobs=n_jobs).fit(X, y).model_
         meta, arrays = model.mapper.to_state()
         print(n_outputs, zlib.crc32(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays.values())))
-        print(zlib.crc32(model.raw_predict(__import__("polyleaf").inputs.features.as_features(
+        print(zlib.crc32(model.predict_raw(__import__("polyleaf").inputs.features.read_features(
             X, reference=model.mapper), n_threads=n_jobs).tobytes()))
 """
 

@@ -14,7 +14,7 @@ import pytest
 from foreign import ByDLPack, ByInterface
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.runtime.device_arrays import array_on, lies_on_card
+from polyleaf.runtime.device_arrays import as_device_array, is_device_array
 
 pytestmark = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++")
 
@@ -37,7 +37,7 @@ def device(monkeypatch):
 def same_model(X, there, Y=Y, kind=PolyleafRegressor, fit=None, **parameters):
     here = kind(**SMALL | parameters | {"device": "cpu"}).fit(X, Y)
     made = kind(**SMALL | parameters).fit(there, Y, **(fit or {}))
-    np.testing.assert_array_equal(made.model_.raw_predict(X), here.model_.raw_predict(X))
+    np.testing.assert_array_equal(made.model_.predict_raw(X), here.model_.predict_raw(X))
     for a, b in zip(made.model_.mapper.thresholds_, here.model_.mapper.thresholds_, strict=True):
         np.testing.assert_array_equal(a, b)
     return made
@@ -93,12 +93,12 @@ def test_watching_going_on_and_linear_leaves_of_the_same_rows():
 
 
 def test_what_reads_all_of_a_table_in_memory_gets_a_copy(device):
-    from polyleaf.inputs.features import as_features
+    from polyleaf.inputs.features import read_features
 
     estimator = PolyleafRegressor(**SMALL).fit(X, Y)
-    table = as_features(ByDLPack(X), reference=estimator.model_.mapper, estimator=estimator)
-    here = as_features(X, reference=estimator.model_.mapper)
-    np.testing.assert_array_equal(table.numbers(), here.numbers())
+    table = read_features(ByDLPack(X), reference=estimator.model_.mapper, estimator=estimator)
+    here = read_features(X, reference=estimator.model_.mapper)
+    np.testing.assert_array_equal(table.get_raw_values(), here.get_raw_values())
     np.testing.assert_array_equal(table.rows(3, 9).dense[0].values, X[3:9])
     codes = estimator.model_.mapper.encode(table)
     np.testing.assert_array_equal(codes.array(), estimator.model_.mapper.transform(here))
@@ -119,11 +119,11 @@ def test_predictions_stay_on_the_card(kind, dtype):
     model = PolyleafRegressor(**SMALL, normalize_targets=True).fit(X, Y * [1.0, 100.0])
     values = X.astype(dtype)
     predictor, expected = model.predictor(device="cuda"), model.predictor()(values)
-    for found in (predictor(kind(values)), predictor.raw(kind(values))):
-        assert lies_on_card(found) and found.shape == expected.shape and len(found) == len(X)
+    for found in (predictor(kind(values)), predictor.predict_raw(kind(values))):
+        assert is_device_array(found) and found.shape == expected.shape and len(found) == len(X)
         np.testing.assert_array_equal(foreign.taken(found), expected)
         np.testing.assert_array_equal(
-            array_on(host_device.device(), found, "found").read(), expected
+            as_device_array(host_device.device(), found, "found").read(), expected
         )
 
 
@@ -132,15 +132,15 @@ def test_rows_of_categories_that_are_numbers():
     table = np.column_stack([X[:, 0], values])
     model = PolyleafRegressor(**SMALL, categorical_features=[1]).fit(table, Y)
     table[:20, 1] = 7.0  # never seen
-    found = model.predictor(device="cuda").raw(ByDLPack(table))
-    np.testing.assert_array_equal(found.read(), model.predictor().raw(table))
+    found = model.predictor(device="cuda").predict_raw(ByDLPack(table))
+    np.testing.assert_array_equal(found.read(), model.predictor().predict_raw(table))
 
 
 def test_what_a_link_makes_is_given_in_memory():
     model = PolyleafClassifier(**SMALL).fit(X, (Y[:, 0] > 0).astype(int))
     predictor = model.predictor("predict_proba", device="cuda")
     np.testing.assert_array_equal(predictor(ByDLPack(X)), model.predict_proba(X))
-    assert lies_on_card(predictor.raw(ByDLPack(X)))
+    assert is_device_array(predictor.predict_raw(ByDLPack(X)))
 
 
 def test_many_rows_are_predicted_a_part_at_a_time():
@@ -157,7 +157,7 @@ def test_many_rows_are_predicted_a_part_at_a_time():
 
 def test_memory_is_kept_while_it_is_needed_and_then_given_back(device):
     there = ByDLPack(X)
-    array = array_on(device, there, "X")
+    array = as_device_array(device, there, "X")
     assert there.asked == [device.stream] and there.gone == 0
     del array
     gc.collect()
@@ -175,7 +175,7 @@ def test_streams_are_waited_for(monkeypatch):
         _core, "DeviceArray", type("A", (), {"from_address": staticmethod(lambda *told: told)})
     )
     for stream in (None, 2, False):
-        array_on(Device(), ByInterface(X, stream=stream), "X")
+        as_device_array(Device(), ByInterface(X, stream=stream), "X")
     assert waited == [2, 1]
 
 
@@ -252,4 +252,4 @@ def test_arrays_in_memory_do_not_lie_on_a_card():
     jax = pytest.importorskip("jax.numpy")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not any(map(lies_on_card, (X, jax.asarray(X[0]), [1.0], None, "text")))
+        assert not any(map(is_device_array, (X, jax.asarray(X[0]), [1.0], None, "text")))

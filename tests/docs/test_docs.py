@@ -1,4 +1,4 @@
-"""The pages of docs/ keep their word: the Python in them runs as it stands, from top to bottom."""
+"""The Python on README.md and on the pages of docs/ runs as it stands, from top to bottom."""
 
 from __future__ import annotations
 
@@ -23,14 +23,19 @@ def code_of(page: Path) -> str:
     return "\n".join(lines)
 
 
-WITH_CODE = [page for page in sorted(PAGES.rglob("*.md")) if code_of(page).strip()]
+def page_name(page: Path) -> str:
+    """Return the path of a page below docs/ without its ending."""
+    return page.with_suffix("").relative_to(PAGES if PAGES in page.parents else ROOT).as_posix()
 
 
-@pytest.mark.parametrize(
-    "page", WITH_CODE, ids=lambda page: page.relative_to(PAGES).with_suffix("").as_posix()
-)
+WITH_CODE = [
+    page for page in (ROOT / "README.md", *sorted(PAGES.rglob("*.md"))) if code_of(page).strip()
+]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=page_name)
 def test_code_runs(page, tmp_path, monkeypatch):
-    name = page.relative_to(PAGES).with_suffix("").as_posix()
+    name = page_name(page)
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     monkeypatch.chdir(tmp_path)

@@ -17,17 +17,6 @@ from polyleaf import PolyleafMultiTask, PolyleafRegressor
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def readme_examples() -> list[tuple[str, str]]:
-    """Title and code of each section of the README that shows Python."""
-    sections = (ROOT / "README.md").read_text("utf-8").split("\n### ")[1:]
-    found = [
-        (section.partition("\n")[0], section.partition("```python\n")[2]) for section in sections
-    ]
-    return [(title, code.partition("```")[0]) for title, code in found if code]
-
-
-README = readme_examples()
-
 # What each example shows, as a condition on what its main() returns.
 SHOWS = {
     "batches": lambda found: found["same"] and found["share"] == 1 / 8,
@@ -196,14 +185,3 @@ def test_the_service_answers_what_is_no_row(body):
 
 def test_every_example_is_checked():
     assert set(SHOWS) == {path.stem for path in EXAMPLES}
-
-
-def test_readme_has_an_example_for_each_task():
-    assert len(README) == 11
-
-
-@pytest.mark.parametrize("title, code", README, ids=[title for title, _ in README])
-def test_readme(title, code, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code, f"README.md: {title}", "exec"), {"__name__": "__main__"})
-    assert capsys.readouterr().out

@@ -132,7 +132,7 @@ def test_bad_weights(weight, match):
         ({"subsample": 0.0}, "subsample"),
         ({"sampling_method": "goss", "subsample": 0.5}, "goss"),
         ({"sampling_method": "goss", "top_rate": 0.7, "other_rate": 0.5}, "top_rate"),
-        ({"curvature": "half"}, "curvature"),
+        ({"hessian": "half"}, "hessian"),
         ({"multi_strategy": "both"}, "multi_strategy"),
         ({"objective": "squared"}, "Did you mean|squared_error"),
         ({"eval_metric": "rmsee"}, "Did you mean 'rmse'"),
@@ -174,7 +174,7 @@ def test_bad_parameters(make, parameters, match):
         (classifier(scale_pos_weight=[1.0, 2.0, 3.0]), L, "3 numbers, but y has 2"),
         (classifier(class_weight={7: 2.0}), C, "label 7"),
         (classifier(class_weight="even"), C, "class_weight"),
-        (classifier(softmax_curvature="full"), C, "softmax_curvature"),
+        (classifier(softmax_hessian="full"), C, "softmax_hessian"),
     ],
 )
 def test_parts_that_do_not_go_together(estimator, y, match):
@@ -192,7 +192,7 @@ def bent(y, scores, **changes):
 
 
 @pytest.mark.parametrize(
-    ("hessian", "match"),
+    ("function", "match"),
     [
         (
             lambda y, z: bent(y, z, _7_0_1=0.2),
@@ -204,7 +204,7 @@ def bent(y, scores, **changes):
         (lambda y, z: (z - y, np.ones((60, 3, 3))), r"shape \(60, 3, 3\); expected"),
         (
             lambda y, z: (z - y, np.ones((60, 2))),
-            r'needs the Hessians, \(60, 2, 2\).*curvature="diagonal"',
+            r'needs the Hessians, \(60, 2, 2\).*hessian="diagonal"',
         ),
         (
             lambda y, z: (bent(y, z)[0][:, :1], bent(y, z)[1]),
@@ -213,11 +213,14 @@ def bent(y, scores, **changes):
         (lambda y, z: bent(y, z)[1], "must return two things, .gradient, curvature."),
     ],
 )
-@pytest.mark.parametrize("curvature", ["full", "block"])
-def test_bad_hessians(hessian, match, curvature):
-    for refresh in ("round", "layer"):
+@pytest.mark.parametrize("hessian", ["full", "block"])
+def test_bad_hessians(function, match, hessian):
+    for boosting_step in ("round", "layer"):
         estimator = regressor(
-            objective=hessian, curvature=curvature, refresh=refresh, grow_policy="depthwise"
+            objective=function,
+            hessian=hessian,
+            boosting_step=boosting_step,
+            grow_policy="depthwise",
         )
         with pytest.raises(ValueError, match=match):
             estimator.fit(X, Y)
@@ -228,16 +231,16 @@ def test_rows_that_curve_both_ways_are_no_error():
     """Sums of Hessians are what is solved; where one of these is not positive, its direction is left out."""
     estimator = regressor(
         objective=lambda y, z: (z - y, np.tile([[1.0, 9.0], [9.0, 1.0]], (60, 1, 1))),
-        curvature="full",
+        hessian="full",
     )
     assert np.isfinite(estimator.fit(X, Y).predict(X)).all()
 
 
 def test_hessians_for_those_who_do_not_use_them():
-    with pytest.raises(ValueError, match=r"Hessians \(60, 2, 2\).*curvature=\"full\""):
+    with pytest.raises(ValueError, match=r"Hessians \(60, 2, 2\).*hessian=\"full\""):
         regressor(objective=bent).fit(X, Y)
     with pytest.raises(ValueError, match=r'has no full Hessian.*"diagonal"'):
-        regressor(objective=WithoutHessian(), curvature="full").fit(X, Y)
+        regressor(objective=WithoutHessian(), hessian="full").fit(X, Y)
 
 
 def narrow(y, scores):
@@ -312,7 +315,7 @@ def test_bad_arguments_of_fit(options, match):
         ("min_child_samples", 2**31 - 1, {}),
         ("max_cat_to_onehot", 2**31 - 1, {}),
         ("linear_features", 2**31 - 1, {"leaf": "linear"}),
-        ("block_size", 2**31 - 1, {"curvature": "block", "leaf_curvature": "full"}),
+        ("block_size", 2**31 - 1, {"hessian": "block", "leaf_hessian": "full"}),
         ("histogram_memory", 2**63 - 1, {}),
     ],
 )
@@ -405,7 +408,7 @@ def test_going_on_from_another_model():
     with pytest.raises(ValueError, match="indicator matrix"):
         classifier().fit(X, L, init_model=start)
     with pytest.raises(ValueError, match="objective"):
-        classifier(softmax_curvature="upper").fit(X, C, init_model=start)
+        classifier(softmax_hessian="upper").fit(X, C, init_model=start)
     with pytest.raises(ValueError, match="2 column"):
         regressor().fit(X, Y, init_model=regressor().fit(X, Y[:, 0]))
     with pytest.raises(ValueError, match="binned apart"):

@@ -7,7 +7,7 @@ from sklearn.metrics import f1_score
 
 from polyleaf import PolyleafClassifier, PolyleafClassifierCV, load_model
 from polyleaf.export import to_c, to_onnx
-from polyleaf.metrics.thresholds import f1_threshold
+from polyleaf.metrics._classification import best_f1_threshold
 
 SMALL = {"n_estimators": 15, "max_leaves": 8, "n_jobs": 1, "random_state": 0}
 RNG = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def test_chosen_on_the_last_evaluation_set(threshold):
     model = classifier(threshold=threshold, early_stopping_rounds=3)
     model.fit(X[HALF], Y[HALF], X_val=held[0], y_val=held[1], sample_weight_val=weight)
     p = model.predict_proba(held[0])
-    expected = f1_threshold(p, held[1], weight, threshold == "f1_macro")
+    expected = best_f1_threshold(p, held[1], weight, threshold == "f1_macro")
     assert model.thresholds_.tolist() == [expected] * 3 != [0.5] * 3
     average = "macro" if threshold == "f1_macro" else "micro"
     scores = [
@@ -64,13 +64,13 @@ def test_chosen_on_the_last_evaluation_set(threshold):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"class_weight": "balanced"}, {"refresh": "layer"}], ids=str
+    "options", [{}, {"class_weight": "balanced"}, {"boosting_step": "layer"}], ids=str
 )
 def test_without_one_it_is_chosen_on_rows_that_models_have_not_seen(options):
     """Three models, each trained on the rows of two folds, in the bins and with the weights of all."""
     from polyleaf import Dataset
 
-    if "refresh" in options:
+    if "boosting_step" in options:
         options = options | {"grow_policy": "depthwise", "max_depth": 3}
     weight = RNG.integers(1, 3, N).astype(float)
     data = Dataset(X, sample_weight=weight)
@@ -84,7 +84,7 @@ def test_without_one_it_is_chosen_on_rows_that_models_have_not_seen(options):
             ones = Y.mean(axis=0)
             w = w[:, None] * np.where(Y == 1, 0.5 / ones, 0.5 / (1 - ones))
         p[fold == j] = classifier(**options | rest).fit(data, Y, w).predict_proba(data)[fold == j]
-    assert model.thresholds_[0] == pytest.approx(f1_threshold(p, Y, weight), abs=1e-6)
+    assert model.thresholds_[0] == pytest.approx(best_f1_threshold(p, Y, weight), abs=1e-6)
 
 
 def test_it_helps_rows_that_are_new():
@@ -113,16 +113,16 @@ def test_missing_labels_do_not_count():
     model = classifier(threshold="f1", missing_targets="ignore")
     model.fit(X[HALF], y[HALF], eval_set=[(X[~HALF], y[~HALF])])
     p, known = model.predict_proba(X[~HALF]), ~np.isnan(y[~HALF])
-    assert model.thresholds_[0] == f1_threshold(p, np.nan_to_num(y[~HALF]), known)
+    assert model.thresholds_[0] == best_f1_threshold(p, np.nan_to_num(y[~HALF]), known)
 
 
 def test_choosing_afterwards_with_labels_and_without():
     model = classifier().fit(X[HALF], Y[HALF])
     p = model.predict_proba(X[~HALF])
     model.choose_threshold(X[~HALF], Y[~HALF], by="f1_macro")
-    assert model.thresholds_[0] == f1_threshold(p, Y[~HALF], macro=True)
+    assert model.thresholds_[0] == best_f1_threshold(p, Y[~HALF], macro=True)
     model.choose_threshold(X[~HALF])
-    assert model.thresholds_[0] == f1_threshold(p, p) != 0.5
+    assert model.thresholds_[0] == best_f1_threshold(p, p) != 0.5
     assert f1_score(Y[~HALF], model.predict(X[~HALF]), average="micro") > f1_score(
         Y[~HALF], p > 0.5, average="micro"
     )

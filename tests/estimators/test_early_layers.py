@@ -24,7 +24,7 @@ def fitted(problem, **parameters):
         "learning_rate": 0.5,
     } | parameters
     model = polyleaf.PolyleafClassifier(
-        refresh="layer",
+        boosting_step="layer",
         grow_policy="depthwise",
         min_child_samples=1,
         eval_metric="mlogloss",

@@ -185,8 +185,8 @@ def test_parameters_reach_the_objective(X, Y):
     np.testing.assert_array_equal(heavy.predict_raw(X), as_object.predict_raw(X))
     with pytest.raises(ValueError, match=r"student_t_df.*range \(1\.0, 1000000\.0\)"):
         regressor(objective="student_t", student_t_df=1.0).fit(X, Y)
-    softmax = classifier(softmax_curvature="residual").fit(X, Y.argmax(1))
-    assert softmax.model_.objective.softmax_curvature == "residual"
+    softmax = classifier(softmax_hessian="residual").fit(X, Y.argmax(1))
+    assert softmax.model_.objective.softmax_hessian == "residual"
     low, high = (
         classifier(scale_pos_weight=w).fit(X, Y[:, 0] > 0).predict_proba(X)[:, 1].mean()
         for w in (0.2, 5)

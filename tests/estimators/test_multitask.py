@@ -14,7 +14,7 @@ from sklearn.metrics import d2_log_loss_score, d2_pinball_score, d2_tweedie_scor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
-from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentT
 
 N, TRAIN = 500, 350
@@ -86,7 +86,7 @@ OPTIONS = {
     "sampled": {"subsample": 0.7, "colsample_bytree": 0.6, "random_state": 3},
     "goss": {"sampling_method": "goss"},
     "a tree each": {"multi_strategy": "one_output_per_tree"},
-    "layers": {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3},
+    "layers": {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3},
     "held out": {"validation_fraction": 0.3, "early_stopping_rounds": 3, "n_estimators": 30},
 }
 
@@ -119,7 +119,7 @@ def test_weights_offsets_and_missing_targets_of_one_task(case):
 
 
 @pytest.mark.parametrize(
-    "leaf", [{"leaf": "linear"}, {"leaf": "sparse", "leaf_k": 2}, {"curvature": "full"}]
+    "leaf", [{"leaf": "linear"}, {"leaf": "sparse", "leaf_k": 2}, {"hessian": "full"}]
 )
 def test_kinds_of_leaves_of_one_task(leaf):
     targets = np.column_stack([PRICE, DEMAND, VISITS])
@@ -145,7 +145,7 @@ def test_a_task_of_several_is_an_estimator_of_its_own(options):
     chances, importances = many.predict_proba(X), many.feature_importance("gain", per_output=True)
     for place in many.model_.objective.tasks:
         name = place.task.name
-        found = load_model(many.of_task(name).save_model())
+        found = load_model(many.task_estimator(name).save_model())
         assert type(found) is ALONE[name][0]
         np.testing.assert_array_equal(found.predict(X), predicted[name])
         np.testing.assert_array_equal(found.predict_raw(X).reshape(N, -1), raw[:, place.scores])
@@ -164,17 +164,17 @@ def test_what_takes_one_estimator_takes_a_task():
     held, new = slice(TRAIN, 425), slice(425, N)
     many = fitted(validation_fraction=0.2)
     before = many.save_model()
-    demand = many.of_task("demand").calibrate(X[held], DEMAND[held], coverage=0.8)
+    demand = many.task_estimator("demand").calibrate(X[held], DEMAND[held], coverage=0.8)
     bounds = demand.predict_interval(X[new])
     assert 0.6 < np.mean((bounds[:, 0] <= DEMAND[new]) & (DEMAND[new] <= bounds[:, 1])) <= 1
-    segment = many.of_task("segment").calibrate(X[held], SEGMENT[held], coverage=0.9)
+    segment = many.task_estimator("segment").calibrate(X[held], SEGMENT[held], coverage=0.9)
     assert segment.predict_set(X[new]).shape == (75, 3)
-    churn = many.of_task("churn").choose_threshold(X[held], CHURN[held])
+    churn = many.task_estimator("churn").choose_threshold(X[held], CHURN[held])
     assert churn.thresholds_ != 0.5 and set(churn.predict(X[new])) <= {"no", "yes"}
     for name, y in (("price", PRICE), ("churn", CHURN), ("segment", SEGMENT), ("demand", DEMAND)):
-        page = many.of_task(name).report(X[new], y[new]).html
+        page = many.task_estimator(name).report(X[new], y[new]).html
         assert "<svg" in page and ("gold" in page) == (name == "segment")
-    assert list(many.of_task("price").evals_result_["validation"]) == ["rmse"]
+    assert list(many.task_estimator("price").evals_result_["validation"]) == ["rmse"]
     assert many.save_model() == before, "what is found for a task stays with it"
 
 
@@ -183,12 +183,12 @@ def test_a_task_keeps_offsets_tables_and_what_was_set():
     start = RNG.standard_normal(N)
     directions = {"monotone_constraints": {"a": {"price": 1}}, "base_score": [1.0] * 8}
     of_outputs = model(n_estimators=3, **directions).fit(frame, Y, offset={"demand": start})
-    found = of_outputs.of_task("demand")
+    found = of_outputs.task_estimator("demand")
     assert found.n_jobs == 1 and found.n_estimators == 3 and found.monotone_constraints is None
     assert list(found.feature_names_in_) == list("abcde")
     with_offset = of_outputs.predict(frame, offset={"demand": start})["demand"]
     np.testing.assert_array_equal(found.predict(frame, offset=start), with_offset)
-    shared = fitted(monotone_constraints=[1, 0, 0, 0, 0]).of_task("price")
+    shared = fitted(monotone_constraints=[1, 0, 0, 0, 0]).task_estimator("price")
     assert shared.monotone_constraints == [1, 0, 0, 0, 0]
     assert shared.fit(X, PRICE).predict(X).shape == (N,)
 
@@ -246,8 +246,8 @@ def test_the_unit_of_a_number_does_not_matter():
 def test_a_task_of_large_weight_has_the_trees():
     small, large = fitted(task_weight={"segment": 1e-6}), fitted(task_weight={"segment": 1e6})
     held = X[TRAIN:], Y[TRAIN:]
-    assert large.skills(*held)["segment"] > small.skills(*held)["segment"] + 0.1
-    assert large.skills(*held)["price"] < small.skills(*held)["price"] - 0.1
+    assert large.d2_scores(*held)["segment"] > small.d2_scores(*held)["segment"] + 0.1
+    assert large.d2_scores(*held)["price"] < small.d2_scores(*held)["price"] - 0.1
 
 
 def test_threads_give_the_same_bits():
@@ -257,7 +257,7 @@ def test_threads_give_the_same_bits():
 @pytest.mark.parametrize(
     "options",
     [
-        *OPTIONS.values(), {"curvature": "full"}, {"curvature": "shared"}, {"curvature": "none"},
+        *OPTIONS.values(), {"hessian": "full"}, {"hessian": "shared"}, {"hessian": "none"},
         {"sketch": "random_projection", "sketch_dim": 3}, {"pruning": "post"},
     ],
     ids=str,
@@ -265,12 +265,12 @@ def test_threads_give_the_same_bits():
 def test_every_setting_learns_all_tasks(options):
     four = (
         FOUR
-        if options.get("curvature") != "full"
+        if options.get("hessian") != "full"
         else {k: v for k, v in FOUR.items() if k != "demand"}
     )
     found = model(four, **{"n_estimators": 40} | options).fit(X[:TRAIN], Y[:TRAIN])
-    skills = found.skills(X[TRAIN:], Y[TRAIN:])
-    assert min(skills.values()) > 0.2, skills
+    d2_scores = found.d2_scores(X[TRAIN:], Y[TRAIN:])
+    assert min(d2_scores.values()) > 0.2, d2_scores
 
 
 # --- what Y may be ------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_rows_teach_the_tasks_whose_target_they_have():
             whole.model_.base_score[: len(one.model_.base_score)].shape, one.model_.base_score.shape
         )
         np.testing.assert_allclose(one.model_.base_score, dropped.model_.base_score, rtol=1e-12)
-    assert min(whole.skills(X, gaps).values()) > 0.15
+    assert min(whole.d2_scores(X, gaps).values()) > 0.15
     polars = model(missing_targets="ignore").fit(X, pl.from_pandas(gaps))
     assert trees(polars) == trees(whole)
 
@@ -359,11 +359,13 @@ def test_offsets_move_their_task():
     found = model(tasks).fit(X, Y, offset={"visits": known})
     base, more = found.predict_raw(X), found.predict_raw(X, offset={"visits": known})
     np.testing.assert_allclose(more - base, np.column_stack([known, np.zeros(N)]), atol=1e-12)
-    assert found.skills(X, Y, offset={"visits": known})["visits"] > found.skills(X, Y)["visits"]
+    assert (
+        found.d2_scores(X, Y, offset={"visits": known})["visits"] > found.d2_scores(X, Y)["visits"]
+    )
     both = model(tasks).fit(
         X, Y.assign(price=Y["price"] + 64 * VISITS), offset={"price": 64 * VISITS}
     )
-    assert both.skills(X, Y)["price"] > 0.5
+    assert both.d2_scores(X, Y)["price"] > 0.5
 
 
 # --- predictions --------------------------------------------------------------------------------------
@@ -398,35 +400,35 @@ def test_distributions_are_by_task():
     assert list(laws) == ["price", "demand+visits"]
     np.testing.assert_array_equal(laws["price"].mean(), found.predict(X)["price"])
     assert laws["demand+visits"].std().shape == (N, 2)
-    assert set(found.skills(X, Y)) == {"price", "demand+visits", "churn"}
+    assert set(found.d2_scores(X, Y)) == {"price", "demand+visits", "churn"}
 
 
 def test_skills_are_scikit_learns():
     found = model({**FOUR, "visits": "poisson"}, n_estimators=30, calibrate_quantiles=False)
     found.fit(X[:TRAIN], Y[:TRAIN])
     held, truth = X[TRAIN:], Y[TRAIN:]
-    skills, predicted, chances = (
-        found.skills(held, truth),
+    d2_scores, predicted, chances = (
+        found.d2_scores(held, truth),
         found.predict(held),
         found.predict_proba(held),
     )
-    assert skills["price"] == pytest.approx(r2_score(truth["price"], predicted["price"]))
-    assert skills["churn"] == pytest.approx(
+    assert d2_scores["price"] == pytest.approx(r2_score(truth["price"], predicted["price"]))
+    assert d2_scores["churn"] == pytest.approx(
         d2_log_loss_score(truth["churn"], chances["churn"]), rel=1e-5
     )
     of_classes = d2_log_loss_score(truth["segment"], chances["segment"])
-    assert skills["segment"] == pytest.approx(of_classes, rel=1e-5)
-    assert skills["visits"] == pytest.approx(
+    assert d2_scores["segment"] == pytest.approx(of_classes, rel=1e-5)
+    assert d2_scores["visits"] == pytest.approx(
         d2_tweedie_score(truth["visits"], predicted["visits"], power=1)
     )
     levels = [
         d2_pinball_score(truth["demand"], predicted["demand"][:, i], alpha=level)
         for i, level in enumerate((0.1, 0.5, 0.9))
     ]
-    assert skills["demand"] == pytest.approx(
+    assert d2_scores["demand"] == pytest.approx(
         np.mean(levels), abs=0.02
     )  # another rule for quantiles
-    assert found.score(held, truth) == pytest.approx(np.mean(list(skills.values())))
+    assert found.score(held, truth) == pytest.approx(np.mean(list(d2_scores.values())))
 
 
 def test_stages_and_ranges():
@@ -450,10 +452,10 @@ def test_metrics_of_tasks_and_early_stopping():
         "churn: logloss",
         "segment: mlogloss",
         "demand: quantile",
-        "skill",
+        "d2",
     ]
-    assert found.best_iteration_ == np.argmax(log["skill"]) < 190
-    assert log["skill"][found.best_iteration_] == pytest.approx(found.score(X[TRAIN:], Y[TRAIN:]))
+    assert found.best_iteration_ == np.argmax(log["d2"]) < 190
+    assert log["d2"][found.best_iteration_] == pytest.approx(found.score(X[TRAIN:], Y[TRAIN:]))
     errors = found.predict(X[TRAIN:])["price"] - Y["price"][TRAIN:]
     assert log["price: rmse"][found.best_iteration_] == pytest.approx(np.sqrt(np.mean(errors**2)))
 
@@ -469,12 +471,12 @@ def test_the_rate_of_one_task_is_its_losses_and_of_several_the_usual_one():
 
 
 def test_early_stopping_on_one_task():
-    chosen = {"churn": ["auc", "logloss"], "price": ["mae", "skill"]}
+    chosen = {"churn": ["auc", "logloss"], "price": ["mae", "d2"]}
     found = model(eval_metric=chosen, n_estimators=100, early_stopping_rounds=4, learning_rate=0.3)
     found.fit(X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:], Y[TRAIN:])])
     log = found.evals_result_["validation_0"]
-    assert list(log) == ["churn: auc", "churn: logloss", "price: mae", "price: skill"]
-    assert found.best_iteration_ == np.argmax(log["price: skill"])
+    assert list(log) == ["churn: auc", "churn: logloss", "price: mae", "price: d2"]
+    assert found.best_iteration_ == np.argmax(log["price: d2"])
 
 
 def test_metrics_see_missing_targets_as_missing():
@@ -527,9 +529,9 @@ def test_going_on_is_training_at_once():
 )  # fmt: skip
 def test_encodings_of_any_origin(change):
     stored = fitted(n_estimators=1)._encoding.to_dict()
-    assert read_encoding(stored, 8).to_dict() == stored
+    assert decode_target_encoding(stored, 8).to_dict() == stored
     with pytest.raises(ValueError, match="The model"):
-        read_encoding(stored | change, 8)
+        decode_target_encoding(stored | change, 8)
 
 
 def test_scikit_learns_tools():
@@ -573,7 +575,7 @@ def test_many_categories_learn_from_all_tasks():
     tasks = {"level": "squared_error", "high": "logistic", "third": "softmax"}
     made = {"level": of_city, "high": of_city > 0, "third": np.digitize(of_city, [-0.5, 0.5])}
     found = model(tasks, n_estimators=30).fit(frame, made, sample_weight={"level": np.ones(N)})
-    assert found.skills(frame, made)["third"] > 0.2
+    assert found.d2_scores(frame, made)["third"] > 0.2
     labels = [column for column in found.model_.feature_names if "city" in column]
     assert any("third 0" in label for label in labels) and any("level" in label for label in labels)
 
@@ -594,7 +596,7 @@ BAD = [
     ),
     (dict(task_weight={"prise": 2.0}), Y, "task_weight names the task 'prise'"),
     (dict(task_weight={"price": 0.0}), Y, "weight of task 'price' must be above 0"),
-    (dict(eval_metric="rmse", validation_fraction=0.2), Y, "does not say which task it is of"),
+    (dict(eval_metric="rmse", validation_fraction=0.2), Y, "eval_metric='rmse'"),
     (dict(eval_metric={"x": "rmse"}, validation_fraction=0.2), Y, "eval_metric names the task 'x'"),
     (dict(leaf="sparse"), Y, "no common unit"),
     (dict(reg_alpha=1.0), Y, "several tasks do not share"),
@@ -629,7 +631,7 @@ def test_what_tasks_do_not_have():
     with pytest.raises(
         ValueError, match="There is no task 'cost'; there are 'price', 'churn', 'segment'"
     ):
-        found.of_task("cost")
+        found.task_estimator("cost")
     with pytest.raises(ValueError, match="offset is a dict"):
         found.predict(X, offset=np.zeros(N))
     with pytest.raises(ValueError, match="names the task 'x'"):

@@ -33,11 +33,11 @@ def coupled(y, scores):
 
 @pytest.mark.parametrize("objective", ["squared_error", "absolute_error", "huber", "quantile"])
 @pytest.mark.parametrize(
-    "options", [{}, {"normalize_targets": True}, {"refresh": "layer"}], ids=str
+    "options", [{}, {"normalize_targets": True}, {"boosting_step": "layer"}], ids=str
 )
 def test_losses_of_a_difference_learn_what_is_left(objective, options):
     """The same trees as for y - offset, and the offset on top."""
-    options = options | ({} if "refresh" not in options else LAYERS)
+    options = options | ({} if "boosting_step" not in options else LAYERS)
     if objective == "quantile":
         options["quantile_alpha"] = [0.2, 0.5, 0.8]
     quarters = np.round(4 * Y) / 4  # so that y - offset is exact in either order
@@ -82,8 +82,8 @@ def test_large_offsets_lose_no_digits():
 @pytest.mark.parametrize("implementation", [Twin, Core], ids=["twin", "core"])
 def test_the_loss_sees_the_offset_as_the_twin_does(implementation):
     parameters = {
-        "curvature": "diagonal",
-        "leaf_curvature": "diagonal",
+        "hessian": "diagonal",
+        "leaf_hessian": "diagonal",
         "max_leaves": 8,
         "max_depth": None,
     }

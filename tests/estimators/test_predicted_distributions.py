@@ -208,9 +208,9 @@ def test_training_goes_on():
     "settings",
     [
         {"multi_strategy": "one_output_per_tree"},
-        {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3, "max_leaves": None},
+        {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3, "max_leaves": None},
         {"leaf": "linear"},
-        {"curvature": "full"},
+        {"hessian": "full"},
         {"leaf": "sparse", "leaf_k": 2},
         {"sketch": "random_projection", "sketch_dim": 2},
     ],
@@ -291,9 +291,7 @@ def test_predict_dist_needs_a_distribution():
 
 def test_metrics_of_distributions_need_one():
     X, Y, _ = made("normal", n=100)
-    with pytest.raises(
-        ValueError, match="'nll' is of predicted distributions, which these objectives give"
-    ):
+    with pytest.raises(ValueError, match="'nll'"):
         PolyleafRegressor(eval_metric="nll", **QUICK).fit(X, Y, eval_set=[(X, Y)])
 
 

@@ -19,13 +19,13 @@ SMALL = {"n_estimators": 2, "n_jobs": 1}
 
 @pytest.fixture
 def readings(monkeypatch):
-    """The objects that `as_features` is called with."""
+    """The objects that `read_features` is called with."""
     read = []
     for module in (prepare, dataset):
-        original = module.as_features
+        original = module.read_features
         monkeypatch.setattr(
             module,
-            "as_features",
+            "read_features",
             lambda X, original=original, **how: read.append(X) or original(X, **how),
         )
     return read
@@ -68,13 +68,13 @@ def test_classes_of_rows_and_indicators():
     by_id = encode_classification(labels)
     one_vs_rest = encode_classification(labels, one_vs_rest=True)
     for target in (by_id, one_vs_rest):
-        assert target.class_of_row().tolist() == [0, 1, 2, 0, 1]
-        indicators = target.indicators()
+        assert target.get_row_classes().tolist() == [0, 1, 2, 0, 1]
+        indicators = target.to_indicators()
         dense = indicators.toarray() if sp.issparse(indicators) else indicators
         np.testing.assert_array_equal(dense, np.eye(3)[[0, 1, 2, 0, 1]])
-    assert encode_classification(labels[:2]).class_of_row().tolist() == [0, 1]
-    assert encode_regression(Y).class_of_row() is None
-    assert encode_classification(np.eye(3, dtype=int)[[0, 1, 1]]).class_of_row() is None
+    assert encode_classification(labels[:2]).get_row_classes().tolist() == [0, 1]
+    assert encode_regression(Y).get_row_classes() is None
+    assert encode_classification(np.eye(3, dtype=int)[[0, 1, 1]]).get_row_classes() is None
 
 
 def test_rows_held_out_keep_the_shares_of_classes():

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from models import forests, random_model
 
 from polyleaf import Model, PolyleafRegressor
-from polyleaf.export import as_matrix, to_c
+from polyleaf.export import to_c, to_numeric_matrix
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
 
@@ -46,7 +46,7 @@ def program(tmp_path_factory):
 @pytest.mark.parametrize("name", CASES)
 def test_raw_scores_are_those_of_polyleaf_bit_for_bit(name, program):
     est = estimator(name)
-    X = as_matrix(est, training_rows(name))
+    X = to_numeric_matrix(est, training_rows(name))
     assert_same_bits(
         program(name).raw(X, est.model_.n_outputs), est._raw(training_rows(name), None)
     )

@@ -11,8 +11,8 @@ from exports import (
     hard_rows,
     many_labels,
     predictions,
+    prepare_features,
     raw_scores,
-    table_of,
     training_rows,
 )
 from hypothesis import given, settings
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from models import example_frame, forests, random_model
 
 from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
-from polyleaf.export import as_matrix, to_onnx
+from polyleaf.export import to_numeric_matrix, to_onnx
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -53,7 +53,7 @@ CELLS = [(name, version) for name in CASES for version in versions(name)]
 def test_scores(name, version):
     est = estimator(name)
     made = to_onnx(est, opset_ml=version)
-    for X in (as_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
+    for X in (to_numeric_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
         X = within_reach(name, X)
         assert_close(run(made, X)["scores"], raw_scores(est, X))
 
@@ -93,11 +93,13 @@ def test_any_forest(model, seed):
     X[:, :3] = np.clip(X[:, :3], -1e3, 1e3)  # linear leaves of any slope: sums stay within float32
     found, expected = (
         run(to_onnx(model, opset_ml=5), X)["scores"],
-        model.raw_predict(table_of(model, X)),
+        model.predict_raw(prepare_features(model, X)),
     )
     # The lines of leaves are summed in float32 here: what that leaves goes by the terms, not by their sum.
     terms = (
-        np.abs(np.nan_to_num(X[:, :3])).sum(axis=1, keepdims=True) if model.reads_features else 0.0
+        np.abs(np.nan_to_num(X[:, :3])).sum(axis=1, keepdims=True)
+        if model.has_linear_leaves
+        else 0.0
     )
     largest = np.maximum(1.0, np.abs(expected).max(axis=1, keepdims=True))
     assert (np.abs(found - expected) <= 1e-6 * largest + 2.0**-21 * terms).all()
@@ -152,7 +154,7 @@ def test_what_cannot_be_written_is_a_sentence(monkeypatch):
 def test_very_many_labels(n_labels, version):
     """Scores and labels are the same, and the graph holds the entries of leaves, not all labels of each."""
     est = many_labels(n_labels)
-    rows = as_matrix(est, golden.numbers(3000))[::10]
+    rows = to_numeric_matrix(est, golden.numbers(3000))[::10]
     made = to_onnx(est, opset_ml=version)
     for X in (rows, hard_rows(est, n=100)):
         found, raw = run(made, X), raw_scores(est, X)

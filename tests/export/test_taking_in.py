@@ -9,7 +9,7 @@ from foreign_models import FOLDER, LIGHTGBM, XGBOOST, asked, expected, file_of
 
 from polyleaf import load_model
 from polyleaf.export import from_lightgbm, from_xgboost, to_c
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 
 READERS = {"xgboost": from_xgboost, "lightgbm": from_lightgbm}
 REFUSED = {
@@ -36,9 +36,9 @@ def read(library, name):
     return READERS[library](file_of(library, name))
 
 
-def table_of(model):
+def prepare_features(model):
     X = asked()
-    return as_features(
+    return read_features(
         X if model.metadata["origin"] == "XGBoost" else X.astype(np.float64), reference=model.mapper
     )
 
@@ -48,8 +48,8 @@ def test_raw_scores_and_predictions_are_equal(library, name):
     model = read(library, name)
     raw, predicted = EXPECTED[f"{library}/{name}"]
     raw = raw * UNITS.get((library, name), 1.0)
-    table = table_of(model)
-    np.testing.assert_allclose(model.raw_predict(table), raw, rtol=2e-6, atol=2e-6)
+    table = prepare_features(model)
+    np.testing.assert_allclose(model.predict_raw(table), raw, rtol=2e-6, atol=2e-6)
     if library == "xgboost" and name == "forest":
         assert model.n_trees == 2 * model.n_rounds
     made = model.predict(table) > 0 if name in HINGES else model.predict(table)
@@ -62,7 +62,7 @@ def test_a_saved_model_is_read_as_an_estimator(library, name, tmp_path):
     model.save(tmp_path / "m.polyleaf")
     est = load_model(tmp_path / "m.polyleaf")
     X = asked().astype(np.float64) if library == "lightgbm" else asked()
-    raw = model.raw_predict(table_of(model))
+    raw = model.predict_raw(prepare_features(model))
     np.testing.assert_array_equal(est._raw(X, None), raw)
     if hasattr(est, "predict_proba"):
         predicted = EXPECTED[f"{library}/{name}"][1]
@@ -187,7 +187,7 @@ def test_a_file_with_changes_is_read_or_refused_with_a_sentence(tmp_path):
             model = READERS[library](tmp_path / "m")
         except ValueError:
             continue
-        model.raw_predict(table_of(model))
+        model.predict_raw(prepare_features(model))
 
 
 def test_nodes_that_form_no_tree_are_refused(tmp_path):

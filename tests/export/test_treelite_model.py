@@ -2,12 +2,20 @@
 
 import numpy as np
 import pytest
-from exports import CASES, estimator, hard_rows, predictions, raw_scores, table_of, training_rows
+from exports import (
+    CASES,
+    estimator,
+    hard_rows,
+    predictions,
+    prepare_features,
+    raw_scores,
+    training_rows,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import forests
 
-from polyleaf.export import as_matrix, to_treelite
+from polyleaf.export import to_numeric_matrix, to_treelite
 
 treelite = pytest.importorskip("treelite")
 
@@ -36,7 +44,7 @@ def assert_close(found, expected):
 
 def rounded(est, X):
     """Treelite compares what it is given: features that are compared as float32 have to be such."""
-    wide = est.model_.mapper.wide_
+    wide = est.model_.mapper.float64_bins_
     with np.errstate(over="ignore"):
         return np.where(wide, X, X.astype(np.float32)).astype(X.dtype)
 
@@ -45,7 +53,7 @@ def rounded(est, X):
 def test_scores(name):
     est = estimator(name)
     made = to_treelite(est)
-    for X in (as_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
+    for X in (to_numeric_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
         X = rounded(est, X)
         assert_close(scores_of(made, X), raw_scores(est, X))
 
@@ -66,7 +74,7 @@ def test_links(name):
 @given(forests(kinds=("dense", "sparse")), st.integers(0, 2**31))
 def test_any_forest(model, seed):
     X = hard_rows(model, seed)
-    assert_close(scores_of(to_treelite(model), X), model.raw_predict(table_of(model, X)))
+    assert_close(scores_of(to_treelite(model), X), model.predict_raw(prepare_features(model, X)))
 
 
 def test_it_goes_through_a_file(tmp_path):
@@ -79,7 +87,7 @@ def test_it_goes_through_a_file(tmp_path):
 def test_what_cannot_be_written_is_a_sentence(monkeypatch):
     with pytest.raises(ValueError, match="linear leaves, which Treelite does not know"):
         to_treelite(estimator("linear"))
-    monkeypatch.setattr("polyleaf.export.ir._MOST_VALUES", 100)
+    monkeypatch.setattr("polyleaf.export.ir._MAX_LEAF_VALUES", 100)
     with pytest.raises(ValueError, match="Treelite has no sparse leaves"):
         to_treelite(estimator("sparse Y"))
     monkeypatch.setitem(__import__("sys").modules, "treelite", None)

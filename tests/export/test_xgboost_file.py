@@ -5,14 +5,22 @@ import json
 import golden
 import numpy as np
 import pytest
-from exports import CASES, estimator, hard_rows, predictions, raw_scores, table_of, training_rows
+from exports import (
+    CASES,
+    estimator,
+    hard_rows,
+    predictions,
+    prepare_features,
+    raw_scores,
+    training_rows,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import forests, random_model
 
 from polyleaf import PolyleafClassifier
-from polyleaf.export import as_matrix, from_xgboost, to_xgboost
-from polyleaf.inputs.features import as_features
+from polyleaf.export import from_xgboost, to_numeric_matrix, to_xgboost
+from polyleaf.inputs.features import read_features
 
 TAKEN = [name for name in CASES if "linear" not in name and "time stamps" not in name]
 LINKED = ["defaults", "poisson", "defaults, two classes", "defaults, classes", "defaults, labels"]
@@ -52,9 +60,10 @@ def test_what_is_written_is_read_as_the_same_model(name, tmp_path):
     est = estimator(name)
     to_xgboost(est, tmp_path / "m.json")
     same = from_xgboost(tmp_path / "m.json")
-    X = finite(as_matrix(est, training_rows(name)))
+    X = finite(to_numeric_matrix(est, training_rows(name)))
     assert_close(
-        same.raw_predict(as_features(X, reference=same.mapper)), est._raw(training_rows(name), None)
+        same.predict_raw(read_features(X, reference=same.mapper)),
+        est._raw(training_rows(name), None),
     )
 
 
@@ -63,7 +72,7 @@ def test_xgboost_scores_the_same(name, tmp_path):
     est = estimator(name)
     to_xgboost(est, tmp_path / "m.json")
     booster(tmp_path / "m.json")
-    for X in (as_matrix(est, training_rows(name)), hard_rows(est, n=500)):
+    for X in (to_numeric_matrix(est, training_rows(name)), hard_rows(est, n=500)):
         X = finite(X)
         codes = est.model_.mapper.is_categorical_
         X[:, codes] = np.where((X[:, codes] < 0) | (X[:, codes] > 254), np.nan, X[:, codes])
@@ -89,8 +98,8 @@ def test_any_forest(tmp_path_factory, model, seed):
     path = tmp_path_factory.mktemp("any") / "m.json"
     to_xgboost(model, path)
     same, X = from_xgboost(path), finite(hard_rows(model, seed))
-    expected = model.raw_predict(table_of(model, X))
-    assert_close(same.raw_predict(as_features(X, reference=same.mapper)), expected)
+    expected = model.predict_raw(prepare_features(model, X))
+    assert_close(same.predict_raw(read_features(X, reference=same.mapper)), expected)
 
 
 def test_a_model_without_trees(tmp_path):
@@ -99,7 +108,7 @@ def test_a_model_without_trees(tmp_path):
     same = from_xgboost(tmp_path / "m.json")
     X = np.zeros((3, 4), np.float32)
     assert_close(
-        same.raw_predict(as_features(X, reference=same.mapper)), np.tile(model.base_score, (3, 1))
+        same.predict_raw(read_features(X, reference=same.mapper)), np.tile(model.base_score, (3, 1))
     )
 
 
@@ -109,7 +118,7 @@ def test_probabilities_near_one_keep_their_digits(tmp_path):
     est = PolyleafClassifier(**golden.SMALL).fit(golden.numbers(), y)
     to_xgboost(est, tmp_path / "m.json")
     same, X = from_xgboost(tmp_path / "m.json"), golden.numbers().astype(np.float32)
-    assert_close(same.raw_predict(as_features(X, reference=same.mapper)), est._raw(X, None))
+    assert_close(same.predict_raw(read_features(X, reference=same.mapper)), est._raw(X, None))
 
 
 def test_what_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
@@ -119,7 +128,7 @@ def test_what_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
         to_xgboost(estimator("time stamps"), tmp_path / "m.json")
     with pytest.raises(ValueError, match=r"must end in .json"):
         to_xgboost(estimator("defaults"), tmp_path / "m.ubj")
-    monkeypatch.setattr("polyleaf.export.ir._MOST_VALUES", 100)
+    monkeypatch.setattr("polyleaf.export.ir._MAX_LEAF_VALUES", 100)
     with pytest.raises(ValueError, match="XGBoost has no sparse leaves"):
         to_xgboost(estimator("sparse Y"), tmp_path / "m.json")
     assert list(tmp_path.iterdir()) == []

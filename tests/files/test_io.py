@@ -8,12 +8,12 @@ import pytest
 
 from polyleaf.files.io import (
     ReadError,
-    ending_of,
-    format_of,
-    open_bytes_to_write,
+    detect_format,
+    get_extension,
+    open_for_writing,
     open_text,
     read_bytes,
-    reading,
+    wrap_read_errors,
     write_csv,
 )
 
@@ -25,18 +25,18 @@ FORMATS = {"csv": (".csv", ".tsv"), "arff": (".arff",)}
     [("a.csv", ".csv"), ("a.CSV.GZ", ".csv"), ("a.b.bz2", ".b"), ("a.gz", ""), ("a", "")],
 )
 def test_endings(name, ending):
-    assert ending_of(Path(name)) == ending
+    assert get_extension(Path(name)) == ending
 
 
 def test_formats():
-    assert format_of(Path("a.TSV.gz"), FORMATS) == "csv"
-    assert format_of(Path("a.csv"), FORMATS, "arff") == "arff"
+    assert detect_format(Path("a.TSV.gz"), FORMATS) == "csv"
+    assert detect_format(Path("a.csv"), FORMATS, "arff") == "arff"
     with pytest.raises(
         ReadError, match=r"'a\.x' does not tell its format; use one of \.csv, \.tsv, \.arff"
     ):
-        format_of(Path("folder/a.x"), FORMATS)
+        detect_format(Path("folder/a.x"), FORMATS)
     with pytest.raises(ReadError, match="'xls' is not known; there are csv, arff"):
-        format_of(Path("a.csv"), FORMATS, "xls")
+        detect_format(Path("a.csv"), FORMATS, "xls")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_formats():
 )
 def test_bytes_and_text_come_back(tmp_path, ending, decompress):
     path, content = tmp_path / f"a.txt{ending}", "\ufeffü\r\n".encode()
-    with open_bytes_to_write(path) as stream:
+    with open_for_writing(path) as stream:
         stream.write(content)
     assert decompress(path.read_bytes()) == content == read_bytes(path).tobytes()
     with open_text(path) as stream:
@@ -57,16 +57,16 @@ def test_an_empty_file_has_no_bytes(tmp_path):
 
 
 def test_errors_say_which_file_they_are_about(tmp_path):
-    with pytest.raises(ReadError, match="There is no file"), reading(tmp_path / "absent"):
+    with pytest.raises(ReadError, match="There is no file"), wrap_read_errors(tmp_path / "absent"):
         pass
     path = tmp_path / "a.gz"
     path.write_bytes(
         gzip.compress(b"a" * 1000, mtime=0)[:12] + b"\xff" * 20
     )  # its stream is damaged
-    with pytest.raises(ReadError, match=r"a\.gz cannot be read"), reading(path):
+    with pytest.raises(ReadError, match=r"a\.gz cannot be read"), wrap_read_errors(path):
         read_bytes(path)
     for message in ("line 3: a word.", f"{path} is odd."):
-        with pytest.raises(ReadError, match=message) as caught, reading(path):
+        with pytest.raises(ReadError, match=message) as caught, wrap_read_errors(path):
             raise ValueError(message)
         assert str(caught.value).count(str(path)) == 1
 

@@ -154,7 +154,7 @@ def test_arrow_columns_that_are_no_numbers(tmp_path):
     pq.write_table(pa.table({"a": [[1, 2], [3]], "b": [1, 2]}), tmp_path / "t.parquet")
     table = read_table(tmp_path / "t.parquet")
     assert table.rows(np.array([1])).column("b") == [2]
-    for part in (table, table.rows(np.array([1])), table.with_categorical(["b"])):
+    for part in (table, table.rows(np.array([1])), table.convert_to_categorical(["b"])):
         with pytest.raises(ReadError, match="Column 'a' holds list"):
             part.select(["b", "a"])
     with pytest.raises(ReadError, match="not a readable Parquet file"):
@@ -284,9 +284,9 @@ def test_select_rows_and_categorical():
     with pytest.raises(ReadError, match=r"no column 'z'; its columns are a, b"):
         table.select(["a", "z"])
     np.testing.assert_array_equal(table.rows(np.array([2, 0])).values, [[3, 5], [3, 1]])
-    coded = table.with_categorical(["a"])
+    coded = table.convert_to_categorical(["a"])
     assert coded.categories == {"a": ("3", "10")}
     np.testing.assert_array_equal(coded.column("a"), [0, nan, 0, 1])
     np.testing.assert_array_equal(table.column("a"), [3, nan, 3, 10])
     with pytest.raises(ReadError, match="sparse file"):
-        Table(("a",), sp.csr_matrix([[1.0]])).with_categorical(["a"])
+        Table(("a",), sp.csr_matrix([[1.0]])).convert_to_categorical(["a"])

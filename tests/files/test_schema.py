@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from polyleaf.files.schema import Schema, choose_columns, guess_task
+from polyleaf.files.schema import Schema, infer_task, select_columns
 from polyleaf.files.table import ReadError, Table
 
 nan = np.nan
@@ -40,23 +40,23 @@ def table(**columns):
     ],
 )
 def test_guess_task(columns, task):
-    assert guess_task(table(**columns), tuple(columns)) == task
+    assert infer_task(table(**columns), tuple(columns)) == task
 
 
 def test_guess_task_of_several_texts():
     with pytest.raises(ReadError, match="'y' holds text"):
-        guess_task(table(y=["a", "b", "c"], z=[1, 0, 1]), ("y", "z"))
+        infer_task(table(y=["a", "b", "c"], z=[1, 0, 1]), ("y", "z"))
 
 
 def test_choose_columns():
     given = table(**{"a": [1], "label_1": [0], "label_2": [1], "x,": [1], "last:1": [3], "z": [2]})
-    assert choose_columns(given, "z, a", "--target") == ("z", "a")
-    assert choose_columns(given, "label_*", "--target") == ("label_1", "label_2")
-    assert choose_columns(given, "first:2,a", "--target") == ("a", "label_1")
-    assert choose_columns(given, "last:2", "--target") == ("last:1", "z")
-    assert choose_columns(given, "last:1", "--target") == ("last:1",)
+    assert select_columns(given, "z, a", "--target") == ("z", "a")
+    assert select_columns(given, "label_*", "--target") == ("label_1", "label_2")
+    assert select_columns(given, "first:2,a", "--target") == ("a", "label_1")
+    assert select_columns(given, "last:2", "--target") == ("last:1", "z")
+    assert select_columns(given, "last:1", "--target") == ("last:1",)
     with pytest.raises(ReadError, match="--target: there is no column 'b'"):
-        choose_columns(given, "a,b", "--target")
+        select_columns(given, "a,b", "--target")
 
 
 def values_of(features, name):
@@ -78,7 +78,7 @@ def values_of(features, name):
 
 def test_another_file_means_the_same():
     train = table(x=[1, 2, 3], colour=["red", "blue", None], y=["u", "v", "u"], id=[7, 8, 9])
-    schema = Schema.of(train, ("y",), drop=("id",))
+    schema = Schema.from_table(train, ("y",), drop=("id",))
     assert schema.features == ("x", "colour") and schema.categorical == ("colour",)
     features = schema.read_features(train)
     assert features.n_rows == 3 and features.feature_names == ("x", "colour")
@@ -103,12 +103,14 @@ def test_another_file_means_the_same():
 
 
 def test_numbers_that_were_made_categories_are_so_again():
-    schema = Schema.of(table(c=[5, 3, 5], y=[0.5, 1, 2]).with_categorical(["c"]), ("y",))
+    schema = Schema.from_table(
+        table(c=[5, 3, 5], y=[0.5, 1, 2]).convert_to_categorical(["c"]), ("y",)
+    )
     assert values_of(schema.read_features(table(c=[3, 4.5, nan])), "c") == ["3", "4.5", None]
 
 
 def test_dict_round_trip():
-    schema = Schema.of(table(x=[1, 2], c=["ä", "b"], y=[0, 1]), ("y",))
+    schema = Schema.from_table(table(x=[1, 2], c=["ä", "b"], y=[0, 1]), ("y",))
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
 
 
@@ -116,7 +118,7 @@ def test_sparse_features_that_do_not_occur_are_zero():
     train = Table(
         ("1", "2", "target"), sp.csr_matrix([[1.0, 2, 1], [0, 3, 0]]), targets=("target",)
     )
-    schema = Schema.of(train, ("target",))
+    schema = Schema.from_table(train, ("target",))
     other = Table(("2", "3", "target"), sp.csr_matrix([[4.0, 5, 1]]))
     features = schema.read_features(other)
     assert values_of(features, "1") == [0] and values_of(features, "2") == [4]
@@ -125,12 +127,14 @@ def test_sparse_features_that_do_not_occur_are_zero():
 
 def test_targets_by_task():
     both = table(x=[1, 2], a=["true", "false"], b=[0, 1])
-    np.testing.assert_array_equal(Schema.of(both, ("a", "b")).read_targets(both), [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(
+        Schema.from_table(both, ("a", "b")).read_targets(both), [[1, 0], [0, 1]]
+    )
     one = table(x=[1, 2], y=[0.5, nan])
-    np.testing.assert_array_equal(Schema.of(one, ("y",)).read_targets(one), [0.5, nan])
+    np.testing.assert_array_equal(Schema.from_table(one, ("y",)).read_targets(one), [0.5, nan])
     declared = Table(("x", "y"), np.array([[1.0, 1], [2, nan]]), {"y": ("10", "20")})
     np.testing.assert_array_equal(
-        Schema.of(declared, ("y",), "regression").read_targets(declared), [20, nan]
+        Schema.from_table(declared, ("y",), "regression").read_targets(declared), [20, nan]
     )
 
 
@@ -148,12 +152,12 @@ def test_targets_by_task():
 def test_targets_that_do_not_suit_the_task(columns, task, message):
     given = table(x=[1, 2, 3], **columns)
     with pytest.raises(ReadError, match=message):
-        Schema.of(given, tuple(columns), task).read_targets(given)
+        Schema.from_table(given, tuple(columns), task).read_targets(given)
 
 
 def test_no_feature_left():
     with pytest.raises(ReadError, match="No column is left"):
-        Schema.of(table(y=[1, 2]), ("y",))
+        Schema.from_table(table(y=[1, 2]), ("y",))
 
 
 @pytest.mark.parametrize(
@@ -179,17 +183,17 @@ def with_stray(n=30):
 
 def test_a_stray_cell_in_a_file_is_refused_unless_categories_are_meant():
     given = table(x=with_stray(), y=list(range(30)))
-    schema = Schema.of(given, ("y",))
+    schema = Schema.from_table(given, ("y",))
     with pytest.raises(
         ReadError, match=r"column 'x' holds numbers, but row 30 .* 'oops'.*--categorical"
     ):
-        schema.refuse_stray_text(given)
-    schema.refuse_stray_text(given, ("x",))
+        schema.check_stray_text(given)
+    schema.check_stray_text(given, ("x",))
     fine = table(x=["a", "b", None] * 10, y=["1", "2", "3", "4", "5", "other"] * 5)
-    Schema.of(fine, ("y",)).refuse_stray_text(fine)
+    Schema.from_table(fine, ("y",)).check_stray_text(fine)
 
 
 def test_a_stray_cell_among_numbers_to_learn_is_refused():
     given = table(x=list(range(30)), y=with_stray())
     with pytest.raises(ReadError, match=r"column 'y' holds numbers, but row 30"):
-        Schema.of(given, ("y",)).refuse_stray_text(given)
+        Schema.from_table(given, ("y",)).check_stray_text(given)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.features import FeatureTable, SparseBlock, SparseRows, as_features
+from polyleaf.inputs.features import FeatureTable, SparseBlock, SparseRows, read_features
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -20,7 +20,7 @@ BOOLS = [True, False, True, True]
 
 def codes(X, reference=None, **options):
     """Codes of X under the mapper fitted on the reference, or on X."""
-    table = as_features(X, **options)
+    table = read_features(X, **options)
     mapper = BinMapper().fit(table) if reference is None else reference
     return mapper.transform(table)
 
@@ -54,7 +54,7 @@ EXPECTED = np.array([[1, 255, 2, 0], [1, 0, 255, 1], [2, 0, 1, 1], [1, 0, 1, 1]]
 
 @pytest.mark.parametrize("kind", FRAMES)
 def test_every_frame_gives_the_same_codes(kind):
-    table = as_features(FRAMES[kind]())
+    table = read_features(FRAMES[kind]())
     assert table.feature_names == ("n", "t", "i", "b")
     assert table.is_categorical.tolist() == [False, True, False, False]
     np.testing.assert_array_equal(codes(FRAMES[kind]()), EXPECTED)
@@ -63,8 +63,8 @@ def test_every_frame_gives_the_same_codes(kind):
 @pytest.mark.parametrize("fitted", FRAMES)
 @pytest.mark.parametrize("kind", ["pandas category", "polars enum", "arrow dictionary"])
 def test_a_mapper_reads_other_kinds_of_frames(fitted, kind):
-    mapper = BinMapper().fit(as_features(FRAMES[fitted]()))
-    table = as_features(FRAMES[kind](), reference=mapper)
+    mapper = BinMapper().fit(read_features(FRAMES[fitted]()))
+    table = read_features(FRAMES[kind](), reference=mapper)
     np.testing.assert_array_equal(mapper.transform(table), EXPECTED)
 
 
@@ -88,9 +88,9 @@ def test_small_integers_are_the_same_in_every_dtype(dtype, order):
 
 def test_object_array_of_numbers_is_read_with_and_without_a_reference():
     X = np.random.default_rng(0).normal(size=(20, 3))
-    mapper = BinMapper().fit(as_features(X.astype(object)))
+    mapper = BinMapper().fit(read_features(X.astype(object)))
     for options in ({}, {"reference": mapper}, {"categorical_features": [False] * 3}):
-        table = as_features(X.astype(object), **options)
+        table = read_features(X.astype(object), **options)
         np.testing.assert_array_equal(mapper.transform(table), codes(X))
 
 
@@ -110,17 +110,17 @@ def test_negative_bytes_swapped_unaligned_and_reversed_arrays():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_float_matrices_are_used_in_place(dtype, order):
     X = np.ones((10, 4), dtype=dtype, order=order)
-    table = as_features(X)
+    table = read_features(X)
     assert len(table.dense) == 1 and np.shares_memory(table.dense[0].values, X)
-    table = as_features(X, categorical_features=[1])
+    table = read_features(X, categorical_features=[1])
     assert [np.shares_memory(block.values, X) for block in table.dense] == [True, True]
 
 
 def test_columns_of_different_dtypes_are_brought_together_only_where_the_copy_is_small(monkeypatch):
     frame = pd.DataFrame({"a": np.ones(5, np.float32), "b": np.ones(5, np.int8), "c": np.ones(5)})
-    assert [block.values.shape for block in as_features(frame).dense] == [(5, 3)]
+    assert [block.values.shape for block in read_features(frame).dense] == [(5, 3)]
     monkeypatch.setattr("polyleaf.inputs.frames._MOST_COPIED_BYTES", 8 * 5 * 3 - 1)
-    assert [block.values.dtype for block in as_features(frame).dense] == [
+    assert [block.values.dtype for block in read_features(frame).dense] == [
         np.float32,
         np.int8,
         np.float64,
@@ -134,7 +134,7 @@ def test_columns_of_different_dtypes_are_brought_together_only_where_the_copy_is
 def test_sparse_equals_dense(container, dtype):
     rng = np.random.default_rng(0)
     X = np.where(rng.random((500, 6)) < 0.2, rng.integers(-50, 50, (500, 6)), 0).astype(dtype)
-    table = as_features(container(X))
+    table = read_features(container(X))
     assert not table.dense and table.sparse[0].data.size == np.count_nonzero(X)
     np.testing.assert_array_equal(codes(container(X)), codes(X))
     np.testing.assert_array_equal(
@@ -155,9 +155,9 @@ def test_rows_of_what_is_known_stay_rows_and_say_the_same(dtype):
     X = np.where(np.random.default_rng(3).random((60, 30)) < 0.2, np.arange(30) - 9, 0).astype(
         dtype
     )
-    mapper = BinMapper().fit(as_features(sp.csr_matrix(X)))
+    mapper = BinMapper().fit(read_features(sp.csr_matrix(X)))
     rows, columns = (
-        as_features(form(X), reference=mapper) for form in (sp.csr_matrix, sp.csc_matrix)
+        read_features(form(X), reference=mapper) for form in (sp.csr_matrix, sp.csc_matrix)
     )
     assert isinstance(rows.sparse[0], SparseRows) and isinstance(columns.sparse[0], SparseBlock)
     only = np.arange(30) % 7 == 2
@@ -167,28 +167,30 @@ def test_rows_of_what_is_known_stay_rows_and_say_the_same(dtype):
                 mapper.transform(table, only=wanted)[wanted] for table in (first, second)
             )
             np.testing.assert_array_equal(found, expected)
-            np.testing.assert_array_equal(first.numbers(wanted), second.numbers(wanted))
+            np.testing.assert_array_equal(
+                first.get_raw_values(wanted), second.get_raw_values(wanted)
+            )
         np.testing.assert_array_equal(mapper.transform(first), mapper.transform(second))
-        np.testing.assert_array_equal(first.numbers(), second.numbers())
+        np.testing.assert_array_equal(first.get_raw_values(), second.get_raw_values())
 
 
 @pytest.mark.parametrize("form", [sp.csr_matrix, sp.csc_matrix])
 def test_an_infinity_of_a_sparse_matrix_is_named(form):
-    mapper = BinMapper().fit(as_features(sp.csr_matrix(np.eye(5))))
+    mapper = BinMapper().fit(read_features(sp.csr_matrix(np.eye(5))))
     X = np.eye(5)
     X[3, 1] = np.inf
     for reference in (None, mapper):
         with pytest.raises(ValueError, match="row 3, column number 1"):
-            as_features(form(X), reference=reference)
+            read_features(form(X), reference=reference)
 
 
 def test_rows_that_are_not_in_order_are_read_all_the_same():
     X = sp.csr_matrix(
         (np.array([2.0, 1.0, 4.0, 5.0]), np.array([2, 0, 1, 1]), np.array([0, 2, 4])), (2, 3)
     )
-    mapper = BinMapper().fit(as_features(np.array([[0.0, 1, 2], [1, 9, 3], [4, 4, 4]])))
-    found = as_features(X, reference=mapper)
-    np.testing.assert_array_equal(found.numbers(), [[1, 0], [0, 9], [2, 0]])
+    mapper = BinMapper().fit(read_features(np.array([[0.0, 1, 2], [1, 9, 3], [4, 4, 4]])))
+    found = read_features(X, reference=mapper)
+    np.testing.assert_array_equal(found.get_raw_values(), [[1, 0], [0, 9], [2, 0]])
     assert X.nnz == 4 and X.indices.tolist() == [2, 0, 1, 1]
 
 
@@ -202,7 +204,7 @@ def test_sparse_rows_outside_the_shape_are_refused():
     X.indices[1] = 7
     X.has_canonical_format = True
     with pytest.raises(ValueError, match="stores row 7, outside"):
-        BinMapper().fit(as_features(X))
+        BinMapper().fit(read_features(X))
 
 
 @pytest.mark.parametrize(
@@ -215,12 +217,12 @@ def test_infinity_is_named(make):
         ValueError,
         match=r"infinity or a value too large for dtype\('float64'\).*row 30, column number 2",
     ):
-        as_features(make(X))
+        read_features(make(X))
 
 
 def test_infinity_in_a_frame_names_the_column():
     with pytest.raises(ValueError, match="row 1, column 'width'"):
-        as_features(pd.DataFrame({"height": [1.0, 2.0], "width": [1.0, np.inf]}))
+        read_features(pd.DataFrame({"height": [1.0, 2.0], "width": [1.0, np.inf]}))
 
 
 @pytest.mark.parametrize(
@@ -253,13 +255,13 @@ def test_infinity_in_a_frame_names_the_column():
 )
 def test_what_cannot_be_read(X, error, words):
     with pytest.raises(error, match=words):
-        as_features(X)
+        read_features(X)
 
 
 def test_too_many_rows():
     X = np.lib.stride_tricks.as_strided(np.ones(1, np.float32), (2**31, 1), (0, 4))
     with pytest.raises(ValueError, match="2147483648 rows"):
-        as_features(X)
+        read_features(X)
 
 
 @pytest.mark.parametrize(
@@ -275,26 +277,23 @@ def test_too_many_rows():
 )
 def test_wrong_categorical_features(asked, error, words):
     with pytest.raises(error, match=words):
-        as_features(pandas_frame(), categorical_features=asked)
+        read_features(pandas_frame(), categorical_features=asked)
 
 
 def test_categorical_features_by_name_position_and_mask_agree():
     for asked in (["t", "i"], [1, 2], np.array([1, 2]), np.array([False, True, True, False])):
-        assert as_features(pandas_frame(), categorical_features=asked).is_categorical.tolist() == [
-            0,
-            1,
-            1,
-            0,
-        ]
+        assert read_features(
+            pandas_frame(), categorical_features=asked
+        ).is_categorical.tolist() == [0, 1, 1, 0]
     with pytest.raises(ValueError, match="X has no names"):
-        as_features(np.ones((2, 2)), categorical_features=["t"])
+        read_features(np.ones((2, 2)), categorical_features=["t"])
 
 
 def test_text_that_is_not_categorical():
     with pytest.raises(
         ValueError, match=r"Column 't' of X holds text, such as 'red'.*categorical_features"
     ):
-        as_features(FRAMES["polars text"](), categorical_features=None)
+        read_features(FRAMES["polars text"](), categorical_features=None)
     spelled = pl.DataFrame({"a": ["1.5", "2", None]})
     np.testing.assert_array_equal(codes(spelled, categorical_features=None), [[0, 1, 255]])
 
@@ -307,27 +306,27 @@ def test_decimals_are_numbers():
 
 
 def test_feature_names():
-    assert as_features(np.ones((2, 2)), feature_names=["a", "b"]).feature_names == ("a", "b")
-    assert as_features(np.ones((2, 2))).feature_names is None
-    assert as_features(pd.DataFrame(np.ones((2, 2)))).feature_names is None
+    assert read_features(np.ones((2, 2)), feature_names=["a", "b"]).feature_names == ("a", "b")
+    assert read_features(np.ones((2, 2))).feature_names is None
+    assert read_features(pd.DataFrame(np.ones((2, 2)))).feature_names is None
     with pytest.raises(ValueError, match="1 names, but X has 2"):
-        as_features(np.ones((2, 2)), feature_names=["a"])
+        read_features(np.ones((2, 2)), feature_names=["a"])
     with pytest.raises(ValueError, match="'a' occurs more than once"):
-        as_features(np.ones((2, 2)), feature_names=["a", "a"])
+        read_features(np.ones((2, 2)), feature_names=["a", "a"])
 
 
 def test_reference_checks_names_and_numbers():
-    mapper = BinMapper().fit(as_features(pandas_frame()))
+    mapper = BinMapper().fit(read_features(pandas_frame()))
     with pytest.raises(ValueError, match=r"unseen at fit time:\n- z\n.*now missing:\n- n"):
-        as_features(pandas_frame().rename(columns={"n": "z"}), reference=mapper)
+        read_features(pandas_frame().rename(columns={"n": "z"}), reference=mapper)
     with pytest.raises(ValueError, match="same order as they were in fit"):
-        as_features(pandas_frame()[["t", "n", "i", "b"]], reference=mapper)
+        read_features(pandas_frame()[["t", "n", "i", "b"]], reference=mapper)
     with pytest.raises(
         ValueError, match="X has 2 features, but BinMapper is expecting 4 features as input"
     ):
-        as_features(np.ones((3, 2)), reference=mapper)
+        read_features(np.ones((3, 2)), reference=mapper)
     with pytest.raises(ValueError, match=r"Column 'n' of X holds text, such as 'x'.*held numbers"):
-        as_features(pandas_frame().assign(n="x"), reference=mapper)
+        read_features(pandas_frame().assign(n="x"), reference=mapper)
 
 
 def test_estimators_keep_scikit_learns_books():
@@ -335,7 +334,7 @@ def test_estimators_keep_scikit_learns_books():
         pass
 
     estimator = Estimator()
-    as_features(pandas_frame(), estimator=estimator, reset=True)
+    read_features(pandas_frame(), estimator=estimator, reset=True)
     assert estimator.n_features_in_ == 4 and list(estimator.feature_names_in_) == [
         "n",
         "t",
@@ -343,30 +342,32 @@ def test_estimators_keep_scikit_learns_books():
         "b",
     ]
     with pytest.raises(ValueError, match="feature names should match"):
-        as_features(pandas_frame().rename(columns={"n": "z"}), estimator=estimator)
+        read_features(pandas_frame().rename(columns={"n": "z"}), estimator=estimator)
     with (
         pytest.warns(UserWarning, match="does not have valid feature names"),
         pytest.raises(ValueError, match="X has 3 features, but Estimator is expecting 4 features"),
     ):
-        as_features(np.ones((2, 3)), estimator=estimator)
+        read_features(np.ones((2, 3)), estimator=estimator)
     with pytest.raises(ValueError, match="Reshape your data"):
-        as_features(np.ones(4), estimator=estimator)
+        read_features(np.ones(4), estimator=estimator)
 
 
 def test_a_table_passes_through():
-    table = as_features(pandas_frame())
-    assert isinstance(table, FeatureTable) and as_features(table) is table
+    table = read_features(pandas_frame())
+    assert isinstance(table, FeatureTable) and read_features(table) is table
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_numbers_are_the_raw_values_by_feature(dtype, order):
     X = np.asarray(np.random.default_rng(0).integers(0, 200, (30, 4)), dtype=dtype, order=order)
-    numbers = as_features(X).numbers()
+    numbers = read_features(X).get_raw_values()
     assert numbers.dtype == np.float32 and numbers.flags.c_contiguous
     np.testing.assert_array_equal(numbers, X.T)
     only = np.array([False, True, False, True])
-    np.testing.assert_array_equal(as_features(X).numbers(only), np.where(only[:, None], X.T, 0))
+    np.testing.assert_array_equal(
+        read_features(X).get_raw_values(only), np.where(only[:, None], X.T, 0)
+    )
 
 
 def test_numbers_of_every_kind_of_column():
@@ -375,6 +376,8 @@ def test_numbers_of_every_kind_of_column():
     )
     largest = np.finfo(np.float32).max
     expected = [[1.5, np.nan, largest], [np.nan] * 3, [-largest, 0.0, 3.0]]
-    np.testing.assert_array_equal(as_features(frame).numbers(), np.array(expected, np.float32))
+    np.testing.assert_array_equal(
+        read_features(frame).get_raw_values(), np.array(expected, np.float32)
+    )
     sparse = sp.csc_matrix(np.array([[0.0, 2.0], [np.nan, 0.0]]))
-    np.testing.assert_array_equal(as_features(sparse).numbers(), [[0, np.nan], [2, 0]])
+    np.testing.assert_array_equal(read_features(sparse).get_raw_values(), [[0, np.nan], [2, 0]])

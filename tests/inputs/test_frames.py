@@ -12,7 +12,7 @@ import pytest
 
 from polyleaf import PolyleafRegressor
 from polyleaf.inputs import frames
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 
 N = 50
 
@@ -62,7 +62,7 @@ def numbers_of(X):
     """What bins are made of, which are those of the numbers as float64: {feature: values}."""
     return {
         int(feature): block.values[:, i].astype(np.float64)
-        for block in as_features(X).dense
+        for block in read_features(X).dense
         for i, feature in enumerate(block.features)
     }
 
@@ -163,7 +163,7 @@ def test_the_work_for_a_frame_is_not_quadratic_in_its_columns(kind, dtype):
 def test_plain_numbers_cost_no_call_for_each_column(kind):
     def work(k):
         X = KINDS[kind](columns(k))
-        return calls(lambda: as_features(X, reference=table))
+        return calls(lambda: read_features(X, reference=table))
 
     table = None
     assert work(400) - work(40) < 100

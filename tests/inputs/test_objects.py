@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.inputs.objects import first_that_is_no_number, nulls_as_nan, what
+from polyleaf.inputs.objects import find_non_number, replace_nulls_with_nan, what
 
 N = 30
 NUMBERS = np.arange(float(N))
@@ -131,6 +131,6 @@ def test_almost_as_many_classes_as_rows_is_an_error():
 
 def test_objects_are_judged_one_by_one():
     objects = np.array([[1, "2"], [None, True]], dtype=object)
-    assert first_that_is_no_number(nulls_as_nan(objects)) is None
-    assert first_that_is_no_number(objects) == (1, 0)
+    assert find_non_number(replace_nulls_with_nan(objects)) is None
+    assert find_non_number(objects) == (1, 0)
     assert (what(1), what([]), what(pd.Interval(0, 1))) == ("an int", "a list", "an Interval")

@@ -46,7 +46,10 @@ def test_it_is_the_data_set_of_one_table(table, folder, batch_rows):
     )
     X = table[["x", "count", "colour", "kind"]]
     expected = Dataset(X, table[["a", "b"]], sample_weight=table["weight"], max_bins=20)
-    assert found.mapper.same_bins(expected.mapper) and found.feature_names == expected.feature_names
+    assert (
+        found.mapper.has_same_bins(expected.mapper)
+        and found.feature_names == expected.feature_names
+    )
     np.testing.assert_array_equal(found.codes, expected.codes)
     first, second = (PolyleafRegressor(n_estimators=3).fit(data) for data in (found, expected))
     np.testing.assert_array_equal(first.predict(X), second.predict(X))

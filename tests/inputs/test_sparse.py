@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from polyleaf.inputs.sparse import arrays_of, canonical
+from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
 
 
 def stored(data, indices, indptr, shape):
@@ -16,7 +16,7 @@ def stored(data, indices, indptr, shape):
 def test_any_order_of_entries_is_one_matrix():
     mixed = stored([3, 1, 0, 2, 5], [2, 0, 1, 0, 2], [0, 3, 5], (2, 3))
     before = [array.copy() for array in (mixed.data, mixed.indices, mixed.indptr)]
-    found = canonical(mixed, "X")
+    found = to_canonical_csr(mixed, "X")
     assert found.indices.tolist() == [0, 2, 0, 2] and found.data.tolist() == [1, 3, 2, 5]
     for now, then in zip((mixed.data, mixed.indices, mixed.indptr), before, strict=True):
         np.testing.assert_array_equal(now, then)
@@ -24,22 +24,22 @@ def test_any_order_of_entries_is_one_matrix():
 
 def test_what_is_canonical_is_not_copied():
     rows = sp.csr_matrix(np.eye(3, dtype=np.float32))
-    assert np.shares_memory(canonical(rows, "X").data, rows.data)
+    assert np.shares_memory(to_canonical_csr(rows, "X").data, rows.data)
 
 
 @pytest.mark.parametrize("container", [np.asarray, sp.csc_matrix, sp.coo_array])
 def test_any_container(container):
     dense = np.array([[0, 2.5], [1, 0]])
-    found = canonical(container(dense), "X")
+    found = to_canonical_csr(container(dense), "X")
     assert found.dtype == np.float32 and found.nnz == 2
     np.testing.assert_array_equal(found.toarray(), dense)
 
 
 def test_entries_stored_twice_are_added_or_refused():
     twice = stored([1, 2, 4], [1, 1, 0], [0, 3], (1, 2))
-    assert canonical(twice, "Y").toarray().tolist() == [[4, 3]]
+    assert to_canonical_csr(twice, "Y").toarray().tolist() == [[4, 3]]
     with pytest.raises(ValueError, match="Y stores 1 entries twice; call sum_duplicates"):
-        canonical(twice, "Y", repeated="refuse")
+        to_canonical_csr(twice, "Y", repeated="refuse")
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_entries_stored_twice_are_added_or_refused():
 )
 def test_what_is_refused(values, message):
     with pytest.raises(ValueError, match=message):
-        canonical(values, "M")
+        to_canonical_csr(values, "M")
 
 
 def test_the_types_that_the_core_reads():
-    arrays = arrays_of(sp.csr_matrix(np.eye(2)))
+    arrays = get_csr_arrays(sp.csr_matrix(np.eye(2)))
     assert [array.dtype for array in arrays] == [np.int64, np.int32, np.float32]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyleaf import PolyleafRegressor
-from polyleaf.inputs.target_scaling import LEAST_SPREAD, unit_of
+from polyleaf.inputs.target_scaling import MIN_SPREAD, compute_target_scale
 from polyleaf.inputs.targets import encode_regression
 
 NAN = np.nan
@@ -39,16 +39,16 @@ def test_outputs_of_like_scale_are_learned_as_they_are(spreads):
 
 def test_small_outputs_are_brought_up_to_a_tenth_and_the_others_keep_their_ratio():
     found = spreads_learned(outputs([1e6, 4e5, 9e4, 1.0, 1e-3]))
-    np.testing.assert_allclose(found, [1, 0.4, LEAST_SPREAD, LEAST_SPREAD, LEAST_SPREAD], rtol=1e-5)
+    np.testing.assert_allclose(found, [1, 0.4, MIN_SPREAD, MIN_SPREAD, MIN_SPREAD], rtol=1e-5)
 
 
 def test_the_unit_is_that_of_its_definition():
     columns, weight = outputs([100.0, 30.0, 2.0]), np.random.default_rng(1).uniform(0.1, 3, 50)
     mean = np.average(columns, axis=0, weights=weight)
     spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weight))
-    offset, scale = unit_of(columns, weight, "auto")
+    offset, scale = compute_target_scale(columns, weight, "auto")
     np.testing.assert_allclose(offset, mean, rtol=1e-12)
-    np.testing.assert_allclose(scale, [spread[0], spread[0], spread[2] / LEAST_SPREAD], rtol=1e-12)
+    np.testing.assert_allclose(scale, [spread[0], spread[0], spread[2] / MIN_SPREAD], rtol=1e-12)
 
 
 def test_spreads_are_those_of_values_that_are_there_and_count():
@@ -58,7 +58,7 @@ def test_spreads_are_those_of_values_that_are_there_and_count():
     weight[1, 1] = 0
     found = encode_regression(columns, weight, missing="ignore", normalize="auto")
     known = np.delete(columns[1::2, 1], 0)
-    np.testing.assert_allclose(found.encoding.scale[1], known.std() / LEAST_SPREAD, rtol=1e-12)
+    np.testing.assert_allclose(found.encoding.scale[1], known.std() / MIN_SPREAD, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

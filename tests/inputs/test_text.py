@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from polyleaf import PolyleafRegressor
-from polyleaf.inputs.features import as_features
-from polyleaf.inputs.text import all_differ, are_decimal_commas, first_stray_text
+from polyleaf.inputs.features import read_features
+from polyleaf.inputs.text import all_distinct, find_stray_text, has_decimal_commas
 
 
 def numbers(n=60):
@@ -45,17 +45,16 @@ def test_a_number_column_with_one_text_cell_is_refused_with_row_column_cell_and_
 
 def test_the_ways_out_of_the_message_are_ways_out():
     X = FRAMES["pandas objects"](with_stray())
-    assert as_features(X, categorical_features=["x"]).is_categorical.tolist() == [False, True]
-    assert as_features(X.astype({"x": str}).astype({"x": "category"})).is_categorical.tolist() == [
-        False,
-        True,
-    ]
+    assert read_features(X, categorical_features=["x"]).is_categorical.tolist() == [False, True]
+    assert read_features(
+        X.astype({"x": str}).astype({"x": "category"})
+    ).is_categorical.tolist() == [False, True]
     X["x"] = pd.to_numeric(X["x"], errors="coerce")
-    assert np.isnan(as_features(X).dense[0].values[5, 1])
+    assert np.isnan(read_features(X).dense[0].values[5, 1])
 
 
 def test_a_spelled_number_among_numbers_is_no_stray_text():
-    table = as_features(FRAMES["pandas text"](with_stray("12.5")))
+    table = read_features(FRAMES["pandas text"](with_stray("12.5")))
     assert table.is_categorical.tolist() == [False, True]  # all text: what its type says
 
 
@@ -71,16 +70,16 @@ def test_a_spelled_number_among_numbers_is_no_stray_text():
 def test_categories_stay_categories(values):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*differs in every row")
-        table = as_features(pl.DataFrame({"x": values}, schema={"x": pl.String}))
+        table = read_features(pl.DataFrame({"x": values}, schema={"x": pl.String}))
     assert table.is_categorical.tolist() == [True]
 
 
 def test_the_first_stray_cell_is_the_first_by_row():
     index, categories = np.array([3, 2, 0, -1, 5, 4, 6, 7, 8, 9, 10, 1]), ["no", "?", *"123456789"]
-    assert first_stray_text(index, categories) == (2, "no")
-    assert first_stray_text(index, ["5.5", *categories[1:]]) == (11, "?")
-    assert first_stray_text(index, list("abcdefghijk")) is None
-    assert first_stray_text(np.array([], int), []) is None
+    assert find_stray_text(index, categories) == (2, "no")
+    assert find_stray_text(index, ["5.5", *categories[1:]]) == (11, "?")
+    assert find_stray_text(index, list("abcdefghijk")) is None
+    assert find_stray_text(np.array([], int), []) is None
 
 
 def test_text_that_differs_in_every_row_is_warned_of_once():
@@ -99,10 +98,10 @@ def test_text_that_differs_in_every_row_is_warned_of_once():
 def test_missing_cells_do_not_make_texts_alike_nor_differ():
     texts = [f"t{i}" for i in range(30)]
     once = np.ones(30, np.int64)
-    assert all_differ(texts, once)  # however many rows are missing
-    assert not all_differ(texts, once + (np.arange(30) == 3))
-    assert not all_differ(texts[:5], once[:5])  # so few may differ by chance
-    assert not all_differ(list(range(30)), once)
+    assert all_distinct(texts, once)  # however many rows are missing
+    assert not all_distinct(texts, once + (np.arange(30) == 3))
+    assert not all_distinct(texts[:5], once[:5])  # so few may differ by chance
+    assert not all_distinct(list(range(30)), once)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +118,9 @@ def test_missing_cells_do_not_make_texts_alike_nor_differ():
     ],
 )
 def test_decimal_commas(cells, are):
-    assert are_decimal_commas(cells, np.ones(len(cells), int)) == are
+    assert has_decimal_commas(cells, np.ones(len(cells), int)) == are
 
 
 def test_rows_that_are_not_there_say_nothing_of_decimal_commas():
-    assert not are_decimal_commas(["0,5", "a"], np.array([0, 3]))
-    assert are_decimal_commas(["0,5", "a"], np.array([4, 3]))
+    assert not has_decimal_commas(["0,5", "a"], np.array([0, 3]))
+    assert has_decimal_commas(["0,5", "a"], np.array([4, 3]))

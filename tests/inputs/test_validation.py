@@ -6,9 +6,9 @@ import pytest
 import scipy.sparse as sp
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.inputs.targets import encode_regression
-from polyleaf.inputs.validation import sound
+from polyleaf.inputs.validation import check_data
 
 RNG = np.random.default_rng(0)
 DENSE = np.where(RNG.random((60, 8)) < 0.4, RNG.normal(size=(60, 8)), 0.0)
@@ -83,14 +83,14 @@ def test_triples_outside_the_shape_are_refused():
         A = sp.coo_matrix(DENSE)
         A.coords[0][0], A.coords[1][0] = row, column
         with pytest.raises(ValueError, match="no sound sparse matrix: it stores"):
-            as_features(A)
+            read_features(A)
 
 
 @pytest.mark.parametrize("format", ["csr", "csc", "bsr", "coo", "lil", "dok", "dia"])
 def test_sound_matrices_are_what_they_were(format):
     A = sp.csr_matrix(DENSE).asformat(format)
-    np.testing.assert_array_equal(sound(A, "X").toarray(), DENSE)
-    assert sound(DENSE, "X") is DENSE
+    np.testing.assert_array_equal(check_data(A, "X").toarray(), DENSE)
+    assert check_data(DENSE, "X") is DENSE
 
 
 def test_masked_values_are_missing():
@@ -104,8 +104,8 @@ def test_masked_values_are_missing():
     fitted = PolyleafRegressor(**settings).fit(missing, Y)
     np.testing.assert_array_equal(fitted.predict(masked), fitted.predict(missing))
     integers = np.ma.masked_array(DENSE.round().astype(int), mask)
-    assert np.isnan(as_features(integers).numbers().T).sum() == mask.sum()
-    assert as_features(np.ma.masked_array(DENSE)).dense[0].values.dtype == np.float64
+    assert np.isnan(read_features(integers).get_raw_values().T).sum() == mask.sum()
+    assert read_features(np.ma.masked_array(DENSE)).dense[0].values.dtype == np.float64
 
 
 def test_masked_targets_are_missing():

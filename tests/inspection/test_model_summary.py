@@ -8,7 +8,7 @@ import pytest
 from models import example_frame, random_model
 
 from polyleaf import PolyleafRegressor
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.inspection.model_summary import (
     dump_json,
     leaf_dtype_report,
@@ -71,7 +71,7 @@ def test_dump_predicts_like_the_model(scalar, kinds):
     model = random_model(scalar=scalar, kinds=kinds, output_names=["a", "b", "c"])
     frame = example_frame(np.random.default_rng(5), 60)
     dump = json.loads(json.dumps(dump_json(model)))
-    expected = model.raw_predict(as_features(frame, reference=model.mapper))
+    expected = model.predict_raw(read_features(frame, reference=model.mapper))
     for row, prediction in zip(frame.to_dict("records"), expected, strict=True):
         raw = np.array(dump["base_score"])
         for tree in dump["trees"]:

@@ -21,7 +21,7 @@ from polyleaf import (
 )
 from polyleaf.inspection.plotting import OutputsDisplay
 from polyleaf.inspection.report import report
-from polyleaf.metrics.task_scores import of_targets
+from polyleaf.metrics._multitask import compute_scores_per_target
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -181,7 +181,9 @@ def test_tasks_have_one_page_and_a_section_each():
     text = set(page.text)
     assert {"heating", "costly", "spread", "a+b"} <= text
     assert {f"{skill:.4g}" for skill in model.skills(X, Y).values()} <= text
-    own, _ = of_targets("regression", ["y"], Y["heating"], model.predict(X)["heating"])
+    own, _ = compute_scores_per_target(
+        "regression", ["y"], Y["heating"], model.predict(X)["heating"]
+    )
     assert {f"{value:.4g}" for value in own.values()} <= text
 
 
@@ -193,7 +195,7 @@ def test_a_task_is_measured_on_rows_whose_class_is_known():
     assert "75" in text and "100" in text
     known = Y["costly"] != None  # noqa: E711
     predicted, chances = model.predict(X)["costly"][known], model.predict_proba(X)["costly"][known]
-    found, _ = of_targets(
+    found, _ = compute_scores_per_target(
         "classification",
         ["y"],
         Y["costly"][known],
@@ -211,7 +213,7 @@ def test_a_task_is_measured_on_rows_whose_class_is_known():
 def test_distributions_tell_how_they_hold():
     model, X, y = distributions()
     text = Page(model.report(X, y).html).text
-    _, each = of_targets(
+    _, each = compute_scores_per_target(
         "regression",
         list(y),
         y.to_numpy(np.float64),
@@ -234,7 +236,9 @@ def test_figures_are_those_of_the_model():
     model, X, y = two_numbers()
     text = Page(model.report(X, y, title="Two loads").html).text
     assert "Two loads" in text
-    of_all, each = of_targets("regression", list(y), y.to_numpy(np.float64), model.predict(X))
+    of_all, each = compute_scores_per_target(
+        "regression", list(y), y.to_numpy(np.float64), model.predict(X)
+    )
     for found in (of_all, *each.values()):
         assert {f"{value:.4g}" for value in found.values()} <= set(text)
     assert {"heating_load", "cooling_load", "relative_compactness"} <= set(text)
@@ -294,7 +298,10 @@ def test_what_cannot_be_reported_is_refused():
 
 
 def numbers_of(y, predicted):
-    return {f"{value:.4g}" for value in of_targets("regression", ["y"], y, predicted)[0].values()}
+    return {
+        f"{value:.4g}"
+        for value in compute_scores_per_target("regression", ["y"], y, predicted)[0].values()
+    }
 
 
 def test_rows_begin_at_their_offsets():

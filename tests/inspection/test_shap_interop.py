@@ -32,7 +32,7 @@ MODELS = {
 def test_shap_has_the_same_numbers(name, against_rows):
     model = MODELS[name]()
     background = X[:30].astype(np.float64) if against_rows else None
-    theirs = shap.TreeExplainer(inspection.shap_trees(model), background)
+    theirs = shap.TreeExplainer(inspection.export_shap_trees(model), background)
     wanted = theirs.shap_values(ROWS)
     found = model.shap_values(ROWS, background)
     # Values are kept in float32: theirs to a millionth of what a row's contributions come to.
@@ -47,7 +47,7 @@ def test_shap_has_the_same_numbers(name, against_rows):
 
 def test_shap_has_the_same_interactions():
     model = MODELS["one target"]()
-    wanted = shap.TreeExplainer(inspection.shap_trees(model)).shap_interaction_values(ROWS)
+    wanted = shap.TreeExplainer(inspection.export_shap_trees(model)).shap_interaction_values(ROWS)
     found = model.shap_values(ROWS, interactions=True)
     np.testing.assert_allclose(found, wanted.reshape(found.shape), atol=1e-5 * np.abs(wanted).max())
 
@@ -55,7 +55,7 @@ def test_shap_has_the_same_interactions():
 def test_missing_values_go_where_ours_go():
     holes = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
     model = PolyleafRegressor(n_estimators=20).fit(holes, Y)
-    wanted = shap.TreeExplainer(inspection.shap_trees(model)).shap_values(
+    wanted = shap.TreeExplainer(inspection.export_shap_trees(model)).shap_values(
         holes[:20].astype(np.float64)
     )
     np.testing.assert_allclose(model.shap_values(holes[:20]), wanted, atol=1e-5)
@@ -66,11 +66,13 @@ def test_what_shap_cannot_read_is_refused():
         side=pd.Categorical(np.where(X[:, 0] > 0.8, "big", "small"))
     )
     with pytest.raises(ValueError, match="no splits on categories"):
-        inspection.shap_trees(PolyleafRegressor(n_estimators=30).fit(frame[["side", "x1"]], Y))
+        inspection.export_shap_trees(
+            PolyleafRegressor(n_estimators=30).fit(frame[["side", "x1"]], Y)
+        )
     with pytest.raises(ValueError, match="no linear leaves"):
-        inspection.shap_trees(PolyleafRegressor(n_estimators=2, leaf="linear").fit(X, Y))
+        inspection.export_shap_trees(PolyleafRegressor(n_estimators=2, leaf="linear").fit(X, Y))
     with pytest.raises(ValueError, match="not fitted"):
-        inspection.shap_trees(PolyleafRegressor())
+        inspection.export_shap_trees(PolyleafRegressor())
 
 
 def test_explanations_are_named():
@@ -78,23 +80,23 @@ def test_explanations_are_named():
     targets = pd.DataFrame(Y, columns=["heating", "cooling"])
     model = PolyleafRegressor(n_estimators=10).fit(pd.DataFrame(X, columns=names), targets)
     frame = pd.DataFrame(ROWS, columns=names)
-    found = inspection.explanation(model, frame, background=frame)
+    found = inspection.make_shap_explanation(model, frame, background=frame)
     assert found.shape == (20, 8, 2)
     assert found.feature_names == names and found.output_names == ["heating", "cooling"]
     np.testing.assert_allclose(found.data, ROWS)
     np.testing.assert_allclose(
         found.values.sum(axis=1) + found.base_values, model.predict(frame), atol=1e-5
     )
-    one = inspection.explanation(model, frame, outputs="cooling")
+    one = inspection.make_shap_explanation(model, frame, outputs="cooling")
     assert one.shape == (20, 8) and one.base_values.shape == (20,)
     assert (one.values == model.shap_values(frame)[..., 1]).all()
-    assert inspection.explanation(model, frame, outputs=[1, 0]).output_names == [
+    assert inspection.make_shap_explanation(model, frame, outputs=[1, 0]).output_names == [
         "cooling",
         "heating",
     ]
     assert one[3].base_values == one.base_values[3]
     with pytest.raises(ValueError, match="the same outputs for all rows"):
-        inspection.explanation(model, frame, outputs=np.zeros((20, 1), int))
+        inspection.make_shap_explanation(model, frame, outputs=np.zeros((20, 1), int))
 
 
 def test_explanations_can_be_drawn():
@@ -104,7 +106,7 @@ def test_explanations_can_be_drawn():
     import matplotlib.pyplot as plt
 
     model = MODELS["two targets"]()
-    found = inspection.explanation(model, ROWS, outputs=0)
+    found = inspection.make_shap_explanation(model, ROWS, outputs=0)
     shap.plots.bar(found, show=False)
     shap.plots.waterfall(found[0], show=False)
     assert plt.get_fignums()

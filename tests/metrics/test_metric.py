@@ -181,7 +181,7 @@ def test_weights_per_row_are_weights_per_row_and_output(name):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("mlogloss", "merror")])
-def test_missing_targets_do_not_count(name):
+def test_missing_targets_are_ignored(name):
     """The score with weight 0 at some targets is the one without them, whatever stands in their place."""
     y, prediction, _ = CASES[name]
     metric = get_metric(name)
@@ -209,7 +209,7 @@ def test_per_output(name):
     y, prediction, _ = CASES[name]
     metric = get_metric(name)
     values = metric.per_output(y, prediction, WEIGHT)
-    if not metric.by_column or y.ndim == 1:
+    if not metric.per_output_defined or y.ndim == 1:
         assert values is None
         return
     assert values.shape == (K,)
@@ -250,7 +250,7 @@ def test_quantile_levels_come_from_the_objective():
     ]
     np.testing.assert_allclose(metric.per_output(y, prediction, WEIGHT), parts)
     assert metric(y, prediction, WEIGHT) == pytest.approx(np.mean(parts))
-    with pytest.raises(ValueError, match="need 4 predictions a row; got 3"):
+    with pytest.raises(ValueError, match="got 3"):
         metric(y, RAW)
     tweedie = default_metric(get_objective("tweedie", variance_power=1.2))
     expected = sk.mean_tweedie_deviance(COUNT.ravel(), POSITIVE.ravel(), power=1.2)
@@ -297,7 +297,7 @@ def test_no_weight_at_all_is_nan_or_zero_not_an_error():
         assert np.isnan(value) or value in (0.0, 1.0), name
 
 
-def test_shapes_that_do_not_fit():
+def test_shape_mismatch_raises():
     with pytest.raises(ValueError, match="y has shape"):
         get_metric("rmse")(REAL[:, :2], RAW)
     with pytest.raises(ValueError, match="class ids"):
@@ -319,7 +319,7 @@ def test_names():
     assert [m.name for m in get_metrics(["mae", "l2"], objective)] == ["mae", "mse"]
     with pytest.raises(ValueError, match="Did you mean 'rmse'"):
         get_metric("rmsee")
-    with pytest.raises(ValueError, match="Two metrics"):
+    with pytest.raises(ValueError, match="eval_metric"):
         get_metrics(["mae", "l1"], objective)
     with pytest.raises(ValueError, match="name or a callable"):
         get_metric(1)
@@ -345,35 +345,29 @@ def test_callables():
     assert metric(REAL[:, :1], RAW[:, :1], WEIGHT) == pytest.approx(expected)
     assert metric.greater_is_better
 
-    with pytest.raises(ValueError, match="returned 2 things"):
+    with pytest.raises(ValueError, match="greater_is_better"):
         get_metric(lambda y, p: ("a", 1.0))(REAL, RAW)
 
 
 @pytest.mark.parametrize(
     "name", ["logloss", "error", "accuracy", "f1_macro", "mcc", "brier", "auc", "average_precision"]
 )
-def test_metrics_of_labels_refuse_numbers(name):
+def test_label_metrics_raise_for_numbers(name):
     y, raw = np.array([0.0, 1.0, 3.5]), np.zeros((3, 1))
-    with pytest.raises(
-        ValueError, match=r"needs y of 0 and 1, but it holds 3\.5: take one of numbers"
-    ):
+    with pytest.raises(ValueError, match=r"labels.*3\.5"):
         get_metric(name)(y, raw, None)
     get_metric(name)(np.array([0.0, 1.0, 0.25]), raw, None)
 
 
-def test_metrics_of_numbers_refuse_classes():
-    with pytest.raises(ValueError, match="One of many classes is measured by 'mlogloss'"):
+def test_regression_metrics_raise_for_classes():
+    with pytest.raises(ValueError, match="mlogloss"):
         get_metric("rmse")(np.array([0, 1, 2]), np.zeros((3, 3)), None)
 
 
-def test_scorers_and_functions_without_an_answer_are_sentences():
-    with pytest.raises(
-        TypeError, match="a scorer of scikit-learn, which is called with an estimator"
-    ):
+def test_scorers_and_bad_functions_raise():
+    with pytest.raises(TypeError, match="eval_metric is a scorer"):
         get_metric(sk.get_scorer("f1_macro"))
-    with pytest.raises(TypeError, match="'<lambda>' returned None; it must return a number"):
+    with pytest.raises(TypeError, match="'<lambda>' returned None"):
         get_metric(lambda y, prediction: None)(np.zeros(2), np.zeros((2, 1)), None)
-    with pytest.raises(
-        TypeError, match=r"returned values of shape \(2,\); it must return a number"
-    ):
+    with pytest.raises(TypeError, match=r"shape \(2,\)"):
         get_metric(lambda y, prediction: y - prediction)(np.zeros(2), np.zeros((2, 1)), None)

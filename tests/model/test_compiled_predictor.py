@@ -36,10 +36,10 @@ def test_raw_scores_have_the_bits_of_the_model(name, dtype):
     with np.errstate(over="ignore"):
         X = as_given(est, hard_rows(est, n=300)).astype(dtype)
     predictor = est.predictor()
-    found = predictor.raw(X)
+    found = predictor.predict_raw(X)
     assert_same_bits(found, raw_scores(est, X))
-    assert_same_bits(np.vstack([predictor.raw(row) for row in X[:20]]), found[:20])
-    assert_same_bits(predictor.raw(np.asfortranarray(X)[::-1]), found[::-1])
+    assert_same_bits(np.vstack([predictor.predict_raw(row) for row in X[:20]]), found[:20])
+    assert_same_bits(predictor.predict_raw(np.asfortranarray(X)[::-1]), found[::-1])
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
@@ -65,7 +65,7 @@ def test_predictions_of_regressors(name):
 
 def test_the_predictor_of_a_model_has_all_rounds():
     est, X = estimator("validation"), golden.numbers()
-    raw = est.model_.raw_predict(est._features(X))
+    raw = est.model_.predict_raw(est._features(X))
     assert_same_bits(est.model_.predictor()(X), raw)
 
 
@@ -106,7 +106,9 @@ def test_rare_categories_share_a_code():
 def test_a_predictor_is_pickled():
     predictor = pickle.loads(pickle.dumps(estimator("frame with categories").predictor()))
     X = as_given(estimator("frame with categories"), hard_rows(estimator("frame with categories")))
-    assert_same_bits(predictor.raw(X), estimator("frame with categories").predictor().raw(X))
+    assert_same_bits(
+        predictor.predict_raw(X), estimator("frame with categories").predictor().predict_raw(X)
+    )
 
 
 def test_what_cannot_be_predicted_is_a_sentence():
@@ -155,10 +157,12 @@ def test_a_device_gives_the_same_bits(name, dtype, monkeypatch):
     with np.errstate(over="ignore"):
         X = as_given(est, hard_rows(est, n=300)).astype(dtype)
     predictor = est.predictor(device="cuda")
-    assert_same_bits(predictor.raw(X), est.predictor().raw(X))
+    assert_same_bits(predictor.predict_raw(X), est.predictor().predict_raw(X))
     assert_same_bits(predictor(X), est.predictor()(X))
-    assert_same_bits(predictor.raw(X[0]), est.predictor().raw(X[0]))
-    assert_same_bits(pickle.loads(pickle.dumps(predictor)).raw(X), est.predictor().raw(X))
+    assert_same_bits(predictor.predict_raw(X[0]), est.predictor().predict_raw(X[0]))
+    assert_same_bits(
+        pickle.loads(pickle.dumps(predictor)).predict_raw(X), est.predictor().predict_raw(X)
+    )
 
 
 @needs_compiler

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import make_classification, make_regression
 
 from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafRegressor
-from polyleaf.model.ensemble_average import blended
+from polyleaf.model.ensemble_average import average_models
 
 X, Y = make_regression(200, 6, n_targets=3, noise=3.0, random_state=0)
 DATA = Dataset(X, keep_features=True)
@@ -28,16 +28,16 @@ def trained(parameters, rounds):
 def test_a_blend_scores_the_weighted_mean(parameters):
     unit = {k: v for k, v in parameters.items() if k == "normalize_targets"}
     models, weights = [trained(unit, 7), trained(parameters, 5)], [0.25, 0.75]
-    blend = blended(models, weights, {"why": "a test"})
-    expected = 0.25 * models[0].raw_predict(X) + 0.75 * models[1].raw_predict(X)
+    blend = average_models(models, weights, {"why": "a test"})
+    expected = 0.25 * models[0].predict_raw(X) + 0.75 * models[1].predict_raw(X)
     # A leaf is rounded once more, to float32.
     np.testing.assert_allclose(
-        blend.raw_predict(X), expected, rtol=1e-5, atol=1e-5 * np.abs(Y).max()
+        blend.predict_raw(X), expected, rtol=1e-5, atol=1e-5 * np.abs(Y).max()
     )
     assert blend.n_rounds == 12 and blend.metadata == {"why": "a test"}
     assert blend.n_trees == models[0].n_trees + models[1].n_trees
     again = Model.from_bytes(blend.to_bytes())
-    np.testing.assert_array_equal(again.raw_predict(X), blend.raw_predict(X))
+    np.testing.assert_array_equal(again.predict_raw(X), blend.predict_raw(X))
 
 
 @pytest.mark.parametrize("parameters", KINDS[:-1])
@@ -45,19 +45,19 @@ def test_a_blend_scores_the_weighted_mean(parameters):
 def test_models_of_other_units_are_brought_to_that_of_the_first(parameters, first):
     own = {"normalize_targets": first}
     models = [trained(own, 7), trained(parameters | {"normalize_targets": not first}, 5)]
-    blend = blended(models, [0.25, 0.75], {})
+    blend = average_models(models, [0.25, 0.75], {})
     assert (blend.target_scale is not None) == first
-    expected = 0.25 * models[0].raw_predict(X) + 0.75 * models[1].raw_predict(X)
+    expected = 0.25 * models[0].predict_raw(X) + 0.75 * models[1].predict_raw(X)
     np.testing.assert_allclose(
-        blend.raw_predict(X), expected, rtol=1e-5, atol=1e-5 * np.abs(Y).max()
+        blend.predict_raw(X), expected, rtol=1e-5, atol=1e-5 * np.abs(Y).max()
     )
 
 
 def test_a_power_of_two_scales_exactly():
     model = trained({}, 4)
-    blend = blended([model, model], [0.5, 0.5], {})
-    first = blend.raw_predict(X, 0, 4) - blend.base_score
-    np.testing.assert_allclose(2 * first, model.raw_predict(X) - model.base_score, rtol=1e-12)
+    blend = average_models([model, model], [0.5, 0.5], {})
+    first = blend.predict_raw(X, 0, 4) - blend.base_score
+    np.testing.assert_allclose(2 * first, model.predict_raw(X) - model.base_score, rtol=1e-12)
 
 
 def test_quantiles_keep_the_mean_of_their_shifts():
@@ -70,9 +70,9 @@ def test_quantiles_keep_the_mean_of_their_shifts():
     models = [
         PolyleafRegressor(**parameters, max_leaves=n).fit(DATA, Y[:, 0]).model_ for n in (4, 16)
     ]
-    blend = blended(models, [0.5, 0.5], {})
-    expected = (models[0].raw_predict(X) + models[1].raw_predict(X)) / 2
-    np.testing.assert_allclose(blend.raw_predict(X), expected, rtol=1e-5, atol=1e-3)
+    blend = average_models(models, [0.5, 0.5], {})
+    expected = (models[0].predict_raw(X) + models[1].predict_raw(X)) / 2
+    np.testing.assert_allclose(blend.predict_raw(X), expected, rtol=1e-5, atol=1e-3)
 
 
 def test_models_that_do_not_go_together_are_refused():
@@ -81,4 +81,4 @@ def test_models_that_do_not_go_together_are_refused():
     other_bins = PolyleafRegressor(n_estimators=3, n_jobs=1).fit(X[:90], Y[:90]).model_
     for other in (of_classes, other_bins):
         with pytest.raises(ValueError, match="cannot be blended"):
-            blended([trained({}, 3), other], [0.5, 0.5], {})
+            average_models([trained({}, 3), other], [0.5, 0.5], {})

@@ -5,7 +5,7 @@ import pytest
 from models import random_model
 
 from polyleaf.model import storage
-from polyleaf.model.leaf_kinds import LEAF_KINDS, Names
+from polyleaf.model.leaf_kinds import LEAF_KINDS, NameLookup
 from polyleaf.model.serialize import FORMAT_VERSION
 
 
@@ -20,12 +20,12 @@ def test_descriptors_fit_each_other_and_the_format():
 @pytest.mark.parametrize("name", LEAF_KINDS)
 def test_a_kind_says_what_the_core_holds(name):
     kind, forest = LEAF_KINDS[name], random_model(kinds=(name,)).forest
-    assert storage.kinds_of(forest) == [kind] * 6
-    assert storage.version_of(forest) == kind.since_version
+    assert storage.get_leaf_kinds(forest) == [kind] * 6
+    assert storage.required_version(forest) == kind.since_version
     leaves = forest.values(0)
     arrays = kind.to_arrays(leaves)
     assert {name: array.dtype for name, array in arrays.items()} == kind.arrays
-    cells = kind.cells(leaves, 0, Names("feature {}".format, "output {}".format))
+    cells = kind.to_record(leaves, 0, NameLookup("feature {}".format, "output {}".format))
     assert list(cells) == ["value", *kind.columns]
 
     def take(array, n_rows, n_columns):

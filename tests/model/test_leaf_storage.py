@@ -130,7 +130,7 @@ def test_hostile_values_are_refused_or_predict(seed, leaf_dtype):
     except ModelFileError as error:
         assert "not a valid model" in str(error)
         return
-    assert np.isfinite(loaded.raw_predict(example_table(loaded, n_rows=20))).all()
+    assert np.isfinite(loaded.predict_raw(example_table(loaded, n_rows=20))).all()
 
 
 def test_hostile_scales():
@@ -153,7 +153,7 @@ def test_files_without_statistics_predict_the_same(tmp_path, leaf_dtype, scalar)
         model.save(tmp_path / name, leaf_dtype=leaf_dtype, statistics=statistics)
     whole, bare = Model.load(tmp_path / "all"), Model.load(tmp_path / "bare")
     table = example_table(model)
-    np.testing.assert_array_equal(bare.raw_predict(table), whole.raw_predict(table))
+    np.testing.assert_array_equal(bare.predict_raw(table), whole.predict_raw(table))
     assert whole.has_statistics and not bare.has_statistics
     assert (tmp_path / "bare").stat().st_size < 0.75 * (tmp_path / "all").stat().st_size
     for again in (bare, pickle.loads(pickle.dumps(bare)), bare.copy()):

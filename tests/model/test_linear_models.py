@@ -115,7 +115,7 @@ def test_missing_values(n_outputs, fit):
     }
 
 
-@pytest.mark.parametrize("linear_extrapolation", ["clip", "free"])
+@pytest.mark.parametrize("linear_extrapolation", ["clip", "none"])
 def test_rows_far_away(linear_extrapolation):
     X, y = smooth()
     model = trained(X, y, linear_extrapolation=linear_extrapolation)
@@ -124,13 +124,13 @@ def test_rows_far_away(linear_extrapolation):
 
 
 @pytest.mark.parametrize("fit", FITS)
-@pytest.mark.parametrize("leaf_curvature", ["auto", "shared"])
-def test_same_bits_for_any_number_of_threads(fit, leaf_curvature):
+@pytest.mark.parametrize("leaf_hessian", ["auto", "shared"])
+def test_same_bits_for_any_number_of_threads(fit, leaf_hessian):
     X, y = smooth(3000, 3)
     labels = (y > 0).astype(np.uint8)
     models = [
         PolyleafClassifier(
-            leaf="linear", linear_fit=fit, leaf_curvature=leaf_curvature, n_estimators=5, random_state=0,
+            leaf="linear", linear_fit=fit, leaf_hessian=leaf_hessian, n_estimators=5, random_state=0,
             sampling_method="goss", n_jobs=n,
         ).fit(X, labels)
         for n in (1, 2, 3)
@@ -138,12 +138,12 @@ def test_same_bits_for_any_number_of_threads(fit, leaf_curvature):
     assert bits(models[0]) == bits(models[1]) == bits(models[2])
 
 
-@pytest.mark.parametrize("curvature", ["none", "shared", "diagonal"])
-def test_classes_with_any_curvature(curvature):
+@pytest.mark.parametrize("hessian", ["none", "shared", "diagonal"])
+def test_classes_with_any_curvature(hessian):
     X, y = smooth(600)
     classes = np.digitize(y, [-0.5, 0.5])
     scores = [
-        PolyleafClassifier(leaf=leaf, curvature=curvature, n_estimators=8, max_leaves=6, n_jobs=1)
+        PolyleafClassifier(leaf=leaf, hessian=hessian, n_estimators=8, max_leaves=6, n_jobs=1)
         .fit(X, classes)
         .score(X, classes)
         for leaf in ("constant", "linear")
@@ -154,14 +154,17 @@ def test_classes_with_any_curvature(curvature):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"refresh": "layer", "grow_policy": "depthwise"}, 'refresh="layer".*refresh="round"'),
         (
-            {"linear_fit": "full", "curvature": "diagonal"},
+            {"boosting_step": "layer", "grow_policy": "depthwise"},
+            'boosting_step="layer".*boosting_step="round"',
+        ),
+        (
+            {"linear_fit": "full", "hessian": "diagonal"},
             'linear_fit="full".*linear_fit="half_additive"',
         ),
         ({"linear_fit": "full", "linear_features": 9}, "more than the 8"),
-        ({"curvature": "full"}, 'curvature="full" couples the outputs'),
-        ({"leaf_curvature": "block"}, 'leaf_curvature="block" couples the outputs'),
+        ({"hessian": "full"}, 'hessian="full" couples the outputs'),
+        ({"leaf_hessian": "block"}, 'leaf_hessian="block" couples the outputs'),
         ({"reg_alpha": 1.0}, "reg_alpha and max_delta_step.*linear_lambda"),
         ({"max_delta_step": 1.0}, "reg_alpha and max_delta_step"),
         ({"objective": "absolute_error"}, 'absolute_error.*"huber"'),

@@ -13,7 +13,7 @@ from trees import leaves_of, raw_of
 import polyleaf.model.batch_predict
 from polyleaf import PolyleafRegressor
 from polyleaf.model import Model
-from polyleaf.model.batch_predict import regressors_of
+from polyleaf.model.batch_predict import read_regressors
 
 N_ROWS = 200
 
@@ -29,7 +29,7 @@ def parts_of(model, first=0, last=None):
 def slow_raw(model, table):
     parts, codes = parts_of(model), model.mapper.transform(table, 1)
     return model.base_score + raw_of(
-        parts, leaves_of(parts, codes), model.n_outputs, table.numbers()
+        parts, leaves_of(parts, codes), model.n_outputs, table.get_raw_values()
     )
 
 
@@ -43,7 +43,7 @@ ALL_KINDS = ("sparse", "linear", "dense")
 def test_raw_predict_is_base_plus_the_trees(scalar, kinds):
     model = random_model(scalar=scalar, kinds=kinds)
     table = example_table(model)
-    raw = model.raw_predict(table, n_threads=2)
+    raw = model.predict_raw(table, n_threads=2)
     assert raw.dtype == np.float64 and raw.shape == (N_ROWS, 3)
     np.testing.assert_array_equal(raw, slow_raw(model, table))
 
@@ -53,16 +53,16 @@ def test_target_scale_and_offset():
     table = example_table(plain)
     scale, offset = np.array([2.0, 0.5, 1e6]), np.array([0.0, 1e9, -3.0])
     scaled = random_model(target_scale=scale, target_offset=offset)
-    expected = plain.raw_predict(table) * scale + offset
-    np.testing.assert_array_equal(scaled.raw_predict(table), expected)
-    np.testing.assert_array_equal(list(scaled.staged_raw(table))[-1], expected)
+    expected = plain.predict_raw(table) * scale + offset
+    np.testing.assert_array_equal(scaled.predict_raw(table), expected)
+    np.testing.assert_array_equal(list(scaled.staged_predict_raw(table))[-1], expected)
 
 
 def test_the_link_is_applied():
     model = random_model(objective="logistic")
     table = example_table(model)
     np.testing.assert_allclose(
-        model.predict(table), 1 / (1 + np.exp(-model.raw_predict(table))), rtol=1e-12
+        model.predict(table), 1 / (1 + np.exp(-model.predict_raw(table))), rtol=1e-12
     )
 
 
@@ -73,20 +73,20 @@ def test_rounds(scalar, kinds):
     per_round = 3 if scalar else 1
     assert (model.n_rounds, model.n_trees) == (5, 5 * per_round)
     np.testing.assert_array_equal(model.round_of_tree, np.repeat(np.arange(5), per_round))
-    stages = list(model.staged_raw(table))
+    stages = list(model.staged_predict_raw(table))
     assert len(stages) == 5
     for n, stage in enumerate(stages, 1):
-        np.testing.assert_array_equal(stage, model.raw_predict(table, last_round=n))
+        np.testing.assert_array_equal(stage, model.predict_raw(table, last_round=n))
     assert model.apply(table, 1, 3).shape == (N_ROWS, 2 * per_round)
     np.testing.assert_array_equal(
-        model.raw_predict(table, 2, 2), np.tile(model.base_score, (N_ROWS, 1))
+        model.predict_raw(table, 2, 2), np.tile(model.base_score, (N_ROWS, 1))
     )
     with pytest.raises(
         ValueError, match="Rounds 2 to 6 were asked for, but the model has 5 rounds"
     ):
-        model.raw_predict(table, 2, 6)
+        model.predict_raw(table, 2, 6)
     with pytest.raises(ValueError, match="Rounds 3 to 2"):
-        next(model.staged_raw(table, 3, 2))
+        next(model.staged_predict_raw(table, 3, 2))
 
 
 @pytest.mark.parametrize("kinds", [("dense",), ("sparse",), ALL_KINDS])
@@ -95,7 +95,7 @@ def test_chunks_change_nothing(monkeypatch, kinds):
     table = example_table(model)
 
     def predictions():
-        found = [model.raw_predict(table), model.apply(table), *model.predict_topk(table, 2)]
+        found = [model.predict_raw(table), model.apply(table), *model.predict_topk(table, 2)]
         return found + ([model.predict_sparse(table).toarray()] if kinds == ("sparse",) else [])
 
     whole = predictions()
@@ -109,15 +109,15 @@ def test_linear_leaves_need_the_features():
     table = example_table(model)
     codes = model.mapper.transform(table)
     with pytest.raises(ValueError, match="only their bins were given; predict from X"):
-        model.raw_predict_codes(codes)
-    raw = model.raw_predict_codes(
-        codes, features=regressors_of(model.forest, model.mapper, table, 0, 6)
+        model.predict_raw_binned(codes)
+    raw = model.predict_raw_binned(
+        codes, features=read_regressors(model.forest, model.mapper, table, 0, 6)
     )
-    np.testing.assert_array_equal(raw, model.raw_predict(table))
-    assert regressors_of(random_model().forest, model.mapper, table, 0, 6) is None
+    np.testing.assert_array_equal(raw, model.predict_raw(table))
+    assert read_regressors(random_model().forest, model.mapper, table, 0, 6) is None
     constant = random_model(kinds=("dense", "linear"), n_rounds=2)
     np.testing.assert_array_equal(  # the first round is dense
-        constant.raw_predict_codes(codes, last_round=1), constant.raw_predict(table, last_round=1)
+        constant.predict_raw_binned(codes, last_round=1), constant.predict_raw(table, last_round=1)
     )
 
 
@@ -128,7 +128,7 @@ def test_predict_topk_sorts_the_raw_scores(kinds, unit):
     base = {} if unit == "based" else {"base_score": np.zeros(3)}
     model = random_model(kinds=kinds, n_rounds=2, **base, **(scale if unit == "scaled" else {}))
     table = example_table(model)
-    raw = model.raw_predict(table)
+    raw = model.predict_raw(table)
     held = np.ones(raw.shape, bool)
     if kinds == ("sparse",) and unit == "raw":  # only there is an output without votes left out
         held = raw != 0
@@ -148,7 +148,7 @@ def test_predict_sparse_stores_what_leaves_hold(unit):
         kinds=("sparse",), n_outputs=40, n_rounds=3, **base, **(scale if unit == "scaled" else {})
     )
     table = example_table(model)
-    sparse, raw = model.predict_sparse(table), model.raw_predict(table)
+    sparse, raw = model.predict_sparse(table), model.predict_raw(table)
     assert sparse.shape == raw.shape and sparse.dtype == np.float64 and sparse.has_canonical_format
     rows, outputs = sparse.nonzero()
     np.testing.assert_array_equal(
@@ -156,7 +156,7 @@ def test_predict_sparse_stores_what_leaves_hold(unit):
     )
     absent = np.ones(raw.shape, bool)
     absent[rows, outputs] = False
-    nothing = np.tile(model.in_unit_of_y(np.zeros((1, 40), np.float32)), (N_ROWS, 1))
+    nothing = np.tile(model.to_target_scale(np.zeros((1, 40), np.float32)), (N_ROWS, 1))
     np.testing.assert_array_equal(raw[absent], nothing[absent])
     with pytest.raises(ValueError, match="only where leaves are"):
         random_model().predict_sparse(table)
@@ -176,15 +176,15 @@ def test_append_checks_rounds():
 def test_truncate():
     model = random_model(n_rounds=6, scalar=True)
     table = example_table(model)
-    expected = model.raw_predict(table, last_round=4)
+    expected = model.predict_raw(table, last_round=4)
     model.best_iteration, model.best_score = 3, 0.5
     model.truncate(4)
     assert (model.n_rounds, model.n_trees, model.best_iteration) == (4, 12, 3)
-    np.testing.assert_array_equal(model.raw_predict(table), expected)
+    np.testing.assert_array_equal(model.predict_raw(table), expected)
     model.truncate(3)
     assert model.best_iteration is None and model.best_score is None
     model.truncate(0)
-    np.testing.assert_array_equal(model.raw_predict(table), np.tile(model.base_score, (N_ROWS, 1)))
+    np.testing.assert_array_equal(model.predict_raw(table), np.tile(model.base_score, (N_ROWS, 1)))
 
 
 def test_importance_of_vector_trees():
@@ -231,7 +231,7 @@ def test_copies(scalar, kinds, duplicate):
     other = duplicate(model)
     assert other.equals(model)
     table = example_table(model)
-    np.testing.assert_array_equal(other.raw_predict(table), model.raw_predict(table))
+    np.testing.assert_array_equal(other.predict_raw(table), model.predict_raw(table))
     other.truncate(5)
     other.metadata["kind"] = "changed"
     assert model.n_rounds == 6 and model.metadata == {"kind": "regression"}
@@ -246,11 +246,11 @@ def test_a_part_has_the_scores_of_its_outputs(scalar, kinds, outputs):
     unit = {"target_scale": [2.0, 0.5, 1e6], "target_offset": [0.0, 1e9, -3.0]}
     model = random_model(scalar=scalar, kinds=kinds, output_names=["a", "b", "c"], **unit)
     model.best_iteration = 4
-    part = Model.from_bytes(model.part(outputs, model.objective, {"of": "it"}).to_bytes())
+    part = Model.from_bytes(model.select_outputs(outputs, model.objective, {"of": "it"}).to_bytes())
     assert part.metadata == {"of": "it"} and part.best_iteration == 4 and part.n_rounds == 6
     assert part.output_names == model.output_names[outputs]
     table = example_table(model)
-    np.testing.assert_array_equal(part.raw_predict(table), model.raw_predict(table)[:, outputs])
+    np.testing.assert_array_equal(part.predict_raw(table), model.predict_raw(table)[:, outputs])
     gains = model.feature_importance("gain", per_output=True)[outputs]
     np.testing.assert_allclose(part.feature_importance("gain", per_output=True), gains, rtol=1e-6)
     np.testing.assert_allclose(part.feature_importance("gain"), gains.mean(axis=0), rtol=1e-5)

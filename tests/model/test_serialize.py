@@ -17,7 +17,7 @@ from models import example_table, random_model
 from safetensors.numpy import load, save
 
 import polyleaf.model.serialize as serialize
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.serialize import FORMAT_VERSION, ModelFileError
@@ -90,7 +90,7 @@ def test_values_of_every_kind_are_rounded_once(leaf_dtype, kinds):
     assert loaded.to_bytes(leaf_dtype) == data
     table, step = example_table(model), {"float16": 2.0**-10, "int8": 1 / 50}[leaf_dtype]
     np.testing.assert_allclose(
-        loaded.raw_predict(table), model.raw_predict(table), atol=3 * 4 * step
+        loaded.predict_raw(table), model.predict_raw(table), atol=3 * 4 * step
     )
 
 
@@ -108,10 +108,10 @@ def test_files_of_every_version_load_and_predict_the_same(version):
     model = Model.load(path)
     expected = np.load(path.with_suffix(".npy"))
     if version == 3:  # with columns made of very many categories
-        table = as_features(effects(20, 400, seed=1)[0], reference=model.mapper)
+        table = read_features(effects(20, 400, seed=1)[0], reference=model.mapper)
     else:
         table = example_table(model, n_rows=20)
-    np.testing.assert_array_equal(model.raw_predict(table), expected)
+    np.testing.assert_array_equal(model.predict_raw(table), expected)
     assert about(model.to_bytes())["format_version"] == version
 
 
@@ -183,7 +183,7 @@ def test_hostile_arrays_are_refused_or_predict(data, seed):
         assert str(error)
         return
     table = example_table(loaded, n_rows=70)
-    assert loaded.raw_predict(table).shape == (70, 3)
+    assert loaded.predict_raw(table).shape == (70, 3)
     assert loaded.apply(table).shape == (70, loaded.n_trees)
 
 
@@ -205,7 +205,7 @@ def test_hostile_headers_are_refused_or_predict(data, seed):
     except ModelFileError:
         return
     shape = loaded.n_features, 5
-    loaded.raw_predict_codes(np.zeros(shape, np.uint8), features=np.zeros(shape, np.float32))
+    loaded.predict_raw_binned(np.zeros(shape, np.uint8), features=np.zeros(shape, np.float32))
 
 
 def test_hostile_content_that_is_well_formed(data):

@@ -30,7 +30,7 @@ def raw_scores(model, rows):
     """Float64 (n_rows, n_scores), in the unit of y: what predictions round to float32 tree after tree."""
     inner = model.model_
     table = model._features(rows)
-    numbers, leaves = table.numbers(), inner.apply(table)
+    numbers, leaves = table.get_raw_values(), inner.apply(table)
     known = set(range(inner.n_features))
     sums = np.tile(inner.base_score, (table.n_rows, 1))
     for tree in inner.trees[: leaves.shape[1]]:
@@ -80,18 +80,18 @@ MODELS = {
         max_depth=4,
         max_leaves=None,
         grow_policy="depthwise",
-        refresh="layer",
+        boosting_step="layer",
         rows_per_layer=[200, 90],
     ).fit(X, Y),
     "sampled": lambda: PolyleafRegressor(**SMALL, sampling_method="goss").fit(X, Y),
-    "full curvature": lambda: PolyleafClassifier(**SMALL, curvature="full").fit(X, CLASSES),
+    "full curvature": lambda: PolyleafClassifier(**SMALL, hessian="full").fit(X, CLASSES),
     "sparse leaves": lambda: PolyleafRegressor(**SMALL, leaf="sparse", leaf_k=2).fit(X, Y),
     "linear leaves": lambda: PolyleafRegressor(**SMALL, leaf="linear").fit(X, Y),
     "linear leaves, scaled": lambda: PolyleafRegressor(
         **SMALL, leaf="linear", normalize_targets=True
     ).fit(X, Y * [1, 50, 1e-3] + 7),
     "linear leaves, one target": lambda: PolyleafRegressor(
-        **SMALL, leaf="linear", linear_extrapolation="free"
+        **SMALL, leaf="linear", linear_extrapolation="none"
     ).fit(X, Y[:, 0]),
     "projected": lambda: PolyleafRegressor(**SMALL, projection=Projector("pca", 3)).fit(FILLED, Y),
 }
@@ -187,7 +187,7 @@ def test_categories_missing_values_and_frames():
     model = PolyleafRegressor(**SMALL).fit(frame, Y)
     assert_additive(model, frame[:40])
     assert_additive(model, frame[:40], frame[100:110])
-    data = shap_interop._display(model._rows_to_explain(frame[:3]))
+    data = shap_interop._display(model._read_shap_rows(frame[:3]))
     assert data.dtype == object and data[0, 3] == colour[0]
     with pytest.raises(ValueError, match=r"[Ff]eature names"):
         model.shap_values(frame.rename(columns={"a": "z"}))
@@ -234,17 +234,17 @@ def test_memory_is_bounded_by_chunks(monkeypatch):
             assert (model.shap_values(X[:50]) == whole).all()
             assert (model.shap_values(data) == whole).all()
             assert (model.shap_values(X[:50], interactions=True) == with_pairs).all()
-            chunks = list(inspection.in_chunks(model, X[:50]))
+            chunks = list(inspection.iter_shap_values(model, X[:50]))
         assert [rows.stop - rows.start for rows, _ in chunks] == [7] * 7 + [1]
         assert (np.concatenate([values for _, values in chunks]) == whole).all()
 
 
 def test_too_much_memory_is_a_sentence():
     model = MODELS["many targets"]()
-    found, chosen = model.model_.contributions(), shap.choose_outputs(None, 3, None)
+    found, chosen = model.model_.make_shap_explainer(), shap.resolve_outputs(None, 3, None)
     with pytest.raises(MemoryError, match=r"of shape \(1000000000000000, 6, 3\) take .* GiB"):
         found._zeros(10**15, 3, False)
-    assert found.values(model._rows_to_explain(X[:2]), chosen).shape == (2, F, 3)
+    assert found.values(model._read_shap_rows(X[:2]), chosen).shape == (2, F, 3)
 
 
 def test_files_keep_what_is_explained(tmp_path):

@@ -28,12 +28,12 @@ def test_a_sequence_of_trees():
 def test_leaves_predict_what_the_model_does(scalar):
     model = random_model(kinds=("linear", "dense") if scalar else ALL_KINDS, scalar=scalar)
     table = example_table(model)
-    x, raw = table.numbers(), np.zeros((table.n_rows, 3), np.float32)
+    x, raw = table.get_raw_values(), np.zeros((table.n_rows, 3), np.float32)
     for tree in model.trees:
         leaves = tree.apply(table, n_threads=2)
         columns = slice(None) if tree.output is None else slice(tree.output, tree.output + 1)
         raw[:, columns] += reference.payloads(tree.leaves, leaves, x)
-    np.testing.assert_array_equal(model.in_unit_of_y(raw), model.raw_predict(table))
+    np.testing.assert_array_equal(model.to_target_scale(raw), model.predict_raw(table))
 
 
 def test_one_leaf_at_a_time():

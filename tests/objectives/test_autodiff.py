@@ -61,7 +61,7 @@ def test_cross_entropy_is_the_built_in(loss, weighted):
     n, k = 500, 5
     label, raw = ids(n, k), draw_raw(n, k)
     weight = np.random.default_rng(2).integers(0, 3, n).astype(np.float32) if weighted else None
-    built_in = get_objective("softmax", softmax_curvature="diagonal").prepare(label, weight)
+    built_in = get_objective("softmax", softmax_hessian="diagonal").prepare(label, weight)
     problem = get_objective(loss).prepare(label, weight)
     assert isinstance(problem, LossProblem)
     base = problem.base_score()
@@ -245,9 +245,7 @@ def test_weights_of_single_outputs_are_refused():
 )
 def test_piecewise_linear_losses_say_so(loss, derive):
     y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
-    with pytest.raises(
-        ValueError, match=r'no curvature.*curvature="none" and leaf_curvature="none"'
-    ):
+    with pytest.raises(ValueError, match=r'no curvature.*hessian="none" and leaf_hessian="none"'):
         derive(get_objective(loss).prepare(y, None), raw)
     first_order = get_objective(loss, curvature="none").prepare(y, None)
     assert first_order.curvature_shape() is None
@@ -376,7 +374,7 @@ def test_classifiers_train_on_a_loss(data):
     X, Y = data
     y = np.array(["a", "b", "c"])[Y.argmax(1)]
     few = {"n_estimators": 15, "max_depth": 3}
-    built_in = PolyleafClassifier(softmax_curvature="diagonal", **few).fit(X, y)
+    built_in = PolyleafClassifier(softmax_hessian="diagonal", **few).fit(X, y)
     model = PolyleafClassifier(objective=cross_entropy, **few).fit(
         X, y, eval_set=[(X, y)], eval_names=["t"]
     )
@@ -395,10 +393,15 @@ def test_classifiers_train_on_a_loss(data):
         PolyleafClassifier(objective=Custom(cross_entropy, n_outputs=2)).fit(X, y)
 
 
-@pytest.mark.parametrize("refresh", ["round", "layer"])
-def test_full_curvature_of_a_loss_grows_the_trees_of_the_built_in(refresh, data):
+@pytest.mark.parametrize("boosting_step", ["round", "layer"])
+def test_full_curvature_of_a_loss_grows_the_trees_of_the_built_in(boosting_step, data):
     X, Y = data
-    settings = {"curvature": "full", "refresh": refresh, "grow_policy": "depthwise", "max_depth": 3}
+    settings = {
+        "hessian": "full",
+        "boosting_step": boosting_step,
+        "grow_policy": "depthwise",
+        "max_depth": 3,
+    }
     settings |= {"n_estimators": 5, "base_score": 0.0}
     built_in = PolyleafClassifier(**settings).fit(X, Y.argmax(1))
     for objective in (cross_entropy, softmax_hessians):
@@ -406,7 +409,7 @@ def test_full_curvature_of_a_loss_grows_the_trees_of_the_built_in(refresh, data)
         np.testing.assert_allclose(
             model.decision_function(X), built_in.decision_function(X), atol=1e-4
         )
-    with pytest.raises(ValueError, match='only curvature="full"'):
+    with pytest.raises(ValueError, match='only hessian="full"'):
         PolyleafClassifier(objective=softmax_hessians).fit(X, Y.argmax(1))
 
 
@@ -432,14 +435,14 @@ def test_curvature_none_needs_no_second_derivative(data):
     X, Y = data
     model = PolyleafRegressor(
         objective=lambda y, z: jnp.abs(z - y).sum(),
-        curvature="none",
-        leaf_curvature="none",
+        hessian="none",
+        leaf_hessian="none",
         n_estimators=50,
     )
     error = np.abs(model.fit(X, Y).predict(X) - Y).mean()
     assert error < 0.7 * np.abs(Y - np.median(Y, axis=0)).mean()
     with pytest.raises(ValueError, match="no curvature"):
-        model.set_params(leaf_curvature="auto").fit(X, Y)
+        model.set_params(leaf_hessian="auto").fit(X, Y)
 
 
 def test_saved_models_predict_without_the_function_and_refuse_to_train_on(data, tmp_path):

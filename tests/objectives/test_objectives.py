@@ -152,7 +152,7 @@ def test_softmax(curvature, k):
     rng = np.random.default_rng(k)
     label, raw = rng.integers(0, k, n).astype(np.int32), draw_raw(n, k, scale=4.0)
     base = rng.standard_normal(k)
-    problem = Softmax(n_classes=k, softmax_curvature=curvature).prepare(label, None)
+    problem = Softmax(n_classes=k, softmax_hessian=curvature).prepare(label, None)
     problem.set_base(base)
     g, h = run(problem, raw)
     z = raw + base
@@ -174,7 +174,7 @@ def test_softmax(curvature, k):
 
 def test_softmax_small_probabilities_keep_their_digits():
     raw = np.array([[0.0, -20.0, -60.0]], np.float32)
-    g, h = run(Softmax(n_classes=3, softmax_curvature="diagonal").prepare(np.array([0]), None), raw)
+    g, h = run(Softmax(n_classes=3, softmax_hessian="diagonal").prepare(np.array([0]), None), raw)
     np.testing.assert_allclose(g[0, 1:], np.exp([-20.0, -60.0]), rtol=1e-6)
     np.testing.assert_allclose(h[0, 1], np.exp(-20.0), rtol=1e-6)
     assert h[0, 2] == np.float32(1e-16)
@@ -265,9 +265,7 @@ def test_objectives_without_a_full_hessian_say_so():
         separable = False
 
     problem = Coupled().prepare(np.zeros((4, 2)), None)
-    with pytest.raises(
-        ValueError, match=r'has no full Hessian, which curvature="full".*"diagonal"'
-    ):
+    with pytest.raises(ValueError, match=r'has no full Hessian, which hessian="full".*"diagonal"'):
         hessians(problem, np.zeros((4, 2), np.float32))
 
 
@@ -602,7 +600,7 @@ def test_names_and_aliases():
         ("logistic", {"scale_pos_weight": -1}),
         ("logistic", {"scale_pos_weight": [1.0, np.inf]}),
         ("softmax", {"n_classes": 1}),
-        ("softmax", {"softmax_curvature": "full"}),
+        ("softmax", {"softmax_hessian": "full"}),
     ],
 )
 def test_parameters_out_of_range(name, parameters):
@@ -753,7 +751,7 @@ def test_custom_hessians_equal_the_built_in(weighted):
     for mine, theirs in zip(hessians(custom, raw), hessians(built_in, raw), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-7)
     with pytest.raises(
-        ValueError, match=r'Hessians \(50, 4, 4\), which only curvature="full".*\(50, 4\)'
+        ValueError, match=r'Hessians \(50, 4, 4\), which only hessian="full".*\(50, 4\)'
     ):
         run(custom, raw)
 
@@ -763,7 +761,7 @@ def test_custom_full_curvature_of_what_has_none():
     g, h = hessians(get_objective(lambda y, z: (z - y, None)).prepare(y, np.full(20, 2.0)), raw)
     np.testing.assert_allclose(g, 2 * (raw - y), rtol=1e-6)
     np.testing.assert_array_equal(h, np.broadcast_to(np.float32([2, 0, 2, 0, 0, 2]), (20, 6)))
-    with pytest.raises(ValueError, match=r'needs the Hessians, \(20, 3, 3\).*curvature="diagonal"'):
+    with pytest.raises(ValueError, match=r'needs the Hessians, \(20, 3, 3\).*hessian="diagonal"'):
         hessians(get_objective(lambda y, z: (z - y, np.ones_like(z))).prepare(y, None), raw)
     one = get_objective(lambda y, z: (z - y, np.full(20, 0.5))).prepare(y[:, :1], None)
     assert (hessians(one, raw[:, :1].copy())[1] == 0.5).all()

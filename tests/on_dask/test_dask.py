@@ -176,7 +176,7 @@ def test_linear_leaves(client, linear_fit):
     model = DaskPolyleafRegressor(client=client, **chosen).fit(*lazy, eval_set=[(X[held], Y[held])])
     local = PolyleafRegressor(**chosen).fit(X[train], Y[train], eval_set=[(X[held], Y[held])])
     assert model.to_local().save_model() == local.save_model()
-    assert model.evals_result_ == local.evals_result_ and local.model_.reads_features
+    assert model.evals_result_ == local.evals_result_ and local.model_.has_linear_leaves
     model = DaskPolyleafRegressor(client=client, **SMALL).fit(*lazy, init_model=local)
     on = PolyleafRegressor(**SMALL).fit(X[train], Y[train], init_model=local)
     assert model.to_local().save_model() == on.save_model()
@@ -210,7 +210,7 @@ def few_labels():
     )
 
 
-@pytest.mark.parametrize("split_search", ["sketch", "exact"])
+@pytest.mark.parametrize("split_search", ["count_sketch", "exact"])
 def test_very_many_labels(client, split_search):
     X, Y, weight = few_labels()
     chosen = SMALL | {

@@ -16,7 +16,7 @@ from polyleaf import PolyleafRegressor  # noqa: E402
 from polyleaf.callbacks import Callback  # noqa: E402
 from polyleaf.dask import DaskPolyleafRegressor, driver, worker
 from polyleaf.dask.communicator import Post  # noqa: E402
-from polyleaf.runtime.collective import PeerFailed  # noqa: E402
+from polyleaf.runtime.collective import WorkerLostError  # noqa: E402
 
 SMALL = {"n_estimators": 6, "max_depth": 2, "max_leaves": None, "random_state": 0, "n_jobs": 1}
 PATIENCE = 60.0
@@ -265,7 +265,7 @@ def test_a_worker_that_has_just_come_is_asked_again():
     ],
 )
 def test_whatever_ends_a_connection_is_a_lost_peer(worker, message):
-    with pytest.raises(PeerFailed, match=message):
+    with pytest.raises(WorkerLostError, match=message):
         exchanged(worker)
 
 
@@ -281,7 +281,7 @@ def test_an_attempt_that_has_ended_takes_nobody_in():
         post.setup(worker)
         post.end("fit", "so it is")
         await worker.handlers["polyleaf_join"](worker, "fit", 0)
-        with pytest.raises(PeerFailed, match="so it is"):
+        with pytest.raises(WorkerLostError, match="so it is"):
             await post.exchange("fit", 1, 1, ["a", "b"], [b"for a", b"own"])
         return worker.written
 

@@ -5,7 +5,7 @@ Owns three losses and the loop, a tree at a time or a layer at a time. Must not 
 
 import numpy as np
 
-from polyleaf.settings.parameters import USUALLY
+from polyleaf.settings.parameters import DEFAULTS
 from reference.channels import F32, quantise
 from reference.growth import grow
 from reference.leaves import fit_newton_leaves
@@ -90,7 +90,7 @@ def boost(
     kind,
     config,
     n_rounds,
-    learning_rate=USUALLY["learning_rate"],
+    learning_rate=DEFAULTS["learning_rate"],
     base=0.0,
     offset=None,
     fit_tree=fit_tree,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyleaf.runtime.collective import ALONE, PeerFailed, Threads
+from polyleaf.runtime.collective import SINGLE_PROCESS, ThreadCommunicator, WorkerLostError
 
 SIZES = [1, 2, 3, 5]
 
@@ -16,7 +16,7 @@ def test_blocks_go_to_those_they_are_for(size):
         assert comm.size == size
         return [bytes(b) for b in comm.exchange([bytes([comm.rank, to]) for to in range(size)])]
 
-    found = Threads.run(size, work)
+    found = ThreadCommunicator.run(size, work)
     assert found == [[bytes([source, to]) for source in range(size)] for to in range(size)]
 
 
@@ -39,7 +39,7 @@ def test_verbs_are_what_numpy_says_of_all_ranks_together(size, n, seed):
         ]  # what others give is added to this rank's
         return total, most, comm.sum_shares(own), comm.gather(bytes([comm.rank]))
 
-    for rank, (total, most, share, gathered) in enumerate(Threads.run(size, work)):
+    for rank, (total, most, share, gathered) in enumerate(ThreadCommunicator.run(size, work)):
         np.testing.assert_array_equal(total, numbers.sum(axis=0))
         np.testing.assert_array_equal(most, floats.max(axis=0))
         np.testing.assert_array_equal(share, sum(of_rank[rank] for of_rank in shares))
@@ -53,15 +53,15 @@ def test_a_nan_of_one_rank_is_seen_by_all():
         comm.largest(numbers)
         return numbers[0]
 
-    assert np.isnan(Threads.run(3, work)).all()
+    assert np.isnan(ThreadCommunicator.run(3, work)).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.bool_])
 def test_nobody_adds_floats(dtype):
     with pytest.raises(TypeError, match="integers only"):
-        ALONE.sum(np.zeros(2, dtype))
+        SINGLE_PROCESS.sum(np.zeros(2, dtype))
     with pytest.raises(TypeError, match="integers only"):
-        ALONE.sum_shares([np.zeros(2, dtype)])
+        SINGLE_PROCESS.sum_shares([np.zeros(2, dtype)])
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -75,23 +75,23 @@ def test_a_rank_that_raises_ends_all_and_its_error_is_told(size, failing):
             if comm.rank == failing % size:
                 raise KeyError("mine")
             comm.gather(b"")
-        except PeerFailed:
+        except WorkerLostError:
             seen.append(comm.rank)
             raise
 
     with pytest.raises(KeyError, match="mine"):
-        Threads.run(size, work)
+        ThreadCommunicator.run(size, work)
     assert sorted(seen) == [rank for rank in range(size) if rank != failing % size]
 
 
-def test_ranks_that_have_lost_step_are_told():
-    with pytest.raises(RuntimeError, match="lost step"):
-        Threads.run(2, lambda comm: comm.sum(np.zeros(comm.rank + 1, np.int64)))
+def test_ranks_out_of_sync_raise():
+    with pytest.raises(RuntimeError, match="out of sync"):
+        ThreadCommunicator.run(2, lambda comm: comm.sum(np.zeros(comm.rank + 1, np.int64)))
 
 
 def test_alone_everything_is_what_it_was():
     numbers = np.arange(3)
-    ALONE.sum(numbers)
-    ALONE.largest(numbers)
-    assert ALONE.sum_shares([numbers]) is numbers and ALONE.gather(b"a") == [b"a"]
+    SINGLE_PROCESS.sum(numbers)
+    SINGLE_PROCESS.largest(numbers)
+    assert SINGLE_PROCESS.sum_shares([numbers]) is numbers and SINGLE_PROCESS.gather(b"a") == [b"a"]
     np.testing.assert_array_equal(numbers, [0, 1, 2])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from polyleaf import PolyleafRegressor
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.runtime.context import effective_threads
 
 
@@ -49,14 +49,14 @@ def test_threads_are_bounded_by_the_machine(monkeypatch):
 def test_no_number_of_threads_fills_memory():
     X, y = np.random.default_rng(0).normal(size=(300, 4)), np.arange(300.0)
     one, many = (PolyleafRegressor(n_estimators=3, n_jobs=n).fit(X, y).model_ for n in (1, 10**12))
-    expected = one.raw_predict(as_features(X))
-    np.testing.assert_array_equal(many.raw_predict(as_features(X)), expected)
+    expected = one.predict_raw(read_features(X))
+    np.testing.assert_array_equal(many.predict_raw(read_features(X)), expected)
     for n_threads in (2**31 - 1, 2**31, 10**30, -5):
         np.testing.assert_array_equal(
-            one.raw_predict(as_features(X), n_threads=n_threads), expected
+            one.predict_raw(read_features(X), n_threads=n_threads), expected
         )
     with pytest.raises(TypeError):
-        one.raw_predict(as_features(X), n_threads=1.5)
+        one.predict_raw(read_features(X), n_threads=1.5)
 
 
 WITHOUT_THREADS = """

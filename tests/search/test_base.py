@@ -131,8 +131,8 @@ def test_an_interrupted_search_keeps_the_best_so_far(on_interrupt, n_jobs, monke
             raise KeyboardInterrupt
         return takes(self, candidate, fold, trained)
 
-    takes = base.Race._take
-    monkeypatch.setattr(base.Race, "_take", stops)
+    takes = base.Race._store_result
+    monkeypatch.setattr(base.Race, "_store_result", stops)
     model = PolyleafRegressorCV(**QUICK | {"n_jobs": n_jobs}, on_interrupt=on_interrupt)
     raises, warns = (
         pytest.raises(KeyboardInterrupt, match="was interrupted"),
@@ -157,7 +157,7 @@ def test_trainings_beside_one_another_find_what_they_find_one_by_one(tmp_path):
         logs.append([{**line, "seconds": 0} for line in lines])
     assert logs[0] == logs[1] == logs[2]
     for other in found[1:]:
-        np.testing.assert_array_equal(other.model_.raw_predict(X), found[0].model_.raw_predict(X))
+        np.testing.assert_array_equal(other.model_.predict_raw(X), found[0].model_.predict_raw(X))
         assert other.ensemble_ == found[0].ensemble_ and other.best_score_ == found[0].best_score_
         assert other.cv_results_["params"] == found[0].cv_results_["params"]
 
@@ -222,9 +222,9 @@ def test_a_blend_is_one_model_and_no_worse_on_the_folds(search, data):
     members = [
         plain_of(model)(**m["params"] | {"n_jobs": 1}).fit(X, y).model_ for m in model.ensemble_
     ]
-    expected = sum(w * member.raw_predict(X) for w, member in zip(weights, members, strict=True))
+    expected = sum(w * member.predict_raw(X) for w, member in zip(weights, members, strict=True))
     np.testing.assert_allclose(
-        model.model_.raw_predict(X), expected, rtol=1e-4, atol=1e-4 * abs(expected).max()
+        model.model_.predict_raw(X), expected, rtol=1e-4, atol=1e-4 * abs(expected).max()
     )
     restored = load_model(model.save_model())
     assert type(restored) is plain_of(model)
@@ -238,13 +238,13 @@ def test_a_search_goes_on_where_it_ended(tmp_path, monkeypatch):
     whole = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(X, y)
     PolyleafClassifierCV(**QUICK, ensemble=2).fit(X, y, resume=tmp_path / "log")
     trained = []
-    takes = base.Race._take
+    takes = base.Race._store_result
 
     def notes(self, candidate, fold, found):
         trained.extend([(candidate, fold)] if found.patience else [])
         return takes(self, candidate, fold, found)
 
-    monkeypatch.setattr(base.Race, "_take", notes)
+    monkeypatch.setattr(base.Race, "_store_result", notes)
     on = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(
         X, y, resume=tmp_path / "log"
     )

@@ -39,13 +39,13 @@ def test_what_is_set_is_not_changed_and_twins_are_dropped():
         ("regression", 1, True, ["leaf"]),
         ("regression", 3, False, ["multi_strategy"]),
         ("binary", 2, True, ["leaf"]),
-        ("multiclass", 26, True, ["leaf", "curvature", "multi_strategy"]),
+        ("multiclass", 26, True, ["leaf", "hessian", "multi_strategy"]),
         ("multiclass", 27, True, ["leaf", "multi_strategy"]),
         ("multilabel", 5, True, ["leaf", "multi_strategy"]),
     ],
 )
 def test_what_means_nothing_for_the_data_is_not_tried(task, n_outputs, linear, kept):
-    table = [{"leaf": "linear"}, {"curvature": "full"}, {"multi_strategy": "one_output_per_tree"}]
+    table = [{"leaf": "linear"}, {"hessian": "full"}, {"multi_strategy": "one_output_per_tree"}]
     assert [next(iter(found)) for found in suited(table, (), task, n_outputs, linear)] == kept
 
 

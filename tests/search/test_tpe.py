@@ -11,10 +11,10 @@ from polyleaf import PolyleafRegressorCV
 from polyleaf.search import tpe
 from polyleaf.search.portfolio import portfolio_of
 from polyleaf.search.trials import Candidate
-from polyleaf.settings.param_spec import declarations
-from polyleaf.settings.parameters import USUALLY, RegressorParameters
+from polyleaf.settings.param_spec import get_param_specs
+from polyleaf.settings.parameters import DEFAULTS, RegressorParameters
 
-USUAL = {p.name: p.default for p in declarations(RegressorParameters)} | USUALLY
+USUAL = {p.name: p.default for p in get_param_specs(RegressorParameters)} | DEFAULTS
 X = np.random.default_rng(0).normal(size=(60, 3))
 
 

@@ -21,7 +21,7 @@ from polyleaf import (
     PolyleafRegressor,
 )
 from polyleaf.settings import aliases
-from polyleaf.settings.param_spec import declarations
+from polyleaf.settings.param_spec import get_param_specs
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((80, 3))
@@ -101,7 +101,7 @@ def test_arguments_of_others_are_answered(call, sentence):
 
 
 def test_every_name_of_ours_in_the_table_exists():
-    ours = {p.name for estimator in ESTIMATORS for p in declarations(estimator)}
+    ours = {p.name for estimator in ESTIMATORS for p in get_param_specs(estimator)}
     ours |= {
         name
         for method in (PolyleafRegressor.fit, PolyleafRegressor.predict)
@@ -111,7 +111,7 @@ def test_every_name_of_ours_in_the_table_exists():
     for method, names in aliases._OF_METHODS.items():
         assert set(names) <= {*_names(getattr(PolyleafRegressor, method)), "offset"}
     theirs = [name for names in aliases._OTHERS_CALL_IT.values() for name in names.split()]
-    assert set(theirs) & {p.name for p in declarations(PolyleafClassifier)} <= {"n_estimators"}
+    assert set(theirs) & {p.name for p in get_param_specs(PolyleafClassifier)} <= {"n_estimators"}
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_raw_scores_of_both_estimators():
     np.testing.assert_array_equal(np.exp(model.predict_raw(X)), model.predict(X))
     assert regressor().fit(X, Y[:, 0]).predict_raw(X).shape == (80,)
     np.testing.assert_array_equal(
-        model.predict_raw(X, iteration_range=(0, 1)), model.model_.raw_predict(X, 0, 1)
+        model.predict_raw(X, iteration_range=(0, 1)), model.model_.predict_raw(X, 0, 1)
     )
     for y in (TWO, THREE, LABELS):
         found = classifier().fit(X, y)
@@ -370,7 +370,7 @@ def test_a_model_takes_what_estimators_take(changes):
     for data in (X, X.tolist(), sp.csr_matrix(X), pd.DataFrame(X, columns=list("abc"))):
         np.testing.assert_array_equal(model.predict(data), expected)
     np.testing.assert_array_equal(model.apply(X), estimator.apply(X))
-    *_, last = model.staged_raw(X)
+    *_, last = model.staged_predict_raw(X)
     np.testing.assert_array_equal(last, expected)
     np.testing.assert_array_equal(model.predict_topk(X, 1)[0][:, 0], expected.argmax(axis=1))
 

@@ -15,7 +15,7 @@ from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.objectives.base import is_built_in
 from polyleaf.objectives.registry import known
 from polyleaf.settings import param_spec, parameters, train_config
-from polyleaf.settings.param_spec import constraints, declarations
+from polyleaf.settings.param_spec import get_param_specs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
 from polyleaf.sketching.projections import Projector
 from polyleaf.sketching.sketches import DEFAULT_DIM
@@ -25,13 +25,13 @@ from polyleaf.training.split_finder import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent
 TWINS = Path(__file__).parents[1] / "reference"
-EVERY = {p.name: p for _, declared in ESTIMATORS for p in declarations(declared)}
+EVERY = {p.name: p for _, declared in ESTIMATORS for p in get_param_specs(declared)}
 PARTS = (
-    train_config.Run,
-    train_config.Growth,
-    train_config.Step,
-    train_config.Curvature,
-    train_config.Sampling,
+    train_config.BoostingConfig,
+    train_config.GrowthConfig,
+    train_config.RegularisationConfig,
+    train_config.HessianConfig,
+    train_config.SamplingConfig,
     train_config.TopkLeaf,
     train_config.LinearLeaf,
 )
@@ -52,8 +52,8 @@ PREPARATION = OF_OBJECTIVES | {
 SOMETHING_ELSE = {
     ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "curvature"),
     ("log_link.py", "curvature"), ("presets.py", "leaf_k"), ("binary.py", "scale_pos_weight"),
-    ("structure.py", "reg_alpha"), ("structure.py", "max_delta_step"), ("structure.py", "leaf_k"),
-    ("fitters.py", "learning_rate"), ("fitters.py", "block_size"),
+    ("tree_builder.py", "reg_alpha"), ("tree_builder.py", "max_delta_step"), ("tree_builder.py", "leaf_k"),
+    ("leaf_fitters.py", "learning_rate"), ("leaf_fitters.py", "block_size"),
 }  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def test_the_border_of_the_core_has_no_defaults(name):
 @pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
 def test_the_constructor_is_the_declarations(estimator, declared):
     signature = inspect.signature(estimator)
-    found = declarations(declared)
+    found = get_param_specs(declared)
     assert {p.name: p.default for p in found} == {
         n: p.default for n, p in signature.parameters.items()
     }
@@ -140,7 +140,7 @@ def test_the_constructor_is_the_declarations(estimator, declared):
 def test_defaults_are_allowed_and_checks_are_those_declared(estimator, declared):
     estimator()._validate_params()
     assert (
-        set(constraints(declared))
+        set(make_constraints(declared))
         == set(estimator().get_params())
         == set(estimator._parameter_constraints)
     )
@@ -166,33 +166,35 @@ def test_defaults_are_allowed_and_checks_are_those_declared(estimator, declared)
 @pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
 def test_the_docstring_has_the_everyday_parameters_first(estimator, declared):
     everyday, rest = estimator.__doc__.split("Other Parameters\n")
-    found = declarations(declared)
+    found = get_param_specs(declared)
     lines = [line.strip() for line in estimator.__doc__.split("Attributes\n")[0].splitlines()]
     documented = [line.split(" : ")[0] for line in lines if " : " in line and ", default=" in line]
     assert sorted(documented) == sorted(p.name for p in found)
     assert documented[0] == "objective" and "reg_alpha" not in everyday.split("learning_rate")[0]
-    assert 10 <= sum(p.everyday for p in found) <= 16
+    assert 10 <= sum(p.is_common for p in found) <= 16
     for p in found:
-        assert p.text and (f"\n{p.name} : {p.kind}, default=" in (everyday if p.everyday else rest))
-        assert p.everyday or p.topic in lines
+        assert p.text and (
+            f"\n{p.name} : {p.kind}, default=" in (everyday if p.is_common else rest)
+        )
+        assert p.is_common or p.topic in lines
     assert "subsample : float in (0, 1], default=1.0" in everyday
     assert 'grow_policy : {"lossguide", "depthwise"}, default="lossguide"' in rest
 
 
 def test_texts_that_say_what_None_stands_for_are_true():
-    usual, counts = parameters.USUALLY, parameters.OF_COUNTS
+    usual, counts = parameters.DEFAULTS, parameters.COUNT_DEFAULTS
     text = f"None: {usual['learning_rate']}; {counts['learning_rate']} for counts"
     assert text in EVERY["learning_rate"].text
     assert f"None: {usual['colsample_bynode']}; all for counts" in EVERY["colsample_bynode"].text
     assert counts["colsample_bynode"] == 1 and set(usual) == set(counts)
-    spreads = parameters.OF_DISTRIBUTIONS
+    spreads = parameters.DISTRIBUTION_DEFAULTS
     assert set(spreads) == set(usual) and spreads["learning_rate"] == counts["learning_rate"]
     assert spreads["colsample_bynode"] == usual["colsample_bynode"]
     assert all(EVERY[name].default is None for name in (*usual, "n_estimators"))
     rows = f"with {auto_n_estimators.FEWEST_ROWS} to {auto_n_estimators.MOST_ROWS:,} rows"
-    assert f"None: {parameters.USUAL_ROUNDS}; but {rows}" in EVERY["n_estimators"].text.replace(
-        "\n", " "
-    )
+    assert f"None: {parameters.DEFAULT_N_ESTIMATORS}; but {rows}" in EVERY[
+        "n_estimators"
+    ].text.replace("\n", " ")
     assert (
         f"at most {auto_n_estimators.MOST_ROUNDS:.0f} / `learning_rate`"
         in EVERY["n_estimators"].text
@@ -203,19 +205,21 @@ def test_texts_that_say_what_None_stands_for_are_true():
         train_config.DEFAULT_HISTOGRAM_MEMORY == 2**30
         and "None: 1 GiB." in EVERY["histogram_memory"].text
     )
-    assert f"up to {DIAGONAL_UP_TO} outputs" in EVERY["curvature"].text
+    assert f"up to {DIAGONAL_UP_TO} outputs" in EVERY["hessian"].text
 
 
 def test_without_source_nothing_but_documentation_is_lost(monkeypatch):
     def no_source(module):
         raise OSError
 
-    before = declarations(RegressorParameters)
+    before = get_param_specs(RegressorParameters)
     monkeypatch.setattr(param_spec.inspect, "getsource", no_source)
     for kept in ("_texts", "_declarations"):
         monkeypatch.setattr(param_spec, kept, getattr(param_spec, kept).__wrapped__)
-    assert declarations(RegressorParameters) == tuple(p._replace(text="") for p in before)
-    assert "max_depth : int in [1, 2147483647] or None" in param_spec.numpydoc(RegressorParameters)
+    assert get_param_specs(RegressorParameters) == tuple(p._replace(text="") for p in before)
+    assert "max_depth : int in [1, 2147483647] or None" in param_spec.format_parameters(
+        RegressorParameters
+    )
 
 
 @pytest.mark.parametrize(
@@ -265,21 +269,25 @@ def test_every_parameter_has_one_part_or_is_for_the_preparation():
 
 def made(**parameters):
     p = RegressorParameters(**parameters)
-    return train_config.settings_of(p, rounds=7, sparse_targets=False, seed=3, n_threads=2)
+    return train_config.make_train_config(p, rounds=7, sparse_targets=False, seed=3, n_threads=2)
 
 
 def test_parts_hold_what_was_asked_for_and_cannot_be_changed():
     found = made(reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear")
-    assert (found.step.reg_lambda, found.growth.max_leaves, found.sampling.subsample) == (
+    assert (found.regularisation.reg_lambda, found.growth.max_leaves, found.sampling.subsample) == (
         2.0,
         9,
         0.5,
     )
-    assert (found.run.n_estimators, found.growth.seed, found.sampling.seed) == (7, 3, 3)
+    assert (found.boosting.n_estimators, found.growth.seed, found.sampling.seed) == (7, 3, 3)
     assert found.workers.n_threads == 2 and found == made(
         reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear"
     )
-    for part, name in ((found, "run"), (found.step, "reg_lambda"), (found.leaf, "linear_fit")):
+    for part, name in (
+        (found, "boosting"),
+        (found.regularisation, "reg_lambda"),
+        (found.leaf, "linear_fit"),
+    ):
         with pytest.raises(FrozenInstanceError):
             setattr(part, name, None)
 
@@ -287,18 +295,16 @@ def test_parts_hold_what_was_asked_for_and_cannot_be_changed():
 def test_what_depends_on_other_parameters_is_resolved():
     assert made(leaf="linear", reg_lambda=2.0).leaf.slope_lambda == 2.0
     assert made(leaf="linear", linear_lambda=5.0).leaf.slope_lambda == 5.0
-    assert made(curvature="block").curvature.leaf_curvature == "block"
-    assert made(curvature="block").curvature.block_of_leaves == 2
-    assert made(leaf="linear", linear_fit="full").curvature.curvature == "shared"
+    assert made(hessian="block").hessian.leaf_hessian == "block"
+    assert made(hessian="block").hessian.leaf_block_size == 2
+    assert made(leaf="linear", linear_fit="full").hessian.hessian == "shared"
     assert made().growth.histogram_memory_bytes == 2**30
     sparse = {"leaf": "sparse", "split_search": "auto"}
-    assert (
-        made(**sparse).leaf.split_search == "histogram" and not made(**sparse).keeps_labels_sparse
-    )
-    of_sparse = train_config.settings_of(
+    assert made(**sparse).leaf.split_search == "histogram" and not made(**sparse).has_sparse_targets
+    of_sparse = train_config.make_train_config(
         RegressorParameters(**sparse), rounds=1, sparse_targets=True, seed=0, n_threads=1
     )
-    assert of_sparse.leaf.split_search == "sketch" and of_sparse.keeps_labels_sparse
+    assert of_sparse.leaf.split_search == "count_sketch" and of_sparse.has_sparse_targets
 
 
 @pytest.mark.parametrize(

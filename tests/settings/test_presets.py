@@ -56,14 +56,14 @@ def test_recipes_of_multi_class_losses(recipe, data):
 
 
 @pytest.mark.parametrize("recipe", [presets.samme, presets.gd_mcboost])
-@pytest.mark.parametrize("leaf_curvature", ["none", "shared"])
+@pytest.mark.parametrize("leaf_hessian", ["none", "shared"])
 def test_scores_sum_to_zero_by_themselves_where_outputs_share_their_curvature(
-    recipe, leaf_curvature, data
+    recipe, leaf_hessian, data
 ):
     X, Y = data
     parameters = recipe() | {
         "n_estimators": 10,
-        "leaf_curvature": leaf_curvature,
+        "leaf_hessian": leaf_hessian,
         "learning_rate": 0.05,
     }
     model = PolyleafClassifier(**parameters).fit(X, Y.argmax(1))
@@ -85,13 +85,13 @@ def test_tfbt_is_the_setting_of_its_paper():
         "learning_rate": 0.3,
         "max_depth": 4,
         "reg_lambda": 1.0,
-        "softmax_curvature": "diagonal",
+        "softmax_hessian": "diagonal",
     }
-    for recipe, refresh, kind in (
+    for recipe, boosting_step, kind in (
         (presets.tfbt, "layer", "diagonal"),
         (presets.tfbt_full, "round", "full"),
     ):
-        expected = stated | {"refresh": refresh, "curvature": kind, "leaf_curvature": kind}
+        expected = stated | {"boosting_step": boosting_step, "hessian": kind, "leaf_hessian": kind}
         assert expected.items() <= recipe().items()
 
 
@@ -119,7 +119,7 @@ def test_one_tree_per_output_is_a_model_per_output(data):
 def test_cgb_is_gbdt_mo_for_squared_error(data):
     """Constant curvature: there is no second step to take (paper, section 3.2)."""
     X, Y = data
-    same = {key: value for key, value in presets.cgb().items() if "curvature" not in key}
+    same = {key: value for key, value in presets.cgb().items() if "hessian" not in key}
     np.testing.assert_array_equal(
         PolyleafRegressor(**presets.cgb()).fit(X, Y).predict(X),
         PolyleafRegressor(**same).fit(X, Y).predict(X),
@@ -144,7 +144,7 @@ def test_cgb_takes_the_newton_step_of_its_paper(data):
 
 
 def test_cgb_names_the_softmax_curvature_of_its_paper():
-    assert PolyleafClassifier(**presets.cgb()).softmax_curvature == "friedman"
+    assert PolyleafClassifier(**presets.cgb()).softmax_hessian == "friedman"
 
 
 @pytest.mark.parametrize("recipe", PRESETS)
@@ -162,10 +162,10 @@ def test_one_call_is_the_method_of_its_paper_for_both_estimators(data):
     stated = {presets.cgb: "friedman", presets.tfbt: "diagonal", presets.tfbt_full: "diagonal"}
     for recipe, curvature in stated.items():
         model = PolyleafClassifier(**recipe(**few)).fit(X, Y.argmax(1))
-        assert model.model_.objective.softmax_curvature == curvature
+        assert model.model_.objective.softmax_hessian == curvature
         numbers = PolyleafRegressor(**recipe(**few)).fit(X, Y)
         without = {
-            name: value for name, value in recipe(**few).items() if name != "softmax_curvature"
+            name: value for name, value in recipe(**few).items() if name != "softmax_hessian"
         }
         np.testing.assert_array_equal(
             numbers.predict(X), PolyleafRegressor(**without).fit(X, Y).predict(X)

@@ -19,10 +19,10 @@ SAMPLING = {
     "rows_per_layer": {"rows_per_layer": [0.5, 1.0]},
 }
 CHOICES = {
-    "curvature": KINDS,
-    "leaf_curvature": KINDS,
+    "hessian": KINDS,
+    "leaf_hessian": KINDS,
     "multi_strategy": ("multi_output_tree", "one_output_per_tree"),
-    "refresh": ("round", "tree", "layer"),
+    "boosting_step": ("round", "tree", "layer"),
     "grow_policy": ("lossguide", "depthwise"),
     "sketch": (None, "random_projection"),
     "pruning": ("pre", "post"),
@@ -33,30 +33,30 @@ COUPLED = ("full", "block")
 
 # What is refused, and the words of the sentence.
 REFUSED = [
-    (lambda c: c["curvature"] in COUPLED and c["multi_strategy"] == "one_output_per_tree",
-     'curvature="(full|block)" couples the outputs of a leaf.*use "diagonal"'),
+    (lambda c: c["hessian"] in COUPLED and c["multi_strategy"] == "one_output_per_tree",
+     'hessian="(full|block)" couples the outputs of a leaf.*use "diagonal"'),
     (lambda c: _leaves(c) in COUPLED and c["multi_strategy"] == "one_output_per_tree",
-     'leaf_curvature="(full|block)" couples the outputs of a leaf.*use "diagonal"'),
-    (lambda c: c["curvature"] in COUPLED and c["sketch"], 'curvature="(full|block)" needs.*set sketch=None'),
-    (lambda c: {c["curvature"], _leaves(c)} & {*COUPLED} and c["reg_alpha"] > 0,
+     'leaf_hessian="(full|block)" couples the outputs of a leaf.*use "diagonal"'),
+    (lambda c: c["hessian"] in COUPLED and c["sketch"], 'hessian="(full|block)" needs.*set sketch=None'),
+    (lambda c: {c["hessian"], _leaves(c)} & {*COUPLED} and c["reg_alpha"] > 0,
      "reg_alpha and max_delta_step act on each leaf value alone; set both to 0"),
-    (lambda c: c["refresh"] == "layer" and c["grow_policy"] == "lossguide", 'set grow_policy="depthwise"'),
-    (lambda c: c["sampling"] == "rows_per_layer" and c["refresh"] != "layer", 'set refresh="layer" as well'),
+    (lambda c: c["boosting_step"] == "layer" and c["grow_policy"] == "lossguide", 'set grow_policy="depthwise"'),
+    (lambda c: c["sampling"] == "rows_per_layer" and c["boosting_step"] != "layer", 'set boosting_step="layer" as well'),
     (lambda c: c["sketch"] and c["multi_strategy"] == "one_output_per_tree", "A sketch stands.*sketch=None"),
-    (lambda c: c["sketch"] and c["curvature"] == "diagonal", 'curvature="diagonal" judges.*use "auto"'),
+    (lambda c: c["sketch"] and c["hessian"] == "diagonal", 'hessian="diagonal" judges.*use "auto"'),
 ]  # fmt: skip
 
 
 def _leaves(c):
-    follows = c["leaf_curvature"] == "auto" and c["curvature"] in COUPLED
-    return c["curvature"] if follows else c["leaf_curvature"]
+    follows = c["leaf_hessian"] == "auto" and c["hessian"] in COUPLED
+    return c["hessian"] if follows else c["leaf_hessian"]
 
 
 def combinations():
     return [dict(zip(CHOICES, values, strict=True)) for values in product(*CHOICES.values())]
 
 
-def settings_of(combination):
+def make_train_config(combination):
     """Parameters of an estimator: small trees."""
     own = {name: value for name, value in combination.items() if name != "sampling"}
     small = {
@@ -71,10 +71,12 @@ def settings_of(combination):
 
 
 def sentence(combination):
-    """What `settings_of` says to a combination, None where nothing."""
-    estimator = PolyleafClassifier(**settings_of(combination))
+    """What `make_train_config` says to a combination, None where nothing."""
+    estimator = PolyleafClassifier(**make_train_config(combination))
     try:
-        train_config.settings_of(estimator, rounds=1, sparse_targets=False, seed=0, n_threads=1)
+        train_config.make_train_config(
+            estimator, rounds=1, sparse_targets=False, seed=0, n_threads=1
+        )
     except ValueError as error:
         return str(error)
     return None
@@ -96,7 +98,7 @@ def test_every_combination_is_refused_for_its_reason_or_not_at_all():
 
 def train(combination):
     """Train on a few rows; a ValueError where and only where the combination is refused."""
-    estimator = PolyleafClassifier(**settings_of(combination), random_state=0)
+    estimator = PolyleafClassifier(**make_train_config(combination), random_state=0)
     said = sentence(combination)
     if said is None:
         estimator.fit(X[:80], CLASSES[:80])
@@ -121,39 +123,51 @@ def test_all_combinations_train_or_say_why_not():
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"rows_per_layer": [0.5, 1.0]}, 'set refresh="layer" as well'),
-        ({"refresh": "layer"}, 'grow_policy="depthwise"'),
-        ({"refresh": "layers"}, "refresh"),
+        ({"rows_per_layer": [0.5, 1.0]}, 'set boosting_step="layer" as well'),
+        ({"boosting_step": "layer"}, 'grow_policy="depthwise"'),
+        ({"boosting_step": "layers"}, "boosting_step"),
         ({"pruning": "both"}, "pruning"),
-        ({"curvature": "pairs"}, "curvature"),
+        ({"hessian": "pairs"}, "hessian"),
         ({"block_size": 0}, "block_size"),
-        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": []}, "fractions in"),
         (
-            {"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [0.5, 0.0]},
+            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": []},
             "fractions in",
         ),
-        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [1.5]}, r"got \[1.5\]"),
-        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [-3]}, r"got \[-3\]"),
         (
-            {"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [np.nan]},
+            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": [0.5, 0.0]},
+            "fractions in",
+        ),
+        (
+            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": [1.5]},
+            r"got \[1.5\]",
+        ),
+        (
+            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": [-3]},
+            r"got \[-3\]",
+        ),
+        (
+            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": [np.nan]},
             r"got \[nan\]",
         ),
         (
-            {"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": ["half"]},
+            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": ["half"]},
             "rows_per_layer",
         ),
-        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": 0.5}, "rows_per_layer"),
+        (
+            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": 0.5},
+            "rows_per_layer",
+        ),
         (
             {
-                "refresh": "layer",
+                "boosting_step": "layer",
                 "grow_policy": "depthwise",
                 "rows_per_layer": [0.5],
                 "subsample": 0.5,
             },
             "subsample must be 1.0",
         ),
-        ({"curvature": "full", "reg_alpha": 1.0}, "set both to 0"),
-        ({"leaf_curvature": "block", "max_delta_step": 1.0}, "set both to 0"),
+        ({"hessian": "full", "reg_alpha": 1.0}, "set both to 0"),
+        ({"leaf_hessian": "block", "max_delta_step": 1.0}, "set both to 0"),
     ],
 )
 def test_bad_settings_of_layers_and_curvature(parameters, match):
@@ -161,7 +175,7 @@ def test_bad_settings_of_layers_and_curvature(parameters, match):
         PolyleafClassifier(n_estimators=1, **parameters).fit(X, CLASSES)
 
 
-@pytest.mark.parametrize("parameters", [{"curvature": "full"}, {"leaf_curvature": "block"}])
+@pytest.mark.parametrize("parameters", [{"hessian": "full"}, {"leaf_hessian": "block"}])
 def test_hessians_that_do_not_fit_are_refused_before_any_work(parameters):
     y = np.arange(400) % 200
     features = np.random.default_rng(0).standard_normal((400, 3))
@@ -177,15 +191,17 @@ def test_a_thousand_outputs_are_too_many_for_full_curvature_of_few_rows():
     """Little is held for few rows, but the bins of half a million channels are four gigabytes."""
     y = np.random.default_rng(0).standard_normal((60, 1000))
     with pytest.raises(ValueError, match=r"500500 numbers a row and need at least [4-9]\.\d GiB"):
-        PolyleafRegressor(n_estimators=1, curvature="full").fit(X[:60], y)
+        PolyleafRegressor(n_estimators=1, hessian="full").fit(X[:60], y)
 
 
 # --- what None stands for ------------------------------------------------------------------------------
 
 
 def rate_and_features(estimator):
-    found = train_config.settings_of(estimator, rounds=1, sparse_targets=False, seed=0, n_threads=1)
-    return found.run.learning_rate, found.growth.colsample_bynode
+    found = train_config.make_train_config(
+        estimator, rounds=1, sparse_targets=False, seed=0, n_threads=1
+    )
+    return found.boosting.learning_rate, found.growth.colsample_bynode
 
 
 @pytest.mark.parametrize(

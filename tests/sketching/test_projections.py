@@ -182,7 +182,9 @@ def test_pca_by_default_keeps_nearly_all_it_could():
 def leml(X, Y, dim=4, **settings):
     settings = Projector("leml", dim=dim, **settings)
     rng = np.random.default_rng(0)
-    return projections._Leml(canonical(X, "X"), canonical(Y, "Y"), dim, settings, rng, 1)
+    return projections._Leml(
+        to_canonical_csr(X, "X"), to_canonical_csr(Y, "Y"), dim, settings, rng, 1
+    )
 
 
 def test_leml_descends():

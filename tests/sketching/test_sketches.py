@@ -266,7 +266,7 @@ def test_get_sketch_refuses(sketch, dim, message):
     ("settings_", "message"),
     [
         (dict(sketch="auto", multi_strategy="one_output_per_tree"), "stands for many outputs"),
-        (dict(sketch="auto", curvature="diagonal"), "curvature of each output"),
+        (dict(sketch="auto", hessian="diagonal"), "curvature of each output"),
         (dict(sketch_dim=4), "without a sketch"),
     ],
 )
@@ -369,7 +369,7 @@ def test_the_structure_is_that_of_the_sketch_and_the_leaves_are_of_all_outputs()
 def test_an_identity_sketch_changes_nothing():
     X, Y = labels(k=5)
     identity = lambda g, h, round, seed, n_threads: (g, None)  # noqa: E731
-    settings_ = dict(n_estimators=5, n_jobs=1, curvature="none")
+    settings_ = dict(n_estimators=5, n_jobs=1, hessian="none")
     plain = PolyleafClassifier(**settings_).fit(X, Y)
     same = PolyleafClassifier(**settings_, sketch=identity).fit(X, Y)
     few = PolyleafClassifier(**settings_, sketch="random_projection").fit(
@@ -386,7 +386,7 @@ def test_gains_keep_their_unit():
     """
     X, Y = labels(n=1000, k=60)
     root = lambda m: m.model_.forest.tree(0).gain[0]  # noqa: E731
-    settings_ = dict(n_estimators=1, n_jobs=1, curvature="shared")
+    settings_ = dict(n_estimators=1, n_jobs=1, hessian="shared")
     plain = root(PolyleafClassifier(**settings_).fit(X, Y))
     sketched = [
         root(PolyleafClassifier(**settings_, sketch=RandomProjection(14), random_state=s).fit(X, Y))

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyleaf.files.io import ReadError
-from polyleaf.files.multilabel import read_multilabel, read_sparse_matrix
 from polyleaf.files.readers import read_table
+from polyleaf.files.xmc import read_multilabel, read_sparse_matrix
 
 try:
     import pyarrow as pa

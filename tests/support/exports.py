@@ -7,11 +7,11 @@ from functools import cache
 
 import golden
 import numpy as np
-from benchmarks.exports import hard_rows, table_of
+from benchmarks.exports import hard_rows, prepare_features
 from scipy.sparse import csr_matrix
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.export.ir import source_of
+from polyleaf.export.ir import build_ir
 
 __all__ = [
     "CASES",
@@ -22,7 +22,7 @@ __all__ = [
     "many_labels",
     "predictions",
     "raw_scores",
-    "table_of",
+    "prepare_features",
     "training_rows",
 ]
 
@@ -103,7 +103,7 @@ def training_rows(name):
 
 def raw_scores(est, X):
     """float64 (n_rows, n_outputs): what Polyleaf says."""
-    return est.model_.raw_predict(table_of(est, X), 0, source_of(est).n_rounds)
+    return est.model_.predict_raw(prepare_features(est, X), 0, build_ir(est).n_rounds)
 
 
 def predictions(est, raw):

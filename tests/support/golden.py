@@ -20,14 +20,14 @@ import pandas as pd
 from scipy.sparse import csr_matrix
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.settings import presets
 
 FILE = Path(__file__).parent / "files" / "golden.json"
 N, OUTPUTS = 420, 3
 SMALL = {"n_estimators": 3, "max_leaves": 8, "min_child_samples": 4, "random_state": 0}
 SPARSE_LABELS = {"leaf": "sparse", "leaf_k": 3, "min_child_samples": 5}
-LAYERS = {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3}
+LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3}
 ONE_EACH = {"multi_strategy": "one_output_per_tree"}
 PLAIN_FEATURES = {"projection": None, "projection_dim": None, "tfidf": False}
 
@@ -196,21 +196,21 @@ CONFIGURATIONS = {
     "gd_mcboost": classifier(classes, **presets.gd_mcboost()),
     # Curvature of structure and leaves.
     **{
-        f"curvature {kind}": classifier(classes, curvature=kind)
+        f"curvature {kind}": classifier(classes, hessian=kind)
         for kind in ("none", "shared", "full", "block")
     },
     **{
-        f"leaf curvature {kind}": classifier(classes, leaf_curvature=kind)
+        f"leaf curvature {kind}": classifier(classes, leaf_hessian=kind)
         for kind in ("none", "shared", "full", "block")
     },
-    "block of 3": classifier(classes, curvature="block", block_size=3),
+    "block of 3": classifier(classes, hessian="block", block_size=3),
     **{
-        f"softmax {kind}": classifier(classes, softmax_curvature=kind)
+        f"softmax {kind}": classifier(classes, softmax_hessian=kind)
         for kind in ("diagonal", "friedman", "upper", "residual")
     },
     # When derivatives are renewed, one tree an output, layers.
     "one tree an output": regressor(values, **ONE_EACH),
-    "one tree an output, renewed": classifier(classes, refresh="tree", **ONE_EACH),
+    "one tree an output, renewed": classifier(classes, boosting_step="tree", **ONE_EACH),
     "layers": classifier(classes, **LAYERS),
     "layers, one tree an output": regressor(values, **LAYERS, **ONE_EACH),
     "layers on fewer rows": regressor(values, **LAYERS, rows_per_layer=[0.25, 0.5, 1.0]),
@@ -248,7 +248,7 @@ CONFIGURATIONS = {
     "linear, all features": regressor(one, leaf="linear", linear_fit="full", linear_features=3),
     "linear, many outputs and all features": regressor(values, leaf="linear", linear_fit="full"),
     "linear, after growth": regressor(values, leaf="linear", linear_fit="post", linear_lambda=0.5),
-    "linear, categories": regressor(coloured, X=frame, leaf="linear", linear_extrapolation="free"),
+    "linear, categories": regressor(coloured, X=frame, leaf="linear", linear_extrapolation="none"),
     "linear, classes": classifier(classes, leaf="linear"),
     "linear, one tree an output": classifier(classes, leaf="linear", **ONE_EACH),
     "linear, sampled": regressor(
@@ -266,7 +266,7 @@ CONFIGURATIONS = {
         lambda: labels(20),
         leaf="sparse",
         leaf_k=4,
-        leaf_support="shared",
+        leaf_output_set="shared",
         reg_alpha=0.25,
         max_delta_step=1.0,
     ),
@@ -310,14 +310,14 @@ def hashes(name, n_jobs=1, device="cpu"):
     X = CONFIGURATIONS[name][1]()
     model = fitted(name, n_jobs, device).model_
     if not isinstance(X, Dataset):
-        table = as_features(X, reference=model.mapper)
+        table = read_features(X, reference=model.mapper)
         scores = (
             model.predict_topk(table, 3, n_threads=n_jobs)
             if model.n_outputs == 50
-            else [model.raw_predict(table, n_threads=n_jobs)]
+            else [model.predict_raw(table, n_threads=n_jobs)]
         )
     else:
-        scores = [model.raw_predict_codes(X.codes, n_threads=n_jobs)]
+        scores = [model.predict_raw_binned(X.codes, n_threads=n_jobs)]
     return {
         "model": _hash(_lasting(model.to_bytes())),
         "scores": _hash(*(a.tobytes() for a in scores)),

@@ -22,7 +22,7 @@ SMALL = {
     "random_state": 0,
     "n_jobs": 1,
 }
-LAYERS = {**SMALL, "refresh": "layer", "grow_policy": "depthwise"}
+LAYERS = {**SMALL, "boosting_step": "layer", "grow_policy": "depthwise"}
 
 
 def features(n=N, seed=0):

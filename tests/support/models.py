@@ -7,7 +7,7 @@ from trees import random_leaves, tree_arrays
 
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 
@@ -58,7 +58,7 @@ def random_model(
 ):
     """A model of `n_rounds` rounds, with leaves of `kinds` in turn; `scalar`: one tree for each output."""
     rng = np.random.default_rng(seed)
-    mapper = BinMapper().fit(as_features(example_frame(rng, 400)))
+    mapper = BinMapper().fit(read_features(example_frame(rng, 400)))
     names = {"feature_names": mapper.feature_names_}
     fields = {"base_score": rng.normal(size=n_outputs), "learning_rate": 0.1, **names} | fields
     model = Model(mapper=mapper, objective=get_objective(objective), **fields)
@@ -87,4 +87,4 @@ def forests(draw, kinds=("dense", "sparse", "linear"), most_leaves=60):
 
 
 def example_table(model, seed=1, n_rows=200):
-    return as_features(example_frame(np.random.default_rng(seed), n_rows), reference=model.mapper)
+    return read_features(example_frame(np.random.default_rng(seed), n_rows), reference=model.mapper)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from model_files import reseal
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.estimators.base import builder_of
+from polyleaf.estimators.base import make_estimator_builder
 from polyleaf.inspection.model_summary import dump_json, nodes_table, summary
 from polyleaf.model import serialize
 from polyleaf.model.serialize import ModelFileError
@@ -231,7 +231,7 @@ def take(content, X):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            estimator = serialize.from_bytes(content, builder_of(ESTIMATORS))
+            estimator = serialize.from_bytes(content, make_estimator_builder(ESTIMATORS))
         except ModelFileError as error:
             assert str(error)
             return False
@@ -266,7 +266,7 @@ def use(estimator, X):
         for _ in estimator.staged_predict(X):
             pass
     shape = model.n_features, 5
-    model.raw_predict_codes(np.zeros(shape, np.uint8), features=np.zeros(shape, np.float32))
+    model.predict_raw_binned(np.zeros(shape, np.uint8), features=np.zeros(shape, np.float32))
     assert not np.isnan(estimator.feature_importances_).any()
     json.dumps(dump_json(model), default=str)
     nodes_table(model, "dict")
@@ -275,6 +275,6 @@ def use(estimator, X):
 
 
 def _table(X):
-    from polyleaf.inputs.features import as_features
+    from polyleaf.inputs.features import read_features
 
-    return as_features(X)
+    return read_features(X)

@@ -8,11 +8,11 @@ import copy
 import numpy as np
 
 from polyleaf import Dataset
-from polyleaf.estimators.distributed_fit import fit_rank, planned
-from polyleaf.inputs.features import as_features
-from polyleaf.inputs.targets import encode_further
-from polyleaf.runtime.collective import Threads
-from polyleaf.runtime.context import Workers
+from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
+from polyleaf.inputs.features import read_features
+from polyleaf.inputs.targets import encode_evaluation_target
+from polyleaf.runtime.collective import ThreadCommunicator
+from polyleaf.runtime.context import Context
 from polyleaf.training.evaluation import EvalSet
 
 
@@ -38,12 +38,12 @@ def fit_on_threads(
     offset=None,
 ):
     """The estimators of all ranks, fitted."""
-    shared, shard = planned(estimator, y, sample_weight, offset=offset)
+    shared, shard = plan_shared_fit(estimator, y, sample_weight, offset=offset)
     start, target = shared.plan.start, shard.target
     mapper = None if start is None else start.mapper
     dataset = X
     if not isinstance(X, Dataset):
-        table = as_features(X, reference=mapper)
+        table = read_features(X, reference=mapper)
         dataset = Dataset(
             table,
             sample_weight=target.weight,
@@ -55,11 +55,13 @@ def fit_on_threads(
     rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
     sets = []
     for name, (X_val, y_val, *start) in (eval_set or {}).items():
-        is_sparse = shared.plan.settings.keeps_labels_sparse
-        found = encode_further(y_val, None, name=name, like=target.encoding, is_sparse=is_sparse)
-        table = as_features(X_val, reference=dataset.mapper)
+        is_sparse = shared.plan.settings.has_sparse_targets
+        found = encode_evaluation_target(
+            y_val, None, name=name, like=target.encoding, is_sparse=is_sparse
+        )
+        table = read_features(X_val, reference=dataset.mapper)
         codes = dataset.mapper.transform(table, 1)
-        features = dataset.mapper.numbers(table) if shared.reads_features else None
+        features = dataset.mapper.get_raw_values(table) if shared.reads_features else None
         reader = estimator._offset_reader(target.encoding, shared.plan.objective)
         offsets = reader.read(*start) if start else None
         metrics = shared.plan.metrics
@@ -70,7 +72,7 @@ def fit_on_threads(
         own, mine = copy.copy(estimator), rows[communicator.rank]
         watched = sets if communicator.rank == 0 else []
         data = shard.take(mine), dataset.rows(mine)
-        fit_rank(own, shared, *data, Workers(1, communicator), eval_sets=watched, known=known)
+        fit_rank(own, shared, *data, Context(1, communicator), eval_sets=watched, known=known)
         return own
 
-    return Threads.run(size, work, timeout=120)
+    return ThreadCommunicator.run(size, work, timeout=120)

@@ -13,9 +13,9 @@ from polyleaf import (
     PolyleafRegressor,
     memory_estimate,
 )
-from polyleaf.data.holdout import drawn_by_class
-from polyleaf.inputs.targets import encode_further
-from polyleaf.settings.parameters import USUAL_ROUNDS
+from polyleaf.data.holdout import split_rows_stratified
+from polyleaf.inputs.targets import encode_evaluation_target
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.training import auto_n_estimators, prepare
 
 
@@ -27,7 +27,7 @@ def noise(n=400, k=2, seed=0):
 
 def by_hand(X, Y, **parameters):
     """The rounds that two trainings through the public interface come to."""
-    train, held = drawn_by_class(len(X), prepare.HELD_OUT, 0, None)
+    train, held = split_rows_stratified(len(X), prepare.HELD_OUT, 0, None)
     model = PolyleafRegressor(
         learning_rate=0.2, n_estimators=300, early_stopping_rounds=50, random_state=0, **parameters
     )
@@ -40,7 +40,7 @@ def by_hand(X, Y, **parameters):
 def test_rounds_are_twice_those_that_rows_held_out_ask_for_at_twice_the_rate():
     X, Y = noise()
     model = PolyleafRegressor(random_state=0).fit(X, Y)
-    assert model.n_iter_ == by_hand(X, Y) < USUAL_ROUNDS / 2
+    assert model.n_iter_ == by_hand(X, Y) < DEFAULT_N_ESTIMATORS / 2
     told = PolyleafRegressor(random_state=0, n_estimators=model.n_iter_).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), told.predict(X))
     assert model.evals_result_ == {} and model.best_iteration_ is None
@@ -49,7 +49,7 @@ def test_rounds_are_twice_those_that_rows_held_out_ask_for_at_twice_the_rate():
 def test_where_there_is_no_noise_more_rounds_are_trained():
     rng = np.random.default_rng(0)
     X = rng.random((1000, 3)).astype(np.float32)
-    assert PolyleafRegressor().fit(X, np.sin(9 * X).sum(axis=1)).n_iter_ > USUAL_ROUNDS
+    assert PolyleafRegressor().fit(X, np.sin(9 * X).sum(axis=1)).n_iter_ > DEFAULT_N_ESTIMATORS
 
 
 @pytest.mark.parametrize("rate", [0.3, 0.8])
@@ -77,7 +77,7 @@ def test_a_high_rate_is_not_doubled(rate, monkeypatch):
 def test_it_is_not_done_where_rounds_are_told_or_watched(what, monkeypatch):
     monkeypatch.setattr("polyleaf.estimators.base.rounds_of", None)
     model = PolyleafRegressor(max_depth=2, **what).fit(*noise())
-    assert model.n_iter_ == what.get("n_estimators", USUAL_ROUNDS)
+    assert model.n_iter_ == what.get("n_estimators", DEFAULT_N_ESTIMATORS)
 
 
 def test_it_is_not_done_with_evaluation_sets_callbacks_of_fit_or_a_model_to_go_on_from(monkeypatch):
@@ -85,9 +85,9 @@ def test_it_is_not_done_with_evaluation_sets_callbacks_of_fit_or_a_model_to_go_o
     first = PolyleafRegressor(n_estimators=2).fit(X, Y)
     monkeypatch.setattr("polyleaf.estimators.base.rounds_of", None)
     few = PolyleafRegressor(max_depth=2)
-    assert few.fit(X, Y, eval_set=[(X, Y)]).n_iter_ == USUAL_ROUNDS
+    assert few.fit(X, Y, eval_set=[(X, Y)]).n_iter_ == DEFAULT_N_ESTIMATORS
     assert few.fit(X, Y, callbacks=[lambda model, epoch, log: epoch == 3]).n_iter_ == 4
-    assert few.fit(X, Y, init_model=first).n_iter_ == USUAL_ROUNDS + 2
+    assert few.fit(X, Y, init_model=first).n_iter_ == DEFAULT_N_ESTIMATORS + 2
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_sparse_targets_have_the_usual_rounds():
     model = PolyleafRegressor(leaf="sparse", leaf_k=1, max_depth=1).fit(
         X, scipy.sparse.csr_matrix(Y > 2) * 1.0
     )
-    assert model.n_iter_ == USUAL_ROUNDS
+    assert model.n_iter_ == DEFAULT_N_ESTIMATORS
 
 
 def test_a_data_set_gives_the_same_model():
@@ -133,7 +133,7 @@ def test_columns_made_of_targets_are_made_of_the_rows_that_are_learned_from():
     )
     X["id"] = X["id"].astype("category")
     model = PolyleafRegressor(random_state=0).fit(X, X["x"] + rng.standard_normal(1200))
-    assert model.n_iter_ < USUAL_ROUNDS / 2
+    assert model.n_iter_ < DEFAULT_N_ESTIMATORS / 2
 
 
 def test_classes_of_one_row_are_learned_too():
@@ -148,10 +148,10 @@ def test_tasks_units_weights_and_offsets():
     task = PolyleafMultiTask({"a": "squared_error", "b": "softmax"}, random_state=0)
     names = np.array(["u", "v", "w"])[np.digitize(Y[:, 1], [-1, 1])]
     found = task.fit(X, {"a": 1e3 * Y[:, 0], "b": names})
-    assert 0 < found.n_iter_ < USUAL_ROUNDS / 2
+    assert 0 < found.n_iter_ < DEFAULT_N_ESTIMATORS / 2
     plain = PolyleafRegressor(random_state=0).fit(X, Y)
     scaled = PolyleafRegressor(random_state=0, normalize_targets=True).fit(X, Y * [1, 2**10])
-    assert 0 < scaled.n_iter_ < USUAL_ROUNDS / 2
+    assert 0 < scaled.n_iter_ < DEFAULT_N_ESTIMATORS / 2
     moved = PolyleafRegressor(random_state=0).fit(X, Y[:, 0] + 4 * X[:, 4], offset=4 * X[:, 4])
     assert moved.n_iter_ == PolyleafRegressor(random_state=0).fit(X, Y[:, 0]).n_iter_
     weighted = PolyleafRegressor(random_state=0).fit(X, Y, sample_weight=np.full(600, 3.0))
@@ -162,20 +162,25 @@ def test_targets_are_measured_in_the_unit_of_y():
     _, Y = noise()
     regressor = PolyleafRegressor(normalize_targets=True)
     target = regressor._encode_target(Y * [1, 1000], None, None)
-    read = encode_further(Y * [1, 1000], None, name="y", like=target.encoding, is_sparse=False)
-    np.testing.assert_allclose(target.in_unit_of_y(), read.values, rtol=1e-6, atol=1e-4)
+    read = encode_evaluation_target(
+        Y * [1, 1000], None, name="y", like=target.encoding, is_sparse=False
+    )
+    np.testing.assert_allclose(target.to_target_scale(), read.values, rtol=1e-6, atol=1e-4)
     tasks = PolyleafMultiTask({"a": "squared_error", "b": "softmax"})
     y = {"a": 1e3 * Y[:, 0] + 7, "b": np.digitize(Y[:, 1], [-1, 1])}
     target = tasks._encode_target(y, None, None)
-    read = encode_further(y, None, name="y", like=target.encoding, is_sparse=False)
-    np.testing.assert_allclose(target.in_unit_of_y(), read.values, rtol=1e-6, atol=1e-2)
+    read = encode_evaluation_target(y, None, name="y", like=target.encoding, is_sparse=False)
+    np.testing.assert_allclose(target.to_target_scale(), read.values, rtol=1e-6, atol=1e-2)
 
 
 def test_rows_without_weight_among_those_held_out_leave_the_usual_rounds():
     X, Y = noise(60)
     weight = np.ones(60)
-    weight[drawn_by_class(60, prepare.HELD_OUT, 0, None)[1]] = 0
-    assert PolyleafRegressor(random_state=0, max_depth=1).fit(X, Y, weight).n_iter_ == USUAL_ROUNDS
+    weight[split_rows_stratified(60, prepare.HELD_OUT, 0, None)[1]] = 0
+    assert (
+        PolyleafRegressor(random_state=0, max_depth=1).fit(X, Y, weight).n_iter_
+        == DEFAULT_N_ESTIMATORS
+    )
 
 
 @pytest.mark.parametrize("mode", ["keep", "raise"])

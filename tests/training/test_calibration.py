@@ -125,7 +125,7 @@ def test_folds_are_trained_as_the_model_was():
 @pytest.mark.parametrize(
     "how",
     [
-        {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3},
+        {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3},
         {"multi_strategy": "one_output_per_tree"},
         {"subsample": 0.5},
         {"normalize_targets": True},

@@ -5,15 +5,15 @@ import pytest
 
 from polyleaf import PolyleafMultiTask, PolyleafRegressor
 from polyleaf.objectives import Custom
-from polyleaf.runtime.collective import Threads
-from polyleaf.runtime.context import Workers
-from polyleaf.settings.train_config import settings_of
+from polyleaf.runtime.collective import ThreadCommunicator
+from polyleaf.runtime.context import Context
+from polyleaf.settings.train_config import make_train_config
 from polyleaf.training.derivatives import Derivatives
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((90, 3))
 Y = X[:, :2] + 5
-ORDERS = {"curvature": "none", "leaf_curvature": "none"}
+ORDERS = {"hessian": "none", "leaf_hessian": "none"}
 
 
 def regressor(objective, **changes):
@@ -36,17 +36,15 @@ def hessians(y, z):
     ("objective", "output", "how"),
     [
         (flat, 0, {}),
-        (Custom(flat, curvature="clip"), 0, {"refresh": "layer", "grow_policy": "depthwise"}),
+        (Custom(flat, curvature="clip"), 0, {"boosting_step": "layer", "grow_policy": "depthwise"}),
         (lambda y, z: (z - y, np.zeros((len(y), 1))), 0, {}),
         (flat_in_one, 1, {}),
         (flat_in_one, 1, {"multi_strategy": "one_output_per_tree"}),
-        (hessians, 0, {"curvature": "full", "leaf_curvature": "full"}),
+        (hessians, 0, {"hessian": "full", "leaf_hessian": "full"}),
     ],
 )
 def test_an_objective_without_curvature_is_refused(objective, output, how):
-    with pytest.raises(
-        ValueError, match=rf'0 for output {output} in all rows, .* curvature="none"'
-    ):
+    with pytest.raises(ValueError, match=rf'0 for output {output} in all rows, .* hessian="none"'):
         regressor(objective, **how).fit(X, Y)
 
 
@@ -76,19 +74,19 @@ def test_a_task_without_curvature_is_refused():
 
 @pytest.mark.parametrize("all_flat", [False, True])
 def test_rows_of_one_rank_may_have_no_curvature(all_flat):
-    settings = settings_of(regressor(flat), 3, False, 0, 1)
+    settings = make_train_config(regressor(flat), 3, False, 0, 1)
 
     def of_rank(communicator):
         is_flat = all_flat or communicator.rank == 0
         objective = Custom(flat if is_flat else lambda y, z: (z - y, 1 + 0 * z))
-        workers = Workers(1, communicator)
+        workers = Context(1, communicator)
         problem = objective.prepare(Y, None)
-        found = Derivatives(problem, settings.curvature, None, 1 << 30, workers)
+        found = Derivatives(problem, settings.hessian, None, 1 << 30, workers)
         found.renew(np.zeros_like(Y, np.float32))
         return found.h.any()
 
     if all_flat:
         with pytest.raises(ValueError, match="has no curvature"):
-            Threads.run(2, of_rank)
+            ThreadCommunicator.run(2, of_rank)
     else:
-        assert Threads.run(2, of_rank) == [False, True]
+        assert ThreadCommunicator.run(2, of_rank) == [False, True]

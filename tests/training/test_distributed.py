@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ranks import fit_on_threads
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.data.random import ROWS, draw, draw_of
-from polyleaf.runtime.collective import PeerFailed, Threads
-from polyleaf.runtime.context import Workers
+from polyleaf.data.random import ROWS, draw, draw_ids
+from polyleaf.runtime.collective import ThreadCommunicator, WorkerLostError
+from polyleaf.runtime.context import Context
 from polyleaf.training.sampling import Numbered, sample_rows
 
 SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
@@ -88,13 +88,13 @@ def test_what_is_refused_has_a_sentence(name):
 
 def test_losses_that_fit_their_leaves_from_their_own_rows_are_refused():
     from polyleaf.objectives import AbsoluteError
-    from polyleaf.settings.train_config import settings_of
+    from polyleaf.settings.train_config import make_train_config
     from polyleaf.training.distributed import check_ranks
 
     class Own(AbsoluteError):
         renews_with_ranks = False
 
-    chosen = settings_of(PolyleafRegressor(), 1, False, 0, 1)
+    chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
     check_ranks(chosen, AbsoluteError())
     with pytest.raises(ValueError, match="fits its leaves itself"):
         check_ranks(chosen, Own())
@@ -103,10 +103,10 @@ def test_losses_that_fit_their_leaves_from_their_own_rows_are_refused():
 def test_losses_that_are_weighed_by_all_rows_are_refused():
     from polyleaf.objectives import get_objective
     from polyleaf.objectives.multitask import Task, Tasks
-    from polyleaf.settings.train_config import settings_of
+    from polyleaf.settings.train_config import make_train_config
     from polyleaf.training.distributed import check_ranks
 
-    chosen = settings_of(PolyleafRegressor(), 1, False, 0, 1)
+    chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
     check_ranks(chosen, get_objective("l2"))
     with pytest.raises(ValueError, match="a model for each"):
         check_ranks(chosen, Tasks([Task("a", get_objective("l2"), "values", 1, 1)]))
@@ -146,7 +146,7 @@ def test_how_rows_are_cut_leaves_no_trace(data):
         "grow_policy": data.draw(st.sampled_from(["lossguide", "depthwise"])),
         **data.draw(st.sampled_from(SAMPLED)),
         "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
-        "curvature": data.draw(st.sampled_from(["auto", "none", "shared"])),
+        "hessian": data.draw(st.sampled_from(["auto", "none", "shared"])),
         "min_child_samples": data.draw(st.integers(1, 10)),
         "leaf": data.draw(st.sampled_from(["constant", "linear"])),
         "linear_fit": data.draw(st.sampled_from(["half_additive", "full", "post"])),
@@ -193,7 +193,7 @@ def test_how_rows_of_labels_are_cut_leaves_no_trace(data):
         "leaf": "sparse",
         "leaf_k": data.draw(st.sampled_from([1, 4])),
         "objective": "squared_hinge" if kind is PolyleafClassifier else "squared_error",
-        "split_search": data.draw(st.sampled_from(["sketch", "exact"])),
+        "split_search": data.draw(st.sampled_from(["count_sketch", "exact"])),
         "grow_policy": data.draw(st.sampled_from(["lossguide", "depthwise"])),
         **data.draw(st.sampled_from(SAMPLED)),
         "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
@@ -210,7 +210,7 @@ def test_how_rows_of_labels_are_cut_leaves_no_trace(data):
         assert each.save_model() == alone.save_model()
 
 
-@pytest.mark.parametrize("split_search", ["sketch", "exact"])
+@pytest.mark.parametrize("split_search", ["count_sketch", "exact"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("sampled", SAMPLED)
 def test_ranks_without_rows_know_what_rows_are_weighed_by(split_search, weighted, sampled):
@@ -325,7 +325,7 @@ def started(rng, n, objective):
     [
         ("squared_error", {"normalize_targets": True}),
         ("poisson", {}),
-        ("poisson", {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3}),
+        ("poisson", {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3}),
         ("softmax", {"subsample": 0.5}),
     ],
 )
@@ -351,8 +351,8 @@ def test_offsets_are_those_of_one_machine(objective, parameters, size):
     "parameters",
     [
         {},
-        {"multi_strategy": "one_output_per_tree", "refresh": "tree"},
-        {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3},
+        {"multi_strategy": "one_output_per_tree", "boosting_step": "tree"},
+        {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3},
         {"leaf": "linear"},
         {"sampling_method": "goss"},
         {
@@ -448,15 +448,14 @@ def test_ranks_that_differ_are_told():
         PolyleafRegressor(n_estimators=2, max_leaves=k, n_jobs=1).fit(X, y).model_
         for k in (3, 3, 4)
     ]
-    assert Threads.run(2, lambda comm: agree(comm, models[comm.rank], comm.rank == 0)) == [
-        True,
-        True,
-    ]
-    with pytest.raises((RuntimeError, PeerFailed), match="another tree"):
-        Threads.run(3, lambda comm: agree(comm, models[comm.rank], False))
+    assert ThreadCommunicator.run(
+        2, lambda comm: agree(comm, models[comm.rank], comm.rank == 0)
+    ) == [True, True]
+    with pytest.raises((RuntimeError, WorkerLostError), match="another tree"):
+        ThreadCommunicator.run(3, lambda comm: agree(comm, models[comm.rank], False))
 
 
-class Counting(Threads):
+class Counting(ThreadCommunicator):
     """Knows how often it was asked, and the bytes of shares."""
 
     def __init__(self, communicator):
@@ -535,8 +534,8 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
 @pytest.mark.parametrize(
     ("split_search", "weighted", "a_tree", "a_level"),
     [
-        ("sketch", False, 12, 5),
-        ("sketch", True, 17, 6),
+        ("count_sketch", False, 12, 5),
+        ("count_sketch", True, 17, 6),
         ("exact", False, 9, 3),
         ("exact", True, 11, 4),
     ],
@@ -598,7 +597,7 @@ def test_rows_of_large_gradients_are_those_of_all(n, data):
         )
         return own[found], own, own_multiplier
 
-    found = Threads.run(size, work)
+    found = ThreadCommunicator.run(size, work)
     np.testing.assert_array_equal(np.sort(np.concatenate([each[0] for each in found])), rows)
     for _, own, own_multiplier in found:
         np.testing.assert_array_equal(own_multiplier, multiplier[own])
@@ -632,7 +631,7 @@ def test_quantiles_are_those_of_all_rows(n, data):
         about = None if weight is None else weight[own], leaf[own], 7, None, level
         return _core.fit_quantile_leaves(values[own], *about, Workers(2, communicator))
 
-    for found in Threads.run(size, work):
+    for found in ThreadCommunicator.run(size, work):
         assert found.tobytes() == alone.tobytes()
 
 
@@ -643,12 +642,12 @@ def test_sums_of_squares_are_those_of_all_rows(size):
     alone, rank = _core.column_energy(g, 1), rng.integers(0, size, 9000)
 
     def work(communicator):
-        return _core.column_energy(g[rank == communicator.rank], Workers(1, communicator))
+        return _core.column_energy(g[rank == communicator.rank], Context(1, communicator))
 
-    for found in Threads.run(size, work):
+    for found in ThreadCommunicator.run(size, work):
         np.testing.assert_array_equal(found, alone)
     g[17, 1] = np.inf
-    for found in Threads.run(size, work):
+    for found in ThreadCommunicator.run(size, work):
         assert np.isnan(found[1]) and (found[[0, 2, 3]] == alone[[0, 2, 3]]).all()
 
 
@@ -661,8 +660,8 @@ def test_draws_are_those_of_all_numbers(n, data):
 
     def work(communicator):
         own = np.flatnonzero(rank == communicator.rank)
-        return own[draw_of(own, count, 3, 1, ROWS, communicator)]
+        return own[draw_ids(own, count, 3, 1, ROWS, communicator)]
 
     np.testing.assert_array_equal(
-        np.sort(np.concatenate(Threads.run(size, work))), np.flatnonzero(wanted)
+        np.sort(np.concatenate(ThreadCommunicator.run(size, work))), np.flatnonzero(wanted)
     )

@@ -11,7 +11,7 @@ from layers import X, Y
 from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
-from polyleaf.settings.train_config import settings_of
+from polyleaf.settings.train_config import make_train_config
 from polyleaf.training import boosting
 from polyleaf.training.factory import parts_of, problem_of
 from polyleaf.training.layer_boosting import Layers
@@ -33,18 +33,20 @@ from polyleaf.training.split_finder import (
 )
 
 SPARSE = {"leaf": "sparse", "leaf_k": 2}
-LAYERS = {"refresh": "layer", "grow_policy": "depthwise"}
+LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise"}
 
 
 def settings(sparse_targets=False, **parameters):
     estimator = PolyleafRegressor(**parameters)
-    return settings_of(estimator, rounds=2, sparse_targets=sparse_targets, seed=0, n_threads=1)
+    return make_train_config(
+        estimator, rounds=2, sparse_targets=sparse_targets, seed=0, n_threads=1
+    )
 
 
 def parts(objective="squared_error", model=None, **parameters):
     chosen, dataset = settings(**parameters), Dataset(X, keep_features=True)
     target = Y.astype(np.float32)
-    if chosen.keeps_labels_sparse:
+    if chosen.has_sparse_targets:
         target = sp.csr_matrix(np.maximum(target, 0))
     problem = problem_of(get_objective(objective), target, None, chosen)
     if model is None:

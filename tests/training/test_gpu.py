@@ -34,7 +34,7 @@ def scores(kind, y, fit=None, **parameters):
     made = []
     for device in ("cpu", "cuda"):
         model = kind(**SMALL | parameters, device=device).fit(X, y, **(fit or {}))
-        made.append((model.model_.raw_predict(X), model))
+        made.append((model.model_.predict_raw(X), model))
     return made
 
 
@@ -72,7 +72,7 @@ def test_tasks_that_are_judged_in_a_unit_of_their_own():
 def test_curvature_of_many_outputs():
     labels = RNG.random((300, 70)) < 0.3
     assert_same(PolyleafClassifier, labels.astype(int), max_leaves=4, n_estimators=2)
-    assert_same(PolyleafClassifier, labels[:, :5].astype(int), leaf_curvature="shared")
+    assert_same(PolyleafClassifier, labels[:, :5].astype(int), leaf_hessian="shared")
 
 
 def test_weights_of_rows_and_of_outputs():
@@ -107,7 +107,7 @@ def test_an_end_of_growth_is_found():
     )
 
 
-LAYERS = {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3, "max_leaves": None}
+LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3, "max_leaves": None}
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ LAYERS = {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3, "max_l
         {"max_leaves": 5},
         {"max_depth": None, "max_leaves": 9},
         {"colsample_bynode": 0.5, "colsample_bytree": 0.7},
-        {"curvature": "shared", "min_child_weight": 3.0},
-        {"curvature": "none", "leaf_curvature": "none"},
+        {"hessian": "shared", "min_child_weight": 3.0},
+        {"hessian": "none", "leaf_hessian": "none"},
         {"multi_strategy": "one_output_per_tree"},
         {"categorical_features": [4], "max_cat_to_onehot": 2},
         {"min_split_gain": 1e9},
@@ -162,11 +162,11 @@ def test_layers_are_watched_and_gone_on_from():
     "parameters",
     [
         {},
-        {"leaf_support": "shared"},
+        {"leaf_output_set": "shared"},
         {"subsample": 0.5},
         {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.3},
         {"reg_alpha": 0.5, "max_delta_step": 0.2},
-        {"refresh": "tree", "curvature": "shared", "leaf_curvature": "none"},
+        {"boosting_step": "tree", "hessian": "shared", "leaf_hessian": "none"},
         {"sketch": "random_projection", "sketch_dim": 2},
         {"categorical_features": [4]},
     ],
@@ -182,21 +182,21 @@ def test_leaves_hold_some_of_the_outputs(parameters):
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"curvature": "full"},
-        {"curvature": "full", "leaf_curvature": "full"},
-        {"leaf_curvature": "full", "sketch": "random_projection", "sketch_dim": 2},
-        {"curvature": "block", "block_size": 2, "subsample": 0.5},
-        {"leaf_curvature": "block", "block_size": 2, "sampling_method": "goss"},
-        {"curvature": "full", "min_child_weight": 3.0, "reg_lambda": 0.0},
-        {"curvature": "full", "leaf_curvature": "full", "categorical_features": [4]},
+        {"hessian": "full"},
+        {"hessian": "full", "leaf_hessian": "full"},
+        {"leaf_hessian": "full", "sketch": "random_projection", "sketch_dim": 2},
+        {"hessian": "block", "block_size": 2, "subsample": 0.5},
+        {"leaf_hessian": "block", "block_size": 2, "sampling_method": "goss"},
+        {"hessian": "full", "min_child_weight": 3.0, "reg_lambda": 0.0},
+        {"hessian": "full", "leaf_hessian": "full", "categorical_features": [4]},
         {
-            "curvature": "full",
-            "leaf_curvature": "block",
+            "hessian": "full",
+            "leaf_hessian": "block",
             "block_size": 2,
             "rows_per_layer": [0.5, 0.8],
             **LAYERS,
         },
-        {"curvature": "block", "block_size": 2, "leaf_curvature": "none", **LAYERS},
+        {"hessian": "block", "block_size": 2, "leaf_hessian": "none", **LAYERS},
     ],
     ids=str,
 )
@@ -211,12 +211,12 @@ def test_outputs_are_solved_for_together(parameters):
 
 
 def test_hessians_of_losses_whose_outputs_go_apart():
-    assert_same(PolyleafRegressor, Y, curvature="full", leaf_curvature="full")
-    assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, curvature="full")
+    assert_same(PolyleafRegressor, Y, hessian="full", leaf_hessian="full")
+    assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, hessian="full")
     assert_same(
-        PolyleafRegressor, np.abs(Y), objective="poisson", leaf_curvature="block", block_size=2
+        PolyleafRegressor, np.abs(Y), objective="poisson", leaf_hessian="block", block_size=2
     )
-    assert_same(PolyleafRegressor, Y[:, 0], curvature="full")
+    assert_same(PolyleafRegressor, Y[:, 0], hessian="full")
 
 
 OWN = np.array([[1, -1, 0], [0, 1, 1], [0, 0, 0], [-1, 1, 0], [0, 0, 0]])
@@ -233,7 +233,7 @@ PENALTIES = [0.0, 0.5, 0.9, 0.2, 0.0]
         {},
         {"max_leaves": None, "max_depth": 3, "grow_policy": "depthwise"},
         {"categorical_features": [4]},
-        {"curvature": "none", "leaf_curvature": "shared"},
+        {"hessian": "none", "leaf_hessian": "shared"},
         {"multi_strategy": "one_output_per_tree"},
         {"subsample": 0.5, "colsample_bynode": 0.6},
         {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.3},
@@ -283,7 +283,7 @@ def test_directions_with_weights_offsets_quantiles_and_models_to_go_on_from():
         {"categorical_features": [4]},
         {"sketch": "random_projection", "sketch_dim": 2},
         {"leaf": "sparse", "leaf_k": 2},
-        {"curvature": "full"},
+        {"hessian": "full"},
         {"multi_strategy": "one_output_per_tree"},
         {"pruning": "post"},
         LAYERS,
@@ -295,7 +295,7 @@ def test_features_compete_by_shares_of_their_gains(parameters):
     model = assert_same_bytes(
         PolyleafClassifier, CLASSES, feature_penalties=PENALTIES, **parameters
     )
-    assert not np.array_equal(model.model_.raw_predict(X), free)
+    assert not np.array_equal(model.model_.predict_raw(X), free)
     assert_same_bytes(PolyleafRegressor, Y, feature_penalties=PENALTIES, **parameters)
 
 
@@ -329,7 +329,8 @@ def test_what_a_device_does_not_do_yet_is_refused(parameters, said):
 def test_targets_that_stay_sparse_are_refused():
     few = csr_matrix(RNG.random((300, 20)) < 0.1).astype(float)
     with pytest.raises(
-        ValueError, match=r'take split_search="sketch", with which y stays sparse, yet; use dev'
+        ValueError,
+        match=r'take split_search="count_sketch", with which y stays sparse, yet; use dev',
     ):
         PolyleafClassifier(**SMALL, leaf="sparse", leaf_k=2, device="cuda").fit(X, few)
 

@@ -30,12 +30,12 @@ def features_of_paths(model):
     "more",
     [
         {},
-        {"refresh": "layer", "grow_policy": "depthwise"},
+        {"boosting_step": "layer", "grow_policy": "depthwise"},
         {"leaf": "linear"},
         {"sketch": "random_projection", "sketch_dim": 1},
         {"multi_strategy": "one_output_per_tree"},
         {"leaf": "sparse", "leaf_k": 1},
-        {"colsample_bynode": 1.0, "curvature": "full"},
+        {"colsample_bynode": 1.0, "hessian": "full"},
     ],
     ids=str,
 )
@@ -65,7 +65,7 @@ def test_exact_and_proposed_splits_of_many_labels():
     Y = RNG.random((600, 30)) < 0.1
     from scipy.sparse import csr_matrix
 
-    for search in ("exact", "sketch"):
+    for search in ("exact", "count_sketch"):
         model = PolyleafClassifier(
             interaction_constraints=[["a", "b"]],
             objective="squared_hinge",

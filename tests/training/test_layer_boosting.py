@@ -31,10 +31,10 @@ PARTS = {
     "medians": (regressor, Y, {"objective": "absolute_error"}),
     "quantiles": (regressor, Y[:, 0], {"objective": "quantile", "quantile_alpha": [0.1, 0.5, 0.9]}),
     "one output": (regressor, Y[:, 0], {}),
-    "first order": (classifier, CLASSES, {"curvature": "none", "leaf_curvature": "none"}),
-    "shared curvature": (classifier, CLASSES, {"curvature": "shared"}),
-    "full curvature": (classifier, CLASSES, {"curvature": "full"}),
-    "blocks": (classifier, CLASSES, {"curvature": "block"}),
+    "first order": (classifier, CLASSES, {"hessian": "none", "leaf_hessian": "none"}),
+    "shared curvature": (classifier, CLASSES, {"hessian": "shared"}),
+    "full curvature": (classifier, CLASSES, {"hessian": "full"}),
+    "blocks": (classifier, CLASSES, {"hessian": "block"}),
     "a tree per class": (classifier, CLASSES, {"multi_strategy": "one_output_per_tree"}),
     "few leaves": (classifier, CLASSES, {"max_leaves": 5}),
     "no limit on depth": (classifier, CLASSES, {"max_leaves": 12, "max_depth": None}),
@@ -146,13 +146,8 @@ def twin_config(**changes):
 )
 @pytest.mark.parametrize("post_prune", [False, True])
 def test_the_loop_is_the_twins(kind, options, post_prune):
-    curvature = {"unit": "none"}.get(kind, kind)
-    parameters = {
-        **LAYERS,
-        "objective": coupled,
-        "curvature": curvature,
-        "leaf_curvature": curvature,
-    }
+    hessian = {"unit": "none"}.get(kind, kind)
+    parameters = {**LAYERS, "objective": coupled, "hessian": hessian, "leaf_hessian": hessian}
     parameters |= {"pruning": "post" if post_prune else "pre", "learning_rate": 0.5, **options}
     with runs() as begun:
         estimator = regressor(**parameters).fit(X, Y)
@@ -178,12 +173,12 @@ def test_the_loop_is_the_twins(kind, options, post_prune):
     )  # also of one leaf each: the first score is not where the loss ends
 
 
-@pytest.mark.parametrize("refresh", ["round", "tree"])
-def test_one_tree_per_output_with_and_without_renewed_scores(refresh):
+@pytest.mark.parametrize("boosting_step", ["round", "tree"])
+def test_one_tree_per_output_with_and_without_renewed_scores(boosting_step):
     """TFBT's tree-per-class against a loop by hand: the second tree knows what the first has done."""
     parameters = {
         "multi_strategy": "one_output_per_tree",
-        "refresh": refresh,
+        "boosting_step": boosting_step,
         "grow_policy": "depthwise",
     }
     estimator = regressor(objective=coupled, learning_rate=0.5, **parameters).fit(X, Y)
@@ -192,7 +187,7 @@ def test_one_tree_per_output_with_and_without_renewed_scores(refresh):
     for _ in range(3):
         g, h = (part.astype(np.float32) for part in coupled(Y, raw.astype(np.float64)))
         for k in range(3):
-            if refresh == "tree":
+            if boosting_step == "tree":
                 g, h = (part.astype(np.float32) for part in coupled(Y, raw.astype(np.float64)))
             column = g[:, k : k + 1].copy(), h[:, k : k + 1].copy()
             _, leaves, values = reference.fit_tree(*data, *column, "shared", twin_config(), 0.5)
@@ -222,7 +217,7 @@ def test_layers_are_the_whole_tree_for_squared_error(seed):
     }
     parameters |= {"max_depth": 3, "min_child_samples": 30, "n_jobs": 1}
     whole = PolyleafRegressor(**parameters).fit(features, y)
-    layers = PolyleafRegressor(**parameters, refresh="layer").fit(features, y)
+    layers = PolyleafRegressor(**parameters, boosting_step="layer").fit(features, y)
     one, other = whole.model_.forest.tree(0), layers.model_.forest.tree(0)
     assert one.n_leaves == 8
     for name in ("feature", "threshold", "left", "right", "count"):
@@ -243,19 +238,21 @@ def test_layers_are_the_whole_tree_for_squared_error(seed):
     ],
 )
 def test_renewal_per_tree_is_renewal_per_round_where_outputs_do_not_meet(make, y, parameters):
-    assert bits(make(**parameters, refresh="tree").fit(X, y)) == bits(make(**parameters).fit(X, y))
+    assert bits(make(**parameters, boosting_step="tree").fit(X, y)) == bits(
+        make(**parameters).fit(X, y)
+    )
 
 
 def test_renewal_per_tree_matters_where_outputs_meet():
     """At rate 1 steps from the same scores add up to too much (Jacobi); in turn they do not."""
     per_class = {"multi_strategy": "one_output_per_tree", "learning_rate": 1.0}
-    per_class |= {"softmax_curvature": "diagonal"}
+    per_class |= {"softmax_hessian": "diagonal"}
     per_class |= {"categorical_features": None, "n_estimators": 1, "reg_lambda": 0.0}
     # Two classes that hang on a switch, 3 : 1 and 1 : 3, and hardly any rows of a third.
     switch = np.repeat([0.0, 1.0], 200)[:, None]
     y = np.concatenate([np.repeat([0, 1, 2], [149, 50, 1]), np.repeat([0, 1, 2], [50, 149, 1])])
     together = classifier(**per_class).fit(switch, y)
-    in_turn = classifier(**per_class, refresh="tree").fit(switch, y)
+    in_turn = classifier(**per_class, boosting_step="tree").fit(switch, y)
     ours, theirs = in_turn.model_.forest, together.model_.forest
     np.testing.assert_array_equal(ours.values(0), theirs.values(0))
     assert not np.array_equal(ours.values(1), theirs.values(1))
@@ -310,7 +307,7 @@ def test_models_are_kept_in_files(part, tmp_path):
     again = load_model(tmp_path / "model")
     assert bits(estimator) == bits(again)
     np.testing.assert_array_equal(estimator.predict(X), again.predict(X))
-    assert again.get_params()["refresh"] == "layer"
+    assert again.get_params()["boosting_step"] == "layer"
 
 
 # ------------------------------------------------------------------------------------------- what it promises
@@ -320,12 +317,14 @@ def test_layers_reach_a_lower_loss_in_as_many_trees():
     """The point of TFBT's section V, on real data; deterministic, so no tolerance is needed."""
     features, _, y, _ = load("letter").split()
     parameters = {"n_estimators": 6, "max_depth": 4, "max_leaves": None, "grow_policy": "depthwise"}
-    parameters |= {"learning_rate": 0.3, "softmax_curvature": "diagonal", "n_jobs": 1}
+    parameters |= {"learning_rate": 0.3, "softmax_hessian": "diagonal", "n_jobs": 1}
     losses = {}
-    for refresh in ("round", "layer"):
-        estimator = PolyleafClassifier(**parameters, refresh=refresh).fit(features[:3000], y[:3000])
+    for boosting_step in ("round", "layer"):
+        estimator = PolyleafClassifier(**parameters, boosting_step=boosting_step).fit(
+            features[:3000], y[:3000]
+        )
         ids = np.searchsorted(estimator.classes_, y[:3000]).astype(np.int32)
-        losses[refresh] = loss(estimator, features[:3000], ids)
+        losses[boosting_step] = loss(estimator, features[:3000], ids)
     assert losses["layer"] < 0.9 * losses["round"]
 
 
@@ -393,10 +392,15 @@ def test_training_ends_where_no_tree_can_be_grown():
         )
 
 
-@pytest.mark.parametrize("refresh", ["round", "layer"])
-def test_single_leaves_that_still_move_the_scores_do_not_end_training(refresh):
+@pytest.mark.parametrize("boosting_step", ["round", "layer"])
+def test_single_leaves_that_still_move_the_scores_do_not_end_training(boosting_step):
     """From a score of 0 no split may pay at first: two leaves are penalised twice."""
-    parameters = {"base_score": 0.0, "refresh": refresh, "learning_rate": 0.5, "reg_lambda": 50.0}
+    parameters = {
+        "base_score": 0.0,
+        "boosting_step": boosting_step,
+        "learning_rate": 0.5,
+        "reg_lambda": 50.0,
+    }
     parameters["grow_policy"] = "depthwise"
     far = 100 * Y.std(axis=0) + Y
     estimator = regressor(n_estimators=40, **parameters).fit(X, far)
@@ -420,7 +424,7 @@ def test_any_training_by_layers_predicts_what_it_trained(data):
     features[rng.random(features.shape) < data.draw(st.sampled_from([0.0, 0.3]))] = np.nan
     parameters = {
         "n_estimators": 2,
-        "refresh": "layer",
+        "boosting_step": "layer",
         "grow_policy": "depthwise",
         "max_depth": data.draw(st.sampled_from([1, 2, 4, None])),
         "max_leaves": data.draw(st.sampled_from([2, 3, 9, 31])),
@@ -438,5 +442,6 @@ def test_any_training_by_layers_predicts_what_it_trained(data):
         estimator = PolyleafRegressor(**parameters).fit(features, y if n_outputs > 1 else y[:, 0])
     assert np.isfinite(begun[0].state.raw).all()
     np.testing.assert_array_equal(
-        estimator.predict(features).reshape(n, -1), begun[0].model.in_unit_of_y(begun[0].state.raw)
+        estimator.predict(features).reshape(n, -1),
+        begun[0].model.to_target_scale(begun[0].state.raw),
     )

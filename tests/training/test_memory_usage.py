@@ -27,9 +27,9 @@ SMALL = {"n_estimators": 4, "max_depth": 3, "max_leaves": None, "n_jobs": 1, "ra
 TRAININGS = {
     "outputs": (PolyleafRegressor, {}),
     "a curvature for each output": (PolyleafRegressor, {"objective": "poisson"}),
-    "all pairs": (PolyleafRegressor, {"objective": "poisson", "curvature": "full"}),
+    "all pairs": (PolyleafRegressor, {"objective": "poisson", "hessian": "full"}),
     "trees of one output": (PolyleafRegressor, {"multi_strategy": "one_output_per_tree"}),
-    "layers": (PolyleafRegressor, {"refresh": "layer", "grow_policy": "depthwise"}),
+    "layers": (PolyleafRegressor, {"boosting_step": "layer", "grow_policy": "depthwise"}),
     "linear leaves": (PolyleafRegressor, {"leaf": "linear"}),
     "a sketch": (PolyleafRegressor, {"sketch": "random_projection", "sketch_dim": 2}),
     "classes": (PolyleafClassifier, {}),
@@ -72,8 +72,8 @@ def test_a_limit_moves_first_bins_then_row_state_and_no_bit(training, tmp_path, 
         made.clear()
         data = limited(X, y, limit, tmp_path, keep_features=training == "linear leaves")
         models[limit] = make(**SMALL, **parameters).fit(data).save_model()
-        assert data.is_in_files == (limit < stays + bins or data.room.limit < 8 * X.size)
-        memory = stays + (0 if data.is_in_files else bins) + state
+        assert data.is_memmapped == (limit < stays + bins or data.memory.limit < 8 * X.size)
+        memory = stays + (0 if data.is_memmapped else bins) + state
         assert bool(made) == (memory > limit)
     assert len(set(models.values())) == 1
     with pytest.raises(
@@ -87,16 +87,16 @@ def test_without_a_limit_nothing_leaves_memory(tmp_path, monkeypatch):
     X, y = problem()
     data = Dataset.from_batches([(X, y)], cache_dir=tmp_path)
     PolyleafRegressor(**SMALL).fit(data)
-    assert data.is_in_files and not Dataset.from_batches([(X, y)]).is_in_files
+    assert data.is_memmapped and not Dataset.from_batches([(X, y)]).is_memmapped
 
 
 def test_data_that_leave_memory_are_the_same(tmp_path):
     X, y = problem()
     data = limited(X, y, MUCH, tmp_path, keep_features=True)
     codes, features = data.codes.copy(), data.features.copy()
-    data.leave_memory()
-    data.leave_memory()  # which are there already
-    assert data.is_in_files
+    data.release_memory()
+    data.release_memory()  # which are there already
+    assert data.is_memmapped
     np.testing.assert_array_equal(data.codes, codes)
     np.testing.assert_array_equal(data.features, features)
 
@@ -107,4 +107,4 @@ def test_columns_of_very_many_categories_stay(tmp_path):
     with pytest.raises(
         ValueError, match="memory_limit asks for bins in a file, but there are columns"
     ):
-        data.leave_memory()
+        data.release_memory()

@@ -53,15 +53,15 @@ MORE = [
     {},
     {"max_leaves": 4},
     {"multi_strategy": "one_output_per_tree"},
-    {"multi_strategy": "one_output_per_tree", "refresh": "tree"},
-    {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 4},
-    {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 4, "pruning": "post"},
+    {"multi_strategy": "one_output_per_tree", "boosting_step": "tree"},
+    {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4},
+    {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4, "pruning": "post"},
     {"pruning": "post"},
     {"subsample": 0.5},
     {"sampling_method": "goss"},
     {"reg_alpha": 0.3, "max_delta_step": 0.5},
     {"reg_lambda": 0.0, "colsample_bynode": 1.0},
-    {"curvature": "none"},
+    {"hessian": "none"},
     {"max_bins": 8},
 ]
 
@@ -76,7 +76,7 @@ def test_nothing_disobeys(more, directions):
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 4}], ids=str
+    "more", [{}, {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4}], ids=str
 )
 @pytest.mark.parametrize("objective", ["absolute_error", "huber", "poisson", "gamma", "tweedie"])
 def test_no_objective_of_targets_disobeys(objective, more):
@@ -263,8 +263,8 @@ def test_what_cannot_be_meant_is_refused(constraints, error, sentence):
     [
         ({"leaf": "linear"}, "within a linear leaf"),
         ({"leaf": "sparse", "leaf_k": 1}, "a sparse leaf does not hold"),
-        ({"curvature": "full"}, "moves the outputs of a leaf together"),
-        ({"leaf_curvature": "block"}, "moves the outputs of a leaf together"),
+        ({"hessian": "full"}, "moves the outputs of a leaf together"),
+        ({"leaf_hessian": "block"}, "moves the outputs of a leaf together"),
         ({"sketch": "random_projection", "sketch_dim": 1}, "mixtures of them"),
         ({"projection": "pca"}, "which trees do not see"),
     ],

@@ -23,12 +23,12 @@ def splits_on(model):
     "more",
     [
         {},
-        {"refresh": "layer", "grow_policy": "depthwise"},
+        {"boosting_step": "layer", "grow_policy": "depthwise"},
         {"leaf": "linear"},
         {"sketch": "random_projection", "sketch_dim": 1},
         {"multi_strategy": "one_output_per_tree"},
         {"leaf": "sparse", "leaf_k": 1},
-        {"curvature": "full"},
+        {"hessian": "full"},
         {"monotone_constraints": {"a": 1}},
         {"pruning": "post"},
     ],
@@ -125,7 +125,7 @@ def test_labels_of_sparse_targets():
         "max_leaves": 6,
         "colsample_bynode": 1.0,
     }
-    for search in ("sketch", "exact"):
+    for search in ("count_sketch", "exact"):
         plain = PolyleafClassifier(split_search=search, **options).fit(X.to_numpy(), labels)
         dear = PolyleafClassifier(
             split_search=search, feature_penalties=[0.9, 0, 0, 0], **options

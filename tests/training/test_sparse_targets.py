@@ -43,7 +43,7 @@ def precision(model, X, Y, k=1):
     return float(np.mean(np.take_along_axis(Y.toarray(), labels, axis=1)))
 
 
-@pytest.mark.parametrize("search", ["sketch", "exact"])
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_labels_are_learnt(data, search):
     X, Y = data
     model = fitted(data, split_search=search)
@@ -54,7 +54,7 @@ def test_labels_are_learnt(data, search):
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
-@pytest.mark.parametrize("search", ["sketch", "exact"])
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_threads_do_not_matter(data, search):
     one, three = (fitted(data, n_jobs=n, split_search=search) for n in (1, 3))
     mine, theirs = (storage.to_arrays(model.model_.forest) for model in (one, three))
@@ -134,7 +134,7 @@ def test_labels_by_name(data):
 
     X, Y = data
     frame = pd.DataFrame(Y.toarray(), columns=[f"tag {k}" for k in range(60)])
-    model, plain = fitted((X, frame), split_search="sketch"), fitted(data)
+    model, plain = fitted((X, frame), split_search="count_sketch"), fitted(data)
     labels, scores = model.predict_topk(X, 3, names=True)
     numbers, theirs = plain.predict_topk(X, 3)
     np.testing.assert_array_equal(scores, theirs)
@@ -183,7 +183,7 @@ def test_bad_targets_are_refused_in_a_sentence(data, what, projection):
     Y.sort_indices()
     dim = None if projection is None else 5
     with pytest.raises(ValueError, match=message):
-        fitted((X, make(Y)), projection=projection, projection_dim=dim, split_search="sketch")
+        fitted((X, make(Y)), projection=projection, projection_dim=dim, split_search="count_sketch")
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_bad_targets_are_refused_in_a_sentence(data, what, projection):
         ({"leaf": "linear"}, "leaf"),
         ({"leaf_k": 0}, "leaf_k"),
         ({"threshold_step": 1.0, "split_search": "exact"}, "threshold_step"),
-        ({"refresh": "layer"}, "refresh"),
+        ({"boosting_step": "layer"}, "boosting_step"),
         ({"multi_strategy": "one_output_per_tree"}, "one_output_per_tree"),
         ({"base_score": 0.5}, "base"),
         ({"class_weight": "balanced"}, "class_weight"),
@@ -284,7 +284,7 @@ def test_a_sketch_grows_the_same_trees_from_sparse_x(parameters):
     settings = {
         "leaf": "sparse",
         "leaf_k": 4,
-        "split_search": "sketch",
+        "split_search": "count_sketch",
         "n_estimators": 4,
         "random_state": 0,
     }

@@ -12,9 +12,9 @@ import pytest
 from model_files import reseal
 
 from polyleaf.cli.main import run
-from polyleaf.files.io import ReadError, reading
-from polyleaf.files.multilabel import read_multilabel, read_sparse_matrix
+from polyleaf.files.io import ReadError, wrap_read_errors
 from polyleaf.files.readers import read_table
+from polyleaf.files.xmc import read_multilabel, read_sparse_matrix
 
 FUZZ = Path(__file__).parents[2] / "scripts" / "fuzz"
 
@@ -110,10 +110,10 @@ def test_whatever_a_library_trips_over_names_the_file(tmp_path):
     ):
         with (
             pytest.raises(ReadError, match=r"t\.csv is damaged or of another format"),
-            reading(path),
+            wrap_read_errors(path),
         ):
             raise error
-    with pytest.raises(MemoryError), reading(path):
+    with pytest.raises(MemoryError), wrap_read_errors(path):
         raise MemoryError
 
 

@@ -9,13 +9,13 @@ import pytest
 from model_files import about, reseal
 
 import polyleaf
-from polyleaf.estimators.base import builder_of
+from polyleaf.estimators.base import make_estimator_builder
 from polyleaf.model import Model, serialize
 from polyleaf.model.serialize import ModelFileError
 
 
 def loaded(content):
-    return serialize.from_bytes(content, builder_of(mutants.ESTIMATORS))
+    return serialize.from_bytes(content, make_estimator_builder(mutants.ESTIMATORS))
 
 
 def changed(seed, change):

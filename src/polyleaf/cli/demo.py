@@ -17,9 +17,9 @@ import numpy as np
 
 from polyleaf import datasets
 from polyleaf.callbacks import Callback
-from polyleaf.data.holdout import drawn
+from polyleaf.data.holdout import split_rows
 from polyleaf.files.io import write_csv
-from polyleaf.metrics.task_scores import baseline, scores
+from polyleaf.metrics._multitask import baseline_scores, compute_scores
 
 __all__ = ["DemoResult", "run"]
 
@@ -152,7 +152,7 @@ def _train(job: _Job, out: Path, params: dict[str, Any], start_job: Callable) ->
     small = datasets.load(job.data_name)
     X, X_test, y, y_test = small.split()
     # Early stopping looks at a part of the training rows, never at the test rows.
-    kept, watched = drawn(len(X), len(X) // 5, seed=0)
+    kept, watched = split_rows(len(X), len(X) // 5, seed=0)
     estimator = PolyleafRegressor if job.task == "regression" else PolyleafClassifier
     model = estimator(**params, early_stopping_rounds=_PATIENCE, random_state=0)
     model.fit(
@@ -170,8 +170,10 @@ def _train(job: _Job, out: Path, params: dict[str, Any], start_job: Callable) ->
         n_rounds=model.model_.n_rounds
         if model.best_iteration_ is None
         else model.best_iteration_ + 1,
-        found=scores(job.task, y_test, predicted, probabilities, getattr(model, "classes_", None)),
-        without=baseline(job.task, y, y_test),
+        found=compute_scores(
+            job.task, y_test, predicted, probabilities, getattr(model, "classes_", None)
+        ),
+        without=baseline_scores(job.task, y, y_test),
         history=dict(zip(("train", "validation"), (values for _, values in curves), strict=True)),
         metric=curves[0][0],
         model_path=path,

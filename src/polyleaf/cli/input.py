@@ -13,58 +13,58 @@ from typing import Any
 import numpy as np
 
 from polyleaf.files.folders import Folder
-from polyleaf.files.io import STANDARD_INPUT, on_disk
-from polyleaf.files.readers import CsvStyle, read_cells, read_table
+from polyleaf.files.io import STANDARD_INPUT, spool_to_disk
+from polyleaf.files.readers import CsvOptions, read_cells, read_table
 from polyleaf.files.schema import Schema
 from polyleaf.files.table import Table
 from polyleaf.settings.parameters import SearchParameters
 
 __all__ = [
     "Source",
-    "columns_beside",
-    "features_to_explain",
-    "open_rows",
-    "open_rows_and_cells",
-    "outline_of",
-    "rows_to_answer",
-    "rows_to_learn",
+    "read_columns",
+    "make_prediction_dataset",
+    "open_source",
+    "open_source_and_cells",
+    "get_header",
+    "read_prediction_rows",
+    "make_training_dataset",
 ]
 
 Source = Table | Folder
 
 
-def open_rows(path: Path, format: str | None, style: CsvStyle) -> Source:
+def open_source(path: Path, format: str | None, style: CsvOptions) -> Source:
     """A file, read whole, or a folder of Parquet files, of which nothing but the columns' names is read."""
     return Folder.open(path) if path.is_dir() else read_table(path, format, style)
 
 
-def open_rows_and_cells(
-    path: Path, format: str | None, style: CsvStyle, choose: Callable[[Table], Sequence[str]]
+def open_source_and_cells(
+    path: Path, format: str | None, style: CsvOptions, choose: Callable[[Table], Sequence[str]]
 ) -> tuple[Source, dict[str, np.ndarray]]:
-    """The same, and the columns that are chosen of its outline, as they stand there."""
+    """The same, and the columns that are chosen of its header, as they stand there."""
     if path == STANDARD_INPUT:
         format = format or "csv"
-    with on_disk(path, "") as file:
-        source = open_rows(file, format, style)
-        names = choose(outline_of(source))
+    with spool_to_disk(path, "") as file:
+        source = open_source(file, format, style)
+        names = choose(get_header(source))
         if isinstance(source, Folder):
             return source, source.cells(names) if names else {}
         return source, read_cells(file, source, names, format, style)
 
 
-def outline_of(source: Source) -> Table:
+def get_header(source: Source) -> Table:
     """A table with the columns' names, and which of them are text; of a folder it has no rows."""
-    return source.outline if isinstance(source, Folder) else source
+    return source.header if isinstance(source, Folder) else source
 
 
-def columns_beside(source: Source, columns: Sequence[str]) -> Table:
+def read_columns(source: Source, columns: Sequence[str]) -> Table:
     """A table that has these columns, of all rows; of a folder no others."""
     if not isinstance(source, Folder):
         return source
-    return source.table(tuple(dict.fromkeys(columns))) if columns else source.outline
+    return source.table(tuple(dict.fromkeys(columns))) if columns else source.header
 
 
-def rows_to_answer(
+def read_prediction_rows(
     source: Source, schema: Schema, estimator: Any, beside: Sequence[str] = ()
 ) -> tuple[Table, Any]:
     """A table with the columns beside the features, and a `Dataset` in the bins of a model, with its offset.
@@ -78,20 +78,20 @@ def rows_to_answer(
         Columns that the table must have; of a folder it has no others.
     """
     table, X = (
-        columns_beside(source, (*beside, *schema.offset)),
-        features_to_explain(source, schema, estimator),
+        read_columns(source, (*beside, *schema.offset)),
+        make_prediction_dataset(source, schema, estimator),
     )
     X.offset = schema.read_offset(table)
     return table, X
 
 
-def features_to_explain(source: Source, schema: Schema, estimator: Any) -> Any:
+def make_prediction_dataset(source: Source, schema: Schema, estimator: Any) -> Any:
     """The features alone, as a `Dataset` in the bins of a model."""
     from polyleaf.data.dataset import Dataset
 
     how: dict[str, Any] = {
         "reference": estimator.model_.mapper,
-        "keep_features": estimator.model_.reads_features,
+        "keep_features": estimator.model_.has_linear_leaves,
         "n_jobs": estimator.n_jobs,
     }
     if not isinstance(source, Folder):
@@ -100,7 +100,7 @@ def features_to_explain(source: Source, schema: Schema, estimator: Any) -> Any:
     return Dataset.from_batches(lambda: map(schema.read_features, parts(schema.features)), **how)
 
 
-def rows_to_learn(
+def make_training_dataset(
     source: Source,
     schema: Schema,
     estimator: Any,

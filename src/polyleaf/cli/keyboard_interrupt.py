@@ -13,29 +13,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyleaf.cli.messages import count_of
+from polyleaf.cli.messages import pluralise
 
-__all__ = ["KEEPING", "Watched", "watched"]
+__all__ = ["KEEP_ON_INTERRUPT", "InterruptRecord", "watched"]
 
-KEEPING = {"on_interrupt": "keep"}
+KEEP_ON_INTERRUPT = {"on_interrupt": "keep"}
 """Parameters with which estimators keep what they have; searches, too, in their last training."""
 
 _SAID = "was interrupted"  # by estimators that keep it, as a warning
 
 
 @dataclass
-class Watched:
+class InterruptRecord:
     """What became of a training."""
 
     was_interrupted: bool = False
 
     def outcome(self, estimator: Any, path: Path) -> str:
         """What is kept of an interrupted training, in a sentence."""
-        rounds = count_of(estimator.model_.n_rounds, "round")
+        rounds = pluralise(estimator.model_.n_rounds, "round")
         tried = getattr(estimator, "leaderboard_", None)
         if tried is None:
             return f"interrupted after {rounds}; the model of these is saved to {path}."
-        best = f"the best of {count_of(len(tried), 'candidate')}, with {rounds} on all rows,"
+        best = f"the best of {pluralise(len(tried), 'candidate')}, with {rounds} on all rows,"
         return f"the search was interrupted; {best} is saved to {path}."
 
     def has_nothing(self, estimator: Any) -> bool:
@@ -45,9 +45,9 @@ class Watched:
 
 
 @contextmanager
-def watched() -> Iterator[Watched]:
+def watched() -> Iterator[InterruptRecord]:
     """Within it estimators are fitted: what they print goes to the error stream, and Ctrl-C is noted."""
-    found, show = Watched(), warnings.showwarning
+    found, show = InterruptRecord(), warnings.showwarning
 
     def note(message: Warning | str, *about: Any, **how: Any) -> None:
         if _SAID in str(message):

@@ -23,43 +23,55 @@ from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import xmc
 from polyleaf.cli.input import (
     Source,
-    columns_beside,
-    features_to_explain,
-    open_rows,
-    open_rows_and_cells,
-    outline_of,
-    rows_to_answer,
-    rows_to_learn,
+    get_header,
+    make_prediction_dataset,
+    make_training_dataset,
+    open_source,
+    open_source_and_cells,
+    read_columns,
+    read_prediction_rows,
 )
-from polyleaf.cli.keyboard_interrupt import KEEPING, Watched, watched
+from polyleaf.cli.keyboard_interrupt import KEEP_ON_INTERRUPT, InterruptRecord, watched
 from polyleaf.cli.messages import (
     INTERRUPTED,
-    Teller,
-    complain,
-    count_of,
-    in_own_terms,
+    Reporter,
+    pluralise,
+    print_error,
+    translate_parameter_names,
     write_scores,
-    write_scores_of_tasks,
+    write_task_scores,
 )
-from polyleaf.cli.multitask import Wanted, refuse_tasks, tasks_wanted, tell_tasks, the_one_kind
-from polyleaf.cli.output import beside, write_answers
+from polyleaf.cli.multitask import (
+    TaskSpec,
+    check_single_task,
+    describe_tasks,
+    get_single_kind,
+    parse_tasks,
+)
+from polyleaf.cli.output import beside, write_predictions
 from polyleaf.cli.parameters import PARAMETERS
 from polyleaf.cli.predictions import (
-    labels_not_learned,
-    predicted_columns,
-    scores_of,
-    scores_of_tasks,
+    compute_scores,
+    compute_task_scores,
+    describe_unknown_labels,
+    prediction_columns,
 )
-from polyleaf.data.holdout import held_out
+from polyleaf.data.holdout import split_validation
 from polyleaf.files.folders import Folder
 from polyleaf.files.io import ReadError
-from polyleaf.files.readers import FORMATS, CsvStyle, read_table
-from polyleaf.files.schema import Schema, choose_columns, guess_task, hint_of_commas, read_weights
+from polyleaf.files.readers import FORMATS, CsvOptions, read_table
+from polyleaf.files.schema import (
+    Schema,
+    decimal_comma_hint,
+    infer_task,
+    read_weights,
+    select_columns,
+)
 from polyleaf.files.table import Table
-from polyleaf.inputs.targets import weight_of_known
+from polyleaf.inputs.targets import weight_known_targets
 from polyleaf.settings import presets
 from polyleaf.settings.aliases import meant
-from polyleaf.settings.param_spec import declarations
+from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import SearchParameters
 
 __all__ = ["app", "main", "run"]
@@ -76,7 +88,7 @@ _EXAMPLES = {
         "polyleaf train visits/ -t visits -m m --validation later.parquet",
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
         "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
-        "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set refresh=layer",
+        "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set boosting_step=layer",
         "polyleaf train houses.csv --task price=squared_error --task sold=logistic --task segment -m m",
         "polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m",
     ),
@@ -198,14 +210,14 @@ LeafDtypeOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
 
 
-def _style(no_header: bool, sep: str | None, decimal: str, encoding: str) -> CsvStyle:
+def _style(no_header: bool, sep: str | None, decimal: str, encoding: str) -> CsvOptions:
     separator = {"tab": "\t", "\\t": "\t", "space": " "}.get(sep or "", sep)
     is_utf_8 = encoding.lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
-    return CsvStyle(
+    return CsvOptions(
         False if no_header else None,
         separator,
         decimal,
-        CsvStyle.encoding if is_utf_8 else encoding,
+        CsvOptions.encoding if is_utf_8 else encoding,
     )
 
 
@@ -344,10 +356,13 @@ def train(
         "time_limit": search,
     }
     params = {name: value for name, value in chosen.items() if value is not None}
-    params |= KEEPING | {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
+    params |= KEEP_ON_INTERRUPT | {
+        "random_state": seed,
+        "verbose": int(sys.stderr.isatty() and not quiet),
+    }
     params |= _parse_settings(settings or [])
     params |= _time_limit(time_limit, search)
-    told = _Told(
+    told = TrainOptions(
         file=file,
         model=model,
         format=format,
@@ -361,10 +376,10 @@ def train(
         seed=seed,
         threads=threads,
         saved={"leaf_dtype": leaf_dtype, "statistics": statistics},
-        tell=Teller(quiet),
+        tell=Reporter(quiet),
     )
-    columns = _Columns(target, task, drop, weight, offset, categorical)
-    if xmc.holds_labels(file, format):
+    columns = ColumnOptions(target, task, drop, weight, offset, categorical)
+    if xmc.is_xmc(file, format):
         _train_labels(told, columns, label_names)
     else:
         _refuse_elsewhere(file.is_dir(), label_names, cache, memory_limit)
@@ -418,23 +433,23 @@ def predict(
     """Predict for each row of a file."""
     if out is not None:
         _check_writable(out)
-    if xmc.holds_labels(file, format):
+    if xmc.is_xmc(file, format):
         labeller, rows = _load_labeller(model, file, threads)
-        xmc.write_best(labeller, rows.X, top, out)
+        xmc.write_topk(labeller, rows.X, top, out)
         return
     estimator, schema = _load(model, threads)
     if intervals:
-        refuse_tasks(schema, model, "--intervals")
+        check_single_task(schema, model, "--intervals")
     wanted_levels = [] if levels is None else _levels(levels)
     style = _style(no_header, sep, decimal, encoding)
-    source, kept = open_rows_and_cells(
-        file, format, style, lambda outline: choose_columns(outline, keep, "--keep") if keep else ()
+    source, kept = open_source_and_cells(
+        file, format, style, lambda header: select_columns(header, keep, "--keep") if keep else ()
     )
-    _, X = rows_to_answer(source, schema, estimator)
-    columns = predicted_columns(estimator, schema, X, proba, wanted_levels, intervals)
-    write_answers(beside(kept, columns), out, as_json)
+    _, X = read_prediction_rows(source, schema, estimator)
+    columns = prediction_columns(estimator, schema, X, proba, wanted_levels, intervals)
+    write_predictions(beside(kept, columns), out, as_json)
     if out is not None:
-        Teller(quiet).remark(f"{count_of(X.shape[0], 'prediction')} written to {out}")
+        Reporter(quiet).remark(f"{pluralise(X.shape[0], 'prediction')} written to {out}")
 
 
 def _levels(given: str) -> list[float]:
@@ -465,19 +480,19 @@ def evaluate(
     encoding: EncodingOption = "utf-8",
 ) -> None:
     """Print how well a model predicts a file whose targets are known, in all and for each of several."""
-    if xmc.holds_labels(file, format):
+    if xmc.is_xmc(file, format):
         write_scores(xmc.evaluate_labels(*_load_labeller(model, file, threads)), as_json)
         return
     estimator, schema = _load(model, threads)
-    source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
+    source = open_source(file, format, _style(no_header, sep, decimal, encoding))
     table, X, weights = _known_rows(source, schema, estimator, weight)
     if schema.parts:
-        write_scores_of_tasks(*scores_of_tasks(estimator, schema, table, X, weights), as_json)
+        write_task_scores(*compute_task_scores(estimator, schema, table, X, weights), as_json)
         return
     y = schema.read_targets(table)
-    if strange := labels_not_learned(estimator, schema, y):
-        Teller(False).say(strange)
-    found = scores_of(estimator, schema, y, X, weights)
+    if strange := describe_unknown_labels(estimator, schema, y):
+        Reporter(False).say(strange)
+    found = compute_scores(estimator, schema, y, X, weights)
     write_scores(found[0], as_json, found[1])
 
 
@@ -504,15 +519,15 @@ def calibrate(
 
     The model file keeps it, and predict --intervals writes them.
     """
-    if xmc.holds_labels(file, format):
+    if xmc.is_xmc(file, format):
         raise ReadError(f"calibrate reads tables, not --format {xmc.FORMAT}.")
     estimator, schema = _load(model, threads)
-    refuse_tasks(schema, model, "calibrate")
+    check_single_task(schema, model, "calibrate")
     if joint and schema.task != "regression":
         raise ReadError(
             "--joint is for the intervals of several numbers; a set has all labels of a row anyway."
         )
-    source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
+    source = open_source(file, format, _style(no_header, sep, decimal, encoding))
     table, X, weights = _known_rows(source, schema, estimator, weight)
     jointly = {"joint": joint} if schema.task == "regression" else {}
     estimator.calibrate(X, schema.read_targets(table), weights, coverage=coverage, **jointly)
@@ -536,7 +551,7 @@ def extract(
     if not schema.parts:
         raise ReadError(f"{model} has no tasks: it is of targets of one kind already.")
     _check_writable(out)
-    _save(estimator.of_task(task), schema.each[task], out)
+    _save(estimator.task_estimator(task), schema.each[task], out)
 
 
 @app.command(epilog=_examples("explain"))
@@ -576,28 +591,28 @@ def explain(
 ) -> None:
     """Tell what each feature adds to the raw score of each row (Shapley's values)."""
     from polyleaf.cli.shap_output import ContributionWriter
-    from polyleaf.estimators.shap_mixin import in_chunks, mean_magnitude
+    from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
 
     if out is not None:
         _check_writable(out)
-    if xmc.holds_labels(file, format):
+    if xmc.is_xmc(file, format):
         raise ReadError(
             f"explain reads tables; for --format {xmc.FORMAT} use shap_values in Python."
         )
     estimator, schema = _load(model, threads)
     style, usual = _style(no_header, sep, decimal, encoding), None
-    rows = features_to_explain(open_rows(file, format, style), schema, estimator)
+    rows = make_prediction_dataset(open_source(file, format, style), schema, estimator)
     if background is not None:
-        usual = features_to_explain(open_rows(background, format, style), schema, estimator)
+        usual = make_prediction_dataset(open_source(background, format, style), schema, estimator)
     chosen = _outputs(outputs, estimator.model_)
-    chunks = in_chunks(estimator, rows, usual, chosen)
+    chunks = iter_shap_values(estimator, rows, usual, chosen)
     writer = ContributionWriter(estimator.model_, chosen, out, sys.stdout)
     if importance:
-        writer.write_importance(mean_magnitude(chunks))
+        writer.write_importance(mean_abs_shap(chunks))
     else:
         writer.write(np.atleast_1d(estimator.shap_base_values(usual, chosen)), chunks)
         if out is not None:
-            Teller(False).remark(f"{count_of(rows.n_rows, 'explanation')} written to {out}")
+            Reporter(False).remark(f"{pluralise(rows.n_rows, 'explanation')} written to {out}")
 
 
 @app.command(epilog=_examples("report"))
@@ -619,17 +634,17 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write a page about a model and how well it predicts a file whose targets are known."""
-    if xmc.holds_labels(file, format):
+    if xmc.is_xmc(file, format):
         raise ReadError(
             f"report looks at every output of every row, too many for --format {xmc.FORMAT}."
         )
     estimator, schema = _load(model, threads)
-    source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
-    table, X = rows_to_answer(source, schema, estimator, schema.targets)
+    source = open_source(file, format, _style(no_header, sep, decimal, encoding))
+    table, X = read_prediction_rows(source, schema, estimator, schema.targets)
     y = schema.read_targets(table)
     _check_writable(out)
     estimator.report(X, y, title=title or f"Report: {model.name}").save(out)
-    Teller(quiet).remark(f"report of {count_of(table.n_rows, 'row')} written to {out}")
+    Reporter(quiet).remark(f"report of {pluralise(table.n_rows, 'row')} written to {out}")
 
 
 @app.command(epilog=_examples("inspect"))
@@ -649,7 +664,7 @@ def inspect(
         trees = dump_json(content)["trees"]
         if tree >= len(trees):
             raise ReadError(
-                f"--tree {tree}: the model has {count_of(len(trees), 'tree')}, counted from 0."
+                f"--tree {tree}: the model has {pluralise(len(trees), 'tree')}, counted from 0."
             )
         _print_tree(trees[tree])
     else:
@@ -701,19 +716,19 @@ def run(arguments: list[str]) -> int:
     try:
         return app(args=arguments or ["--help"], prog_name="polyleaf", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
-        return complain("interrupted.", INTERRUPTED)
+        return print_error("interrupted.", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output, such as `head`, has left
         sys.stdout = None
         return 1
     except (ValueError, OSError, RuntimeError, MemoryError, ImportError) as error:
-        return complain(in_own_terms(str(error) or type(error).__name__))
+        return print_error(translate_parameter_names(str(error) or type(error).__name__))
     except Exception as error:
         # Usage errors: their class moved between versions of typer, their method did not.
         if hasattr(error, "format_message"):
-            return complain(error.format_message())
+            return print_error(error.format_message())
         if os.environ.get("POLYLEAF_TRACEBACK"):
             raise
-        return complain(
+        return print_error(
             f"this is a fault of ours, or of a damaged file ({type(error).__name__}: {error}). Set "
             "POLYLEAF_TRACEBACK=1 to see where it happens."
         )
@@ -723,13 +738,13 @@ def run(arguments: list[str]) -> int:
 
 
 @dataclass(frozen=True)
-class _Told:
+class TrainOptions:
     """What `train` was told, but for which columns are what."""
 
     file: Path
     model: Path
     format: str | None
-    style: CsvStyle
+    style: CsvOptions
     recipe: str | None
     params: dict[str, Any]  # of the estimator, those of the recipe apart
     validation: str | None
@@ -739,11 +754,11 @@ class _Told:
     seed: int
     threads: int | None
     saved: dict[str, Any]  # how the model is
-    tell: Teller
+    tell: Reporter
 
 
 @dataclass(frozen=True)
-class _Columns:
+class ColumnOptions:
     """The options that say which columns are what, as they were given."""
 
     target: str | None
@@ -755,7 +770,7 @@ class _Columns:
 
 
 @dataclass(frozen=True)
-class _Lesson:
+class TrainingSpec:
     """What is learned from a table."""
 
     schema: Schema
@@ -764,10 +779,10 @@ class _Lesson:
     params: dict[str, Any]
     texts: set[str]  # columns of text
     meant: tuple[str, ...]  # columns that were said to be categories
-    wanted: list[Wanted]  # tasks, where there are several
+    wanted: list[TaskSpec]  # tasks, where there are several
 
 
-def _train_labels(told: _Told, columns: _Columns, label_names: Path | None) -> None:
+def _train_labels(told: TrainOptions, columns: ColumnOptions, label_names: Path | None) -> None:
     """Learn from rows with labels, and save the model."""
     _refuse_columns(asdict(columns))
     _check_validation(told.validation, told.early_stopping)
@@ -778,20 +793,20 @@ def _train_labels(told: _Told, columns: _Columns, label_names: Path | None) -> N
     labeller = _check_parameters("multilabel", params)(**params)
     rows = xmc.read_rows(told.file, label_names, told.threads)
     with watched() as outcome:
-        xmc.train_labels(labeller, rows, told.validation, told.seed, told.threads)
+        xmc.fit_labels(labeller, rows, told.validation, told.seed, told.threads)
     _refuse_nothing(outcome, labeller)
     labeller.model_.metadata[_LABELS] = True
     labeller.save_model(told.model, **told.saved)
-    told.tell.data(count_of(rows.Y.shape[1], "label"), rows.X.shape)
+    told.tell.data(pluralise(rows.Y.shape[1], "label"), rows.X.shape)
     told.tell.learned(labeller, told.model)
     _leave_if_interrupted(outcome, labeller, told.model)
 
 
 def _train_table(
-    told: _Told, columns: _Columns, cache: Path | None, memory_limit: str | None
+    told: TrainOptions, columns: ColumnOptions, cache: Path | None, memory_limit: str | None
 ) -> None:
     """Learn from a table, and save the model."""
-    source = open_rows(told.file, told.format, told.style)
+    source = open_source(told.file, told.format, told.style)
     is_folder = told.file.is_dir()
     lesson = _lesson(told, columns, source)
     schema = lesson.schema
@@ -801,18 +816,20 @@ def _train_table(
     training, held = _split(lesson.known, told.validation, told.seed, told.format, told.style)
     _check_writable(told.model)
     weights = read_weights(training, lesson.weighted[0]) if lesson.weighted else None
-    of_bins = weight_of_known(schema.read_targets(training), weights)
+    of_bins = weight_known_targets(schema.read_targets(training), weights)
     only_text = lesson.texts - set(lesson.meant)
     learned_from = source if is_folder else training
-    X = rows_to_learn(learned_from, schema, estimator, of_bins, only_text, cache, memory_limit)
+    X = make_training_dataset(
+        learned_from, schema, estimator, of_bins, only_text, cache, memory_limit
+    )
     with watched() as outcome:
         _fit(estimator, schema, X, training, held, weights)
     _refuse_nothing(outcome, estimator)
     _save(estimator, schema, told.model, **told.saved)
-    tasks = tell_tasks(lesson.wanted) if lesson.wanted else ""
+    tasks = describe_tasks(lesson.wanted) if lesson.wanted else ""
     told.tell.table(schema, columns.task is None, training.n_rows, lesson.texts, tasks)
     features = [name for name in schema.features if name in only_text]
-    if hint := hint_of_commas(outline_of(source), features):
+    if hint := decimal_comma_hint(get_header(source), features):
         told.tell.say(hint.strip())
     if told.search is not None:
         told.tell.say(estimator.report())
@@ -820,24 +837,24 @@ def _train_table(
     _leave_if_interrupted(outcome, estimator, told.model)
 
 
-def _refuse_nothing(outcome: Watched, estimator: Any) -> None:
+def _refuse_nothing(outcome: InterruptRecord, estimator: Any) -> None:
     """Leave where Ctrl-C came before there was a model to save."""
     if outcome.has_nothing(estimator):
         raise typer.Exit(
-            complain("interrupted before anything was complete: no model is saved.", INTERRUPTED)
+            print_error("interrupted before anything was complete: no model is saved.", INTERRUPTED)
         )
 
 
-def _leave_if_interrupted(outcome: Watched, estimator: Any, path: Path) -> None:
+def _leave_if_interrupted(outcome: InterruptRecord, estimator: Any, path: Path) -> None:
     if outcome.was_interrupted:
-        raise typer.Exit(complain(outcome.outcome(estimator, path), INTERRUPTED))
+        raise typer.Exit(print_error(outcome.outcome(estimator, path), INTERRUPTED))
 
 
-def _lesson(told: _Told, columns: _Columns, source: Source) -> _Lesson:
+def _lesson(told: TrainOptions, columns: ColumnOptions, source: Source) -> TrainingSpec:
     """Which columns are learned from which, and by which parameters."""
-    table, task = outline_of(source), columns.task
-    kind = the_one_kind(task or [], columns.target)
-    wanted: list[Wanted] = []
+    table, task = get_header(source), columns.task
+    kind = get_single_kind(task or [], columns.target)
+    wanted: list[TaskSpec] = []
     if task and kind is None:
         refused = {
             "--objective": told.objective,
@@ -845,19 +862,19 @@ def _lesson(told: _Told, columns: _Columns, source: Source) -> _Lesson:
             "--search": told.search,
         }
         _refuse_beside_tasks([name for name, given in refused.items() if given is not None])
-        wanted = tasks_wanted(table, task, lambda names: columns_beside(source, names))
+        wanted = parse_tasks(table, task, lambda names: read_columns(source, names))
     targets = tuple(name for each in wanted for name in each.columns) or _targets(
         table, columns.target
     )
-    dropped = choose_columns(table, columns.drop, "--drop") if columns.drop else ()
+    dropped = select_columns(table, columns.drop, "--drop") if columns.drop else ()
     weighted = _weighted(table, columns.weight)
-    offsets = choose_columns(table, columns.offset, "--offset") if columns.offset else ()
+    offsets = select_columns(table, columns.offset, "--offset") if columns.offset else ()
     meant = (
-        choose_columns(table, columns.categorical, "--categorical") if columns.categorical else ()
+        select_columns(table, columns.categorical, "--categorical") if columns.categorical else ()
     )
     texts = set(table.categories)
-    table = table.with_categorical([name for name in meant if name not in targets])
-    known = columns_beside(
+    table = table.convert_to_categorical([name for name in meant if name not in targets])
+    known = read_columns(
         source if isinstance(source, Folder) else table, (*targets, *weighted, *offsets)
     )
     if weighted:
@@ -865,22 +882,22 @@ def _lesson(told: _Told, columns: _Columns, source: Source) -> _Lesson:
     params = _recipe(told.recipe) | told.params
     _refuse_commas(known, wanted, () if kind == "classification" else targets)
     if wanted:
-        schema = Schema.of_tasks(
+        schema = Schema.from_tasks(
             table, [(each.kind, each.columns) for each in wanted], (*dropped, *weighted)
         )
         params |= {"objective": {each.key: each.objective for each in wanted}}
     else:
-        schema = Schema.of(
-            table, targets, kind or guess_task(known, targets), (*dropped, *weighted), offsets
+        schema = Schema.from_table(
+            table, targets, kind or infer_task(known, targets), (*dropped, *weighted), offsets
         )
         params = _with_numbered_targets(params, schema)
-    schema.refuse_stray_text(table, meant)
-    return _Lesson(schema, known, weighted, params, texts, meant, wanted)
+    schema.check_stray_text(table, meant)
+    return TrainingSpec(schema, known, weighted, params, texts, meant, wanted)
 
 
 def _targets(table: Table, wanted: str | None) -> tuple[str, ...]:
     if wanted:
-        return choose_columns(table, wanted, "--target")
+        return select_columns(table, wanted, "--target")
     if table.targets:
         return table.targets
     raise ReadError("--target is needed: which column, or columns, are to be predicted?")
@@ -924,10 +941,10 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
         kind = PolyleafRegressorCV if searches else PolyleafRegressor
     else:
         kind = PolyleafClassifierCV if searches else PolyleafClassifier
-    known = [p.name for p in declarations(kind)]
+    known = [p.name for p in get_param_specs(kind)]
     unknown = [name for name in params if name not in known]
     if unknown:
-        if unknown[0] in {p.name for p in declarations(SearchParameters)}:
+        if unknown[0] in {p.name for p in get_param_specs(SearchParameters)}:
             raise ReadError(f"--set: {unknown[0]} is of a search: give --search SECONDS as well.")
         hint = meant(unknown[0], known) or f"; there are {', '.join(sorted(known))}."
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}{hint}")
@@ -955,12 +972,12 @@ def _time_limit(seconds: float | None, search: float | None) -> dict[str, Any]:
     return {"callbacks": [TimeLimit(seconds)]}
 
 
-def _refuse_commas(table: Table, wanted: Sequence[Wanted], targets: Sequence[str]) -> None:
+def _refuse_commas(table: Table, wanted: Sequence[TaskSpec], targets: Sequence[str]) -> None:
     """Refuse to take numbers with decimal commas for classes, unless it is said that they are."""
     if wanted:
         unsaid = [task for task in wanted if task.is_guessed or task.kind == "regression"]
         targets = [name for task in unsaid for name in task.columns]
-    if hint := hint_of_commas(table, targets):
+    if hint := decimal_comma_hint(table, targets):
         classes = "NAME=softmax" if wanted else "classification"
         raise ReadError(f"{hint.strip()} Text that is meant to be classes: --task {classes}.")
 
@@ -979,12 +996,12 @@ def _check_validation(validation: str | None, early_stopping: int | None) -> Non
 
 
 def _split(
-    table: Table, validation: str | None, seed: int, format: str | None, style: CsvStyle
+    table: Table, validation: str | None, seed: int, format: str | None, style: CsvOptions
 ) -> tuple[Table, Table | None]:
     """The rows to learn from, and those to watch."""
     if validation is None:
         return table, None
-    parts = held_out(validation, table.n_rows, seed)
+    parts = split_validation(validation, table.n_rows, seed)
     if parts is None:
         return table, read_table(validation, format, style)
     kept, watched = parts
@@ -993,7 +1010,7 @@ def _split(
 
 def _refuse_fraction(is_folder: bool, validation: str | None) -> None:
     """Rows of a folder are read in their order, so none can be drawn beforehand."""
-    if is_folder and validation is not None and held_out(validation, 100, 0) is not None:
+    if is_folder and validation is not None and split_validation(validation, 100, 0) is not None:
         raise ReadError(
             f"--validation {validation} holds rows of one file out; beside a folder, name a file of others."
         )
@@ -1039,8 +1056,8 @@ def _known_rows(
     source: Source, schema: Schema, estimator: Any, weight: str | None
 ) -> tuple[Table, Any, np.ndarray | None]:
     """Rows whose targets are known: the table, their features, and the weights, if a column is named."""
-    weighted = _weighted(outline_of(source), weight)
-    table, X = rows_to_answer(source, schema, estimator, (*schema.targets, *weighted))
+    weighted = _weighted(get_header(source), weight)
+    table, X = read_prediction_rows(source, schema, estimator, (*schema.targets, *weighted))
     return table, X, read_weights(table, weighted[0]) if weighted else None
 
 
@@ -1059,7 +1076,7 @@ def _refuse_elsewhere(
 
 def _weighted(table: Table, weight: str | None) -> tuple[str, ...]:
     """The column with the weights, if one is named."""
-    chosen = choose_columns(table, weight, "--weight") if weight else ()
+    chosen = select_columns(table, weight, "--weight") if weight else ()
     if len(chosen) > 1:
         raise ReadError(f"--weight names one column, not {len(chosen)}.")
     return chosen
@@ -1161,7 +1178,7 @@ def _print_tree(tree: dict[str, Any]) -> None:
 
     def describe(node: dict[str, Any]) -> str:
         known = [f"gain {node['gain']:.4g}"] if "gain" in node else []
-        known += [count_of(node["count"], "row")] if "count" in node else []
+        known += [pluralise(node["count"], "row")] if "count" in node else []
         about = f" ({', '.join(known)})" if known else ""
         if "leaf" in node:
             return (

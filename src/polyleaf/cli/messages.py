@@ -21,12 +21,12 @@ from polyleaf.metrics import get_metric
 __all__ = [
     "INTERRUPTED",
     "OPTIONS",
-    "Teller",
-    "complain",
-    "count_of",
-    "in_own_terms",
+    "Reporter",
+    "print_error",
+    "pluralise",
+    "translate_parameter_names",
     "write_scores",
-    "write_scores_of_tasks",
+    "write_task_scores",
 ]
 
 OPTIONS = {
@@ -48,18 +48,18 @@ INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
 
-def complain(message: str, code: int = 2) -> int:
+def print_error(message: str, code: int = 2) -> int:
     """Say what went wrong, in one line; the exit code."""
     print(f"polyleaf: {' '.join(message.split())}", file=sys.stderr)
     return code
 
 
-def count_of(number: int, noun: str) -> str:
+def pluralise(number: int, noun: str) -> str:
     """`1 row`, `2 rows`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def in_own_terms(message: str) -> str:
+def translate_parameter_names(message: str) -> str:
     """A message about estimators' parameters, as one about options."""
     message = re.sub(r"^The '(\w+)' parameter of \w+ must be", r"\1=... must be", message)
     value = r"(\.\.\.|\"[\w@ ]*\"|'[\w@ ]*'|\w+(?:\.\d+)?)"
@@ -78,7 +78,7 @@ def _as_option(found: re.Match[str]) -> str:
     return f"{OPTIONS[name]} {value}" if name in OPTIONS else f"--set {name}={value}"
 
 
-class Teller:
+class Reporter:
     """Says things on the error stream, or keeps quiet."""
 
     def __init__(self, quiet: bool) -> None:
@@ -96,7 +96,7 @@ class Teller:
 
     def data(self, what: str, shape: tuple[int, ...]) -> None:
         """What is learned from what."""
-        self.say(f"{what}, from {count_of(shape[0], 'row')} and {count_of(shape[1], 'feature')}")
+        self.say(f"{what}, from {pluralise(shape[0], 'row')} and {pluralise(shape[1], 'feature')}")
 
     def table(
         self, schema: Schema, guessed: bool, n_rows: int, texts: Container[str], tasks: str = ""
@@ -104,7 +104,7 @@ class Teller:
         """What is learned from a table: the task, whether it was guessed, or the words of several; and text
         taken for categories."""
         few = len(schema.targets) < 6
-        named = ", ".join(schema.targets) if few else count_of(len(schema.targets), "target")
+        named = ", ".join(schema.targets) if few else pluralise(len(schema.targets), "target")
         how = " (guessed; --task says otherwise)" if guessed else ""
         self.data(tasks or f"{schema.task} of {named}{how}", (n_rows, len(schema.features)))
         names = [name for name in schema.features if name in texts]
@@ -115,7 +115,7 @@ class Teller:
         """How many rounds, how good they are on the rows that were watched, and where the model is."""
         best = estimator.best_iteration_
         rounds = estimator.model_.n_rounds if best is None else best + 1
-        self.say(f"{count_of(rounds, 'round')}{_of_watched(estimator)}, saved to {path}")
+        self.say(f"{pluralise(rounds, 'round')}{_of_watched(estimator)}, saved to {path}")
 
 
 def _of_watched(estimator: Any) -> str:
@@ -131,7 +131,7 @@ def _of_watched(estimator: Any) -> str:
     if estimator.best_iteration_ is not None or best == len(values) - 1:
         at = best if estimator.best_iteration_ is None else estimator.best_iteration_
         return f", validation {metric} {values[at]:.6g}, the best of {len(values)}"
-    after = count_of(best + 1, "round")
+    after = pluralise(best + 1, "round")
     return f", validation {metric} {values[-1]:.6g}, the best {values[best]:.6g} after {after}"
 
 
@@ -148,7 +148,7 @@ def write_scores(
         _write_table(each)
 
 
-def write_scores_of_tasks(
+def write_task_scores(
     skill: float,
     each: Mapping[str, tuple[Mapping[str, float], Mapping[str, Mapping[str, float]]]],
     as_json: bool,
@@ -156,9 +156,9 @@ def write_scores_of_tasks(
     """Print the mean skill of several tasks, and the scores of each: of it, and of each of its columns."""
     if as_json:
         of_each = {task: _with_targets(*found) for task, found in each.items()}
-        print(json.dumps(_plain({"skill": skill}) | {"tasks": of_each}))
+        print(json.dumps(_plain({"d2": skill}) | {"tasks": of_each}))
         return
-    _write_lines({"skill": skill})
+    _write_lines({"d2": skill})
     for task, (found, columns) in each.items():
         print(f"\n{task}")
         _write_lines(found, "  ")

@@ -14,16 +14,16 @@ import numpy as np
 
 from polyleaf.cli.parameters import PARAMETERS
 from polyleaf.files.io import ReadError
-from polyleaf.files.schema import Schema, choose_columns, guess_task
+from polyleaf.files.schema import Schema, infer_task, select_columns
 from polyleaf.files.table import Table
-from polyleaf.metrics.task_scores import TASKS
+from polyleaf.metrics._multitask import TASKS
 from polyleaf.objectives import automatic_name, get_objective, objective_class
 
-__all__ = ["Wanted", "refuse_tasks", "tasks_wanted", "tell_tasks", "the_one_kind"]
+__all__ = ["TaskSpec", "check_single_task", "parse_tasks", "describe_tasks", "get_single_kind"]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TaskSpec:
     """A task that is to be learned.
 
     Attributes
@@ -45,7 +45,7 @@ class Wanted:
         return self.columns if len(self.columns) > 1 else self.columns[0]
 
 
-def the_one_kind(given: Sequence[str], target: str | None) -> str | None:
+def get_single_kind(given: Sequence[str], target: str | None) -> str | None:
     """The kind of all targets, where `--task` says that; None where it names tasks, or is not given."""
     if len(given) == 1 and given[0] in TASKS:
         return given[0]
@@ -57,14 +57,14 @@ def the_one_kind(given: Sequence[str], target: str | None) -> str | None:
     return None
 
 
-def tasks_wanted(
-    outline: Table, given: Sequence[str], known: Callable[[Sequence[str]], Table]
-) -> list[Wanted]:
+def parse_tasks(
+    header: Table, given: Sequence[str], known: Callable[[Sequence[str]], Table]
+) -> list[TaskSpec]:
     """What `--task NAME=LOSS`, `NAME=LOSS:VALUE` and `NAME` ask for.
 
     Parameters
     ----------
-    outline : Table
+    header : Table
         With the names of all columns.
     given : sequence of str
     known : callable
@@ -77,10 +77,10 @@ def tasks_wanted(
     """
     found = []
     for text in given:
-        name, equals, loss = (text, "", "") if text in outline.names else text.rpartition("=")
+        name, equals, loss = (text, "", "") if text in header.names else text.rpartition("=")
         if not equals:
             name, loss = text, ""
-        columns = choose_columns(outline, name, f"--task {text}")
+        columns = select_columns(header, name, f"--task {text}")
         if not columns or (equals and not loss.strip()):
             raise ReadError(
                 f"--task takes NAME or NAME=LOSS, such as price=squared_error, not {text!r}."
@@ -89,7 +89,7 @@ def tasks_wanted(
         objective = _objective(loss.strip(), f"--task {text}") if loss else None
         kind = _kind(table, columns, objective)
         chosen = _usual(table, columns[0], kind) if objective is None else objective
-        found.append(Wanted(kind, columns, chosen, objective is None))
+        found.append(TaskSpec(kind, columns, chosen, objective is None))
     return found
 
 
@@ -134,7 +134,7 @@ def _kind(table: Table, columns: tuple[str, ...], objective: Any) -> str:
         return "regression"
     if "values" not in kinds:
         return "classification" if len(columns) == 1 else "multilabel"
-    return guess_task(table, columns)
+    return infer_task(table, columns)
 
 
 def _usual(table: Table, column: str, kind: str) -> str:
@@ -148,18 +148,18 @@ def _usual(table: Table, column: str, kind: str) -> str:
     return automatic_name("binary" if few else "multiclass", sparse=False)
 
 
-def tell_tasks(wanted: Sequence[Wanted]) -> str:
+def describe_tasks(wanted: Sequence[TaskSpec]) -> str:
     """What is learned, in words."""
     named = [f"{'+'.join(task.columns)} ({_words(task)})" for task in wanted]
     return f"{len(wanted)} task{'s' if len(wanted) > 1 else ''}: {', '.join(named)}"
 
 
-def _words(task: Wanted) -> str:
+def _words(task: TaskSpec) -> str:
     name = task.objective if isinstance(task.objective, str) else task.objective.name
     return f"{name}, guessed" if task.is_guessed else name
 
 
-def refuse_tasks(schema: Schema, path: Any, what: str) -> None:
+def check_single_task(schema: Schema, path: Any, what: str) -> None:
     """Say of a command for targets of one kind how it is had for a task."""
     if schema.parts:
         name = next(iter(schema.each))

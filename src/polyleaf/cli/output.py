@@ -16,24 +16,24 @@ import numpy as np
 from polyleaf.distributions import Distribution
 from polyleaf.files.io import ReadError, write_csv
 from polyleaf.files.readers import FORMATS
-from polyleaf.inputs.objects import are_missing
+from polyleaf.inputs.objects import get_missing_mask
 
-__all__ = ["Columns", "beside", "columns_of", "quantiles_of", "write_answers"]
+__all__ = ["Columns", "beside", "name_columns", "quantile_columns", "write_predictions"]
 
 Columns = dict[str, np.ndarray]
 _JSON_LINES = (".jsonl", ".ndjson")
 
 
-def columns_of(names: Sequence[str], values: np.ndarray) -> Columns:
+def name_columns(names: Sequence[str], values: np.ndarray) -> Columns:
     """The columns of predictions, by name."""
     return dict(zip(names, values.reshape(len(values), -1).T, strict=True))
 
 
-def quantiles_of(
+def quantile_columns(
     targets: Sequence[str], distribution: Distribution, levels: Sequence[float]
 ) -> Columns:
     """Columns with quantiles of distributions, the levels of the first target first."""
-    found = {level: columns_of(targets, distribution.ppf(level)) for level in levels}
+    found = {level: name_columns(targets, distribution.ppf(level)) for level in levels}
     return {f"{target}_q{level:g}": found[level][target] for target in targets for level in levels}
 
 
@@ -51,7 +51,7 @@ def beside(kept: Columns, answers: Columns) -> Columns:
     return kept | answers
 
 
-def write_answers(columns: Columns, out: Path | None, as_json: bool) -> None:
+def write_predictions(columns: Columns, out: Path | None, as_json: bool) -> None:
     """Write columns to a file, in the format of its ending, or to the output."""
     ending = "" if out is None else out.suffix.lower()
     if as_json or ending in _JSON_LINES:
@@ -65,7 +65,8 @@ def write_answers(columns: Columns, out: Path | None, as_json: bool) -> None:
     else:
         # astype(str) gives the shortest text that reads back as the same float32
         cells = (
-            np.where(are_missing(column), "", column.astype(str)) for column in columns.values()
+            np.where(get_missing_mask(column), "", column.astype(str))
+            for column in columns.values()
         )
         write_csv(out, columns, zip(*(column.tolist() for column in cells), strict=True))
 
@@ -87,7 +88,7 @@ def _for_json(column: np.ndarray) -> list[Any]:
     """Values as JSON has them, which knows no NaN."""
     return [
         None if missing else v
-        for v, missing in zip(column.tolist(), are_missing(column), strict=True)
+        for v, missing in zip(column.tolist(), get_missing_mask(column), strict=True)
     ]
 
 

@@ -5,7 +5,7 @@ Owns which estimators the command line has. Must not know options.
 
 from __future__ import annotations
 
-from polyleaf.settings.param_spec import Declared, declarations
+from polyleaf.settings.param_spec import ParamSpec, get_param_specs
 from polyleaf.settings.parameters import (
     ClassifierSearchParameters,
     MultiTaskParameters,
@@ -14,8 +14,8 @@ from polyleaf.settings.parameters import (
 
 __all__ = ["PARAMETERS"]
 
-PARAMETERS: dict[str, Declared] = {
+PARAMETERS: dict[str, ParamSpec] = {
     p.name: p
     for kind in (MultiTaskParameters, RegressorSearchParameters, ClassifierSearchParameters)
-    for p in declarations(kind)
+    for p in get_param_specs(kind)
 }

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.cli.output import Columns, columns_of, quantiles_of
+from polyleaf.cli.output import Columns, name_columns, quantile_columns
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema
 from polyleaf.files.table import Table
-from polyleaf.metrics.task_scores import of_targets
+from polyleaf.metrics._multitask import compute_scores_per_target
 
-__all__ = ["labels_not_learned", "predicted_columns", "scores_of", "scores_of_tasks"]
+__all__ = ["describe_unknown_labels", "prediction_columns", "compute_scores", "compute_task_scores"]
 
 Scores = tuple[dict[str, float], dict[str, dict[str, float]]]
 """Of all targets, and of each of several."""
 
 
-def predicted_columns(
+def prediction_columns(
     estimator: Any, schema: Schema, X: Any, proba: bool, levels: Sequence[float], intervals: bool
 ) -> Columns:
     """Predictions, and what is asked for beside them, by the names of columns."""
@@ -35,14 +35,14 @@ def predicted_columns(
     if proba and not any(hasattr(own, "predict_proba") for _, own, _ in of_each):
         raise ReadError("--proba: this model gives no probabilities.")
     for _, own, of_own in of_each:
-        columns |= columns_of(_names(own, of_own), own.predict(X))
+        columns |= name_columns(_names(own, of_own), own.predict(X))
     for name, own, of_own in of_each:
         if levels and own.model_.objective.has_distribution:
-            columns |= quantiles_of(of_own.targets, own.predict_dist(X), levels)
+            columns |= quantile_columns(of_own.targets, own.predict_dist(X), levels)
         if proba and hasattr(own, "predict_proba"):
             of_classes = [f"{name}{label}" for label in getattr(own, "classes_", [])]
             named = of_own.targets if of_own.task == "multilabel" else of_classes
-            columns |= columns_of([f"proba_{label}" for label in named], own.predict_proba(X))
+            columns |= name_columns([f"proba_{label}" for label in named], own.predict_proba(X))
         if intervals:
             columns |= _inside(own, of_own, X)
     return columns
@@ -53,7 +53,7 @@ def _of_each(estimator: Any, schema: Schema) -> Iterator[tuple[str, Any, Schema]
     if not schema.parts:
         yield "", estimator, schema
     for name, of_own in schema.each.items():
-        yield f"{name}_", estimator.of_task(name), of_own
+        yield f"{name}_", estimator.task_estimator(name), of_own
 
 
 def _names(estimator: Any, schema: Schema) -> list[str]:
@@ -65,19 +65,21 @@ def _inside(estimator: Any, schema: Schema, X: Any) -> Columns:
     """The bounds of each target, or which classes or labels are in the set, as columns."""
     if schema.task == "regression":
         names = [f"{target}_{end}" for target in schema.targets for end in ("low", "high")]
-        return columns_of(names, estimator.predict_interval(X))
+        return name_columns(names, estimator.predict_interval(X))
     inside = schema.targets if schema.task == "multilabel" else estimator.classes_
-    return columns_of([f"set_{name}" for name in inside], estimator.predict_set(X).astype(np.int64))
+    return name_columns(
+        [f"set_{name}" for name in inside], estimator.predict_set(X).astype(np.int64)
+    )
 
 
-def scores_of(
+def compute_scores(
     estimator: Any, schema: Schema, y: np.ndarray, X: Any, weight: np.ndarray | None
 ) -> Scores:
     """The scores of targets of one kind; rows without a label, of which y has None, do not count."""
     known = np.array([label is not None for label in y]) if y.dtype == object else slice(None)
     y = np.array(y[known].tolist()) if y.dtype == object else y
     law = estimator.predict_dist(X) if estimator.model_.objective.has_distribution else None
-    return of_targets(
+    return compute_scores_per_target(
         schema.task,
         schema.targets,
         y,
@@ -92,7 +94,7 @@ def scores_of(
     )
 
 
-def labels_not_learned(estimator: Any, schema: Schema, y: np.ndarray) -> str:
+def describe_unknown_labels(estimator: Any, schema: Schema, y: np.ndarray) -> str:
     """A sentence about rows whose class the model cannot predict, which count as wrong; or nothing."""
     if schema.task != "classification":
         return ""
@@ -105,7 +107,7 @@ def labels_not_learned(estimator: Any, schema: Schema, y: np.ndarray) -> str:
     return f"labels that the model has not learned, {some}, count as wrong"
 
 
-def scores_of_tasks(
+def compute_task_scores(
     estimator: Any, schema: Schema, table: Table, X: Any, weight: np.ndarray | None
 ) -> tuple[float, dict[str, Scores]]:
     """The mean skill of all tasks, and the scores of each, its skill first."""
@@ -118,6 +120,6 @@ def scores_of_tasks(
             if len(columns) == 1 and of_own.task != "multilabel"
             else np.column_stack(columns)
         )
-        scores, of_columns = scores_of(estimator.of_task(name), of_own, y, X, weight)
-        found[name] = {"skill": skills[name]} | scores, of_columns
+        scores, of_columns = compute_scores(estimator.task_estimator(name), of_own, y, X, weight)
+        found[name] = {"d2": skills[name]} | scores, of_columns
     return float(np.nanmean(list(skills.values()))), found

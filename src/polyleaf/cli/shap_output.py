@@ -17,7 +17,7 @@ import numpy as np
 from polyleaf.files.io import ReadError
 from polyleaf.files.readers import FORMATS
 from polyleaf.model import Model
-from polyleaf.model.shap import choose_outputs
+from polyleaf.model.shap import resolve_outputs
 
 __all__ = ["ContributionWriter"]
 
@@ -41,7 +41,7 @@ class ContributionWriter:
         self, model: Model, outputs: Sequence[int | str], out: Path | None, stream: TextIO
     ):
         self._features = model.input_names
-        chosen = choose_outputs(outputs, model.n_outputs, model.output_names)
+        chosen = resolve_outputs(outputs, model.n_outputs, model.output_names)
         self._outputs = [model.output_name(k) for k in chosen.numbers.tolist()]
         self._out, self._stream = out, stream
 

@@ -13,30 +13,30 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.data.holdout import held_out
-from polyleaf.files.io import ReadError, ending_of, on_disk, write_csv
-from polyleaf.files.multilabel import LabelledRows, read_multilabel, write_sparse_matrix
+from polyleaf.data.holdout import split_validation
+from polyleaf.files.io import ReadError, get_extension, spool_to_disk, write_csv
+from polyleaf.files.xmc import LabelledRows, read_multilabel, write_sparse_matrix
 from polyleaf.metrics.ranking import ranking_scores
 
-__all__ = ["FORMAT", "evaluate_labels", "holds_labels", "read_rows", "train_labels", "write_best"]
+__all__ = ["FORMAT", "evaluate_labels", "is_xmc", "read_rows", "fit_labels", "write_topk"]
 
 FORMAT = "xmc"
 _ENDING = ".xmc"
 _ROWS_AT_A_TIME = 1 << 14  # predicted
 
 
-def holds_labels(path: Path, format: str | None) -> bool:
+def is_xmc(path: Path, format: str | None) -> bool:
     """Whether a file is one of rows with labels rather than a table."""
-    return format == FORMAT or (format is None and ending_of(path) == _ENDING)
+    return format == FORMAT or (format is None and get_extension(path) == _ENDING)
 
 
 def read_rows(path: Path, names: Path | None, threads: int | None) -> LabelledRows:
     """The rows of a file; `names` is a file with one label's name a line."""
-    with on_disk(path, _ENDING) as file:
+    with spool_to_disk(path, _ENDING) as file:
         return read_multilabel(file, FORMAT, labels=names, n_threads=threads or 1)
 
 
-def train_labels(
+def fit_labels(
     estimator: Any, rows: LabelledRows, validation: str | None, seed: int, threads: int | None
 ) -> None:
     """Fit a classifier.
@@ -58,7 +58,7 @@ def train_labels(
     """
     X, Y, eval_set = rows.X, rows.Y, None
     if validation is not None:
-        parts = held_out(validation, X.shape[0], seed)
+        parts = split_validation(validation, X.shape[0], seed)
         if parts is None:
             watched = read_rows(Path(validation), None, threads)
             check_shape(watched, X.shape[1], Y.shape[1], validation)
@@ -81,7 +81,7 @@ def check_shape(rows: LabelledRows, n_features: int, n_labels: int, path: Any) -
             raise ReadError(f"{path} has {found} {what}, but the model learned from {wanted}.")
 
 
-def best_labels(
+def predict_topk_batches(
     estimator: Any, X: sp.csr_matrix, k: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Labels and scores (n, k), some rows at a time."""
@@ -89,7 +89,7 @@ def best_labels(
         yield estimator.predict_topk(X[start : start + _ROWS_AT_A_TIME], k)
 
 
-def write_best(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None) -> None:
+def write_topk(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None) -> None:
     """Write the k best labels of each row with their scores.
 
     A file that ends in ``.txt`` is a sparse matrix as the repository has them, labels with scores in order
@@ -98,7 +98,7 @@ def write_best(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None) -> No
     """
     if out is not None and out.suffix.lower() == ".txt":
         write_sparse_matrix(
-            out, _as_matrix(list(best_labels(estimator, X, k)), estimator.model_.n_outputs)
+            out, _as_matrix(list(predict_topk_batches(estimator, X, k)), estimator.model_.n_outputs)
         )
         return
     if out is not None and out.suffix.lower() != ".csv":
@@ -106,7 +106,9 @@ def write_best(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None) -> No
             f"--out writes CSV or, ending in .txt, a sparse matrix; {out.name!r} ends like neither."
         )
     header = (f"{what}_{place}" for place in range(1, k + 1) for what in ("label", "score"))
-    write_csv(out, header, _lines(best_labels(estimator, X, k), estimator.model_.output_names))
+    write_csv(
+        out, header, _lines(predict_topk_batches(estimator, X, k), estimator.model_.output_names)
+    )
 
 
 def _lines(
@@ -133,6 +135,6 @@ def _as_matrix(parts: list[tuple[np.ndarray, np.ndarray]], n_labels: int) -> sp.
 
 def evaluate_labels(estimator: Any, rows: LabelledRows) -> dict[str, float]:
     """P@k and nDCG@k for k = 1, 3, 5."""
-    parts = list(best_labels(estimator, rows.X, 5))
+    parts = list(predict_topk_batches(estimator, rows.X, 5))
     best = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return ranking_scores(rows.Y, best)

@@ -21,7 +21,7 @@ from distributed.protocol import to_serialize
 from distributed.utils import sync
 from distributed.worker import thread_state
 
-from polyleaf.runtime.collective import Buffer, Communicator, PeerFailed
+from polyleaf.runtime.collective import Buffer, Communicator, WorkerLostError
 
 __all__ = ["DaskCommunicator", "Post"]
 
@@ -136,7 +136,7 @@ class Post(WorkerPlugin):
 
     def end(self, fit: str, why: str) -> bool:
         """End what waits for blocks of this attempt here; whether a rank of it had begun."""
-        self._box(fit).end(PeerFailed(why))
+        self._box(fit).end(WorkerLostError(why))
         self._kept.pop(fit, None)
         return fit in self._begun
 
@@ -203,7 +203,7 @@ class Post(WorkerPlugin):
                 if "block" in message:
                     box.block(message["step"], other).set_result(_received(message["block"]))
             await box.left.wait()
-        except PeerFailed:  # it is over here
+        except WorkerLostError:  # it is over here
             comm.abort()
         except Exception as error:
             box.end(self._meaning(error))
@@ -211,9 +211,9 @@ class Post(WorkerPlugin):
     def _meaning(self, error: Exception) -> Exception:
         """Of what has ended a connection."""
         if isinstance(error, OSError):
-            return PeerFailed(f"Another worker is lost: {error}")
+            return WorkerLostError(f"Another worker is lost: {error}")
         closes = isinstance(error, RuntimeError) and self.worker.status in _CLOSING
-        return PeerFailed(f"This worker closes: {error}") if closes else error
+        return WorkerLostError(f"This worker closes: {error}") if closes else error
 
     async def _abort(self, fit: str, why: str) -> dict[str, str]:
         self.end(fit, why)
@@ -272,4 +272,4 @@ class DaskCommunicator(Communicator):
         """A rank whose client has gone ends."""
         task = self._state.tasks.get(self._key)
         if task is None or task.state == "cancelled":
-            raise PeerFailed("Nobody waits for this fit any longer.")
+            raise WorkerLostError("Nobody waits for this fit any longer.")

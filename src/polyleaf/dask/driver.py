@@ -36,10 +36,10 @@ from polyleaf.dask.worker import (
     take,
 )
 from polyleaf.data.binning import BinMapper
-from polyleaf.data.partitions import joined
+from polyleaf.data.partitions import merge_summaries
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.model import Model
-from polyleaf.runtime.collective import PeerFailed
+from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.training.distributed import can_repeat
 
 __all__ = ["Lost", "Restart", "Watched", "fit"]
@@ -142,17 +142,17 @@ def _prepare(
         about = zip(data.X, data.numbers, firsts, pieces, strict=True)
         chosen = estimator.categorical_features
         looks = [submit(look_at, X, i, first, piece, chosen) for X, i, first, piece in about]
-        mapper = submit(joined, looks, fresh, submit(_sample_weights_of, planned))
+        mapper = submit(merge_summaries, looks, fresh, submit(_sample_weights_of, planned))
     found: BinMapper = mapper.result()
-    if found.very_many_:
-        names, feature = found.feature_names_, found.very_many_[0]
+    if found.high_cardinality_features_:
+        names, feature = found.feature_names_, found.high_cardinality_features_[0]
         raise ValueError(
             f"A fit on several workers: column {names[feature] if names else feature} of X has more than 255 "
             "categories. What it becomes is learned from the target, on one machine; leave it out, or make "
             "numbers of it."
         )
     codes = [submit(codes_of, X, mapper, shared.reads_features) for X in data.X]
-    if shared.tried_by is not None:
+    if shared.auto_rounds_metric is not None:
         shared = submit(find_rounds, estimator, shared, mapper, codes, pieces).result()
     eval_sets = []
     for name, further in watched:
@@ -271,7 +271,7 @@ class _Attempts:
             for address, rank in list(waiting.items()):
                 if rank.status == "pending":
                     continue
-                if rank.status == "error" and not isinstance(rank.exception(), PeerFailed):
+                if rank.status == "error" and not isinstance(rank.exception(), WorkerLostError):
                     rank.result()
                 found = self._result(rank, address)
                 if rank.status != "finished" or isinstance(found, Interrupted):

@@ -152,7 +152,7 @@ class _DaskEstimator(BaseEstimator):
         local = self._local_class(**self._local.get_params(deep=False))
         take_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
-        local._take(Boosted(model, found.evals_log, found.outputs_log, False), encoding)
+        local._store_result(Boosted(model, found.evals_log, found.outputs_log, False), encoding)
         self._fitted = local
         return self
 

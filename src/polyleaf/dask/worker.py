@@ -15,23 +15,23 @@ from distributed import get_worker, secede
 
 from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
 from polyleaf.dask.communicator import DaskCommunicator
-from polyleaf.data.binning import BinMapper, integer_weights
-from polyleaf.data.data_iter import joined_values
+from polyleaf.data.binning import BinMapper, quantise_weights
+from polyleaf.data.data_iter import concatenate_values
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.partitions import Look, look
+from polyleaf.data.partitions import PartitionSummary, summarise_partition
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.distributed_fit import (
     Shard,
     SharedFit,
+    find_shared_n_estimators,
     fit_rank,
-    planned,
-    with_found_rounds,
+    plan_shared_fit,
 )
-from polyleaf.inputs.features import as_features
-from polyleaf.inputs.targets import TargetEncoding, encode_further
+from polyleaf.inputs.features import read_features
+from polyleaf.inputs.targets import TargetEncoding, encode_evaluation_target
 from polyleaf.model import Model
-from polyleaf.runtime.collective import PeerFailed
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.collective import WorkerLostError
+from polyleaf.runtime.context import Context
 from polyleaf.training.evaluation import EvalSet
 
 __all__ = [
@@ -59,7 +59,7 @@ class Piece(NamedTuple):
     ----------
     shard : Shard
     weights : ndarray of int64, or None
-        For bins: see `integer_weights`.
+        For bins: see `quantise_weights`.
     wanted : ndarray of int64, or None
         The rows that thresholds are chosen from; None: all.
     """
@@ -133,13 +133,15 @@ def plan(
     sizes: Sequence[int],
 ) -> Planned:
     """See all targets, weights and offsets at once."""
-    weight = None if sample_weight is None else joined_values(sample_weight, "sample_weight")
-    start = None if offset is None else joined_values(offset, "offset")
-    values = joined_values(y, "y")
-    shared, whole = planned(estimator, values, weight, init_model, start, is_watched=is_watched)
+    weight = None if sample_weight is None else concatenate_values(sample_weight, "sample_weight")
+    start = None if offset is None else concatenate_values(offset, "offset")
+    values = concatenate_values(y, "y")
+    shared, whole = plan_shared_fit(
+        estimator, values, weight, init_model, start, is_watched=is_watched
+    )
     weights = whole.target.weight
-    weights = None if weights is None else integer_weights(weights, whole.target.n_rows)
-    chosen = fresh.sampled_rows(whole.target.n_rows, weights)
+    weights = None if weights is None else quantise_weights(weights, whole.target.n_rows)
+    chosen = fresh.sample_rows(whole.target.n_rows, weights)
     pieces, first = [], 0
     for size in sizes:
         rows = np.arange(first, first + size)
@@ -158,15 +160,19 @@ def take(planned: Planned, i: int) -> Piece:
     return planned.pieces[i]
 
 
-def look_at(X: Any, number: int, first: int, piece: Piece, categorical_features: Any) -> Look:
+def look_at(
+    X: Any, number: int, first: int, piece: Piece, categorical_features: Any
+) -> PartitionSummary:
     """What bins depend on, in one partition."""
-    return look(X, number, first, piece.weights, piece.wanted, categorical_features)
+    return summarise_partition(X, number, first, piece.weights, piece.wanted, categorical_features)
 
 
 def codes_of(X: Any, mapper: BinMapper, keep_features: bool) -> Binned:
     """One partition, binned."""
-    table = as_features(X, reference=mapper)
-    return Binned(mapper.transform(table, 1), mapper.numbers(table) if keep_features else None)
+    table = read_features(X, reference=mapper)
+    return Binned(
+        mapper.transform(table, 1), mapper.get_raw_values(table) if keep_features else None
+    )
 
 
 def find_rounds(
@@ -178,9 +184,9 @@ def find_rounds(
 ) -> SharedFit:
     """The fit with the rounds that all partitions, which are small, ask for together."""
     n_threads = get_worker().state.nthreads
-    dataset = Dataset.of_codes(mapper, *Binned.joined(parts), n_jobs=n_threads)
+    dataset = Dataset.from_codes(mapper, *Binned.joined(parts), n_jobs=n_threads)
     shard = Shard.joined([piece.shard for piece in pieces])
-    return with_found_rounds(copy.copy(estimator), shared, shard, dataset, n_threads)
+    return find_shared_n_estimators(copy.copy(estimator), shared, shard, dataset, n_threads)
 
 
 def eval_set_of(
@@ -195,16 +201,18 @@ def eval_set_of(
 ) -> EvalSet:
     """Evaluation data, whole, in the place that it is scored in."""
     rows = Binned.joined([codes_of(part, mapper, shared.reads_features) for part in X])
-    weights = None if weight is None else joined_values(weight, "eval_sample_weight")
-    is_sparse = shared.plan.settings.keeps_labels_sparse
-    whole = joined_values(y, "y")
-    target = encode_further(
+    weights = None if weight is None else concatenate_values(weight, "eval_sample_weight")
+    is_sparse = shared.plan.settings.has_sparse_targets
+    whole = concatenate_values(y, "y")
+    target = encode_evaluation_target(
         whole, weights, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
     )
     start = None
     if offset is not None:
         reader = PolyleafEstimator._offset_reader(encoding, shared.plan.objective)
-        start = reader.read(joined_values(offset, "offset"), target.n_rows, f"offset of {name!r}")
+        start = reader.read(
+            concatenate_values(offset, "offset"), target.n_rows, f"offset of {name!r}"
+        )
     return EvalSet(
         name, rows.codes, target.values, target.weight, shared.plan.metrics, rows.features, start
     )
@@ -256,7 +264,7 @@ def run_rank(
     communicator = DaskCommunicator(fit, rank, addresses)
     keeper = _Keeper(communicator.put if rank == 0 else None)
     n_threads = get_worker().state.nthreads
-    dataset = Dataset.of_codes(mapper, *Binned.joined(parts), n_jobs=n_threads)
+    dataset = Dataset.from_codes(mapper, *Binned.joined(parts), n_jobs=n_threads)
     shard = Shard.joined([piece.shard for piece in pieces])
     own = copy.copy(estimator)
     try:
@@ -265,13 +273,13 @@ def run_rank(
             shared,
             shard,
             dataset,
-            Workers(n_threads, communicator),
+            Context(n_threads, communicator),
             eval_sets=eval_sets,
             callbacks=[*callbacks, keeper],
             known=known,
         )
         communicator.leave()
-    except PeerFailed as error:
+    except WorkerLostError as error:
         communicator.end(str(error))
         return Interrupted(keeper.complete(), str(error))
     except BaseException as error:

@@ -1,7 +1,7 @@
 """`Codes`: the codes of a table as training keeps them (what a code means: docs/design.md, section 3).
 
 Owns: which features are held as columns of codes, and which as the cells that differ from what most rows
-hold; codes in a file (`MappedCodes`), and on a device (`DeviceCodes`). Must not know: thresholds, trees.
+hold; codes in a file (`MemmapCodes`), and on a device (`DeviceCodes`). Must not know: thresholds, trees.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ class Codes:
         is_categorical: NDArray[np.bool_],
         folder: str,
         n_threads: int,
-    ) -> MappedCodes:
+    ) -> MemmapCodes:
         """The same codes in a file; nothing is sparse."""
-        codes = MappedCodes(self.n_rows, n_bins, is_categorical, folder)
+        codes = MemmapCodes(self.n_rows, n_bins, is_categorical, folder)
         for first in range(0, self.n_rows, _ROWS_AT_A_TIME):
             codes.write(first, self.dense[:, first : first + _ROWS_AT_A_TIME], n_threads)
         return codes
@@ -147,7 +147,7 @@ class Codes:
         return _core.Bins(self.dense, n_bins, is_categorical, n_threads, sparse)
 
 
-class MappedCodes:
+class MemmapCodes:
     """Codes of all features as the grower reads them, in a file: a byte for each cell.
 
     Training leaves them there. What wants codes by feature (`array`) gets them in a further file.
@@ -194,10 +194,10 @@ class MappedCodes:
             codes[:, first:last] = block
         return codes
 
-    def rows(self, rows: NDArray[np.int64]) -> MappedCodes:
+    def rows(self, rows: NDArray[np.int64]) -> MemmapCodes:
         """Some of the rows, in a file of their own."""
         other, codes = (
-            MappedCodes(len(rows), self._n_bins, self._is_categorical, self._folder),
+            MemmapCodes(len(rows), self._n_bins, self._is_categorical, self._folder),
             self.array(),
         )
         for first in range(0, len(rows), _ROWS_AT_A_TIME):

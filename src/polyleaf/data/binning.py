@@ -19,9 +19,9 @@ import polyleaf._core as _core
 from polyleaf.data.binned import Cells, Codes, DeviceCodes, empty_codes
 from polyleaf.data.high_cardinality import (
     Category,
-    MadeColumns,
+    DerivedColumns,
     category_key,
-    check_same_type,
+    check_category_types,
     is_category,
 )
 from polyleaf.data.random import BINNED_ROWS, draw
@@ -47,13 +47,13 @@ class BinMapper:
     weighted quantiles, where a value heavier than a bin's share has a bin of its own. Values are compared as
     float32, so float32 and float64 input of the same data give the same bins; a feature of which float32
     would merge more than a quarter of the distinct values (timestamps, large ids), or whose values exceed its
-    range, is compared as float64 (``wide_``). Integers are taken as float64: above 2^53 neighbours fall
+    range, is compared as float64 (``float64_bins_``). Integers are taken as float64: above 2^53 neighbours fall
     together.
 
     A categorical feature has a bin for each category. With more than ``max_bins`` of them, the most frequent
     (by weight) keep theirs and all others share the last bin, "rare". Categories that were never seen, like
     NaN, are missing. A feature of more than 255 categories gets columns in its place once a target is known
-    (`with_made`); then what is said of features below, except in ``spec_``, holds for columns.
+    (`with_derived_columns`); then what is said of features below, except in ``spec_``, holds for columns.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ class BinMapper:
         Per feature None (numeric), or the categories that have a bin of their own, in order of code.
     rare_categories_ : list
         Per feature None, or the categories that share the last bin; mostly empty.
-    wide_ : ndarray of bool, shape (n_features,)
-    made_ : MadeColumns or None
+    float64_bins_ : ndarray of bool, shape (n_features,)
+    derived_columns_ : DerivedColumns or None
         What stands in place of features of very many categories.
     """
 
@@ -88,8 +88,8 @@ class BinMapper:
     thresholds_: list[NDArray[np.float64]]
     categories_: list[list[Category] | None]
     rare_categories_: list[list[Category] | None]
-    wide_: NDArray[np.bool_]
-    made_: MadeColumns | None
+    float64_bins_: NDArray[np.bool_]
+    derived_columns_: DerivedColumns | None
 
     def __init__(
         self, max_bins: int = MAX_BINS, *, subsample: int | None = 200_000, random_state: Any = 0
@@ -116,20 +116,28 @@ class BinMapper:
     @property
     def column_names_(self) -> tuple[str, ...] | None:
         """Names of the columns, or None where features have none and nothing is made of them."""
-        return self.feature_names_ if self.made_ is None else self.made_.names(self.feature_names_)
+        return (
+            self.feature_names_
+            if self.derived_columns_ is None
+            else self.derived_columns_.names(self.feature_names_)
+        )
 
     @property
-    def source_(self) -> NDArray[np.int64]:
+    def column_to_feature_(self) -> NDArray[np.int64]:
         """The feature of X that each column comes from, (n_columns,)."""
-        return np.arange(self.n_features_) if self.made_ is None else self.made_.source()
+        return (
+            np.arange(self.n_features_)
+            if self.derived_columns_ is None
+            else self.derived_columns_.source()
+        )
 
-    def of_features(self, of_columns: NDArray[Any]) -> NDArray[Any]:
+    def sum_by_feature(self, of_columns: NDArray[Any]) -> NDArray[Any]:
         """Numbers that belong to the features of X, (..., n_features), from those of its columns,
         `of_columns` (..., n_columns): their sums."""
-        if self.made_ is None:
+        if self.derived_columns_ is None:
             return of_columns
         total = np.zeros((*of_columns.shape[:-1], self.n_features_), of_columns.dtype)
-        for column, feature in enumerate(self.source_.tolist()):
+        for column, feature in enumerate(self.column_to_feature_.tolist()):
             total[..., feature] += of_columns[..., column]
         return total
 
@@ -139,19 +147,21 @@ class BinMapper:
         return np.array([kept is not None for kept in self.categories_])
 
     @property
-    def telling_(self) -> NDArray[np.bool_]:
+    def informative_columns_(self) -> NDArray[np.bool_]:
         """Columns that can tell rows apart, bool (n_columns,): all but those made of categories that say
         nothing."""
         telling = np.ones(self.n_columns_, bool)
-        for wide, columns in self.made_.places() if self.made_ is not None else ():
-            telling[columns] = wide.says_something
+        for wide, columns in (
+            self.derived_columns_.places() if self.derived_columns_ is not None else ()
+        ):
+            telling[columns] = wide.is_informative
         return telling
 
     @property
-    def very_many_(self) -> list[int]:
+    def high_cardinality_features_(self) -> list[int]:
         """Features of more categories than fit in one byte."""
-        if self.made_ is not None:
-            return [wide.feature for wide in self.made_.wide]
+        if self.derived_columns_ is not None:
+            return [wide.feature for wide in self.derived_columns_.wide]
         pairs = zip(self.categories_, self.rare_categories_, strict=True)
         return [
             f
@@ -176,14 +186,16 @@ class BinMapper:
             Any number gives the same result.
         """
         self.check()
-        weights = None if sample_weight is None else integer_weights(sample_weight, table.n_rows)
+        weights = None if sample_weight is None else quantise_weights(sample_weight, table.n_rows)
         thresholds, wide = self._find_thresholds(table, weights, n_threads)
-        counted = {c.feature: (c.categories, totals_of(c, weights)) for c in table.categories}
+        counted = {
+            c.feature: (c.categories, sum_category_weights(c, weights)) for c in table.categories
+        }
         spec = FeatureSpec(table.n_features, table.feature_names, table.is_categorical)
         self._set_found(spec, thresholds, wide, counted)
         return self
 
-    def fit_found(
+    def fit_from_summary(
         self,
         spec: FeatureSpec,
         sample: FeatureTable,
@@ -199,9 +211,9 @@ class BinMapper:
         sample : FeatureTable
             The numbers of the rows that `fit` would draw, or of all of positive weight where there are few.
         weights : ndarray of int64, or None
-            Theirs, of `integer_weights` of all rows.
+            Theirs, of `quantise_weights` of all rows.
         counted : mapping of int to (categories, totals)
-            Of each categorical feature, on all rows: see `totals_of`.
+            Of each categorical feature, on all rows: see `sum_category_weights`.
         n_threads : int
         """
         thresholds, wide = _core.find_thresholds(
@@ -243,10 +255,10 @@ class BinMapper:
     def _find_thresholds(
         self, table: FeatureTable, weights: NDArray[np.int64] | None, n_threads: int
     ) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
-        rows = self.sampled_rows(table.n_rows, weights)
+        rows = self.sample_rows(table.n_rows, weights)
         if weights is not None and rows is not None:
             weights = weights[rows]
-        if table.on_card is not None:  # only these leave it
+        if table.device_array is not None:  # only these leave it
             table, rows = table.sample(rows), None
         thresholds, wide = _core.find_thresholds(
             *_numeric_blocks(table),
@@ -259,9 +271,9 @@ class BinMapper:
         )
         return thresholds, wide
 
-    def with_made(
+    def with_derived_columns(
         self,
-        made: MadeColumns,
+        made: DerivedColumns,
         training: FeatureTable,
         sample_weight: ArrayLike | None = None,
         n_threads: int = 1,
@@ -270,17 +282,19 @@ class BinMapper:
 
         Parameters
         ----------
-        made : MadeColumns
+        made : DerivedColumns
         training : FeatureTable
             What it makes of training rows; only these columns are read.
         sample_weight, n_threads
             As those of `fit`.
         """
-        weights = None if sample_weight is None else integer_weights(sample_weight, training.n_rows)
+        weights = (
+            None if sample_weight is None else quantise_weights(sample_weight, training.n_rows)
+        )
         found, found_wide = self._find_thresholds(training, weights, n_threads)
         further = made.n_columns - made.n_features
         thresholds = self.thresholds_ + [np.empty(0)] * further
-        wide = np.append(self.wide_, np.zeros(further, bool))
+        wide = np.append(self.float64_bins_, np.zeros(further, bool))
         categories = self.categories_ + [None] * further
         rare: list[list[Category] | None] = self.rare_categories_ + [None] * further
         group_of = {column.feature: column for column in training.categories}
@@ -334,13 +348,13 @@ class BinMapper:
         self._bin_table.transform(*blocks, codes, n_threads, only, compact=held is not None)
         return codes
 
-    def numbers(
+    def get_raw_values(
         self, table: FeatureTable, only: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float32]:
-        """`FeatureTable.numbers` of the columns of `table`: all, or those of `only`, bool (n_columns,)."""
-        return self._columns_of(table).numbers(only)
+        """`FeatureTable.get_raw_values` of the columns of `table`: all, or those of `only`, bool (n_columns,)."""
+        return self._columns_of(table).get_raw_values(only)
 
-    def codes_of_made(self, columns: FeatureTable, n_threads: int = 1) -> NDArray[np.uint8]:
+    def transform_derived(self, columns: FeatureTable, n_threads: int = 1) -> NDArray[np.uint8]:
         """Codes of the made columns of a table that has columns already.
 
         Parameters
@@ -353,9 +367,9 @@ class BinMapper:
         -------
         ndarray of shape (n_columns, n_rows), uint8
         """
-        assert self.made_ is not None
+        assert self.derived_columns_ is not None
         wanted = np.zeros(self.n_columns_, bool)
-        for _, places in self.made_.places():
+        for _, places in self.derived_columns_.places():
             wanted[places] = True
         codes = empty_codes(int(wanted.sum()), columns.n_rows)
         categories = [c for c in columns.categories if wanted[c.feature]]
@@ -384,7 +398,7 @@ class BinMapper:
         -------
         Codes or DeviceCodes
         """
-        if table.on_card is not None:
+        if table.device_array is not None:
             self._check_table(table)
             kinds = self.n_bins_, self.is_categorical_
             return DeviceCodes(_core.DeviceBins.from_array(table.on_card, self._bin_table, *kinds))
@@ -421,15 +435,17 @@ class BinMapper:
         """The thresholds as the core searches them."""
         return self._bin_table
 
-    def same_bins(self, other: BinMapper) -> bool:
+    def has_same_bins(self, other: BinMapper) -> bool:
         """Whether the mapper `other` gives every table the same codes."""
         if self is other:
             return True
-        if self.made_ is not None and not self.made_.equals(other.made_):
+        if self.derived_columns_ is not None and not self.derived_columns_.equals(
+            other.derived_columns_
+        ):
             return False
-        return (self.made_ is None) == (other.made_ is None) and (
+        return (self.derived_columns_ is None) == (other.derived_columns_ is None) and (
             np.array_equal(self.is_categorical_, other.is_categorical_)
-            and np.array_equal(self.wide_, other.wide_)
+            and np.array_equal(self.float64_bins_, other.float64_bins_)
             and all(
                 np.array_equal(a, b)
                 for a, b in zip(self.thresholds_, other.thresholds_, strict=True)
@@ -438,13 +454,17 @@ class BinMapper:
             and self.rare_categories_ == other.rare_categories_
         )
 
-    def extends(self, other: BinMapper) -> bool:
+    def is_extension_of(self, other: BinMapper) -> bool:
         """Whether this is the mapper `other` with made columns in place of some features."""
-        if self.made_ is None or other.made_ is not None or self.n_features_ != other.n_features_:
+        if (
+            self.derived_columns_ is None
+            or other.derived_columns_ is not None
+            or self.n_features_ != other.n_features_
+        ):
             return False
-        made = set(self.very_many_)
-        return made <= set(other.very_many_) and all(
-            self.wide_[f] == other.wide_[f]
+        made = set(self.high_cardinality_features_)
+        return made <= set(other.high_cardinality_features_) and all(
+            self.float64_bins_[f] == other.float64_bins_[f]
             and np.array_equal(self.thresholds_[f], other.thresholds_[f])
             and self.categories_[f] == other.categories_[f]
             and self.rare_categories_[f] == other.rare_categories_[f]
@@ -479,9 +499,9 @@ class BinMapper:
         arrays: dict[str, NDArray[Any]] = {
             "thresholds": np.concatenate([np.empty(0), *self.thresholds_])
         }
-        arrays |= {"offsets": self._offsets(), "wide": self.wide_.astype(np.uint8)}
-        if self.made_ is not None:
-            meta["made"], made_arrays = self.made_.to_state()
+        arrays |= {"offsets": self._offsets(), "wide": self.float64_bins_.astype(np.uint8)}
+        if self.derived_columns_ is not None:
+            meta["made"], made_arrays = self.derived_columns_.to_state()
             arrays |= made_arrays
         return meta, arrays
 
@@ -497,7 +517,9 @@ class BinMapper:
         _require(_is_int(n_features) and 1 <= n_features < 2**31, "has no valid number of features")
         _require(_is_int(max_bins) and 2 <= max_bins <= MAX_BINS, "has a max_bins outside 2..255")
         names = _read_names(meta.get("feature_names"), n_features)
-        made = MadeColumns.from_state(meta["made"], arrays, n_features) if "made" in meta else None
+        made = (
+            DerivedColumns.from_state(meta["made"], arrays, n_features) if "made" in meta else None
+        )
         n_columns = n_features if made is None else made.n_columns
         thresholds, wide = _read_thresholds(arrays, n_columns, max_bins)
         categories, rare = _read_categories(meta.get("categories"), n_columns, max_bins)
@@ -526,9 +548,14 @@ class BinMapper:
         wide: NDArray[np.bool_],
         categories: list[list[Category] | None],
         rare: list[list[Category] | None],
-        made: MadeColumns | None,
+        made: DerivedColumns | None,
     ) -> None:
-        self.spec_, self.thresholds_, self.wide_, self.made_ = spec, thresholds, wide, made
+        self.spec_, self.thresholds_, self.float64_bins_, self.derived_columns_ = (
+            spec,
+            thresholds,
+            wide,
+            made,
+        )
         self.categories_, self.rare_categories_ = categories, rare
         n_bins = _lengths(thresholds) + 1
         for feature, (kept, others) in enumerate(zip(categories, rare, strict=True)):
@@ -540,8 +567,10 @@ class BinMapper:
     def _prepare(self) -> None:
         """What is derived from the state and not saved: the search table, and dicts category -> code."""
         values = np.concatenate([np.empty(0), *self.thresholds_])
-        self._bin_table = _core.BinTable(values, self._offsets(), np.ascontiguousarray(self.wide_))
-        made = () if self.made_ is None else self.made_.wide
+        self._bin_table = _core.BinTable(
+            values, self._offsets(), np.ascontiguousarray(self.float64_bins_)
+        )
+        made = () if self.derived_columns_ is None else self.derived_columns_.wide
         self._types_of_made = {wide.feature: _one_of_each_type(wide.categories) for wide in made}
         self._code_of: dict[int, dict[Category, int]] = {}
         for feature, (kept, rare) in enumerate(
@@ -556,14 +585,14 @@ class BinMapper:
         return {k: v for k, v in self.__dict__.items() if k not in _DERIVED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({"made_": None} | state)
+        self.__dict__.update({"derived_columns_": None} | state)
         if "spec_" in state:
             self._prepare()
 
     def _offsets(self) -> NDArray[np.int64]:
         return np.cumsum(np.append(0, _lengths(self.thresholds_)))
 
-    def sampled_rows(
+    def sample_rows(
         self, n_rows: int, weights: NDArray[np.int64] | None
     ) -> NDArray[np.int64] | None:
         """The rows that thresholds are chosen from.
@@ -593,13 +622,13 @@ class BinMapper:
     def _columns_of(self, table: FeatureTable) -> FeatureTable:
         """A checked table, with made columns where there are such."""
         self._check_table(table)
-        if self.made_ is None:
+        if self.derived_columns_ is None:
             return table
         for column in table.categories:
             known = self._types_of_made.get(column.feature)
             if known is not None:
-                check_same_type(known, column, table.name_of(column.feature))
-        return self.made_.expand(table)
+                check_category_types(known, column, table.describe_feature(column.feature))
+        return self.derived_columns_.expand(table)
 
     def _check_table(self, table: FeatureTable) -> None:
         if table.n_features != self.n_features_:
@@ -613,8 +642,8 @@ class BinMapper:
             feature = int(np.argmax(different))
             was, now = ("categories", "numbers") if expected[feature] else ("numbers", "categories")
             raise ValueError(
-                f"Column {table.name_of(feature)} of X held {was} when the mapper was fitted and is read as "
-                f"{now} now; pass the mapper as `reference` to as_features."
+                f"Column {table.describe_feature(feature)} of X held {was} when the mapper was fitted and is read as "
+                f"{now} now; pass the mapper as `reference` to read_features."
             )
 
     def _category_blocks(self, table: FeatureTable) -> list[tuple[Any, ...]]:
@@ -627,7 +656,7 @@ class BinMapper:
         code_of = self._code_of[column.feature]
         codes = np.array([code_of.get(c, MISSING_CODE) for c in column.categories], dtype=np.uint8)
         if len(codes) and code_of and (codes == MISSING_CODE).all():
-            check_same_type(list(code_of), column, table.name_of(column.feature))
+            check_category_types(list(code_of), column, table.describe_feature(column.feature))
         return codes
 
 
@@ -662,7 +691,7 @@ def _part_by_share(table: FeatureTable) -> tuple[FeatureTable, SparseBlock]:
     return replace(table, sparse=[block.take(~is_rare)]), block.take(rare)
 
 
-def integer_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:
+def quantise_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     """Weights (n_rows,) times a power of two, rounded to integers of sum <= 2^53: sums of them are exact.
 
     Integers stay in proportion exactly, so integer weights are repeated rows. Positive weights stay positive.
@@ -690,7 +719,9 @@ def integer_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     return np.where(weights > 0, np.maximum(scaled, 1), 0)
 
 
-def totals_of(column: CategoryColumn, weights: NDArray[np.int64] | None) -> NDArray[np.float64]:
+def sum_category_weights(
+    column: CategoryColumn, weights: NDArray[np.int64] | None
+) -> NDArray[np.float64]:
     """What the rows of each category weigh; integers up to 2^53."""
     present = column.index >= 0
     return np.bincount(
@@ -735,7 +766,7 @@ def _groups(
     if not groups:
         return []
     column = columns[groups[0]]
-    totals = totals_of(column, weights)
+    totals = sum_category_weights(column, weights)
     seen = [i for i in np.flatnonzero(totals > 0).tolist()]
     seen.sort(key=lambda i: (-totals[i], category_key(column.categories[i])))
     size = min(max_bins, -(-len(seen) // len(groups)))

@@ -17,25 +17,33 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from polyleaf.data.binned import Codes, DeviceCodes, MappedCodes, empty_codes
-from polyleaf.data.binning import BinMapper, integer_weights, totals_of
+from polyleaf.data.binned import Codes, DeviceCodes, MemmapCodes, empty_codes
+from polyleaf.data.binning import BinMapper, quantise_weights, sum_category_weights
 from polyleaf.data.high_cardinality import Category
 from polyleaf.data.memmap import mapped
-from polyleaf.data.memory import Room
-from polyleaf.data.random import keys
+from polyleaf.data.memory import MemoryBudget
+from polyleaf.data.random import hash_ids
 from polyleaf.inputs.features import (
     CategoryColumn,
     DenseBlock,
     FeatureSpec,
     FeatureTable,
-    SeenText,
-    as_features,
-    judge_texts,
+    TextColumnSummary,
+    check_text_columns,
+    read_features,
 )
-from polyleaf.inputs.frames import as_frame, refuse_absent
-from polyleaf.inputs.targets import known_of, weight_of_known, weight_of_some
+from polyleaf.inputs.frames import as_frame, check_in_memory
+from polyleaf.inputs.targets import find_known_targets, mask_weights, weight_known_targets
 
-__all__ = ["Batches", "Found", "ReadData", "Seen", "joined_values", "kinds_of", "read"]
+__all__ = [
+    "Batches",
+    "DataSummary",
+    "ReadData",
+    "CategorySummary",
+    "concatenate_values",
+    "summarise_features",
+    "read",
+]
 
 _SPARE = 1.25  # times the rows that are wanted may be held before some are thrown away
 
@@ -46,7 +54,7 @@ class ReadData(NamedTuple):
     Attributes
     ----------
     mapper : BinMapper
-    codes : Codes, DeviceCodes or MappedCodes
+    codes : Codes, DeviceCodes or MemmapCodes
     features : ndarray of float32, shape (n_columns, n_rows), or None
     very_many : list of CategoryColumn
         The features of more categories than fit in one byte.
@@ -55,7 +63,7 @@ class ReadData(NamedTuple):
     """
 
     mapper: BinMapper
-    codes: Codes | DeviceCodes | MappedCodes
+    codes: Codes | DeviceCodes | MemmapCodes
     features: NDArray[np.float32] | None
     very_many: list[CategoryColumn]
     n_rows: int
@@ -83,7 +91,7 @@ class Batches:
     source : iterable, or function that returns one
         Of X, (X, y) or (X, y, weight).
     options : dict
-        How `as_features` reads X at first.
+        How `read_features` reads X at first.
     n_threads : int
     """
 
@@ -105,11 +113,11 @@ class Batches:
         batches = self.source() if callable(self.source) else self.source
         for number, batch in enumerate(batches):
             X, y, weight = _parts_of(batch, number)
-            refuse_absent(X, f"X of batch {number}")
+            check_in_memory(X, f"X of batch {number}")
             if _n_rows(X) == 0:
                 continue
             try:
-                table = as_features(X, n_threads=self.n_threads, whole=False, **options)
+                table = read_features(X, n_threads=self.n_threads, whole=False, **options)
             except (ValueError, TypeError) as error:
                 raise type(error)(f"Batch {number}: {error}") from error
             for name, values in (("y", y), ("sample_weight", weight)):
@@ -122,7 +130,11 @@ class Batches:
 
 
 def read(
-    batches: Batches, mapper: BinMapper | None, fresh: BinMapper, keep_features: bool, room: Room
+    batches: Batches,
+    mapper: BinMapper | None,
+    fresh: BinMapper,
+    keep_features: bool,
+    room: MemoryBudget,
 ) -> ReadData:
     """Read twice.
 
@@ -135,7 +147,7 @@ def read(
         To be fitted, where `mapper` is None.
     keep_features : bool
         The raw values too.
-    room : Room
+    room : MemoryBudget
         Where codes and raw values are to lie.
     """
     if mapper is None:
@@ -145,12 +157,12 @@ def read(
         raise ValueError("batches hold no rows.")
     if mapper is None and found.is_short_of_weights:  # seen too late
         found = _found(batches, None, fresh, keeps_rows=True, looks_at_y=found.has_known)
-    y, weight = joined_values(found.y, "y"), joined_values(found.weight, "sample_weight")
+    y, weight = concatenate_values(found.y, "y"), concatenate_values(found.weight, "sample_weight")
     if mapper is None:
-        mapper = found.fit(fresh, weight_of_known(y, weight), batches.n_threads)
-    folder = room.folder_of_bins(found.n_rows, mapper.n_columns_)
-    if folder is not None and mapper.very_many_:
-        name = _name(mapper.spec_, mapper.very_many_[0])
+        mapper = found.fit(fresh, weight_known_targets(y, weight), batches.n_threads)
+    folder = room.choose_bin_folder(found.n_rows, mapper.n_columns_)
+    if folder is not None and mapper.high_cardinality_features_:
+        name = _name(mapper.spec_, mapper.high_cardinality_features_[0])
         raise ValueError(
             f"Column {name} of X has more than 255 categories. What it becomes is learned from the target, "
             "in memory: leave cache_dir and memory_limit out, or the column."
@@ -162,7 +174,7 @@ def read(
 # ---- the first reading -------------------------------------------------------------------------------------
 
 
-def kinds_of(
+def summarise_features(
     table: FeatureTable, known: NDArray[np.bool_] | None = None
 ) -> tuple[FeatureSpec, NDArray[np.bool_]]:
     """The features of some rows, and which hold numbers there.
@@ -183,14 +195,16 @@ def kinds_of(
     return FeatureSpec(table.n_features, table.feature_names, table.is_categorical), has_numbers
 
 
-def _found(batches: Batches, mapper: BinMapper | None, fresh: BinMapper, **how: bool) -> Found:
-    found = Found(fresh.subsample, fresh.draw_seed, **how)
+def _found(
+    batches: Batches, mapper: BinMapper | None, fresh: BinMapper, **how: bool
+) -> DataSummary:
+    found = DataSummary(fresh.subsample, fresh.draw_seed, **how)
     for batch in batches.reading(mapper):
         found.add(batch, is_new=mapper is None)
     return found
 
 
-class Found:
+class DataSummary:
     """What bins depend on, of the rows so far.
 
     Parameters
@@ -220,7 +234,7 @@ class Found:
         self.weight: list[Any] = []
         self.spec: FeatureSpec | None = None
         self.has_numbers: NDArray[np.bool_] = np.empty(0, bool)
-        self.categories: dict[int, Seen] = {}
+        self.categories: dict[int, CategorySummary] = {}
         self.texts: set[int] = set()
         self.sample = _Sample(most, seed)
 
@@ -245,10 +259,10 @@ class Found:
                 f"Batch {batch.number} is a SciPy matrix, which is held by the values it stores already: "
                 "pass the whole matrix to Dataset."
             )
-        self.agree(*kinds_of(table, self.has_numbers), f"Batch {batch.number}")
+        self.agree(*summarise_features(table, self.has_numbers), f"Batch {batch.number}")
         weight, keep = self._weight_of(batch), self._keeps_rows or batch.weight is not None
         for column in table.categories:
-            seen = self.categories.setdefault(column.feature, Seen())
+            seen = self.categories.setdefault(column.feature, CategorySummary())
             seen.add(column, batch.first, keep=keep)
         self.texts.update(table.texts)
         self.sample.add(table, batch.first, weight)
@@ -264,20 +278,20 @@ class Found:
 
     def _weight_of(self, batch: Batch) -> NDArray[np.float64] | None:
         """Of each row, where bins are chosen; None: all count alike."""
-        known = known_of(batch.y) if self._looks_at_y else None
+        known = find_known_targets(batch.y) if self._looks_at_y else None
         self.has_known |= known is None or bool(known.any())
         weight = batch.weight
         if known is not None and not known.all():
-            self._has_gaps, weight = True, weight_of_some(known, weight)
+            self._has_gaps, weight = True, mask_weights(known, weight)
         return None if weight is None else _by_row(weight)
 
     def agree(self, spec: FeatureSpec, has_numbers: NDArray[np.bool_], where: str) -> None:
-        """Names, numbers and kinds of features, as `kinds_of` gives them, are those of the rows before."""
+        """Names, numbers and kinds of features, as `summarise_features` gives them, are those of the rows before."""
         if self.spec is None:
             self.spec = FeatureSpec(spec.n_features, spec.feature_names, spec.is_categorical.copy())
             self.has_numbers = np.zeros(spec.n_features, bool)
         try:
-            as_features(FeatureTable(0, spec.n_features, spec.feature_names), reference=self.spec)
+            read_features(FeatureTable(0, spec.n_features, spec.feature_names), reference=self.spec)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         self.has_numbers |= has_numbers
@@ -289,36 +303,36 @@ class Found:
                 "and text in others: correct it, or list it in categorical_features."
             )
 
-    def judge_texts(self) -> None:
+    def check_text_columns(self) -> None:
         """Refuse, or warn of, columns of text that should be something else."""
         assert self.spec is not None
-        judge_texts(self.categories[f].text(_name(self.spec, f)) for f in sorted(self.texts))
+        check_text_columns(self.categories[f].text(_name(self.spec, f)) for f in sorted(self.texts))
 
     def fit(self, mapper: BinMapper, weight: Any, n_threads: int) -> BinMapper:
         """The mapper, fitted as it would be to one table of all rows; `weight` is theirs."""
         assert self.spec is not None
         spec = self.spec
-        weights = None if weight is None else integer_weights(weight, self.n_rows)
-        self.judge_texts()
+        weights = None if weight is None else quantise_weights(weight, self.n_rows)
+        self.check_text_columns()
         counted = {}
         for feature, seen in self.categories.items():
             totals = (
                 seen.counts()
                 if weights is None
-                else totals_of(seen.column(feature, self.n_rows), weights)
+                else sum_category_weights(seen.column(feature, self.n_rows), weights)
             )
             counted[feature] = (list(seen.place), totals)
         sample, rows = self.sample.table(spec)
-        return mapper.fit_found(
+        return mapper.fit_from_summary(
             spec, sample, None if weights is None else weights[rows], counted, n_threads
         )
 
 
 def _name(spec: FeatureSpec, feature: int) -> str:
-    return FeatureTable(0, spec.n_features, spec.feature_names).name_of(feature)
+    return FeatureTable(0, spec.n_features, spec.feature_names).describe_feature(feature)
 
 
-class Seen:
+class CategorySummary:
     """The categories of one feature: numbered as they first occur, whatever batch they are in."""
 
     def __init__(self) -> None:
@@ -336,7 +350,7 @@ class Seen:
         if keep:
             self._index.append((first, place[column.index]))
 
-    def join(self, later: Seen) -> NDArray[np.int64]:
+    def join(self, later: CategorySummary) -> NDArray[np.int64]:
         """Add what was seen in later rows; returns the places of its categories."""
         place = self._number(later.place)
         self._count(place, later._counts, later._first)
@@ -367,9 +381,9 @@ class Seen:
             index[first : first + len(of_batch)] = of_batch
         return CategoryColumn(index, tuple(self.place), feature)
 
-    def text(self, name: str) -> SeenText:
+    def text(self, name: str) -> TextColumnSummary:
         counts, first = (np.array(values, np.int64) for values in (self._counts, self._first))
-        return SeenText(name, list(self.place), counts, first)
+        return TextColumnSummary(name, list(self.place), counts, first)
 
 
 @dataclass
@@ -399,7 +413,7 @@ class _Sample:
         numbers = self.n_present + np.arange(len(present))
         self.n_present += len(present)
         if self.drawn_by is not None:  # most rows are not even copied
-            wanted = keys(numbers, *self.drawn_by) <= self.last
+            wanted = hash_ids(numbers, *self.drawn_by) <= self.last
             present, numbers = present[wanted], numbers[wanted]
         if len(present) == 0:
             return
@@ -422,7 +436,7 @@ class _Sample:
             return
         if self.drawn_by is None:
             self.drawn_by = self.seed()
-        found = [keys(numbers, *self.drawn_by) for numbers in self.numbers]
+        found = [hash_ids(numbers, *self.drawn_by) for numbers in self.numbers]
         self.last = int(np.partition(np.concatenate(found), self.most - 1)[self.most - 1])
         for i, of_part in enumerate(found):
             kept = of_part <= self.last
@@ -454,17 +468,19 @@ class _Sample:
 
 def _encoded(
     batches: Batches, mapper: BinMapper, n_rows: int, keep_features: bool, folder: str | None
-) -> tuple[Codes | MappedCodes, NDArray[np.float32] | None, list[CategoryColumn]]:
+) -> tuple[Codes | MemmapCodes, NDArray[np.float32] | None, list[CategoryColumn]]:
     """Codes, raw values where they are wanted, and features of very many categories."""
     shape = mapper.n_columns_, n_rows
-    codes: Codes | DeviceCodes | MappedCodes
+    codes: Codes | DeviceCodes | MemmapCodes
     if folder is None:
         codes = Codes(n_rows, mapper.n_columns_, empty_codes(*shape))
         features = np.empty(shape, np.float32) if keep_features else None
     else:
-        codes = MappedCodes(n_rows, mapper.n_bins_, mapper.is_categorical_, folder)
+        codes = MemmapCodes(n_rows, mapper.n_bins_, mapper.is_categorical_, folder)
         features = mapped(shape, np.float32, folder) if keep_features else None
-    very_many: dict[int, Seen] = {feature: Seen() for feature in mapper.very_many_}
+    very_many: dict[int, CategorySummary] = {
+        feature: CategorySummary() for feature in mapper.high_cardinality_features_
+    }
     end = 0
     for batch in batches.reading(mapper):
         rows = slice(batch.first, batch.first + batch.table.n_rows)
@@ -475,7 +491,7 @@ def _encoded(
             batch.first, mapper.transform(batch.table, batches.n_threads), batches.n_threads
         )
         if features is not None:
-            features[:, rows] = mapper.numbers(batch.table)
+            features[:, rows] = mapper.get_raw_values(batch.table)
         for column in batch.table.categories:
             if column.feature in very_many:
                 very_many[column.feature].add(column, batch.first, keep=True)
@@ -510,7 +526,7 @@ def _by_row(weight: Any) -> NDArray[np.float64]:
     return values.sum(axis=1) if values.ndim == 2 else values
 
 
-def joined_values(parts: Sequence[Any], name: str) -> Any:
+def concatenate_values(parts: Sequence[Any], name: str) -> Any:
     """The parts one below the other, as what they are; None where there are none."""
     if not parts:
         return None

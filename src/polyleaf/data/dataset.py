@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.data.binned import Codes, DeviceCodes, MappedCodes
+from polyleaf.data.binned import Codes, DeviceCodes, MemmapCodes
 from polyleaf.data.binning import MAX_BINS, BinMapper
 from polyleaf.data.data_iter import Batches, ReadData, read
 from polyleaf.data.memmap import mapped
-from polyleaf.data.memory import Room
+from polyleaf.data.memory import MemoryBudget
 from polyleaf.data.target_encoding import FeatureCodes, learn
-from polyleaf.inputs.features import FROM_DTYPE, FeatureTable, as_features
-from polyleaf.inputs.parquet import ParquetRows, parquet_files
-from polyleaf.inputs.targets import Target, weight_of_known
+from polyleaf.inputs.features import FROM_DTYPE, FeatureTable, read_features
+from polyleaf.inputs.parquet import ParquetRows, find_parquet_files
+from polyleaf.inputs.targets import Target, weight_known_targets
 from polyleaf.runtime.context import effective_threads
 
 
@@ -38,7 +38,7 @@ class Dataset:
     Parameters
     ----------
     X : array-like, data frame or sparse matrix, shape (n_rows, n_features)
-        See `polyleaf.inputs.features.as_features`.
+        See `polyleaf.inputs.features.read_features`.
     y : array-like, optional
         Target, kept as given; the estimator reads it. Where NaN stands among its numbers, rows count for the
         quantiles of the bins as often as targets are known.
@@ -69,13 +69,13 @@ class Dataset:
     features : ndarray of float32, shape (n_features, n_rows), or None
         NaN where missing, and throughout for categorical features.
     y, sample_weight, offset : as given
-    room : Room
+    room : MemoryBudget
         What memory its trainings may take, and where files go.
 
     Raises
     ------
     ValueError
-        For features that cannot be read (see `as_features`) or more than 2^22 of them, for y, weights or an
+        For features that cannot be read (see `read_features`) or more than 2^22 of them, for y, weights or an
         offset of another length, for more than 2^31 - 1 rows.
     MemoryError
         Where the codes do not fit in memory.
@@ -100,7 +100,7 @@ class Dataset:
         mapper = reference.mapper if isinstance(reference, Dataset) else reference
         table = X
         if not isinstance(X, FeatureTable):  # one that is read already is taken as it is
-            table = as_features(
+            table = read_features(
                 X,
                 categorical_features=categorical_features,
                 feature_names=feature_names,
@@ -117,11 +117,11 @@ class Dataset:
                 raise ValueError(f"{name} has {_length(values)} rows, but X has {table.n_rows}.")
         if mapper is None:
             mapper = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
-            mapper.fit(table, weight_of_known(y, sample_weight), n_threads)
+            mapper.fit(table, weight_known_targets(y, sample_weight), n_threads)
         # Linear leaves read the codes of every row.
         codes = mapper.encode(table, n_threads, sparse=not keep_features)
-        features = mapper.numbers(table) if keep_features else None
-        wide = mapper.very_many_
+        features = mapper.get_raw_values(table) if keep_features else None
+        wide = mapper.high_cardinality_features_
         very_many = [column for column in table.categories if column.feature in wide]
         self._hold(
             ReadData(
@@ -132,19 +132,23 @@ class Dataset:
         )
 
     def _hold(
-        self, data: ReadData, n_jobs: int | None, offset: Any = None, room: Room | None = None
+        self,
+        data: ReadData,
+        n_jobs: int | None,
+        offset: Any = None,
+        room: MemoryBudget | None = None,
     ) -> None:
         _check_n_features(data.n_features)
         self.mapper: BinMapper = data.mapper
         self.features: NDArray[np.float32] | None = data.features
-        self._codes: Codes | DeviceCodes | MappedCodes = data.codes
+        self._codes: Codes | DeviceCodes | MemmapCodes = data.codes
         self._all_codes: NDArray[np.uint8] | None = None
         self._wide = data.very_many
         self._shape = data.n_rows, data.n_features
         self.y = data.y
         self.sample_weight = data.weight
         self.offset = offset
-        self.n_jobs, self.room = n_jobs, room or Room()
+        self.n_jobs, self.memory = n_jobs, room or MemoryBudget()
         self._bins: _core.Bins | None = None
 
     @classmethod
@@ -211,7 +215,7 @@ class Dataset:
         options = {"categorical_features": categorical_features, "feature_names": feature_names}
         mapper = reference.mapper if isinstance(reference, Dataset) else reference
         fresh = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
-        data, room = cls.__new__(cls), Room.of(memory_limit, cache_dir)
+        data, room = cls.__new__(cls), MemoryBudget.from_params(memory_limit, cache_dir)
         found = read(Batches(batches, options, n_threads), mapper, fresh, keep_features, room)
         data._hold(found, n_jobs, room=room)
         return data
@@ -259,11 +263,11 @@ class Dataset:
         ImportError
             Without PyArrow.
         """
-        rows = ParquetRows(parquet_files(path), target, sample_weight, tuple(drop), batch_rows)
+        rows = ParquetRows(find_parquet_files(path), target, sample_weight, tuple(drop), batch_rows)
         return cls.from_batches(rows, **options)
 
     @classmethod
-    def of_codes(
+    def from_codes(
         cls,
         mapper: BinMapper,
         codes: NDArray[np.uint8],
@@ -334,11 +338,11 @@ class Dataset:
         return codes + (0 if self.features is None else self.features.nbytes)
 
     @property
-    def is_in_files(self) -> bool:
+    def is_memmapped(self) -> bool:
         """Whether the codes lie in a file."""
-        return isinstance(self._codes, MappedCodes)
+        return isinstance(self._codes, MemmapCodes)
 
-    def leave_memory(self) -> None:
+    def release_memory(self) -> None:
         """Move codes, and features where they are kept, to files, unless they lie there.
 
         Raises
@@ -348,9 +352,9 @@ class Dataset:
         """
         if not isinstance(self._codes, Codes):
             return
-        folder, mapper = self.room.folder, self.mapper
+        folder, mapper = self.memory.folder, self.mapper
         assert folder is not None
-        if self._wide or mapper.made_ is not None:
+        if self._wide or mapper.derived_columns_ is not None:
             raise ValueError(
                 "memory_limit asks for bins in a file, but there are columns of more than 255 categories, "
                 "which are learned from the target, in memory: allow more, or leave these columns out."
@@ -382,7 +386,7 @@ class Dataset:
             )
         return self._bins
 
-    def bins_on(self, device: _core.Device) -> _core.DeviceBins:
+    def get_device_bins(self, device: _core.Device) -> _core.DeviceBins:
         """The codes on `device`: those that are there already, or a copy of them, dense."""
         if isinstance(self._codes, DeviceCodes):
             return self._codes.on_device
@@ -417,7 +421,7 @@ class Dataset:
         )
         return other
 
-    def taught(self, target: Target, *, is_first: bool = True) -> Dataset:
+    def with_target(self, target: Target, *, is_first: bool = True) -> Dataset:
         """The data to learn a target from: features of very many categories become columns made for it.
 
         Parameters
@@ -432,7 +436,7 @@ class Dataset:
         Dataset
             This one where nothing is to be made.
         """
-        if not self._wide or (self.mapper.made_ is None and not is_first):
+        if not self._wide or (self.mapper.derived_columns_ is None and not is_first):
             return self
         n_threads = effective_threads(self.n_jobs)
         made, statistics = learn(
@@ -446,13 +450,13 @@ class Dataset:
                 f"but trees can split on the first {_core.MAX_FEATURES} only: leave some features out."
             )
         mapper = self.mapper
-        if mapper.made_ is None:
-            mapper = mapper.with_made(made, columns, target.weight, n_threads)
-        elif not made.equals(mapper.made_):
+        if mapper.derived_columns_ is None:
+            mapper = mapper.with_derived_columns(made, columns, target.weight, n_threads)
+        elif not made.equals(mapper.derived_columns_):
             return self
         return self._with_columns(mapper, columns)
 
-    def seen_by(self, mapper: BinMapper) -> Dataset:
+    def rebinned_to(self, mapper: BinMapper) -> Dataset:
         """The data as a model with this mapper reads it.
 
         Parameters
@@ -469,18 +473,18 @@ class Dataset:
         ValueError
             Where it was binned apart from the model's training data.
         """
-        if self.mapper.same_bins(mapper):
+        if self.mapper.has_same_bins(mapper):
             return self
-        if not mapper.extends(self.mapper):
+        if not mapper.is_extension_of(self.mapper):
             raise ValueError(
                 "This Dataset was binned apart from the training data: make it with reference=, or pass the "
                 "raw X."
             )
-        assert mapper.made_ is not None
+        assert mapper.derived_columns_ is not None
         empty = FeatureTable(
             self.n_rows, self.n_features, self.feature_names, categories=self._wide
         )
-        return self._with_columns(mapper, mapper.made_.expand(empty))
+        return self._with_columns(mapper, mapper.derived_columns_.expand(empty))
 
     def _codes_beside(self) -> list[FeatureCodes]:
         """Features that are held as columns, but for those of very many categories."""
@@ -501,20 +505,20 @@ class Dataset:
 
     def _with_columns(self, mapper: BinMapper, columns: FeatureTable) -> Dataset:
         """A copy that has these made columns (a table of all columns, of which only they are read)."""
-        assert mapper.made_ is not None and isinstance(self._codes, Codes)
+        assert mapper.derived_columns_ is not None and isinstance(self._codes, Codes)
         other = copy(self)
         other.mapper, other._bins, other._all_codes = mapper, None, None
-        made = np.sort(np.concatenate([places for _, places in mapper.made_.places()]))
-        codes = mapper.codes_of_made(columns, effective_threads(self.n_jobs))
+        made = np.sort(np.concatenate([places for _, places in mapper.derived_columns_.places()]))
+        codes = mapper.transform_derived(columns, effective_threads(self.n_jobs))
         other._codes = self._codes.with_columns(made, codes, mapper.n_columns_)
         if self.features is not None:
             features = np.zeros((mapper.n_columns_, self.n_rows), np.float32)
             features[: len(self.features)] = self.features
-            features[made] = columns.numbers()[made]
+            features[made] = columns.get_raw_values()[made]
             other.features = features
         return other
 
-    def pack(self) -> None:
+    def keep_only_bins(self) -> None:
         """Keep only what the grower reads. For data of one training: it halves what stays in memory.
 
         `codes` is empty afterwards, so the data set can no longer be evaluated, gone on from, or pickled.

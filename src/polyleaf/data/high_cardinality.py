@@ -1,6 +1,6 @@
 """Categories: their order and types, and the columns that a feature of very many of them becomes.
 
-A feature of more than 255 categories has no room in one byte. `MadeColumns` puts numbers in its place: what
+A feature of more than 255 categories has no room in one byte. `DerivedColumns` puts numbers in its place: what
 the target was, on average, in each category (`category_statistics` learns them), and where the categories say
 nearly everything also the categories themselves, spread over several columns.
 
@@ -22,10 +22,10 @@ from polyleaf.inputs.features import CATEGORY_TYPES, CategoryColumn, DenseBlock,
 
 __all__ = [
     "Category",
-    "MadeColumns",
-    "WideFeature",
+    "DerivedColumns",
+    "HighCardinalityFeature",
     "category_key",
-    "check_same_type",
+    "check_category_types",
     "is_category",
 ]
 
@@ -35,7 +35,7 @@ _ARRAYS = ("values", "statistic", "lower", "upper")
 
 
 @dataclass(frozen=True)
-class WideFeature:
+class HighCardinalityFeature:
     """A feature of very many categories, and the columns that stand for it.
 
     Attributes
@@ -69,7 +69,7 @@ class WideFeature:
     missing_seen: bool = True
 
     @property
-    def says_something(self) -> bool:
+    def is_informative(self) -> bool:
         """Whether its columns can tell rows apart."""
         return bool(self.n_groups > 0 or self.missing_seen or self.values.any())
 
@@ -85,7 +85,7 @@ class WideFeature:
         """The numeric columns of rows (n, n_numeric), from their statistics (n, n_statistics)."""
         return np.clip(statistics[:, self.statistic], self.lower, self.upper)
 
-    def statistics_of(self, column: CategoryColumn) -> NDArray[np.float32]:
+    def lookup_statistics(self, column: CategoryColumn) -> NDArray[np.float32]:
         """Statistics of the rows of a table: NaN where missing, 0 for what was never seen."""
         unseen = len(self.categories)
         place = np.array(
@@ -118,7 +118,7 @@ class WideFeature:
             yield self.labels[statistic] + part
         yield from (f"group {group + 1}" for group in range(self.n_groups))
 
-    def equals(self, other: WideFeature) -> bool:
+    def equals(self, other: HighCardinalityFeature) -> bool:
         """Whether both make the same of every table."""
         plain = ("feature", "categories", "labels", "n_groups", "missing_seen")
         return all(getattr(self, name) == getattr(other, name) for name in plain) and all(
@@ -127,7 +127,7 @@ class WideFeature:
 
 
 @dataclass(frozen=True)
-class MadeColumns:
+class DerivedColumns:
     """The columns of a table once its features of very many categories are replaced.
 
     A column in place of such a feature has its number; further ones follow the features of X, those of one
@@ -137,19 +137,19 @@ class MadeColumns:
     ----------
     n_features : int
         Of X.
-    wide : tuple of WideFeature
+    wide : tuple of HighCardinalityFeature
         By feature.
     """
 
     n_features: int
-    wide: tuple[WideFeature, ...]
+    wide: tuple[HighCardinalityFeature, ...]
 
     @property
     def n_columns(self) -> int:
         """Features of X and the columns made besides."""
         return self.n_features + sum(w.n_columns - 1 for w in self.wide)
 
-    def places(self) -> Iterator[tuple[WideFeature, NDArray[np.int64]]]:
+    def places(self) -> Iterator[tuple[HighCardinalityFeature, NDArray[np.int64]]]:
         """Each wide feature with the numbers of its columns, numeric ones first."""
         begin = self.n_features
         for wide in self.wide:
@@ -192,7 +192,9 @@ class MadeColumns:
         )
         for wide, places in self.places():
             column = column_of[wide.feature]
-            seen = wide.statistics_of(column) if statistics is None else statistics[wide.feature]
+            seen = (
+                wide.lookup_statistics(column) if statistics is None else statistics[wide.feature]
+            )
             dense.append(DenseBlock(wide.numbers(seen), places[: wide.n_numeric]))
             categories += [
                 replace(column, feature=int(place)) for place in places[wide.n_numeric :]
@@ -204,7 +206,7 @@ class MadeColumns:
     def _features(self) -> set[int]:
         return {wide.feature for wide in self.wide}
 
-    def equals(self, other: MadeColumns | None) -> bool:
+    def equals(self, other: DerivedColumns | None) -> bool:
         """Whether both make the same of every table."""
         return (
             other is not None
@@ -237,7 +239,7 @@ class MadeColumns:
     @classmethod
     def from_state(
         cls, plain: Any, arrays: Mapping[str, NDArray[Any]], n_features: int
-    ) -> MadeColumns:
+    ) -> DerivedColumns:
         """The inverse of `to_state`; a ValueError where they describe no such columns."""
         _require(isinstance(plain, list) and len(plain) > 0, "names no feature")
         wide = tuple(
@@ -260,7 +262,7 @@ def is_category(value: Any) -> bool:
     )
 
 
-def check_same_type(known: Sequence[Category], column: CategoryColumn, name: str) -> None:
+def check_category_types(known: Sequence[Category], column: CategoryColumn, name: str) -> None:
     """Refuse a column of which no category is known, if that is because text became numbers or vice versa."""
     was_text = {isinstance(c, str) for c in known}
     is_text = {isinstance(c, str) for c in column.categories}
@@ -277,7 +279,9 @@ def _require(condition: bool, problem: str) -> None:
         raise ValueError(f"The columns made of categories cannot be read: the file {problem}.")
 
 
-def _read_wide(entry: Any, arrays: Mapping[str, Any], prefix: str, n_features: int) -> WideFeature:
+def _read_wide(
+    entry: Any, arrays: Mapping[str, Any], prefix: str, n_features: int
+) -> HighCardinalityFeature:
     names = "feature", "categories", "labels", "n_groups", "missing_seen"
     _require(isinstance(entry, Mapping), "has a malformed feature")
     entry = {"missing_seen": True} | dict(entry)  # files had no such entry once
@@ -316,6 +320,6 @@ def _read_wide(entry: Any, arrays: Mapping[str, Any], prefix: str, n_features: i
     )
     _require(bool(np.all(lower <= upper)), "has bounds that do not ascend")
     columns = statistic, lower, upper
-    return WideFeature(
+    return HighCardinalityFeature(
         feature, tuple(categories), tuple(labels), values, *columns, n_groups, missing_seen
     )

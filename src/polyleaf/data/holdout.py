@@ -1,6 +1,6 @@
 """Rows that are held out to be watched while a model learns from the others.
 
-Owns how they are drawn, and what ``--validation`` means. Must not know what the rows hold. The two draws are
+Owns how they are split_rows, and what ``--validation`` means. Must not know what the rows hold. The two draws are
 not alike: whoever trains again gets the rows that he got before.
 """
 
@@ -9,18 +9,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["drawn", "drawn_by_class", "held_out"]
+__all__ = ["split_rows", "split_rows_stratified", "split_validation"]
 
 Rows = NDArray[np.int64]
 
 
-def drawn(n_rows: int, n_held: int, seed: int) -> tuple[Rows, Rows]:
+def split_rows(n_rows: int, n_held: int, seed: int) -> tuple[Rows, Rows]:
     """The rows to learn from and `n_held` to watch, at random, both ascending."""
     order = np.random.default_rng(seed).permutation(n_rows)
     return np.sort(order[n_held:]), np.sort(order[:n_held])
 
 
-def drawn_by_class(
+def split_rows_stratified(
     n_rows: int, fraction: float, seed: int, classes: np.ndarray | None
 ) -> tuple[Rows, Rows]:
     """The same for `validation_fraction`: at least one row of two on either side.
@@ -46,7 +46,7 @@ def drawn_by_class(
     return np.sort(kept), np.sort(watched)
 
 
-def held_out(validation: str, n_rows: int, seed: int) -> tuple[Rows, Rows] | None:
+def split_validation(validation: str, n_rows: int, seed: int) -> tuple[Rows, Rows] | None:
     """The parts that ``--validation`` asks for, as `drawn` has them; None where it is no number but a file.
 
     Raises
@@ -63,4 +63,4 @@ def held_out(validation: str, n_rows: int, seed: int) -> tuple[Rows, Rows] | Non
         raise ValueError(
             f"--validation {validation} leaves no row to learn from, or none to watch."
         )
-    return drawn(n_rows, n_held, seed)
+    return split_rows(n_rows, n_held, seed)

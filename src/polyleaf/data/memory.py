@@ -11,7 +11,7 @@ import re
 import tempfile
 from dataclasses import dataclass
 
-__all__ = ["Room", "bytes_of"]
+__all__ = ["MemoryBudget", "parse_size"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -22,7 +22,7 @@ _IN_TRAINING = (
 )
 
 
-def bytes_of(size: int | str) -> int:
+def parse_size(size: int | str) -> int:
     """A size in bytes: a number, or text such as "4 GiB", "4000 MB".
 
     Raises
@@ -46,7 +46,7 @@ def bytes_of(size: int | str) -> int:
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryBudget:
     """Attributes
     ----------
     limit : int or None
@@ -59,14 +59,18 @@ class Room:
     folder: str | None = None
 
     @staticmethod
-    def of(memory_limit: int | str | None, cache_dir: str | os.PathLike[str] | None) -> Room:
+    def from_params(
+        memory_limit: int | str | None, cache_dir: str | os.PathLike[str] | None
+    ) -> MemoryBudget:
         """What a user asks for. Where only memory is limited, files go where the system's temporary do."""
         folder = None if cache_dir is None else os.fspath(cache_dir)
         if memory_limit is None:
-            return Room(None, folder)
-        return Room(bytes_of(memory_limit), tempfile.gettempdir() if folder is None else folder)
+            return MemoryBudget(None, folder)
+        return MemoryBudget(
+            parse_size(memory_limit), tempfile.gettempdir() if folder is None else folder
+        )
 
-    def folder_of_bins(self, n_rows: int, n_columns: int) -> str | None:
+    def choose_bin_folder(self, n_rows: int, n_columns: int) -> str | None:
         """Where they are to lie before it is known what will be trained; None: in memory."""
         if self.limit is None:
             return self.folder

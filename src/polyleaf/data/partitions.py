@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.data.binning import BinMapper, totals_of
-from polyleaf.data.data_iter import Found, Seen, kinds_of
-from polyleaf.inputs.features import DenseBlock, FeatureSpec, FeatureTable, as_features
+from polyleaf.data.binning import BinMapper, sum_category_weights
+from polyleaf.data.data_iter import CategorySummary, DataSummary, summarise_features
+from polyleaf.inputs.features import DenseBlock, FeatureSpec, FeatureTable, read_features
 
-__all__ = ["Look", "joined", "look"]
+__all__ = ["PartitionSummary", "merge_summaries", "summarise_partition"]
 
 
-class Look(NamedTuple):
+class PartitionSummary(NamedTuple):
     """What one partition shows.
 
     Attributes
@@ -29,7 +29,7 @@ class Look(NamedTuple):
         Of the partition.
     spec : FeatureSpec
     has_numbers : ndarray of shape (n_features,), bool
-    seen : dict of int to Seen
+    seen : dict of int to CategorySummary
         Of each categorical feature.
     totals : dict of int to ndarray of float64
         What the rows of its categories weigh, integers up to 2^53.
@@ -44,14 +44,14 @@ class Look(NamedTuple):
     number: int
     spec: FeatureSpec
     has_numbers: NDArray[np.bool_]
-    seen: dict[int, Seen]
+    seen: dict[int, CategorySummary]
     totals: dict[int, NDArray[np.float64]]
     texts: set[int]
     sample: list[DenseBlock]
     n_rows: int
 
 
-def look(
+def summarise_partition(
     X: Any,
     number: int,
     first: int,
@@ -59,7 +59,7 @@ def look(
     wanted: NDArray[np.int64] | None,
     categorical_features: Any,
     n_threads: int = 1,
-) -> Look:
+) -> PartitionSummary:
     """Look at one partition.
 
     Parameters
@@ -70,11 +70,11 @@ def look(
     first : int
         Number of its first row among all.
     weights : ndarray of shape (n_rows,), int64, or None
-        Of its rows, from `integer_weights` of all.
+        Of its rows, from `quantise_weights` of all.
     wanted : ndarray of int64, or None
         Its rows that thresholds are chosen from; None: all.
     categorical_features
-        As `as_features` has it.
+        As `read_features` has it.
     n_threads : int
 
     Raises
@@ -83,7 +83,7 @@ def look(
         It names the partition.
     """
     try:
-        table = as_features(
+        table = read_features(
             X, categorical_features=categorical_features, n_threads=n_threads, whole=False
         )
     except (ValueError, TypeError) as error:
@@ -94,22 +94,27 @@ def look(
         )
     seen, totals = {}, {}
     for column in table.categories:
-        seen[column.feature] = Seen()
+        seen[column.feature] = CategorySummary()
         seen[column.feature].add(column, first, keep=False)
-        totals[column.feature] = totals_of(column, weights)
+        totals[column.feature] = sum_category_weights(column, weights)
     rows = np.arange(table.n_rows) if wanted is None else wanted
     sample = [DenseBlock(block.values[rows], block.features) for block in table.dense]
-    return Look(number, *kinds_of(table), seen, totals, set(table.texts), sample, len(rows))
+    return PartitionSummary(
+        number, *summarise_features(table), seen, totals, set(table.texts), sample, len(rows)
+    )
 
 
-def joined(
-    looks: Sequence[Look], fresh: BinMapper, weights: NDArray[np.int64] | None, n_threads: int = 1
+def merge_summaries(
+    looks: Sequence[PartitionSummary],
+    fresh: BinMapper,
+    weights: NDArray[np.int64] | None,
+    n_threads: int = 1,
 ) -> BinMapper:
     """The mapper of all rows.
 
     Parameters
     ----------
-    looks : sequence of Look
+    looks : sequence of PartitionSummary
         In the order of their rows.
     fresh : BinMapper
         To be fitted.
@@ -129,26 +134,28 @@ def joined(
         found.agree(each.spec, each.has_numbers, f"Partition {each.number}")
         found.texts |= each.texts
         for feature, seen in each.seen.items():
-            known = found.categories.setdefault(feature, Seen())
+            known = found.categories.setdefault(feature, CategorySummary())
             place = known.join(seen)
             more = np.zeros(len(known.place))
             before = totals.get(feature, np.empty(0))
             more[: len(before)] = before
             more[place] += each.totals[feature]
             totals[feature] = more
-    found.judge_texts()
+    found.check_text_columns()
     assert found.spec is not None
     counted = {
         feature: (list(seen.place), totals[feature]) for feature, seen in found.categories.items()
     }
-    return fresh.fit_found(found.spec, _sample(looks, found.spec), weights, counted, n_threads)
+    return fresh.fit_from_summary(
+        found.spec, _sample(looks, found.spec), weights, counted, n_threads
+    )
 
 
-class _InPartitions(Found):
+class _InPartitions(DataSummary):
     places = "partitions"
 
 
-def _sample(looks: Sequence[Look], spec: FeatureSpec) -> FeatureTable:
+def _sample(looks: Sequence[PartitionSummary], spec: FeatureSpec) -> FeatureTable:
     """The numbers of the rows that thresholds are chosen from."""
     numeric = np.flatnonzero(~spec.is_categorical)
     table = FeatureTable(sum(each.n_rows for each in looks), spec.n_features, spec.feature_names)

@@ -12,32 +12,32 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.runtime.collective import ALONE, Communicator
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 
 __all__ = [
     "BINNED_ROWS",
     "FEATURES",
-    "JUDGED_ROWS",
+    "SCORED_ROWS",
     "ROWS",
     "draw",
-    "draw_of",
-    "keys",
-    "seed_of",
-    "smallest",
+    "draw_ids",
+    "hash_ids",
+    "derive_seed",
+    "find_kth_smallest",
 ]
 
 # Streams: what is drawn with one seed must not be drawn alike.
-ROWS, FEATURES, BINNED_ROWS, JUDGED_ROWS = 1, 2, 3, 4
+ROWS, FEATURES, BINNED_ROWS, SCORED_ROWS = 1, 2, 3, 4
 
 
 def draw(n: int, count: int, seed: int, round: int, stream: int) -> NDArray[np.bool_]:
     """Mask of `count` of `n` indices, drawn without replacement."""
     if count >= n:
         return np.ones(n, bool)
-    return draw_of(np.arange(n), count, seed, round, stream, ALONE)
+    return draw_ids(np.arange(n), count, seed, round, stream, SINGLE_PROCESS)
 
 
-def draw_of(
+def draw_ids(
     numbers: NDArray[np.integer],
     count: int,
     seed: int,
@@ -48,11 +48,13 @@ def draw_of(
     """The same of the numbers that all ranks hold between them, each one once: the mask of this rank's."""
     if count <= 0:
         return np.zeros(len(numbers), bool)
-    found = keys(numbers, seed, round, stream)
-    return found <= smallest(found, count, communicator)
+    found = hash_ids(numbers, seed, round, stream)
+    return found <= find_kth_smallest(found, count, communicator)
 
 
-def smallest(found: NDArray[np.uint32], count: int, communicator: Communicator) -> np.uint32:
+def find_kth_smallest(
+    found: NDArray[np.uint32], count: int, communicator: Communicator
+) -> np.uint32:
     """The `count`-th smallest, from 1 on, of what all ranks hold: found eight bits at a time."""
     if communicator.size == 1:
         return np.uint32(np.partition(found, count - 1)[count - 1])
@@ -68,12 +70,14 @@ def smallest(found: NDArray[np.uint32], count: int, communicator: Communicator) 
     return np.uint32(start)
 
 
-def seed_of(seed: int, round: int, stream: int) -> int:
+def derive_seed(seed: int, round: int, stream: int) -> int:
     """What the core hashes numbers with where it draws itself."""
     return int(np.random.SeedSequence([seed, round, stream]).generate_state(1, np.uint64)[0])
 
 
-def keys(numbers: NDArray[np.integer], seed: int, round: int, stream: int) -> NDArray[np.uint32]:
+def hash_ids(
+    numbers: NDArray[np.integer], seed: int, round: int, stream: int
+) -> NDArray[np.uint32]:
     """What a draw orders numbers below 2^32 by: MurmurHash3's finaliser twice, a key word before each."""
     words = np.random.SeedSequence([seed, round, stream]).generate_state(2, np.uint32)
     h = numbers.astype(np.uint32)

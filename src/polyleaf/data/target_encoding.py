@@ -26,7 +26,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.data.high_cardinality import MadeColumns, WideFeature, category_key
+from polyleaf.data.high_cardinality import DerivedColumns, HighCardinalityFeature, category_key
 from polyleaf.inputs.features import CategoryColumn
 from polyleaf.inputs.targets import Target
 
@@ -79,7 +79,7 @@ def learn(
     target: Target,
     n_features: int,
     n_threads: int,
-) -> tuple[MadeColumns, dict[int, NDArray[np.float32]]]:
+) -> tuple[DerivedColumns, dict[int, NDArray[np.float32]]]:
     """Learn the statistics of wide features.
 
     Parameters
@@ -96,7 +96,7 @@ def learn(
 
     Returns
     -------
-    made : MadeColumns
+    made : DerivedColumns
     training : dict from feature to ndarray of shape (n_rows, n_statistics), float32
         What the rows that were learned from are to see.
     """
@@ -104,7 +104,7 @@ def learn(
     learners = [
         _Learner(column, outputs, others) for column in sorted(columns, key=lambda c: c.feature)
     ]
-    made = MadeColumns(n_features, tuple(learner.wide for learner in learners))
+    made = DerivedColumns(n_features, tuple(learner.wide for learner in learners))
     return made, {learner.wide.feature: learner.training for learner in learners}
 
 
@@ -141,7 +141,7 @@ class _Learner:
         self._found += slopes
         parts += [[(-np.inf, np.inf)]] * len(slopes)
         self.training = self._of_training(len(place))
-        self.wide = WideFeature(
+        self.wide = HighCardinalityFeature(
             column.feature,
             categories,
             tuple(statistic.label for statistic in self._found),
@@ -338,16 +338,16 @@ class _Outputs:
 
     def __init__(self, target: Target, n_threads: int) -> None:
         self._n_threads = n_threads
-        weight = target.weight_of_indicators()
+        weight = target.get_indicator_weights()
         self.row_weight: Array | None = None
         if weight is not None:
             rows = weight if weight.ndim == 1 else weight.max(axis=1)
             self.row_weight = _of_mean_one(rows.astype(np.float64))
-        values = target.indicators()
+        values = target.to_indicators()
         n_outputs = values.shape[1]
         self._plain: list[_Output] | None = None
         if n_outputs <= _MOST_OUTPUTS:
-            names = target.names_of_indicators()
+            names = target.get_indicator_names()
             self._plain = [
                 _Output(
                     "mean" if n_outputs == 1 else f"mean of {names[k]}",

@@ -32,11 +32,11 @@ from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as
 from polyleaf.data.dataset import Dataset
 from polyleaf.estimators.calibration_state import forget
 from polyleaf.estimators.output_frames import Library, as_table, check_library
-from polyleaf.estimators.shap_mixin import Explained, in_chunks, mean_magnitude
+from polyleaf.estimators.shap_mixin import ShapMixin, iter_shap_values, mean_abs_shap
 from polyleaf.inputs.features import FeatureTable
-from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
-from polyleaf.inputs.target_scaling import warn_of_small_total
+from polyleaf.inputs.target_scaling import warn_small_weights
 from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
@@ -47,23 +47,24 @@ from polyleaf.inputs.targets import (
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.compiled_predictor import Predictor
-from polyleaf.model.html import model_html
+from polyleaf.model.html import render_model
 from polyleaf.model.importance import KINDS
 from polyleaf.model.io import Destination, Source
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
-from polyleaf.runtime.context import Workers, effective_threads
-from polyleaf.runtime.cuda import device_of
+from polyleaf.runtime.context import Context, effective_threads
+from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.stored_names import from_stored, to_stored
 from polyleaf.settings.aliases import (
-    attribute_instead,
-    explains_strangers,
-    refuse_strangers,
-    value_instead,
-    warns_on_instances,
+    get_foreign_attribute_hint,
+    get_foreign_value_hint,
+    raise_unknown_parameters,
+    suggest_on_unknown_kwargs,
+    warn_if_called_on_instance,
 )
-from polyleaf.settings.param_spec import numpydoc
-from polyleaf.settings.parameters import USUAL_ROUNDS, SharedParameters
-from polyleaf.settings.train_config import Settings, settings_of
+from polyleaf.settings.param_spec import format_parameters
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
+from polyleaf.settings.train_config import TrainConfig, make_train_config
 from polyleaf.training.auto_n_estimators import FoundRounds, are_few, rounds_of
 from polyleaf.training.boosting import Boosted, boost
 from polyleaf.training.calibration import level_shifts
@@ -82,11 +83,11 @@ from polyleaf.training.sampling import Numbered
 
 __all__ = [
     "HAS_OFFSETS",
-    "Plan",
+    "FitPlan",
     "PolyleafEstimator",
-    "builder_of",
-    "document",
-    "fill_in",
+    "make_estimator_builder",
+    "add_parameter_docs",
+    "fill_docstring",
     "read_estimator",
 ]
 
@@ -124,13 +125,13 @@ feature_importances_ : ndarray of shape (n_features,)
 """.strip("\n")
 
 
-def document(cls: _Class) -> _Class:
+def add_parameter_docs(cls: _Class) -> _Class:
     """Fill in what the docstrings of both estimators have from elsewhere."""
-    fill_in(cls, {"{parameters}": numpydoc(cls), "{attributes}": _ATTRIBUTES})
+    fill_docstring(cls, {"{parameters}": format_parameters(cls), "{attributes}": _ATTRIBUTES})
     return cls
 
 
-def fill_in(cls: type, texts: Mapping[str, str]) -> None:
+def fill_docstring(cls: type, texts: Mapping[str, str]) -> None:
     """Put texts in the place of marks of a docstring, whose indentation Python 3.13 takes away already."""
     if cls.__doc__ is None:  # python -OO
         return
@@ -139,12 +140,12 @@ def fill_in(cls: type, texts: Mapping[str, str]) -> None:
         cls.__doc__ = cls.__doc__.replace(mark, text)
 
 
-class Plan(NamedTuple):
+class FitPlan(NamedTuple):
     """What a training is to be, settled before any feature is read.
 
     Attributes
     ----------
-    settings : Settings
+    settings : TrainConfig
     start : Model or None
         What training goes on from.
     objective : Objective
@@ -153,19 +154,19 @@ class Plan(NamedTuple):
     seeds : Seeds
     """
 
-    settings: Settings
+    settings: TrainConfig
     start: Model | None
     objective: Objective
     metrics: list[Metric]
     seeds: Seeds
 
-    def with_rounds(self, n: int) -> Plan:
+    def with_n_estimators(self, n: int) -> FitPlan:
         """The same with so many rounds."""
-        run = replace(self.settings.run, n_estimators=n)
-        return self._replace(settings=replace(self.settings, run=run))
+        boosting = replace(self.settings.boosting, n_estimators=n)
+        return self._replace(settings=replace(self.settings, boosting=boosting))
 
 
-class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
+class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     """What regressor and classifier have in common."""
 
     if TYPE_CHECKING:  # declared by each for itself
@@ -195,7 +196,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """
         names = [name.partition("__")[0] for name in parameters]
         try:
-            refuse_strangers(f"{type(self).__name__}.set_params", names, self._get_param_names())
+            raise_unknown_parameters(
+                f"{type(self).__name__}.set_params", names, self._get_param_names()
+            )
         except TypeError as error:  # scikit-learn's tools expect the other
             raise ValueError(str(error)) from None
         return super().set_params(**parameters)
@@ -206,7 +209,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             super()._validate_params()
         except InvalidParameterError as error:
             hints = (
-                value_instead(name, value)
+                get_foreign_value_hint(name, value)
                 for name, value in self.get_params(deep=False).items()
                 if f"The {name!r} parameter" in str(error)
             )
@@ -215,7 +218,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     if not TYPE_CHECKING:  # or any name would do for type checkers
 
         def __getattr__(self, name: str) -> Any:
-            words = attribute_instead(name)
+            words = get_foreign_attribute_hint(name)
             if words:
                 raise AttributeError(
                     f"{type(self).__name__!r} object has no attribute {name!r}: {words}"
@@ -224,7 +227,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     # --- fit -----------------------------------------------------------------------------------------
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     @_checks_parameters
     def fit(
         self,
@@ -287,7 +290,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         KeyboardInterrupt
             After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
-        device = device_of(self.device)
+        device = get_device(self.device)
         given = Given("training", X, y, sample_weight, offset).completed().read_from(device)
         val = Given(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
         holds_out = self.validation_fraction is not None
@@ -299,40 +302,52 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _fit(self, given: Given, further: list[Given], callbacks: Any, init_model: Any) -> Self:
         """Train on data, and watch others."""
-        plan, target = self._plan(given, init_model)
+        plan, target = self._make_plan(given, init_model)
         start, objective = plan.start, plan.objective
-        given, *further = self._with_offsets([given, *further], target, objective, start)
-        target = self._left_to_learn(target, given.offset, objective)
+        given, *further = self._read_offsets([given, *further], target, objective, start)
+        target = self._subtract_offset(target, given.offset, objective)
         n_threads = plan.settings.workers.n_threads
-        tried_by = self._tried_by(plan, target, bool(further or as_callbacks(callbacks)))
-        ready = prepare(
-            self, given, target, further, plan.metrics, start, plan.seeds, n_threads, tried_by
+        auto_rounds_metric = self._auto_rounds_metric(
+            plan, target, bool(further or as_callbacks(callbacks))
         )
-        base_score = self._encoded_base_score(target.encoding, objective)
+        ready = prepare(
+            self,
+            given,
+            target,
+            further,
+            plan.metrics,
+            start,
+            plan.seeds,
+            n_threads,
+            auto_rounds_metric,
+        )
+        base_score = self._scale_base_score(target.encoding, objective)
         if ready.trial is not None:
-            found = self._look_for_rounds(plan, ready)
+            found = self._find_n_estimators(plan, ready)
             if found.boosted.was_interrupted:
-                self._take(found.boosted, target.encoding)
+                self._store_result(found.boosted, target.encoding)
                 return self
-            plan = plan.with_rounds(found.n)
+            plan = plan.with_n_estimators(found.n)
         training = self._train(plan, ready, base_score, callbacks)
         self._after_training(training, ready, given)
         return self
 
-    def _plan(self, given: Given, init_model: Any) -> tuple[Plan, Target]:
+    def _make_plan(self, given: Given, init_model: Any) -> tuple[FitPlan, Target]:
         """What a training is to be, and what it is to learn."""
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
-        settings = settings_of(self, rounds, is_sparse(given.y), seeds.training, n_threads)
-        settings = settings.on(device_of(self.device))
-        encode = self._encode_sparse_target if settings.keeps_labels_sparse else self._encode_target
+        settings = make_train_config(self, rounds, is_sparse(given.y), seeds.training, n_threads)
+        settings = settings.on(get_device(self.device))
+        encode = self._encode_sparse_target if settings.has_sparse_targets else self._encode_target
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)
         if given.weight is not None and target.weight is not None:
-            warn_of_small_total(target.weight, 2 * max(self.reg_lambda, self.min_child_weight))
-        return Plan(settings, start, objective, self._metrics(objective, target), seeds), target
+            warn_small_weights(target.weight, 2 * max(self.reg_lambda, self.min_child_weight))
+        return FitPlan(
+            settings, start, objective, self._make_metrics(objective, target), seeds
+        ), target
 
-    def _tried_by(self, plan: Plan, target: Target, is_watched: bool) -> Metric | None:
+    def _auto_rounds_metric(self, plan: FitPlan, target: Target, is_watched: bool) -> Metric | None:
         """What tells the number of rounds, the metric that is measured where the user names none; None where
         that is not to be found: somebody says it, watches them, or goes on.
 
@@ -347,14 +362,14 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             return None
         return default_metrics(plan.objective, target.encoding.kind, target.encoding.n_outputs)[-1]
 
-    def _look_for_rounds(self, plan: Plan, ready: Prepared) -> FoundRounds:
+    def _find_n_estimators(self, plan: FitPlan, ready: Prepared) -> FoundRounds:
         """How many rounds the trial of what is ready asks for."""
         assert ready.trial is not None
-        base_score = self._encoded_base_score(ready.target.encoding, plan.objective)
-        about = self._beside_trees(plan, ready)
+        base_score = self._scale_base_score(ready.target.encoding, plan.objective)
+        about = self._model_extras(plan, ready)
         return rounds_of(ready.trial, plan.settings, plan.objective, base_score, **about)
 
-    def _beside_trees(self, plan: Plan, ready: Prepared) -> dict[str, Any]:
+    def _model_extras(self, plan: FitPlan, ready: Prepared) -> dict[str, Any]:
         """What a model knows besides its trees."""
         encoding = ready.target.encoding
         scale, offset = _unit_of_scores(encoding, plan.objective)
@@ -368,7 +383,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _train(
         self,
-        plan: Plan,
+        plan: FitPlan,
         ready: Prepared,
         base_score: np.ndarray | None,
         callbacks: Any,
@@ -377,8 +392,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     ) -> Training:
         """Train on what is ready, and take over the model."""
         settings, start, objective, target = plan.settings, plan.start, plan.objective, ready.target
-        encoding, rounds = target.encoding, settings.run.n_estimators
-        about = self._beside_trees(plan, ready)
+        encoding, rounds = target.encoding, settings.boosting.n_estimators
+        about = self._model_extras(plan, ready)
         if start is not None:
             unit = about["target_scale"], about["target_offset"]
             start = _to_go_on_from(start, unit, about["metadata"])
@@ -402,7 +417,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 known=known,
                 **about,
             )
-        self._take(trained, encoding)
+        self._store_result(trained, encoding)
         data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
         scores = trained.model.output_names
         return Training(*data, objective, settings, rates, n_rounds, base_score, offset, scores)
@@ -410,9 +425,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
         """What is found out with a model that is trained: of quantiles where their levels are."""
         if self._is_calibrated(training.objective):
-            self.model_.shift(level_shifts(training))
+            self.model_.add_to_base_score(level_shifts(training))
 
-    def _with_offsets(
+    def _read_offsets(
         self, data: list[Given], target: Target, objective: Objective, start: Model | None
     ) -> list[Given]:
         """The data of a training, the rows to learn from first: all with read offsets, or all without."""
@@ -432,15 +447,15 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return [d._replace(offset=offset) for d, offset in zip(data, read, strict=True)]
 
     @staticmethod
-    def _left_to_learn(target: Target, offset: np.ndarray | None, objective: Objective) -> Target:
+    def _subtract_offset(target: Target, offset: np.ndarray | None, objective: Objective) -> Target:
         """The target, less what rows start from where the loss is of their difference."""
         if offset is None or not objective.location:
             return target
-        return target.less(offset[:, :: objective.outputs_per_target()])
+        return target.subtract_offset(offset[:, :: objective.outputs_per_target()])
 
-    def _take(self, trained: Boosted, encoding: TargetEncoding) -> None:
+    def _store_result(self, trained: Boosted, encoding: TargetEncoding) -> None:
         """Take over what was trained, also where Ctrl-C has ended the training."""
-        self._adopt(trained.model, encoding)
+        self._set_model(trained.model, encoding)
         self.evals_result_ = trained.evals_log
         self.evals_result_per_output_ = {
             name: {metric: np.array(rows) for metric, rows in metrics.items()}
@@ -475,7 +490,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return init_model
 
     def _rounds_to_do(self, start: Model | None, init_model: Any) -> int:
-        wanted = USUAL_ROUNDS if self.n_estimators is None else self.n_estimators
+        wanted = DEFAULT_N_ESTIMATORS if self.n_estimators is None else self.n_estimators
         if start is None or init_model is not None:
             return wanted
         rounds = wanted - start.n_rounds
@@ -515,7 +530,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         like = None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs)
         return encode_sparse(y, sample_weight, kind=self._sparse_kind, like=like)
 
-    def _metrics(self, objective: Objective, target: Target) -> list[Metric]:
+    def _make_metrics(self, objective: Objective, target: Target) -> list[Metric]:
         chosen, encoding = self.eval_metric, target.encoding
         if scipy.sparse.issparse(target.values):
             return _ranking_metrics(
@@ -527,14 +542,14 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     @contextmanager
     def _all_callbacks(
-        self, callbacks: Any, rounds: int, metrics: list[Metric], workers: Workers
+        self, callbacks: Any, rounds: int, metrics: list[Metric], workers: Context
     ) -> Iterator[list[Any]]:
         """All callbacks of one training; those of the estimator are rank 0's. Whatever happens in it, no
         progress bar stays behind."""
         if workers.communicator.rank > 0:
             yield as_callbacks(callbacks)
             return
-        chosen = self._chosen_callbacks(callbacks, metrics) + self._talk(rounds)
+        chosen = self._chosen_callbacks(callbacks, metrics) + self._verbosity_callbacks(rounds)
         try:
             yield chosen
         finally:
@@ -553,10 +568,10 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             chosen.append(EarlyStopping(self.early_stopping_rounds))
         for callback in chosen:
             if isinstance(callback, EarlyStopping):
-                callback.know(metrics)
+                callback.set_metrics(metrics)
         return chosen
 
-    def _talk(self, rounds: int) -> list[Any]:
+    def _verbosity_callbacks(self, rounds: int) -> list[Any]:
         """What tells the user how training goes, as `verbose` has it."""
         verbose = self.verbose
         if verbose is None:
@@ -566,7 +581,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             return [ProgressBar(rounds, force=True)]
         return [EvaluationMonitor(int(verbose))] if verbose > 1 else []
 
-    def _encoded_base_score(
+    def _scale_base_score(
         self, encoding: TargetEncoding, objective: Objective
     ) -> np.ndarray | None:
         if self.base_score is None:
@@ -584,7 +599,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         scale, offset = _unit_of_scores(encoding, objective)
         return score if offset is None or scale is None else (score - offset) / scale
 
-    def _made_objective(self, objective: Any, n_outputs: int | None, **found: Any) -> Objective:
+    def _complete_objective(self, objective: Any, n_outputs: int | None, **found: Any) -> Objective:
         """The objective with what the estimator knows: parameters for a name or a class (`found` in place of
         its own), the number of classes or labels, and whether any second derivative is needed."""
         parameters = {}
@@ -594,7 +609,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             }
             given |= {name: value for name, value in found.items() if name in given}
             parameters = {name: value for name, value in given.items() if value is not None}
-        first_order = self.curvature == self.leaf_curvature == "none"
+        first_order = self.hessian == self.leaf_hessian == "none"
         return get_objective(objective, **parameters).suited_to(n_outputs, first_order)
 
     def _metadata(self, encoding: TargetEncoding, ready: Prepared) -> dict[str, Any]:
@@ -605,7 +620,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             metadata["input_names"] = None if names is None else [str(name) for name in names]
         return metadata | {
             "estimator": type(self).__name__,
-            "parameters": _plain_parameters(self.get_params(deep=False)),
+            "parameters": to_stored(_plain_parameters(self.get_params(deep=False))),
             **encoding.to_dict(),
         }
 
@@ -625,7 +640,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     # --- fitted state --------------------------------------------------------------------------------
 
-    def _adopt(self, model: Model, encoding: TargetEncoding) -> None:
+    def _set_model(self, model: Model, encoding: TargetEncoding) -> None:
         """Take over a model, trained or loaded."""
         self.model_ = model
         self.projection_ = model.projection
@@ -638,17 +653,17 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             self.classes_ = encoding.classes
 
     @classmethod
-    def _of_model(cls, model: Model) -> Self:
+    def _from_model(cls, model: Model) -> Self:
         """The estimator that a model which was read from a file belongs to; ValueError where it is none's."""
         known, parameters = cls._get_param_names(), model.metadata.get("parameters")
         if not isinstance(parameters, dict):
             raise ValueError("The metadata name no parameters.")
         # An objective that is no name is not among the parameters that a file holds, but the model's is.
-        given = {"objective": cls._objective_parameter(model), **parameters}
+        given = {"objective": cls._objective_parameter(model), **from_stored(parameters)}
         estimator = cls(**{name: value for name, value in given.items() if name in known})
         estimator._validate_params()
         effective_threads(estimator.n_jobs)  # scikit-learn takes True and 0 for numbers of threads
-        encoding = read_encoding(model.metadata, model.n_outputs)
+        encoding = decode_target_encoding(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
             take_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
@@ -656,7 +671,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             names = model.metadata.get("input_names")
             _check_input_names(names, model.projection.n_features)
             take_feature_names(estimator, model.projection.n_features, names)
-        estimator._adopt(model, encoding)
+        estimator._set_model(model, encoding)
         estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
         return estimator
 
@@ -696,8 +711,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             return ""
         for of_set, metrics in self.evals_result_.items():
             for metric, curve in metrics.items():
-                return model_html(self.model_, curve, f"{of_set}, {metric}")
-        return model_html(self.model_)
+                return render_model(self.model_, curve, f"{of_set}, {metric}")
+        return render_model(self.model_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -744,7 +759,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         first, last = self._rounds(iteration_range)
         n_threads = self._n_threads()
         data = X if isinstance(X, Dataset) else self._features(X, n_threads)
-        raw = self.model_.raw_predict(data, first, last, n_threads)
+        raw = self.model_.predict_raw(data, first, last, n_threads)
         if offset is None and isinstance(X, Dataset):
             offset = X.offset
         return raw if offset is None else raw + self._offsets(offset, len(raw))
@@ -754,7 +769,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     ) -> Iterator[np.ndarray]:
         first, last = self._rounds(iteration_range)
         table = self._features(X)
-        stages = self.model_.staged_raw(table, first, last, self._n_threads())
+        stages = self.model_.staged_predict_raw(table, first, last, self._n_threads())
         if offset is None:
             return stages
         start = self._offsets(offset, table.n_rows)
@@ -787,17 +802,17 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         self._sklearn_output_config = {"predict": predict}  # which `clone` copies
         return self
 
-    def _in_output(self, values: Any, names: Callable[[], Sequence[str]], X: Any) -> Any:
+    def _wrap_output(self, values: Any, names: Callable[[], Sequence[str]], X: Any) -> Any:
         library = vars(self).get("_sklearn_output_config", {}).get("predict", "default")
         return values if library == "default" else as_table(library, values, names(), X)
 
-    def _names_of_scores(self) -> list[str]:
+    def _get_score_names(self) -> list[str]:
         return [self.model_.output_name(i) for i in range(self.model_.n_outputs)]
 
-    def _names_of_predictions(self) -> list[str]:
-        return self._names_of_scores()
+    def _get_prediction_names(self) -> list[str]:
+        return self._get_score_names()
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     def predict_raw(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> np.ndarray:
@@ -817,9 +832,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """
         raw = self._raw(X, iteration_range, offset)
         flat = self._encoding.one_dimensional and raw.shape[1] == 1
-        return raw[:, 0] if flat else self._in_output(raw, self._names_of_scores, X)
+        return raw[:, 0] if flat else self._wrap_output(raw, self._get_score_names, X)
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     def predict(
         self,
         X: Any,
@@ -841,7 +856,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             otherwise 0, whatever `fit` was given.
         sparse : bool
             Never make all outputs of a row. For models whose leaves are sparse, trained on targets that are 0
-            where no tree says otherwise (multi-label or regression with `split_search` "sketch" or "exact").
+            where no tree says otherwise (multi-label or regression with `split_search` "count_sketch" or "exact").
 
         Returns
         -------
@@ -856,7 +871,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if sparse:
             return self._sparse_prediction(X, iteration_range)
         predicted = self._prediction(self._raw(X, iteration_range, offset))
-        return self._in_output(predicted, self._names_of_predictions, X)
+        return self._wrap_output(predicted, self._get_prediction_names, X)
 
     def _to_score(
         self, X: Any, y: Any, sample_weight: Any, offset: Any = None
@@ -905,20 +920,20 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         frozen = copy.copy(self)
         frozen.model_ = self.model_.copy()
         frozen.model_.truncate(last)
-        finishes = frozen._finishes()
+        finishes = frozen._output_methods()
         if method not in finishes:
             raise ValueError(
                 f"method={method!r} is not what this model gives; it must be one of "
                 f"{', '.join(map(repr, finishes))}."
             )
-        gives_scores = method == "predict" and self._predicts_scores()
-        return Predictor(frozen.model_, finishes[method], n_threads, device, gives_scores)
+        is_identity = method == "predict" and self._predicts_scores()
+        return Predictor(frozen.model_, finishes[method], n_threads, device, is_identity)
 
     def _predicts_scores(self) -> bool:
         """Whether predictions are raw scores as they are."""
         return False
 
-    def _finishes(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+    def _output_methods(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
         """What each method makes of raw scores."""
         return {"predict": self._prediction}
 
@@ -1090,13 +1105,13 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if kind == "shap":
             if X is None:
                 raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")
-            magnitude = mean_magnitude(in_chunks(self, X))
+            magnitude = mean_abs_shap(iter_shap_values(self, X))
             return magnitude if per_output else magnitude.mean(axis=0)
         if kind not in KINDS:
             raise ValueError(
                 f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}, shap."
             )
-        return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
+        return self.model_.mapper.sum_by_feature(self.model_.feature_importance(kind, per_output))
 
     def report(self, X: Any, y: Any, *, offset: Any = None, title: str | None = None) -> Any:
         """What the model is and how good it is on these rows, on one page of HTML.
@@ -1192,7 +1207,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         serialize.write(path, data)
         return None
 
-    @warns_on_instances
+    @warn_if_called_on_instance
     @classmethod
     def load_model(cls, path: Source) -> Self:
         """Read a fitted estimator of this class from a file: `m = PolyleafRegressor.load_model(path)`.
@@ -1251,10 +1266,10 @@ def read_estimator(path: Source, classes: Mapping[str, type[_Estimator]]) -> _Es
     ModelFileError (a ValueError)
         Where the file is no model file, damaged, does not describe an estimator, or one of another class.
     """
-    return serialize.read(path, builder_of(classes))
+    return serialize.read(path, make_estimator_builder(classes))
 
 
-def builder_of(
+def make_estimator_builder(
     classes: Mapping[str, type[_Estimator]],
 ) -> Callable[[serialize.Header, serialize.Arrays], _Estimator]:
     """What makes an estimator of one of these classes of a file's content."""
@@ -1270,7 +1285,7 @@ def builder_of(
             raise ModelFileError(
                 f"it holds a {made_by}, not a {' or '.join(classes)}: read it with {made_by}.load_model."
             )
-        return classes[made_by]._of_model(model)
+        return classes[made_by]._from_model(model)
 
     return build
 
@@ -1301,7 +1316,7 @@ def _to_go_on_from(
 ) -> Model:
     """A copy of a model that training may go on from, without what calibrations have made of it."""
     model = start.copy()
-    model.set_unit(*unit)  # without the shifts of its quantiles
+    model.set_target_scale(*unit)  # without the shifts of its quantiles
     forget(model)
     if metadata.get(HAS_OFFSETS):
         model.metadata[HAS_OFFSETS] = True

@@ -12,7 +12,7 @@ import scipy.sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.estimators.base import PolyleafEstimator, document
+from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs
 from polyleaf.estimators.decision_functions import decided, probabilities
 from polyleaf.estimators.decision_threshold import Decides
 from polyleaf.estimators.prediction_sets import PredictsSets
@@ -20,15 +20,15 @@ from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
     encode_classification,
-    labels_of,
-    no_for_each_yes,
+    negatives_per_positive,
+    read_labels,
 )
-from polyleaf.metrics.estimator_scores import subset_accuracy
+from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
-from polyleaf.model.decision_threshold import cuts_of, thresholds_of
+from polyleaf.model.decision_threshold import get_decision_thresholds, get_raw_decision_thresholds
 from polyleaf.objectives import Custom, Objective, automatic_name, objective_class
-from polyleaf.settings.aliases import explains_strangers, warn_of_one_vs_rest
-from polyleaf.settings.param_spec import constraints
+from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
+from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import ClassifierParameters
 from polyleaf.training.cross_fitting import Training
 from polyleaf.training.prepare import Given, Prepared
@@ -82,7 +82,7 @@ _where_there_are_probabilities: Callable[[_Method], _Method] = cast(
 )
 
 
-@document
+@add_parameter_docs
 class PolyleafClassifier(
     ClassifierMixin, Decides, PredictsSets, PolyleafEstimator, ClassifierParameters
 ):
@@ -107,7 +107,7 @@ class PolyleafClassifier(
     (150, 3)
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = constraints(ClassifierParameters)
+    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(ClassifierParameters)
     _sparse_kind = "multilabel"
     _kinds = ("binary", "multiclass", "multilabel")
 
@@ -164,8 +164,8 @@ class PolyleafClassifier(
                 "use class_weight."
             )
         if encoding.one_vs_rest:
-            warn_of_one_vs_rest(chosen, cls.name, encoding.n_outputs)
-        objective = self._made_objective(
+            warn_one_vs_rest(chosen, cls.name, encoding.n_outputs)
+        objective = self._complete_objective(
             chosen, encoding.n_outputs, **self._weight_of_positives(target, start)
         )
         n_scores, wanted = objective.n_scores(encoding.n_outputs), encoding.n_outputs
@@ -181,7 +181,7 @@ class PolyleafClassifier(
     @classmethod
     def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
         super()._check_agreement(model, encoding)
-        thresholds_of(model)
+        get_decision_thresholds(model)
 
     def _weight_of_positives(self, target: Target, start: Model | None) -> dict[str, Any]:
         """`scale_pos_weight` as numbers, where it is a word."""
@@ -189,7 +189,7 @@ class PolyleafClassifier(
             return {}
         if start is not None:  # as it was found in the rows of the first training
             return {"scale_pos_weight": getattr(start.objective, "scale_pos_weight", None)}
-        found = no_for_each_yes(target.values, target.weight)
+        found = negatives_per_positive(target.values, target.weight)
         return {"scale_pos_weight": np.sqrt(found) if self.scale_pos_weight == "sqrt" else found}
 
     def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
@@ -204,9 +204,9 @@ class PolyleafClassifier(
         return None if encoding.output_names is None else list(encoding.output_names)
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
-        return decided(raw, self._encoding, cuts_of(self.model_))
+        return decided(raw, self._encoding, get_raw_decision_thresholds(self.model_))
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     def decision_function(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> np.ndarray:
@@ -233,21 +233,21 @@ class PolyleafClassifier(
             Where X is not such as the model was trained on, or there are no such rounds.
         """
         found = self._decision(self._raw(X, iteration_range, offset))
-        return found if found.ndim == 1 else self._in_output(found, self._names_of_scores, X)
+        return found if found.ndim == 1 else self._wrap_output(found, self._get_score_names, X)
 
     def _decision(self, raw: np.ndarray) -> np.ndarray:
         if self._encoding.kind == "multilabel" or len(self.classes_) > 2:
             return raw
         return raw[:, 0] if raw.shape[1] == 1 else raw[:, 1] - raw[:, 0]
 
-    def _finishes(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
-        found = super()._finishes() | {"decision_function": self._decision}
+    def _output_methods(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+        found = super()._output_methods() | {"decision_function": self._decision}
         return found | (
             {"predict_proba": self._probabilities} if not _why_no_probabilities(self) else {}
         )
 
     @_where_there_are_probabilities
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     def predict_proba(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> np.ndarray:
@@ -275,11 +275,11 @@ class PolyleafClassifier(
             Where the scores of the objective are no probabilities.
         """
         predicted = self._probabilities(self._raw(X, iteration_range, offset))
-        return self._in_output(predicted, self._names_of_classes, X)
+        return self._wrap_output(predicted, self._get_class_names, X)
 
-    def _names_of_classes(self) -> list[str]:
+    def _get_class_names(self) -> list[str]:
         if self._encoding.kind == "multilabel":
-            return self._names_of_scores()
+            return self._get_score_names()
         return [str(label) for label in self.classes_.tolist()]
 
     @_where_there_are_probabilities
@@ -310,7 +310,7 @@ class PolyleafClassifier(
         """
         with np.errstate(divide="ignore"):
             logarithms = np.log(self._probabilities(self._raw(X, iteration_range, offset)))
-        return self._in_output(logarithms, self._names_of_classes, X)
+        return self._wrap_output(logarithms, self._get_class_names, X)
 
     @_where_there_are_probabilities
     def staged_predict_proba(
@@ -365,9 +365,9 @@ class PolyleafClassifier(
             from sklearn.metrics import accuracy_score  # an eighth of what importing us takes
 
             predicted = self.predict(X, offset=offset)
-            return float(accuracy_score(labels_of(y), predicted, sample_weight=sample_weight))
+            return float(accuracy_score(read_labels(y), predicted, sample_weight=sample_weight))
         target, predicted = self._to_score(X, y, sample_weight, offset)
-        return subset_accuracy(target.values, predicted, target.weight)
+        return known_subset_accuracy(target.values, predicted, target.weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

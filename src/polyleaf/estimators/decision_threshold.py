@@ -13,9 +13,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
-from polyleaf.metrics.thresholds import f1_threshold
+from polyleaf.metrics._classification import best_f1_threshold
 from polyleaf.model import Model
-from polyleaf.model.decision_threshold import keep_thresholds, thresholds_of
+from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
 from polyleaf.objectives import Objective
 from polyleaf.training.cross_fitting import Training, scores_without
 from polyleaf.training.evaluation import EvalSet
@@ -43,7 +43,7 @@ class Decides:
         """The probability above which `predict` says yes: float64, one for each label, or one for the second
         of two classes."""
         check_is_fitted(self)
-        return thresholds_of(self.model_)
+        return get_decision_thresholds(self.model_)
 
     def choose_threshold(
         self,
@@ -92,7 +92,9 @@ class Decides:
             check_same_rows(len(probability), len(truth))
         elif sample_weight is not None:
             weight = np.asarray(sample_weight, np.float64)
-        keep_thresholds(self.model_, f1_threshold(probability, truth, weight, by == "f1_macro"))
+        set_decision_thresholds(
+            self.model_, best_f1_threshold(probability, truth, weight, by == "f1_macro")
+        )
         return self
 
     def _check_threshold(self, encoding: TargetEncoding, objective: Objective) -> None:
@@ -116,8 +118,8 @@ class Decides:
             Of the rows trained on, as the user gave them: without weights of classes.
         """
         if not isinstance(self.threshold, str):
-            return keep_thresholds(self.model_, _numbers(self.threshold, self._encoding))
-        keep_thresholds(self.model_, 0.5)
+            return set_decision_thresholds(self.model_, _numbers(self.threshold, self._encoding))
+        set_decision_thresholds(self.model_, 0.5)
         if watched is None:
             target = self._encoding.encode(y, sample_weight, normalized=False)
             truth, weight = target.values, target.weight
@@ -127,11 +129,11 @@ class Decides:
             truth, weight = watched.target, watched.weight
             codes, last = watched.codes, training.n_rounds
             n_threads = training.settings.workers.n_threads
-            scores = self.model_.raw_predict_codes(codes, 0, last, n_threads, watched.features)
+            scores = self.model_.predict_raw_binned(codes, 0, last, n_threads, watched.features)
             scores = scores if watched.offset is None else scores + watched.offset
         probability = self.model_.objective.transform(scores)
-        keep_thresholds(
-            self.model_, f1_threshold(probability, truth, weight, self.threshold == "f1_macro")
+        set_decision_thresholds(
+            self.model_, best_f1_threshold(probability, truth, weight, self.threshold == "f1_macro")
         )
 
 

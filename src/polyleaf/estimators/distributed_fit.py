@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.data.data_iter import joined_values
+from polyleaf.data.data_iter import concatenate_values
 from polyleaf.data.dataset import Dataset
-from polyleaf.estimators.base import Plan, PolyleafEstimator
+from polyleaf.estimators.base import FitPlan, PolyleafEstimator
 from polyleaf.inputs.targets import Target
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import LinearLeaf
 from polyleaf.training.boosting import best_constant_of
 from polyleaf.training.cross_fitting import Training
@@ -28,7 +28,7 @@ from polyleaf.training.factory import problem_of
 from polyleaf.training.prepare import Given, Prepared, trial_of
 from polyleaf.training.sampling import Numbered
 
-__all__ = ["Shard", "SharedFit", "fit_rank", "planned", "with_found_rounds"]
+__all__ = ["Shard", "SharedFit", "fit_rank", "plan_shared_fit", "find_shared_n_estimators"]
 
 
 class SharedFit(NamedTuple):
@@ -36,26 +36,26 @@ class SharedFit(NamedTuple):
 
     Attributes
     ----------
-    plan : Plan
+    plan : FitPlan
     base_score : ndarray of shape (K,), float64, or None
         None: that of the model to go on from.
     n_usable : int
         Rows of positive weight.
-    tried_by : Metric or None
-        What tells the number of rounds, where it is still to be found (`with_found_rounds`).
+    auto_rounds_metric : Metric or None
+        What tells the number of rounds, where it is still to be found (`find_shared_n_estimators`).
     """
 
-    plan: Plan
+    plan: FitPlan
     base_score: np.ndarray | None
     n_usable: int
-    tried_by: Metric | None = None
+    auto_rounds_metric: Metric | None = None
 
     @property
     def reads_features(self) -> bool:
         """Whether ranks need the features themselves beside their bins: for linear leaves."""
         start = self.plan.start
         return isinstance(self.plan.settings.leaf, LinearLeaf) or (
-            start is not None and start.reads_features
+            start is not None and start.has_linear_leaves
         )
 
 
@@ -87,7 +87,7 @@ class Shard(NamedTuple):
     def joined(shards: Sequence[Shard]) -> Shard:
         """That of the rows of all, shard after shard."""
         targets = [shard.target for shard in shards]
-        values = joined_values([target.values for target in targets], "y")
+        values = concatenate_values([target.values for target in targets], "y")
         weight = None if targets[0].weight is None else np.concatenate([t.weight for t in targets])
         numbers = np.concatenate([shard.numbers for shard in shards])
         offsets = [shard.offset for shard in shards if shard.offset is not None]
@@ -98,7 +98,7 @@ class Shard(NamedTuple):
         return np.flatnonzero(_is_usable(self.target))
 
 
-def planned(
+def plan_shared_fit(
     estimator: PolyleafEstimator,
     y: Any,
     sample_weight: Any = None,
@@ -118,7 +118,7 @@ def planned(
     """
     _refuse(estimator)
     given = Given("training", None, y, sample_weight, offset)
-    plan, target = estimator._plan(given, init_model)
+    plan, target = estimator._make_plan(given, init_model)
     check_ranks(plan.settings, plan.objective)
     if estimator._is_calibrated(plan.objective):
         raise ValueError(
@@ -126,20 +126,20 @@ def planned(
             "machine; set calibrate_quantiles=False, or take a distribution."
         )
     _check_metrics(plan)
-    offset = estimator._with_offsets([given], target, plan.objective, plan.start)[0].offset
-    target = estimator._left_to_learn(target, offset, plan.objective)
-    base_score = estimator._encoded_base_score(target.encoding, plan.objective)
+    offset = estimator._read_offsets([given], target, plan.objective, plan.start)[0].offset
+    target = estimator._subtract_offset(target, offset, plan.objective)
+    base_score = estimator._scale_base_score(target.encoding, plan.objective)
     if base_score is None and plan.start is None:
         problem = problem_of(plan.objective, target.values, target.weight, plan.settings)
         seen = None if plan.objective.location else offset
         base_score = best_constant_of(problem, seen, plan.settings)
     usable = _is_usable(target)
-    tried_by = estimator._tried_by(plan, target, is_watched)
-    shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), tried_by)
+    auto_rounds_metric = estimator._auto_rounds_metric(plan, target, is_watched)
+    shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), auto_rounds_metric)
     return shared, Shard(target, np.arange(shared.n_usable), offset)
 
 
-def with_found_rounds(
+def find_shared_n_estimators(
     estimator: PolyleafEstimator, shared: SharedFit, shard: Shard, dataset: Dataset, n_threads: int
 ) -> SharedFit:
     """The fit with as many rounds as rows that are held out ask for.
@@ -150,7 +150,7 @@ def with_found_rounds(
     ----------
     estimator : PolyleafEstimator
     shared : SharedFit
-        Its `tried_by` is not None.
+        Its `auto_rounds_metric` is not None.
     shard : Shard
         Of all rows, in their order.
     dataset : Dataset
@@ -158,12 +158,12 @@ def with_found_rounds(
     n_threads : int
         Of this rank.
     """
-    assert shared.tried_by is not None
+    assert shared.auto_rounds_metric is not None
     plan, target, offset = shared.plan, shard.target, shard.offset
-    here = plan._replace(settings=replace(plan.settings, workers=Workers(n_threads)))
-    trial = trial_of(dataset, target, offset, shared.tried_by, plan.seeds.training)
-    found = estimator._look_for_rounds(here, Prepared(dataset, target, [], None, offset, trial))
-    return shared._replace(plan=plan.with_rounds(found.n), tried_by=None)
+    here = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
+    trial = trial_of(dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training)
+    found = estimator._find_n_estimators(here, Prepared(dataset, target, [], None, offset, trial))
+    return shared._replace(plan=plan.with_n_estimators(found.n), auto_rounds_metric=None)
 
 
 def fit_rank(
@@ -171,7 +171,7 @@ def fit_rank(
     shared: SharedFit,
     shard: Shard,
     dataset: Dataset,
-    workers: Workers,
+    workers: Context,
     *,
     eval_sets: Sequence[EvalSet] = (),
     callbacks: Any = None,
@@ -188,7 +188,7 @@ def fit_rank(
         Of this rank's rows.
     dataset : Dataset
         The same rows, with the bins of all.
-    workers : Workers
+    workers : Context
         This rank's threads, and the others.
     eval_sets : sequence of EvalSet
         Rank 0's; others have none.
@@ -233,9 +233,9 @@ def _refuse(estimator: PolyleafEstimator) -> None:
             raise ValueError(f"A fit on several workers: {sentence}")
 
 
-def _check_metrics(plan: Plan) -> None:
+def _check_metrics(plan: FitPlan) -> None:
     for metric in plan.metrics:
-        if hasattr(metric.function, "know_training"):
+        if hasattr(metric.function, "set_train_target"):
             raise ValueError(
                 f"A fit on several workers: eval_metric={metric.name!r} asks how often each label occurs in "
                 "all rows; measure it once the model is trained, or use another."

@@ -14,8 +14,8 @@ import numpy as np
 
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.runtime.context import effective_threads
-from polyleaf.settings.parameters import USUAL_ROUNDS
-from polyleaf.settings.train_config import settings_of
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
+from polyleaf.settings.train_config import make_train_config
 from polyleaf.training.auto_n_estimators import are_few, most_rounds
 from polyleaf.training.memory_usage import columns_of, of_histograms, of_row, of_trees
 
@@ -86,11 +86,13 @@ def memory_estimate(
     estimator = kind(**parameters)
     estimator._validate_params()
     threads = effective_threads(estimator.n_jobs)
-    settings = settings_of(estimator, USUAL_ROUNDS, False, 0, threads)
-    found = most_rounds(settings.run.learning_rate) if are_few(n_rows) else USUAL_ROUNDS
+    settings = make_train_config(estimator, DEFAULT_N_ESTIMATORS, False, 0, threads)
+    found = (
+        most_rounds(settings.boosting.learning_rate) if are_few(n_rows) else DEFAULT_N_ESTIMATORS
+    )
     rounds = found if estimator.n_estimators is None else estimator.n_estimators
-    settings = replace(settings, run=replace(settings.run, n_estimators=rounds))
-    if settings.keeps_labels_sparse:
+    settings = replace(settings, boosting=replace(settings.boosting, n_estimators=rounds))
+    if settings.has_sparse_targets:
         raise ValueError(
             "What sparse labels need depends on how many there are: memory_estimate is for dense targets."
         )

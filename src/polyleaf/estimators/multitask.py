@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions import Distribution
-from polyleaf.estimators.base import PolyleafEstimator, document, has_levels
+from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, has_levels
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.decision_functions import decided, probabilities
 from polyleaf.estimators.multitask_offsets import TaskOffsetReader
@@ -22,38 +22,38 @@ from polyleaf.estimators.output_frames import as_table
 from polyleaf.estimators.regressor import PolyleafRegressor, unit_for
 from polyleaf.estimators.single_task import plain_estimator
 from polyleaf.inputs.multitask import (
-    Key,
     TaskColumns,
     TaskEncodings,
-    encode_known,
-    is_ids,
-    joined,
-    name_of,
-    read_encoding,
-    weight_of,
-    with_names,
+    TaskKey,
+    decode_target_encoding,
+    encode_labelled_rows,
+    get_task_name,
+    get_task_weight,
+    has_class_ids,
+    name_outputs,
+    stack_task_targets,
 )
-from polyleaf.inputs.objects import are_missing, first_that_is_no_number, nulls_as_nan
+from polyleaf.inputs.objects import find_non_number, get_missing_mask, replace_nulls_with_nan
 from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
-    as_numpy,
     check_same_rows,
     encode_classification,
     encode_regression,
+    to_numpy,
 )
 from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, automatic_name, objective_class
 from polyleaf.objectives.multitask import Place, Task, Tasks
-from polyleaf.settings.aliases import explains_strangers, warn_of_one_vs_rest
-from polyleaf.settings.param_spec import constraints
+from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
+from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import MultiTaskParameters
 
 __all__ = ["PolyleafMultiTask"]
 
 
-@document
+@add_parameter_docs
 class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     """Gradient boosted trees for several targets of unlike kind: numbers, classes, labels, quantiles, counts.
 
@@ -80,7 +80,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     {'width': (150,), 'species': (150,)}
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = constraints(MultiTaskParameters)
+    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(MultiTaskParameters)
     _sparse_kind = "regression"
     _kinds = ("tasks",)
 
@@ -89,12 +89,12 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         columns = TaskColumns(y)
         if start is not None:
-            return read_encoding(start.metadata, start.n_outputs).encode(y, sample_weight)
+            return decode_target_encoding(start.metadata, start.n_outputs).encode(y, sample_weight)
         chosen = self._chosen(columns)
         found = [self._encoded(key, chosen[key], columns, sample_weight) for key in chosen]
-        return joined(list(chosen), found, self.missing_targets)
+        return stack_task_targets(list(chosen), found, self.missing_targets)
 
-    def _chosen(self, columns: TaskColumns) -> dict[Key, Any]:
+    def _chosen(self, columns: TaskColumns) -> dict[TaskKey, Any]:
         """The objective of each task by its key; None: by the kind of its column."""
         if self.objective is None:
             return dict.fromkeys(columns.names or [])
@@ -102,9 +102,11 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             raise ValueError("objective names no task: give a loss for at least one column of Y.")
         return dict(self.objective)
 
-    def _encoded(self, key: Key, chosen: Any, columns: TaskColumns, sample_weight: Any) -> Target:
+    def _encoded(
+        self, key: TaskKey, chosen: Any, columns: TaskColumns, sample_weight: Any
+    ) -> Target:
         """The target of one task as its own estimator would encode it."""
-        y, weight = columns.of(key), weight_of(sample_weight, key)
+        y, weight = columns.select(key), get_task_weight(sample_weight, key)
         missing = self.missing_targets
         try:
             kinds = (
@@ -114,17 +116,17 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 cls = objective_class("squared_error" if chosen is None else chosen)
                 normalize = unit_for(cls, self.multi_strategy == "multi_output_tree")
                 found = encode_regression(y, weight, missing=missing, normalize=normalize)
-                return with_names(found, key)
+                return name_outputs(found, key)
             encode = partial(
                 encode_classification,
                 one_vs_rest="labels" in kinds and "classes" not in kinds,
                 two_scores="labels" not in kinds,
             )
             if np.ndim(y) == 2 and np.shape(y)[1] > 1:
-                return with_names(encode(y, weight, missing=missing), key)
-            return encode_known(encode, y, weight, missing)
+                return name_outputs(encode(y, weight, missing=missing), key)
+            return encode_labelled_rows(encode, y, weight, missing)
         except ValueError as error:
-            raise ValueError(f"Task {name_of(key)!r}: {error}") from None
+            raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
     def _make_objective(self, target: Target, start: Model | None) -> Objective:
         encodings = target.encoding
@@ -132,7 +134,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         weights = self._task_weights(encodings.names)
         parts = []
         for key, name, encoding in zip(
-            encodings.keys, encodings.names, encodings.each, strict=True
+            encodings.keys, encodings.names, encodings.encodings, strict=True
         ):
             chosen = None if self.objective is None else self.objective.get(key)
             objective = self._objective_of(name, chosen, encoding)
@@ -140,7 +142,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 "values"
                 if encoding.kind == "regression"
                 else "classes"
-                if is_ids(encoding)
+                if has_class_ids(encoding)
                 else "labels"
             )
             n_columns = 1 if learns == "classes" else encoding.n_outputs
@@ -153,7 +155,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         if chosen is None:
             chosen = "squared_error" if of_numbers else automatic_name(encoding.kind, sparse=False)
         try:
-            objective = self._made_objective(chosen, None if of_numbers else encoding.n_outputs)
+            objective = self._complete_objective(chosen, None if of_numbers else encoding.n_outputs)
         except ValueError as error:
             raise ValueError(f"Task {name!r}: {error}") from None
         if encoding.kind == "multilabel" and "labels" not in objective.target_kinds:
@@ -161,12 +163,12 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 f"Task {name!r} has several labels a row, but objective {objective.name!r} picks one of "
                 f'several classes: use "logistic".'
             )
-        if encoding.kind == "multiclass" and not is_ids(encoding):
-            warn_of_one_vs_rest(chosen, objective.name, encoding.n_outputs, f"Task {name!r}: ")
+        if encoding.kind == "multiclass" and not has_class_ids(encoding):
+            warn_one_vs_rest(chosen, objective.name, encoding.n_outputs, f"Task {name!r}: ")
         return objective
 
     def _task_weights(self, names: list[str]) -> dict[str, float]:
-        weights = {name_of(key): weight for key, weight in (self.task_weight or {}).items()}
+        weights = {get_task_name(key): weight for key, weight in (self.task_weight or {}).items()}
         unknown = [name for name in weights if name not in names]
         if unknown:
             raise ValueError(
@@ -188,8 +190,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str]:
         assert isinstance(encoding, TaskEncodings)
-        places = zip(objective.tasks, encoding.each, strict=True)
-        names = [name for place, own in places for name in _names_of_scores(place.task, own)]
+        places = zip(objective.tasks, encoding.encodings, strict=True)
+        names = [name for place, own in places for name in _get_score_names(place.task, own)]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(
@@ -199,17 +201,17 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     # --- fitted state ---
 
-    def _adopt(self, model: Model, encoding: TargetEncoding) -> None:
-        super()._adopt(model, encoding)
+    def _set_model(self, model: Model, encoding: TargetEncoding) -> None:
+        super()._set_model(model, encoding)
         self.classes_: Any = {
             place.task.name: own.classes
-            for place, own in self._answers()
+            for place, own in self._iter_tasks()
             if own.classes is not None
         }
 
     @classmethod
     def _objective_parameter(cls, model: Model) -> Any:
-        encoding = read_encoding(model.metadata, model.n_outputs)
+        encoding = decode_target_encoding(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         assert isinstance(encoding, TaskEncodings)
         objectives = [place.task.objective for place in model.objective.tasks]
@@ -224,23 +226,27 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         widths = [place.task.n_columns for place in places]
         if names != encoding.names or widths != encoding.widths:
             raise ValueError("The tasks of the model's objective are not those of its target.")
-        for place, own in zip(places, encoding.each, strict=True):
+        for place, own in zip(places, encoding.encodings, strict=True):
             learns = (
-                "values" if own.kind == "regression" else "classes" if is_ids(own) else "labels"
+                "values"
+                if own.kind == "regression"
+                else "classes"
+                if has_class_ids(own)
+                else "labels"
             )
             of_classes = learns == "classes" and place.task.n_scores != own.n_outputs
             if place.task.learns != learns or of_classes:
                 raise ValueError(f"Task {place.task.name!r} does not learn what its target is.")
 
-    def _answers(self) -> Iterator[tuple[Place, TargetEncoding]]:
+    def _iter_tasks(self) -> Iterator[tuple[Place, TargetEncoding]]:
         """Where each task is, and how its target was encoded."""
         encoding = self._encoding
         assert isinstance(encoding, TaskEncodings)
-        return zip(self.model_.objective.tasks, encoding.each, strict=True)
+        return zip(self.model_.objective.tasks, encoding.encodings, strict=True)
 
     # --- predictions ---
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     def predict(  # type: ignore[override]
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Any:
@@ -267,10 +273,10 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _prediction(self, raw: np.ndarray) -> Any:
         return {
             place.task.name: _answer(place.task, own, raw[:, place.scores])
-            for place, own in self._answers()
+            for place, own in self._iter_tasks()
         }
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     def predict_proba(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Any:
@@ -300,7 +306,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         raw = self._raw(X, iteration_range, offset)
         found = {
             place.task.name: probabilities(raw[:, place.scores], own, place.task.objective)
-            for place, own in self._answers()
+            for place, own in self._iter_tasks()
             if own.kind != "regression" and place.task.objective.probabilities
         }
         return self._in_tables(found, X, self._names_of_chances)
@@ -331,7 +337,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             Where X is not such as the model was trained on, or there are no such rounds.
         """
         raw, found = self._raw(X, iteration_range, offset), {}
-        for place, own in self._answers():
+        for place, own in self._iter_tasks():
             if place.task.objective.has_distribution:
                 law = place.task.objective.distribution(raw[:, place.scores])
                 found[place.task.name] = law[:, 0] if own.one_dimensional else law
@@ -354,7 +360,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             "predict_topk ranks outputs, but scores of unlike tasks cannot be ranked together."
         )
 
-    def of_task(self, name: str) -> PolyleafRegressor | PolyleafClassifier:
+    def task_estimator(self, name: str) -> PolyleafRegressor | PolyleafClassifier:
         """One task as the estimator of its kind, with predictions equal bit for bit: for whatever takes one
         estimator, such as reports, `calibrate`, `predict_interval`, `predict_set`, `choose_threshold`,
         displays and exports.
@@ -377,13 +383,13 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             Where there is no such task.
         """
         check_is_fitted(self)
-        tasks = {place.task.name: (place, own) for place, own in self._answers()}
+        tasks = {place.task.name: (place, own) for place, own in self._iter_tasks()}
         if name not in tasks:
             raise ValueError(f"There is no task {name!r}; there are {', '.join(map(repr, tasks))}.")
         found = plain_estimator(self.model_, *tasks[name], self.evals_result_)
         return found.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
 
-    def skills(
+    def d2_scores(
         self, X: Any, Y: Any, sample_weight: Any = None, *, offset: Any = None
     ) -> dict[str, float]:
         """Of each task the share of the best constant's error that predictions are without: R2 for squared
@@ -403,17 +409,17 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         raw, objective = self._raw(X, None, offset), self.model_.objective
         check_same_rows(len(raw), target.n_rows)
         names = [place.task.name for place in objective.tasks]
-        metrics = get_metrics(dict.fromkeys(names, "skill"), objective)
+        metrics = get_metrics(dict.fromkeys(names, "d2"), objective)
         found = [metric(target.values, raw, target.weight) for metric in metrics]
         return dict(zip(names, found, strict=True))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """The mean of `skills`.
+        """The mean of `d2_scores`.
 
         Parameters
         ----------
         X, y, sample_weight, offset
-            As `X`, `Y`, `sample_weight` and `offset` of `skills`.
+            As `X`, `Y`, `sample_weight` and `offset` of `d2_scores`.
 
         Returns
         -------
@@ -427,7 +433,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         ValueError, TypeError
             Where X or y is not such as the model was trained on.
         """
-        found = np.array(list(self.skills(X, y, sample_weight, offset=offset).values()))
+        found = np.array(list(self.d2_scores(X, y, sample_weight, offset=offset).values()))
         return float(np.nanmean(found)) if not np.isnan(found).all() else float("nan")
 
     def _in_tables(
@@ -441,7 +447,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         if library == "default":
             return found
         columns: dict[str, np.ndarray] = {}
-        for place, own in self._answers():
+        for place, own in self._iter_tasks():
             if place.task.name in found:
                 values = found[place.task.name]
                 values = values if values.ndim == 2 else values[:, None]
@@ -454,7 +460,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             return [place.task.name]
         if place.task.objective.has_distribution:
             return _names_of_columns(place.task.name, own)
-        return _names_of_scores(place.task, own)
+        return _get_score_names(place.task, own)
 
     @staticmethod
     def _names_of_chances(place: Place, own: TargetEncoding) -> list[str]:
@@ -482,7 +488,7 @@ def _names_of_columns(name: str, encoding: TargetEncoding) -> list[str]:
     return list(encoding.output_names or [f"{name}_{k}" for k in range(encoding.n_outputs)])
 
 
-def _names_of_scores(task: Task, encoding: TargetEncoding) -> list[str]:
+def _get_score_names(task: Task, encoding: TargetEncoding) -> list[str]:
     if encoding.kind == "multiclass" and encoding.classes is not None:
         return [f"{task.name}_{label}" for label in encoding.classes.tolist()]
     columns, parts = _names_of_columns(task.name, encoding), task.objective.names_of_scores
@@ -494,15 +500,15 @@ def _has_classes(y: Any, chosen: Any) -> bool:
     kinds = ("values", "labels") if chosen is None else objective_class(chosen).target_kinds
     if "values" not in kinds or set(kinds) == {"values"}:
         return "values" not in kinds
-    values = np.asarray(as_numpy(y))
+    values = np.asarray(to_numpy(y))
     of_type = values.dtype.kind == "b" or str(getattr(y, "dtype", "")) == "category"
     if of_type or values.dtype.kind not in "biufO":
         return True
     if values.dtype.kind == "O":
-        known = values[~are_missing(values)]
+        known = values[~get_missing_mask(values)]
         if any(isinstance(value, str | bool | np.bool_) for value in known.tolist()):
             return True
-        if first_that_is_no_number(nulls_as_nan(values)) is not None:
+        if find_non_number(replace_nulls_with_nan(values)) is not None:
             return False  # whoever reads numbers says what it is
         values = known.astype(np.float64)
     values = values[~np.isnan(values)] if values.dtype.kind == "f" else values

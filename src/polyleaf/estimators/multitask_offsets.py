@@ -32,7 +32,7 @@ class TaskOffsetReader:
                 place,
                 OffsetReader(own, place.task.n_scores, place.task.objective.moved_by_offset),
             )
-            for place, own in zip(places, encoding.each, strict=True)
+            for place, own in zip(places, encoding.encodings, strict=True)
         }
         self._n_scores = places[-1].scores.stop
 

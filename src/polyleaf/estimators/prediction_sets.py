@@ -31,8 +31,8 @@ class PredictsSets:
         def predict_proba(
             self, X: Any, *, iteration_range: Any = None, offset: Any = None
         ) -> Any: ...
-        def _names_of_classes(self) -> list[str]: ...
-        def _in_output(self, values: Any, names: Any, X: Any) -> Any: ...
+        def _get_class_names(self) -> list[str]: ...
+        def _wrap_output(self, values: Any, names: Any, X: Any) -> Any: ...
 
     def calibrate(
         self,
@@ -77,7 +77,7 @@ class PredictsSets:
         depths = self._depths(X, None, offset)
         target = self._encoding.encode(y, sample_weight, normalized=False)
         check_same_rows(len(depths), target.n_rows)
-        truth, classes = target.values, target.class_of_row()
+        truth, classes = target.values, target.get_row_classes()
         if classes is not None:
             truth = np.arange(depths.shape[1]) == np.asarray(classes, np.int64)[:, None]
         weight = np.ones(len(depths)) if target.weight is None else target.weight
@@ -105,7 +105,7 @@ class PredictsSets:
         check_is_fitted(self)
         deepest = float(kept(self.model_, "prediction sets")["depth"])
         depths = self._depths(X, iteration_range, offset)
-        return self._in_output(depths <= deepest, self._names_of_classes, X)
+        return self._wrap_output(depths <= deepest, self._get_class_names, X)
 
     def _depths(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any) -> np.ndarray:
         """How deep a set must reach to hold each class or label: (n_rows, n)."""

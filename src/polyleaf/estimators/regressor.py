@@ -8,20 +8,20 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from polyleaf.distributions import Distribution
-from polyleaf.estimators.base import PolyleafEstimator, document, has_levels
+from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, has_levels
 from polyleaf.estimators.intervals import PredictsIntervals
 from polyleaf.inputs.target_scaling import Normalize
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
-from polyleaf.metrics.estimator_scores import pinball_explained, r2_of_outputs
+from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, distribution_names, objective_class
-from polyleaf.settings.param_spec import constraints
+from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import RegressorParameters
 
 __all__ = ["PolyleafRegressor"]
 
 
-@document
+@add_parameter_docs
 class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, RegressorParameters):
     """Gradient boosted trees for one or many numbers.
 
@@ -40,7 +40,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
     (100, 3)
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = constraints(RegressorParameters)
+    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(RegressorParameters)
     _sparse_kind = "regression"
     _kinds = ("regression",)
 
@@ -72,7 +72,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         if "values" not in objective_class(self.objective).target_kinds:
             name = objective_class(self.objective).name
             raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
-        return self._made_objective(self.objective, None)
+        return self._complete_objective(self.objective, None)
 
     def _is_calibrated(self, objective: Objective) -> bool:
         return self.calibrate_quantiles and has_levels(objective)
@@ -88,10 +88,10 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
             return list(parts)
         return [f"{name}_{part}" for name in _names_of_targets(encoding) for part in parts]
 
-    def _names_of_predictions(self) -> list[str]:
+    def _get_prediction_names(self) -> list[str]:
         if self.model_.objective.has_distribution:
             return _names_of_targets(self._encoding)
-        return super()._names_of_predictions()
+        return super()._get_prediction_names()
 
     def _predicts_scores(self) -> bool:
         return self.model_.objective.link == "identity"
@@ -165,8 +165,8 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         target, predicted = self._to_score(X, y, sample_weight, offset)
         levels = self.model_.objective.levels
         if len(levels) < 2:
-            return r2_of_outputs(target.values, predicted, target.weight)
-        return pinball_explained(target.values, predicted, levels, target.weight)
+            return mean_r2(target.values, predicted, target.weight)
+        return mean_d2_pinball(target.values, predicted, levels, target.weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

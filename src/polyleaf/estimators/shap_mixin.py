@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.model import Model
-from polyleaf.model.shap import CodedRows, choose_outputs
+from polyleaf.model.shap import BinnedRows, resolve_outputs
 
-__all__ = ["Explained", "in_chunks", "mean_magnitude"]
+__all__ = ["ShapMixin", "iter_shap_values", "mean_abs_shap"]
 
 
-class Explained:
+class ShapMixin:
     """What estimators can say about why they predict what they predict."""
 
     if TYPE_CHECKING:  # what estimators have
@@ -79,10 +79,10 @@ class Explained:
         MemoryError
             Where the result does not fit in memory.
         """
-        first, last, n_threads = self._explained_with(iteration_range)
-        others = None if background is None else self._rows_to_explain(background, "background")
+        first, last, n_threads = self._shap_range(iteration_range)
+        others = None if background is None else self._read_shap_rows(background, "background")
         model: Model = self.model_
-        rows = self._rows_to_explain(X)
+        rows = self._read_shap_rows(X)
         return model.shap_values(rows, others, interactions, outputs, first, last, n_threads)
 
     def shap_base_values(
@@ -104,25 +104,25 @@ class Explained:
         ndarray of shape (n_outputs,), float64, or one number where `shap_values` has no axis of outputs
             With `outputs` of two dimensions in their shape, NaN for -1.
         """
-        first, last, n_threads = self._explained_with(iteration_range)
-        others = None if background is None else self._rows_to_explain(background, "background")
+        first, last, n_threads = self._shap_range(iteration_range)
+        others = None if background is None else self._read_shap_rows(background, "background")
         return self.model_.shap_base_values(others, outputs, first, last, n_threads)
 
-    def _explained_with(self, iteration_range: tuple[int, int] | None) -> tuple[int, int, int]:
+    def _shap_range(self, iteration_range: tuple[int, int] | None) -> tuple[int, int, int]:
         """First and last round (exclusive), and threads."""
         check_is_fitted(self)
         return *self._rounds(iteration_range), self._n_threads()
 
-    def _rows_to_explain(self, X: Any, name: str = "X") -> FeatureTable | CodedRows:
+    def _read_shap_rows(self, X: Any, name: str = "X") -> FeatureTable | BinnedRows:
         if isinstance(X, Dataset):
-            X = X.seen_by(self.model_.mapper)
-            return CodedRows(X.codes, X.features)
+            X = X.rebinned_to(self.model_.mapper)
+            return BinnedRows(X.codes, X.features)
         if name != "X" and getattr(X, "shape", (1,))[0] == 0:
             raise ValueError(f"The {name} has no rows; it needs at least one.")
         return self._features(X)
 
 
-def in_chunks(
+def iter_shap_values(
     estimator: Any, X: Any, background: Any = None, outputs: Any = None
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Contributions of some rows after the other, for tables whose contributions do not fit in memory.
@@ -138,22 +138,22 @@ def in_chunks(
     rows : slice
     contributions : ndarray of shape (n_rows, n_features, n_outputs), float32
     """
-    first, last, n_threads = estimator._explained_with(None)
-    others = None if background is None else estimator._rows_to_explain(background, "background")
+    first, last, n_threads = estimator._shap_range(None)
+    others = None if background is None else estimator._read_shap_rows(background, "background")
     model: Model = estimator.model_
-    chosen = choose_outputs(outputs, model.n_outputs, model.output_names)
-    return model.contributions(first, last, others, n_threads).in_chunks(
-        estimator._rows_to_explain(X), chosen
+    chosen = resolve_outputs(outputs, model.n_outputs, model.output_names)
+    return model.make_shap_explainer(first, last, others, n_threads).iter_shap_values(
+        estimator._read_shap_rows(X), chosen
     )
 
 
-def mean_magnitude(chunks: Iterable[tuple[slice, np.ndarray]]) -> np.ndarray:
+def mean_abs_shap(chunks: Iterable[tuple[slice, np.ndarray]]) -> np.ndarray:
     """The mean magnitude of contributions.
 
     Parameters
     ----------
     chunks : iterable of (slice, ndarray of shape (n_some, n_features, n_outputs), float32)
-        What `in_chunks` yields.
+        What `iter_shap_values` yields.
 
     Returns
     -------

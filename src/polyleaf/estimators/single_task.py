@@ -56,7 +56,7 @@ def plain_estimator(
     if _names_outputs(parameters.get("monotone_constraints")):
         del parameters["monotone_constraints"]
     about = kept | {"estimator": cls.__name__, "parameters": parameters, **encoding.to_dict()}
-    estimator = cls._of_model(model.part(place.scores, place.task.objective, about))
+    estimator = cls._from_model(model.select_outputs(place.scores, place.task.objective, about))
     names = estimator._score_names(encoding, place.task.objective)
     if names is not None:  # classes without the name of the task before them
         estimator.model_.output_names = tuple(names)

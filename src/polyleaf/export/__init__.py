@@ -6,7 +6,7 @@ Owns: the public names. Each room knows one format; what a model is to all of th
 from __future__ import annotations
 
 from polyleaf.export.c_header import to_c
-from polyleaf.export.ir import as_matrix, categories_of
+from polyleaf.export.ir import category_mapping, to_numeric_matrix
 from polyleaf.export.lightgbm_model import from_lightgbm
 from polyleaf.export.onnx_graph import to_onnx
 from polyleaf.export.skl2onnx_converter import register_skl2onnx
@@ -15,8 +15,8 @@ from polyleaf.export.xgboost_file import to_xgboost
 from polyleaf.export.xgboost_model import from_xgboost
 
 __all__ = [
-    "as_matrix",
-    "categories_of",
+    "to_numeric_matrix",
+    "category_mapping",
     "from_lightgbm",
     "from_xgboost",
     "register_skl2onnx",

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyleaf.data.binning import MISSING_CODE
-from polyleaf.export.ir import PlainTree, Source, categories_of, source_of
+from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping
 from polyleaf.model.io import TextDestination, write_text
 from polyleaf.model.serialize import polyleaf_version
 
@@ -23,8 +23,8 @@ __all__ = ["to_c"]
 
 _LANES = 8  # trees walked in step: their loads overlap
 _REGISTERS = 8  # of four sums each, which are added to at a time
-_MOST_OUTPUTS = 1 << 16  # the scores of a row are on the stack
-_MOST_NAMED = 50  # features and categories that the header's comment lists
+_MAX_OUTPUTS = 1 << 16  # the scores of a row are on the stack
+_MAX_LISTED_NAMES = 50  # features and categories that the header's comment lists
 
 
 def to_c(model: Any, path: TextDestination, *, name: str = "model") -> None:
@@ -47,7 +47,7 @@ def to_c(model: Any, path: TextDestination, *, name: str = "model") -> None:
 
     Notes
     -----
-    `<name>_raw` gives the bits of `Model.raw_predict`. It reads a row as :func:`polyleaf.export.as_matrix`
+    `<name>_raw` gives the bits of `Model.predict_raw`. It reads a row as :func:`polyleaf.export.to_numeric_matrix`
     makes it; infinities are allowed. `<name>_predict` applies the link: identity and sorted quantiles keep
     the bits, exp of the C library may differ from NumPy's in the last one.
     """
@@ -55,13 +55,13 @@ def to_c(model: Any, path: TextDestination, *, name: str = "model") -> None:
         raise ValueError(
             f"name={name!r} must be a C identifier: letters, digits and _, no digit first."
         )
-    source = source_of(model)
-    if source.model.n_outputs > _MOST_OUTPUTS:
+    source = build_ir(model)
+    if source.model.n_outputs > _MAX_OUTPUTS:
         raise ValueError(
             f"The model has {source.model.n_outputs} outputs. A C header keeps all scores of a row on the "
-            f"stack, so it takes at most {_MOST_OUTPUTS}; use predict_topk in Polyleaf."
+            f"stack, so it takes at most {_MAX_OUTPUTS}; use predict_topk in Polyleaf."
         )
-    text = "\n".join(_Header(source, categories_of(model)).lines())
+    text = "\n".join(_Header(source, category_mapping(model)).lines())
     write_text(path, re.sub(r"\bNAME_|\bNAME\b", lambda m: m[0].replace("NAME", name), text))
 
 
@@ -110,7 +110,7 @@ class _Slots:
 
     Slot 0 is below everything, for leaves."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: ModelIR):
         self._wide = source.is_wide
         self.numbers: dict[int, int] = {}  # feature -> slot less 1, missing values go right
         self.codes: dict[int, int] = {}
@@ -154,7 +154,7 @@ class _Node(NamedTuple):
 class _Nodes:
     """All nodes, tree after tree."""
 
-    def __init__(self, source: Source, slots: _Slots, first_leaf: Sequence[int]):
+    def __init__(self, source: ModelIR, slots: _Slots, first_leaf: Sequence[int]):
         self.nodes: list[_Node] = []
         self.set_of: list[int] = []  # one a node; 0: numeric, otherwise 1 + row of `sets`
         self.sets: list[np.ndarray] = []
@@ -164,12 +164,12 @@ class _Nodes:
         for tree, first in zip(source.trees, first_leaf, strict=True):
             self._add(tree, first)
 
-    def _add(self, tree: PlainTree, first_leaf: int) -> None:
+    def _add(self, tree: TreeIR, first_leaf: int) -> None:
         structure = tree.structure
         left, right = structure.left.tolist(), structure.right.tolist()
         self.roots.append(len(self.nodes))
         self.depths.append(_depth(left, right))
-        place = _places(left, right, structure.count.tolist())
+        place = _place_nodes(left, right, structure.count.tolist())
         for node in sorted(place, key=place.__getitem__):
             if left[node] < 0:
                 self._put(_Node(first_leaf + int(structure.leaf[node]), 0, 0), 0)
@@ -180,7 +180,7 @@ class _Nodes:
         self.nodes.append(node)
         self.set_of.append(set_row)
 
-    def _test(self, tree: PlainTree, node: int, step: int) -> tuple[_Node, int]:
+    def _test(self, tree: TreeIR, node: int, step: int) -> tuple[_Node, int]:
         feature = int(tree.structure.feature[node])
         missing_left = bool(tree.structure.missing_left[node])
         if node in tree.codes_left:
@@ -201,7 +201,7 @@ def _depth(left: Sequence[int], right: Sequence[int]) -> int:
     return max(depth)
 
 
-def _places(left: Sequence[int], right: Sequence[int], count: Sequence[int]) -> dict[int, int]:
+def _place_nodes(left: Sequence[int], right: Sequence[int], count: Sequence[int]) -> dict[int, int]:
     """Node -> its place: siblings side by side, the children of the nodes that most rows reach first, so that
     a row touches few lines of memory. A node comes before its children."""
     place, waiting = {0: 0}, [(-count[0], 0)]
@@ -228,7 +228,7 @@ class _Run(NamedTuple):
         return f"{self.kind}_{'column' if self.column else 'rows'}"
 
 
-def _runs(trees: Sequence[PlainTree]) -> list[_Run]:
+def _group_runs(trees: Sequence[TreeIR]) -> list[_Run]:
     runs, first = [], 0
     for (kind, column), group in groupby(trees, lambda tree: (tree.kind, tree.output >= 0)):
         last = first + len(list(group))
@@ -240,11 +240,11 @@ def _runs(trees: Sequence[PlainTree]) -> list[_Run]:
 class _Leaves:
     """What leaves hold, tree after tree, for each way of adding them."""
 
-    def __init__(self, trees: Sequence[PlainTree]):
+    def __init__(self, trees: Sequence[TreeIR]):
         self.first_of_tree: list[int] = []
         self.blocks: dict[str, list[Any]] = {}
         n_leaves: dict[str, int] = {}
-        for run in _runs(trees):
+        for run in _group_runs(trees):
             for tree in trees[run.first : run.last]:
                 self.first_of_tree.append(n_leaves.get(run.name, 0))
                 n_leaves[run.name] = self.first_of_tree[-1] + tree.structure.n_leaves
@@ -539,7 +539,7 @@ static inline int NAME_class(const NAME_input *x) {
 class _Header:
     """The text, from top to bottom."""
 
-    def __init__(self, source: Source, categories: dict[int, dict[Any, int]]):
+    def __init__(self, source: ModelIR, categories: dict[int, dict[Any, int]]):
         self._source, self._categories = source, categories
         self._slots = _Slots(source)
         self._leaves = _Leaves(source.trees)
@@ -566,27 +566,28 @@ class _Header:
         model = self._source.model
         yield f"/* A model written by Polyleaf {polyleaf_version()} (C99; C++17).\n *"
         yield f" * {len(self._source.trees)} trees, {model.n_features} features, {model.n_outputs} outputs, "
-        yield f" * objective {_plain(model.objective.name)}. A row is {model.n_features} numbers of the type"
+        yield f" * objective {_escape_comment(model.objective.name)}. A row is {model.n_features} numbers of the type"
         yield " * NAME_input; NaN is a missing value, a category is its code below, NaN if it has none."
         yield " * Functions may be called by several threads.\n *"
-        for feature in range(min(model.n_features, _MOST_NAMED)):
-            yield f" * x[{feature}]: {_plain(model.feature_name(feature))}{self._codes_of(feature)}"
+        for feature in range(min(model.n_features, _MAX_LISTED_NAMES)):
+            yield f" * x[{feature}]: {_escape_comment(model.feature_name(feature))}{self._describe_codes(feature)}"
         for output in range(
-            min(model.n_outputs, _MOST_NAMED) if self._source.classes is None else 0
+            min(model.n_outputs, _MAX_LISTED_NAMES) if self._source.classes is None else 0
         ):
-            yield f" * out[{output}]: {_plain(model.output_name(output))}"
-        for number, label in enumerate((self._source.classes or [])[:_MOST_NAMED]):
-            yield f" * class {number}: {_plain(str(label))}"
+            yield f" * out[{output}]: {_escape_comment(model.output_name(output))}"
+        for number, label in enumerate((self._source.classes or [])[:_MAX_LISTED_NAMES]):
+            yield f" * class {number}: {_escape_comment(str(label))}"
         yield " */"
 
-    def _codes_of(self, feature: int) -> str:
+    def _describe_codes(self, feature: int) -> str:
         if feature not in self._categories:
             return ""
         known = list(self._categories[feature].items())
         words = ", ".join(
-            f"{code} = {_plain(str(category))}" for category, code in known[:_MOST_NAMED]
+            f"{code} = {_escape_comment(str(category))}"
+            for category, code in known[:_MAX_LISTED_NAMES]
         )
-        return f"; {words}{', ...' if len(known) > _MOST_NAMED else ''}"
+        return f"; {words}{', ...' if len(known) > _MAX_LISTED_NAMES else ''}"
 
     def _sizes(self) -> Iterator[str]:
         source, slots = self._source, self._slots
@@ -706,7 +707,7 @@ class _Header:
         yield "  NAME_EXACT\n  uint32_t leaf[NAME_N_TREES + 1], e;\n  float sum[NAME_N_OUTPUTS];\n  int t, k;"
         yield "  (void)t, (void)e;\n  for (k = 0; k < NAME_N_OUTPUTS; ++k) sum[k] = 0.0f;"
         yield "  NAME_leaves(x, leaf);"
-        for run in _runs(self._source.trees):
+        for run in _group_runs(self._source.trees):
             yield _ADD[run.name].format(first=run.first, last=run.last)
         yield f"  for (k = 0; k < NAME_N_OUTPUTS; ++k) {unit}\n}}\n"
 
@@ -728,7 +729,7 @@ class _Header:
         yield "}\n"
 
 
-def _plain(text: str) -> str:
+def _escape_comment(text: str) -> str:
     """Text that cannot end a comment or continue a line."""
     return (
         "".join(c if c.isprintable() and c.isascii() else "?" for c in text)

@@ -19,11 +19,11 @@ from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 
-__all__ = ["GivenModel", "GivenTree", "build", "told_as_damaged"]
+__all__ = ["ImportedModel", "ImportedTree", "build", "report_damaged_file"]
 
 
 @contextmanager
-def told_as_damaged(library: str) -> Iterator[None]:
+def report_damaged_file(library: str) -> Iterator[None]:
     """Whatever a file trips over that is no model of the library ends in a sentence."""
     try:
         yield
@@ -35,7 +35,7 @@ def told_as_damaged(library: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class GivenTree:
+class ImportedTree:
     """A tree as another library has it. Arrays have one entry a node; node 0 is the root.
 
     Attributes
@@ -70,7 +70,7 @@ class GivenTree:
 
 
 @dataclass(frozen=True)
-class GivenModel:
+class ImportedModel:
     """What another library says of a model besides its trees."""
 
     library: str
@@ -84,7 +84,7 @@ class GivenModel:
     categories: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
-def build(given: GivenModel, trees: Sequence[GivenTree]) -> Model:
+def build(given: ImportedModel, trees: Sequence[ImportedTree]) -> Model:
     """The model of these trees.
 
     Raises
@@ -107,7 +107,7 @@ def build(given: GivenModel, trees: Sequence[GivenTree]) -> Model:
     return model
 
 
-def _metadata(given: GivenModel) -> dict[str, Any]:
+def _metadata(given: ImportedModel) -> dict[str, Any]:
     """So that the model, saved, is read as an estimator."""
     n_outputs = len(given.base_score)
     classes = {
@@ -133,7 +133,7 @@ def _metadata(given: GivenModel) -> dict[str, Any]:
 # ---- bins --------------------------------------------------------------------------------------------------
 
 
-def _mapper(given: GivenModel, trees: Sequence[GivenTree]) -> BinMapper:
+def _mapper(given: ImportedModel, trees: Sequence[ImportedTree]) -> BinMapper:
     thresholds: list[set[float]] = [set() for _ in range(given.n_features)]
     for tree in trees:
         for node in _numeric(tree):
@@ -161,7 +161,7 @@ def _mapper(given: GivenModel, trees: Sequence[GivenTree]) -> BinMapper:
     return BinMapper.from_state(meta, arrays)
 
 
-def _check_bins(given: GivenModel, feature: int, n_bins: int, what: str) -> None:
+def _check_bins(given: ImportedModel, feature: int, n_bins: int, what: str) -> None:
     if n_bins > MAX_BINS:
         name = feature if given.feature_names is None else repr(given.feature_names[feature])
         raise ValueError(
@@ -170,7 +170,7 @@ def _check_bins(given: GivenModel, feature: int, n_bins: int, what: str) -> None
         )
 
 
-def _numeric(tree: GivenTree) -> list[int]:
+def _numeric(tree: ImportedTree) -> list[int]:
     return [
         node for node in np.flatnonzero(tree.left >= 0).tolist() if node not in tree.categories_left
     ]
@@ -179,7 +179,7 @@ def _numeric(tree: GivenTree) -> list[int]:
 # ---- trees -------------------------------------------------------------------------------------------------
 
 
-def _tree(tree: GivenTree, mapper: BinMapper) -> tuple[_core.Tree, np.ndarray]:
+def _tree(tree: ImportedTree, mapper: BinMapper) -> tuple[_core.Tree, np.ndarray]:
     """Structure on codes and leaf values; nodes are numbered anew, children after their parent."""
     order = [0]
     for node in order:
@@ -223,7 +223,7 @@ def _tree(tree: GivenTree, mapper: BinMapper) -> tuple[_core.Tree, np.ndarray]:
 
 
 def _tests(
-    tree: GivenTree, order: list[int], mapper: BinMapper
+    tree: ImportedTree, order: list[int], mapper: BinMapper
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Last code that goes left, row of the category sets, and these, of the nodes in order."""
     threshold = np.full(len(order), -1, np.int32)

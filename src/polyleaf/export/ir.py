@@ -15,19 +15,19 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.binning import MISSING_CODE, Category
-from polyleaf.inputs.features import as_features
+from polyleaf.inputs.features import read_features
 from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.model import Model
-from polyleaf.model.decision_threshold import cuts_of
+from polyleaf.model.decision_threshold import get_raw_decision_thresholds
 from polyleaf.model.leaf_kinds import Leaves
 
-__all__ = ["PlainTree", "Source", "as_matrix", "categories_of", "source_of"]
+__all__ = ["TreeIR", "ModelIR", "to_numeric_matrix", "category_mapping", "build_ir"]
 
-LARGEST = float(np.finfo(np.float32).max)
-_MOST_VALUES = 1 << 28  # of all leaves as dense vectors
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+_MAX_LEAF_VALUES = 1 << 28  # of all leaves as dense vectors
 
 
-class PlainTree(NamedTuple):
+class TreeIR(NamedTuple):
     """A tree that asks for numbers. Arrays have one entry a node; a leaf has feature -1.
 
     Attributes
@@ -53,18 +53,18 @@ class PlainTree(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelIR:
     """A model, and the rounds that it predicts with."""
 
     model: Model
     n_rounds: int
 
     @cached_property
-    def trees(self) -> list[PlainTree]:
+    def trees(self) -> list[TreeIR]:
         """The trees of these rounds, in order."""
-        return list(self._plain_trees())
+        return list(self._iter_trees())
 
-    def _plain_trees(self) -> Iterator[PlainTree]:
+    def _iter_trees(self) -> Iterator[TreeIR]:
         mapper = self.model.mapper
         cuts = [np.append(thresholds, np.inf) for thresholds in mapper.thresholds_]
         for view in self.model.trees:
@@ -75,22 +75,22 @@ class Source:
             for node in np.flatnonzero(tree.feature >= 0).tolist():
                 feature, row = int(tree.feature[node]), int(tree.category_set[node])
                 if row >= 0:
-                    codes_left[node] = self._codes_in(feature, tree.categories[row])
+                    codes_left[node] = self._decode_category_set(feature, tree.categories[row])
                 else:
                     threshold[node] = cuts[feature][tree.threshold[node]]
-            yield PlainTree(tree, threshold, codes_left, view.leaves, view.kind, output)
+            yield TreeIR(tree, threshold, codes_left, view.leaves, view.kind, output)
 
-    def _codes_in(self, feature: int, words: np.ndarray) -> np.ndarray:
+    def _decode_category_set(self, feature: int, words: np.ndarray) -> np.ndarray:
         bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
         return np.flatnonzero(bits[: int(self.model.mapper.n_bins_[feature])])
 
     @property
     def is_wide(self) -> np.ndarray:
         """Which features are compared as float64: bool (n_features,)."""
-        return np.asarray(self.model.mapper.wide_, bool)
+        return np.asarray(self.model.mapper.float64_bins_, bool)
 
     @cached_property
-    def is_scalar(self) -> bool:
+    def has_scalar_trees(self) -> bool:
         """Whether every tree is for one output."""
         return self.model.n_outputs == 1 or all(tree.output >= 0 for tree in self.trees)
 
@@ -102,7 +102,7 @@ class Source:
             base = base * self.model.target_scale + self.model.target_offset
         return base
 
-    def constants(self, tree: PlainTree) -> np.ndarray:
+    def constants(self, tree: TreeIR) -> np.ndarray:
         """What its leaves add, in the unit of y: float64 (n_leaves, n_outputs), or (n_leaves, 1) where every
         tree is for one output. Not of linear leaves."""
         n_outputs = self.model.n_outputs
@@ -115,13 +115,13 @@ class Source:
         scale = self.model.target_scale
         if scale is not None:
             values = values * (scale if tree.output < 0 else scale[tree.output])
-        if tree.output < 0 or self.is_scalar:
+        if tree.output < 0 or self.has_scalar_trees:
             return values
         vectors = np.zeros((len(values), n_outputs))
         vectors[:, tree.output] = values[:, 0]
         return vectors
 
-    def check_constants(self, reader: str, instead: str) -> None:
+    def check_constant_leaves(self, reader: str, instead: str) -> None:
         """Refuse leaves that a reader of vectors of constants does not know.
 
         Raises
@@ -134,10 +134,10 @@ class Source:
                 'leaf="constant".'
             )
         n_leaves = sum(tree.structure.n_leaves for tree in self.trees)
-        if n_leaves * self.model.n_outputs > _MOST_VALUES and not self.is_scalar:
+        if n_leaves * self.model.n_outputs > _MAX_LEAF_VALUES and not self.has_scalar_trees:
             raise ValueError(
                 f"{reader} has no sparse leaves: {n_leaves} leaves for {self.model.n_outputs} outputs would "
-                f"be more than {_MOST_VALUES} numbers. Use to_onnx, or predict_topk in Polyleaf."
+                f"be more than {_MAX_LEAF_VALUES} numbers. Use to_onnx, or predict_topk in Polyleaf."
             )
 
     @property
@@ -161,7 +161,7 @@ class Source:
     @property
     def cuts(self) -> np.ndarray | float:
         """The raw score above which a label, or the second of two classes, holds; or one for each output."""
-        return cuts_of(self.model)
+        return get_raw_decision_thresholds(self.model)
 
     @property
     def one_vs_rest(self) -> bool:
@@ -174,7 +174,7 @@ class Source:
         return self.model.objective.link
 
 
-def source_of(model: Any) -> Source:
+def build_ir(model: Any) -> ModelIR:
     """What there is to export of a model or a fitted estimator, which predicts up to its best round.
 
     Raises
@@ -195,16 +195,16 @@ def source_of(model: Any) -> Source:
             "The model projects its features before the trees see them, and no format holds the projection: "
             "keep such a model in Polyleaf (save_model), or train without projection."
         )
-    if inner.mapper.made_ is not None:
+    if inner.mapper.derived_columns_ is not None:
         raise ValueError(
             "The model looks up features of more than 255 categories in a table, and no format holds the "
             "table: keep such a model in Polyleaf (save_model), or train on fewer categories."
         )
     best = inner.best_iteration if inner is not model else None
-    return Source(inner, inner.n_rounds if best is None else best + 1)
+    return ModelIR(inner, inner.n_rounds if best is None else best + 1)
 
 
-def categories_of(model: Any) -> dict[int, dict[Category, int]]:
+def category_mapping(model: Any) -> dict[int, dict[Category, int]]:
     """Codes of categories, which stand for them in what exported models read.
 
     Parameters
@@ -217,11 +217,11 @@ def categories_of(model: Any) -> dict[int, dict[Category, int]]:
         For the number of each categorical feature: category -> code. Categories that share a bin for being
         rare share a code.
     """
-    mapper = source_of(model).model.mapper
+    mapper = build_ir(model).model.mapper
     return {f: mapper.category_codes(f) for f in np.flatnonzero(mapper.is_categorical_).tolist()}
 
 
-def as_matrix(model: Any, X: Any) -> np.ndarray:
+def to_numeric_matrix(model: Any, X: Any) -> np.ndarray:
     """X as an exported model reads it.
 
     Parameters
@@ -233,20 +233,20 @@ def as_matrix(model: Any, X: Any) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n_rows, n_features), C order
-        float32 numbers; as float64 where some feature needs that (`BinMapper.wide_`). NaN where a value is
-        missing. A category is its code (`categories_of`), NaN where it was not seen in training.
+        float32 numbers; as float64 where some feature needs that (`BinMapper.float64_bins_`). NaN where a value is
+        missing. A category is its code (`category_mapping`), NaN where it was not seen in training.
     """
-    source = source_of(model)
+    source = build_ir(model)
     mapper = source.model.mapper
-    table = as_features(X, reference=mapper)
+    table = read_features(X, reference=mapper)
     matrix: np.ndarray = np.zeros((table.n_rows, table.n_features), source.dtype)
     for block in table.dense:
         for column, feature in enumerate(block.features.tolist()):
-            matrix[:, feature] = _narrowed(block.values[:, column], source.is_wide[feature])
+            matrix[:, feature] = _to_float32(block.values[:, column], source.is_wide[feature])
     for part in table.sparse:
         for column, feature in enumerate(part.features.tolist()):
             stored = slice(part.indptr[column], part.indptr[column + 1])
-            matrix[part.indices[stored], feature] = _narrowed(
+            matrix[part.indices[stored], feature] = _to_float32(
                 part.data[stored], source.is_wide[feature]
             )
     if table.categories:
@@ -256,8 +256,8 @@ def as_matrix(model: Any, X: Any) -> np.ndarray:
     return matrix
 
 
-def _narrowed(values: np.ndarray, wide: bool) -> np.ndarray:
+def _to_float32(values: np.ndarray, wide: bool) -> np.ndarray:
     """As float32, unless the feature is wide. What is too large becomes the largest, in the same bin."""
     if wide or values.dtype == np.float32:
         return values
-    return np.clip(values, -LARGEST, LARGEST).astype(np.float32)
+    return np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32)

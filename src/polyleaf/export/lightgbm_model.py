@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.export.import_trees import GivenModel, GivenTree, build, told_as_damaged
+from polyleaf.export.import_trees import ImportedModel, ImportedTree, build, report_damaged_file
 from polyleaf.model import Model
 
 __all__ = ["from_lightgbm"]
@@ -70,7 +70,7 @@ def from_lightgbm(model: Any) -> Model:
         raise ValueError(
             'This is no LightGBM model in text; save it with Booster.save_model("model.txt").'
         )
-    with told_as_damaged("LightGBM"):
+    with report_damaged_file("LightGBM"):
         return _model(text)
 
 
@@ -82,7 +82,7 @@ def _model(text: str) -> Model:
     factor = 1.0 if "average_output" not in about else per_round / max(1, len(blocks))
     factor *= float(options.get("sigmoid", 1.0)) if _OBJECTIVES[name] == "logistic" else 1.0
     trees = [_tree(_fields(block), t, per_round, factor) for t, block in enumerate(blocks)]
-    given = GivenModel(
+    given = ImportedModel(
         library="LightGBM",
         n_features=int(about["max_feature_idx"]) + 1,
         feature_names=_names(about),
@@ -123,7 +123,7 @@ def _array(fields: dict[str, str], name: str, dtype: Any) -> np.ndarray:
     return np.array(fields.get(name, "").split(), dtype)
 
 
-def _tree(fields: dict[str, str], number: int, per_round: int, factor: float) -> GivenTree:
+def _tree(fields: dict[str, str], number: int, per_round: int, factor: float) -> ImportedTree:
     if fields.get("is_linear", "0") != "0":
         raise ValueError(
             "The LightGBM model has linear leaves, which fall back to a constant where a value is missing; "
@@ -145,7 +145,7 @@ def _tree(fields: dict[str, str], number: int, per_round: int, factor: float) ->
     as_zero = (missing == _NONE) & (threshold[:n_inner] >= 0)
     by_default = (missing != _NONE) & ((kinds & _DEFAULT_LEFT) > 0)
     children = [_children(fields, side, n_inner, n_leaves) for side in ("left", "right")]
-    return GivenTree(
+    return ImportedTree(
         feature=np.concatenate(
             [_array(fields, "split_feature", np.int64), zeros.astype(np.int64) - 1]
         ),
@@ -157,9 +157,9 @@ def _tree(fields: dict[str, str], number: int, per_round: int, factor: float) ->
         values=values[:, None] * factor,
         output=number % per_round,
         round=number // per_round,
-        gain=_of_nodes(fields, "split_gain", "", n_leaves),
-        cover=_of_nodes(fields, "internal_weight", "leaf_weight", n_leaves),
-        count=_of_nodes(fields, "internal_count", "leaf_count", n_leaves),
+        gain=_node_values(fields, "split_gain", "", n_leaves),
+        cover=_node_values(fields, "internal_weight", "leaf_weight", n_leaves),
+        count=_node_values(fields, "internal_count", "leaf_count", n_leaves),
     )
 
 
@@ -171,7 +171,7 @@ def _children(fields: dict[str, str], side: str, n_inner: int, n_leaves: int) ->
     )
 
 
-def _of_nodes(fields: dict[str, str], inner: str, leaf: str, n_leaves: int) -> np.ndarray:
+def _node_values(fields: dict[str, str], inner: str, leaf: str, n_leaves: int) -> np.ndarray:
     found = _array(fields, inner, np.float64)[: n_leaves - 1], _array(fields, leaf, np.float64)
     sizes = n_leaves - 1, n_leaves
     return np.concatenate(
@@ -190,7 +190,7 @@ def _sets(fields: dict[str, str], nodes: np.ndarray, threshold: np.ndarray) -> d
     return found
 
 
-def _categories(trees: list[GivenTree]) -> dict[int, list[int]]:
+def _categories(trees: list[ImportedTree]) -> dict[int, list[int]]:
     """Of each categorical feature the categories that some split names; all others go right everywhere."""
     found: dict[int, set[int]] = {}
     for tree in trees:

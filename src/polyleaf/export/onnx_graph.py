@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from polyleaf.data.binning import MISSING_CODE
-from polyleaf.export.ir import LARGEST, PlainTree, Source, categories_of, source_of
-from polyleaf.model.io import Destination, path_of, write_open
+from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir, category_mapping
+from polyleaf.model.io import Destination, as_path, write_open
 from polyleaf.model.serialize import polyleaf_version
 
 __all__ = ["to_onnx"]
@@ -42,7 +42,7 @@ def to_onnx(
         Version of the operators ai.onnx.ml. 3 is read by more runtimes and has no splits by categories.
         Default: 3, or 5 where there are such splits.
     input : {"matrix", "columns"}
-        "matrix": one input `X` (n_rows, n_features), as :func:`polyleaf.export.as_matrix` makes it.
+        "matrix": one input `X` (n_rows, n_features), as :func:`polyleaf.export.to_numeric_matrix` makes it.
         "columns": an input (n_rows, 1) for each feature, called as the feature is; those of categories take
         the categories themselves, text or numbers.
 
@@ -62,7 +62,7 @@ def to_onnx(
     onnx = _onnx()
     if input not in ("matrix", "columns"):
         raise ValueError(f'input={input!r} is unknown; it must be "matrix" or "columns".')
-    source = source_of(model)
+    source = build_ir(model)
     has_sets = any(tree.codes_left for tree in source.trees)
     version = (5 if has_sets else 3) if opset_ml is None else opset_ml
     if version not in _IR_VERSIONS:
@@ -71,11 +71,11 @@ def to_onnx(
         raise ValueError(
             "The model splits by categories, which version 3 of ai.onnx.ml cannot say: use opset_ml=5."
         )
-    made = _Model(onnx, source, version, categories_of(model)).proto(columns=input == "columns")
+    made = _Model(onnx, source, version, category_mapping(model)).proto(columns=input == "columns")
     if hasattr(path, "write"):
         write_open(path, made.SerializeToString())
     elif path is not None:
-        onnx.save(made, path_of(path))
+        onnx.save(made, as_path(path))
     return made
 
 
@@ -131,7 +131,7 @@ class _Model:
     """The graph of one model, from its inputs to its outputs."""
 
     def __init__(
-        self, onnx: Any, source: Source, version: int, categories: dict[int, dict[Any, int]]
+        self, onnx: Any, source: ModelIR, version: int, categories: dict[int, dict[Any, int]]
     ):
         self._onnx, self._source, self._version = onnx, source, version
         self._categories = categories
@@ -201,7 +201,7 @@ class _Model:
             )
         return self._graph.add("Concat", *parts, axis=1)
 
-    def _rows_of_trees(self, rows: str) -> str:
+    def _tree_input(self, rows: str) -> str:
         """What the trees read: narrow features as float32, codes of no category as missing ones, and nothing
         above the largest number, so that a threshold of that lets all through but missing values."""
         graph, source = self._graph, self._source
@@ -240,7 +240,7 @@ class _Model:
     def _sums(self, rows: str) -> str:
         """Sums of payloads (n, K), float64."""
         source, graph = self._source, self._graph
-        read = self._rows_of_trees(rows)
+        read = self._tree_input(rows)
         dense = all(tree.kind == "dense" for tree in source.trees)
         if dense and self._version == 3 and source.dtype is np.float32:
             return graph.cast(_Votes(source).add_to(graph, read), np.float64)
@@ -269,7 +269,7 @@ class _Model:
 
     # -- leaves: from numbers of leaves (n, trees) to sums (n, K), float64
 
-    def _to_outputs(self, payload: str, trees: list[PlainTree], column: bool) -> str:
+    def _to_outputs(self, payload: str, trees: list[TreeIR], column: bool) -> str:
         """Payloads (n, trees, K), or (n, trees) of trees of one output."""
         graph = self._graph
         payload = graph.cast(payload, np.float64)
@@ -279,12 +279,12 @@ class _Model:
         places[np.arange(len(trees)), [tree.output for tree in trees]] = 1.0
         return graph.add("MatMul", payload, graph.constant(places))
 
-    def _dense(self, trees: list[PlainTree], leaves: str, rows: str, column: bool) -> str:
+    def _dense(self, trees: list[TreeIR], leaves: str, rows: str, column: bool) -> str:
         values = np.concatenate([tree.leaves for tree in trees])
         table = self._graph.constant(values[:, 0] if column else values)
         return self._to_outputs(self._graph.add("Gather", table, leaves), trees, column)
 
-    def _sparse(self, trees: list[PlainTree], leaves: str, rows: str, column: bool) -> str:
+    def _sparse(self, trees: list[TreeIR], leaves: str, rows: str, column: bool) -> str:
         graph, n_outputs = self._graph, self._source.model.n_outputs
         outputs, values, _ = _padded(trees, "outputs", "values")
         count = graph.add("Shape", rows, start=0, end=1)
@@ -297,7 +297,7 @@ class _Model:
         zeros = graph.add("Expand", graph.constant(np.zeros((1, 1))), shape)
         return graph.add("ScatterElements", zeros, at, held, axis=1, reduction="add")
 
-    def _linear(self, trees: list[PlainTree], leaves: str, rows: str, column: bool) -> str:
+    def _linear(self, trees: list[TreeIR], leaves: str, rows: str, column: bool) -> str:
         """In float32 and in the order of the core: bits can differ in the sum over trees only."""
         graph = self._graph
         features, centre, is_entry = _padded(trees, "features", "centre")
@@ -316,7 +316,7 @@ class _Model:
         total = graph.add("Where", graph.add("IsNaN", total), intercept, total)
         for bound, operator in (("lower", "Max"), ("upper", "Min")):
             total = graph.add(operator, total, table(bound))
-        largest = graph.constant(np.float32(LARGEST)), graph.constant(np.float32(-LARGEST))
+        largest = graph.constant(np.float32(FLOAT32_MAX)), graph.constant(np.float32(-FLOAT32_MAX))
         total = graph.add("Max", graph.add("Min", total, largest[0]), largest[1])
         if column:
             total = graph.add("Squeeze", total, graph.constant(np.array([2])))
@@ -329,7 +329,7 @@ class _Model:
         graph = self._graph
         numbers = rows
         if self._source.dtype is np.float64:
-            high, low = graph.constant(LARGEST), graph.constant(-LARGEST)
+            high, low = graph.constant(FLOAT32_MAX), graph.constant(-FLOAT32_MAX)
             numbers = graph.add("Where", graph.add("Greater", rows, high), high, rows)
             numbers = graph.add("Where", graph.add("Less", numbers, low), low, numbers)
             numbers = graph.cast(numbers, np.float32)
@@ -427,7 +427,7 @@ class _Model:
 
 
 def _padded(
-    trees: list[PlainTree], index: str, value: str
+    trees: list[TreeIR], index: str, value: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Entries of all leaves as tables (leaves, most entries, ...): numbers, values, and which are entries."""
     blocks = [tree.leaves for tree in trees]
@@ -444,7 +444,7 @@ def _padded(
 # ---- trees as attributes -----------------------------------------------------------------------------------
 
 
-def _nodes3(source: Source) -> dict[str, list[Any]]:
+def _nodes3(source: ModelIR) -> dict[str, list[Any]]:
     """Nodes of all trees as version 3 has them."""
     names = ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
     nodes: dict[str, list[Any]] = {f"nodes_{name}": [] for name in names}
@@ -464,7 +464,7 @@ def _nodes3(source: Source) -> dict[str, list[Any]]:
     return nodes
 
 
-def _ids3(onnx: Any, source: Source) -> dict[str, Any]:
+def _ids3(onnx: Any, source: ModelIR) -> dict[str, Any]:
     """Attributes of a TreeEnsembleRegressor whose target t is the leaf of tree t."""
     nodes: dict[str, Any] = dict(_nodes3(source))
     targets: dict[str, list[Any]] = {
@@ -486,7 +486,7 @@ def _ids3(onnx: Any, source: Source) -> dict[str, Any]:
 class _Votes:
     """Dense leaves as votes: version 3 only, where a leaf may have one for each output."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: ModelIR):
         self._source = source
 
     def add_to(self, graph: _Graph, read: str) -> str:
@@ -514,7 +514,7 @@ _NO_CODE = 256.0  # onnxruntime wants a member of every set
 class _Nodes5:
     """Inner nodes of all trees as version 5 has them, leaves apart."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: ModelIR):
         self.columns: dict[str, list[Any]] = {
             name: []
             for name in (
@@ -530,7 +530,7 @@ class _Nodes5:
         for number, tree in enumerate(source.trees):
             self._add(number, tree)
 
-    def _add(self, number: int, tree: PlainTree) -> None:
+    def _add(self, number: int, tree: TreeIR) -> None:
         at = tree.structure
         inner = np.flatnonzero(at.feature >= 0)
         place = np.zeros(at.n_nodes, np.int64)
@@ -550,7 +550,7 @@ class _Nodes5:
         self.targets += [number] * len(ends)
         self.weights += at.leaf[ends].astype(float).tolist()
 
-    def _put(self, tree: PlainTree, node: int, place: np.ndarray) -> None:
+    def _put(self, tree: TreeIR, node: int, place: np.ndarray) -> None:
         at, codes = tree.structure, tree.codes_left.get(node)
         row: dict[str, Any] = {
             "featureids": int(at.feature[node]),
@@ -574,7 +574,7 @@ class _Nodes5:
             self.columns[name].append(value)
 
 
-def _ids5(onnx: Any, source: Source) -> dict[str, Any]:
+def _ids5(onnx: Any, source: ModelIR) -> dict[str, Any]:
     """Attributes of a TreeEnsemble whose target t is the leaf of tree t."""
     nodes, tensor = _Nodes5(source), onnx.numpy_helper.from_array
     columns = {f"nodes_{name}": values for name, values in nodes.columns.items()}

@@ -46,7 +46,7 @@ def register_skl2onnx(*estimators: type) -> None:
         update_registered_converter(
             cls,
             cls.__name__,
-            _types_of_classifier if is_classifier else _types_of_regressor,
+            _set_classifier_types if is_classifier else _set_regressor_types,
             _convert,
             options={"zipmap": [True, False, "columns"], "nocl": [True, False]}
             if is_classifier
@@ -54,7 +54,7 @@ def register_skl2onnx(*estimators: type) -> None:
         )
 
 
-def _types_of_regressor(operator: Any) -> None:
+def _set_regressor_types(operator: Any) -> None:
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
 
     # As those of scikit-learn's own regressors: what is put together with it is of one type.
@@ -66,7 +66,7 @@ def _types_of_regressor(operator: Any) -> None:
     operator.outputs[0].type = kind([None, operator.raw_operator.model_.n_outputs])
 
 
-def _types_of_classifier(operator: Any) -> None:
+def _set_classifier_types(operator: Any) -> None:
     from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
 
     estimator = operator.raw_operator

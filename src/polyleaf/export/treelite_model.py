@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.export.ir import PlainTree, Source, source_of
+from polyleaf.export.ir import ModelIR, TreeIR, build_ir
 
 __all__ = ["to_treelite"]
 
@@ -27,7 +27,7 @@ def to_treelite(model: Any) -> Any:
     Returns
     -------
     treelite.Model
-        It reads rows as :func:`polyleaf.export.as_matrix` makes them. Its postprocessor is the link where
+        It reads rows as :func:`polyleaf.export.to_numeric_matrix` makes them. Its postprocessor is the link where
         Treelite has it: logistic of each output, softmax, exponential; otherwise predictions are raw scores.
 
     Raises
@@ -39,8 +39,8 @@ def to_treelite(model: Any) -> Any:
         vectors of them would fill the memory.
     """
     treelite = _treelite()
-    source = source_of(model)
-    source.check_constants("Treelite", "to_onnx or to_c")
+    source = build_ir(model)
+    source.check_constant_leaves("Treelite", "to_onnx or to_c")
     builder = _builder(treelite, source)
     for tree in source.trees:
         _add(builder, source, tree)
@@ -58,10 +58,10 @@ def _treelite() -> Any:
     return treelite
 
 
-def _builder(treelite: Any, source: Source) -> Any:
+def _builder(treelite: Any, source: ModelIR) -> Any:
     parts, model = treelite.model_builder, source.model
     n_outputs, n_trees, classes = model.n_outputs, len(source.trees), source.kind == "multiclass"
-    scalar = source.is_scalar
+    scalar = source.has_scalar_trees
     shape = (1, 1) if scalar else (1, n_outputs) if classes else (n_outputs, 1)
     outputs = [max(0, tree.output) for tree in source.trees] if scalar else [-1] * n_trees
     zeros = [0] * n_trees
@@ -93,7 +93,7 @@ def _builder(treelite: Any, source: Source) -> Any:
     )
 
 
-def _add(builder: Any, source: Source, tree: PlainTree) -> None:
+def _add(builder: Any, source: ModelIR, tree: TreeIR) -> None:
     at, values = tree.structure, source.constants(tree)
     builder.start_tree()
     for node in range(at.n_nodes):
@@ -107,7 +107,7 @@ def _add(builder: Any, source: Source, tree: PlainTree) -> None:
     builder.end_tree()
 
 
-def _add_test(builder: Any, source: Source, tree: PlainTree, node: int) -> None:
+def _add_test(builder: Any, source: ModelIR, tree: TreeIR, node: int) -> None:
     at = tree.structure
     feature, missing_left = int(at.feature[node]), bool(at.missing_left[node])
     children = {"left_child_key": int(at.left[node]), "right_child_key": int(at.right[node])}

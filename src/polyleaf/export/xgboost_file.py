@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from polyleaf.data.binning import MAX_BINS
-from polyleaf.export.ir import PlainTree, Source, source_of
-from polyleaf.model.io import TextDestination, name_of, path_of, write_text
+from polyleaf.export.ir import ModelIR, TreeIR, build_ir
+from polyleaf.model.io import TextDestination, as_path, format_source, write_text
 
 __all__ = ["to_xgboost"]
 
@@ -57,17 +57,17 @@ def to_xgboost(model: Any, path: TextDestination) -> None:
 
     Notes
     -----
-    XGBoost reads rows as :func:`polyleaf.export.as_matrix` makes them, categories as their codes. The
+    XGBoost reads rows as :func:`polyleaf.export.to_numeric_matrix` makes them, categories as their codes. The
     objective is that of the link, so that predictions are ours: logistic of each output, softmax,
     exponential; otherwise predictions are raw scores. Columns have no names. A first round of single leaves
     holds the base scores.
     """
-    if not hasattr(path, "write") and path_of(path).suffix != ".json":
+    if not hasattr(path, "write") and as_path(path).suffix != ".json":
         raise ValueError(
-            f"{name_of(path)} must end in .json: XGBoost goes by the ending of a file."
+            f"{format_source(path)} must end in .json: XGBoost goes by the ending of a file."
         )
-    source = source_of(model)
-    source.check_constants("XGBoost", "to_onnx or to_c")
+    source = build_ir(model)
+    source.check_constant_leaves("XGBoost", "to_onnx or to_c")
     for feature in np.flatnonzero(source.is_wide).tolist():
         raise ValueError(
             f"Feature {source.model.feature_name(feature)!r} has values that float32 would merge, and "
@@ -76,7 +76,7 @@ def to_xgboost(model: Any, path: TextDestination) -> None:
     write_text(path, json.dumps(_content(source)))
 
 
-def _content(source: Source) -> dict[str, Any]:
+def _content(source: ModelIR) -> dict[str, Any]:
     model = source.model
     objective, parameters, base = _OBJECTIVES.get(
         "" if source.one_vs_rest else source.link or "", _SQUARES
@@ -105,7 +105,7 @@ def _content(source: Source) -> dict[str, Any]:
     return {"learner": learner, "version": _VERSION}
 
 
-def _booster(source: Source) -> dict[str, Any]:
+def _booster(source: ModelIR) -> dict[str, Any]:
     trees: list[dict[str, Any]] = []
     groups, rounds = [], []
     for tree, group, round in _all_trees(source):
@@ -122,9 +122,9 @@ def _booster(source: Source) -> dict[str, Any]:
     }
 
 
-def _all_trees(source: Source) -> Iterator[tuple[dict[str, Any], int, int]]:
+def _all_trees(source: ModelIR) -> Iterator[tuple[dict[str, Any], int, int]]:
     """Trees, the output that each is for, 0 where it is for all, and their rounds."""
-    base = source.base[:, None] if source.is_scalar else source.base[None, :]
+    base = source.base[:, None] if source.has_scalar_trees else source.base[None, :]
     for output, values in enumerate(base):
         yield _leaf(source, values), output, 0
     views = source.model.trees
@@ -132,7 +132,7 @@ def _all_trees(source: Source) -> Iterator[tuple[dict[str, Any], int, int]]:
         yield _tree(source, tree), max(0, tree.output), 1 + view.round
 
 
-def _leaf(source: Source, values: np.ndarray) -> dict[str, Any]:
+def _leaf(source: ModelIR, values: np.ndarray) -> dict[str, Any]:
     return _fields(
         source,
         left=[-1],
@@ -148,7 +148,7 @@ def _leaf(source: Source, values: np.ndarray) -> dict[str, Any]:
     )
 
 
-def _tree(source: Source, tree: PlainTree) -> dict[str, Any]:
+def _tree(source: ModelIR, tree: TreeIR) -> dict[str, Any]:
     at = tree.structure
     inner = np.asarray(at.left) >= 0
     # x <= t is x < the float32 number after t; infinity stays.
@@ -168,7 +168,7 @@ def _tree(source: Source, tree: PlainTree) -> dict[str, Any]:
     )
 
 
-def _to_right(source: Source, tree: PlainTree, node: int) -> list[int]:
+def _to_right(source: ModelIR, tree: TreeIR, node: int) -> list[int]:
     """What is in no set goes left in XGBoost; here it goes where missing values go."""
     codes = MAX_BINS
     if tree.structure.missing_left[node]:
@@ -177,7 +177,7 @@ def _to_right(source: Source, tree: PlainTree, node: int) -> list[int]:
 
 
 def _fields(
-    source: Source,
+    source: ModelIR,
     *,
     left: list[int],
     right: list[int],

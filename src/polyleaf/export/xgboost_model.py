@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.export.import_trees import GivenModel, GivenTree, build, told_as_damaged
+from polyleaf.export.import_trees import ImportedModel, ImportedTree, build, report_damaged_file
 from polyleaf.model import Model
 
 __all__ = ["from_xgboost"]
@@ -74,7 +74,7 @@ def from_xgboost(model: Any) -> Model:
         than 254 thresholds.
     """
     learner = _content(model)["learner"]
-    with told_as_damaged("XGBoost"):
+    with report_damaged_file("XGBoost"):
         made = _model(learner)
     if hasattr(model, "get_booster"):
         _as_estimator(made, model)
@@ -130,7 +130,9 @@ def _content(model: Any) -> dict[str, Any]:
     return found
 
 
-def _about(learner: dict[str, Any], parts: dict[str, Any], trees: list[GivenTree]) -> GivenModel:
+def _about(
+    learner: dict[str, Any], parts: dict[str, Any], trees: list[ImportedTree]
+) -> ImportedModel:
     about, name = learner["learner_model_param"], learner["objective"]["name"]
     if name not in _OBJECTIVES:
         raise ValueError(
@@ -153,7 +155,7 @@ def _about(learner: dict[str, Any], parts: dict[str, Any], trees: list[GivenTree
             )
         }
     n_features = int(about["num_feature"])
-    return GivenModel(
+    return ImportedModel(
         library="XGBoost",
         n_features=n_features,
         feature_names=learner.get("feature_names") or None,
@@ -190,7 +192,7 @@ def _sets(tree: dict[str, Any]) -> dict[int, list[int]]:
     return {int(node): codes[int(at) : int(at) + int(size)].tolist() for node, at, size in segments}
 
 
-def _trees(parts: dict[str, Any], weights: np.ndarray) -> list[GivenTree]:
+def _trees(parts: dict[str, Any], weights: np.ndarray) -> list[ImportedTree]:
     ends = parts.get("iteration_indptr")
     trees, groups = parts["trees"], parts["tree_info"]
     n_groups = max([0, *map(int, groups)]) + 1
@@ -216,7 +218,7 @@ def _largest_codes(trees: list[dict[str, Any]]) -> dict[int, int]:
 
 def _tree(
     tree: dict[str, Any], group: int, round: int, weight: float, largest: dict[int, int]
-) -> GivenTree:
+) -> ImportedTree:
     left = np.array(tree["left_children"], np.int64)
     right = np.array(tree["right_children"], np.int64)
     split = np.array(tree["split_conditions"], np.float32)
@@ -231,11 +233,11 @@ def _tree(
         node: set(range(largest[int(feature[node])] + 1)) - set(codes)
         for node, codes in _sets(tree).items()
     }
-    return GivenTree(
+    return ImportedTree(
         feature=feature,
         left=left,
         right=right,
-        threshold=_last_below(split),
+        threshold=_largest_below(split),
         missing_left=np.array(tree["default_left"], bool),
         categories_left=to_left,
         values=values * weight,
@@ -246,7 +248,7 @@ def _tree(
     )
 
 
-def _last_below(split: np.ndarray) -> np.ndarray:
+def _largest_below(split: np.ndarray) -> np.ndarray:
     """XGBoost's x < t as x <= the float32 number before t."""
     before = np.nextafter(split, np.float32(-np.inf)).astype(np.float64)
     return np.where(before >= _LARGEST, np.inf, np.maximum(before, -_LARGEST))

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from polyleaf.files import multilabel
+from polyleaf.files import xmc
 
-__all__ = ["multilabel"]
+__all__ = ["xmc"]

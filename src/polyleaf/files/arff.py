@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyleaf.files.io import ReadError
-from polyleaf.files.table import CHUNK_ROWS, Table, assemble, to_numbers, to_texts
+from polyleaf.files.table import CHUNK_ROWS, Table, assemble, parse_numbers, parse_texts
 
 _TOKEN = re.compile(
     r"""\s*(?: '((?:[^'\\]|\\.)*)' | "((?:[^"\\]|\\.)*)" | ([^,\s{}'"][^,{}]*?) )\s*(?=[,}]|$)""",
@@ -156,7 +156,7 @@ def _dense(attributes: list[_Attribute], rows: Iterator[tuple[int, str]]) -> Tab
         tokens = [_dense_row(number, line, len(attributes)) for number, line in chunk]
         for i, cells in enumerate(zip(*tokens, strict=True)):
             chunks[i].append(
-                to_texts(cells) if is_text[i] else _codes(attributes[i], cells, numbers)
+                parse_texts(cells) if is_text[i] else _codes(attributes[i], cells, numbers)
             )
     table = assemble(names, chunks, is_text)
     return Table(names, table.values, {**table.categories, **_declared(attributes)})
@@ -188,10 +188,10 @@ def _dense_row(number: int, line: str, width: int) -> list[str]:
 def _codes(attribute: _Attribute, cells: Sequence[str], line_numbers: Sequence[int]) -> np.ndarray:
     """Cells of a numeric or nominal attribute as float64; ``?`` is NaN."""
     if attribute.categories is None:
-        numbers = to_numbers(cells)
+        numbers = parse_numbers(cells)
         if numbers is not None:
             return numbers
-        bad = next(i for i, cell in enumerate(cells) if to_numbers([cell]) is None)
+        bad = next(i for i, cell in enumerate(cells) if parse_numbers([cell]) is None)
         raise ReadError(
             f"line {line_numbers[bad]}: {attribute.name!r} is numeric, but the value is {cells[bad]!r}."
         )

@@ -1,6 +1,6 @@
 """`Folder`: Parquet files that together are one table, read a few rows at a time.
 
-Owns: the outline of such a table, some of its columns, its rows in turn. Must not know what columns mean.
+Owns: the header of such a table, some of its columns, its rows in turn. Must not know what columns mean.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from polyleaf.files.io import ReadError
-from polyleaf.files.readers import arrow_cells, from_arrow
+from polyleaf.files.readers import arrow_to_cells, from_arrow
 from polyleaf.files.table import Table
-from polyleaf.inputs.parquet import parquet_files, tables
+from polyleaf.inputs.parquet import find_parquet_files, iter_tables
 
 __all__ = ["Folder"]
 
@@ -31,12 +31,12 @@ class Folder:
     ----------
     files : list of str
         Sorted; the first one tells the columns.
-    outline : Table
+    header : Table
         Without rows: names, and which columns are text.
     """
 
     files: list[str]
-    outline: Table
+    header: Table
 
     @classmethod
     def open(cls, path: Path) -> Folder:
@@ -55,14 +55,14 @@ class Folder:
         import pyarrow.parquet as pq
 
         try:
-            files = parquet_files(path)
+            files = find_parquet_files(path)
         except FileNotFoundError:
             raise ReadError(f"There is no Parquet file in the folder {str(path)!r}.") from None
         try:
-            outline = from_arrow(pq.read_schema(files[0]).empty_table())
+            header = from_arrow(pq.read_schema(files[0]).empty_table())
         except pa.ArrowException as error:
             raise ReadError(f"{files[0]} is not a readable Parquet file: {error}.") from error
-        return cls(files, outline)
+        return cls(files, header)
 
     def table(self, columns: Sequence[str]) -> Table:
         """All rows of some columns."""
@@ -71,21 +71,21 @@ class Folder:
     def cells(self, columns: Sequence[str]) -> dict[str, np.ndarray]:
         """The same as they stand in the files; see `readers.read_cells`."""
         table = self._arrow(columns)
-        return {name: arrow_cells(table.column(name)) for name in columns}
+        return {name: arrow_to_cells(table.column(name)) for name in columns}
 
     def _arrow(self, columns: Sequence[str]) -> Any:
         import pyarrow as pa
 
-        parts = list(tables(self.files, _ROWS_AT_A_TIME, list(columns)))
+        parts = list(iter_tables(self.files, _ROWS_AT_A_TIME, list(columns)))
         if not parts:
             raise ReadError("The Parquet files of the folder have no rows.")
         return pa.concat_tables(parts, promote_options="permissive")
 
     def parts(self, columns: Sequence[str]) -> Iterator[Table]:
         """All rows of some columns, a few at a time."""
-        for part in tables(self.files, _ROWS_AT_A_TIME, list(columns)):
+        for part in iter_tables(self.files, _ROWS_AT_A_TIME, list(columns)):
             table = from_arrow(part).select(columns)
-            text = {name for name in columns if name in self.outline.categories}
+            text = {name for name in columns if name in self.header.categories}
             # A column of nothing but nulls may lose its type from file to file.
             lost = [
                 name for name in text if name not in table.categories and _is_empty(table, name)

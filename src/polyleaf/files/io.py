@@ -24,14 +24,14 @@ __all__ = [
     "STANDARD_INPUT",
     "UTF_8",
     "ReadError",
-    "ending_of",
-    "format_of",
-    "on_disk",
-    "open_bytes_to_write",
+    "get_extension",
+    "detect_format",
+    "spool_to_disk",
+    "open_for_writing",
     "open_text",
     "read_bytes",
-    "reading",
-    "require_file",
+    "wrap_read_errors",
+    "check_file_exists",
     "write_csv",
 ]
 
@@ -45,13 +45,15 @@ class ReadError(ValueError):
     """A file cannot be read; the message is one sentence: which file, what is wrong, in which line."""
 
 
-def ending_of(path: Path) -> str:
+def get_extension(path: Path) -> str:
     """The ending that tells a file's format, in lower case; that of its compression is taken off first."""
     stem = path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
     return stem.suffix.lower()
 
 
-def format_of(path: Path, formats: Mapping[str, tuple[str, ...]], given: str | None = None) -> str:
+def detect_format(
+    path: Path, formats: Mapping[str, tuple[str, ...]], given: str | None = None
+) -> str:
     """The format that is given, by default the one whose endings the file has.
 
     Parameters
@@ -71,7 +73,7 @@ def format_of(path: Path, formats: Mapping[str, tuple[str, ...]], given: str | N
             raise ReadError(f"Format {given!r} is not known; there are {', '.join(formats)}.")
         return given
     for format, endings in formats.items():
-        if ending_of(path) in endings:
+        if get_extension(path) in endings:
             return format
     known = ", ".join(ending for endings in formats.values() for ending in endings)
     raise ReadError(
@@ -79,19 +81,19 @@ def format_of(path: Path, formats: Mapping[str, tuple[str, ...]], given: str | N
     )
 
 
-# --- reading ---
+# --- wrap_read_errors ---
 
 
-def require_file(path: Path) -> None:
+def check_file_exists(path: Path) -> None:
     """`ReadError` where there is no such file."""
     if not path.is_file():
         raise ReadError(f"There is no file {str(path)!r}.")
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def wrap_read_errors(path: Path) -> Iterator[None]:
     """Within it a file is read: what goes wrong is a `ReadError` that says which file it is about."""
-    require_file(path)
+    check_file_exists(path)
     try:
         yield
     except UnicodeDecodeError as error:
@@ -122,7 +124,7 @@ STANDARD_INPUT = Path("-")
 
 
 @contextmanager
-def on_disk(path: Path, ending: str) -> Iterator[Path]:
+def spool_to_disk(path: Path, ending: str) -> Iterator[Path]:
     """The file, or what standard input holds as one of this ending: readers go over it more than once."""
     if path != STANDARD_INPUT:
         yield path
@@ -149,7 +151,7 @@ def read_bytes(path: Path) -> np.ndarray:
 # --- writing ---
 
 
-def open_bytes_to_write(path: Path) -> IO[bytes]:
+def open_for_writing(path: Path) -> IO[bytes]:
     """A file to write bytes to, compressed as its ending says."""
     return _COMPRESSED.get(path.suffix.lower(), open)(path, "wb")
 

@@ -25,28 +25,28 @@ from polyleaf.files.io import (
     STANDARD_INPUT,
     UTF_8,
     ReadError,
-    format_of,
-    on_disk,
+    check_file_exists,
+    detect_format,
     open_text,
-    reading,
-    require_file,
+    spool_to_disk,
+    wrap_read_errors,
 )
 from polyleaf.files.table import (
     CHUNK_ROWS,
     MISSING,
     Table,
     assemble,
-    to_categories,
-    to_numbers,
-    to_texts,
+    encode_categories,
+    parse_numbers,
+    parse_texts,
 )
 
 __all__ = [
     "FORMATS",
-    "CsvStyle",
+    "CsvOptions",
     "ReadError",
     "Table",
-    "arrow_cells",
+    "arrow_to_cells",
     "from_arrow",
     "read_cells",
     "read_table",
@@ -63,7 +63,7 @@ FORMATS = {
 
 
 @dataclass(frozen=True)
-class CsvStyle:
+class CsvOptions:
     """What a CSV file does not say of itself.
 
     Attributes
@@ -100,7 +100,7 @@ class CsvStyle:
 
 
 def read_table(
-    path: str | Path, format: str | None = None, csv_style: CsvStyle | None = None
+    path: str | Path, format: str | None = None, csv_options: CsvOptions | None = None
 ) -> Table:
     """Read a data file.
 
@@ -116,7 +116,7 @@ def read_table(
         says otherwise.
     format : {"csv", "parquet", "arrow", "arff", "libsvm"}, optional
         By default the file's ending decides.
-    csv_style : CsvStyle, optional
+    csv_options : CsvOptions, optional
         Of a CSV file: header, separator, decimal point and encoding.
 
     Returns
@@ -131,12 +131,12 @@ def read_table(
     path = Path(path)
     if path == STANDARD_INPUT:
         format = format or "csv"
-    with on_disk(path, "") as file:
-        require_file(file)
-        known = format_of(file, FORMATS, format)
-        with reading(file):
+    with spool_to_disk(path, "") as file:
+        check_file_exists(file)
+        known = detect_format(file, FORMATS, format)
+        with wrap_read_errors(file):
             table = (
-                _read_csv(file, csv_style or CsvStyle())
+                _read_csv(file, csv_options or CsvOptions())
                 if known == "csv"
                 else _READERS[known](file)
             )
@@ -146,13 +146,13 @@ def read_table(
 
 
 def read_cells(
-    path: Path, table: Table, names: Sequence[str], format: str | None, csv_style: CsvStyle
+    path: Path, table: Table, names: Sequence[str], format: str | None, csv_options: CsvOptions
 ) -> dict[str, np.ndarray]:
     """Columns as they stand in a file: `read_table` makes numbers and categories of them.
 
     Parameters
     ----------
-    path, format, csv_style
+    path, format, csv_options
         As for `read_table`; no standard input, which can be read but once.
     table : Table
         What that has made of the file.
@@ -165,17 +165,17 @@ def read_cells(
         Of CSV and dense ARFF text, of Parquet and Arrow what their types are in NumPy or Python; None where a
         cell is empty, or NaN among floats. A sparse file holds numbers, and names of categories.
     """
-    known = format_of(path, FORMATS, format)
+    known = detect_format(path, FORMATS, format)
     if not names or table.is_sparse:
         return {name: _from_sparse(table, name) for name in names}
-    with reading(path):
+    with wrap_read_errors(path):
         if known == "csv":
-            return _csv_cells(path, table.n_rows, names, csv_style)
+            return _csv_cells(path, table.n_rows, names, csv_options)
         if known == "arff":
             with open_text(path) as stream:
                 return read_arff_cells(stream, names)
         whole = (_parquet_table if known == "parquet" else _arrow_table)(path)
-        return {name: arrow_cells(whole.column(name)) for name in names}
+        return {name: arrow_to_cells(whole.column(name)) for name in names}
 
 
 def _from_sparse(table: Table, name: str) -> np.ndarray:
@@ -202,13 +202,13 @@ class _CsvLayout:
     encoding: str
 
     def numbers(self, cells: Sequence[str]) -> np.ndarray | None:
-        """As `to_numbers`, of cells with this decimal point."""
-        return to_numbers(
+        """As `parse_numbers`, of cells with this decimal point."""
+        return parse_numbers(
             cells if self.decimal == "." else [cell.replace(self.decimal, ".") for cell in cells]
         )
 
 
-def _csv_layout(path: Path, style: CsvStyle) -> _CsvLayout:
+def _csv_layout(path: Path, style: CsvOptions) -> _CsvLayout:
     with open_text(path, style.encoding) as stream:
         first = stream.readline()
     if not first.strip():
@@ -225,7 +225,7 @@ def _csv_layout(path: Path, style: CsvStyle) -> _CsvLayout:
     return replace(layout, names=names, has_header=True)
 
 
-def _read_csv(path: Path, style: CsvStyle) -> Table:
+def _read_csv(path: Path, style: CsvOptions) -> Table:
     layout = _csv_layout(path, style)
     if find_spec("pyarrow") is not None and (style.decimal, style.encoding) == (".", UTF_8):
         table = _read_csv_arrow(path, layout)
@@ -273,13 +273,13 @@ def _read_csv_plain(path: Path, layout: _CsvLayout) -> Table:
                     if numbers is None and not is_text[i]:
                         is_text[i] = True
                         again = again or bool(chunks[i])
-                    chunks[i].append(to_texts(cells) if numbers is None else numbers)
+                    chunks[i].append(parse_texts(cells) if numbers is None else numbers)
         if not again:
             return assemble(layout.names, chunks, is_text)
 
 
 def _csv_cells(
-    path: Path, n_rows: int, names: Sequence[str], style: CsvStyle
+    path: Path, n_rows: int, names: Sequence[str], style: CsvOptions
 ) -> dict[str, np.ndarray]:
     """The text of some columns, None for an empty cell."""
     layout = _csv_layout(path, style)
@@ -348,8 +348,8 @@ def _read_csv_arrow(path: Path, layout: _CsvLayout) -> Table | None:
 def _csv_texts(column: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """Cells that PyArrow took for text: what the plain way makes of them, numbers such as ``+1`` included."""
     cells = ["" if cell is None else cell for cell in column.to_pylist()]
-    numbers = to_numbers(cells)
-    return to_categories(to_texts(cells)) if numbers is None else (numbers, None)
+    numbers = parse_numbers(cells)
+    return encode_categories(parse_texts(cells)) if numbers is None else (numbers, None)
 
 
 def _is_plain(type_: Any) -> bool:
@@ -416,23 +416,23 @@ def _one_line(error: BaseException) -> str:
 
 
 def _texts_as_they_are(column: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    return to_categories(column.to_pylist())
+    return encode_categories(column.to_pylist())
 
 
 def from_arrow(table: Any, read_texts: Callable = _texts_as_they_are) -> Table:
     """An Arrow table as one of ours."""
     names = tuple(table.column_names)
     values = np.empty((table.num_rows, len(names)), dtype=np.float64, order="F")
-    categories, unread = {}, {}
+    categories, unsupported = {}, {}
     for i, name in enumerate(names):
         found = _from_arrow_column(table.column(i), read_texts)
         if found is None:
-            values[:, i], unread[name] = np.nan, str(table.column(i).type)
+            values[:, i], unsupported[name] = np.nan, str(table.column(i).type)
             continue
         values[:, i], of_column = found
         if of_column is not None:
             categories[name] = of_column
-    return Table(names, values, categories, unread=unread)
+    return Table(names, values, categories, unsupported=unsupported)
 
 
 def _from_arrow_column(
@@ -460,7 +460,7 @@ def _from_arrow_column(
     return None
 
 
-def arrow_cells(column: Any) -> np.ndarray:
+def arrow_to_cells(column: Any) -> np.ndarray:
     """An Arrow column as it stands: numbers of its own type, or Python objects, None where missing."""
     from pyarrow.types import is_floating, is_integer
 

@@ -17,14 +17,14 @@ import scipy.sparse as sp
 from polyleaf.files.io import ReadError
 from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
-from polyleaf.inputs.multitask import name_of
+from polyleaf.inputs.multitask import get_task_name
 from polyleaf.inputs.targets import FEW_CLASSES
-from polyleaf.inputs.text import are_decimal_commas, first_stray_text
-from polyleaf.metrics.task_scores import TASKS
+from polyleaf.inputs.text import find_stray_text, has_decimal_commas
+from polyleaf.metrics._multitask import TASKS
 
-__all__ = ["Schema", "choose_columns", "guess_task", "hint_of_commas", "read_weights"]
+__all__ = ["Schema", "select_columns", "infer_task", "decimal_comma_hint", "read_weights"]
 
-MOST_CLASSES_GUESSED = 20
+MAX_INFERRED_CLASSES = 20
 """A single column of whole numbers with at most this many different ones is taken for class labels."""
 
 _COLUMNS = ("features", "targets", "categorical")
@@ -60,7 +60,7 @@ class Schema:
     parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
-    def of_tasks(
+    def from_tasks(
         cls, table: Table, parts: Sequence[tuple[str, tuple[str, ...]]], drop: Sequence[str] = ()
     ) -> Schema:
         """The schema of training data with several tasks: what each is, and its columns.
@@ -74,21 +74,21 @@ class Schema:
         twice = [name for name in targets if targets.count(name) > 1]
         if twice:
             raise ReadError(f"Column {twice[0]!r} is the target of two tasks; give it one of them.")
-        whole = cls.of(table, targets, "regression", drop)
+        whole = cls.from_table(table, targets, "regression", drop)
         return replace(whole, task=_OF_EACH, parts=tuple(parts))
 
     @property
     def each(self) -> dict[str, Schema]:
         """The schema of each of several tasks, by its name."""
         return {
-            name_of(columns if len(columns) > 1 else columns[0]): replace(
+            get_task_name(columns if len(columns) > 1 else columns[0]): replace(
                 self, task=task, targets=columns, parts=()
             )
             for task, columns in self.parts
         }
 
     @classmethod
-    def of(
+    def from_table(
         cls,
         table: Table,
         targets: Sequence[str],
@@ -109,12 +109,12 @@ class Schema:
         features = tuple(name for name in table.names if name not in taken)
         if not features:
             raise ReadError("No column is left to learn from.")
-        table.refuse_unread((*targets, *features, *offset))
+        table.check_readable((*targets, *features, *offset))
         categorical = tuple(name for name in features if name in table.categories)
-        task = task or guess_task(table, targets)
+        task = task or infer_task(table, targets)
         return cls(task, features, tuple(targets), categorical, tuple(offset))
 
-    def refuse_stray_text(self, table: Table, meant: Sequence[str] = ()) -> None:
+    def check_stray_text(self, table: Table, meant: Sequence[str] = ()) -> None:
         """Refuse columns of numbers that a stray cell has made text; `meant` are meant to be categories.
 
         Raises
@@ -129,7 +129,7 @@ class Schema:
             if not categories or name in meant or is_label:
                 continue
             codes = np.nan_to_num(table.column(name), nan=-1).astype(np.int64)
-            stray = first_stray_text(codes, categories)
+            stray = find_stray_text(codes, categories)
             if stray is not None:
                 row, cell = stray
                 raise ReadError(
@@ -152,9 +152,9 @@ class Schema:
         if unexpected:
             raise ReadError(
                 f"Column {abbreviate([repr(name) for name in unexpected])} holds text, "
-                f"but the model learned from numbers there.{hint_of_commas(chosen, unexpected)}"
+                f"but the model learned from numbers there.{decimal_comma_hint(chosen, unexpected)}"
             )
-        chosen = chosen.with_categorical(self.categorical)
+        chosen = chosen.convert_to_categorical(self.categorical)
         features = FeatureTable(chosen.n_rows, len(self.features), self.features)
         positions = np.arange(len(self.features), dtype=np.int64)
         is_categorical = np.isin(self.features, self.categorical)
@@ -258,14 +258,14 @@ def _parts(stored: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(found)
 
 
-def hint_of_commas(table: Table, names: Sequence[str]) -> str:
+def decimal_comma_hint(table: Table, names: Sequence[str]) -> str:
     """A sentence, after a space, about columns whose text is numbers with decimal commas; or nothing."""
     found = []
     for name in names:
         categories = table.categories.get(name, ())
         codes = table.column(name) if categories else np.empty(0)
         counts = np.bincount(codes[~np.isnan(codes)].astype(np.int64), minlength=len(categories))
-        if are_decimal_commas(categories, counts):
+        if has_decimal_commas(categories, counts):
             found.append(name)
     if not found:
         return ""
@@ -294,7 +294,7 @@ def read_weights(table: Table, name: str) -> np.ndarray:
     return weights
 
 
-def choose_columns(table: Table, wanted: str, option: str) -> tuple[str, ...]:
+def select_columns(table: Table, wanted: str, option: str) -> tuple[str, ...]:
     """The columns that a comma-separated list stands for.
 
     Each part is a column name, a pattern (``label_*``), ``first:N`` or ``last:N``. A part that is the exact
@@ -322,7 +322,7 @@ def choose_columns(table: Table, wanted: str, option: str) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def guess_task(table: Table, targets: Sequence[str]) -> str:
+def infer_task(table: Table, targets: Sequence[str]) -> str:
     """What kind of targets these are.
 
     One text column, or one column of few different whole numbers: classification. Several columns of
@@ -350,7 +350,7 @@ def guess_task(table: Table, targets: Sequence[str]) -> str:
 
 def _is_few_whole_numbers(numbers: np.ndarray) -> bool:
     distinct = np.unique(numbers[~np.isnan(numbers)])
-    return len(distinct) <= MOST_CLASSES_GUESSED and bool(np.all(distinct == np.round(distinct)))
+    return len(distinct) <= MAX_INFERRED_CLASSES and bool(np.all(distinct == np.round(distinct)))
 
 
 def _is_indicator(table: Table, name: str) -> bool:
@@ -386,7 +386,7 @@ def _numbers(table: Table, name: str) -> np.ndarray:
     try:
         values = np.array(table.categories[name], dtype=np.float64)
     except ValueError:
-        hint = hint_of_commas(table, [name])
+        hint = decimal_comma_hint(table, [name])
         raise ReadError(
             f"Column {name!r} holds text, but regression needs numbers there.{hint}"
         ) from None
@@ -400,7 +400,7 @@ def _numbers(table: Table, name: str) -> np.ndarray:
 def _known_numbers(table: Table, name: str, what: str, none: str) -> np.ndarray:
     """A column of finite numbers; `what` they are, with its article, and which number stands for nothing."""
     if name in table.categories:
-        hint = hint_of_commas(table, [name])
+        hint = decimal_comma_hint(table, [name])
         raise ReadError(f"Column {name!r} holds text, but {what} is a number.{hint}")
     values = table.column(name)
     missing = np.flatnonzero(~np.isfinite(values))

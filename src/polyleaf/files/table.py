@@ -34,7 +34,7 @@ class Table:
         Categories of those columns that hold categories.
     targets : tuple of str
         The columns that the file itself marks as targets (LIBSVM does); empty where it marks none.
-    unread : dict of str to str
+    unsupported : dict of str to str
         Columns that are neither numbers nor text, and what they hold: they may be left out, never read.
     """
 
@@ -42,7 +42,7 @@ class Table:
     values: np.ndarray | sp.csr_matrix
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     targets: tuple[str, ...] = ()
-    unread: dict[str, str] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -69,7 +69,7 @@ class Table:
         ReadError
             When a dense table lacks one of the columns, or has not read it.
         """
-        self.refuse_unread(names)
+        self.check_readable(names)
         position = {name: i for i, name in enumerate(self.names)}
         absent = [name for name in names if name not in position]
         if absent and not self.is_sparse:
@@ -88,11 +88,11 @@ class Table:
             targets=tuple(name for name in self.targets if name in set(names)),
         )
 
-    def refuse_unread(self, names: Iterable[str]) -> None:
+    def check_readable(self, names: Iterable[str]) -> None:
         """A sentence about the first of these columns that was not read: ReadError."""
         for name in names:
-            if name in self.unread:
-                held = self.unread[name]
+            if name in self.unsupported:
+                held = self.unsupported[name]
                 raise ReadError(
                     f"Column {name!r} holds {held}, neither numbers nor text; drop or convert it."
                 )
@@ -106,7 +106,7 @@ class Table:
         values = self.select([name]).values
         return (values.toarray() if isinstance(values, sp.csr_matrix) else values).ravel()
 
-    def with_categorical(self, names: Iterable[str]) -> Table:
+    def convert_to_categorical(self, names: Iterable[str]) -> Table:
         """The same table with the numeric columns `names` as categories, one for each distinct number.
 
         Raises
@@ -135,7 +135,7 @@ def abbreviate(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")
 
 
-def to_numbers(cells: Sequence[str]) -> np.ndarray | None:
+def parse_numbers(cells: Sequence[str]) -> np.ndarray | None:
     """Cells as float64, NaN where missing; None when a cell is neither a number nor missing."""
     try:
         return np.array(cells, dtype=np.float64)
@@ -147,7 +147,7 @@ def to_numbers(cells: Sequence[str]) -> np.ndarray | None:
         return None
 
 
-def to_categories(texts: Sequence[str | None]) -> tuple[np.ndarray, tuple[str, ...]]:
+def encode_categories(texts: Sequence[str | None]) -> tuple[np.ndarray, tuple[str, ...]]:
     """Texts (None: missing) as codes (float64, NaN: missing) and their categories in alphabetical order."""
     categories = tuple(sorted({text for text in texts if text is not None}))
     code = {text: i for i, text in enumerate(categories)}
@@ -156,7 +156,7 @@ def to_categories(texts: Sequence[str | None]) -> tuple[np.ndarray, tuple[str, .
     ), categories
 
 
-def to_texts(cells: Iterable[str]) -> list[str | None]:
+def parse_texts(cells: Iterable[str]) -> list[str | None]:
     """Cells without the spaces around them, None where missing."""
     return [None if cell.strip() in MISSING else cell.strip() for cell in cells]
 
@@ -168,7 +168,7 @@ def assemble(names: tuple[str, ...], chunks: list[list], is_text: list[bool]) ->
     categories = {}
     for i, name in enumerate(names):
         if is_text[i]:
-            values[:, i], categories[name] = to_categories(
+            values[:, i], categories[name] = encode_categories(
                 [text for chunk in chunks[i] for text in chunk]
             )
         elif n_rows:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["feature_number"]
+__all__ = ["get_feature_index"]
 
 
-def feature_number(
+def get_feature_index(
     feature: Any, names: Sequence[str] | None, n_features: int, parameter: str
 ) -> int:
     """The number of a feature of X; digits that are no name are a number, as keys of JSON have them.

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 import polyleaf._core as _core
-from polyleaf.inputs.feature_numbers import feature_number
-from polyleaf.inputs.frames import Frame, as_frame, refuse_absent, refuse_repeated
-from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
-from polyleaf.inputs.text import all_differ, stray_texts
-from polyleaf.inputs.validation import sound
-from polyleaf.runtime.cuda import device_of
-from polyleaf.runtime.device_arrays import array_on, lies_on_card
+from polyleaf.inputs.feature_numbers import get_feature_index
+from polyleaf.inputs.frames import Frame, as_frame, check_in_memory, check_unique_names
+from polyleaf.inputs.objects import find_non_number, is_missing, replace_nulls_with_nan, what
+from polyleaf.inputs.text import all_distinct, find_stray_categories
+from polyleaf.inputs.validation import check_data
+from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.device_arrays import as_device_array, is_device_array
 
 FROM_DTYPE: Literal["from_dtype"] = "from_dtype"  # columns are categories where their type says so
 MAX_ROWS = 2**31 - 1
@@ -166,7 +166,7 @@ class FeatureTable:
     dense, sparse, categories : lists of blocks; every feature is in exactly one of them
     texts : list of int
         Categorical features that are text which nobody called categories.
-    on_card : DeviceArray or None
+    device_array : DeviceArray or None
         All features, where they are numbers that lie on a card: then there are no blocks.
     """
 
@@ -177,12 +177,12 @@ class FeatureTable:
     sparse: list[SparseBlock | SparseRows] = field(default_factory=list)
     categories: list[CategoryColumn] = field(default_factory=list)
     texts: list[int] = field(default_factory=list)
-    on_card: _core.DeviceArray | None = None
+    device_array: _core.DeviceArray | None = None
 
     def sample(self, rows: NDArray[np.int64] | None) -> FeatureTable:
         """Some rows of a table on a card, or all, in memory of this machine."""
-        assert self.on_card is not None
-        block = DenseBlock(self.on_card.read(rows), np.arange(self.n_features))
+        assert self.device_array is not None
+        block = DenseBlock(self.device_array.read(rows), np.arange(self.n_features))
         n_rows = self.n_rows if rows is None else len(rows)
         return FeatureTable(n_rows, self.n_features, self.feature_names, [block])
 
@@ -196,7 +196,7 @@ class FeatureTable:
 
     def rows(self, start: int, stop: int) -> FeatureTable:
         """Rows ``start .. stop - 1``: views, except of sparse blocks and of what lies on a card."""
-        if self.on_card is not None:
+        if self.device_array is not None:
             return self.sample(np.arange(start, stop))
         return FeatureTable(
             stop - start,
@@ -207,7 +207,7 @@ class FeatureTable:
             [CategoryColumn(c.index[start:stop], c.categories, c.feature) for c in self.categories],
         )
 
-    def numbers(self, only: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
+    def get_raw_values(self, only: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
         """The raw values of the features, as linear leaves read them.
 
         Parameters
@@ -221,8 +221,8 @@ class FeatureTable:
             NaN where missing, and everywhere for categorical features. What float32 cannot hold becomes its
             largest number of that sign.
         """
-        if self.on_card is not None:
-            return self.sample(None).numbers(only)
+        if self.device_array is not None:
+            return self.sample(None).get_raw_values(only)
         wanted = np.ones(self.n_features, bool) if only is None else only
         numbers = np.zeros((self.n_features, self.n_rows), np.float32)
         for block in self.dense:
@@ -241,13 +241,13 @@ class FeatureTable:
                 numbers[category.feature] = np.nan
         return numbers
 
-    def name_of(self, feature: int) -> str:
+    def describe_feature(self, feature: int) -> str:
         """How messages call a feature: its name in quotes, or its position."""
         return _label(feature, self.feature_names)
 
 
 @dataclass(frozen=True)
-class SeenText:
+class TextColumnSummary:
     """What rows hold of one column of text that nobody called categories.
 
     Attributes
@@ -265,17 +265,19 @@ class SeenText:
     first: NDArray[np.int64]
 
     @staticmethod
-    def of(table: FeatureTable, column: CategoryColumn) -> SeenText:
+    def of(table: FeatureTable, column: CategoryColumn) -> TextColumnSummary:
         """A column of a table that holds all rows."""
         counts = np.zeros(len(column.categories), np.int64)
         first = counts.copy()
         present = np.flatnonzero(column.index >= 0)
         found, at, n = np.unique(column.index[present], return_index=True, return_counts=True)
         counts[found], first[found] = n, present[at]
-        return SeenText(table.name_of(column.feature), column.categories, counts, first)
+        return TextColumnSummary(
+            table.describe_feature(column.feature), column.categories, counts, first
+        )
 
 
-def as_features(
+def read_features(
     X: Any,
     *,
     categorical_features: Any = FROM_DTYPE,
@@ -309,7 +311,7 @@ def as_features(
         For the search for infinities.
     whole : bool
         False: X is some rows of a table, and what only all of them tell is for the caller to judge
-        (`judge_texts`).
+        (`check_text_columns`).
 
     Returns
     -------
@@ -323,15 +325,15 @@ def as_features(
     TypeError
         Objects that cannot be read as numbers at all.
     """
-    device = device_of(getattr(estimator, "device", None)) if lies_on_card(X) else None
+    device = get_device(getattr(estimator, "device", None)) if is_device_array(X) else None
     if device is None:
-        refuse_absent(X, "X")
-        X = sound(X, "X")
+        check_in_memory(X, "X")
+        X = check_data(X, "X")
     spec = getattr(reference, "spec_", reference)
     wanted = spec.is_categorical if spec is not None else categorical_features
     reader = _Reader(wanted, feature_names, spec, estimator, reset, n_threads, whole)
     if device is not None:
-        return reader.read_on_card(array_on(device, X, "X"))
+        return reader.read_on_card(as_device_array(device, X, "X"))
     if isinstance(X, FeatureTable):
         reader.check_names(X.feature_names, X.n_features)
         return X
@@ -346,7 +348,7 @@ def as_features(
 
 @dataclass
 class _Reader:
-    """One call of `as_features`: its options, and one ``read_*`` method per kind of X."""
+    """One call of `read_features`: its options, and one ``read_*`` method per kind of X."""
 
     categorical_features: Any
     given_names: Sequence[str] | None
@@ -365,12 +367,12 @@ class _Reader:
         if self.given_names is not None:
             names = _checked_names(self.given_names, n_features)
         else:
-            refuse_repeated(names, "X")
+            check_unique_names(names, "X")
         table = FeatureTable(n_rows, n_features, None if names is None else _text_names(names))
         if self.estimator is not None and not self.is_as_expected(X, names, table):
             validate_data(self.estimator, X, skip_check_array=True, reset=self.reset)
         if self.estimator is not None and self.given_names is None:
-            check_labels(self.estimator, names, self.reset)
+            check_column_labels(self.estimator, names, self.reset)
         self.check_names(table.feature_names, n_features)
         return table
 
@@ -410,7 +412,7 @@ class _Reader:
 
     def mask(self, table: FeatureTable) -> NDArray[np.bool_] | None:
         """Which columns the user (or the reference) calls categorical; None: each column's dtype decides."""
-        return categorical_mask(self.categorical_features, table)
+        return resolve_categorical_mask(self.categorical_features, table)
 
     def add_numbers(
         self, table: FeatureTable, values: NDArray[Any], features: NDArray[np.int64]
@@ -419,7 +421,7 @@ class _Reader:
         values = _readable(values)
         if values.dtype.kind == "f" and _core.has_infinite(values, self.n_threads):
             row, column = (int(i) for i in np.argwhere(np.isinf(values))[0])
-            raise ValueError(_infinity_message(row, table.name_of(int(features[column]))))
+            raise ValueError(_infinity_message(row, table.describe_feature(int(features[column]))))
         table.dense.append(DenseBlock(values, features))
 
     # -- NumPy and everything NumPy understands
@@ -447,7 +449,7 @@ class _Reader:
         given = np.asarray(X)
         is_objects = given.dtype == object and given.ndim == 2
         if is_objects:
-            X = nulls_as_nan(given)
+            X = replace_nulls_with_nan(given)
         try:
             return check_array(
                 X,
@@ -457,7 +459,7 @@ class _Reader:
                 ensure_min_samples=self.fewest_rows,
             )
         except (TypeError, ValueError) as error:
-            place = first_that_is_no_number(X) if is_objects else None
+            place = find_non_number(X) if is_objects else None
             if place is None:
                 raise
             row, column = place
@@ -481,17 +483,17 @@ class _Reader:
             raise ValueError(
                 "Expected 2D array, got 1D array instead: X on a card must be (n_rows, n_features)."
             )
-        table = replace(self.start(X, X.shape, None), on_card=X)
+        table = replace(self.start(X, X.shape, None), device_array=X)
         mask = self.mask(table)
         if mask is not None and mask.any():
-            name = table.name_of(int(np.flatnonzero(mask)[0]))
+            name = table.describe_feature(int(np.flatnonzero(mask)[0]))
             raise ValueError(
                 f"Feature {name} is categorical, and what lies on a card is read as numbers: pass a copy of "
                 "X in memory of this machine."
             )
         found = X.find_infinity()
         if found is not None:
-            raise ValueError(_infinity_message(found[0], table.name_of(found[1])))
+            raise ValueError(_infinity_message(found[0], table.describe_feature(found[1])))
         return table
 
     # -- SciPy
@@ -518,7 +520,7 @@ class _Reader:
             matrix = matrix.astype(np.float64)
         if np.isinf(matrix.data).any():
             row, feature = _first_infinity(matrix)
-            raise ValueError(_infinity_message(row, table.name_of(feature)))
+            raise ValueError(_infinity_message(row, table.describe_feature(feature)))
         if matrix.format == "csr":
             table.sparse.append(SparseRows(matrix))
             return table
@@ -558,10 +560,12 @@ class _Reader:
                 if is_guessed and self.spec is None and _is_text_series(series):
                     table.texts.append(feature)
             else:
-                values = self.numbers_of_series(series, table.name_of(feature))
+                values = self.numbers_of_series(series, table.describe_feature(feature))
                 self.add_numbers(table, values.reshape(-1, 1), np.array([feature]))
         if self.whole:
-            judge_texts(SeenText.of(table, c) for c in table.categories if c.feature in table.texts)
+            check_text_columns(
+                TextColumnSummary.of(table, c) for c in table.categories if c.feature in table.texts
+            )
         return table
 
     def numbers_of_series(self, series: Any, name: str) -> NDArray[Any]:
@@ -663,7 +667,7 @@ def _name_mismatch(names: tuple[str, ...], expected: tuple[str, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def check_labels(estimator: Any, names: Sequence[Any] | None, reset: bool) -> None:
+def check_column_labels(estimator: Any, names: Sequence[Any] | None, reset: bool) -> None:
     """Of columns whose names are no text (numbers of pandas), for which scikit-learn has no books: keep them
     (`reset`), or compare. Only the same ones in another order are refused, for numbers often say no more than
     where a column is."""
@@ -681,7 +685,7 @@ def check_labels(estimator: Any, names: Sequence[Any] | None, reset: bool) -> No
     )
 
 
-def categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | None:
+def resolve_categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | None:
     """Bool (n_features,), or None for "from_dtype"."""
     if isinstance(asked, str):
         if asked == FROM_DTYPE:
@@ -704,7 +708,7 @@ def categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | Non
             )
         return entries.astype(bool)
     for entry in entries:
-        number = feature_number(
+        number = get_feature_index(
             entry, table.feature_names, table.n_features, "categorical_features"
         )
         mask[number] = True
@@ -751,11 +755,11 @@ def _narrow(values: NDArray[Any]) -> NDArray[np.float32]:
 
 def _numbers_from_objects(values: list[Any], name: str, trained: bool) -> NDArray[np.float64]:
     """Python objects as float64; text is accepted where it spells a number."""
-    objects = nulls_as_nan(np.fromiter(values, dtype=object, count=len(values)))
+    objects = replace_nulls_with_nan(np.fromiter(values, dtype=object, count=len(values)))
     try:
         return objects.astype(np.float64)
     except (TypeError, ValueError):
-        place = first_that_is_no_number(objects)
+        place = find_non_number(objects)
         if place is None:
             raise
         raise _not_a_number(objects[place], place[0], name, trained) from None
@@ -798,17 +802,17 @@ def _is_text_series(series: Any) -> bool:
     return series.dtype not in (nw.Categorical, nw.Enum)
 
 
-def judge_texts(texts: Iterable[SeenText]) -> None:
+def check_text_columns(texts: Iterable[TextColumnSummary]) -> None:
     """Refuse columns of numbers that a stray cell has made text, and warn of text that says nothing."""
     useless = []
     for text in texts:
-        is_stray = stray_texts(text.categories, text.counts)
+        is_stray = find_stray_categories(text.categories, text.counts)
         if is_stray is not None:
             place = min(
                 np.flatnonzero(is_stray & (text.counts > 0)).tolist(), key=text.first.__getitem__
             )
             raise _stray_text(text.name, int(text.first[place]), text.categories[place])
-        if all_differ(text.categories, text.counts):
+        if all_distinct(text.categories, text.counts):
             useless.append(text.name)
     _warn_of_useless(useless)
 
@@ -850,7 +854,7 @@ def _encode_values(values: Iterable[Any], feature: int, table: FeatureTable) -> 
         )
     except TypeError as error:
         raise ValueError(
-            f"Column {table.name_of(feature)} of X holds values that cannot be categories: {error}."
+            f"Column {table.describe_feature(feature)} of X holds values that cannot be categories: {error}."
         ) from None
     return _category_column(list(place), index, feature, table)
 
@@ -867,12 +871,12 @@ def _category_column(
             continue
         if not isinstance(value, CATEGORY_TYPES):
             raise ValueError(
-                f"Column {table.name_of(feature)} of X holds a category of type {type(value).__name__}; "
+                f"Column {table.describe_feature(feature)} of X holds a category of type {type(value).__name__}; "
                 "categories must be text, numbers or booleans: convert the column to text."
             )
         if isinstance(value, float) and np.isinf(value):
             row = int(np.flatnonzero(index == i)[0])
-            raise ValueError(_infinity_message(row, table.name_of(feature)))
+            raise ValueError(_infinity_message(row, table.describe_feature(feature)))
         new_index[i] = len(categories)
         categories.append(value)
     return CategoryColumn(new_index[index], tuple(categories), feature)

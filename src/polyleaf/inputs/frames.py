@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.runtime.device_arrays import lies_on_card
+from polyleaf.runtime.device_arrays import is_device_array
 
-__all__ = ["Frame", "as_frame", "refuse_absent", "repeated"]
+__all__ = ["Frame", "as_frame", "check_in_memory", "repeated"]
 
 # Blocks may be copies. Larger ones are read column by column, which are views where that is possible at all.
 _MOST_COPIED_BYTES = 1 << 26
@@ -213,10 +213,10 @@ def as_frame(X: Any) -> Frame | None:
     return Frame(X) if isinstance(found, nw.DataFrame) else None
 
 
-def refuse_absent(data: Any, name: str) -> None:
+def check_in_memory(data: Any, name: str) -> None:
     """A TypeError for data whose values are not there yet, or lie on a card; it says how to get them."""
     home, kind = type(data).__module__.split(".")[0], type(data).__name__
-    if lies_on_card(data):
+    if is_device_array(data):
         ways = {
             "cupy": f"{name}.get()",
             "torch": f"{name}.cpu()",
@@ -244,7 +244,7 @@ def repeated(names: Sequence[Any]) -> Any:
     return next(name for position, name in enumerate(names) if name in names[:position])
 
 
-def refuse_repeated(names: Sequence[Any] | None, name: str) -> None:
+def check_unique_names(names: Sequence[Any] | None, name: str) -> None:
     """A ValueError where two columns of `name` have one name."""
     if names is not None and (twice := repeated(names)) is not None:
         raise ValueError(

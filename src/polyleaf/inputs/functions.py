@@ -9,10 +9,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["why_not_called"]
+__all__ = ["describe_signature_mismatch"]
 
 
-def why_not_called(
+def describe_signature_mismatch(
     function: Callable[..., Any], n_arguments: int, keywords: tuple[str, ...] = ()
 ) -> str:
     """Why a function cannot be called with so many arguments and these keywords: the end of a sentence.

@@ -13,29 +13,29 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse
 
-from polyleaf.inputs.frames import refuse_absent
-from polyleaf.inputs.objects import are_missing
-from polyleaf.inputs.targets import Target, TargetEncoding, as_numpy
+from polyleaf.inputs.frames import check_in_memory
+from polyleaf.inputs.objects import get_missing_mask
+from polyleaf.inputs.targets import Target, TargetEncoding, to_numpy
 
 __all__ = [
-    "Key",
+    "TaskKey",
     "TaskColumns",
     "TaskEncodings",
     "TaskTarget",
-    "encode_known",
-    "is_ids",
-    "joined",
-    "name_of",
-    "read_encoding",
-    "weight_of",
-    "with_names",
+    "encode_labelled_rows",
+    "has_class_ids",
+    "stack_task_targets",
+    "get_task_name",
+    "decode_target_encoding",
+    "get_task_weight",
+    "name_outputs",
 ]
 
-Key: TypeAlias = Hashable | tuple[Hashable, ...]
+TaskKey: TypeAlias = Hashable | tuple[Hashable, ...]
 """A column of Y, or several columns that are learned together."""
 
 
-def name_of(key: Key) -> str:
+def get_task_name(key: TaskKey) -> str:
     """What a task is called."""
     return "+".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
@@ -55,7 +55,7 @@ class TaskColumns:
     name: str = "Y"
 
     def __post_init__(self) -> None:
-        refuse_absent(self.columns, self.name)
+        check_in_memory(self.columns, self.name)
         if self.columns is None:
             raise ValueError(
                 f"{self.name} is None: tasks are learned from a data frame, or a dict of arrays."
@@ -74,7 +74,7 @@ class TaskColumns:
         found = getattr(self.columns, "column_names", getattr(self.columns, "columns", None))
         return None if found is None else list(found)
 
-    def of(self, key: Key) -> Any:
+    def select(self, key: TaskKey) -> Any:
         """The target of one task: a column, or for a tuple of names a matrix.
 
         Raises
@@ -91,13 +91,13 @@ class TaskColumns:
             return self.columns[key]
         if isinstance(self.columns, Mapping):
             return np.column_stack(
-                [np.asarray(as_numpy(self.columns[part], self.name)) for part in key]
+                [np.asarray(to_numpy(self.columns[part], self.name)) for part in key]
             )
         is_arrow = hasattr(self.columns, "column_names")
         return self.columns.select(list(key)) if is_arrow else self.columns[list(key)]
 
 
-def weight_of(sample_weight: Any, key: Key) -> Any:
+def get_task_weight(sample_weight: Any, key: TaskKey) -> Any:
     """The weights of one task: those of the rows, or its own of a dict or data frame, or none."""
     if isinstance(sample_weight, Mapping):
         return sample_weight.get(key)
@@ -106,7 +106,7 @@ def weight_of(sample_weight: Any, key: Key) -> Any:
     return sample_weight
 
 
-def with_names(target: Target, key: Key) -> Target:
+def name_outputs(target: Target, key: TaskKey) -> Target:
     """The target of several columns under the names that its key has."""
     if not isinstance(key, tuple) or target.encoding.n_outputs != len(key):
         return target
@@ -116,7 +116,7 @@ def with_names(target: Target, key: Key) -> Target:
 Missing = Literal["error", "ignore"]
 
 
-def encode_known(
+def encode_labelled_rows(
     encode: Callable[[Any, Any], Target],
     y: Any,
     sample_weight: Any,
@@ -135,8 +135,8 @@ def encode_known(
     name : str
         What messages call y.
     """
-    labels = np.asarray(as_numpy(y, name))
-    known = np.ones(len(labels), bool) if missing == "error" else ~are_missing(labels)
+    labels = np.asarray(to_numpy(y, name))
+    known = np.ones(len(labels), bool) if missing == "error" else ~get_missing_mask(labels)
     if known.all():
         return encode(y, sample_weight)
     if not known.any():
@@ -167,46 +167,48 @@ class TaskEncodings(TargetEncoding):
 
     Attributes
     ----------
-    keys : tuple of Key
+    keys : tuple of TaskKey
         Which columns of Y each task is.
-    each : tuple of TargetEncoding
+    encodings : tuple of TargetEncoding
     """
 
     kind: Literal["tasks"] = "tasks"  # type: ignore[assignment]
     n_outputs: int = 0
     one_dimensional: bool = False
-    keys: tuple[Key, ...] = ()
-    each: tuple[TargetEncoding, ...] = ()
+    keys: tuple[TaskKey, ...] = ()
+    encodings: tuple[TargetEncoding, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """Names of the tasks."""
-        return [name_of(key) for key in self.keys]
+        return [get_task_name(key) for key in self.keys]
 
     @property
     def widths(self) -> list[int]:
         """Columns of each task in the matrix."""
-        return [columns_of(encoding) for encoding in self.each]
+        return [columns_of(encoding) for encoding in self.encodings]
 
     def encode(
         self, y: Any, sample_weight: Any = None, *, name: str = "Y", normalized: bool = True
     ) -> TaskTarget:
         columns = TaskColumns(y, name)
         found = []
-        for key, encoding in zip(self.keys, self.each, strict=True):
-            called = f"{name_of(key)!r} of {name}"
+        for key, encoding in zip(self.keys, self.encodings, strict=True):
+            called = f"{get_task_name(key)!r} of {name}"
 
             def encode(
                 of: Any, weight: Any, encoding: TargetEncoding = encoding, called: str = called
             ) -> Target:
                 return encoding.encode(of, weight, name=called, normalized=normalized)
 
-            data = columns.of(key), weight_of(sample_weight, key)
+            data = columns.select(key), get_task_weight(sample_weight, key)
             has_labels = encoding.kind in ("binary", "multiclass")
             found.append(
-                encode_known(encode, *data, self.missing, called) if has_labels else encode(*data)
+                encode_labelled_rows(encode, *data, self.missing, called)
+                if has_labels
+                else encode(*data)
             )
-        return joined(self.keys, found, self.missing)
+        return stack_task_targets(self.keys, found, self.missing)
 
     def check_names(self, y: Any, sample_weight: Any, name: str) -> None:
         """Columns are looked up by name: nothing can be in another order."""
@@ -227,7 +229,7 @@ class TaskEncodings(TargetEncoding):
             "one_dimensional": False,
             "missing": self.missing,
             "keys": keys,
-            "tasks": [encoding.to_dict() for encoding in self.each],
+            "tasks": [encoding.to_dict() for encoding in self.encodings],
         }
 
 
@@ -246,13 +248,13 @@ class TaskTarget(Target):
 
     encoding: TaskEncodings
 
-    def each(self) -> list[Target]:
+    def split_tasks(self) -> list[Target]:
         """The targets of the tasks, as they were encoded."""
         found, first = [], 0
-        for encoding, width in zip(self.encoding.each, self.encoding.widths, strict=True):
+        for encoding, width in zip(self.encoding.encodings, self.encoding.widths, strict=True):
             own = slice(first, first + width)
             values: np.ndarray = self.values[:, own]
-            if is_ids(encoding):
+            if has_class_ids(encoding):
                 values = values[:, 0].astype(np.int32)
             weight = (
                 self.weight if self.weight is None or self.weight.ndim == 1 else self.weight[:, own]
@@ -261,17 +263,17 @@ class TaskTarget(Target):
             first += width
         return found
 
-    def in_unit_of_y(self) -> np.ndarray:
-        return np.column_stack([target.in_unit_of_y() for target in self.each()])
+    def to_target_scale(self) -> np.ndarray:
+        return np.column_stack([target.to_target_scale() for target in self.split_tasks()])
 
-    def class_of_row(self) -> np.ndarray | None:
-        each = self.each()
-        return each[0].class_of_row() if len(each) == 1 else None
+    def get_row_classes(self) -> np.ndarray | None:
+        each = self.split_tasks()
+        return each[0].get_row_classes() if len(each) == 1 else None
 
-    def indicators(self) -> np.ndarray:
+    def to_indicators(self) -> np.ndarray:
         """Outputs and labels, classes as indicators; of several tasks numbers over their deviation."""
-        each = self.each()
-        found = [_dense(target.indicators()) for target in each]
+        each = self.split_tasks()
+        found = [_dense(target.to_indicators()) for target in each]
         if len(each) > 1:
             found = [
                 columns / np.maximum(columns.std(axis=0), np.finfo(np.float32).tiny)
@@ -281,31 +283,33 @@ class TaskTarget(Target):
             ]
         return np.hstack(found)
 
-    def weight_of_indicators(self) -> np.ndarray | None:
+    def get_indicator_weights(self) -> np.ndarray | None:
         if self.weight is None or self.weight.ndim == 1:
             return self.weight
-        return np.hstack([_as_wide(target) for target in self.each()])
+        return np.hstack([_as_wide(target) for target in self.split_tasks()])
 
-    def names_of_indicators(self) -> list[str]:
+    def get_indicator_names(self) -> list[str]:
         found = []
-        for name, target in zip(self.encoding.names, self.each(), strict=True):
-            parts = target.names_of_indicators()
+        for name, target in zip(self.encoding.names, self.split_tasks(), strict=True):
+            parts = target.get_indicator_names()
             of_one = target.encoding.kind != "multiclass" and target.encoding.n_outputs == 1
             found += [name] if of_one else [f"{name} {part}" for part in parts]
         return found
 
 
-def is_ids(encoding: TargetEncoding) -> bool:
+def has_class_ids(encoding: TargetEncoding) -> bool:
     """Whether its values are numbers of classes, in one column."""
     return encoding.kind == "multiclass" and not encoding.one_vs_rest
 
 
 def columns_of(encoding: TargetEncoding) -> int:
     """Columns of its values."""
-    return 1 if is_ids(encoding) else encoding.n_outputs
+    return 1 if has_class_ids(encoding) else encoding.n_outputs
 
 
-def joined(keys: Sequence[Key], targets: Sequence[Target], missing: Missing) -> TaskTarget:
+def stack_task_targets(
+    keys: Sequence[TaskKey], targets: Sequence[Target], missing: Missing
+) -> TaskTarget:
     """Encoded targets side by side.
 
     Raises
@@ -313,7 +317,7 @@ def joined(keys: Sequence[Key], targets: Sequence[Target], missing: Missing) -> 
     ValueError
         Where they have different numbers of rows.
     """
-    names, n_rows = [name_of(key) for key in keys], targets[0].n_rows
+    names, n_rows = [get_task_name(key) for key in keys], targets[0].n_rows
     for name, target in zip(names, targets, strict=True):
         if target.n_rows != n_rows:
             raise ValueError(
@@ -328,7 +332,7 @@ def joined(keys: Sequence[Key], targets: Sequence[Target], missing: Missing) -> 
         scale=scale,
         missing=missing,
         keys=tuple(keys),
-        each=each,
+        encodings=each,
     )
     values = np.hstack([target.values.reshape(n_rows, -1).astype(np.float64) for target in targets])
     return TaskTarget(values, _weights(targets), encoding)
@@ -377,7 +381,7 @@ def _dense(values: Any) -> np.ndarray:
     return values.toarray() if scipy.sparse.issparse(values) else np.asarray(values)
 
 
-def read_encoding(fields: Mapping[str, Any], n_scores: int) -> TargetEncoding:
+def decode_target_encoding(fields: Mapping[str, Any], n_scores: int) -> TargetEncoding:
     """How the target of a model was encoded, or several, from its metadata of any origin.
 
     Raises
@@ -412,5 +416,5 @@ def read_encoding(fields: Mapping[str, Any], n_scores: int) -> TargetEncoding:
         scale=scale,
         missing=missing,
         keys=found,
-        each=each,
+        encodings=each,
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["are_missing", "first_that_is_no_number", "is_missing", "nulls_as_nan", "what"]
+__all__ = ["get_missing_mask", "find_non_number", "is_missing", "replace_nulls_with_nan", "what"]
 
 
 def is_missing(value: Any) -> bool:
@@ -22,7 +22,7 @@ def is_missing(value: Any) -> bool:
     )
 
 
-def are_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def get_missing_mask(values: NDArray[Any]) -> NDArray[np.bool_]:
     """`is_missing` of each value of an array of any type, in its shape."""
     if values.dtype.kind in "fmM":
         return np.isnan(values)
@@ -32,12 +32,12 @@ def are_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
         return np.frompyfunc(is_missing, 1, 1)(values).astype(bool)
 
 
-def nulls_as_nan(objects: NDArray[np.object_]) -> NDArray[np.object_]:
+def replace_nulls_with_nan(objects: NDArray[np.object_]) -> NDArray[np.object_]:
     """The same objects, of any shape, with NaN where one is missing."""
-    return np.where(are_missing(objects), np.nan, objects)
+    return np.where(get_missing_mask(objects), np.nan, objects)
 
 
-def first_that_is_no_number(objects: NDArray[np.object_]) -> tuple[int, ...] | None:
+def find_non_number(objects: NDArray[np.object_]) -> tuple[int, ...] | None:
     """Where the first object stands that is neither a number nor text that spells one; None: all are."""
     found = np.argwhere(~np.frompyfunc(_is_number, 1, 1)(objects).astype(bool))
     return tuple(found[0].tolist()) if len(found) else None

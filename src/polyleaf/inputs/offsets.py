@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.inputs.frames import refuse_absent
-from polyleaf.inputs.objects import first_that_is_no_number, nulls_as_nan, what
-from polyleaf.inputs.targets import TargetEncoding, as_numpy
+from polyleaf.inputs.frames import check_in_memory
+from polyleaf.inputs.objects import find_non_number, replace_nulls_with_nan, what
+from polyleaf.inputs.targets import TargetEncoding, to_numpy
 
 __all__ = ["OffsetReader", "check_all_or_none"]
 
@@ -56,8 +56,8 @@ class OffsetReader:
         ValueError
             Where the shape is another, or numbers are not finite.
         """
-        self.encoding.check_names_of_offset(offset, name)
-        values = _numbers(as_numpy(offset, name), name)
+        self.encoding.check_offset_names(offset, name)
+        values = _numbers(to_numpy(offset, name), name)
         if values.ndim not in (1, 2):
             raise ValueError(
                 f"{name} must have shape {self._shapes('n_rows')}, got {values.shape}."
@@ -118,11 +118,11 @@ def check_all_or_none(names: Sequence[str], have: Sequence[bool], is_continued: 
 
 
 def _numbers(values: Any, name: str) -> NDArray[np.float64]:
-    refuse_absent(values, name)
+    check_in_memory(values, name)
     given = np.asarray(values)
     if given.dtype.kind not in "biuf":
-        given = nulls_as_nan(np.asarray(given, dtype=object))
-        place = first_that_is_no_number(given)
+        given = replace_nulls_with_nan(np.asarray(given, dtype=object))
+        place = find_non_number(given)
         if place is not None:
             raise ValueError(
                 f"{name} holds {what(given[place])} in row {place[0]}, which is no number."

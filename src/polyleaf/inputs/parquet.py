@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ParquetRows", "parquet_files"]
+__all__ = ["ParquetRows", "find_parquet_files"]
 
 
-def parquet_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+def find_parquet_files(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> list[str]:
     """The files that are meant, sorted: a file, a folder, a pattern such as ``data/*.parquet``, or a list.
 
     A list stays in its order. Of a folder those are taken that end in ``.parquet`` or ``.pq``, in whatever
@@ -79,7 +81,7 @@ class ParquetRows:
             ) from None
         targets = [self.target] if isinstance(self.target, str) else list(self.target or ())
         apart = {*targets, *self.drop} | ({self.weight} if self.weight is not None else set())
-        for table in tables(self.files, self.batch_rows):
+        for table in iter_tables(self.files, self.batch_rows):
             absent = [name for name in apart if name not in table.column_names]
             if absent:
                 raise ValueError(
@@ -93,7 +95,7 @@ class ParquetRows:
             yield X, y, None if self.weight is None else _vector(pa, table.column(self.weight))
 
 
-def tables(
+def iter_tables(
     files: Sequence[str], batch_rows: int, columns: Sequence[str] | None = None
 ) -> Iterator[Any]:
     """The files' rows as Arrow tables of at most so many rows; of all columns, or of some."""

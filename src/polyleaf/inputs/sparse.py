@@ -12,12 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyleaf.inputs.validation import sound
+from polyleaf.inputs.validation import check_data
 
-__all__ = ["arrays_of", "canonical", "row_of"]
+__all__ = ["get_csr_arrays", "to_canonical_csr", "find_row"]
 
 
-def canonical(
+def to_canonical_csr(
     values: Any,
     name: str,
     *,
@@ -51,7 +51,7 @@ def canonical(
         For another shape, for what is no number, for numbers that float32 does not hold, for stored columns
         that do not exist, and for entries stored twice where they are refused.
     """
-    values = sound(values, name)
+    values = check_data(values, name)
     values = values if sp.issparse(values) else np.asarray(values)
     _check_kind(values, name, 0 if may_be_empty else 1)
     with np.errstate(
@@ -60,7 +60,7 @@ def canonical(
         rows = sp.csr_matrix(values, dtype=np.float32)
     if not np.isfinite(rows.data).all():
         entry = int(np.argmin(np.isfinite(rows.data)))
-        row, column = row_of(rows, entry), rows.indices[entry]
+        row, column = find_row(rows, entry), rows.indices[entry]
         place = f"in row {row}, column {column}"
         if np.isnan(rows.data[entry]):
             raise ValueError(f"{name} holds NaN {place}.{if_missing}")
@@ -94,12 +94,12 @@ def _check_kind(values: Any, name: str, fewest_rows: int) -> None:
         )
 
 
-def row_of(rows: sp.csr_matrix, entry: int) -> int:
+def find_row(rows: sp.csr_matrix, entry: int) -> int:
     """The row of a stored entry."""
     return int(np.searchsorted(rows.indptr, entry, side="right")) - 1
 
 
-def arrays_of(
+def get_csr_arrays(
     rows: sp.csr_matrix,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
     """Where rows begin, columns and values, in the types that the core reads."""

@@ -13,7 +13,7 @@ import numpy as np
 
 import polyleaf._core as _core
 
-__all__ = ["Normalize", "check_total", "unit_of", "warn_of_small_total"]
+__all__ = ["Normalize", "check_total_weight", "compute_target_scale", "warn_small_weights"]
 
 Normalize: TypeAlias = bool | Literal["auto"]
 Unit: TypeAlias = tuple[np.ndarray, np.ndarray] | tuple[None, None]
@@ -27,10 +27,12 @@ _LIGHT = 0.1  # a mean weight
 # Of the largest spread: what "auto" gives each output at least. Trees that see outputs of somewhat unlike
 # scale turn to one after the other, which is mostly better than equal scales (docs/scales.md); from a tenth
 # downwards the small ones come too late.
-LEAST_SPREAD = 0.1
+MIN_SPREAD = 0.1
 
 
-def unit_of(columns: np.ndarray, weight: np.ndarray | None, normalize: Normalize) -> Unit:
+def compute_target_scale(
+    columns: np.ndarray, weight: np.ndarray | None, normalize: Normalize
+) -> Unit:
     """What is taken off each output, and what it is then divided by.
 
     Parameters
@@ -40,8 +42,8 @@ def unit_of(columns: np.ndarray, weight: np.ndarray | None, normalize: Normalize
     weight : ndarray of shape (n_rows,) or (n_rows, n_outputs), or None
     normalize : bool or "auto"
         True: the weighted mean and standard deviation of each output. "auto": where the deviation of some
-        output is less than `LEAST_SPREAD` of the largest, the mean, and the largest deviation; of such an
-        output its own deviation over `LEAST_SPREAD`. Where all are too small for float32, as True.
+        output is less than `MIN_SPREAD` of the largest, the mean, and the largest deviation; of such an
+        output its own deviation over `MIN_SPREAD`. Where all are too small for float32, as True.
 
     Returns
     -------
@@ -61,15 +63,15 @@ def unit_of(columns: np.ndarray, weight: np.ndarray | None, normalize: Normalize
         return None, None
     most = _range_of(columns)
     if 0 < most < _SMALLEST:  # outputs vary, but too little for their squares to be told from 0
-        return unit_of(columns, weight, True)
+        return compute_target_scale(columns, weight, True)
     _check_range(most, len(columns), weight)
     if columns.shape[1] == 1:
         return None, None
     offset, spread = _mean_and_deviation(columns, weight)
     largest, varies = spread.max(), spread > np.finfo(columns.dtype).eps * abs(offset)
-    if not (varies & (spread < LEAST_SPREAD * largest)).any():
+    if not (varies & (spread < MIN_SPREAD * largest)).any():
         return None, None
-    return offset, np.where(varies, np.minimum(spread / LEAST_SPREAD, largest), largest)
+    return offset, np.where(varies, np.minimum(spread / MIN_SPREAD, largest), largest)
 
 
 def _mean_and_deviation(
@@ -111,7 +113,7 @@ def _largest_total(weight: np.ndarray) -> float:
     return float(np.max(np.sum(weight, axis=0, dtype=np.float64)))
 
 
-def check_total(weight: np.ndarray) -> None:
+def check_total_weight(weight: np.ndarray) -> None:
     """Refuse weights whose sum is too large for sums of gradients to be squared in float32.
 
     Raises
@@ -128,7 +130,7 @@ def check_total(weight: np.ndarray) -> None:
         )
 
 
-def warn_of_small_total(weight: np.ndarray, least: float) -> None:
+def warn_small_weights(weight: np.ndarray, least: float) -> None:
     """Warn where penalties, which know no unit of weights, leave leaves no room to move."""
     total = _largest_total(weight)
     if total < least and weight.mean(dtype=np.float64) < _LIGHT:

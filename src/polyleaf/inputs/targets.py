@@ -23,24 +23,24 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array
 
-from polyleaf.inputs.frames import refuse_absent, refuse_repeated
-from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
-from polyleaf.inputs.sparse import canonical, row_of
-from polyleaf.inputs.target_scaling import Normalize, check_total, unit_of
-from polyleaf.inputs.validation import sound
+from polyleaf.inputs.frames import check_in_memory, check_unique_names
+from polyleaf.inputs.objects import find_non_number, is_missing, replace_nulls_with_nan, what
+from polyleaf.inputs.sparse import find_row, to_canonical_csr
+from polyleaf.inputs.target_scaling import Normalize, check_total_weight, compute_target_scale
+from polyleaf.inputs.validation import check_data
 
 __all__ = [
     "Target",
     "TargetEncoding",
-    "as_numpy",
+    "to_numpy",
     "check_same_rows",
     "encode_classification",
-    "encode_further",
+    "encode_evaluation_target",
     "encode_regression",
     "encode_sparse",
     "is_sparse",
-    "labels_of",
-    "no_for_each_yes",
+    "read_labels",
+    "negatives_per_positive",
 ]
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
@@ -114,7 +114,7 @@ class TargetEncoding:
             _check_same_names(_names_given(y), self.output_names, name)
             _check_names_beside(sample_weight, self.output_names, f"sample_weight of {name}")
 
-    def check_names_of_offset(self, offset: Any, name: str) -> None:
+    def check_offset_names(self, offset: Any, name: str) -> None:
         """Refuse columns of offsets that are those of y, or the classes, in another order."""
         is_classes = self.kind == "multiclass" and self.classes is not None
         known = tuple(map(str, self.classes.tolist())) if is_classes else self.output_names  # type: ignore[union-attr]
@@ -263,20 +263,20 @@ class Target:
         weight = None if self.weight is None else self.weight[rows]
         return replace(self, values=self.values[rows], weight=weight)
 
-    def less(self, offset: np.ndarray) -> Target:
+    def subtract_offset(self, offset: np.ndarray) -> Target:
         """What is left to learn of numbers of which `offset` (n_rows, n_outputs), in the unit of y, is known;
         float64."""
         scale = 1.0 if self.encoding.scale is None else self.encoding.scale
         return replace(self, values=self.values - offset / scale)
 
-    def in_unit_of_y(self) -> Any:
+    def to_target_scale(self) -> Any:
         """The values as metrics read them."""
         encoding = self.encoding
         if encoding.scale is None:
             return self.values
         return self.values * encoding.scale + encoding.offset
 
-    def class_of_row(self) -> np.ndarray | None:
+    def get_row_classes(self) -> np.ndarray | None:
         """A number for the class of each row; None where rows have no class, or several labels."""
         if self.encoding.kind == "binary":
             return self.values[:, 0]
@@ -284,7 +284,7 @@ class Target:
             return None
         return self.values if self.values.ndim == 1 else self.values.argmax(axis=1)
 
-    def indicators(self) -> Any:
+    def to_indicators(self) -> Any:
         """What projections learn from: outputs, labels, or classes as sparse indicators."""
         if self.values.ndim == 2:
             return self.values
@@ -293,11 +293,11 @@ class Target:
             (ones, (np.arange(n), self.values)), (n, self.encoding.n_outputs)
         )
 
-    def weight_of_indicators(self) -> np.ndarray | None:
+    def get_indicator_weights(self) -> np.ndarray | None:
         """Weights of the rows, or of each column of `indicators`."""
         return self.weight
 
-    def names_of_indicators(self) -> list[str]:
+    def get_indicator_names(self) -> list[str]:
         """What columns of `indicators` are called; numbers, where they have no names."""
         encoding = self.encoding
         if encoding.output_names is not None:
@@ -323,7 +323,7 @@ def encode_regression(
     missing : {"error", "ignore"}
         Whether NaN in y is an error or a value of weight 0.
     normalize : bool or "auto"
-        Whether outputs are learned in their own unit: see :func:`polyleaf.inputs.target_scaling.unit_of`.
+        Whether outputs are learned in their own unit: see :func:`polyleaf.inputs.target_scaling.compute_target_scale`.
 
     Returns
     -------
@@ -342,7 +342,7 @@ def encode_regression(
     )
     _check_names_beside(sample_weight, names, "sample_weight of y")
     _check_every_output_has_weight(columns, weight, names)
-    offset, scale = unit_of(columns, weight, normalize)
+    offset, scale = compute_target_scale(columns, weight, normalize)
     encoding = TargetEncoding(
         kind="regression",
         n_outputs=columns.shape[1],
@@ -418,7 +418,7 @@ def encode_classification(
     return encoding._with_ids(ids.astype(np.int32), weight)
 
 
-def encode_further(
+def encode_evaluation_target(
     y: Any, sample_weight: Any, *, name: str, like: TargetEncoding, is_sparse: bool
 ) -> Target:
     """Encode y of rows that are watched: as an earlier y was, in the unit of y.
@@ -475,12 +475,12 @@ def encode_sparse(
     ValueError
         Where y or the weights are not what they should be.
     """
-    values = canonical(_sparse_matrix(y, name), name, repeated="refuse")
+    values = to_canonical_csr(_sparse_matrix(y, name), name, repeated="refuse")
     n_rows, n_outputs = values.shape
     weight = _check_weight(sample_weight, n_rows, 0, name)
     if kind == "multilabel" and (values.data != 1).any():
         at = int(np.flatnonzero(values.data != 1)[0])
-        cell = f"{name}[{row_of(values, at)}, {values.indices[at]}]"
+        cell = f"{name}[{find_row(values, at)}, {values.indices[at]}]"
         raise ValueError(f"{cell} is {values.data[at]:g}: an indicator matrix holds 0 and 1 only.")
     if like is not None:
         if like.kind != kind or like.one_dimensional:
@@ -556,7 +556,7 @@ def is_sparse(y: Any) -> bool:
     return all(_is_sparse_type(dtype) and dtype.fill_value == 0 for dtype in y.dtypes)
 
 
-def labels_of(y: Any, name: str = "y") -> np.ndarray:
+def read_labels(y: Any, name: str = "y") -> np.ndarray:
     """Class labels (n_rows,) as a training reads them: Python objects and types of pandas as those of NumPy.
 
     Raises
@@ -573,15 +573,15 @@ def check_same_rows(n_rows: int, of_target: int, called: str = "y") -> None:
         raise ValueError(f"X has {n_rows} rows, {called} has {of_target}.")
 
 
-def as_numpy(y: Any, name: str = "y") -> Any:
+def to_numpy(y: Any, name: str = "y") -> Any:
     """SciPy, polars and Arrow as NumPy; pandas as it is, because check_array knows its missing values."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
-    refuse_absent(y, name)
-    y = sound(y, name)
+    check_in_memory(y, name)
+    y = check_data(y, name)
     if scipy.sparse.issparse(y):
         return y.toarray()
-    refuse_repeated(_column_names(y), name)
+    check_unique_names(_column_names(y), name)
     if hasattr(y, "iloc"):
         return _densely(y)
     if hasattr(y, "column_names") and hasattr(y, "columns"):  # an Arrow table
@@ -613,9 +613,9 @@ def _sparse_matrix(y: Any, name: str) -> Any:
     if scipy.sparse.issparse(y):
         return y
     if is_sparse(y):
-        refuse_repeated(_column_names(y), name)
+        check_unique_names(_column_names(y), name)
         return y.sparse.to_coo()
-    return _indicators(as_numpy(y, name), name)
+    return _indicators(to_numpy(y, name), name)
 
 
 def _column_names(y: Any) -> tuple[str, ...] | None:
@@ -694,7 +694,7 @@ def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
 
 
 def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
-    given, dtypes = as_numpy(y, name), [np.float64, np.float32]
+    given, dtypes = to_numpy(y, name), [np.float64, np.float32]
     if np.ndim(given) == 0:
         raise ValueError(
             f"{name} is {y!r}, which is no array: pass the values, such as the column of that name."
@@ -705,8 +705,8 @@ def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
     except (TypeError, ValueError):
         if np.asarray(given).dtype.kind not in "OUST":
             raise
-        objects = nulls_as_nan(np.asarray(given, dtype=object))
-        place = first_that_is_no_number(objects)
+        objects = replace_nulls_with_nan(np.asarray(given, dtype=object))
+        place = find_non_number(objects)
         if place is not None:
             raise ValueError(_not_a_number(objects[place], place, name)) from None
         values = _finite(objects.astype(np.float64), name, missing, dtypes)
@@ -745,7 +745,7 @@ def _refuse_dates(values: Any, name: str) -> None:
 
 
 def _is_multilabel(y: Any, missing: str) -> bool:
-    y = as_numpy(y)
+    y = to_numpy(y)
     shape = np.shape(y)
     if len(shape) > 2:
         raise ValueError(f"y must have shape (n_rows,) or (n_rows, n_labels), got {shape}.")
@@ -768,7 +768,7 @@ def _is_multilabel(y: Any, missing: str) -> bool:
 
 
 def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
-    values = _finite(as_numpy(y, name), name, missing, np.float32)
+    values = _finite(to_numpy(y, name), name, missing, np.float32)
     if values.ndim != 2:
         raise ValueError(
             f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}."
@@ -783,7 +783,7 @@ def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
 
 
 def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
-    given = as_numpy(y, name)
+    given = to_numpy(y, name)
     values = np.asarray(given)
     _check_labels(values, name)
     values = _plain(values)
@@ -888,7 +888,7 @@ def _with_missing(
 # --- weights ---
 
 
-def weight_of_known(y: Any, sample_weight: Any) -> Any:
+def weight_known_targets(y: Any, sample_weight: Any) -> Any:
     """What rows count for where bins are chosen: their weights, for each target that is known.
 
     Parameters
@@ -902,13 +902,13 @@ def weight_of_known(y: Any, sample_weight: Any) -> Any:
     array-like or None
         `sample_weight` itself where all targets are known, or none is.
     """
-    known = known_of(y)
+    known = find_known_targets(y)
     if known is None or known.all() or not known.any():
         return sample_weight
-    return weight_of_some(known, sample_weight)
+    return mask_weights(known, sample_weight)
 
 
-def known_of(y: Any) -> np.ndarray | None:
+def find_known_targets(y: Any) -> np.ndarray | None:
     """Which targets are known, a bool for each; None where all are, whatever they hold."""
     if y is None or isinstance(y, Mapping) or is_sparse(y):
         return None
@@ -916,8 +916,8 @@ def known_of(y: Any) -> np.ndarray | None:
     return None if values.dtype.kind != "f" else ~np.isnan(values)
 
 
-def weight_of_some(known: np.ndarray, sample_weight: Any) -> np.ndarray:
-    """`weight_of_known` where some are."""
+def mask_weights(known: np.ndarray, sample_weight: Any) -> np.ndarray:
+    """`weight_known_targets` where some are."""
     if sample_weight is None:
         return known.astype(np.float32)
     weight = np.asarray(sample_weight, np.float32)
@@ -928,7 +928,7 @@ def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) ->
     """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
     if sample_weight is None:
         return None
-    sample_weight = as_numpy(sample_weight, "sample_weight")
+    sample_weight = to_numpy(sample_weight, "sample_weight")
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
     if np.asarray(sample_weight).dtype.kind in "US":
@@ -953,7 +953,7 @@ def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) ->
         )
     if not weight.any():
         raise ValueError("sample_weight is zero everywhere: at least one weight must not be zero.")
-    check_total(weight)
+    check_total_weight(weight)
     return weight
 
 
@@ -1012,7 +1012,7 @@ def _check_class_count(classes: np.ndarray, n_rows: int) -> None:
 # --- weights of classes ---
 
 
-def no_for_each_yes(values: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+def negatives_per_positive(values: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     """Weight of the rows that a label does not hold for, over that of those it does: float64 (n_labels,); 1
     where one of them has none."""
     known = np.ones(values.shape) if weight is None else np.broadcast_to(weight.T, values.T.shape).T

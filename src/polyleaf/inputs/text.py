@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["all_differ", "are_decimal_commas", "first_stray_text", "stray_texts"]
+__all__ = ["all_distinct", "has_decimal_commas", "find_stray_text", "find_stray_categories"]
 
 # Categories such as "0", "1", "2", "3+" have few numbers for each text; a stray cell stands among many.
 _NUMBERS_FOR_EACH_TEXT = 4
@@ -24,7 +24,7 @@ _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # or a number with three de
 _FEWEST_ROWS = 20
 
 
-def first_stray_text(
+def find_stray_text(
     index: NDArray[np.integer[Any]], categories: Sequence[Any]
 ) -> tuple[int, str] | None:
     """The first cell of text in a column that is one of numbers otherwise.
@@ -43,14 +43,16 @@ def first_stray_text(
     -------
     (row, cell), or None where the column is none of these
     """
-    is_text = stray_texts(categories, np.bincount(index[index >= 0], minlength=len(categories)))
+    is_text = find_stray_categories(
+        categories, np.bincount(index[index >= 0], minlength=len(categories))
+    )
     if is_text is None:
         return None
     row = int(np.flatnonzero((index >= 0) & is_text[index])[0])
     return row, str(categories[index[row]])
 
 
-def stray_texts(
+def find_stray_categories(
     categories: Sequence[Any], counts: NDArray[np.integer[Any]]
 ) -> NDArray[np.bool_] | None:
     """The same of a column that is known by how many rows hold each category: which of these are stray text.
@@ -72,7 +74,7 @@ def stray_texts(
     return None if n_rows_of_text == 0 or 2 * n_rows_of_text >= int(counts.sum()) else is_text
 
 
-def all_differ(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> bool:
+def all_distinct(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> bool:
     """Whether a column of text holds another value in every row that has one, as names and dates do."""
     if not categories or not all(isinstance(category, str) for category in categories):
         return False
@@ -80,7 +82,7 @@ def all_differ(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> b
     return there >= _FEWEST_ROWS and int(np.count_nonzero(counts)) == there
 
 
-def are_decimal_commas(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> bool:
+def has_decimal_commas(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> bool:
     """Whether most rows of a column of text hold numbers such as "3,25", not all of them maybe thousands."""
     there = zip(categories, counts.tolist(), strict=True)
     rows_of = {c: n for c, n in there if n and isinstance(c, str) and _WITH_COMMA.fullmatch(c)}

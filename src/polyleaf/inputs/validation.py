@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["sound"]
+__all__ = ["check_data"]
 
 
-def sound(values: Any, name: str) -> Any:
+def check_data(values: Any, name: str) -> Any:
     """The same data, safe to be read.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyleaf.estimators.shap_mixin import in_chunks, mean_magnitude
+from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
 from polyleaf.inspection.model_summary import (
     dump_json,
     leaf_dtype_report,
@@ -21,7 +21,7 @@ from polyleaf.inspection.plotting import (
     TreeDisplay,
 )
 from polyleaf.inspection.report import Report, report
-from polyleaf.inspection.shap_interop import explanation, shap_trees
+from polyleaf.inspection.shap_interop import export_shap_trees, make_shap_explanation
 
 __all__ = [
     "CalibrationDisplay",
@@ -33,13 +33,13 @@ __all__ = [
     "ThresholdDisplay",
     "TreeDisplay",
     "dump_json",
-    "explanation",
-    "in_chunks",
+    "make_shap_explanation",
+    "iter_shap_values",
     "leaf_dtype_report",
-    "mean_magnitude",
+    "mean_abs_shap",
     "nodes_table",
     "report",
-    "shap_trees",
+    "export_shap_trees",
     "size_report",
     "summary",
     "tree_nodes",

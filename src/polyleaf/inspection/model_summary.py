@@ -13,10 +13,10 @@ import numpy as np
 
 from polyleaf.model import Model, storage
 from polyleaf.model.io import TextDestination, write_text
-from polyleaf.model.leaf_kinds import Names
+from polyleaf.model.leaf_kinds import NameLookup
 from polyleaf.model.leaf_storage import LEAF_DTYPES
-from polyleaf.model.sizes import depths_of
-from polyleaf.model.split_thresholds import Thresholds, category_names
+from polyleaf.model.sizes import node_depths
+from polyleaf.model.split_thresholds import SplitThresholds, left_categories
 from polyleaf.model.trees import Tree
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
@@ -49,8 +49,8 @@ def nodes_table(model: Any, kind: Literal["dict", "pandas", "polars", "pyarrow"]
     """
     if kind not in TABLE_KINDS:
         raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(TABLE_KINDS)}.")
-    model = _model_of(model)
-    kinds = sorted(set(storage.kinds_of(model.forest)), key=lambda kind: kind.name)
+    model = _get_model(model)
+    kinds = sorted(set(storage.get_leaf_kinds(model.forest)), key=lambda kind: kind.name)
     types = _COLUMNS | {name: entry for kind in kinds for name, entry in kind.columns.items()}
     columns: dict[str, list[Any]] = {name: [] for name in types}
     for tree in _trees(model):
@@ -138,7 +138,7 @@ def dump_json(model: Any, path: TextDestination | None = None) -> dict[str, Any]
         `base_score`, names, objective, and `trees`: each a flat list of nodes, as in `nodes_table`, without
         the entries that a node does not have.
     """
-    model = _model_of(model)
+    model = _get_model(model)
     content = {
         "n_features": model.n_features,
         "n_outputs": model.n_outputs,
@@ -168,7 +168,7 @@ def size_report(model: Any, X: Any = None, y: Any = None, **options: Any) -> dic
     -------
     dict
     """
-    return _model_of(model).size_report(X, y, **options)
+    return _get_model(model).size_report(X, y, **options)
 
 
 def leaf_dtype_report(
@@ -198,9 +198,9 @@ def leaf_dtype_report(
         `largest_change` of a raw score (in its unit) and the metrics by name; or `leaf_dtype` and `error`
         where the values do not fit.
     """
-    model = _model_of(model)
-    scorer = model.scorer(X, y, sample_weight, metrics)
-    exact = model.raw_predict(scorer.table, n_threads=n_threads)
+    model = _get_model(model)
+    scorer = model.make_scorer(X, y, sample_weight, metrics)
+    exact = model.predict_raw(scorer.table, n_threads=n_threads)
     rows: list[dict[str, Any]] = []
     for dtype in LEAF_DTYPES:
         try:
@@ -208,7 +208,7 @@ def leaf_dtype_report(
         except ValueError as error:
             rows.append({"leaf_dtype": dtype, "error": str(error)})
             continue
-        rounded = Model.from_bytes(data).raw_predict(scorer.table, n_threads=n_threads)
+        rounded = Model.from_bytes(data).predict_raw(scorer.table, n_threads=n_threads)
         change = float(np.abs(rounded - exact).max(initial=0.0))
         bare = len(model.to_bytes(dtype, statistics=False))
         about = {
@@ -234,7 +234,7 @@ def summary(model: Any, n_features: int = 10) -> str:
     -------
     str
     """
-    model = _model_of(model)
+    model = _get_model(model)
     size = size_report(model)
     depth, leaves = size["depth"], size["leaves_per_tree"]
     others = ", ".join(
@@ -270,7 +270,7 @@ def summary(model: Any, n_features: int = 10) -> str:
     return "\n".join(lines)
 
 
-def _model_of(model: Any) -> Model:
+def _get_model(model: Any) -> Model:
     """The model of a fitted estimator, or what is one."""
     inner = getattr(model, "model_", model)
     if not isinstance(inner, Model):
@@ -280,7 +280,7 @@ def _model_of(model: Any) -> Model:
 
 def _trees(model: Model) -> Iterator[dict[str, Any]]:
     """Each tree in the user's terms."""
-    thresholds = Thresholds(model.mapper)
+    thresholds = SplitThresholds(model.mapper)
     for tree in model.trees:
         yield {
             "tree": tree.number,
@@ -304,13 +304,13 @@ def tree_nodes(model: Any, tree: int) -> list[dict[str, Any]]:
     list of dict
         Node 0 first; keys as the columns of `nodes_table`.
     """
-    model = _model_of(model)
-    return list(_nodes(model, Thresholds(model.mapper), model.trees[tree]))
+    model = _get_model(model)
+    return list(_nodes(model, SplitThresholds(model.mapper), model.trees[tree]))
 
 
-def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[str, Any]]:
+def _nodes(model: Model, thresholds: SplitThresholds, view: Tree) -> Iterator[dict[str, Any]]:
     tree = view.structure
-    depths, names = depths_of(tree).tolist(), Names(model.feature_name, model.output_name)
+    depths, names = node_depths(tree).tolist(), NameLookup(model.feature_name, model.output_name)
     arrays = {name: getattr(tree, name).tolist() for name in storage.NODE_ARRAYS}
     for node, depth in enumerate(depths):
         entry = {name: array[node] for name, array in arrays.items()}
@@ -319,12 +319,12 @@ def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[st
             common |= {"count": entry["count"], "cover": entry["cover"]}
         feature = entry["feature"]
         if feature < 0:
-            yield common | {"leaf": entry["leaf"]} | view.cells(entry["leaf"], names)
+            yield common | {"leaf": entry["leaf"]} | view.to_record(entry["leaf"], names)
             continue
         rule: dict[str, Any]
         if entry["category_set"] >= 0:
             rule = {
-                "categories": category_names(
+                "categories": left_categories(
                     model.mapper, feature, tree.categories[entry["category_set"]]
                 )
             }

@@ -16,14 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LINEAR
-from polyleaf.model.shap import CodedRows, choose_outputs
-from polyleaf.model.split_thresholds import Thresholds
+from polyleaf.model.shap import BinnedRows, resolve_outputs
+from polyleaf.model.split_thresholds import SplitThresholds
 from polyleaf.model.trees import Tree
 
-__all__ = ["explanation", "shap_trees"]
+__all__ = ["make_shap_explanation", "export_shap_trees"]
 
 
-def explanation(estimator: Any, X: Any, background: Any = None, outputs: Any = None) -> Any:
+def make_shap_explanation(
+    estimator: Any, X: Any, background: Any = None, outputs: Any = None
+) -> Any:
     """Contributions in the form that the plots of the `shap` package take.
 
     Parameters
@@ -52,15 +54,15 @@ def explanation(estimator: Any, X: Any, background: Any = None, outputs: Any = N
     values = estimator.shap_values(X, background, outputs=outputs)
     base = np.asarray(estimator.shap_base_values(background, outputs))
     model: Model = estimator.model_
-    chosen = choose_outputs(outputs, model.n_outputs, model.output_names)
+    chosen = resolve_outputs(outputs, model.n_outputs, model.output_names)
     if chosen.numbers.ndim == 2:
         raise ValueError("explanation needs the same outputs for all rows.")
-    rows = estimator._rows_to_explain(X)
+    rows = estimator._read_shap_rows(X)
     names = [model.output_name(k) for k in chosen.numbers.tolist()]
     return shap.Explanation(
         values,
         np.broadcast_to(base, (len(values), *base.shape)).copy(),
-        None if isinstance(rows, CodedRows) else _display(rows),
+        None if isinstance(rows, BinnedRows) else _display(rows),
         feature_names=model.input_names,
         output_names=None if chosen.is_one else names,
     )
@@ -68,7 +70,7 @@ def explanation(estimator: Any, X: Any, background: Any = None, outputs: Any = N
 
 def _display(table: FeatureTable) -> np.ndarray:
     """The features of a table as people read them, (n_rows, n_features): float64; objects with categories."""
-    data: np.ndarray = table.numbers().T.astype(np.float64)
+    data: np.ndarray = table.get_raw_values().T.astype(np.float64)
     if table.categories:
         data = data.astype(object)
         for column in table.categories:
@@ -76,7 +78,7 @@ def _display(table: FeatureTable) -> np.ndarray:
     return data
 
 
-def shap_trees(estimator: Any) -> dict[str, Any]:
+def export_shap_trees(estimator: Any) -> dict[str, Any]:
     """The trees in the form that `shap.TreeExplainer` takes, which then explains the raw scores.
 
     Parameters
@@ -94,7 +96,7 @@ def shap_trees(estimator: Any) -> dict[str, Any]:
         check_is_fitted(estimator)
         estimator = estimator.model_
     model: Model = estimator
-    if model.mapper.made_ is not None:
+    if model.mapper.derived_columns_ is not None:
         raise ValueError(
             "shap knows no columns made of very many categories, which this model has; use shap_values."
         )
@@ -111,7 +113,7 @@ def shap_trees(estimator: Any) -> dict[str, Any]:
 
 
 def _shap_trees(model: Model, n_trees: int, scale: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
-    thresholds = Thresholds(model.mapper)
+    thresholds = SplitThresholds(model.mapper)
     for view in itertools.islice(model.trees, n_trees):
         tree = view.structure
         if (tree.category_set >= 0).any():

@@ -28,8 +28,10 @@ except ImportError as error:
 
 __all__ = ["PolyleafModel", "search_space"]
 
-RATE = 0.05  # half the usual one: where rows are held out, rounds are as many as they need to be
-OF_TRAINING = (
+LEARNING_RATE = (
+    0.05  # half the usual one: where rows are held out, rounds are as many as they need to be
+)
+TRAINING_TIME_FRACTION = (
     0.9  # of the time, the rest is for what comes before the first round and after the last
 )
 _STEPS = 13  # of a range of integers whose logarithm is even
@@ -68,7 +70,7 @@ class PolyleafModel(AbstractModel):
     }
 
     def _set_default_params(self) -> None:
-        self._set_default_param_value("learning_rate", RATE)
+        self._set_default_param_value("learning_rate", LEARNING_RATE)
 
     def _fit(
         self,
@@ -93,7 +95,7 @@ class PolyleafModel(AbstractModel):
             }
         callbacks: list[Callback] = []
         if time_limit is not None:
-            left = OF_TRAINING * (time_limit - (time.monotonic() - began))
+            left = TRAINING_TIME_FRACTION * (time_limit - (time.monotonic() - began))
             callbacks.append(TimeLimit(max(left, 1e-3)))
         self.model = self._estimator(is_watched=bool(held_out), n_jobs=num_cpus)
         self.model.fit(X, y, sample_weight, callbacks=callbacks, **held_out)

@@ -1,4 +1,4 @@
-"""Metrics: of training rounds, of ranked labels, and of a whole task."""
+"""Metrics of training rounds, of ranked labels, and of whole tasks."""
 
 from __future__ import annotations
 

@@ -1,17 +1,15 @@
-"""Metrics: how good predictions are. Owns their names, functions and directions; must not know models or
-boosting.
+"""Metrics by name: the class, the registry, and the metrics that go with an objective.
 
-Every metric is a function of ``(y, prediction, weight)``: y float ``(n, K)`` or class ids ``(n,)``;
-prediction ``(n, K)``, of the kind the metric ``needs``; weight None, ``(n,)`` or ``(n, K)``. A missing target
-is a weight of 0 and counts nowhere. Means over several outputs are over all rows and outputs together, by
-weight; aRMSE, R2 and rank metrics, which are not means over rows, are averaged over the outputs for which
-they exist.
+Every metric is a function of ``(y, prediction, weight)``: y is float ``(n, K)`` or class ids
+``(n,)``; the prediction ``(n, K)`` is of the metric's ``prediction_type``; weight is None, ``(n,)``
+or ``(n, K)``. A missing target has weight 0 and is ignored. Averages over several outputs are over
+all rows and outputs together, by weight; aRMSE, R2 and ranking metrics, which are not means over
+rows, are averaged over the outputs for which they exist.
 """
 
 from __future__ import annotations
 
 import difflib
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,14 +19,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-import polyleaf._core as _core
-from polyleaf.distributions import Distribution
-from polyleaf.metrics.agreement import balanced_accuracy_of, kappa_of, matthews_of, table_of
-from polyleaf.metrics.areas import average_precision_of, roc_auc_of
-from polyleaf.metrics.d2 import INSTEAD, MeanSkill, OfTask, Skill
-from polyleaf.metrics.normalized import PREFIX, RelativeError
-from polyleaf.metrics.ranking import ranking_metric
-from polyleaf.metrics.sklearn_interop import SCORERS, is_greater_better, is_scorer, takes_decisions
+from polyleaf.metrics import _classification as classification
+from polyleaf.metrics import _regression as regression
+from polyleaf.metrics._classification import confusion_score
+from polyleaf.metrics._multitask import D2, MeanD2, TaskMetric
+from polyleaf.metrics._regression import (
+    DISTRIBUTION_SCORES,
+    DistributionScore,
+    PinballLoss,
+    PinballLossAtLevel,
+    RelativeError,
+    TweedieDeviance,
+    as_matrices,
+    as_matrix,
+)
+from polyleaf.metrics._sklearn import SCORER_ALIASES, CallableMetric, is_scorer
+from polyleaf.metrics.ranking import parse_ranking_metric
 from polyleaf.objectives import Objective, Problem, distribution_names
 
 __all__ = [
@@ -41,12 +47,12 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
-Needs = Literal["raw", "prediction", "proba"]
+PredictionType = Literal["raw", "prediction", "proba"]
 
 
 @dataclass
 class Metric:
-    """A metric with what training must know about it. Call it like its function.
+    """A metric and its properties. Call it like its function.
 
     Attributes
     ----------
@@ -54,61 +60,61 @@ class Metric:
     function : callable
         ``(y, prediction, weight) -> float``; NaN where it does not exist.
     greater_is_better : bool
-    needs : {"raw", "prediction", "proba"}
-        What `prediction` must be: scores before the link (raw plus base), or what ``Objective.transform``
-        makes of them, which "proba" wants to be probabilities.
-    by_column : bool
-        The metric means something for one output alone; `per_output` works.
-    has_unit : bool
-        It is an error in the unit of y, so that of several targets the one on the largest scale decides:
+    prediction_type : {"raw", "prediction", "proba"}
+        What `prediction` must be: raw scores, or the result of ``Objective.transform``, which must
+        be probabilities for "proba".
+    per_output_defined : bool
+        Whether the metric exists for a single output, so that `per_output` works.
+    is_scale_dependent : bool
+        Whether it is an error in the unit of y, so that the target on the largest scale dominates;
         `relative_<name>` is the metric in which none does.
     """
 
     name: str
     function: Callable[[Array, Array, Array | None], float]
     greater_is_better: bool = False
-    needs: Needs = "prediction"
-    by_column: bool = True
-    has_unit: bool = False
+    prediction_type: PredictionType = "prediction"
+    per_output_defined: bool = True
+    is_scale_dependent: bool = False
 
     def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
         value = float(self.function(y, prediction, weight))
-        # A user's function that returns (name, value, greater_is_better) says so only once it was called.
+        # A function that returns (name, value, greater_is_better) is known only after its call.
         self.greater_is_better = getattr(self.function, "greater_is_better", self.greater_is_better)
         return value
 
-    def know_training(self, y: Array, n_outputs: int) -> None:
-        """Show the metric the target trained on; propensity-scored ones take label frequencies from it.
+    def set_train_target(self, y: Array, n_outputs: int) -> None:
+        """Pass the training target, from which propensity-scored metrics take label frequencies.
 
         Parameters
         ----------
         y : ndarray or sparse matrix of shape (n, K), or class ids (n,)
         n_outputs : int
-            K.
+            The number K of outputs.
         """
-        learn = getattr(self.function, "know_training", None)
-        if learn is not None:
-            learn(y, n_outputs)
+        set_target = getattr(self.function, "set_train_target", None)
+        if set_target is not None:
+            set_target(y, n_outputs)
 
-    def with_each(
+    def value_and_per_output(
         self, y: Array, prediction: Array, weight: Array | None = None
     ) -> tuple[float, NDArray[np.float64] | None]:
-        """The metric, and `per_output`: at once, where the function knows how.
+        """Return the metric and `per_output`, computed together where the function supports it.
 
         Parameters
         ----------
         y : ndarray of shape (n, K), or class ids (n,)
         prediction : ndarray of shape (n, K)
-            Of the kind that the metric `needs`.
+            Of the metric's `prediction_type`.
         weight : ndarray of shape (n,) or (n, K), or None
-            A target of weight 0 counts nowhere.
+            Targets of weight 0 are ignored.
 
         Returns
         -------
         value : float
-        each : ndarray of shape (K,), float64, or None
+        per_output : ndarray of shape (K,), float64, or None
         """
-        own = getattr(self.function, "with_each", None)
+        own = getattr(self.function, "value_and_per_output", None)
         if own is not None:
             return own(y, prediction, weight)
         return self(y, prediction, weight), self.per_output(y, prediction, weight)
@@ -116,28 +122,29 @@ class Metric:
     def per_output(
         self, y: Array, prediction: Array, weight: Array | None = None
     ) -> NDArray[np.float64] | None:
-        """The metric of each output alone.
+        """Return the metric of each output.
 
         Parameters
         ----------
         y : ndarray of shape (n, K), or class ids (n,)
         prediction : ndarray of shape (n, K)
-            Of the kind that the metric `needs`.
+            Of the metric's `prediction_type`.
         weight : ndarray of shape (n,) or (n, K), or None
-            A target of weight 0 counts nowhere.
+            Targets of weight 0 are ignored.
 
         Returns
         -------
         ndarray of shape (K,), float64, or None
-            None where that means nothing.
+            None if it is not defined for a single output.
         """
         own = getattr(self.function, "per_output", None)
         if own is not None:
             return own(y, prediction, weight)
-        if not self.by_column or (np.ndim(y) == 1 and _matrix(prediction).shape[1] > 1):
+        is_multiclass = np.ndim(y) == 1 and as_matrix(prediction).shape[1] > 1
+        if not self.per_output_defined or is_multiclass:
             return None
-        y, prediction = _pairs(y, prediction)
-        weight = None if weight is None else np.broadcast_to(_matrix(weight), y.shape)
+        y, prediction = as_matrices(y, prediction)
+        weight = None if weight is None else np.broadcast_to(as_matrix(weight), y.shape)
         return np.array(
             [
                 self.function(y[:, k], prediction[:, k], None if weight is None else weight[:, k])
@@ -146,437 +153,63 @@ class Metric:
         )
 
 
-# --- weighted means ---
+# --- the registry ---
 
 
-def _matrix(values: Array) -> Array:
-    values = np.asarray(values)
-    return values[:, None] if values.ndim == 1 else values
+def _joint(function: Any, name: str, prediction_type: PredictionType, greater: bool) -> Metric:
+    """Make a metric that is not defined for a single output."""
+    return Metric(name, function, greater, prediction_type, per_output_defined=False)
 
-
-def _ratio(total: Any, weight: Any) -> NDArray[np.float64]:
-    return np.divide(
-        total, weight, out=np.full(np.shape(total), np.nan), where=np.asarray(weight) > 0
-    )
-
-
-def _means(values: Array, weight: Array | None) -> tuple[float, NDArray[np.float64]]:
-    """Weighted mean of all of `values` ``(n, K)``, and of each column ``(K,)``."""
-    if weight is None:
-        means = values.mean(axis=0, dtype=np.float64)
-        return float(means.mean()), means
-    weight = _matrix(weight).astype(np.float64, copy=False)
-    if weight.shape[1] == 1:
-        totals, weights = weight[:, 0] @ values, np.full(values.shape[1], weight.sum())
-    else:
-        # Where the weight is 0 the value may be infinite (a deviance of a target that is not there).
-        totals = np.where(weight > 0, values * weight, 0.0).sum(axis=0)
-        weights = weight.sum(axis=0)
-    return float(_ratio(totals.sum(), weights.sum())), _ratio(totals, weights)
-
-
-def _pairs(y: Array, prediction: Array) -> tuple[Array, Array]:
-    """Both as ``(n, K)`` matrices."""
-    y, prediction = _matrix(y), _matrix(prediction)
-    if y.shape != prediction.shape:
-        of_classes = y.shape[1] == 1 < prediction.shape[1]
-        hint = " One of many classes is measured by 'mlogloss', 'merror' or 'accuracy', say."
-        raise ValueError(
-            f"y has shape {y.shape} but the predictions have {prediction.shape}.{hint if of_classes else ''}"
-        )
-    return y, prediction
-
-
-def _of_labels(y: Array, least: float = -1.0) -> Array:
-    """y, where it holds labels: 0 (or `least`), 1, or shares between them (NaN: none)."""
-    strange = np.flatnonzero(((y < 0) & (y != least)) | (y > 1))
-    if len(strange):
-        raise ValueError(
-            f"A metric of labels needs y of 0 and 1, but it holds {np.ravel(y)[strange[0]]:.6g}: take one of "
-            "numbers ('rmse', 'mae' or 'r2', say)."
-        )
-    return y
-
-
-def _mean_over_outputs(
-    function: Callable[[Array, Array, Array | None], float],
-    y: Array,
-    prediction: Array,
-    weight: Array | None,
-) -> float:
-    """Mean of `function` over the outputs where it is a number, each on the rows that have weight."""
-    y, prediction = _pairs(y, prediction)
-    weight = None if weight is None else np.broadcast_to(_matrix(weight), y.shape)
-    values = []
-    for k in range(y.shape[1]):
-        rows = slice(None) if weight is None else weight[:, k] > 0
-        values.append(
-            function(y[rows, k], prediction[rows, k], None if weight is None else weight[rows, k])
-        )
-    numbers = [value for value in values if not np.isnan(value)]
-    return float(np.mean(numbers)) if numbers else float("nan")
-
-
-# --- regression ---
-
-
-def mse(y: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Mean squared error."""
-    y, prediction = _pairs(y, prediction)
-    return _means(np.square(prediction - y), weight)[0]
-
-
-def rmse(y: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Root of the mean squared error over all rows and outputs, as XGBoost has it for several targets."""
-    return float(np.sqrt(mse(y, prediction, weight)))
-
-
-def armse(y: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Mean over outputs of each one's root mean squared error.
-
-    That is scikit-learn's ``root_mean_squared_error``, and the aRMSE of the literature on several targets
-    (Borchani et al., "A survey on multi-output regression", 2015). For one output it is `rmse`.
-    """
-    y, prediction = _pairs(y, prediction)
-    each = np.sqrt(_means(np.square(prediction - y), weight)[1])
-    if weight is not None:
-        each = each[(np.broadcast_to(_matrix(weight), y.shape) > 0).any(axis=0)]
-    return float(each.mean()) if each.size else float("nan")
-
-
-def mae(y: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Mean absolute error."""
-    y, prediction = _pairs(y, prediction)
-    return _means(np.abs(prediction - y), weight)[0]
-
-
-def mape(y: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Mean of ``|prediction - y| / |y|`` (|y| at least 2.2e-16, as in scikit-learn). 1 is 100 %."""
-    y, prediction = _pairs(y, prediction)
-    least = np.finfo(np.float64).eps
-    return _means(np.abs(prediction - y) / np.maximum(np.abs(y).astype(np.float64), least), weight)[
-        0
-    ]
-
-
-def r2(y: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Share of the variance explained, averaged over outputs; outputs that do not vary are left out."""
-    return _mean_over_outputs(_r2_of_column, y, prediction, weight)
-
-
-def _r2_of_column(y: Array, prediction: Array, weight: Array | None) -> float:
-    y = y.astype(np.float64)
-    if y.size == 0:
-        return float("nan")
-    weight = np.ones(y.size) if weight is None else weight.astype(np.float64)
-    total = weight @ np.square(y - np.average(y, weights=weight))
-    return float(1.0 - (weight @ np.square(y - prediction)) / total) if total > 0 else float("nan")
-
-
-@dataclass(frozen=True)
-class Pinball:
-    """Mean pinball loss. T targets and A levels `alpha` go with ``T * A`` predictions, levels of a target
-    together."""
-
-    alpha: float | tuple[float, ...] = 0.5
-
-    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
-        return self.with_each(y, prediction, weight)[0]
-
-    def per_output(
-        self, y: Array, prediction: Array, weight: Array | None = None
-    ) -> NDArray[np.float64]:
-        """The loss of each prediction, ``(T * A,)``."""
-        return self.with_each(y, prediction, weight)[1]
-
-    def with_each(
-        self, y: Array, prediction: Array, weight: Array | None = None
-    ) -> tuple[float, NDArray[np.float64]]:
-        """Both."""
-        levels = np.atleast_1d(np.asarray(self.alpha, dtype=np.float64))
-        y, prediction = _matrix(y), _matrix(prediction)
-        n_outputs = y.shape[1] * levels.size
-        if n_outputs != prediction.shape[1]:
-            raise ValueError(
-                f"{y.shape[1]} target(s) and {levels.size} level(s) need {n_outputs} predictions a row; got "
-                f"{prediction.shape[1]}."
-            )
-        if weight is not None and _matrix(weight).shape[1] > 1:
-            weight = np.repeat(weight, levels.size, axis=1)
-        residual = np.repeat(y, levels.size, axis=1) - prediction
-        level = np.tile(levels, y.shape[1])
-        return _means(np.maximum(level * residual, (level - 1.0) * residual), weight)
-
-
-def _counted(y: Array, weight: Array | None) -> Array:
-    """y, with 1 in place of targets of weight 0, whose deviance may not exist."""
-    return y if weight is None else np.where(_matrix(weight) > 0, y, 1.0)
-
-
-@dataclass(frozen=True)
-class TweedieDeviance:
-    """Mean Tweedie deviance of positive predictions, variance ``mean^power``: 1 is Poisson's, 2 is
-    Gamma's."""
-
-    power: float = 1.5
-
-    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
-        y, prediction = _pairs(y, prediction)
-        y, mean = _counted(y, weight).astype(np.float64), prediction.astype(np.float64)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            return _means(2.0 * self._half_deviance(y, mean), weight)[0]
-
-    def _half_deviance(self, y: Array, mean: Array) -> Array:
-        if self.power == 1:
-            return np.where(y > 0, y * np.log(y / mean), 0.0) - y + mean
-        if self.power == 2:
-            return np.log(mean / y) + y / mean - 1.0
-        one, two = 1.0 - self.power, 2.0 - self.power
-        return (
-            np.power(y, two) / (one * two)
-            - y * np.power(mean, one) / one
-            + np.power(mean, two) / two
-        )
-
-
-# --- classification ---
-
-
-def logloss(y: Array, raw: Array, weight: Array | None = None) -> float:
-    """Mean binary cross-entropy of scores before the sigmoid, over rows and labels. No probability is
-    clipped."""
-    y, raw = _pairs(_of_labels(y, 0.0), raw)
-    n_outputs = raw.shape[1]
-    zeros, ones = np.zeros(n_outputs, np.float32), np.ones(n_outputs, np.float32)
-    loss = _core.Loss("logistic", {})
-    return _core.loss_mean(loss, _float32(raw), _float32(y), _float32(weight), zeros, ones, 1)
-
-
-def mlogloss(y: Array, raw: Array, weight: Array | None = None) -> float:
-    """Mean cross-entropy of scores before softmax ``(n, K)`` against class ids ``(n,)``."""
-    label = _class_ids(y, "mlogloss")
-    zeros = np.zeros(raw.shape[1], np.float32)
-    loss = _core.ClassLoss("softmax", {"factor": 1.0})
-    return _core.class_mean(loss, _float32(raw), label, _float32(weight), zeros, 1)
-
-
-def _float32(values: Array | None) -> Any:
-    return None if values is None else np.ascontiguousarray(_matrix(values), dtype=np.float32)
-
-
-def _class_ids(y: Array, name: str) -> NDArray[np.int32]:
-    y = np.asarray(y)
-    if y.ndim != 1:
-        raise ValueError(
-            f"Metric {name!r} needs class ids of shape (n,); y has shape {y.shape}. Two classes, and labels, "
-            "are measured by 'logloss' and 'error'."
-        )
-    return np.ascontiguousarray(y, dtype=np.int32)
-
-
-def _decisions(y: Array, raw: Array) -> tuple[Array, Array]:
-    """Truth and decision: class ids ``(n,)`` where y is such, else booleans ``(n, K)`` (a score above 0 says
-    yes)."""
-    raw = _matrix(raw)
-    if np.ndim(y) == 1 and raw.shape[1] > 1:
-        return np.asarray(y), raw.argmax(axis=1)
-    y, raw = _pairs(y, raw)
-    return _of_labels(y) > 0.5, raw > 0
-
-
-def error(y: Array, raw: Array, weight: Array | None = None) -> float:
-    """Share of wrong decisions: of rows for class ids, of rows and labels otherwise (the Hamming loss)."""
-    truth, decision = _decisions(y, raw)
-    return _means(_matrix(truth != decision), weight)[0]
-
-
-def accuracy(y: Array, raw: Array, weight: Array | None = None) -> float:
-    """Share of right decisions: 1 - `error`."""
-    return 1.0 - error(y, raw, weight)
-
-
-def subset_accuracy(y: Array, raw: Array, weight: Array | None = None) -> float:
-    """Share of rows whose labels are all right. A missing label (weight 0) is not looked at."""
-    truth, decision = (_matrix(values) for values in _decisions(y, raw))
-    wrong = truth != decision
-    if weight is None:
-        return float(1.0 - wrong.any(axis=1).mean())
-    weight = _matrix(weight)
-    of_row = weight.mean(axis=1)
-    return float(_ratio(((~(wrong & (weight > 0)).any(axis=1)) * of_row).sum(), of_row.sum()))
-
-
-def _f1_counts(y: Array, raw: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Twice the true positives, and positives plus predicted positives, of each label or class."""
-    truth, decision = _decisions(y, raw)
-    if truth.ndim == 1:
-        classes = np.arange(raw.shape[1])
-        truth, decision = truth[:, None] == classes, decision[:, None] == classes
-    weight = np.ones((len(truth), 1)) if weight is None else _matrix(weight).astype(np.float64)
-    return 2.0 * (weight * (truth & decision)).sum(axis=0), (
-        weight * truth + weight * decision
-    ).sum(axis=0)
-
-
-def f1_micro(y: Array, raw: Array, weight: Array | None = None) -> float:
-    """F1 of all labels or classes counted together."""
-    hits, counts = _f1_counts(y, raw, weight)
-    total = float(counts.sum())
-    return float(hits.sum()) / total if total > 0 else 0.0
-
-
-def f1_macro(y: Array, raw: Array, weight: Array | None = None) -> float:
-    """Mean of the F1 of labels or classes; 0 for one that neither occurs nor is predicted (as in
-    scikit-learn)."""
-    hits, counts = _f1_counts(y, raw, weight)
-    return float(np.divide(hits, counts, out=np.zeros_like(hits), where=counts > 0).mean())
-
-
-def brier(y: Array, proba: Array, weight: Array | None = None) -> float:
-    """Mean squared error of probabilities; for class ids summed over the classes."""
-    proba = _matrix(proba)
-    if np.ndim(y) == 1 and proba.shape[1] > 1:
-        truth = np.asarray(y)[:, None] == np.arange(proba.shape[1])
-        return _means(np.square(proba - truth).sum(axis=1, keepdims=True), weight)[0]
-    return mse(_of_labels(y, 0.0), proba, weight)
-
-
-def auc(y: Array, proba: Array, weight: Array | None = None) -> float:
-    """Area under the ROC curve, averaged over labels (classes: each against the rest); NaN where there is one
-    class."""
-    return _mean_over_outputs(roc_auc_of, *_one_against_rest(y, proba), weight)
-
-
-def average_precision(y: Array, proba: Array, weight: Array | None = None) -> float:
-    """Average precision, averaged over labels (classes: each against the rest); NaN where there is one
-    class."""
-    return _mean_over_outputs(average_precision_of, *_one_against_rest(y, proba), weight)
-
-
-def _one_against_rest(y: Array, proba: Array) -> tuple[Array, Array]:
-    """Both (n, K), columns in one piece, as they are read one after the other."""
-    proba = np.asfortranarray(_matrix(proba))
-    if np.ndim(y) == 1 and proba.shape[1] > 1:
-        return (np.arange(proba.shape[1])[:, None] == np.asarray(y)).T, proba
-    return np.asfortranarray(_matrix(_of_labels(y))) > 0.5, proba
-
-
-def _agreement(
-    of_table: Callable[[NDArray[np.float64]], float],
-    y: Array,
-    raw: Array,
-    weight: Array | None = None,
-) -> float:
-    """A number of the table of truth and decision: of classes, or the mean over labels."""
-    truth, decision = _decisions(y, raw)
-    if truth.ndim == 1:
-        rows = None if weight is None else _matrix(weight)[:, 0]
-        return of_table(table_of(truth, decision, _matrix(raw).shape[1], rows))
-    return _mean_over_outputs(
-        lambda t, d, w: of_table(table_of(t, d, 2, w)), truth, decision, weight
-    )
-
-
-def rmsle(y: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Root mean squared difference of log(1 + y); predictions below 0 count as 0, targets are not below."""
-    y, prediction = _pairs(y, prediction)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        difference = np.log1p(np.maximum(prediction, 0.0)) - np.log1p(_counted(y, weight))
-    return float(np.sqrt(_means(np.square(difference), weight)[0]))
-
-
-@dataclass(frozen=True)
-class _PinballOfLevel:
-    """Mean pinball loss of one level: of its predictions where the objective has several, else of all."""
-
-    level: float
-    levels: tuple[float, ...] = ()
-
-    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
-        prediction = _matrix(prediction)
-        if self.level in self.levels:
-            prediction = prediction[:, self.levels.index(self.level) :: len(self.levels)]
-        return Pinball(self.level)(y, prediction, weight)
-
-
-@dataclass(frozen=True)
-class _MeanOfDistributions:
-    """Mean of a score of predicted distributions, from raw scores ``(n, K)`` and y ``(n, T)``."""
-
-    objective: Objective
-    score: str
-
-    def __call__(self, y: Array, raw: Array, weight: Array | None = None) -> float:
-        return self.with_each(y, raw, weight)[0]
-
-    def per_output(self, y: Array, raw: Array, weight: Array | None = None) -> NDArray[np.float64]:
-        """The mean of each target, ``(T,)``."""
-        return self.with_each(y, raw, weight)[1]
-
-    def with_each(
-        self, y: Array, raw: Array, weight: Array | None = None
-    ) -> tuple[float, NDArray[np.float64]]:
-        """Both."""
-        of_each, _ = _OF_DISTRIBUTIONS[self.score]
-        return _means(of_each(self.objective.distribution(raw), _matrix(y)), weight)
-
-
-# --- names ---
-
-# Scores of predicted distributions, each with whether it has the unit of y.
-_OF_DISTRIBUTIONS: dict[str, tuple[Callable[[Distribution, Array], Array], bool]] = {
-    "nll": (lambda distribution, y: -distribution.logpdf(y), False),
-    "crps": (lambda distribution, y: distribution.crps(y), True),
-}
 
 _METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("rmse", rmse, has_unit=True),
-        Metric("armse", armse),
-        Metric("mse", mse),
-        Metric("mae", mae, has_unit=True),
-        Metric("mape", mape),
-        Metric("rmsle", rmsle),
-        Metric("r2", r2, greater_is_better=True),
-        Metric("quantile", Pinball(), has_unit=True),
+        Metric("rmse", regression.rmse, is_scale_dependent=True),
+        Metric("armse", regression.armse),
+        Metric("mse", regression.mse),
+        Metric("mae", regression.mae, is_scale_dependent=True),
+        Metric("mape", regression.mape),
+        Metric("rmsle", regression.rmsle),
+        Metric("r2", regression.r2, True),
+        Metric("quantile", PinballLoss(), is_scale_dependent=True),
         Metric("poisson_deviance", TweedieDeviance(1.0)),
         Metric("gamma_deviance", TweedieDeviance(2.0)),
         Metric("tweedie_deviance", TweedieDeviance()),
-        Metric("logloss", logloss, needs="raw"),
-        Metric("mlogloss", mlogloss, needs="raw", by_column=False),
-        Metric("error", error, needs="raw"),
-        Metric("merror", error, needs="raw", by_column=False),
-        Metric("hamming_loss", error, needs="raw"),
-        Metric("accuracy", accuracy, greater_is_better=True, needs="raw"),
-        Metric(
-            "subset_accuracy", subset_accuracy, greater_is_better=True, needs="raw", by_column=False
-        ),
-        Metric("f1_micro", f1_micro, greater_is_better=True, needs="raw"),
-        Metric("f1_macro", f1_macro, greater_is_better=True, needs="raw"),
+        Metric("logloss", classification.logloss, False, "raw"),
+        _joint(classification.mlogloss, "mlogloss", "raw", False),
+        Metric("error", classification.error, False, "raw"),
+        _joint(classification.error, "merror", "raw", False),
+        Metric("hamming_loss", classification.error, False, "raw"),
+        Metric("accuracy", classification.accuracy, True, "raw"),
+        _joint(classification.subset_accuracy, "subset_accuracy", "raw", True),
+        Metric("f1_micro", classification.f1_micro, True, "raw"),
+        Metric("f1_macro", classification.f1_macro, True, "raw"),
         *(
-            Metric(name, partial(_agreement, of_table), greater_is_better=True, needs="raw")
-            for name, of_table in (
-                ("balanced_accuracy", balanced_accuracy_of),
-                ("mcc", matthews_of),
-                ("kappa", partial(kappa_of, power=0)),
-                ("linear_kappa", partial(kappa_of, power=1)),
-                ("quadratic_kappa", partial(kappa_of, power=2)),
+            Metric(name, partial(confusion_score, score), True, "raw")
+            for name, score in (
+                ("balanced_accuracy", classification.balanced_accuracy),
+                ("mcc", classification.matthews_correlation),
+                ("kappa", partial(classification.cohen_kappa, power=0)),
+                ("linear_kappa", partial(classification.cohen_kappa, power=1)),
+                ("quadratic_kappa", partial(classification.cohen_kappa, power=2)),
             )
         ),
-        Metric("brier", brier, needs="proba"),
-        Metric("auc", auc, greater_is_better=True, needs="proba"),
-        Metric("average_precision", average_precision, greater_is_better=True, needs="proba"),
+        Metric("brier", classification.brier, False, "proba"),
+        Metric("auc", classification.auc, True, "proba"),
+        Metric("average_precision", classification.average_precision, True, "proba"),
     )
 }
 
 # Metrics that take their parameters from the objective.
-_WITH_PARAMETERS: dict[str, Callable[..., Any]] = {
-    "quantile": Pinball,
+_PARAMETRISED: dict[str, Callable[..., Any]] = {
+    "quantile": PinballLoss,
     "tweedie_deviance": TweedieDeviance,
 }
 
-# Names that users of XGBoost, LightGBM and scikit-learn know.
+RENAMED_METRICS = {"skill": "d2"}
+"""Names in model files of earlier versions, and what these metrics are called now."""
+
+# Names in XGBoost, LightGBM and scikit-learn.
 _ALIASES: dict[str, str] = {
     "l2": "mse",
     "l2_root": "rmse",
@@ -600,41 +233,50 @@ _ALIASES: dict[str, str] = {
     "roc_auc_score": "auc",
     "negative_log_likelihood": "nll",
     "normal-nll": "nll",
-    **SCORERS,
+    **SCORER_ALIASES,
+    **RENAMED_METRICS,
 }
 
 _PINBALL = re.compile(r"(?:pinball|quantile)@(0?\.[0-9]+)")
+_RELATIVE = "relative_"
+
+# Metrics in place of those that are not means of errors of rows, which D2 compares.
+_D2_METRICS = {"rmse": "mse", "nll": "crps"}
 
 
 def metric_names() -> list[str]:
-    """Canonical names of the built-in metrics; besides there are p@k, ndcg@k, psp@k and psndcg@k,
-    relative_<name> of those that have the unit of y, and nll and crps of predicted distributions."""
+    """Return the canonical names of the built-in metrics.
+
+    There are also p@k, ndcg@k, psp@k and psndcg@k, relative_<name> of scale-dependent metrics, and
+    nll and crps of predicted distributions.
+    """
     return list(_METRICS)
 
 
 def get_metric(
     metric: str | Callable[..., Any] | Metric, objective: Objective | None = None
 ) -> Metric:
-    """The metric of that name, or the callable as a metric.
+    """Return a metric by name, or a callable as a metric.
 
     Parameters
     ----------
     metric : str, callable or Metric
-        A canonical name (`metric_names`), one that XGBoost and LightGBM use or that of a scorer of
-        scikit-learn, or "p@1", "ndcg@5", "psp@3", "psndcg@3" (any k; see :mod:`polyleaf.metrics.ranking`),
-        "pinball@0.9" (any level); "nll" and "crps" of objectives that predict distributions; "loss", what the
-        objective minimises; or a function of ``(y_true, y_pred)``
-        or ``(y_true, y_pred, sample_weight)`` that returns a number (smaller is better, unless it is a score
-        of scikit-learn's) or ``(name, value, greater_is_better)``. It gets predictions (probabilities, where
-        the objective has them; decisions, where scikit-learn's function compares such) as ``(n,)`` for one
-        output, else ``(n, K)``. The metric is listed under the function's own name.
+        A canonical name (`metric_names`), a name of XGBoost, LightGBM or a scorer of scikit-learn;
+        "p@1", "ndcg@5", "psp@3", "psndcg@3" (any k; see :mod:`polyleaf.metrics.ranking`);
+        "pinball@0.9" (any level); "nll" and "crps" of objectives that predict distributions; "d2";
+        "loss", which the objective minimises; or a function of ``(y_true, y_pred)`` or ``(y_true,
+        y_pred, sample_weight)`` that returns a number (smaller is better, unless it is a score of
+        scikit-learn) or ``(name, value, greater_is_better)``. The function receives predictions
+        (probabilities if the objective has them; decisions if it is a metric of scikit-learn that
+        compares these) as ``(n,)`` for one output, else ``(n, K)``, and is logged under its own
+        name.
     objective : Objective, optional
-        Gives quantile levels and Tweedie power to metrics that have them.
+        Provides quantile levels and the Tweedie power to metrics with parameters.
 
     Raises
     ------
     ValueError
-        For an unknown name.
+        If the name is unknown.
     """
     if isinstance(metric, Metric):
         return metric
@@ -644,56 +286,116 @@ def get_metric(
         raise ValueError(f"A metric must be a name or a callable; got {type(metric).__name__}.")
     name = _ALIASES.get(metric.lower(), metric.lower())
     if name in ("log_loss", "logloss"):
-        name = (
-            "mlogloss"
-            if objective is not None and objective.target_kinds == ("classes",)
-            else "logloss"
-        )
-    level = _PINBALL.fullmatch(name)
-    if level is not None:
-        levels = () if objective is None else objective.levels
-        return Metric(name, _PinballOfLevel(float(level[1]), levels), by_column=False)
-    if name == "skill" and objective is not None:
-        return _skill(objective)
-    if name == "loss" and objective is not None:
-        return Metric("loss", _ObjectiveLoss(objective), needs="raw", by_column=False)
-    if name in _OF_DISTRIBUTIONS:
-        return _of_distributions(name, objective)
-    ranked = ranking_metric(name)
-    if ranked is not None:
-        return Metric(*ranked, greater_is_better=True, needs="raw", by_column=False)
-    if name.startswith(PREFIX):
-        return _relative(get_metric(name.removeprefix(PREFIX), objective))
-    if name not in _METRICS:
+        is_multiclass = objective is not None and objective.target_kinds == ("classes",)
+        name = "mlogloss" if is_multiclass else "logloss"
+    found = _METRICS.get(name) or _get_composed_metric(name, objective)
+    if found is None:
         close = difflib.get_close_matches(name, [*_METRICS, *_ALIASES], n=1)
         raise ValueError(
-            f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Known are "
-            f"{', '.join([*_METRICS, *_relative_names(), *_OF_DISTRIBUTIONS])}, loss, skill, "
-            "pinball@level, p@k, ndcg@k, psp@k and psndcg@k for any k, and any callable."
+            f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Valid "
+            f"names are {', '.join([*_METRICS, *_relative_names(), *DISTRIBUTION_SCORES])}, loss, "
+            "d2, pinball@level, p@k, ndcg@k, psp@k and psndcg@k for any k; or pass a callable."
         )
-    found = _METRICS[name]
-    if objective is not None and objective.default_metric == name and name in _WITH_PARAMETERS:
-        return replace(found, function=_WITH_PARAMETERS[name](**objective.metric_parameters()))
+    if objective is not None and objective.default_metric == name and name in _PARAMETRISED:
+        return replace(found, function=_PARAMETRISED[name](**objective.metric_parameters()))
     return found
 
 
-def _of_distributions(name: str, objective: Objective | None) -> Metric:
+def _get_composed_metric(name: str, objective: Objective | None) -> Metric | None:
+    """Return a metric that is made of its name or of the objective; None if there is none."""
+    if "@" in name:
+        level = _PINBALL.fullmatch(name)
+        if level is not None:
+            levels = () if objective is None else objective.levels
+            return _joint(PinballLossAtLevel(float(level[1]), levels), name, "prediction", False)
+        ranking = parse_ranking_metric(name)
+        return None if ranking is None else _joint(ranking[1], ranking[0], "raw", True)
+    if name in DISTRIBUTION_SCORES:
+        return _distribution_metric(name, objective)
+    if name.startswith(_RELATIVE):
+        return _relative_metric(get_metric(name.removeprefix(_RELATIVE), objective))
+    if objective is None or name not in ("d2", "loss"):
+        return None
+    return (
+        _d2_metric(objective)
+        if name == "d2"
+        else _joint(_ObjectiveLoss(objective), name, "raw", False)
+    )
+
+
+def _distribution_metric(name: str, objective: Objective | None) -> Metric:
     if objective is None or not objective.has_distribution:
         raise ValueError(
-            f"Metric {name!r} is of predicted distributions, which these objectives give: "
+            f"Metric {name!r} requires an objective that predicts distributions: "
             f"{', '.join(distribution_names())}."
         )
-    has_unit = _OF_DISTRIBUTIONS[name][1]
-    return Metric(name, _MeanOfDistributions(objective, name), needs="raw", has_unit=has_unit)
+    return Metric(
+        name, DistributionScore(objective, name), False, "raw", is_scale_dependent=name == "crps"
+    )
+
+
+def _relative_metric(metric: Metric) -> Metric:
+    if not metric.is_scale_dependent:
+        raise ValueError(
+            f"{metric.name!r} has no relative form, as it does not depend on the scale of y; "
+            f"use one of {', '.join(_relative_names())}."
+        )
+    return _joint(RelativeError(metric.per_output), _RELATIVE + metric.name, "prediction", False)
+
+
+def _relative_names() -> list[str]:
+    return [_RELATIVE + name for name, metric in _METRICS.items() if metric.is_scale_dependent]
+
+
+def _from_callable(function: Callable[..., Any]) -> Metric:
+    if is_scorer(function):
+        raise TypeError(
+            "eval_metric is a scorer of scikit-learn, which takes an estimator: pass its metric "
+            "function instead, such as sklearn.metrics.f1_score, with functools.partial for options."
+        )
+    called = CallableMetric(function)
+    kind: PredictionType = "raw" if called.takes_decisions else "prediction"
+    return _joint(called, called.name, kind, called.greater_is_better)
+
+
+class _ObjectiveLoss:
+    """The loss of an objective, of raw scores in the unit of y."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self._cache: list[tuple[Array, Array | None, Problem]] = []
+
+    def __call__(self, y: Array, raw: Array, weight: Array | None) -> float:
+        problem = self._problem(y, weight)
+        base = raw.mean(axis=0)  # so that the rest fits in float32
+        problem.set_base(base)
+        loss = problem.loss((raw - base).astype(np.float32))
+        if np.isnan(loss):
+            raise ValueError(
+                f"The loss of objective {self.objective.name!r} is NaN, or unknown because its "
+                "function returns only derivatives: choose another eval_metric."
+            )
+        return loss
+
+    def _problem(self, y: Array, weight: Array | None) -> Problem:
+        """Bind the objective once per data set, as a loss in JAX is compiled then."""
+        for known_y, known_weight, problem in self._cache:
+            if known_y is y and known_weight is weight:
+                return problem
+        self._cache.append((y, weight, self.objective.prepare(y, weight)))
+        return self._cache[-1][2]
+
+
+# --- the metrics of an objective ---
 
 
 def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:
-    """`get_metric` for several.
+    """Return several metrics; see `get_metric`.
 
     Parameters
     ----------
     metrics : str, callable, Metric, sequence of these, mapping or None
-        None: the default of the objective. For tasks a mapping from their names to such.
+        None: the default of the objective. For several tasks, a mapping from task names to metrics.
     objective : Objective
 
     Returns
@@ -703,41 +405,41 @@ def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:
     Raises
     ------
     ValueError
-        Where there is no such metric, it is not for this objective, or two share a name.
+        If a metric is unknown, does not suit the objective, or has the name of another.
     """
     if metrics is None:
         return [default_metric(objective)]
     if isinstance(metrics, Mapping):
-        found = _of_tasks(metrics, objective)
+        found = _get_task_metrics(metrics, objective)
     else:
         if isinstance(metrics, (str, Metric)) or callable(metrics):
             metrics = [metrics]
-        found = [_check_for_all(get_metric(metric, objective), objective) for metric in metrics]
+        found = [_check_task_given(get_metric(metric, objective), objective) for metric in metrics]
     names = [metric.name for metric in found]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"Two metrics are called {name!r}; name each one once.")
+            raise ValueError(f"eval_metric contains {name!r} more than once.")
     return found
 
 
 def default_metric(objective: Objective) -> Metric:
-    """The metric that goes with `objective`: its `default_metric`, with its parameters."""
+    """Return the metric that goes with `objective`: its `default_metric`, with its parameters."""
     return get_metric(objective.default_metric, objective)
 
 
 def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Metric]:
-    """What is measured where the user names nothing.
+    """Return the metrics that are logged if `eval_metric` is not set.
 
-    Of several targets an error in their unit is followed by the same in units of each one's spread: early
-    stopping watches the last. Of several tasks the metrics of each are followed by the mean of their skill.
+    For several targets, a scale-dependent error is followed by its relative form, and for several
+    tasks the metrics of each by the mean D2: early stopping uses the last metric.
 
     Parameters
     ----------
     objective : Objective
     kind : {"regression", "binary", "multiclass", "multilabel"}
-        Of the target.
+        The kind of target.
     n_targets : int
-        Its columns, or classes.
+        The number of its columns, or classes.
 
     Returns
     -------
@@ -745,173 +447,77 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
     """
     if objective.tasks:
         found = [
-            _of_task(metric, place)
+            _task_metric(metric, place)
             for place in objective.tasks
             for metric in default_metrics(
-                place.task.objective, _kind_of(place.task), max(place.task.n_columns, 1)
+                place.task.objective, _target_kind(place.task), max(place.task.n_columns, 1)
             )
         ]
-        return found if len(objective.tasks) == 1 else [*found, _skill(objective)]
+        return found if len(objective.tasks) == 1 else [*found, _d2_metric(objective)]
     metric = get_metric(objective.metric_for(kind, n_targets), objective)
-    return [metric, _relative(metric)] if metric.has_unit and n_targets > 1 else [metric]
+    if metric.is_scale_dependent and n_targets > 1:
+        return [metric, _relative_metric(metric)]
+    return [metric]
 
 
-def _relative(metric: Metric) -> Metric:
-    if not metric.has_unit:
-        raise ValueError(
-            f"{metric.name!r} has no unit to be relative to; {', '.join(_relative_names())} do."
-        )
-    return Metric(PREFIX + metric.name, RelativeError(metric.per_output), by_column=False)
+def _target_kind(task: Any) -> str:
+    label_kind = "binary" if task.n_columns == 1 else "multilabel"
+    return {"values": "regression", "labels": label_kind}.get(task.learns, "multiclass")
 
 
-def _kind_of(task: Any) -> str:
-    of_labels = "binary" if task.n_columns == 1 else "multilabel"
-    return {"values": "regression", "labels": of_labels}.get(task.learns, "multiclass")
+def _task_metric(metric: Metric, place: Any) -> Metric:
+    """Return the metric of one of several tasks as a metric of all of them."""
+    name = f"{place.task.name}: {metric.name}"
+    better = metric.greater_is_better
+    return _joint(TaskMetric(place, metric), name, metric.prediction_type, better)
 
 
-def _of_task(metric: Metric, place: Any) -> Metric:
-    """The metric of one of several tasks, as one of all of them."""
-    name, better = f"{place.task.name}: {metric.name}", metric.greater_is_better
-    return Metric(name, OfTask(place, metric), better, metric.needs, by_column=False)
-
-
-def _of_tasks(metrics: Mapping[Any, Any], objective: Objective) -> list[Metric]:
-    """The metrics that users name for each of several tasks, in their order."""
+def _get_task_metrics(metrics: Mapping[Any, Any], objective: Objective) -> list[Metric]:
+    """Return the metrics of a mapping from task names, in its order."""
     places = {place.task.name: place for place in objective.tasks}
     if not places:
         raise ValueError(
-            "eval_metric is a dict where there are several tasks: name one metric, or a list."
+            "eval_metric may be a dict for several tasks only: pass a metric or a list."
         )
     found = []
     for name, chosen in metrics.items():
         if name not in places:
             raise ValueError(
-                f"eval_metric names the task {name!r}; there are {', '.join(map(repr, places))}."
+                f"eval_metric has the unknown task {name!r}; tasks are "
+                f"{', '.join(map(repr, places))}."
             )
         found += [
-            _of_task(metric, places[name])
+            _task_metric(metric, places[name])
             for metric in get_metrics(chosen, places[name].task.objective)
         ]
     return found
 
 
-def _check_for_all(metric: Metric, objective: Objective) -> Metric:
-    """Refuse a metric that does not know which of several tasks it is of."""
-    if objective.tasks and metric.name not in ("skill", "loss"):
+def _check_task_given(metric: Metric, objective: Objective) -> Metric:
+    """Raise ValueError for a metric that must name one of several tasks."""
+    if objective.tasks and metric.name not in ("d2", "loss"):
         first = objective.tasks[0].task.name
         raise ValueError(
-            f"eval_metric={metric.name!r} does not say which task it is of: give a dict, such as "
-            f"{{{first!r}: {metric.name!r}}}. For all tasks together there is 'skill'."
+            f"eval_metric={metric.name!r} must name its task: pass a dict, such as "
+            f"{{{first!r}: {metric.name!r}}}, or 'd2' for all tasks together."
         )
     return metric
 
 
-def _skill(objective: Objective) -> Metric:
-    """The share of the best constant's error that predictions are without; of tasks the mean."""
+def _d2_metric(objective: Objective) -> Metric:
+    """Return the D2 of an objective; for several tasks their mean."""
     if objective.tasks:
-        of_tasks = [OfTask(place, _skill(place.task.objective)) for place in objective.tasks]
-        return Metric("skill", MeanSkill(of_tasks), True, needs="raw", by_column=False)
+        each = [TaskMetric(place, _d2_metric(place.task.objective)) for place in objective.tasks]
+        return _joint(MeanD2(each), "d2", "raw", True)
     metric = default_metric(objective)
-    metric = get_metric(INSTEAD.get(metric.name, metric.name), objective)
+    metric = get_metric(_D2_METRICS.get(metric.name, metric.name), objective)
 
-    def errors(y: Array, raw: Array, weight: Array | None) -> NDArray[np.float64]:
-        prediction = raw if metric.needs == "raw" else objective.transform(raw)
-        each = (
-            metric.per_output(y, prediction, weight)
-            if "labels" not in objective.target_kinds
-            else None
-        )
-        return np.array([metric(y, prediction, weight)]) if each is None else each
+    def compute_errors(y: Array, raw: Array, weight: Array | None) -> NDArray[np.float64]:
+        prediction = raw if metric.prediction_type == "raw" else objective.transform(raw)
+        if "labels" not in objective.target_kinds:
+            each = metric.per_output(y, prediction, weight)
+            if each is not None:
+                return each
+        return np.array([metric(y, prediction, weight)])
 
-    return Metric("skill", Skill(objective, errors), True, needs="raw", by_column=False)
-
-
-def _relative_names() -> list[str]:
-    return [PREFIX + name for name, metric in _METRICS.items() if metric.has_unit]
-
-
-class _ObjectiveLoss:
-    """What an objective minimises, of scores in the unit of y."""
-
-    def __init__(self, objective: Objective) -> None:
-        self.objective = objective
-        self._prepared: list[tuple[Array, Array | None, Problem]] = []
-
-    def __call__(self, y: Array, raw: Array, weight: Array | None) -> float:
-        problem = self._problem(y, weight)
-        base = raw.mean(axis=0)  # float32 holds the rest
-        problem.set_base(base)
-        loss = problem.loss((raw - base).astype(np.float32))
-        if np.isnan(loss):
-            raise ValueError(
-                f"The loss of objective {self.objective.name!r} is NaN, or not known because the function "
-                "returns derivatives only: choose another eval_metric."
-            )
-        return loss
-
-    def _problem(self, y: Array, weight: Array | None) -> Problem:
-        """Prepared once for each data set: a loss in JAX is compiled then."""
-        for known_y, known_weight, problem in self._prepared:
-            if known_y is y and known_weight is weight:
-                return problem
-        self._prepared.append((y, weight, self.objective.prepare(y, weight)))
-        return self._prepared[-1][2]
-
-
-def _from_callable(function: Callable[..., Any]) -> Metric:
-    inner = function.func if isinstance(function, partial) else function
-    name = getattr(inner, "__name__", type(function).__name__)
-    if is_scorer(function):
-        raise TypeError(
-            "eval_metric is a scorer of scikit-learn, which is called with an estimator: pass the function "
-            "that it is made of, such as sklearn.metrics.f1_score (functools.partial sets its arguments)."
-        )
-    greater, decides = is_greater_better(function), takes_decisions(function)
-    called = _CallableMetric(function, name, greater, decides)
-    return Metric(name, called, greater, needs="raw" if decides else "prediction", by_column=False)
-
-
-class _CallableMetric:
-    """A user's function behind the common signature."""
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        name: str,
-        greater_is_better: bool = False,
-        decides: bool = False,
-    ) -> None:
-        self.user_function = function
-        self.name = name
-        self.greater_is_better = greater_is_better
-        self._decides = decides
-        try:
-            self._takes_weight = "sample_weight" in inspect.signature(function).parameters
-        except ValueError:
-            self._takes_weight = False
-
-    def __call__(self, y: Array, prediction: Array, weight: Array | None) -> float:
-        keywords = {"sample_weight": weight} if self._takes_weight else {}
-        if self._decides:
-            y, prediction = (values.astype(np.int64) for values in _decisions(y, prediction))
-        value = self.user_function(_squeeze(y), _squeeze(prediction), **keywords)
-        if isinstance(value, tuple):
-            if len(value) != 3:
-                raise ValueError(
-                    f"Metric {self.name!r} returned {len(value)} things; it must return a number or "
-                    "(name, value, greater_is_better)."
-                )
-            value, self.greater_is_better = value[1], bool(value[2])
-        try:
-            return float(value)
-        except TypeError:
-            shape = np.shape(value)
-            found = f"values of shape {shape}" if shape else repr(value)
-            raise TypeError(
-                f"Metric {self.name!r} returned {found}; it must return a number, for all rows together, or "
-                "(name, value, greater_is_better)."
-            ) from None
-
-
-def _squeeze(values: Array) -> Array:
-    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    return _joint(D2(objective, compute_errors), "d2", "raw", True)

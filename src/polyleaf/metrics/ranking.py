@@ -1,15 +1,14 @@
-"""Metrics of ranked labels: P@k, nDCG@k and their propensity-scored forms. Owns what a ranking is and how it
-is judged; must not know models, boosting, or the names under which training watches a metric (`metrics`).
+"""Metrics of ranked labels: P@k, nDCG@k and their propensity-scored forms.
 
-Truth is an indicator matrix ``(n, L)``, dense or CSR (a label holds where the value is above 1/2), or class
-ids ``(n,)``. A prediction is a matrix of scores ``(n, L)``, dense or CSR (what is not stored is not
-predicted), or a pair ``(labels, scores)`` of the best of each row, ``(n, m)`` each, as `predict_topk` gives
-it; label -1 fills a row that has fewer. Labels of equal score are ranked in order of their index. The k-th
-place may be beyond the last label: it is then a place without a hit.
+The truth is an indicator matrix ``(n, L)``, dense or CSR (a label is true where the value is above
+1/2), or class ids ``(n,)``. A prediction is a matrix of scores ``(n, L)``, dense or CSR (labels that
+are not stored are not predicted), or a pair ``(labels, scores)`` of the best labels of each row,
+``(n, m)`` each, as returned by `predict_topk`; label -1 pads rows with fewer labels. Labels with
+equal scores are ranked by index. Positions beyond the last label count as misses.
 
-Definitions: the extreme classification repository (Bhatia et al., 2016); propensities: Jain, Prabhu and
-Varma, "Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing Label
-Applications", KDD 2016.
+The definitions are those of the extreme classification repository (Bhatia et al., 2016), the
+propensities those of Jain, Prabhu and Varma, "Extreme Multi-label Loss Functions for
+Recommendation, Tagging, Ranking & Other Missing Label Applications", KDD 2016.
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ __all__ = [
     "propensities",
     "psndcg_at",
     "psp_at",
-    "ranking_metric",
+    "parse_ranking_metric",
     "ranking_scores",
     "top_labels",
 ]
 
 Array = NDArray[Any]
-_BLOCK = 1 << 22  # scores copied at a time
+_BLOCK_SIZE = 1 << 22  # scores copied at a time
 
 
 def top_labels(prediction: Any, k: int) -> NDArray[np.int64]:
-    """The k best labels of each row.
+    """Return the k best labels of each row.
 
     Parameters
     ----------
     prediction : ndarray or sparse matrix of shape (n, L), or pair (labels, scores) of shape (n, m)
-        Scores, larger is better.
+        Scores; larger is better.
     k : int
 
     Returns
@@ -59,7 +58,7 @@ def top_labels(prediction: Any, k: int) -> NDArray[np.int64]:
     Raises
     ------
     ValueError
-        Where a score is NaN, or labels and scores differ in shape.
+        If a score is NaN, or labels and scores differ in shape.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}.")
@@ -75,62 +74,64 @@ def _top_of_pairs(labels: Any, scores: Any, k: int) -> NDArray[np.int64]:
     labels, scores = np.asarray(labels), np.asarray(scores, dtype=np.float64)
     if labels.ndim != 2 or labels.shape != scores.shape:
         raise ValueError(
-            f"Labels {labels.shape} and scores {scores.shape} must have one shape (n, m)."
+            f"Labels {labels.shape} and scores {scores.shape} must have the same shape (n, m)."
         )
-    _no_nan(scores)
+    _check_no_nan(scores)
     scores = np.where(labels < 0, -np.inf, scores)
     by_label = np.argsort(labels, axis=1, kind="stable")
     order = np.argsort(-np.take_along_axis(scores, by_label, axis=1), axis=1, kind="stable")
     best = np.take_along_axis(labels, np.take_along_axis(by_label, order, axis=1), axis=1)
-    return _filled(best[:, :k].astype(np.int64), k)
+    return _pad(best[:, :k].astype(np.int64), k)
 
 
 def _top_of_csr(scores: sp.csr_matrix, k: int) -> NDArray[np.int64]:
     scores.sort_indices()
-    _no_nan(scores.data)
+    _check_no_nan(scores.data)
     row = np.repeat(np.arange(scores.shape[0]), np.diff(scores.indptr))
     order = np.lexsort((scores.indices, -scores.data, row))
-    place = np.arange(len(order)) - scores.indptr[row]
+    rank = np.arange(len(order)) - scores.indptr[row]
     best = np.full((scores.shape[0], k), -1, np.int64)
-    chosen = place < k
-    best[row[chosen], place[chosen]] = scores.indices[order[chosen]]
+    chosen = rank < k
+    best[row[chosen], rank[chosen]] = scores.indices[order[chosen]]
     return best
 
 
 def _top_of_scores(scores: Array, k: int) -> NDArray[np.int64]:
-    """k times the largest: exact about ties, and for small k faster than a partition."""
+    """Take the largest score k times: exact for ties, and for small k faster than a partition."""
     if scores.ndim != 2:
-        raise ValueError(f"Scores to rank must have shape (n, L), not {scores.shape}.")
+        raise ValueError(f"Scores to rank must have shape (n, L); got {scores.shape}.")
     n, n_labels = scores.shape
     best = np.empty((n, min(k, n_labels)), np.int64)
-    size = max(1, _BLOCK // max(1, n_labels))
+    size = max(1, _BLOCK_SIZE // max(1, n_labels))
     for begin in range(0, n, size):
         block = scores[begin : begin + size].astype(np.float64)
-        _no_nan(block)
-        np.maximum(block, -np.finfo(np.float64).max, out=block)  # -inf is for what has been taken
+        _check_no_nan(block)
+        np.maximum(block, -np.finfo(np.float64).max, out=block)  # -inf marks labels taken
         rows = np.arange(len(block))
-        for place in range(best.shape[1]):
+        for rank in range(best.shape[1]):
             found = block.argmax(axis=1)
-            best[begin : begin + size, place] = found
+            best[begin : begin + size, rank] = found
             block[rows, found] = -np.inf
-    return _filled(best, k)
+    return _pad(best, k)
 
 
-def _no_nan(scores: Array) -> None:
+def _check_no_nan(scores: Array) -> None:
     if np.isnan(scores).any():
-        raise ValueError("Scores to rank hold NaN.")
+        raise ValueError("Scores to rank contain NaN.")
 
 
-def _filled(best: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+def _pad(best: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     missing = k - best.shape[1]
     return np.pad(best, ((0, 0), (0, missing)), constant_values=-1) if missing > 0 else best
 
 
-class _Truth:
-    """Which labels hold: sorted pairs (row, label), so that nothing of size n * L is made."""
+class _TrueLabels:
+    """The true labels as sorted pairs (row, label), so that nothing of size n * L is allocated.
+
+    `n_labels` is required for class ids only; None: the largest id plus one.
+    """
 
     def __init__(self, y: Any, n_labels: int | None) -> None:
-        """`n_labels`: L, needed for class ids only; None: the largest of them and one more."""
         label: Array
         if sp.issparse(y):
             y = sp.coo_matrix(y)
@@ -148,21 +149,23 @@ class _Truth:
         self.row, self.label = np.divmod(self.keys, max(1, self.n_labels))
         self.counts = np.bincount(self.row, minlength=self.n)
 
-    def holds(self, best: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each of the labels (n, k) holds in its row."""
+    def contains(self, best: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each of the labels (n, k) is true in its row."""
         if len(best) != self.n:
-            raise ValueError(f"y has {self.n} rows, the prediction {len(best)}.")
+            raise ValueError(f"y has {self.n} rows, but the prediction has {len(best)}.")
         largest = int(np.max(best, initial=-1))
         if largest >= self.n_labels:
-            raise ValueError(f"The prediction names label {largest}, but y has {self.n_labels}.")
+            raise ValueError(
+                f"The prediction contains label {largest}, but y has {self.n_labels} labels."
+            )
         if len(self.keys) == 0:
             return np.zeros(best.shape, bool)
-        wanted = np.arange(self.n)[:, None] * self.n_labels + best
-        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return (self.keys[at] == wanted) & (best >= 0)
+        keys = np.arange(self.n)[:, None] * self.n_labels + best
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return (self.keys[at] == keys) & (best >= 0)
 
-    def best_possible(self, value: NDArray[np.float64], k: int) -> NDArray[np.int64]:
-        """The k labels of largest value that hold, (n, k), -1 where there are fewer."""
+    def top_true_labels(self, value: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+        """Return the k true labels of largest value, (n, k), -1 where there are fewer."""
         shape = self.n, self.n_labels
         return _top_of_csr(
             sp.csr_matrix((value[self.label], (self.row, self.label)), shape=shape), k
@@ -172,7 +175,7 @@ class _Truth:
 def _read(
     y: Any, prediction: Any, weight: Any
 ) -> tuple[Any, Any, NDArray[np.float64] | None, int | None]:
-    """y and prediction without the labels that are missing (weight 0), the weight of each row, and L."""
+    """Return y and prediction without missing labels (weight 0), the row weights, and L."""
     n_labels = None
     if isinstance(prediction, tuple):
         if np.ndim(y) == 1 and not sp.issparse(y):
@@ -184,20 +187,20 @@ def _read(
         n_labels = prediction.shape[1]
         shape = np.shape(y) if not sp.issparse(y) else y.shape
         if len(shape) == 2 and shape[1] != n_labels:
-            raise ValueError(f"y has {shape[1]} labels, the prediction {n_labels}.")
+            raise ValueError(f"y has {shape[1]} labels, but the prediction has {n_labels}.")
     if weight is None:
         return y, prediction, None, n_labels
     weight = np.asarray(weight, dtype=np.float64)
     if weight.ndim == 2 and weight.shape[1] > 1:
         if sp.issparse(y) or sp.issparse(prediction) or isinstance(prediction, tuple):
-            raise ValueError("Weights of single labels go with dense y and dense scores.")
+            raise ValueError("Per-label weights require dense y and dense scores.")
         y = np.where(weight > 0, y, 0)
         prediction = np.where(weight > 0, prediction, -np.inf)
         weight = weight.mean(axis=1)
     return y, prediction, weight.reshape(-1), n_labels
 
 
-def _mean(values: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+def _weighted_mean(values: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
     if weight is None:
         return float(values.mean()) if len(values) else float("nan")
     total = weight.sum()
@@ -209,7 +212,7 @@ def _discounts(k: int) -> NDArray[np.float64]:
 
 
 def precision_at(y: Any, prediction: Any, k: int = 1, weight: Any = None) -> float:
-    """P@k: the share of the k best labels of a row that hold, mean over rows.
+    """Return P@k: the share of the k best labels that are true, averaged over rows.
 
     Parameters
     ----------
@@ -217,99 +220,101 @@ def precision_at(y: Any, prediction: Any, k: int = 1, weight: Any = None) -> flo
     prediction : scores of shape (n, L), dense or sparse, or pair (labels, scores)
     k : int
     weight : ndarray of shape (n,) or (n, L), optional
-        Of rows; of labels, where 0 marks one that is not known.
+        Weights of rows or of labels; 0 marks a missing label.
 
     Returns
     -------
     float
-        Between 0 and 1. Rows without any label count, with 0.
+        Between 0 and 1. Rows without any label count as 0.
     """
     y, prediction, weight, n_labels = _read(y, prediction, weight)
-    hits = _Truth(y, n_labels).holds(top_labels(prediction, k))
-    return _mean(hits.mean(axis=1), weight)
+    hits = _TrueLabels(y, n_labels).contains(top_labels(prediction, k))
+    return _weighted_mean(hits.mean(axis=1), weight)
 
 
 def ndcg_at(y: Any, prediction: Any, k: int = 5, weight: Any = None) -> float:
-    """nDCG@k: hits discounted by ``log2(place + 1)``, over the most that the row allows; mean over rows.
+    """Return nDCG@k: hits discounted by ``log2(rank + 1)`` over the maximum, averaged over rows.
 
     Parameters
     ----------
     y, prediction, k, weight
-        As in `precision_at`.
+        See `precision_at`.
 
     Returns
     -------
     float
-        Between 0 and 1. Rows without any label count, with 0.
+        Between 0 and 1. Rows without any label count as 0.
     """
     y, prediction, weight, n_labels = _read(y, prediction, weight)
-    truth = _Truth(y, n_labels)
-    hits = truth.holds(top_labels(prediction, k))
-    return _mean((hits @ _discounts(k)) / _ideal(truth, k), weight)
+    truth = _TrueLabels(y, n_labels)
+    hits = truth.contains(top_labels(prediction, k))
+    return _weighted_mean((hits @ _discounts(k)) / _ideal_dcg(truth, k), weight)
 
 
-def _ideal(truth: _Truth, k: int) -> NDArray[np.float64]:
-    """Discounts of as many places as the row has labels, at most k, at least one: (n,)."""
+def _ideal_dcg(truth: _TrueLabels, k: int) -> NDArray[np.float64]:
+    """Sum the discounts of as many ranks as the row has labels, between 1 and k: (n,)."""
     return np.cumsum(_discounts(k))[np.clip(truth.counts, 1, k) - 1]
 
 
 def propensities(
     y: Any, a: float = 0.55, b: float = 1.5, n_labels: int | None = None
 ) -> NDArray[np.float64]:
-    """How likely a label that holds was seen to hold (Jain et al., 2016, eq. 3), from its frequency.
+    """Estimate the propensities of labels from their frequencies (Jain et al., 2016, eq. 3).
+
+    The propensity of a label is the probability that it is observed where it is true.
 
     Parameters
     ----------
     y : ndarray or sparse matrix of shape (n, L), or class ids (n,)
         The training rows.
     a, b : float
-        The model's parameters; 0.55 and 1.5 fit most data, 0.5 and 0.4 the Wikipedia sets, 0.6 and 2.6 the
-        Amazon sets.
+        Parameters of the model: 0.55 and 1.5 fit most data, 0.5 and 0.4 the Wikipedia data sets,
+        0.6 and 2.6 the Amazon data sets.
     n_labels : int, optional
-        For class ids: L.
+        The number L of labels, for class ids.
 
     Returns
     -------
     ndarray of shape (L,), float64
-        ``1 / (1 + C (N_l + b)^-a)`` with ``C = (ln N - 1) (b + 1)^a``; in (0, 1], where N >= 3.
+        ``1 / (1 + C (N_l + b)^-a)`` with ``C = (ln N - 1) (b + 1)^a``; in (0, 1] for N >= 3.
     """
-    truth = _Truth(y, n_labels)
+    truth = _TrueLabels(y, n_labels)
     frequency = np.bincount(truth.label, minlength=truth.n_labels)
     c = max(0.0, np.log(max(1, truth.n)) - 1.0) * (b + 1.0) ** a
     return 1.0 / (1.0 + c * (frequency + b) ** -a)
 
 
 def psp_at(y: Any, prediction: Any, k: int, propensity: Array, weight: Any = None) -> float:
-    """Propensity-scored P@k: a hit counts ``1 / propensity``; over the most that could be reached.
+    """Return propensity-scored P@k: hits weighted by ``1 / propensity``, over the maximum.
 
     Parameters
     ----------
     y, prediction, k, weight
-        As in `precision_at`.
+        See `precision_at`.
     propensity : ndarray of shape (L,)
-        Of the training rows: `propensities`.
+        The `propensities` of the training rows.
 
     Returns
     -------
     float
-        Ratio of the means over rows (as the repository's tables have it), at most 1; NaN where no label
-        holds.
+        Ratio of the means over rows, as in the tables of the repository, at most 1; NaN if no label
+        is true.
     """
     return _propensity_scored(y, prediction, k, propensity, weight, np.ones(k), normalise=False)
 
 
 def psndcg_at(y: Any, prediction: Any, k: int, propensity: Array, weight: Any = None) -> float:
-    """Propensity-scored nDCG@k.
+    """Return propensity-scored nDCG@k; see `psp_at`.
 
     Parameters
     ----------
     y, prediction, k, propensity, weight
-        As in `psp_at`.
+        See `psp_at`.
 
     Returns
     -------
     float
-        As `psp_at`.
+        See `psp_at`.
     """
     return _propensity_scored(y, prediction, k, propensity, weight, _discounts(k), normalise=True)
 
@@ -325,35 +330,39 @@ def _propensity_scored(
 ) -> float:
     y, prediction, weight, n_labels = _read(y, prediction, weight)
     value = 1.0 / np.asarray(propensity, dtype=np.float64)
-    truth = _Truth(y, n_labels if n_labels is not None else len(value))
+    truth = _TrueLabels(y, n_labels if n_labels is not None else len(value))
     if len(value) != truth.n_labels:
-        raise ValueError(f"There are {len(value)} propensities, but {truth.n_labels} labels.")
-    ideal = _ideal(truth, k) if normalise else np.ones(truth.n)
+        raise ValueError(
+            f"propensity has {len(value)} entries, but there are {truth.n_labels} labels."
+        )
+    ideal = _ideal_dcg(truth, k) if normalise else np.ones(truth.n)
 
-    def gain(best: NDArray[np.int64]) -> float:
-        return _mean((np.where(truth.holds(best), value[best], 0.0) @ discount) / ideal, weight)
+    def mean_gain(best: NDArray[np.int64]) -> float:
+        return _weighted_mean(
+            (np.where(truth.contains(best), value[best], 0.0) @ discount) / ideal, weight
+        )
 
-    most = gain(truth.best_possible(value, k))
-    return gain(top_labels(prediction, k)) / most if most > 0 else float("nan")
+    best_gain = mean_gain(truth.top_true_labels(value, k))
+    return mean_gain(top_labels(prediction, k)) / best_gain if best_gain > 0 else float("nan")
 
 
 def ranking_scores(
     y: Any, prediction: Any, ks: Sequence[int] = (1, 3, 5), propensity: Array | None = None
 ) -> dict[str, float]:
-    """P@k and nDCG@k for each k, and with `propensity` PSP@k and PSnDCG@k.
+    """Return P@k and nDCG@k for each k, and with `propensity` PSP@k and PSnDCG@k.
 
     Parameters
     ----------
     y, prediction
-        As in `precision_at`.
+        See `precision_at`.
     ks : sequence of int
     propensity : ndarray of shape (L,), optional
-        As in `psp_at`.
+        See `psp_at`.
 
     Returns
     -------
     dict of str to float
-        Keys "P@1", "nDCG@1", "PSP@1", "PSnDCG@1" and so on.
+        With keys "P@1", "nDCG@1", "PSP@1", "PSnDCG@1" and so on.
     """
     best = top_labels(prediction, max(ks))
     ranked = best, np.where(best < 0, -np.inf, -np.arange(best.shape[1], dtype=float))
@@ -365,12 +374,12 @@ def ranking_scores(
     return found
 
 
-# --- as metrics that training can watch ---
+# --- metrics for eval_metric ---
 
 
 @dataclass(frozen=True)
 class PrecisionAt:
-    """`precision_at` of one `k`."""
+    """`precision_at` with a fixed k."""
 
     k: int
 
@@ -380,7 +389,7 @@ class PrecisionAt:
 
 @dataclass(frozen=True)
 class NdcgAt:
-    """`ndcg_at` of one `k`."""
+    """`ndcg_at` with a fixed k."""
 
     k: int
 
@@ -390,15 +399,15 @@ class NdcgAt:
 
 @dataclass
 class PropensityPrecisionAt:
-    """`psp_at` of one k; the propensities are those of the rows trained on, which `know_training` is told.
+    """`psp_at` with a fixed k and the propensities of the training rows.
 
     Parameters
     ----------
     k : int
     a, b : float
-        As in `propensities`.
+        See `propensities`.
     propensity : ndarray of shape (L,), optional
-        In place of what training tells.
+        Default: computed by `set_train_target`.
     """
 
     k: int
@@ -406,38 +415,38 @@ class PropensityPrecisionAt:
     b: float = 1.5
     propensity: Array | None = None
 
-    def know_training(self, y: Any, n_labels: int) -> None:
-        """Take the propensities from the target trained on.
+    def set_train_target(self, y: Any, n_labels: int) -> None:
+        """Compute the propensities from the training target.
 
         Parameters
         ----------
         y : ndarray or sparse matrix of shape (n, L), or class ids (n,)
         n_labels : int
-            L.
+            The number L of labels.
         """
         self.propensity = propensities(y, self.a, self.b, n_labels)
 
     def __call__(self, y: Any, prediction: Any, weight: Any = None) -> float:
-        return psp_at(y, prediction, self.k, self._known(), weight)
+        return psp_at(y, prediction, self.k, self._get_propensity(), weight)
 
-    def _known(self) -> Array:
+    def _get_propensity(self) -> Array:
         if self.propensity is None:
             raise ValueError(
-                "A propensity-scored metric needs the frequency of labels in the training data: call "
-                "know_training, or use psp_at and psndcg_at with propensities of your own."
+                "A propensity-scored metric requires the label frequencies of the training data: call "
+                "set_train_target, or use psp_at and psndcg_at with given propensities."
             )
         return self.propensity
 
 
 @dataclass
 class PropensityNdcgAt(PropensityPrecisionAt):
-    """`psndcg_at` of one k; parameters as those of `PropensityPrecisionAt`."""
+    """`psndcg_at` with a fixed k; parameters are those of `PropensityPrecisionAt`."""
 
     def __call__(self, y: Any, prediction: Any, weight: Any = None) -> float:
-        return psndcg_at(y, prediction, self.k, self._known(), weight)
+        return psndcg_at(y, prediction, self.k, self._get_propensity(), weight)
 
 
-_KINDS: dict[str, type] = {
+_METRICS: dict[str, type] = {
     "p": PrecisionAt,
     "ndcg": NdcgAt,
     "psp": PropensityPrecisionAt,
@@ -445,21 +454,21 @@ _KINDS: dict[str, type] = {
 }
 
 
-def ranking_metric(name: str) -> tuple[str, Any] | None:
-    """Canonical name and function of a metric of ranks.
+def parse_ranking_metric(name: str) -> tuple[str, Any] | None:
+    """Return the canonical name and the function of a ranking metric.
 
     Parameters
     ----------
     name : str
-        "p@3" (or "precision@3"), "ndcg@5", "psp@3", "psndcg@5", say.
+        Such as "p@3" (or "precision@3"), "ndcg@5", "psp@3" or "psndcg@5".
 
     Returns
     -------
     (str, callable) or None
-        None where it is none.
+        None if it is not a ranking metric.
     """
     match = re.fullmatch(r"(p|precision|ndcg|psp|psndcg)@([1-9][0-9]*)", name)
     if match is None:
         return None
     kind, k = match.group(1).replace("precision", "p"), int(match.group(2))
-    return f"{kind}@{k}", _KINDS[kind](k)
+    return f"{kind}@{k}", _METRICS[kind](k)

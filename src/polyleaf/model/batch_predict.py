@@ -13,7 +13,7 @@ import numpy as np
 
 import polyleaf._core as _core
 
-__all__ = ["Chunk", "chunks_of", "codes_of", "regressors_of"]
+__all__ = ["Chunk", "iter_chunks", "bin_features", "read_regressors"]
 
 # Codes (one byte per value) and raw features (four) held at a time in prediction: longer tables go in chunks.
 _CHUNK_BYTES = 1 << 28
@@ -34,7 +34,7 @@ class Chunk(NamedTuple):
     )
 
 
-def chunks_of(
+def iter_chunks(
     forest: _core.Forest,
     mapper: Any,
     table: Any,
@@ -56,10 +56,10 @@ def chunks_of(
         end = min(begin + size, table.n_rows)
         part = table if end - begin == table.n_rows else table.rows(begin, end)
         if coded is None:
-            codes = codes_of(forest, mapper, part, *trees, n_threads)
+            codes = bin_features(forest, mapper, part, *trees, n_threads)
         else:
             codes = mapper.transform(part, n_threads, _mask(coded, mapper), compact=True)
-        features = regressors_of(forest, mapper, part, *trees) if numbers else None
+        features = read_regressors(forest, mapper, part, *trees) if numbers else None
         yield Chunk(slice(begin, end), codes, features, coded)
 
 
@@ -80,7 +80,7 @@ def _mask(features: np.ndarray, mapper: Any) -> np.ndarray:
     return mask
 
 
-def codes_of(
+def bin_features(
     forest: _core.Forest, mapper: Any, table: Any, first: int, last: int, n_threads: int = 1
 ) -> np.ndarray:
     """What trees `first .. last - 1` read of a FeatureTable.
@@ -96,7 +96,7 @@ def codes_of(
     return mapper.transform(table, n_threads, only)
 
 
-def regressors_of(
+def read_regressors(
     forest: _core.Forest, mapper: Any, table: Any, first: int, last: int
 ) -> np.ndarray | None:
     """What the linear leaves of trees `first .. last - 1` read of a FeatureTable.
@@ -104,9 +104,9 @@ def regressors_of(
     Returns
     -------
     ndarray of shape (n_features, n_rows), float32, or None where no leaf is linear
-        See `FeatureTable.numbers`.
+        See `FeatureTable.get_raw_values`.
     """
     wanted = forest.regressors(first, last)
     if not len(wanted):
         return None
-    return mapper.numbers(table, _mask(wanted, mapper))
+    return mapper.get_raw_values(table, _mask(wanted, mapper))

@@ -14,8 +14,8 @@ import scipy.sparse
 
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper, Category
-from polyleaf.runtime.cuda import device_of
-from polyleaf.runtime.device_arrays import array_on, lies_on_card
+from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.device_arrays import as_device_array, is_device_array
 
 __all__ = ["Predictor"]
 
@@ -39,7 +39,7 @@ class Predictor:
     device : {"cpu", "cuda"}, optional
         Where rows walk down the trees. None: on the processor. "cuda": on a card, for very many
         rows of a model whose leaves are constants; the same bits. Rows that lie on the card stay there.
-    gives_scores : bool
+    is_identity : bool
         Whether `finish` leaves the numbers as they are.
 
     Attributes
@@ -54,7 +54,7 @@ class Predictor:
         finish: Callable[[np.ndarray], Any],
         n_threads: int = 1,
         device: str | None = None,
-        gives_scores: bool = False,
+        is_identity: bool = False,
     ):
         if device not in (None, "cpu", "cuda"):
             raise ValueError(f'device={device!r} is not one of "cpu", "cuda".')
@@ -63,18 +63,18 @@ class Predictor:
                 "The model projects its features before the trees see them, which a predictor of plain rows "
                 "does not: use predict."
             )
-        if model.mapper.made_ is not None:
+        if model.mapper.derived_columns_ is not None:
             raise ValueError(
                 "The model looks up features of more than 255 categories in a table, which a predictor of "
                 "plain rows does not: use predict."
             )
         self._model, self._finish, self._n_threads, self._device = model, finish, n_threads, device
-        self._gives_scores = gives_scores
+        self._gives_scores = is_identity
         self.categories = _numbers_of_categories(model.mapper)
         self._core = self._made()
 
     def _made(self) -> _core.RowPredictor | _core.DevicePredictor:
-        mapper, device = self._model.mapper, device_of(self._device)
+        mapper, device = self._model.mapper, get_device(self._device)
         here = _core.RowPredictor(
             self._model.forest,
             mapper.bin_table,
@@ -92,10 +92,10 @@ class Predictor:
             )
         return _core.DevicePredictor(device, here)
 
-    def raw(self, rows: Any) -> Any:
+    def predict_raw(self, rows: Any) -> Any:
         """Raw scores, float64 (n_rows, n_scores), of rows (n_rows, n_features) or of one (n_features,); of
         rows that lie on the predictor's card an array there, which CuPy, PyTorch and JAX take by DLPack."""
-        if lies_on_card(rows):
+        if is_device_array(rows):
             return self._raw_there(rows)
         if type(rows) is not np.ndarray or rows.dtype.char not in "fd":
             if scipy.sparse.issparse(rows):
@@ -125,10 +125,10 @@ class Predictor:
         ValueError
             Where the number of features is not the model's.
         """
-        if lies_on_card(rows):
+        if is_device_array(rows):
             there = self._raw_there(rows)
             return there if self._gives_scores else self._finish(there.read())
-        found = self._finish(self.raw(rows))
+        found = self._finish(self.predict_raw(rows))
         if np.ndim(rows) > 1:
             return found
         return (
@@ -138,13 +138,13 @@ class Predictor:
         )
 
     def _raw_there(self, rows: Any) -> _core.DeviceArray:
-        device = device_of(self._device)
+        device = get_device(self._device)
         if device is None or not isinstance(self._core, _core.DevicePredictor):
             raise TypeError(
                 'rows lie on a CUDA card: make the predictor with device="cuda", or pass a copy in memory of '
                 "this machine."
             )
-        array, expected = array_on(device, rows, "rows"), len(self._model.mapper.n_bins_)
+        array, expected = as_device_array(device, rows, "rows"), len(self._model.mapper.n_bins_)
         if array.ndim != 2 or array.shape[1] != expected:
             raise ValueError(
                 f"Rows on a card must be an array (n_rows, {expected}), and these are {array.shape}."

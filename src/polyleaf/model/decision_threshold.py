@@ -12,12 +12,12 @@ import numpy as np
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
 
-__all__ = ["cuts_of", "keep_thresholds", "thresholds_of"]
+__all__ = ["get_raw_decision_thresholds", "set_decision_thresholds", "get_decision_thresholds"]
 
 _KEPT = "thresholds"  # among the model's metadata, where they are not all one half
 
 
-def keep_thresholds(model: Model, thresholds: Any) -> None:
+def set_decision_thresholds(model: Model, thresholds: Any) -> None:
     """Let a model say yes above these probabilities: one number, or one for each output."""
     found = np.broadcast_to(np.asarray(thresholds, np.float64), (model.n_outputs,))
     model.metadata.pop(_KEPT, None)
@@ -25,7 +25,7 @@ def keep_thresholds(model: Model, thresholds: Any) -> None:
         model.metadata[_KEPT] = found.tolist()
 
 
-def thresholds_of(model: Model) -> np.ndarray:
+def get_decision_thresholds(model: Model) -> np.ndarray:
     """The probability of each output above which it is said to hold, float64 (n_outputs,).
 
     Raises
@@ -42,9 +42,9 @@ def thresholds_of(model: Model) -> np.ndarray:
     return np.array(kept)
 
 
-def cuts_of(model: Model) -> np.ndarray | float:
+def get_raw_decision_thresholds(model: Model) -> np.ndarray | float:
     """The thresholds as raw scores of a logistic link: float64 (n_outputs,), or 0 where all are one half."""
     if _KEPT not in model.metadata:
         return 0.0
-    thresholds = thresholds_of(model)
+    thresholds = get_decision_thresholds(model)
     return np.where(thresholds == 0.5, 0.0, np.log(thresholds) - np.log1p(-thresholds))

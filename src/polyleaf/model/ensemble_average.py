@@ -14,10 +14,12 @@ from polyleaf.model import serialize, storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.model import Model
 
-__all__ = ["blended"]
+__all__ = ["average_models"]
 
 
-def blended(models: Sequence[Model], weights: Sequence[float], metadata: dict[str, Any]) -> Model:
+def average_models(
+    models: Sequence[Model], weights: Sequence[float], metadata: dict[str, Any]
+) -> Model:
     """The models' trees one after another, their leaves times the models' weights.
 
     Raw scores are the weighted mean of the models' but for rounding: leaf values are float32. The rounds of a
@@ -60,10 +62,10 @@ def blended(models: Sequence[Model], weights: Sequence[float], metadata: dict[st
     done = 0
     for model, ratio, weight in zip(models, ratios, weights, strict=True):
         factor = (weight * ratio).astype(np.float32)
-        trees = zip(model.round_of_tree.tolist(), storage.trees_of(model.forest), strict=True)
+        trees = zip(model.round_of_tree.tolist(), storage.iter_trees(model.forest), strict=True)
         for t, (round, (tree, leaves, output)) in enumerate(trees):
             kind = LEAF_KINDS[model.forest.kind(t)]
-            scaled = kind.scaled(leaves, factor if output < 0 else factor[output : output + 1])
+            scaled = kind.scale(leaves, factor if output < 0 else factor[output : output + 1])
             blend.append(tree, scaled, done + round, output)
         done += model.n_rounds
     blend.has_statistics = all(model.has_statistics for model in models)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.model.sizes import depths_of
-from polyleaf.model.split_thresholds import Thresholds
+from polyleaf.model.sizes import node_depths
+from polyleaf.model.split_thresholds import SplitThresholds
 
-__all__ = ["model_html", "tree_html"]
+__all__ = ["render_model", "render_tree"]
 
 _TABLE = '<table style="border-collapse:collapse;font-size:90%">'
 _FEATURES = 5  # shown
@@ -23,7 +23,7 @@ _NODES = 63
 _OUTPUTS = 6  # of a leaf
 
 
-def model_html(model: Any, curve: Sequence[float] | None = None, metric: str = "") -> str:
+def render_model(model: Any, curve: Sequence[float] | None = None, metric: str = "") -> str:
     """A model in a small table.
 
     Parameters
@@ -97,10 +97,10 @@ def _sparkline(values: Sequence[float], width: int = 160, height: int = 28) -> s
     return f'<svg width="{width}" height="{height}" role="img">{line}</svg>'
 
 
-def tree_html(tree: Any, mapper: Any) -> str:
+def render_tree(tree: Any, mapper: Any) -> str:
     """The nodes of a `Tree`, a line each, indented by their depth; of large trees the upper ones."""
-    structure, thresholds = tree.structure, Thresholds(mapper)
-    depths, names = depths_of(structure), mapper.feature_names_
+    structure, thresholds = tree.structure, SplitThresholds(mapper)
+    depths, names = node_depths(structure), mapper.feature_names_
     lines = []
     for node in _in_order(structure)[:_NODES]:
         indent = "&nbsp;" * (3 * int(depths[node]))

@@ -28,7 +28,7 @@ def importance(
     if per_output:
         return _of_each_output(forest, n_outputs, n_features)
     total = np.zeros(n_features)
-    for tree, _, output in storage.trees_of(forest):
+    for tree, _, output in storage.iter_trees(forest):
         inner = tree.feature >= 0
         weights = None if kind == "split" else getattr(tree, kind)[inner]
         sums = np.bincount(tree.feature[inner], weights, n_features)
@@ -39,7 +39,7 @@ def importance(
 
 def _of_each_output(forest: _core.Forest, n_outputs: int, n_features: int) -> np.ndarray:
     total = np.zeros((n_outputs, n_features))
-    for tree, _, output in storage.trees_of(forest):
+    for tree, _, output in storage.iter_trees(forest):
         inner = tree.feature >= 0
         if output < 0 and tree.output_gain.shape[1] != n_outputs:
             raise ValueError(

@@ -14,8 +14,8 @@ __all__ = [
     "Destination",
     "Source",
     "TextDestination",
-    "name_of",
-    "path_of",
+    "format_source",
+    "as_path",
     "read_bytes",
     "write_bytes",
     "write_open",
@@ -51,10 +51,10 @@ def read_bytes(source: Source) -> bytes:
             data = ""
         if not isinstance(data, bytes):
             raise TypeError(
-                f"{name_of(source)} gives {type(data).__name__}: open it for bytes, mode 'rb'."
+                f"{format_source(source)} gives {type(data).__name__}: open it for bytes, mode 'rb'."
             )
         return data
-    return path_of(source).read_bytes()
+    return as_path(source).read_bytes()
 
 
 def write_bytes(
@@ -72,7 +72,7 @@ def write_bytes(
         When the name is one of another format.
     """
     if not hasattr(target, "write"):
-        path = path_of(target)
+        path = as_path(target)
         if path.suffix.lower() == ".json":
             raise ValueError(
                 f"{str(path)!r} promises JSON, but model files are binary: choose another ending, such as "
@@ -96,7 +96,7 @@ def write_text(target: TextDestination, text: str) -> None:
     if hasattr(target, "write"):
         write_open(target, text)
     else:
-        path_of(target).write_text(text, "utf-8")
+        as_path(target).write_text(text, "utf-8")
 
 
 def write_open(target: Any, data: bytes | str) -> None:
@@ -106,11 +106,11 @@ def write_open(target: Any, data: bytes | str) -> None:
     except TypeError as error:
         what, mode = ("text", "w") if isinstance(data, str) else ("bytes", "wb")
         raise TypeError(
-            f"{name_of(target)} takes no {what}: open it with mode {mode!r} ({error})."
+            f"{format_source(target)} takes no {what}: open it with mode {mode!r} ({error})."
         ) from None
 
 
-def name_of(place: Source | Destination | TextDestination) -> str:
+def format_source(place: Source | Destination | TextDestination) -> str:
     """How messages call it."""
     if isinstance(place, bytes | bytearray | memoryview):
         return "a model in memory"
@@ -120,7 +120,7 @@ def name_of(place: Source | Destination | TextDestination) -> str:
     return repr(os.fspath(place))
 
 
-def path_of(place: Any) -> Path:
+def as_path(place: Any) -> Path:
     """A name as a path, or a TypeError that says what it is instead."""
     if not isinstance(place, str | os.PathLike):
         raise TypeError(

@@ -14,7 +14,16 @@ import numpy as np
 
 import polyleaf._core as _core
 
-__all__ = ["DENSE", "LEAF_KINDS", "LINEAR", "SPARSE", "LeafKind", "LeafLinear", "Leaves", "Names"]
+__all__ = [
+    "DENSE",
+    "LEAF_KINDS",
+    "LINEAR",
+    "SPARSE",
+    "LeafKind",
+    "LeafLinear",
+    "Leaves",
+    "NameLookup",
+]
 
 Leaves: TypeAlias = np.ndarray | _core.LeafBlock
 """What the leaves of one tree hold: a matrix (n_leaves, n_outputs or 1), or a block of another kind."""
@@ -23,7 +32,7 @@ Take: TypeAlias = Callable[[str, int, int], np.ndarray]
 """`take(name, n_rows, n_columns)`: the next matrix of one of the flat arrays."""
 
 
-class Names(NamedTuple):
+class NameLookup(NamedTuple):
     """From the number of a feature, or of an output, to its name."""
 
     feature: Callable[[int], str]
@@ -86,11 +95,11 @@ class LeafKind(ABC):
         """The numbers of a tree that files may round: a matrix, float32."""
 
     @abstractmethod
-    def scaled(self, leaves: Any, factor: np.ndarray) -> Leaves:
+    def scale(self, leaves: Any, factor: np.ndarray) -> Leaves:
         """Leaves that add so many times as much: float32 (n_columns,), above 0."""
 
     @abstractmethod
-    def of_outputs(self, leaves: Any, outputs: slice) -> Leaves:
+    def select_outputs(self, leaves: Any, outputs: slice) -> Leaves:
         """Leaves that add what these do, to some of the outputs only; they are numbered from 0 anew."""
 
     def to_arrays(self, leaves: Any) -> dict[str, np.ndarray]:
@@ -105,7 +114,7 @@ class LeafKind(ABC):
     def value(self, leaves: Any, leaf: int) -> np.ndarray:
         """What a leaf adds to raw scores: float32 (K,); where that depends on the row, at its centre."""
 
-    def cells(self, leaves: Any, leaf: int, names: Names) -> dict[str, Any]:
+    def to_record(self, leaves: Any, leaf: int, names: NameLookup) -> dict[str, Any]:
         """A leaf in a table of nodes: `value`, and `columns`; JSON types."""
         return {"value": self.value(leaves, leaf).tolist()}
 
@@ -119,10 +128,10 @@ class DenseLeaves(LeafKind):
     def values(self, leaves: np.ndarray) -> np.ndarray:
         return leaves
 
-    def scaled(self, leaves: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    def scale(self, leaves: np.ndarray, factor: np.ndarray) -> np.ndarray:
         return leaves * factor
 
-    def of_outputs(self, leaves: np.ndarray, outputs: slice) -> np.ndarray:
+    def select_outputs(self, leaves: np.ndarray, outputs: slice) -> np.ndarray:
         return np.ascontiguousarray(leaves[:, outputs])
 
     def from_arrays(self, take: Take, n_leaves: int, n_columns: int, n_features: int) -> Leaves:
@@ -168,11 +177,11 @@ class TopkLeaves(_WithEntries):
     def values(self, leaves: _core.TopkLeaves) -> np.ndarray:
         return leaves.values[:, None]
 
-    def scaled(self, leaves: _core.TopkLeaves, factor: np.ndarray) -> _core.TopkLeaves:
+    def scale(self, leaves: _core.TopkLeaves, factor: np.ndarray) -> _core.TopkLeaves:
         values = leaves.values * factor[leaves.outputs]
         return _core.TopkLeaves(leaves.indptr, leaves.outputs, values, leaves.n_outputs)
 
-    def of_outputs(self, leaves: _core.TopkLeaves, outputs: slice) -> _core.TopkLeaves:
+    def select_outputs(self, leaves: _core.TopkLeaves, outputs: slice) -> _core.TopkLeaves:
         first, end, _ = outputs.indices(leaves.n_outputs)
         kept = (leaves.outputs >= first) & (leaves.outputs < end)
         indptr = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[leaves.indptr]
@@ -188,19 +197,19 @@ class TopkLeaves(_WithEntries):
         return _core.TopkLeaves(indptr, outputs, take("values", len(outputs), 1)[:, 0], n_columns)
 
     def value(self, leaves: _core.TopkLeaves, leaf: int) -> np.ndarray:
-        outputs, values = self.held(leaves, leaf)
+        outputs, values = self.entries(leaves, leaf)
         dense = np.zeros(leaves.n_outputs, np.float32)
         dense[outputs] = values
         return dense
 
-    def cells(self, leaves: _core.TopkLeaves, leaf: int, names: Names) -> dict[str, Any]:
-        outputs, values = self.held(leaves, leaf)
+    def to_record(self, leaves: _core.TopkLeaves, leaf: int, names: NameLookup) -> dict[str, Any]:
+        outputs, values = self.entries(leaves, leaf)
         return {
             "value": values.tolist(),
             "value_outputs": [names.output(k) for k in outputs.tolist()],
         }
 
-    def held(self, leaves: _core.TopkLeaves, leaf: int) -> tuple[np.ndarray, np.ndarray]:
+    def entries(self, leaves: _core.TopkLeaves, leaf: int) -> tuple[np.ndarray, np.ndarray]:
         """The outputs that a leaf holds, and their values."""
         entries = self.at(leaves, leaf)
         return leaves.outputs[entries], leaves.values[entries]
@@ -227,7 +236,7 @@ class LinearLeaves(_WithEntries):
     def values(self, leaves: _core.LinearLeaves) -> np.ndarray:
         return leaves.intercept
 
-    def scaled(self, leaves: _core.LinearLeaves, factor: np.ndarray) -> _core.LinearLeaves:
+    def scale(self, leaves: _core.LinearLeaves, factor: np.ndarray) -> _core.LinearLeaves:
         moved = ("weights", "intercept", "lower", "upper")
         return _core.LinearLeaves(
             leaves.indptr,
@@ -236,7 +245,7 @@ class LinearLeaves(_WithEntries):
             **{name: getattr(leaves, name) * factor for name in moved},
         )
 
-    def of_outputs(self, leaves: _core.LinearLeaves, outputs: slice) -> _core.LinearLeaves:
+    def select_outputs(self, leaves: _core.LinearLeaves, outputs: slice) -> _core.LinearLeaves:
         of_each = ("weights", "intercept", "lower", "upper")
         return _core.LinearLeaves(
             leaves.indptr,
@@ -270,9 +279,9 @@ class LinearLeaves(_WithEntries):
     def value(self, leaves: _core.LinearLeaves, leaf: int) -> np.ndarray:
         return leaves.intercept[leaf]
 
-    def cells(self, leaves: _core.LinearLeaves, leaf: int, names: Names) -> dict[str, Any]:
+    def to_record(self, leaves: _core.LinearLeaves, leaf: int, names: NameLookup) -> dict[str, Any]:
         function = self.function(leaves, leaf)
-        return super().cells(leaves, leaf, names) | {
+        return super().to_record(leaves, leaf, names) | {
             "regressors": [names.feature(f) for f in function.features.tolist()],
             "centre": function.centre.tolist(),
             "coefficients": function.coefficients.tolist(),

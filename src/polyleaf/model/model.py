@@ -18,15 +18,16 @@ from sklearn.utils.validation import check_array
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.features import FeatureTable, as_features
+from polyleaf.inputs.features import FeatureTable, read_features
+from polyleaf.metrics.metric import RENAMED_METRICS
 from polyleaf.model import serialize, sizes, storage
-from polyleaf.model.batch_predict import Chunk, chunks_of, codes_of, regressors_of
+from polyleaf.model.batch_predict import Chunk, bin_features, iter_chunks, read_regressors
 from polyleaf.model.compiled_predictor import Predictor
-from polyleaf.model.html import model_html
+from polyleaf.model.html import render_model
 from polyleaf.model.importance import importance
 from polyleaf.model.io import Destination, Source
 from polyleaf.model.leaf_kinds import Leaves
-from polyleaf.model.shap import Contributions, Unit, choose_outputs
+from polyleaf.model.shap import ShapExplainer, TargetScale, resolve_outputs
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
 from polyleaf.objectives.columns import with_row
@@ -111,7 +112,7 @@ class Model:
         self.feature_names = _names(feature_names, self.n_features, "feature_names")
         self.output_names = _names(output_names, self.n_outputs, "output_names")
         self.learning_rate = learning_rate
-        self.set_unit(target_scale, target_offset)
+        self.set_target_scale(target_scale, target_offset)
         self.projection = projection
         self.metadata: dict[str, Any] = {} if metadata is None else dict(metadata)
         self.best_iteration: int | None = None
@@ -137,7 +138,7 @@ class Model:
         return len(self.forest)
 
     @property
-    def reads_features(self) -> bool:
+    def has_linear_leaves(self) -> bool:
         """Whether predictions need the features themselves: some leaf is linear in them."""
         return len(self.forest.regressors(0, len(self.forest))) > 0
 
@@ -158,7 +159,7 @@ class Model:
     @property
     def input_names(self) -> list[str]:
         """Names of the features of the tables that it takes: as `feature_name`, but of what X holds."""
-        if self.mapper.made_ is None:
+        if self.mapper.derived_columns_ is None:
             return [self.feature_name(f) for f in range(self.n_features)]
         names = self.mapper.feature_names_
         return [f"f{f}" for f in range(self.mapper.n_features_)] if names is None else list(names)
@@ -198,7 +199,7 @@ class Model:
         self.forest.append(tree, leaves, output)
         self._rounds.append(round)
 
-    def set_unit(self, target_scale: Any, target_offset: Any) -> None:
+    def set_target_scale(self, target_scale: Any, target_offset: Any) -> None:
         """Bring raw scores to the unit of y from now on: `target_scale * score + target_offset`.
 
         Parameters
@@ -216,11 +217,11 @@ class Model:
         self.target_scale = _per_output(target_scale, self.n_outputs, "target_scale")
         self.target_offset = _per_output(target_offset, self.n_outputs, "target_offset")
 
-    def shift(self, by: np.ndarray) -> None:
+    def add_to_base_score(self, by: np.ndarray) -> None:
         """Add to the scores of every row `by` (n_outputs,), in the unit that was trained on."""
         scale = np.ones(self.n_outputs) if self.target_scale is None else self.target_scale
         offset = 0.0 if self.target_offset is None else self.target_offset
-        self.set_unit(scale, offset + scale * by)
+        self.set_target_scale(scale, offset + scale * by)
 
     def truncate(self, n_rounds: int) -> None:
         """Keep the first `n_rounds` rounds."""
@@ -232,7 +233,7 @@ class Model:
 
     # --- prediction -------------------------------------------------------------------------------
 
-    def table_of(self, X: Any, n_threads: int = 1) -> FeatureTable:
+    def prepare_features(self, X: Any, n_threads: int = 1) -> FeatureTable:
         """X as the trees see it: what all predictions below begin with.
 
         Parameters
@@ -261,9 +262,9 @@ class Model:
                 ensure_min_samples=0,
             )
             X, names = self.projection.transform(given, n_threads), self.projection.feature_names
-        return as_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
+        return read_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
 
-    def raw_predict_codes(
+    def predict_raw_binned(
         self,
         codes: np.ndarray,
         first_round: int = 0,
@@ -280,7 +281,7 @@ class Model:
             Rounds `first_round .. last_round - 1` are summed; None: up to the last.
         n_threads : int
         features : ndarray of shape (n_features, n_rows), float32, optional
-            Raw features (`FeatureTable.numbers`), needed where leaves are linear.
+            Raw features (`FeatureTable.get_raw_values`), needed where leaves are linear.
 
         Returns
         -------
@@ -298,15 +299,15 @@ class Model:
             codes, **self._unit(), first=first, last=last, n_threads=n_threads, features=features
         )
 
-    def raw_predict(
+    def predict_raw(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Raw scores of X: `raw_predict_codes` of `table_of`.
+        """Raw scores of X: `predict_raw_binned` of `prepare_features`.
 
         Parameters
         ----------
         table : array-like, data frame, sparse matrix, FeatureTable or Dataset of shape (n_rows, n_features)
-            As in `table_of`.
+            As in `prepare_features`.
         first_round, last_round : int
             Rounds `first_round .. last_round - 1` are summed; None: up to the last.
         n_threads : int
@@ -322,14 +323,14 @@ class Model:
             Where X is not such as the model was trained on, or there are no such rounds.
         """
         if isinstance(table, Dataset):
-            data = table.seen_by(self.mapper)
-            return self.raw_predict_codes(
+            data = table.rebinned_to(self.mapper)
+            return self.predict_raw_binned(
                 data.codes, first_round, last_round, n_threads, data.features
             )
-        table = self.table_of(table, n_threads)
+        table = self.prepare_features(table, n_threads)
         trees = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, self.n_outputs))
-        for chunk in chunks_of(
+        for chunk in iter_chunks(
             self.forest, self.mapper, table, trees, n_threads, all_features=False
         ):
             scores = self.forest.scores(
@@ -354,7 +355,7 @@ class Model:
         Parameters
         ----------
         table : array-like, data frame, sparse matrix, FeatureTable or Dataset of shape (n_rows, n_features)
-            As in `table_of`.
+            As in `prepare_features`.
         first_round, last_round : int
             Rounds `first_round .. last_round - 1` are summed; None: up to the last.
         n_threads : int
@@ -370,7 +371,7 @@ class Model:
         ValueError, TypeError
             Where X is not such as the model was trained on, or there are no such rounds.
         """
-        return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
+        return self.objective.transform(self.predict_raw(table, first_round, last_round, n_threads))
 
     def predict_topk(
         self,
@@ -387,7 +388,7 @@ class Model:
         Parameters
         ----------
         table : array-like, data frame, sparse matrix or FeatureTable of shape (n_rows, n_features)
-            As in `table_of`.
+            As in `prepare_features`.
         k : int
             How many.
         first_round, last_round : int
@@ -399,7 +400,7 @@ class Model:
         outputs : ndarray of shape (n_rows, k), int32
             Numbers of outputs, the highest score first, ties by number.
         scores : ndarray of shape (n_rows, k), float64
-            Their raw scores, the bits of `raw_predict`. Links that do not mix outputs (identity, logistic)
+            Their raw scores, the bits of `predict_raw`. Links that do not mix outputs (identity, logistic)
             rise, so predictions rank the same.
 
         Notes
@@ -412,7 +413,7 @@ class Model:
             raise TypeError(
                 f"k is how many outputs to name of each row, a whole number; got {k!r}."
             )
-        table = self.table_of(table, n_threads)
+        table = self.prepare_features(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         shape = table.n_rows, max(0, k)
         outputs, scores = np.empty(shape, np.int32), np.empty(shape)
@@ -437,7 +438,7 @@ class Model:
         Parameters
         ----------
         table : array-like, data frame, sparse matrix or FeatureTable of shape (n_rows, n_features)
-            As in `table_of`.
+            As in `prepare_features`.
         first_round, last_round : int
             Rounds `first_round .. last_round - 1` are summed; None: up to the last.
         n_threads : int
@@ -445,8 +446,8 @@ class Model:
         Returns
         -------
         csr_matrix of shape (n_rows, n_outputs), float64
-            What is stored has the bits of `raw_predict`. What is not stored has the raw score of a row
-            without any tree: `in_unit_of_y(0)`, which is 0 where base scores are. A link is to be applied to
+            What is stored has the bits of `predict_raw`. What is not stored has the raw score of a row
+            without any tree: `to_target_scale(0)`, which is 0 where base scores are. A link is to be applied to
             both: logistic makes 1/2 of a score 0, so its predictions have no zeros to leave out.
 
         Raises
@@ -454,7 +455,7 @@ class Model:
         ValueError
             Where leaves hold all outputs: then nothing is sparse.
         """
-        table = self.table_of(table, n_threads)
+        table = self.prepare_features(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         parts = [
             self.forest.sparse_scores(
@@ -482,12 +483,12 @@ class Model:
         Returns
         -------
         Predictor
-            `predictor(rows)` gives the bits of `predict`, `predictor.raw(rows)` those of `raw_predict`.
+            `predictor(rows)` gives the bits of `predict`, `predictor.predict_raw(rows)` those of `predict_raw`.
         """
         frozen = self.copy()
         return Predictor(frozen, frozen.objective.transform, n_threads, device)
 
-    def staged_raw(
+    def staged_predict_raw(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> Iterator[np.ndarray]:
         """Yield raw scores after each of the rounds.
@@ -495,7 +496,7 @@ class Model:
         Parameters
         ----------
         table : array-like, data frame, sparse matrix or FeatureTable of shape (n_rows, n_features)
-            As in `table_of`.
+            As in `prepare_features`.
         first_round, last_round : int
             Rounds `first_round .. last_round - 1` are summed one after the other; None: up to the last.
         n_threads : int
@@ -503,25 +504,25 @@ class Model:
         Yields
         ------
         ndarray of shape (n_rows, n_outputs), float64
-            In the unit of y; the last has the bits of `raw_predict`.
+            In the unit of y; the last has the bits of `predict_raw`.
 
         Raises
         ------
         ValueError, TypeError
             Where X is not such as the model was trained on, or there are no such rounds.
         """
-        table = self.table_of(table, n_threads)
+        table = self.prepare_features(table, n_threads)
         last_round = self.n_rounds if last_round is None else last_round
         trees = self._tree_range(first_round, last_round)
-        codes = codes_of(self.forest, self.mapper, table, *trees, n_threads)
-        features = regressors_of(self.forest, self.mapper, table, *trees)
+        codes = bin_features(self.forest, self.mapper, table, *trees, n_threads)
+        features = read_regressors(self.forest, self.mapper, table, *trees)
         raw = np.zeros((codes.shape[1], self.n_outputs), np.float32)
         for round in range(first_round, last_round):
             first, last = self._tree_range(round, round + 1)
             self.forest.predict(
                 codes, raw, first=first, last=last, n_threads=n_threads, features=features
             )
-            yield self.in_unit_of_y(raw)
+            yield self.to_target_scale(raw)
 
     def apply(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
@@ -531,7 +532,7 @@ class Model:
         Parameters
         ----------
         table : array-like, data frame, sparse matrix or FeatureTable of shape (n_rows, n_features)
-            As in `table_of`.
+            As in `prepare_features`.
         first_round, last_round : int
             Rounds `first_round .. last_round - 1` are looked at; None: up to the last.
         n_threads : int
@@ -546,10 +547,10 @@ class Model:
         ValueError, TypeError
             Where X is not such as the model was trained on, or there are no such rounds.
         """
-        table = self.table_of(table, n_threads)
+        table = self.prepare_features(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, last - first), np.int32)
-        for chunk in chunks_of(
+        for chunk in iter_chunks(
             self.forest, self.mapper, table, (first, last), n_threads, numbers=False
         ):
             out[chunk.rows] = self.forest.apply(
@@ -557,7 +558,7 @@ class Model:
             )
         return out
 
-    def in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
+    def to_target_scale(self, raw: np.ndarray) -> np.ndarray:
         """Sums of leaf values -> raw scores in the unit of y.
 
         Parameters
@@ -585,7 +586,7 @@ class Model:
         return {"base": self.base_score, "scale": self.target_scale, "offset": self.target_offset}
 
     def _chunks(self, table: Any, n_threads: int, trees: tuple[int, int]) -> Iterator[Chunk]:
-        return chunks_of(self.forest, self.mapper, table, trees, n_threads)
+        return iter_chunks(self.forest, self.mapper, table, trees, n_threads)
 
     def _tree_range(self, first_round: int, last_round: int | None) -> tuple[int, int]:
         last_round = self.n_rounds if last_round is None else last_round
@@ -598,20 +599,20 @@ class Model:
 
     # --- explanation ------------------------------------------------------------------------------
 
-    def contributions(
+    def make_shap_explainer(
         self,
         first_round: int = 0,
         last_round: int | None = None,
         background: Any = None,
         n_threads: int = 1,
-    ) -> Contributions:
+    ) -> ShapExplainer:
         """What features add to the raw scores of rows, to be asked for rows and outputs (docs/explaining.md).
 
         Parameters
         ----------
         first_round, last_round : int
             Rounds `first_round .. last_round - 1` are explained; None: up to the last.
-        background : FeatureTable or CodedRows, optional
+        background : FeatureTable or BinnedRows, optional
             Rows that stand for what is usual. None: the training rows, as the nodes have counted them.
         n_threads : int
 
@@ -626,9 +627,9 @@ class Model:
                 "this model was saved without (statistics=False): pass a background, rows that stand for "
                 "what is usual."
             )
-        unit = Unit(self.base_score, self.target_scale, self.target_offset)
+        unit = TargetScale(self.base_score, self.target_scale, self.target_offset)
         trees = self._tree_range(first_round, last_round)
-        return Contributions(self.forest, self.mapper, unit, trees, background, n_threads)
+        return ShapExplainer(self.forest, self.mapper, unit, trees, background, n_threads)
 
     def shap_values(
         self,
@@ -645,8 +646,8 @@ class Model:
         Parameters
         ----------
         table : FeatureTable of shape (n_rows, n_features)
-            Rows to explain, as `table_of` makes them of X.
-        background : FeatureTable or CodedRows, optional
+            Rows to explain, as `prepare_features` makes them of X.
+        background : FeatureTable or BinnedRows, optional
             As in `contributions`.
         interactions : bool
             Of each pair of features what both add together besides what each does.
@@ -666,10 +667,10 @@ class Model:
         ValueError
             As `contributions`, and where there are no such outputs.
         """
-        chosen = choose_outputs(outputs, self.n_outputs, self.output_names)
+        chosen = resolve_outputs(outputs, self.n_outputs, self.output_names)
         if chosen.numbers.ndim == 2 and len(chosen.numbers) != table.n_rows:
             raise ValueError(f"outputs has {len(chosen.numbers)} rows, but X has {table.n_rows}.")
-        found = self.contributions(first_round, last_round, background, n_threads)
+        found = self.make_shap_explainer(first_round, last_round, background, n_threads)
         values = found.values(table, chosen, interactions)
         return values[..., 0] if chosen.is_one else values
 
@@ -685,7 +686,7 @@ class Model:
 
         Parameters
         ----------
-        background : FeatureTable or CodedRows, optional
+        background : FeatureTable or BinnedRows, optional
             As in `contributions`.
         outputs : optional
             As in the estimators' `shap_values`.
@@ -702,8 +703,8 @@ class Model:
         ValueError
             As `contributions`, and where there are no such outputs.
         """
-        chosen = choose_outputs(outputs, self.n_outputs, self.output_names)
-        base = self.contributions(first_round, last_round, background, n_threads).base_values(
+        chosen = resolve_outputs(outputs, self.n_outputs, self.output_names)
+        base = self.make_shap_explainer(first_round, last_round, background, n_threads).base_values(
             chosen
         )
         return np.float64(base[0]) if chosen.is_one else base
@@ -771,16 +772,16 @@ class Model:
             name.
         """
         about = {"rounds": self.n_rounds, "features": self.n_features, "outputs": self.n_outputs}
-        report = about | sizes.size_of(self.forest, self.has_statistics)
+        report = about | sizes.forest_size(self.forest, self.has_statistics)
         if X is not None:
-            scorer = self.scorer(X, y, sample_weight, metrics)
+            scorer = self.make_scorer(X, y, sample_weight, metrics)
             report["scores"] = [
-                self._size_to(n) | scorer(self.raw_predict(scorer.table, 0, n, n_threads))
+                self._size_to(n) | scorer(self.predict_raw(scorer.table, 0, n, n_threads))
                 for n in sizes.rounds_to_score(self.n_rounds, rounds)
             ]
         return report
 
-    def scorer(
+    def make_scorer(
         self, X: Any, y: Any, sample_weight: Any = None, metrics: Any = None
     ) -> sizes.Scorer:
         """From raw scores of this data to metrics by name.
@@ -795,7 +796,7 @@ class Model:
         Scorer
             Call it with raw scores (n_rows, n_outputs): a dict of metric name to number.
         """
-        table = X if isinstance(X, Dataset) else self.table_of(X)
+        table = X if isinstance(X, Dataset) else self.prepare_features(X)
         return sizes.Scorer(
             self.objective, self.metadata, self.n_outputs, table, y, sample_weight, metrics
         )
@@ -804,7 +805,7 @@ class Model:
         part = self.copy()
         part.truncate(n_rounds)
         about = {"rounds": n_rounds, "trees": part.n_trees, "nodes": sizes.n_nodes(part.forest)}
-        return about | {"bytes": sizes.bytes_of_trees(part.forest, self.has_statistics)}
+        return about | {"bytes": sizes.trees_nbytes(part.forest, self.has_statistics)}
 
     # --- copies and files -------------------------------------------------------------------------
 
@@ -819,12 +820,14 @@ class Model:
         )
         other.forest = _core.Forest(self.n_outputs)
         for (tree, leaves, output), round in zip(
-            storage.trees_of(self.forest), self._rounds, strict=True
+            storage.iter_trees(self.forest), self._rounds, strict=True
         ):
             other.append(tree, leaves, round, output)
         return other
 
-    def part(self, outputs: slice, objective: Objective, metadata: dict[str, Any]) -> Model:
+    def select_outputs(
+        self, outputs: slice, objective: Objective, metadata: dict[str, Any]
+    ) -> Model:
         """A model of some of the outputs: its raw scores are theirs, bit for bit.
 
         Parameters
@@ -851,7 +854,7 @@ class Model:
             metadata=metadata,
         )
         other.best_iteration, other.has_statistics = self.best_iteration, self.has_statistics
-        trees = storage.of_outputs(self.forest, self.n_outputs, chosen, self.n_features)
+        trees = storage.iter_output_trees(self.forest, self.n_outputs, chosen, self.n_features)
         for t, tree, leaves, output in trees:
             other.append(tree, leaves, self._rounds[t], output)
         return other
@@ -1032,8 +1035,8 @@ class Model:
     def _format_version(self) -> int:
         """The oldest that can hold the model."""
         projection = 1 if self.projection is None else _PROJECTION_SINCE
-        made = 1 if self.mapper.made_ is None else _MADE_SINCE
-        return max(storage.version_of(self.forest), projection, made)
+        made = 1 if self.mapper.derived_columns_ is None else _MADE_SINCE
+        return max(storage.required_version(self.forest), projection, made)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"forest": storage.to_arrays(self.forest)}
@@ -1043,7 +1046,7 @@ class Model:
         self.forest = storage.from_arrays(state["forest"], self.n_outputs, self.n_features)
 
     def _repr_html_(self) -> str:
-        return model_html(self)
+        return render_model(self)
 
     def __repr__(self) -> str:
         return (
@@ -1063,14 +1066,21 @@ def _evals_log(stored: Any) -> EvalsLog:
     """The log of a file, checked: lists of numbers by metric by name of the data."""
     log = stored if isinstance(stored, dict) else {"": stored}
     for metrics in log.values():
-        of_metrics = metrics.values() if isinstance(metrics, dict) else [None]
-        if not all(
-            isinstance(values, list) and all(map(_is_number, values)) for values in of_metrics
-        ):
+        logged = metrics.values() if isinstance(metrics, dict) else [None]
+        if not all(isinstance(values, list) and all(map(_is_number, values)) for values in logged):
             raise ValueError(
                 "The header's 'evals_log' must hold lists of numbers by data and metric."
             )
-    return log
+    return {
+        data: {_current_metric_name(name): values for name, values in metrics.items()}
+        for data, metrics in log.items()
+    }
+
+
+def _current_metric_name(name: str) -> str:
+    """Return the name of a metric, or of a task's (`task: metric`), as this version calls it."""
+    task, separator, metric = name.rpartition(": ")
+    return task + separator + RENAMED_METRICS.get(metric, metric)
 
 
 def _is_number(value: Any) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from polyleaf.model.io import Destination, Source, name_of, read_bytes, write_bytes
+from polyleaf.model.io import Destination, Source, format_source, read_bytes, write_bytes
 
 FORMAT = "polyleaf-model"
 FORMAT_VERSION = 3
@@ -59,7 +59,9 @@ def read(source: Source, build: Callable[[Header, Arrays], _T]) -> _T:
     try:
         return from_bytes(read_bytes(source), build)
     except ModelFileError as error:
-        raise ModelFileError(f"{name_of(source)} cannot be loaded: {error}") from error.__cause__
+        raise ModelFileError(
+            f"{format_source(source)} cannot be loaded: {error}"
+        ) from error.__cause__
 
 
 def to_bytes(header: Header, arrays: Arrays, version: int) -> bytes:

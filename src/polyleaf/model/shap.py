@@ -13,9 +13,9 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.inputs.features import FeatureTable
-from polyleaf.model.batch_predict import codes_of, regressors_of
+from polyleaf.model.batch_predict import bin_features, read_regressors
 
-__all__ = ["ChosenOutputs", "CodedRows", "Contributions", "Unit", "choose_outputs"]
+__all__ = ["OutputSelection", "BinnedRows", "ShapExplainer", "TargetScale", "resolve_outputs"]
 
 # Codes (one byte a value) and raw features (four) that are held at a time.
 _CHUNK_BYTES = 1 << 28
@@ -25,7 +25,7 @@ _CHUNK_VALUES = 1 << 24
 _ROWS_TOGETHER = 512
 
 
-class CodedRows(NamedTuple):
+class BinnedRows(NamedTuple):
     """Rows that are binned already: what a Dataset holds."""
 
     codes: np.ndarray
@@ -39,7 +39,7 @@ class CodedRows(NamedTuple):
         return self.codes.shape[1]
 
 
-class ChosenOutputs(NamedTuple):
+class OutputSelection(NamedTuple):
     """Which outputs of a model are explained."""
 
     numbers: np.ndarray
@@ -47,12 +47,12 @@ class ChosenOutputs(NamedTuple):
     is_one: bool
     """Whether results have no axis of outputs."""
 
-    def rows(self, rows: slice) -> ChosenOutputs:
+    def rows(self, rows: slice) -> OutputSelection:
         """Those of some rows."""
-        return self if self.numbers.ndim == 1 else ChosenOutputs(self.numbers[rows], self.is_one)
+        return self if self.numbers.ndim == 1 else OutputSelection(self.numbers[rows], self.is_one)
 
 
-class Unit(NamedTuple):
+class TargetScale(NamedTuple):
     """From sums of leaves to the unit of y."""
 
     base: np.ndarray
@@ -63,7 +63,7 @@ class Unit(NamedTuple):
     """float64 (n_outputs,), added to that."""
 
 
-def choose_outputs(outputs: Any, n_outputs: int, names: tuple[str, ...] | None) -> ChosenOutputs:
+def resolve_outputs(outputs: Any, n_outputs: int, names: tuple[str, ...] | None) -> OutputSelection:
     """Outputs as they are asked for, as numbers.
 
     Parameters
@@ -82,7 +82,7 @@ def choose_outputs(outputs: Any, n_outputs: int, names: tuple[str, ...] | None) 
         For outputs that the model does not have.
     """
     if outputs is None:
-        return ChosenOutputs(np.arange(n_outputs), n_outputs == 1)
+        return OutputSelection(np.arange(n_outputs), n_outputs == 1)
     asked = outputs if isinstance(outputs, np.ndarray) else np.array(outputs, object)
     if asked.size == 0 or asked.ndim > 2:
         raise ValueError(
@@ -97,7 +97,7 @@ def choose_outputs(outputs: Any, n_outputs: int, names: tuple[str, ...] | None) 
         raise ValueError(
             f"outputs has {wrong[0]}, but the model has {n_outputs} outputs, counted from 0."
         )
-    return ChosenOutputs(np.atleast_1d(numbers), numbers.ndim == 0)
+    return OutputSelection(np.atleast_1d(numbers), numbers.ndim == 0)
 
 
 def _number_of(name: Any, names: tuple[str, ...]) -> int:
@@ -109,7 +109,7 @@ def _number_of(name: Any, names: tuple[str, ...]) -> int:
     return names.index(name)
 
 
-class Contributions:
+class ShapExplainer:
     """Contributions of features to the raw scores of some trees.
 
     Parameters
@@ -117,10 +117,10 @@ class Contributions:
     forest : _core.Forest
     mapper : BinMapper
         From features to codes.
-    unit : Unit
+    unit : TargetScale
     trees : (int, int)
         Trees `trees[0] .. trees[1] - 1` are explained.
-    background : FeatureTable or CodedRows, optional
+    background : FeatureTable or BinnedRows, optional
         Rows that stand for what is usual: what is not known of a row is as in them. None: as the training
         rows were that the nodes have counted.
     n_threads : int
@@ -135,9 +135,9 @@ class Contributions:
         self,
         forest: _core.Forest,
         mapper: Any,
-        unit: Unit,
+        unit: TargetScale,
         trees: tuple[int, int],
-        background: FeatureTable | CodedRows | None = None,
+        background: FeatureTable | BinnedRows | None = None,
         n_threads: int = 1,
     ):
         self._forest, self._mapper, self._unit, self._trees = forest, mapper, unit, trees
@@ -150,7 +150,7 @@ class Contributions:
         codes, features = self._read(background, slice(0, background.n_rows))
         self._core = _core.Explainer(forest, *trees, codes, features, n_threads)
 
-    def base_values(self, outputs: ChosenOutputs) -> np.ndarray:
+    def base_values(self, outputs: OutputSelection) -> np.ndarray:
         """The raw scores of a row of which nothing is known.
 
         Returns
@@ -168,7 +168,7 @@ class Contributions:
         return np.where(numbers >= 0, of_all[numbers], np.nan)
 
     def values(
-        self, rows: FeatureTable | CodedRows, outputs: ChosenOutputs, interactions: bool = False
+        self, rows: FeatureTable | BinnedRows, outputs: OutputSelection, interactions: bool = False
     ) -> np.ndarray:
         """Contributions of all rows at once.
 
@@ -201,8 +201,8 @@ class Contributions:
                 out[part][has, ..., column] = found[has, ..., place[has, column]]
         return self._by_feature(out, interactions)
 
-    def in_chunks(
-        self, rows: FeatureTable | CodedRows, outputs: ChosenOutputs, interactions: bool = False
+    def iter_shap_values(
+        self, rows: FeatureTable | BinnedRows, outputs: OutputSelection, interactions: bool = False
     ) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield (rows, contributions) of some rows after the other, so that memory stays bounded."""
         per_row = self._n_features ** (2 if interactions else 1) * outputs.numbers.shape[-1]
@@ -212,11 +212,11 @@ class Contributions:
 
     def _by_feature(self, of_columns: np.ndarray, interactions: bool) -> np.ndarray:
         """What several columns made of one feature contribute is the feature's."""
-        if self._mapper.made_ is None:
+        if self._mapper.derived_columns_ is None:
             return of_columns
         for axis in (1, 2) if interactions else (1,):
             last = np.moveaxis(of_columns, axis, -1)
-            of_columns = np.moveaxis(self._mapper.of_features(last), -1, axis)
+            of_columns = np.moveaxis(self._mapper.sum_by_feature(last), -1, axis)
         return np.ascontiguousarray(of_columns)
 
     def _zeros(self, n_rows: int, n_outputs: int, interactions: bool) -> np.ndarray:
@@ -233,7 +233,7 @@ class Contributions:
 
     def _explain(
         self,
-        rows: FeatureTable | CodedRows,
+        rows: FeatureTable | BinnedRows,
         part: slice,
         outputs: np.ndarray,
         interactions: bool,
@@ -257,13 +257,13 @@ class Contributions:
             )
 
     def _read(
-        self, rows: FeatureTable | CodedRows, part: slice
+        self, rows: FeatureTable | BinnedRows, part: slice
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Codes, and what linear leaves read, of some rows."""
         some = _rows(rows, part)
         if isinstance(some, FeatureTable):
-            codes = codes_of(self._forest, self._mapper, some, *self._trees, self._n_threads)
-            return codes, regressors_of(self._forest, self._mapper, some, *self._trees)
+            codes = bin_features(self._forest, self._mapper, some, *self._trees, self._n_threads)
+            return codes, read_regressors(self._forest, self._mapper, some, *self._trees)
         if some.features is None and len(self._forest.regressors(*self._trees)):
             raise ValueError(
                 "The model has linear leaves, which read the features themselves, but only their bins were "
@@ -277,10 +277,10 @@ def _parts(stop: int, size: int, start: int = 0) -> Iterator[slice]:
         yield slice(begin, min(begin + size, stop))
 
 
-def _rows(rows: FeatureTable | CodedRows, part: slice) -> FeatureTable | CodedRows:
+def _rows(rows: FeatureTable | BinnedRows, part: slice) -> FeatureTable | BinnedRows:
     if part == slice(0, rows.n_rows):
         return rows
     if isinstance(rows, FeatureTable):
         return rows.rows(part.start, part.stop)
     features = None if rows.features is None else np.ascontiguousarray(rows.features[:, part])
-    return CodedRows(np.ascontiguousarray(rows.codes[:, part]), features)
+    return BinnedRows(np.ascontiguousarray(rows.codes[:, part]), features)

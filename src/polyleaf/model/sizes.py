@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.targets import check_same_rows
 from polyleaf.metrics import get_metrics
 from polyleaf.model import storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.leaf_storage import LEAF_DTYPES
 
-__all__ = ["Scorer", "bytes_of_trees", "depths_of", "n_nodes", "rounds_to_score", "size_of"]
+__all__ = ["Scorer", "trees_nbytes", "node_depths", "n_nodes", "rounds_to_score", "forest_size"]
 
 
-def size_of(forest: _core.Forest, statistics: bool) -> dict[str, Any]:
+def forest_size(forest: _core.Forest, statistics: bool) -> dict[str, Any]:
     """Counts and bytes of trees; see `Model.size_report`."""
-    trees = [tree for tree, _, _ in storage.trees_of(forest)]
-    kinds = [kind.name for kind in storage.kinds_of(forest)]
+    trees = [tree for tree, _, _ in storage.iter_trees(forest)]
+    kinds = [kind.name for kind in storage.get_leaf_kinds(forest)]
     arrays = storage.to_arrays(forest, statistics=statistics)
     sizes = {name: array.nbytes for name, array in arrays.items()}
     of_statistics = sum(sizes.get(name, 0) for name in storage.STATISTICS)
@@ -41,9 +41,9 @@ def size_of(forest: _core.Forest, statistics: bool) -> dict[str, Any]:
             "values": of_values,
         },
         "bytes_by_leaf_dtype": {
-            dtype: bytes_of_trees(forest, statistics, dtype) for dtype in LEAF_DTYPES
+            dtype: trees_nbytes(forest, statistics, dtype) for dtype in LEAF_DTYPES
         },
-        "depth": _spread([int(depths_of(tree).max()) for tree in trees]),
+        "depth": _spread([int(node_depths(tree).max()) for tree in trees]),
         "leaves_per_tree": _spread([tree.n_leaves for tree in trees]),
         "kinds": {kind: kinds.count(kind) for kind in LEAF_KINDS if kind in kinds},
     }
@@ -54,12 +54,10 @@ def size_of(forest: _core.Forest, statistics: bool) -> dict[str, Any]:
 
 def n_nodes(forest: _core.Forest) -> int:
     """Nodes of all trees."""
-    return sum(tree.n_nodes for tree, _, _ in storage.trees_of(forest))
+    return sum(tree.n_nodes for tree, _, _ in storage.iter_trees(forest))
 
 
-def bytes_of_trees(
-    forest: _core.Forest, statistics: bool, leaf_dtype: str = "float32"
-) -> int | None:
+def trees_nbytes(forest: _core.Forest, statistics: bool, leaf_dtype: str = "float32") -> int | None:
     """Bytes of the trees in a file; None where leaf values do not fit."""
     try:
         arrays = storage.to_arrays(forest, leaf_dtype, statistics)
@@ -68,7 +66,7 @@ def bytes_of_trees(
         return None
 
 
-def depths_of(tree: _core.Tree) -> np.ndarray:
+def node_depths(tree: _core.Tree) -> np.ndarray:
     """Depth of each node; 0 for the root."""
     depths = [0] * tree.n_nodes
     for node, (left, right) in enumerate(zip(tree.left.tolist(), tree.right.tolist(), strict=True)):
@@ -102,7 +100,7 @@ class Scorer:
     objective, metadata, n_outputs
         Of the model whose predictions are scored.
     table : FeatureTable or Dataset
-        As `Model.raw_predict` takes it.
+        As `Model.predict_raw` takes it.
     y, sample_weight
         As its estimator takes them.
     metrics : str, callable or list of these, or None
@@ -129,7 +127,7 @@ class Scorer:
                 "scored."
             )
         self.table = table
-        encoding = read_encoding(metadata, n_outputs)
+        encoding = decode_target_encoding(metadata, n_outputs)
         self._target = encoding.encode(y, sample_weight, normalized=False)
         check_same_rows(self.table.n_rows, self._target.n_rows)
         self._objective, self._metrics = objective, get_metrics(metrics, objective)
@@ -143,7 +141,7 @@ class Scorer:
             Where it means nothing for one output.
         """
         metric, target = self._metrics[0], self._target
-        prediction = raw if metric.needs == "raw" else self._objective.transform(raw)
+        prediction = raw if metric.prediction_type == "raw" else self._objective.transform(raw)
         found = metric.per_output(target.values, prediction, target.weight)
         if found is None:
             raise ValueError(
@@ -156,7 +154,11 @@ class Scorer:
         prediction, target = self._objective.transform(raw), self._target
         return {
             metric.name: float(
-                metric(target.values, raw if metric.needs == "raw" else prediction, target.weight)
+                metric(
+                    target.values,
+                    raw if metric.prediction_type == "raw" else prediction,
+                    target.weight,
+                )
             )
             for metric in self._metrics
         }

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Thresholds", "category_names"]
+__all__ = ["SplitThresholds", "left_categories"]
 
 
-class Thresholds:
-    """Thresholds of codes in the unit of the features; None where every present value goes left.
+class SplitThresholds:
+    """SplitThresholds of codes in the unit of the features; None where every present value goes left.
 
     Parameters
     ----------
@@ -36,13 +36,13 @@ class Thresholds:
         feature = int(tree.feature[node])
         missing = " or missing" if tree.missing_left[node] else ""
         if tree.category_set[node] >= 0:
-            left = category_names(self._mapper, feature, tree.categories[tree.category_set[node]])
+            left = left_categories(self._mapper, feature, tree.categories[tree.category_set[node]])
             return f"{name} in {{{', '.join(left)}}}{missing}"
         value = self.value(feature, int(tree.threshold[node]))
         return f"{name} is not missing" if value is None else f"{name} <= {value:.6g}{missing}"
 
 
-def category_names(mapper: Any, feature: int, words: np.ndarray) -> list[str]:
+def left_categories(mapper: Any, feature: int, words: np.ndarray) -> list[str]:
     """Categories that go left; those that share the last bin for being rare go together."""
     kept, rare = mapper.categories_[feature], mapper.rare_categories_[feature]
 

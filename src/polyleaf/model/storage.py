@@ -59,23 +59,23 @@ LEAF_ARRAYS = ("values", "value_scales", *_KIND_ARRAYS)
 """What leaves hold."""
 
 
-def trees_of(forest: _core.Forest) -> Iterator[tuple]:
+def iter_trees(forest: _core.Forest) -> Iterator[tuple]:
     """Yield (tree, leaves, output) of each tree."""
     for t in range(len(forest)):
         yield forest.tree(t), forest.values(t), forest.output(t)
 
 
-def of_outputs(
+def iter_output_trees(
     forest: _core.Forest, n_outputs: int, outputs: range, n_features: int
 ) -> Iterator[tuple[int, _core.Tree, Leaves, int]]:
     """Yield (number, tree, leaves, output) of the trees that say something to some of the outputs, which are
     numbered from 0 anew. A node's gain becomes the mean of theirs, where it is known of each output."""
     columns = slice(outputs.start, outputs.stop)
-    for t, (tree, leaves, output) in enumerate(trees_of(forest)):
+    for t, (tree, leaves, output) in enumerate(iter_trees(forest)):
         if output in outputs:
             yield t, tree, leaves, output - outputs.start
         elif output < 0:
-            kept = LEAF_KINDS[forest.kind(t)].of_outputs(leaves, columns)
+            kept = LEAF_KINDS[forest.kind(t)].select_outputs(leaves, columns)
             yield t, _with_gains_of(tree, n_outputs, columns, n_features), kept, output
 
 
@@ -91,14 +91,14 @@ def _with_gains_of(tree: _core.Tree, n_outputs: int, columns: slice, n_features:
     )
 
 
-def kinds_of(forest: _core.Forest) -> list[LeafKind]:
+def get_leaf_kinds(forest: _core.Forest) -> list[LeafKind]:
     """The kind of leaves of each tree."""
     return [LEAF_KINDS[forest.kind(t)] for t in range(len(forest))]
 
 
-def version_of(forest: _core.Forest) -> int:
+def required_version(forest: _core.Forest) -> int:
     """The first version of the format of model files that has all kinds of its leaves."""
-    return max((kind.since_version for kind in kinds_of(forest)), default=1)
+    return max((kind.since_version for kind in get_leaf_kinds(forest)), default=1)
 
 
 def to_arrays(
@@ -108,7 +108,7 @@ def to_arrays(
 
     Leaf values are rounded as `leaf_dtype` says; `statistics=False` leaves out the arrays `STATISTICS`.
     """
-    trees, leaves, outputs = zip(*trees_of(forest), strict=True) if len(forest) else ((), (), ())
+    trees, leaves, outputs = zip(*iter_trees(forest), strict=True) if len(forest) else ((), (), ())
     arrays = {
         name: _joined([getattr(t, name) for t in trees], dtype)
         for name, dtype in NODE_ARRAYS.items()
@@ -132,13 +132,13 @@ def _leaf_arrays(
     forest: _core.Forest, leaves: Sequence[Leaves], leaf_dtype: str
 ) -> dict[str, np.ndarray]:
     """What the leaves hold, as flat arrays."""
-    of_trees = list(zip(kinds_of(forest), leaves, strict=True))
+    of_trees = list(zip(get_leaf_kinds(forest), leaves, strict=True))
     arrays = _stored([kind.values(block) for kind, block in of_trees], leaf_dtype)
     parts = [
         {"leaf_kind": np.array([kind.number], np.uint8)} | kind.to_arrays(block)
         for kind, block in of_trees
     ]
-    for name, dtype in _kind_arrays(version_of(forest)).items():
+    for name, dtype in _kind_arrays(required_version(forest)).items():
         arrays[name] = _joined([part[name] for part in parts if name in part], dtype)
     return arrays
 

@@ -11,9 +11,9 @@ from typing import Any, overload
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.model.batch_predict import codes_of
-from polyleaf.model.html import tree_html
-from polyleaf.model.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, Names
+from polyleaf.model.batch_predict import bin_features
+from polyleaf.model.html import render_tree
+from polyleaf.model.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, NameLookup
 
 __all__ = ["LeafLinear", "Tree", "Trees"]
 
@@ -64,7 +64,7 @@ class Tree:
     def apply(self, table: Any, n_threads: int = 1) -> np.ndarray:
         """Leaf ids of a FeatureTable: int32 (n_rows,)."""
         tree = self.number, self.number + 1
-        codes = codes_of(self._forest, self._mapper, table, *tree, n_threads)
+        codes = bin_features(self._forest, self._mapper, table, *tree, n_threads)
         return self._forest.apply(codes, *tree, n_threads)[:, 0]
 
     def leaf_values(self, leaf: int) -> np.ndarray:
@@ -80,15 +80,15 @@ class Tree:
 
     def leaf_sparse(self, leaf: int) -> tuple[np.ndarray, np.ndarray]:
         """The outputs that a sparse leaf holds, int32 ascending, and their values, float32."""
-        return SPARSE.held(self.leaves, self._checked(leaf, SPARSE))
+        return SPARSE.entries(self.leaves, self._checked(leaf, SPARSE))
 
     def leaf_linear(self, leaf: int) -> LeafLinear:
         """The function of a linear leaf."""
         return LINEAR.function(self.leaves, self._checked(leaf, LINEAR))
 
-    def cells(self, leaf: int, names: Names) -> dict[str, Any]:
+    def to_record(self, leaf: int, names: NameLookup) -> dict[str, Any]:
         """A leaf as JSON types: `value`, and what its kind has besides (`LeafKind.columns`)."""
-        return LEAF_KINDS[self.kind].cells(self.leaves, self._checked(leaf), names)
+        return LEAF_KINDS[self.kind].to_record(self.leaves, self._checked(leaf), names)
 
     def _checked(self, leaf: int, of: LeafKind | None = None) -> int:
         if of is not None and self.kind != of.name:
@@ -102,7 +102,7 @@ class Tree:
         return leaf
 
     def _repr_html_(self) -> str:
-        return tree_html(self, self._mapper)
+        return render_tree(self, self._mapper)
 
     def __repr__(self) -> str:
         return (

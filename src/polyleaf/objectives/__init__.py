@@ -20,6 +20,7 @@ from polyleaf.objectives.log_link import *  # noqa: F403
 from polyleaf.objectives.multitask import Tasks, tasks_from_dict
 from polyleaf.objectives.registry import find_or_raise, known, make, register
 from polyleaf.objectives.softmax import *  # noqa: F403
+from polyleaf.runtime.stored_names import from_stored
 
 __all__ = [
     "Custom",
@@ -162,7 +163,7 @@ def objective_from_dict(values: Mapping[str, Any]) -> Objective:
     if name == Custom.name and label is None:
         if parameters.pop("function", None) is not None:
             raise ValueError("A stored custom objective holds no function.")
-        return make(Custom, parameters)
+        return make(Custom, from_stored(parameters, Custom.__dataclass_fields__))
     if name == Tasks.name and label is None:
         return tasks_from_dict(values, objective_from_dict)
     cls = known().get(name)
@@ -177,4 +178,6 @@ def objective_from_dict(values: Mapping[str, Any]) -> Objective:
         raise ValueError(
             f"Unknown objective {name!r} in stored model; known are {', '.join(objective_names())}."
         )
+    if is_built_in(cls):
+        parameters = from_stored(parameters, cls.__dataclass_fields__)
     return make(cls, parameters)

@@ -507,7 +507,7 @@ class _Check:
                 f"The loss has a kink: where score {self.outputs[output]} of row {self.rows[row]} passes "
                 f"{low[i]:.6g}, its slope jumps by {defect[i]:.6g}, of which its second derivative knows "
                 'nothing. If training is poor, smooth the loss, or set curvature="none" and '
-                'leaf_curvature="none".',
+                'leaf_hessian="none".',
                 stacklevel=2,
             )
 

@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
 from polyleaf.objectives.packed_symmetric import packed_diagonal
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
+from polyleaf.runtime.stored_names import to_stored
 
 FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[Any]
@@ -269,11 +270,9 @@ class Objective(ABC):
         `origin`, which tells who loads it what to register."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
-        return (
-            {"name": self.name}
-            | ({} if is_built_in(type(self)) else {"class": origin(type(self))})
-            | plain
-        )
+        if is_built_in(type(self)):
+            return to_stored({"name": self.name} | plain)
+        return {"name": self.name, "class": origin(type(self))} | plain
 
 
 def origin(cls: type[Objective]) -> str:
@@ -415,8 +414,8 @@ class Problem(ABC):
         """
         if not (self.objective.full_curvature and self.objective.separable):
             raise ValueError(
-                f'Objective {self.objective.name!r} has no full Hessian, which curvature="full" and '
-                'leaf_curvature="full" need; use "diagonal".'
+                f'Objective {self.objective.name!r} has no full Hessian, which hessian="full" and '
+                'leaf_hessian="full" need; use "diagonal".'
             )
         shape = self.curvature_shape()
         diagonal = None if shape is None else np.empty(shape, np.float32)
@@ -450,7 +449,7 @@ class Problem(ABC):
         leaf_of_row: Array,
         n_leaves: int,
         rows: Array | None = None,
-        n_threads: int | Workers = 1,
+        n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
         """Leaf values that minimise the loss exactly, before shrinkage; asked for where `renews_leaves`.
 
@@ -463,8 +462,8 @@ class Problem(ABC):
             Of the tree.
         rows : uint32 (m,), optional
             The rows to fit on, ascending (the sample of this tree); all by default.
-        n_threads : int or Workers
-            `Workers` where other ranks have further rows, which is asked of `renews_with_ranks` alone.
+        n_threads : int or Context
+            `Context` where other ranks have further rows, which is asked of `renews_with_ranks` alone.
 
         Returns
         -------

@@ -24,7 +24,7 @@ FloatArray = NDArray[np.float64]
 
 
 # What to do about a function that has none.
-FIRST_ORDER = 'Set curvature="none" and leaf_curvature="none" for first-order boosting'
+FIRST_ORDER = 'Set hessian="none" and leaf_hessian="none" for first-order boosting'
 
 
 def settled(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.inputs.functions import why_not_called
+from polyleaf.inputs.functions import describe_signature_mismatch
 from polyleaf.objectives import curvature as curvatures
 from polyleaf.objectives.autodiff import LossProblem, NotALoss, as_row_loss
 from polyleaf.objectives.base import TARGET_KINDS, Array, Objective, Problem, as_matrix, as_weight
@@ -37,7 +37,7 @@ class Custom(Objective):
         `y_true` is the target of all rows, ``(n,)`` for one output or class ids, else ``(n, K)``. `y_pred`
         are scores, float64, ``(n,)`` for one output, else ``(n, K)``. The gradient has the shape of `y_pred`;
         the curvature is None (1 throughout), ``(n,)`` or ``(n, 1)`` (one for all outputs), ``(n, K)``, or the
-        Hessians ``(n, K, K)`` where ``curvature="full"``. Weights are applied to what comes back, unless the
+        Hessians ``(n, K, K)`` where ``hessian="full"``. Weights are applied to what comes back, unless the
         signature has `sample_weight`: it then gets them (``(n,)``, ``(n, K)`` or None), and what comes back
         is taken as weighted. The base score is 0 and the loss is not known (NaN).
     n_outputs : int, optional
@@ -162,7 +162,7 @@ class CustomProblem(Problem):
         if len(self._shape) > 1:
             raise ValueError(
                 f"The custom objective returned Hessians {(self.n_rows, *self._shape)}, which only "
-                'curvature="full" with leaf_curvature="full" uses. Set these, or return the diagonal of '
+                'hessian="full" with leaf_hessian="full" uses. Set these, or return the diagonal of '
                 f"shape {(self.n_rows, self.n_outputs)}."
             )
         columns = self._shape[0]
@@ -199,9 +199,9 @@ class CustomProblem(Problem):
             curvature = np.ones((self.n_rows, self.n_outputs))
         elif curvature.ndim == 2 and self.n_outputs > 1:
             raise ValueError(
-                f'The custom objective returned a curvature of shape {curvature.shape}, but curvature="full" '
+                f'The custom objective returned a curvature of shape {curvature.shape}, but hessian="full" '
                 f"needs the Hessians, {(self.n_rows, self.n_outputs, self.n_outputs)}. Return these, or set "
-                'curvature="diagonal".'
+                'hessian="diagonal".'
             )
         weight = np.ones((1, 1)) if self.weight is None or self._takes_weight else self.weight
         if weight.shape[1] > 1 and curvature.ndim > 2:
@@ -300,7 +300,7 @@ class CustomProblem(Problem):
 
 
 def _check_signature(function: Callable[..., Any]) -> None:
-    why = why_not_called(
+    why = describe_signature_mismatch(
         function, 2, ("sample_weight",) if "sample_weight" in _parameters(function) else ()
     )
     if why:

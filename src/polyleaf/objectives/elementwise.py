@@ -19,7 +19,7 @@ from polyleaf.objectives.base import (
     as_weight,
     name_within,
 )
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class ElementwiseProblem(Problem):
         leaf_of_row: Array,
         n_leaves: int,
         rows: Array | None = None,
-        n_threads: int | Workers = 1,
+        n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
         level, residual = self.objective.leaf_level(self.n_outputs), self._kernel_target - raw
         return _core.fit_quantile_leaves(

@@ -3,7 +3,7 @@
 The code of class c is the vector ``e_c - 1/K``: proportional to (1, -1/(K-1), ..., -1/(K-1)), the encoding of
 SAMME and GAMBLE, and at once a corner of a regular simplex, the codeword of GD-MCBoost. The entries of each
 code sum to zero, so every gradient below does. Therefore leaf values sum to zero by themselves where the
-outputs of a leaf share their curvature (``leaf_curvature`` "none" or "shared"): the constraint of SAMME needs
+outputs of a leaf share their curvature (``leaf_hessian`` "none" or "shared"): the constraint of SAMME needs
 no multiplier, and GD-MCBoost's predictor of K - 1 dimensions, seen through its codewords, is the one here of
 K. So they do with ``"full"`` and ``reg_lambda > 0``, for both losses are flat along (1, ..., 1); with
 ``"diagonal"`` they do not.

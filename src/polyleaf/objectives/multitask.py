@@ -27,7 +27,7 @@ import polyleaf._core as _core
 from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_weight
 from polyleaf.objectives.columns import put_columns, taken_columns
 from polyleaf.objectives.packed_symmetric import packed_lower, packed_size
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 
 __all__ = ["Place", "Task", "Tasks"]
 
@@ -97,7 +97,7 @@ class Tasks(Objective):
     """
 
     name: ClassVar[str] = "tasks"
-    default_metric: ClassVar[str] = "skill"
+    default_metric: ClassVar[str] = "d2"
     by_row: ClassVar[bool] = False
 
     parts: tuple[Task, ...]
@@ -313,7 +313,7 @@ class TasksProblem(Problem):
         leaf_of_row: Array,
         n_leaves: int,
         rows: Array | None = None,
-        n_threads: int | Workers = 1,
+        n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
         values = np.zeros((n_leaves, self.n_outputs), np.float32)
         for place, problem in self._placed:

@@ -1,7 +1,7 @@
 """One of several classes: softmax cross-entropy. Owns this loss and the choice of its curvature.
 
-The Hessian of a row is ``diag(p) - p p'``, which ``curvature="full"`` uses as it is; otherwise trees use a
-diagonal in its place, and which one decides the length of a step. With f the factor, ``softmax_curvature`` is
+The Hessian of a row is ``diag(p) - p p'``, which ``hessian="full"`` uses as it is; otherwise trees use a
+diagonal in its place, and which one decides the length of a step. With f the factor, ``softmax_hessian`` is
 
 - ``"friedman"``: ``f p (1 - p)``, f = K / (K - 1) (Friedman, 2001, algorithm 6; the choice of LightGBM and
   C-GB);
@@ -38,7 +38,7 @@ class Softmax(ClassObjective):
     ----------
     n_classes : int, optional
         Default: the largest class id of the data set prepared, plus one.
-    softmax_curvature : {"friedman", "diagonal", "residual", "upper"}, default "residual"
+    softmax_hessian : {"friedman", "diagonal", "residual", "upper"}, default "residual"
         See the top of this file. It is floored at 1e-16, for ``p (1 - p)`` underflows.
     """
 
@@ -53,22 +53,22 @@ class Softmax(ClassObjective):
     )
     parameters: ClassVar[Mapping[str, str]] = {
         **ClassObjective.parameters,
-        "softmax_curvature": "softmax_curvature",
+        "softmax_hessian": "softmax_hessian",
     }
 
-    softmax_curvature: str = "residual"
+    softmax_hessian: str = "residual"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.softmax_curvature not in CURVATURES:
+        if self.softmax_hessian not in CURVATURES:
             raise ValueError(
-                f"softmax_curvature must be one of {', '.join(CURVATURES)}; got {self.softmax_curvature!r}."
+                f"softmax_hessian must be one of {', '.join(CURVATURES)}; got {self.softmax_hessian!r}."
             )
 
     def core_loss(self, n_classes: int) -> _core.ClassLoss:
         factors = {"friedman": n_classes / (n_classes - 1.0), "diagonal": 1.0, "upper": 2.0}
         # The core takes 0 for "residual".
-        return _core.ClassLoss("softmax", {"factor": factors.get(self.softmax_curvature, 0.0)})
+        return _core.ClassLoss("softmax", {"factor": factors.get(self.softmax_hessian, 0.0)})
 
     def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.log(shares)

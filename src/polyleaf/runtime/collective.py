@@ -18,14 +18,20 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALONE", "Alone", "Communicator", "PeerFailed", "Threads"]
+__all__ = [
+    "SINGLE_PROCESS",
+    "SingleProcess",
+    "Communicator",
+    "WorkerLostError",
+    "ThreadCommunicator",
+]
 
 IntegerArray: TypeAlias = NDArray[np.signedinteger[Any]]
 Buffer: TypeAlias = bytes | bytearray | memoryview
 _Found = TypeVar("_Found")
 
 
-class PeerFailed(RuntimeError):
+class WorkerLostError(RuntimeError):
     """Another rank has ended, so that what was asked of it will not come."""
 
 
@@ -51,7 +57,7 @@ class Communicator(ABC):
 
         Raises
         ------
-        PeerFailed
+        WorkerLostError
             Where a rank is gone.
         """
 
@@ -109,7 +115,7 @@ class Communicator(ABC):
         return [_like(data, numbers) for data in self.gather(_bytes_of(numbers))]
 
 
-class Alone(Communicator):
+class SingleProcess(Communicator):
     """Nobody else."""
 
     rank, size = 0, 1
@@ -118,10 +124,10 @@ class Alone(Communicator):
         return list(blocks)
 
 
-ALONE: Final = Alone()
+SINGLE_PROCESS: Final = SingleProcess()
 
 
-class Threads(Communicator):
+class ThreadCommunicator(Communicator):
     """A rank that is a thread among others of this process; `run` makes all of them."""
 
     def __init__(self, rank: int, board: list[list[Buffer]], barrier: threading.Barrier) -> None:
@@ -153,7 +159,7 @@ class Threads(Communicator):
 
         def of_rank(rank: int) -> _Found:
             try:
-                return work(Threads(rank, board, barrier))
+                return work(ThreadCommunicator(rank, board, barrier))
             except BaseException:
                 barrier.abort()
                 raise
@@ -161,7 +167,7 @@ class Threads(Communicator):
         with ThreadPoolExecutor(size) as threads:
             ends = [threads.submit(of_rank, rank) for rank in range(size)]
         failures = [error for end in ends if (error := end.exception()) is not None]
-        for error in sorted(failures, key=lambda error: isinstance(error, PeerFailed)):
+        for error in sorted(failures, key=lambda error: isinstance(error, WorkerLostError)):
             raise error
         return [end.result() for end in ends]
 
@@ -180,7 +186,7 @@ class Threads(Communicator):
         try:
             self._barrier.wait()
         except threading.BrokenBarrierError:
-            raise PeerFailed(f"Rank {self.rank} waits for another that has ended.") from None
+            raise WorkerLostError(f"Rank {self.rank} waits for another that has ended.") from None
 
 
 def _require_integers(numbers: NDArray[Any]) -> None:
@@ -199,6 +205,6 @@ def _like(data: Buffer, numbers: NDArray[Any]) -> NDArray[Any]:
     found = np.frombuffer(data, numbers.dtype)
     if found.size != numbers.size:
         raise RuntimeError(
-            f"Ranks have lost step: one sent {found.size} numbers where this one has {numbers.size}."
+            f"Ranks are out of sync: one sent {found.size} numbers where this one has {numbers.size}."
         )
     return found.reshape(numbers.shape)

@@ -12,11 +12,11 @@ import joblib
 import numpy as np
 
 from polyleaf._core import Device
-from polyleaf.runtime.collective import ALONE, Communicator
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 
 
 @dataclass(frozen=True)
-class Workers:
+class Context:
     """What work is shared among. A model does not depend on it.
 
     Attributes
@@ -30,7 +30,7 @@ class Workers:
     """
 
     n_threads: int
-    communicator: Communicator = ALONE
+    communicator: Communicator = SINGLE_PROCESS
     device: Device | None = None
 
     @property
@@ -39,11 +39,11 @@ class Workers:
         return self.communicator.size == 1
 
     @property
-    def as_n_threads(self) -> int | Workers:
+    def n_threads_or_context(self) -> int | Context:
         """For code that takes a number of threads: that, or these workers where others have rows, too."""
         return self.n_threads if self.is_alone else self
 
-    def total(self, number: int) -> int:
+    def sum_over_ranks(self, number: int) -> int:
         """Over the rows of all ranks."""
         if self.is_alone:
             return number

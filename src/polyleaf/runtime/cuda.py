@@ -12,7 +12,7 @@ import polyleaf._core as _core
 from polyleaf.runtime import nvrtc
 from polyleaf.runtime.cuda_programs import program
 
-__all__ = ["card", "device_of"]
+__all__ = ["card", "get_device"]
 
 _DRIVER = "libcuda.so.1"
 _OLDEST_DRIVER = 12  # of CUDA
@@ -23,7 +23,7 @@ _UNTRIED = (
 )
 
 
-def device_of(name: str | None) -> _core.Device | None:
+def get_device(name: str | None) -> _core.Device | None:
     """The device that the parameter `device` names; None, of either: the processor.
 
     "auto" is the processor: until cards have been measured nobody knows where they are faster.

@@ -12,13 +12,13 @@ import numpy as np
 
 import polyleaf._core as _core
 
-__all__ = ["array_on", "lies_on_card"]
+__all__ = ["as_device_array", "is_device_array"]
 
 _CARDS = (2, 13)  # what DLPack calls memory of CUDA, and memory that CUDA and the processor share
 _LEGACY_STREAM = 1  # what those who name no stream work in
 
 
-def lies_on_card(data: Any) -> bool:
+def is_device_array(data: Any) -> bool:
     """Whether data are an array in memory of a CUDA card."""
     if type(data) is np.ndarray or hasattr(
         type(data), "columns"
@@ -30,13 +30,13 @@ def lies_on_card(data: Any) -> bool:
     return hasattr(data, "__cuda_array_interface__")
 
 
-def array_on(device: _core.Device, data: Any, name: str) -> _core.DeviceArray:
+def as_device_array(device: _core.Device, data: Any, name: str) -> _core.DeviceArray:
     """The array where it lies, once what was asked for before it is done.
 
     Parameters
     ----------
     device : _core.Device
-    data : array for which `lies_on_card`
+    data : array for which `is_device_array`
         Of one dimension or two, with any strides; float32, float64, integers or booleans. It is only read.
     name : str
         What errors call it.

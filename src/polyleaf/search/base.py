@@ -19,11 +19,11 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.estimators.base import PolyleafEstimator, document, fill_in
+from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, fill_docstring
 from polyleaf.inputs.targets import Target, is_sparse
 from polyleaf.metrics import Metric
-from polyleaf.model.decision_threshold import keep_thresholds, thresholds_of
-from polyleaf.model.ensemble_average import blended
+from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
+from polyleaf.model.ensemble_average import average_models
 from polyleaf.objectives import objective_class
 from polyleaf.runtime.context import effective_threads
 from polyleaf.search import results, tpe
@@ -46,9 +46,14 @@ from polyleaf.search.screening import Pace
 from polyleaf.search.space import Task
 from polyleaf.search.successive_halving import Budget, Deadline, LastTraining, Race, Watch
 from polyleaf.search.trials import Candidate
-from polyleaf.settings.aliases import explains_strangers
-from polyleaf.settings.param_spec import declarations
-from polyleaf.settings.parameters import USUAL_ROUNDS, USUALLY, RunningParameters, SearchParameters
+from polyleaf.settings.aliases import suggest_on_unknown_kwargs
+from polyleaf.settings.param_spec import get_param_specs
+from polyleaf.settings.parameters import (
+    DEFAULT_N_ESTIMATORS,
+    DEFAULTS,
+    RunningParameters,
+    SearchParameters,
+)
 from polyleaf.training.auto_n_estimators import most_rounds
 from polyleaf.training.prepare import (
     VALIDATION,
@@ -93,14 +98,14 @@ _REFUSED = {
 _QUIETLY = {"early_stopping_rounds": None, "verbose": 0}
 # Set on the search, but nothing that the winner would be another model without.
 _NOT_OF_CANDIDATES = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
-    p.name for p in declarations(RunningParameters) if p.name != "random_state"
+    p.name for p in get_param_specs(RunningParameters) if p.name != "random_state"
 }
 
 
 def document_search(cls: _Class) -> _Class:
     """Fill in what the docstrings of both have from elsewhere."""
-    fill_in(cls, {"{search_attributes}": _ATTRIBUTES})
-    return document(cls)
+    fill_docstring(cls, {"{search_attributes}": _ATTRIBUTES})
+    return add_parameter_docs(cls)
 
 
 class Last(NamedTuple):
@@ -128,7 +133,7 @@ class Searches(_Base):
     best_score_: Any  # as the estimator has it
     ensemble_: list[dict[str, Any]] | None
 
-    @explains_strangers
+    @suggest_on_unknown_kwargs
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
@@ -248,15 +253,15 @@ class Searches(_Base):
     # --- parameters ----------------------------------------------------------------------------------
 
     def _refuse(self) -> None:
-        usual = {p.name: p.default for p in declarations(type(self))}
+        usual = {p.name: p.default for p in get_param_specs(type(self))}
         for name, why in _REFUSED.items():
             if getattr(self, name) != usual[name]:
                 raise ValueError(f"{type(self).__name__} does not take {name}: {why}.")
 
     def _fixed(self) -> Parameters:
         """What is set to other than the default: no candidate changes it. An objective by our name."""
-        own = {p.name for p in declarations(SearchParameters)}
-        given = {p.name: (getattr(self, p.name), p.default) for p in declarations(type(self))}
+        own = {p.name for p in get_param_specs(SearchParameters)}
+        given = {p.name: (getattr(self, p.name), p.default) for p in get_param_specs(type(self))}
         fixed = {
             name: value
             for name, (value, default) in given.items()
@@ -286,12 +291,12 @@ class Searches(_Base):
         return [{**candidate.proposed, "n_estimators": round(LONGER * most)}]
 
     def _rate(self, parameters: Parameters) -> float:
-        return parameters.get("learning_rate") or self.learning_rate or USUALLY["learning_rate"]
+        return parameters.get("learning_rate") or self.learning_rate or DEFAULTS["learning_rate"]
 
     def _metric(self, plain: PolyleafEstimator, target: Target) -> Metric:
         if self.metric is not None:
             plain.eval_metric = self.metric
-        return plain._metrics(plain._objective(target, None), target)[-1]
+        return plain._make_metrics(plain._objective(target, None), target)[-1]
 
     # --- data ----------------------------------------------------------------------------------------
 
@@ -364,7 +369,7 @@ class Searches(_Base):
 
     def _timed(self, entry: tuple[Any, ...], n_rows: int, target: Target, seed: int) -> TimedRace:
         fold = entry[1][0]
-        small = in_small(fold, target.class_of_row() is not None, seed)
+        small = in_small(fold, target.get_row_classes() is not None, seed)
         is_free = not {"learning_rate", "n_estimators"} & self._fixed().keys()
         pace = Pace(self._rate, is_free, n_rows)
         return TimedRace(*entry, small=small, pace=pace)
@@ -410,8 +415,8 @@ class Searches(_Base):
     def _run(self, race: Race, space: tuple[Task, int, bool], seed: int) -> bool:
         """The whole race. True when Ctrl-C has ended it."""
         fixed = self._fixed()
-        usual = {p.name: p.default for p in declarations(type(self))} | USUALLY
-        usual["n_estimators"] = USUAL_ROUNDS
+        usual = {p.name: p.default for p in get_param_specs(type(self))} | DEFAULTS
+        usual["n_estimators"] = DEFAULT_N_ESTIMATORS
 
         asks_optuna = tpe.is_worth_asking(self.time_limit)
         table = suited(portfolio_of(space[0]), fixed, *space)
@@ -472,12 +477,12 @@ class Searches(_Base):
             for w, (m, _, _), p in zip(weights, trained, parameters, strict=True)
         ]
         blend = [{"weight": w, "parameters": p} for w, p in zip(weights, parameters, strict=True)]
-        model = blended(models, weights, {**models[0].metadata, "blend": blend})
-        keep_thresholds(
-            model, np.average([thresholds_of(m) for m in models], axis=0, weights=weights)
+        model = average_models(models, weights, {**models[0].metadata, "blend": blend})
+        set_decision_thresholds(
+            model, np.average([get_decision_thresholds(m) for m in models], axis=0, weights=weights)
         )
         self._take_results(race, last, winner, parameters[0])
-        self._adopt(model, winner._encoding)
+        self._set_model(model, winner._encoding)
         self.best_score_ = last.sign * loss
         data = last.given.X, n_threads
         self._costs = results.cost(models[0], *data), results.cost(model, *data)
@@ -485,7 +490,7 @@ class Searches(_Base):
     def _take_results(
         self, race: Race, last: Last, winner: PolyleafEstimator, parameters: Parameters
     ) -> None:
-        self._adopt(winner.model_, winner._encoding)
+        self._set_model(winner.model_, winner._encoding)
         self.evals_result_ = winner.evals_result_
         self.evals_result_per_output_ = winner.evals_result_per_output_
         fixed = {n: v for n, v in self._fixed().items() if n not in _NOT_OF_CANDIDATES}

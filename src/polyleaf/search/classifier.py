@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from polyleaf.estimators import PolyleafClassifier
 from polyleaf.search.base import Searches, document_search
-from polyleaf.settings.param_spec import constraints
+from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import ClassifierSearchParameters
 
 __all__ = ["PolyleafClassifierCV"]
@@ -35,5 +35,5 @@ class PolyleafClassifierCV(Searches, PolyleafClassifier, ClassifierSearchParamet
     ((150, 3), 3)
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = constraints(ClassifierSearchParameters)
+    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(ClassifierSearchParameters)
     _plain = PolyleafClassifier

@@ -25,7 +25,7 @@ from sklearn.model_selection import (
 from sklearn.utils import _safe_indexing
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.holdout import drawn_by_class
+from polyleaf.data.holdout import split_rows_stratified
 from polyleaf.inputs.objects import is_missing, what
 from polyleaf.inputs.targets import Target
 from polyleaf.search.fingerprint import digest, identity
@@ -146,7 +146,7 @@ def _some_rows(given: Given, has_classes: bool, seed: int) -> Given:
     if wanted >= 0.8 * n_rows:
         return given
     classes = np.asarray(given.y) if has_classes else None
-    return _taken(given, drawn_by_class(n_rows, wanted / n_rows, seed, classes)[1])
+    return _taken(given, split_rows_stratified(n_rows, wanted / n_rows, seed, classes)[1])
 
 
 def _taken(given: Given, rows: np.ndarray) -> Given:
@@ -172,7 +172,7 @@ def rows_of_folds(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: in
     ValueError
         Where there are too few rows or groups, or a fold has no rows on one side.
     """
-    n_rows, classes = target.n_rows, target.class_of_row()
+    n_rows, classes = target.n_rows, target.get_row_classes()
     if groups is not None and any(map(is_missing, groups)):
         raise ValueError(
             "groups has rows without a group: every row needs one, its own if need be."
@@ -241,7 +241,7 @@ def _drawn(
     rows, chance = np.arange(n_rows), seed % 2**32
     if cv is None and n_rows > MANY_ROWS:
         if groups is None:
-            yield drawn_by_class(n_rows, HELD_OUT, seed, classes)
+            yield split_rows_stratified(n_rows, HELD_OUT, seed, classes)
         else:
             yield from GroupShuffleSplit(1, test_size=HELD_OUT, random_state=chance).split(
                 rows, None, groups

@@ -134,7 +134,7 @@ def _judge(estimator: Any, fold: Fold, metric: Metric) -> Callable[[np.ndarray],
     sign = -1.0 if metric.greater_is_better else 1.0
 
     def judge(raw: np.ndarray) -> float:
-        scores = raw if metric.needs == "raw" else transform(raw)
+        scores = raw if metric.prediction_type == "raw" else transform(raw)
         loss = sign * metric(target.values, scores, target.weight)
         return np.inf if np.isnan(loss) else loss
 

@@ -26,7 +26,7 @@ _RANDOM: Parameters = {
     "reg_lambda": 0.1,
     "colsample_bynode": 0.125,
     "subsample": 0.7,
-    "curvature": "none",
+    "hessian": "none",
 }
 PORTFOLIO: dict[str, tuple[Parameters, ...]] = {
     "regression": (
@@ -37,7 +37,12 @@ PORTFOLIO: dict[str, tuple[Parameters, ...]] = {
         {"learning_rate": _RATE, "leaf": "linear", "max_leaves": 15},
         {"learning_rate": _RATE, "min_child_samples": 10, "reg_lambda": 0.1, "subsample": 0.5},
         {"learning_rate": _RATE, "min_child_samples": 10},
-        {"learning_rate": _RATE, "refresh": "layer", "grow_policy": "depthwise", "max_depth": 5},
+        {
+            "learning_rate": _RATE,
+            "boosting_step": "layer",
+            "grow_policy": "depthwise",
+            "max_depth": 5,
+        },
         {"learning_rate": _RATE, "multi_strategy": "one_output_per_tree", "max_leaves": 15},
         {"learning_rate": _RATE, "max_leaves": 8},
         {"learning_rate": _RATE, "subsample": 0.7},
@@ -56,17 +61,17 @@ PORTFOLIO: dict[str, tuple[Parameters, ...]] = {
         },
         {"learning_rate": _RATE, "leaf": "linear"},
         {"learning_rate": _RATE, "leaf": "linear", "max_leaves": 15},
-        {"learning_rate": _RATE, "curvature": "none", "max_leaves": 15},
+        {"learning_rate": _RATE, "hessian": "none", "max_leaves": 15},
         {"learning_rate": _RATE, "min_child_samples": 20, "subsample": 0.7},
-        {"learning_rate": _RATE, "curvature": "full"},
+        {"learning_rate": _RATE, "hessian": "full"},
         {"learning_rate": _RATE, "multi_strategy": "one_output_per_tree", "max_leaves": 15},
     ),
     "labels": (
         {},
         {"learning_rate": _RATE},
-        {"learning_rate": _RATE, "curvature": "none", "max_leaves": 15},
+        {"learning_rate": _RATE, "hessian": "none", "max_leaves": 15},
         _RANDOM,
-        {"learning_rate": _RATE, "curvature": "none"},
+        {"learning_rate": _RATE, "hessian": "none"},
         {"learning_rate": _RATE, "reg_lambda": 4.0},
         {"learning_rate": _RATE, "max_leaves": 4, "colsample_bynode": 1.0},
         {"learning_rate": _RATE, "max_leaves": 8},
@@ -122,7 +127,7 @@ def suited(
     found: list[Parameters] = []
     for candidate in candidates:
         free = {name: value for name, value in candidate.items() if name not in fixed}
-        if free.get("curvature") == "full" and not (
+        if free.get("hessian") == "full" and not (
             task == "multiclass" and n_outputs <= MOST_CLASSES
         ):
             continue

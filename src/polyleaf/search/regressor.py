@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from polyleaf.estimators import PolyleafRegressor
 from polyleaf.search.base import Searches, document_search
-from polyleaf.settings.param_spec import constraints
+from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import RegressorSearchParameters
 
 __all__ = ["PolyleafRegressorCV"]
@@ -35,5 +35,5 @@ class PolyleafRegressorCV(Searches, PolyleafRegressor, RegressorSearchParameters
     ((100, 3), 3)
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = constraints(RegressorSearchParameters)
+    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(RegressorSearchParameters)
     _plain = PolyleafRegressor

@@ -30,7 +30,7 @@ def cost(model: Model, dataset: Dataset, n_threads: int) -> Cost:
     seconds = []
     for _ in range(TIMES):
         begun = time.perf_counter()
-        model.raw_predict(rows, n_threads=n_threads)
+        model.predict_raw(rows, n_threads=n_threads)
         seconds.append(time.perf_counter() - begun)
     return Cost(len(model.to_bytes()), 1e6 * min(seconds) / rows.n_rows)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from polyleaf.search.portfolio import Parameters
-from polyleaf.settings.parameters import USUAL_ROUNDS, USUALLY
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, DEFAULTS
 from polyleaf.training.auto_n_estimators import MOST_ROWS
 
 __all__ = ["COST", "Look", "Looks", "Pace"]
@@ -21,7 +21,7 @@ MOST_RATE = 0.3  # whatever the haste
 ROOT = 0.5  # n times the rows want about n ** ROOT times the rounds,
 COST = 0.85  # and each of them takes n ** COST times as long, where nothing was measured
 # Rounds times rate of the defaults: more is not taken for granted.
-USUAL_LEARNING = USUAL_ROUNDS * USUALLY["learning_rate"]
+USUAL_LEARNING = DEFAULT_N_ESTIMATORS * DEFAULTS["learning_rate"]
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 __all__ = [
-    "attribute_instead",
-    "explains_strangers",
-    "function_instead",
+    "get_foreign_attribute_hint",
+    "suggest_on_unknown_kwargs",
+    "get_foreign_function_hint",
     "meant",
-    "refuse_strangers",
-    "value_instead",
-    "warn_of_one_vs_rest",
-    "warns_on_instances",
+    "raise_unknown_parameters",
+    "get_foreign_value_hint",
+    "warn_one_vs_rest",
+    "warn_if_called_on_instance",
 ]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -224,17 +224,17 @@ _FUNCTIONS = {
 _FUNCTION_INSTEAD = {name: words for names, words in _FUNCTIONS.items() for name in names.split()}
 
 
-def function_instead(name: str) -> str:
+def get_foreign_function_hint(name: str) -> str:
     """What there is in place of another package's function or class: words behind a sentence, or nothing."""
     return f": {_FUNCTION_INSTEAD[name]}" if name in _FUNCTION_INSTEAD else ""
 
 
-def attribute_instead(name: str) -> str:
+def get_foreign_attribute_hint(name: str) -> str:
     """What there is in place of an attribute of another package's estimators: words, or nothing."""
     return _ATTRIBUTE_INSTEAD.get(name, "")
 
 
-def value_instead(name: str, value: object) -> str:
+def get_foreign_value_hint(name: str, value: object) -> str:
     """What a value that others give a parameter of this name is here: a sentence, or nothing."""
     for pattern, words in _VALUES.get(name, ()):
         if re.fullmatch(pattern, repr(value).lower()):
@@ -242,7 +242,7 @@ def value_instead(name: str, value: object) -> str:
     return ""
 
 
-def warn_of_one_vs_rest(objective: object, ours: str, n_classes: int, whose: str = "") -> None:
+def warn_one_vs_rest(objective: object, ours: str, n_classes: int, whose: str = "") -> None:
     """Of a name of others, which there may be for two classes only, where there are more.
 
     Parameters
@@ -276,7 +276,7 @@ def _callers_level() -> int:
     return level
 
 
-def refuse_strangers(
+def raise_unknown_parameters(
     where: str, names: Iterable[str], known: Iterable[str], of_constructor: Iterable[str] = ()
 ) -> None:
     """A TypeError for the first of the names that is not known, with what was meant.
@@ -303,15 +303,15 @@ def meant(name: str, known: Iterable[str]) -> str:
     return _hint(name, list(known), [], {})
 
 
-def explains_strangers(method: _Method) -> _Method:
-    """A decorator for methods of estimators: `refuse_strangers` sees keywords that they do not take."""
+def suggest_on_unknown_kwargs(method: _Method) -> _Method:
+    """A decorator for methods of estimators: `raise_unknown_parameters` sees keywords that they do not take."""
     known = [name for name in inspect.signature(method).parameters if name != "self"]
 
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
             where = f"{type(self).__name__}.{method.__name__}"
-            refuse_strangers(where, kwargs, known, self._get_param_names())
+            raise_unknown_parameters(where, kwargs, known, self._get_param_names())
         return method(self, *args, **kwargs)
 
     return checked  # type: ignore[return-value]
@@ -345,7 +345,7 @@ class _WarnsOnInstances:
 
 
 # Typed, so that what the method returns is known to whoever checks types.
-warns_on_instances: Callable[[_Method], _Method] = cast(Any, _WarnsOnInstances)
+warn_if_called_on_instance: Callable[[_Method], _Method] = cast(Any, _WarnsOnInstances)
 """A decorator of class methods, above `classmethod`."""
 
 

@@ -36,9 +36,17 @@ from typing import (
 
 import numpy as np
 
-from polyleaf.settings.aliases import refuse_strangers
+from polyleaf.settings.aliases import raise_unknown_parameters
 
-__all__ = ["Declared", "Frozen", "constraints", "declarations", "declares", "numpydoc", "parameter"]
+__all__ = [
+    "ParamSpec",
+    "Frozen",
+    "make_constraints",
+    "get_param_specs",
+    "declares",
+    "format_parameters",
+    "parameter",
+]
 
 T = TypeVar("T")
 
@@ -48,7 +56,7 @@ def parameter(
     default: T,
     within: str = "",
     choices: Iterable[str] = (),
-    everyday: bool = False,
+    common: bool = False,
     kw_only: bool = True,
 ) -> T:
     """Declare one parameter. What it means is said by the string below; its first sentence does on its own.
@@ -61,11 +69,11 @@ def parameter(
         What numbers must be in: "(0, 1]", "[1, inf)".
     choices : iterable of str
         The only texts that are allowed, where the type says no more than `str`.
-    everyday : bool
+    common : bool
         One of the dozen to look at first.
     kw_only : bool
     """
-    about = {"within": within, "choices": tuple(choices), "everyday": everyday}
+    about = {"within": within, "choices": tuple(choices), "is_common": common}
     field: Any = dataclasses.field(default=default, kw_only=kw_only, metadata=about)
     return field
 
@@ -81,7 +89,7 @@ def declares(cls: type[T]) -> type[T]:
 
     @functools.wraps(plain)
     def checked(self: Any, *args: Any, **parameters: Any) -> None:
-        refuse_strangers(type(self).__name__, parameters, names)
+        raise_unknown_parameters(type(self).__name__, parameters, names)
         if len(args) > n_by_place:
             taken = f"takes {n_by_place} parameter{'' if n_by_place == 1 else 's'} by place"
             others = "write the others by name, such as n_estimators=100."
@@ -100,7 +108,7 @@ def declares(cls: type[T]) -> type[T]:
 def _may_be_mapping(cls: type) -> bool:
     """Whether what a class takes by place may be a mapping."""
     by_place = [field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only]  # type: ignore[arg-type]
-    taken = [t for p in declarations(cls) if p.name in by_place for t in p.types]
+    taken = [t for p in get_param_specs(cls) if p.name in by_place for t in p.types]
     return any((get_origin(t) or t) is Mapping for t in taken)
 
 
@@ -116,7 +124,7 @@ class Frozen:
         object.__setattr__(self, name, value)
 
 
-class Declared(NamedTuple):
+class ParamSpec(NamedTuple):
     """One parameter, as it was declared.
 
     Attributes
@@ -129,7 +137,7 @@ class Declared(NamedTuple):
         What the class says of itself that declares it.
     within : str
     choices : tuple of str
-    everyday : bool
+    is_common : bool
     """
 
     name: str
@@ -139,7 +147,7 @@ class Declared(NamedTuple):
     topic: str
     within: str
     choices: tuple[str, ...]
-    everyday: bool
+    is_common: bool
 
     @property
     def kind(self) -> str:
@@ -178,13 +186,13 @@ class Declared(NamedTuple):
             return text
 
 
-def declarations(cls: type) -> tuple[Declared, ...]:
+def get_param_specs(cls: type) -> tuple[ParamSpec, ...]:
     """The parameters of a class, in the order of its constructor."""
     return _declarations(cls)
 
 
 @functools.cache
-def _declarations(cls: Any) -> tuple[Declared, ...]:
+def _declarations(cls: Any) -> tuple[ParamSpec, ...]:
     hints = get_type_hints(cls)
     homes = {
         name: home
@@ -199,7 +207,7 @@ def _declarations(cls: Any) -> tuple[Declared, ...]:
         types = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         topic = (home.__doc__ or home.__name__).splitlines()[0].rstrip(".")
         text = _texts(home.__module__).get((home.__name__, name), "")
-        found.append(Declared(name, text, field.default, types, topic, **field.metadata))
+        found.append(ParamSpec(name, text, field.default, types, topic, **field.metadata))
     return tuple(found)
 
 
@@ -247,15 +255,15 @@ _KINDS: dict[Any, tuple[str, Any]] = {
 # --- scikit-learn's checks -------------------------------------------------------------------------
 
 
-def constraints(cls: type) -> dict[str, list[Any] | str]:
+def make_constraints(cls: type) -> dict[str, list[Any] | str]:
     """What scikit-learn's validation allows each parameter to be."""
     return {
         p.name: "no_validation" if Any in p.types else _distinct(_constraint(t, p) for t in p.types)
-        for p in declarations(cls)
+        for p in get_param_specs(cls)
     }
 
 
-def _constraint(t: Any, p: Declared) -> Any:
+def _constraint(t: Any, p: ParamSpec) -> Any:
     from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
     kind = get_origin(t) or t
@@ -278,18 +286,18 @@ def _constraint(t: Any, p: Declared) -> Any:
 # --- documentation ---------------------------------------------------------------------------------
 
 
-def numpydoc(cls: type) -> str:
+def format_parameters(cls: type) -> str:
     """The sections Parameters, with the everyday ones, and Other Parameters, with the others by topic."""
-    found = declarations(cls)
-    rest = [p for p in found if not p.everyday]
-    lines = ["Parameters", "----------", *(_entry(p) for p in found if p.everyday)]
+    found = get_param_specs(cls)
+    rest = [p for p in found if not p.is_common]
+    lines = ["Parameters", "----------", *(_entry(p) for p in found if p.is_common)]
     lines += ["", "Other Parameters", "----------------"]
     for topic in _distinct(p.topic for p in rest):
         lines += ["", topic, *(_entry(p) for p in rest if p.topic == topic)]
     return "\n".join(lines)
 
 
-def _entry(p: Declared) -> str:
+def _entry(p: ParamSpec) -> str:
     default = json.dumps(p.default) if isinstance(p.default, str) else repr(p.default)
     text = textwrap.fill(p.text, 102, break_long_words=False, break_on_hyphens=False)
     return f"{p.name} : {p.kind}, default={default}\n{textwrap.indent(text, '    ')}"

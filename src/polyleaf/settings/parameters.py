@@ -26,7 +26,7 @@ __all__ = [
     "BoostingParameters",
     "ClassifierParameters",
     "ClassifierSearchParameters",
-    "CurvatureParameters",
+    "HessianParameters",
     "DataParameters",
     "EvaluationParameters",
     "LeafParameters",
@@ -53,31 +53,31 @@ _MOST_BYTES = 2**63 - 1
 
 # What None stands for where that depends on the objective. Of counts (docs/objectives.md): the logarithm of a
 # mean overfits faster, and their interactions want every feature at a node.
-USUAL_ROUNDS = 300
-USUALLY = {"learning_rate": 0.1, "colsample_bynode": 0.5}
-OF_COUNTS = {"learning_rate": 0.05, "colsample_bynode": 1.0}
+DEFAULT_N_ESTIMATORS = 300
+DEFAULTS = {"learning_rate": 0.1, "colsample_bynode": 0.5}
+COUNT_DEFAULTS = {"learning_rate": 0.05, "colsample_bynode": 1.0}
 # Where a spread is learned (docs/distributions.md): one that is too small costs far more than one too large.
-OF_DISTRIBUTIONS = {"learning_rate": 0.05, "colsample_bynode": 0.5}
+DISTRIBUTION_DEFAULTS = {"learning_rate": 0.05, "colsample_bynode": 0.5}
 
-CurvatureKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
+HessianKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 
 
 @declares
 class BoostingParameters:
     """Boosting."""
 
-    n_estimators: int | None = parameter(default=None, within="[1, inf)", everyday=True)
+    n_estimators: int | None = parameter(default=None, within="[1, inf)", common=True)
     """Rounds of boosting. Each adds one tree (or one per output, see `multi_strategy`). With `warm_start` the
     total, with `init_model` the rounds to add. None: 300; but with 50 to 10,000 rows as many as a fifth of
     them, held out, asks for, at most 60 / `learning_rate`, and then all rows are trained on. That is not done
     where rounds are watched (evaluation sets, `validation_fraction`, callbacks) or gone on with, nor with
     `projection`, sparse `y` or `device="cuda"`."""
 
-    learning_rate: float | None = parameter(default=None, within="(0, inf)", everyday=True)
+    learning_rate: float | None = parameter(default=None, within="(0, inf)", common=True)
     """Factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts ("poisson") and where
     distributions are learned ("normal"), unless beside other tasks."""
 
-    refresh: Literal["round", "tree", "layer"] = parameter(default="round")
+    boosting_step: Literal["round", "tree", "layer"] = parameter(default="round")
     """When derivatives are computed anew: once a round; after every tree (with one tree per output, each then
     sees what those before it did: TFBT's tree-per-class); or after every layer, which makes each layer a step
     of boosting: fewer trees are needed (with `grow_policy="depthwise"`)."""
@@ -87,13 +87,13 @@ class BoostingParameters:
 class TreeParameters:
     """Growth of a tree."""
 
-    max_depth: int | None = parameter(default=None, within=f"[1, {_MOST}]", everyday=True)
+    max_depth: int | None = parameter(default=None, within=f"[1, {_MOST}]", common=True)
     """Longest path from the root to a leaf. None: no limit (LightGBM: -1, XGBoost: 0)."""
 
-    max_leaves: int | None = parameter(default=31, within=f"[2, {_MOST}]", everyday=True)
+    max_leaves: int | None = parameter(default=31, within=f"[2, {_MOST}]", common=True)
     """Leaves per tree (LightGBM: num_leaves). None: no limit, which needs `max_depth`."""
 
-    min_child_samples: int = parameter(default=1, within=f"[0, {_MOST}]", everyday=True)
+    min_child_samples: int = parameter(default=1, within=f"[0, {_MOST}]", common=True)
     """Smallest number of rows in a leaf; rows of weight 0 do not count."""
 
     min_child_weight: float = parameter(default=1e-3, within="[0, inf)")
@@ -150,7 +150,7 @@ class TreeParameters:
 class PenaltyParameters:
     """Penalties on leaf values, in gains as in leaves."""
 
-    reg_lambda: float = parameter(default=1.0, within="[0, inf)", everyday=True)
+    reg_lambda: float = parameter(default=1.0, within="[0, inf)", common=True)
     """L2 regularisation of leaf values."""
 
     reg_alpha: float = parameter(default=0.0, within="[0, inf)")
@@ -161,19 +161,19 @@ class PenaltyParameters:
 
 
 @declares
-class CurvatureParameters:
+class HessianParameters:
     """Curvature."""
 
-    curvature: CurvatureKind = parameter(default="auto")
+    hessian: HessianKind = parameter(default="auto")
     """Second-order statistics that trees are grown on: none (first order), one number per row, one per row
     and output, all pairs of outputs, or the pairs of a block of outputs. "auto": one per row and output, up
     to 64 outputs. "full" is for few outputs: sums and memory grow with their square, solving for each
-    candidate with their cube. Above 30 take "diagonal", and "full" for `leaf_curvature` alone; "block" saves
+    candidate with their cube. Above 30 take "diagonal", and "full" for `leaf_hessian` alone; "block" saves
     the cube only (docs/curvature.md)."""
 
-    leaf_curvature: CurvatureKind = parameter(default="auto")
+    leaf_hessian: HessianKind = parameter(default="auto")
     """Second-order statistics that leaf values are computed from. "auto": what the objective has; as
-    `curvature` where that is "full" or "block"."""
+    `hessian` where that is "full" or "block"."""
 
     block_size: int = parameter(default=2, within=f"[1, {_MOST}]")
     """Outputs of a "block": those of largest gradient in a node; the others keep their scores."""
@@ -183,9 +183,7 @@ class CurvatureParameters:
 class SoftmaxParameters:
     """Curvature of classes."""
 
-    softmax_curvature: str = parameter(
-        default=Softmax.softmax_curvature, choices=SOFTMAX_CURVATURES
-    )
+    softmax_hessian: str = parameter(default=Softmax.softmax_hessian, choices=SOFTMAX_CURVATURES)
     """Curvature of the softmax objective of classifiers: see :mod:`polyleaf.objectives.softmax`. Regressors
     take it as well, and do nothing with it, so that a recipe is one for both."""
 
@@ -209,17 +207,17 @@ class OutputParameters:
     curvature a row, and `reg_alpha` and `max_delta_step` act on leaf values only."""
 
     sketch_dim: int | None = parameter(default=None, within="[1, 4096]")
-    """Columns of the sketch; None: 14, and 32 for `split_search="sketch"`."""
+    """Columns of the sketch; None: 14, and 32 for `split_search="count_sketch"`."""
 
 
 @declares
 class SamplingParameters:
     """Rows and features that a tree sees."""
 
-    subsample: float = parameter(default=1.0, within="(0, 1]", everyday=True)
+    subsample: float = parameter(default=1.0, within="(0, 1]", common=True)
     """Fraction of the rows that each tree sees, drawn without replacement."""
 
-    colsample_bytree: float = parameter(default=1.0, within="(0, 1]", everyday=True)
+    colsample_bytree: float = parameter(default=1.0, within="(0, 1]", common=True)
     """Fraction of the features that each tree sees."""
 
     sampling_method: Literal["uniform", "goss"] = parameter(default="uniform")
@@ -233,7 +231,7 @@ class SamplingParameters:
     """GOSS: fraction of the rows that is drawn from the rest."""
 
     rows_per_layer: Sequence[float] | np.ndarray | None = parameter(default=None)
-    """With `refresh="layer"`: rows for each layer, as fractions or numbers of rows; the last entry holds for
+    """With `boosting_step="layer"`: rows for each layer, as fractions or numbers of rows; the last entry holds for
     all deeper layers. `[0.25, 0.5, 1.0]` grows the upper layers on fewer rows."""
 
 
@@ -266,9 +264,9 @@ class LinearLeafParameters:
     """L2 regularisation of slopes, per standard deviation of the feature. None: `reg_lambda`; infinite:
     constant leaves."""
 
-    linear_extrapolation: Literal["clip", "free"] = parameter(default="clip")
+    linear_extrapolation: Literal["clip", "none"] = parameter(default="clip")
     """What new rows get beyond the bounds of a leaf. "clip" holds what a leaf predicts for new rows within
-    what it predicted for the rows it was fitted on; "free" lets lines run on."""
+    what it predicted for the rows it was fitted on; "none" lets lines run on."""
 
 
 @declares
@@ -278,15 +276,15 @@ class TopkLeafParameters:
     leaf_k: int = parameter(default=20, within="[1, inf)")
     """Outputs of a sparse leaf, at most as many as there are."""
 
-    leaf_support: Literal["own", "shared"] = parameter(default="own")
+    leaf_output_set: Literal["own", "shared"] = parameter(default="own")
     """Each sparse leaf chooses its outputs, or the two children of a node share theirs."""
 
-    split_search: Literal["auto", "histogram", "exact", "sketch"] = parameter(default="auto")
+    split_search: Literal["auto", "histogram", "exact", "count_sketch"] = parameter(default="auto")
     """How splits are found. "histogram": from histograms of all outputs (or of `sketch`). With
     `leaf="sparse"` and an objective that leaves zeros alone ("squared_hinge", "squared_error") targets,
-    scores and gradients can stay sparse whatever the number of outputs: "sketch" lets a small sketch of the
+    scores and gradients can stay sparse whatever the number of outputs: "count_sketch" lets a small sketch of the
     gradients propose splits and judges them by exact sums; "exact" tries every feature (GBDT-SPARSE as
-    published), which is slower. "auto": "sketch" where y is a SciPy sparse matrix and leaves are sparse, else
+    published), which is slower. "auto": "count_sketch" where y is a SciPy sparse matrix and leaves are sparse, else
     "histogram"."""
 
     threshold_step: float = parameter(default=0.05, within="[0, 1)")
@@ -341,19 +339,19 @@ class EvaluationParameters:
     """Evaluation."""
 
     eval_metric: str | Callable[..., Any] | list[Any] | tuple[Any, ...] | None = parameter(
-        default=None, everyday=True
+        default=None, common=True
     )
     """What to measure on evaluation sets, or a list of it. A callable takes `(y_true, y_pred)` and returns a
     number, of which smaller is better for early stopping unless told otherwise. None: the metric that goes
     with the objective; of several targets also, and last, its mean in units of each target's spread
     ("relative_rmse")."""
 
-    early_stopping_rounds: int | None = parameter(default=None, within="[1, inf)", everyday=True)
+    early_stopping_rounds: int | None = parameter(default=None, within="[1, inf)", common=True)
     """Stop when the last metric of the last evaluation set has not improved for so many rounds. Prediction
     then uses the rounds up to the best one. Needs an evaluation set or `validation_fraction`. For more
     control use :class:`polyleaf.callbacks.EarlyStopping`."""
 
-    validation_fraction: float | None = parameter(default=None, within="(0, 1)", everyday=True)
+    validation_fraction: float | None = parameter(default=None, within="(0, 1)", common=True)
     """Set aside this fraction of the training rows (stratified by class where possible) as an evaluation set,
     called "validation" and the last of all. Not together with `X_val` of `fit`. None: train on all."""
 
@@ -366,12 +364,12 @@ class RunningParameters:
     """Running."""
 
     random_state: int | np.random.RandomState | None = parameter(
-        default=0, within=f"[0, {2**32 - 1}]", everyday=True
+        default=0, within=f"[0, {2**32 - 1}]", common=True
     )
     """Seed of all sampling. With an int, the same call gives the same model, bit for bit, on any number of
     threads. None: another seed each time."""
 
-    n_jobs: int | None = parameter(default=None, everyday=True)
+    n_jobs: int | None = parameter(default=None, common=True)
     """Threads. None: all cores (or OMP_NUM_THREADS, where set); -1: all cores."""
 
     device: Literal["cpu", "cuda", "auto"] = parameter(default="cpu")
@@ -380,7 +378,7 @@ class RunningParameters:
     cards have been measured. Predictions are made on the processor, unless
     `predictor(device="cuda")` is asked for."""
 
-    verbose: int | bool | None = parameter(default=None, within="[0, inf)", everyday=True)
+    verbose: int | bool | None = parameter(default=None, within="[0, inf)", common=True)
     """0: silent. 1: a progress bar (where there is no terminal: about ten lines). n > 1: the metric values
     every n rounds. None: silent in scripts; in an interactive session a progress bar appears after two
     seconds."""
@@ -405,7 +403,7 @@ class SharedParameters(
     LeafParameters,
     OutputParameters,
     SoftmaxParameters,
-    CurvatureParameters,
+    HessianParameters,
     SamplingParameters,
     PenaltyParameters,
     TreeParameters,
@@ -419,7 +417,7 @@ class RegressorParameters(SharedParameters):
     """Regression."""
 
     objective: str | Callable[..., Any] | Objective = parameter(
-        default="squared_error", kw_only=False, everyday=True
+        default="squared_error", kw_only=False, common=True
     )
     """Loss to minimise. "squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma",
     "tweedie", "logistic" (y in [0, 1]); "normal", "lognormal", "student_t", "gamma_distribution" and
@@ -460,7 +458,7 @@ class ClassifierParameters(SharedParameters):
     """Classification."""
 
     objective: str | Callable[..., Any] | Objective = parameter(
-        default="auto", kw_only=False, everyday=True
+        default="auto", kw_only=False, common=True
     )
     """Loss to minimise. "auto": "logistic" for two classes and for labels, "softmax" for more classes.
     "exponential" and "exponential_margin" are for classes, too; named for two classes, these three have a
@@ -495,14 +493,14 @@ class ClassifierParameters(SharedParameters):
 class MultiTaskParameters(SharedParameters):
     """Several tasks."""
 
-    objective: Mapping[Any, Any] | None = parameter(default=None, kw_only=False, everyday=True)
+    objective: Mapping[Any, Any] | None = parameter(default=None, kw_only=False, common=True)
     """Loss of each task, by the name of its column of Y, or a tuple of names that are learned together: as
     the objectives of :class:`polyleaf.PolyleafRegressor` and :class:`polyleaf.PolyleafClassifier`, by name
     or, with parameters, as objects of :mod:`polyleaf.objectives` (`Quantile((.1, .5, .9))`). Columns of Y
     that are not named are not learned. None: all columns, text, categories and booleans as classes, 0 and 1
     as two classes, other numbers by squared error."""
 
-    task_weight: Mapping[Any, float] | None = parameter(default=None, everyday=True)
+    task_weight: Mapping[Any, float] | None = parameter(default=None, common=True)
     """How much the gains of a task count when splits are chosen, by its name; 1 for those left out. Leaf
     values are each task's own whatever its weight."""
 
@@ -510,36 +508,36 @@ class MultiTaskParameters(SharedParameters):
     """As for regression, of the tasks that learn quantiles."""
 
     eval_metric: str | Mapping[Any, Any] | list[Any] | tuple[Any, ...] | None = parameter(  # type: ignore[assignment]
-        default=None, everyday=True
+        default=None, common=True
     )
-    """What to measure on evaluation sets: a dict from tasks to metrics, each as for one target; or "skill",
+    """What to measure on evaluation sets: a dict from tasks to metrics, each as for one target; or "d2",
     the mean over tasks of the share of the best constant's error that predictions are without. None: the
-    metric that goes with each task, and last "skill", which early stopping then watches."""
+    metric that goes with each task, and last "d2", which early stopping then watches."""
 
 
 @declares
 class SearchParameters:
     """Search for parameters."""
 
-    time_limit: float | None = parameter(default=None, within="(0, inf)", everyday=True)
+    time_limit: float | None = parameter(default=None, within="(0, inf)", common=True)
     """Seconds for all of `fit`, the last training on all rows included. What is found then depends on the
     machine: for the same model everywhere set `n_candidates` instead."""
 
-    n_candidates: int | None = parameter(default=None, within="[1, inf)", everyday=True)
+    n_candidates: int | None = parameter(default=None, within="[1, inf)", common=True)
     """Sets of parameters to try, at most: first the portfolio, then variations of its winners. The default
     settings are always the first. None: the portfolio alone, or as many as `time_limit` leaves time for."""
 
-    cv: Any = parameter(default=None, everyday=True)
+    cv: Any = parameter(default=None, common=True)
     """What candidates are compared on. An int: so many folds, drawn at random, by class or by `groups`; a
     splitter of scikit-learn, or an iterable of (rows to train, rows to validate). None: three folds, and
     three others for the leaders in the end (with a `time_limit` one where it is short, or nine, drawn three
     times, where it is long), or a fifth of the rows, held out, above 20,000 rows; or the last `eval_set`,
     where one is given."""
 
-    metric: str | Callable[..., Any] | None = parameter(default=None, everyday=True)
+    metric: str | Callable[..., Any] | None = parameter(default=None, common=True)
     """What is to be best: a name or function as for `eval_metric`. None: the last of `eval_metric`."""
 
-    ensemble: int | None = parameter(default=None, within="[2, inf)", everyday=True)
+    ensemble: int | None = parameter(default=None, within="[2, inf)", common=True)
     """Blend up to so many candidates, weighted by how they score together on the folds, into one model. It
     is as large and as slow as all of them together; `report` says how much that is. None: the best alone."""
 

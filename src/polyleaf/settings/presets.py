@@ -46,8 +46,8 @@ def gbdt_mo(**changes: Any) -> dict[str, Any]:
     """
     return {
         "multi_strategy": "multi_output_tree",
-        "curvature": "diagonal",
-        "leaf_curvature": "diagonal",
+        "hessian": "diagonal",
+        "leaf_hessian": "diagonal",
         "grow_policy": "lossguide",
         "reg_lambda": 1.0,
         "min_child_samples": 20,
@@ -81,7 +81,7 @@ def gbdt_mo_sparse(leaf_k: int = 4, *, restricted: bool = True, **changes: Any) 
         **gbdt_mo(),
         "leaf": "sparse",
         "leaf_k": leaf_k,
-        "leaf_support": support,
+        "leaf_output_set": support,
         "split_search": "histogram",
     } | changes
 
@@ -168,15 +168,17 @@ def gbdt_sparse(*, exact: bool = False, **changes: Any) -> dict[str, Any]:
         error).
     """
     search = (
-        {"split_search": "exact", "threshold_step": 0.05} if exact else {"split_search": "sketch"}
+        {"split_search": "exact", "threshold_step": 0.05}
+        if exact
+        else {"split_search": "count_sketch"}
     )
     return {
         **search,
         "leaf": "sparse",
         "leaf_k": 20,
-        "leaf_support": "own",
-        "curvature": "none",
-        "leaf_curvature": "none",
+        "leaf_output_set": "own",
+        "hessian": "none",
+        "leaf_hessian": "none",
         "grow_policy": "depthwise",
         "max_depth": 10,
         "max_leaves": None,
@@ -198,7 +200,7 @@ def cgb(**changes: Any) -> dict[str, Any]:
     Emami and Martínez-Muñoz, "Condensed-Gradient Boosting", arXiv 2211.14599. Splits minimise the squared
     error of the residuals averaged over outputs (eq. 10): a structure grown without curvature. The leaves
     take one Newton-Raphson step with the diagonal curvature (eq. 13; for softmax with the factor (K-1)/K,
-    which is `softmax_curvature="friedman"`); for squared error that step is the mean, so there is no second
+    which is `softmax_hessian="friedman"`); for squared error that step is the mean, so there is no second
     one. The method has no regularisation (L2 of 0, no smallest curvature, one row may be a
     leaf) and limits the depth, not the number of leaves. Learning rate 0.1 and 100 rounds are those of the
     paper's timings and depth 5 is the middle of its grid (section 4.2, table 2), which also searches
@@ -215,10 +217,10 @@ def cgb(**changes: Any) -> dict[str, Any]:
         Parameters of `PolyleafRegressor` and `PolyleafClassifier`.
     """
     return {
-        "softmax_curvature": "friedman",
+        "softmax_hessian": "friedman",
         "multi_strategy": "multi_output_tree",
-        "curvature": "none",
-        "leaf_curvature": "diagonal",
+        "hessian": "none",
+        "leaf_hessian": "diagonal",
         "grow_policy": "depthwise",
         "max_depth": 5,
         "max_leaves": None,
@@ -252,11 +254,11 @@ def tfbt(**changes: Any) -> dict[str, Any]:
         Parameters of `PolyleafClassifier` and `PolyleafRegressor`.
     """
     return {
-        "softmax_curvature": "diagonal",
+        "softmax_hessian": "diagonal",
         "multi_strategy": "multi_output_tree",
-        "refresh": "layer",
-        "curvature": "diagonal",
-        "leaf_curvature": "diagonal",
+        "boosting_step": "layer",
+        "hessian": "diagonal",
+        "leaf_hessian": "diagonal",
         "grow_policy": "depthwise",
         "max_depth": 4,
         "max_leaves": None,
@@ -284,7 +286,7 @@ def tfbt_full(**changes: Any) -> dict[str, Any]:
     dict
         Parameters of `PolyleafClassifier` and `PolyleafRegressor`.
     """
-    full = {"refresh": "round", "curvature": "full", "leaf_curvature": "full"}
+    full = {"boosting_step": "round", "hessian": "full", "leaf_hessian": "full"}
     return {**tfbt(), **full} | changes
 
 
@@ -310,8 +312,8 @@ def samme(**changes: Any) -> dict[str, Any]:
     return {
         "objective": "exponential",
         "multi_strategy": "multi_output_tree",
-        "curvature": "none",
-        "leaf_curvature": "none",
+        "hessian": "none",
+        "leaf_hessian": "none",
         "reg_lambda": 0.0,
         "min_child_samples": 20,
         "colsample_bynode": 1.0,
@@ -337,7 +339,7 @@ def gamble(**changes: Any) -> dict[str, Any]:
     dict
         Parameters of `PolyleafClassifier`, for two classes or more.
     """
-    second_order = {"curvature": "diagonal", "leaf_curvature": "diagonal", "learning_rate": 0.1}
+    second_order = {"hessian": "diagonal", "leaf_hessian": "diagonal", "learning_rate": 0.1}
     return {**samme(), **second_order, "min_child_weight": 0.0} | changes
 
 

@@ -16,16 +16,16 @@ from numbers import Real
 from typing import Any, TypeVar
 
 from polyleaf._core import Device
-from polyleaf.inputs.multitask import Key, name_of
+from polyleaf.inputs.multitask import TaskKey, get_task_name
 from polyleaf.objectives import objective_class
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 from polyleaf.settings.param_spec import Frozen
 from polyleaf.settings.parameters import (
-    OF_COUNTS,
-    OF_DISTRIBUTIONS,
-    USUALLY,
+    COUNT_DEFAULTS,
+    DEFAULTS,
+    DISTRIBUTION_DEFAULTS,
     BoostingParameters,
-    CurvatureParameters,
+    HessianParameters,
     LinearLeafParameters,
     MultiTaskParameters,
     OutputParameters,
@@ -39,16 +39,16 @@ from polyleaf.settings.parameters import (
 
 __all__ = [
     "ConstantLeaf",
-    "Curvature",
-    "Growth",
+    "HessianConfig",
+    "GrowthConfig",
     "Leaf",
     "LinearLeaf",
-    "Run",
-    "Sampling",
-    "Settings",
-    "Step",
+    "BoostingConfig",
+    "SamplingConfig",
+    "TrainConfig",
+    "RegularisationConfig",
     "TopkLeaf",
-    "settings_of",
+    "make_train_config",
 ]
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ COUPLED = ("full", "block")
 
 
 @dataclass(kw_only=True)
-class Run(BoostingParameters, OutputParameters, Frozen):
+class BoostingConfig(BoostingParameters, OutputParameters, Frozen):
     """The loop: how many rounds, of which trees, at which derivatives, and how many outputs stand for all.
 
     `n_estimators` are the rounds to do in this run.
@@ -69,7 +69,7 @@ class Run(BoostingParameters, OutputParameters, Frozen):
 
 
 @dataclass(kw_only=True)
-class Growth(TreeParameters, Frozen):
+class GrowthConfig(TreeParameters, Frozen):
     """How one tree grows.
 
     Attributes
@@ -87,12 +87,12 @@ class Growth(TreeParameters, Frozen):
 
 
 @dataclass(kw_only=True)
-class Step(PenaltyParameters, Frozen):
+class RegularisationConfig(PenaltyParameters, Frozen):
     """What bounds the step of a leaf, in gains as in leaf values."""
 
 
 @dataclass(kw_only=True)
-class Curvature(CurvatureParameters, Frozen):
+class HessianConfig(HessianParameters, Frozen):
     """Which second derivatives the structure is grown on, and the leaves are fitted with.
 
     "none": 1 per row (first order; C-GB's squared error of residuals, eq. 10); "shared": one per row, its
@@ -103,23 +103,23 @@ class Curvature(CurvatureParameters, Frozen):
     """
 
     @property
-    def couples(self) -> bool:
+    def is_coupled(self) -> bool:
         """Whether anybody asks for whole Hessians."""
-        return self.curvature in COUPLED or self.leaf_curvature in COUPLED
+        return self.hessian in COUPLED or self.leaf_hessian in COUPLED
 
     @property
-    def block_of_splits(self) -> int:
+    def split_block_size(self) -> int:
         """Outputs that a node solves for; 0: all."""
-        return self.block_size if self.curvature == "block" else 0
+        return self.block_size if self.hessian == "block" else 0
 
     @property
-    def block_of_leaves(self) -> int:
+    def leaf_block_size(self) -> int:
         """Outputs that a leaf solves for; 0: all."""
-        return self.block_size if self.leaf_curvature == "block" else 0
+        return self.block_size if self.leaf_hessian == "block" else 0
 
 
 @dataclass(kw_only=True)
-class Sampling(SamplingParameters, Frozen):
+class SamplingConfig(SamplingParameters, Frozen):
     """Which rows and features a tree sees; see :mod:`polyleaf.training.sampling`.
 
     Attributes
@@ -145,7 +145,7 @@ class TopkLeaf(TopkLeafParameters, Frozen):
     """
 
     @property
-    def keeps_labels_sparse(self) -> bool:
+    def has_sparse_targets(self) -> bool:
         """Whether targets, scores and gradients hold few of very many outputs."""
         return self.split_search != "histogram"
 
@@ -163,7 +163,7 @@ class LinearLeaf(LinearLeafParameters, Frozen):
     slope_lambda: float
 
     @property
-    def looks_ahead(self) -> bool:
+    def scores_linear_leaves(self) -> bool:
         """Whether splits are judged by what linear leaves will achieve."""
         has_slopes = self.linear_features > 0 and math.isfinite(self.slope_lambda)
         return self.linear_fit != "post" and has_slopes
@@ -173,30 +173,30 @@ Leaf = ConstantLeaf | TopkLeaf | LinearLeaf
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainConfig:
     """All parts of one run."""
 
-    run: Run
-    growth: Growth
-    step: Step
-    curvature: Curvature
-    sampling: Sampling
+    boosting: BoostingConfig
+    growth: GrowthConfig
+    regularisation: RegularisationConfig
+    hessian: HessianConfig
+    sampling: SamplingConfig
     leaf: Leaf
-    workers: Workers
+    workers: Context
 
     @property
-    def keeps_labels_sparse(self) -> bool:
+    def has_sparse_targets(self) -> bool:
         """Whether targets, scores and gradients hold few of very many outputs."""
-        return isinstance(self.leaf, TopkLeaf) and self.leaf.keeps_labels_sparse
+        return isinstance(self.leaf, TopkLeaf) and self.leaf.has_sparse_targets
 
-    def on(self, device: Device | None) -> Settings:
+    def on(self, device: Device | None) -> TrainConfig:
         """The same on a device; None: on the processor."""
         return dataclasses.replace(self, workers=dataclasses.replace(self.workers, device=device))
 
 
-def settings_of(
+def make_train_config(
     p: SharedParameters, rounds: int, sparse_targets: bool, seed: int, n_threads: int
-) -> Settings:
+) -> TrainConfig:
     """The parts that parameters make.
 
     Parameters
@@ -220,14 +220,14 @@ def settings_of(
     growth, leaf = _growth(p, seed), _leaf(p, sparse_targets)
     if p.device == "cuda":
         _check_device(p, leaf)
-    return Settings(
+    return TrainConfig(
         growth=growth,
-        step=_part(Step, p),
-        curvature=_curvature(p, leaf),
+        regularisation=_part(RegularisationConfig, p),
+        hessian=_hessian(p, leaf),
         sampling=_sampling(p, seed),
         leaf=leaf,
-        run=_run(p, leaf, rounds),
-        workers=Workers(n_threads),
+        boosting=_boosting(p, leaf, rounds),
+        workers=Context(n_threads),
     )
 
 
@@ -243,25 +243,25 @@ def _defaults(p: SharedParameters) -> dict[str, float]:
     """What None stands for, with the objective that there is, or the objectives of tasks."""
     if isinstance(p, MultiTaskParameters):
         each = [_of_task(key, objective) for key, objective in (p.objective or {}).items()] or [
-            USUALLY
+            DEFAULTS
         ]
         # Several learn more slowly in shared trees than each in its own: docs/tasks.md.
-        return each[0] if len(each) == 1 else USUALLY
-    return _of_objective(p.objective) if isinstance(p, RegressorParameters) else USUALLY
+        return each[0] if len(each) == 1 else DEFAULTS
+    return _of_objective(p.objective) if isinstance(p, RegressorParameters) else DEFAULTS
 
 
-def _of_task(key: Key, objective: Any) -> dict[str, float]:
+def _of_task(key: TaskKey, objective: Any) -> dict[str, float]:
     try:
         return _of_objective(objective)
     except ValueError as error:
-        raise ValueError(f"Task {name_of(key)!r}: {error}") from None
+        raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
 
 def _of_objective(objective: Any) -> dict[str, float]:
     cls = objective_class(objective)
     if cls.of_counts:
-        return OF_COUNTS
-    return OF_DISTRIBUTIONS if cls.has_distribution else USUALLY
+        return COUNT_DEFAULTS
+    return DISTRIBUTION_DEFAULTS if cls.has_distribution else DEFAULTS
 
 
 def _refuse(condition: object, sentence: str) -> None:
@@ -272,7 +272,7 @@ def _refuse(condition: object, sentence: str) -> None:
 # --- which parameters go together ------------------------------------------------------------------
 
 
-def _growth(p: SharedParameters, seed: int) -> Growth:
+def _growth(p: SharedParameters, seed: int) -> GrowthConfig:
     _refuse(
         p.max_leaves is None and p.max_depth is None,
         "max_leaves=None and max_depth=None leave trees without any limit; set one of them "
@@ -295,7 +295,7 @@ def _growth(p: SharedParameters, seed: int) -> Growth:
     )
     if p.monotone_constraints is not None:
         _check_monotone(p)
-    return _part(Growth, p, seed=seed)
+    return _part(GrowthConfig, p, seed=seed)
 
 
 def _check_monotone(p: SharedParameters) -> None:
@@ -315,7 +315,7 @@ def _check_monotone(p: SharedParameters) -> None:
         "monotone_constraints orders the values of leaves, and outputs that a sparse leaf does not hold "
         'would have to move as well; use leaf="constant".',
     )
-    for name in ("curvature", "leaf_curvature"):
+    for name in ("hessian", "leaf_hessian"):
         _refuse(
             getattr(p, name) in COUPLED,
             f'{name}="{getattr(p, name)}" moves the outputs of a leaf together, while monotone_constraints '
@@ -344,7 +344,7 @@ def _sparse_labels(leaf: Leaf) -> dict[str, bool]:
     if not isinstance(leaf, TopkLeaf):
         return {}
     return {
-        f'split_search="{leaf.split_search}", with which y stays sparse,': leaf.keeps_labels_sparse
+        f'split_search="{leaf.split_search}", with which y stays sparse,': leaf.has_sparse_targets
     }
 
 
@@ -364,10 +364,10 @@ def _check_tasks(p: MultiTaskParameters) -> None:
     )
 
 
-def _curvature(p: SharedParameters, leaf: Leaf) -> Curvature:
-    follows = p.leaf_curvature == "auto" and p.curvature in COUPLED
-    of_leaves = p.curvature if follows else p.leaf_curvature
-    for name, kind in (("curvature", p.curvature), ("leaf_curvature", of_leaves)):
+def _hessian(p: SharedParameters, leaf: Leaf) -> HessianConfig:
+    follows = p.leaf_hessian == "auto" and p.hessian in COUPLED
+    of_leaves = p.hessian if follows else p.leaf_hessian
+    for name, kind in (("hessian", p.hessian), ("leaf_hessian", of_leaves)):
         if kind not in COUPLED:
             continue
         _refuse(
@@ -376,9 +376,9 @@ def _curvature(p: SharedParameters, leaf: Leaf) -> Curvature:
             'a tree for each; use "diagonal", or one tree for all.',
         )
         _refuse(
-            p.sketch is not None and name == "curvature",
-            f'curvature="{kind}" needs the Hessian of all outputs, which the columns of a sketch do not '
-            f'have; set sketch=None or use another curvature. (leaf_curvature may be "{kind}": leaves are '
+            p.sketch is not None and name == "hessian",
+            f'hessian="{kind}" needs the Hessian of all outputs, which the columns of a sketch do not '
+            f'have; set sketch=None or use another curvature. (leaf_hessian may be "{kind}": leaves are '
             "fitted on all outputs.)",
         )
         _refuse(
@@ -397,17 +397,19 @@ def _curvature(p: SharedParameters, leaf: Leaf) -> Curvature:
             '"diagonal".',
         )
     # A refit of all features of a leaf has one Gram matrix for all outputs.
-    one_gram = isinstance(leaf, LinearLeaf) and leaf.looks_ahead and leaf.linear_fit == "full"
-    of_splits = "shared" if one_gram and p.curvature == "auto" else p.curvature
-    return _part(Curvature, p, curvature=of_splits, leaf_curvature=of_leaves)
+    one_gram = (
+        isinstance(leaf, LinearLeaf) and leaf.scores_linear_leaves and leaf.linear_fit == "full"
+    )
+    of_splits = "shared" if one_gram and p.hessian == "auto" else p.hessian
+    return _part(HessianConfig, p, hessian=of_splits, leaf_hessian=of_leaves)
 
 
-def _sampling(p: SharedParameters, seed: int) -> Sampling:
+def _sampling(p: SharedParameters, seed: int) -> SamplingConfig:
     goss, rows = p.sampling_method == "goss", p.rows_per_layer
     if rows is not None:
         _refuse(
-            p.refresh != "layer",
-            'rows_per_layer is for layers that are boosted: set refresh="layer" as well.',
+            p.boosting_step != "layer",
+            'rows_per_layer is for layers that are boosted: set boosting_step="layer" as well.',
         )
         _refuse(
             p.subsample < 1.0 or goss,
@@ -426,7 +428,7 @@ def _sampling(p: SharedParameters, seed: int) -> Sampling:
         goss and p.top_rate + p.other_rate > 1.0,
         f"top_rate + other_rate must be at most 1, but {p.top_rate} + {p.other_rate} is more.",
     )
-    return _part(Sampling, p, seed=seed)
+    return _part(SamplingConfig, p, seed=seed)
 
 
 def _is_fraction_or_count(x: object) -> bool:
@@ -437,7 +439,7 @@ def _leaf(p: SharedParameters, sparse_targets: bool) -> Leaf:
     if p.leaf == "sparse":
         return _sparse_leaf(p, sparse_targets)
     _refuse(
-        p.split_search in ("exact", "sketch"),
+        p.split_search in ("exact", "count_sketch"),
         f'split_search="{p.split_search}" works on sparse gradients, which only sparse leaves keep sparse; '
         'set leaf="sparse" as well.',
     )
@@ -451,13 +453,13 @@ def _sparse_leaf(p: SharedParameters, sparse_targets: bool) -> TopkLeaf:
         'one output only; use "multi_output_tree".',
     )
     _refuse(
-        p.refresh == "layer",
-        'refresh="layer" sums a step of every layer in a leaf, so that the leaf would not stay sparse; use '
-        'leaf="constant" or refresh="round".',
+        p.boosting_step == "layer",
+        'boosting_step="layer" sums a step of every layer in a leaf, so that the leaf would not stay sparse; use '
+        'leaf="constant" or boosting_step="round".',
     )
-    auto = "sketch" if sparse_targets else "histogram"
+    auto = "count_sketch" if sparse_targets else "histogram"
     leaf = _part(TopkLeaf, p, split_search=auto if p.split_search == "auto" else p.split_search)
-    if leaf.keeps_labels_sparse:
+    if leaf.has_sparse_targets:
         _check_sparse_labels(p)
     return leaf
 
@@ -466,17 +468,17 @@ def _check_sparse_labels(p: SharedParameters) -> None:
     _refuse(
         p.sketch not in (None, "auto", "count_sketch"),
         f"sketch={p.sketch!r} is for dense gradients; those of sparse targets are sketched by a count-sketch "
-        '(split_search="sketch" with sketch_dim).',
+        '(split_search="count_sketch" with sketch_dim).',
     )
-    for name in ("curvature", "leaf_curvature"):
+    for name in ("hessian", "leaf_hessian"):
         _refuse(
             getattr(p, name) == "diagonal",
             f'{name}="diagonal": with sparse targets every output has the same curvature; use "auto".',
         )
     _refuse(
-        p.leaf_support == "shared",
-        'leaf_support="shared" is GBDT-MO\'s restricted search and needs the histograms of all outputs; use '
-        'split_search="histogram", or leaf_support="own".',
+        p.leaf_output_set == "shared",
+        'leaf_output_set="shared" is GBDT-MO\'s restricted search and needs the histograms of all outputs; use '
+        'split_search="histogram", or leaf_output_set="own".',
     )
 
 
@@ -487,9 +489,9 @@ def _linear_leaf(p: SharedParameters) -> LinearLeaf:
         "to 0 (linear_lambda holds slopes back, linear_extrapolation values).",
     )
     _refuse(
-        p.refresh == "layer",
-        'refresh="layer" sums the steps of all layers in a leaf, each with features of its own, so that '
-        'leaves would outgrow linear_features; use refresh="round", or leaf="constant".',
+        p.boosting_step == "layer",
+        'boosting_step="layer" sums the steps of all layers in a leaf, each with features of its own, so that '
+        'leaves would outgrow linear_features; use boosting_step="round", or leaf="constant".',
     )
     _refuse(
         p.linear_fit == "full" and p.linear_features > 8,
@@ -499,20 +501,20 @@ def _linear_leaf(p: SharedParameters) -> LinearLeaf:
     slope_lambda = p.reg_lambda if p.linear_lambda is None else p.linear_lambda
     leaf = _part(LinearLeaf, p, slope_lambda=slope_lambda)
     _refuse(
-        leaf.looks_ahead and leaf.linear_fit == "full" and p.curvature == "diagonal",
-        'linear_fit="full" solves one system for all outputs, which curvature="diagonal" would make one for '
-        'each; use curvature="shared" or "auto", or linear_fit="half_additive".',
+        leaf.scores_linear_leaves and leaf.linear_fit == "full" and p.hessian == "diagonal",
+        'linear_fit="full" solves one system for all outputs, which hessian="diagonal" would make one for '
+        'each; use hessian="shared" or "auto", or linear_fit="half_additive".',
     )
     return leaf
 
 
-def _run(p: SharedParameters, leaf: Leaf, rounds: int) -> Run:
+def _boosting(p: SharedParameters, leaf: Leaf, rounds: int) -> BoostingConfig:
     _refuse(
-        p.refresh == "layer" and p.grow_policy != "depthwise",
-        'refresh="layer" grows trees layer by layer, but grow_policy="lossguide" splits one node at a time; '
+        p.boosting_step == "layer" and p.grow_policy != "depthwise",
+        'boosting_step="layer" grows trees layer by layer, but grow_policy="lossguide" splits one node at a time; '
         'set grow_policy="depthwise".',
     )
-    proposes = isinstance(leaf, TopkLeaf) and leaf.split_search == "sketch"
+    proposes = isinstance(leaf, TopkLeaf) and leaf.split_search == "count_sketch"
     _refuse(
         p.sketch is None and p.sketch_dim is not None and not proposes,
         f'sketch_dim={p.sketch_dim} without a sketch means nothing; set sketch as well ("auto", say).',
@@ -523,8 +525,8 @@ def _run(p: SharedParameters, leaf: Leaf, rounds: int) -> Run:
         "set sketch=None.",
     )
     _refuse(
-        p.sketch is not None and p.curvature == "diagonal",
-        'curvature="diagonal" judges splits by the curvature of each output, which the columns of a sketch '
+        p.sketch is not None and p.hessian == "diagonal",
+        'hessian="diagonal" judges splits by the curvature of each output, which the columns of a sketch '
         'do not have; use "auto", "shared" or "none".',
     )
-    return _part(Run, p, n_estimators=rounds)
+    return _part(BoostingConfig, p, n_estimators=rounds)

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import polyleaf._core as _core
-from polyleaf.inputs.sparse import arrays_of, canonical
+from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
 from polyleaf.inputs.targets import check_same_rows
 
 __all__ = ["PROJECTIONS", "Projection", "Projector"]
@@ -146,7 +146,7 @@ class Projector:
     def _fit(
         self, X: Any, Y: Any, seed: int, n_threads: int, wanted: bool
     ) -> tuple[Projection, Any]:
-        rows = canonical(X, "X", if_missing=of_numbers(self.kind))
+        rows = to_canonical_csr(X, "X", if_missing=explain_numeric_only(self.kind))
         n, n_features = rows.shape
         columns = self._surviving_columns(rows)
         idf = None
@@ -250,7 +250,9 @@ class Projection:
         ValueError
             For values that are not finite, and where X has another number of columns than the training data.
         """
-        rows = canonical(X, "X", may_be_empty=True, if_missing=of_numbers(self.kind))
+        rows = to_canonical_csr(
+            X, "X", may_be_empty=True, if_missing=explain_numeric_only(self.kind)
+        )
         if rows.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {rows.shape[1]} features, but the projection was fitted on {self.n_features}."
@@ -350,7 +352,7 @@ def _vector(arrays: Mapping[str, Array], name: str, dtype: Any, size: int | None
 # --- input ---
 
 
-def of_numbers(kind: str) -> str:
+def explain_numeric_only(kind: str) -> str:
     """What is to be done about a cell of X that is no number: the end of a message."""
     return (
         f' projection="{kind}" needs a number in each cell: fill missing ones in '
@@ -365,7 +367,7 @@ def _labels(Y: Any, n_rows: int) -> sp.csr_matrix:
     if not sp.issparse(Y):
         Y = np.asarray(Y)
         Y = Y[:, None] if Y.ndim == 1 else Y
-    labels = canonical(Y, "Y")
+    labels = to_canonical_csr(Y, "Y")
     check_same_rows(n_rows, labels.shape[0], "Y")
     return labels
 
@@ -376,8 +378,8 @@ class _Products:
     def __init__(self, rows: sp.csr_matrix, n_threads: int, transposed: bool = True) -> None:
         self.n, self.m = rows.shape
         self.n_threads = n_threads
-        self._rows = arrays_of(rows)
-        self._columns = arrays_of(rows.T.tocsr()) if transposed else None
+        self._rows = get_csr_arrays(rows)
+        self._columns = get_csr_arrays(rows.T.tocsr()) if transposed else None
 
     def times(self, matrix: Array) -> NDArray[np.float32]:
         """X @ matrix: (n, d)."""

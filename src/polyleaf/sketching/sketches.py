@@ -22,7 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 
 __all__ = [
     "SKETCHES",
@@ -50,7 +50,7 @@ class Sketch(Protocol):
     """Anything with this method can be passed as `sketch=`."""
 
     def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Workers
+        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Few columns for many.
 
@@ -62,8 +62,8 @@ class Sketch(Protocol):
             Their curvature; None where it is constant, or not to be used.
         round, seed : int
             Round, counted from the first of the model, and seed of the training.
-        n_threads : int or Workers
-            Threads; the result must not depend on it. `Workers` where other ranks have further rows, which no
+        n_threads : int or Context
+            Threads; the result must not depend on it. `Context` where other ranks have further rows, which no
             sketch of a user's is asked for.
 
         Returns
@@ -91,7 +91,7 @@ class RandomProjection(Sketch):
     dim: int = DEFAULT_DIM
 
     def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Workers
+        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
     ) -> tuple[np.ndarray, np.ndarray | None]:
         scale = g.shape[1] ** -0.5
         return _core.sketch_signs(g, self.dim, _seed(seed, round), scale, n_threads), _one(
@@ -116,7 +116,7 @@ class RandomSampling(Sketch):
     uniform: float = 0.1
 
     def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Workers
+        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
     ) -> tuple[np.ndarray, np.ndarray | None]:
         n_outputs = g.shape[1]
         energy = _core.column_energy(g, n_threads)
@@ -148,7 +148,7 @@ class TopOutputs(Sketch):
     dim: int = DEFAULT_DIM
 
     def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Workers
+        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
     ) -> tuple[np.ndarray, np.ndarray | None]:
         energy = _core.column_energy(g, n_threads)
         columns = np.sort(np.argsort(-energy, kind="stable")[: self.dim]).astype(np.int32)
@@ -175,7 +175,7 @@ class TruncatedSVD(Sketch):
     n_iterations: int = 2
 
     def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Workers
+        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
     ) -> tuple[np.ndarray, np.ndarray | None]:
         dim = min(self.dim, g.shape[1])
         scale = (dim / g.shape[1]) ** 0.5
@@ -202,7 +202,7 @@ class CountSketch(Sketch):
     dim: int = DEFAULT_DIM
 
     def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Workers
+        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
     ) -> tuple[np.ndarray, np.ndarray | None]:
         scale = (self.dim / g.shape[1]) ** 0.5
         return _core.sketch_count(g, self.dim, _seed(seed, round), scale, n_threads), _one(
@@ -244,7 +244,7 @@ class CustomSketch(Sketch):
     function: Callable[..., Any]
 
     def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Workers
+        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
     ) -> tuple[np.ndarray, np.ndarray | None]:
         found = self.function(g, h, round, seed, n_threads)
         if not isinstance(found, tuple) or len(found) != 2:
@@ -327,12 +327,12 @@ def _seed(seed: int, round: int) -> int:
     return int(np.random.SeedSequence([seed, round, _STREAM]).generate_state(1, np.uint64)[0])
 
 
-def mean_over_outputs(h: np.ndarray, n_threads: int | Workers) -> np.ndarray:
+def mean_over_outputs(h: np.ndarray, n_threads: int | Context) -> np.ndarray:
     """One curvature a row: (n_rows, 1)."""
     return h if h.shape[1] == 1 else _core.row_means(h, n_threads)
 
 
-def _one(h: np.ndarray | None, n_threads: int | Workers) -> np.ndarray | None:
+def _one(h: np.ndarray | None, n_threads: int | Context) -> np.ndarray | None:
     return None if h is None else mean_over_outputs(h, n_threads)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from polyleaf.callbacks import Callback, EvalsLog
 from polyleaf.objectives import Objective
-from polyleaf.settings.train_config import Settings
+from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import Boosted, boost
 from polyleaf.training.prepare import Prepared
 
@@ -52,7 +52,7 @@ def most_rounds(learning_rate: float) -> int:
 
 def rounds_of(
     trial: Prepared,
-    settings: Settings,
+    settings: TrainConfig,
     objective: Objective,
     base_score: np.ndarray | None,
     **about: Any,
@@ -63,7 +63,7 @@ def rounds_of(
     ----------
     trial : Prepared
         Rows to learn from, and one evaluation set, with one metric.
-    settings : Settings
+    settings : TrainConfig
         Of the training on all rows; its rounds are taken where no round can be measured.
     objective : Objective
     base_score : ndarray of shape (K,), float64, or None
@@ -72,9 +72,11 @@ def rounds_of(
     """
     if objective.location:  # what rows start from is taken off their targets
         trial = trial._replace(offset=None, eval_sets=[replace(trial.eval_sets[0], offset=None)])
-    rate = settings.run.learning_rate
+    rate = settings.boosting.learning_rate
     haste = HASTE if HASTE * rate <= FASTEST else 1
-    run = replace(settings.run, learning_rate=haste * rate, n_estimators=most_rounds(haste * rate))
+    run = replace(
+        settings.boosting, learning_rate=haste * rate, n_estimators=most_rounds(haste * rate)
+    )
     lowest = _Lowest(
         trial.eval_sets[0].metrics[0].greater_is_better,
         max(10, round(PATIENCE / run.learning_rate)),
@@ -84,14 +86,14 @@ def rounds_of(
         trial.target.values,
         trial.target.weight,
         objective,
-        replace(settings, run=run),
+        replace(settings, boosting=run),
         eval_sets=trial.eval_sets,
         callbacks=[lowest],
         base_score=base_score,
         offset=trial.offset,
         **about,
     )
-    return FoundRounds(haste * lowest.rounds or settings.run.n_estimators, boosted)
+    return FoundRounds(haste * lowest.rounds or settings.boosting.n_estimators, boosted)
 
 
 class _Lowest(Callback):

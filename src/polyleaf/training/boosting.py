@@ -17,7 +17,7 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.objectives.constants import best_constant
-from polyleaf.settings.train_config import Settings
+from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.distributed import agree, can_repeat, check_ranks
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import Parts, parts_of, problem_of
@@ -55,7 +55,7 @@ def boost(
     target: Any,
     weight: np.ndarray | None,
     objective: Objective,
-    settings: Settings,
+    settings: TrainConfig,
     *,
     eval_sets: Sequence[EvalSet] = (),
     callbacks: Iterable[Callback] = (),
@@ -73,10 +73,10 @@ def boost(
     dataset : Dataset
         Binned features.
     target : ndarray of shape (n_rows, K) float32, or (n_rows,) int32 class ids, or csr_matrix
-        A csr_matrix where `settings.keeps_labels_sparse`.
+        A csr_matrix where `settings.has_sparse_targets`.
     weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
     objective : Objective
-    settings : Settings
+    settings : TrainConfig
     eval_sets : sequence of EvalSet
     callbacks : iterable of Callback
         Called in order; every one is called in every round.
@@ -109,7 +109,7 @@ def boost(
     if init_model is not None:
         model = init_model.copy()
         model.best_iteration = model.best_score = None  # of the run before
-        model.learning_rate = settings.run.learning_rate
+        model.learning_rate = settings.boosting.learning_rate
     else:
         base_score = (
             best_constant_of(problem, offset, settings) if base_score is None else base_score
@@ -118,13 +118,13 @@ def boost(
             mapper=dataset.mapper,
             objective=objective,
             base_score=base_score,
-            learning_rate=settings.run.learning_rate,
+            learning_rate=settings.boosting.learning_rate,
             feature_names=dataset.mapper.column_names_,
             **about,
         )
     problem.set_base(model.base_score)
     for metric in (metric for e in eval_sets for metric in e.metrics):
-        metric.know_training(target, problem.n_outputs)
+        metric.set_train_target(target, problem.n_outputs)
     watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
     parts = parts_of(
         settings, problem, dataset, weight, model, eval_sets, watchers, offset, numbered
@@ -134,7 +134,7 @@ def boost(
     return Boosted(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
 
 
-def best_constant_of(problem: Any, offset: np.ndarray | None, settings: Settings) -> np.ndarray:
+def best_constant_of(problem: Any, offset: np.ndarray | None, settings: TrainConfig) -> np.ndarray:
     """What training starts from in all rows."""
     if offset is None:
         return problem.base_score(settings.workers)
@@ -144,15 +144,17 @@ def best_constant_of(problem: Any, offset: np.ndarray | None, settings: Settings
 class Run:
     """One training: its parts, and the order in which they are called."""
 
-    def __init__(self, settings: Settings, parts: Parts) -> None:
+    def __init__(self, settings: TrainConfig, parts: Parts) -> None:
         self.state, self.structure, self.fitter, self.model, self.sampler, self.evaluation = parts
-        one_tree = settings.run.multi_strategy == "multi_output_tree" or self.model.n_outputs == 1
+        one_tree = (
+            settings.boosting.multi_strategy == "multi_output_tree" or self.model.n_outputs == 1
+        )
         self.outputs = (
             [-1] if one_tree else list(range(self.model.n_outputs))
         )  # of the trees of a round
         self.n_rounds, self.renews_for_trees = (
-            settings.run.n_estimators,
-            settings.run.refresh != "round",
+            settings.boosting.n_estimators,
+            settings.boosting.boosting_step != "round",
         )
         self.can_repeat = can_repeat(settings)
         self.communicator = settings.workers.communicator
@@ -165,7 +167,7 @@ class Run:
         model, log = self.model, self.evaluation.log
         for callback in callbacks:
             if getattr(callback, "watches_outputs", False):
-                callback.know_outputs(self.evaluation.log_by_output)
+                callback.set_per_output_log(self.evaluation.log_by_output)
             callback.before_training(model)
         round = first = model.n_rounds
         try:

@@ -15,7 +15,7 @@ from polyleaf.callbacks import Callback
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
-from polyleaf.settings.train_config import Settings
+from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import Run, best_constant_of
 from polyleaf.training.factory import parts_of, problem_of
 from polyleaf.training.raw_scores import DenseState
@@ -55,7 +55,7 @@ class Training(NamedTuple):
     target: np.ndarray
     weight: np.ndarray | None
     objective: Objective
-    settings: Settings
+    settings: TrainConfig
     rates: Rates
     n_rounds: int
     base_score: np.ndarray | None = None
@@ -84,7 +84,7 @@ def scores_without(training: Training, left_out: np.ndarray) -> np.ndarray | Non
         return None
     problem = problem_of(t.objective, t.target, kept, t.settings)
     base = best_constant_of(problem, t.offset, t.settings) if t.base_score is None else t.base_score
-    rate = t.settings.run.learning_rate
+    rate = t.settings.boosting.learning_rate
     model = Model(
         mapper=t.dataset.mapper,
         objective=t.objective,

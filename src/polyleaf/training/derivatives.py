@@ -16,8 +16,8 @@ from polyleaf.objectives.base import Problem
 from polyleaf.objectives.columns import with_row
 from polyleaf.objectives.curvature import check_not_flat
 from polyleaf.objectives.packed_symmetric import packed_diagonal, packed_size
-from polyleaf.runtime.context import Workers
-from polyleaf.settings.train_config import COUPLED, Curvature
+from polyleaf.runtime.context import Context
+from polyleaf.settings.train_config import COUPLED, HessianConfig
 from polyleaf.sketching.sketches import mean_over_outputs
 
 __all__ = ["Derivatives", "cancel", "column", "curvature_columns"]
@@ -47,15 +47,15 @@ class Derivatives:
     def __init__(
         self,
         problem: Problem,
-        curvature: Curvature,
+        curvature: HessianConfig,
         weight: np.ndarray | None,
         memory: int,
-        workers: Workers,
+        workers: Context,
         new: Callable[..., np.ndarray] = np.zeros,
     ) -> None:
         n, k = problem.n_rows, problem.n_outputs
         self.row_weight = weight if weight is not None and weight.ndim == 1 else None
-        self._problem, self._wanted, self._workers = problem, curvature.leaf_curvature, workers
+        self._problem, self._wanted, self._workers = problem, curvature.leaf_hessian, workers
         of_h, of_full = curvature_columns(problem, curvature)
         if of_full > 0:
             _check_memory(n, k, curvature, memory)
@@ -119,7 +119,7 @@ class Derivatives:
         """Whether one step for all rows would gain next to nothing."""
         g = self.in_unit(output)
         squares, sums = _core.exact_totals(g, g, None, 1, self._workers)[:, 0]
-        return cancel(sums, squares, self._workers.total(len(g)))
+        return cancel(sums, squares, self._workers.sum_over_ranks(len(g)))
 
     def for_leaves(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
         """What leaf values are fitted on: g, and h of 1, K or K (K + 1) / 2 columns, or None (1 a row)."""
@@ -133,10 +133,10 @@ class Derivatives:
         return g, h
 
 
-def curvature_columns(problem: Problem, curvature: Curvature) -> tuple[int | None, int]:
+def curvature_columns(problem: Problem, curvature: HessianConfig) -> tuple[int | None, int]:
     """Columns of `Derivatives.h`, None where there is none, and of `full`, 0 where nobody asks for it."""
     k = problem.n_outputs
-    if k > 1 and curvature.couples:
+    if k > 1 and curvature.is_coupled:
         return k, packed_size(k)
     shape = problem.curvature_shape()
     return None if shape is None else shape[1], 0
@@ -155,7 +155,7 @@ def column(matrix: np.ndarray, k: int) -> np.ndarray:
     return matrix if matrix.shape[1] == 1 else np.ascontiguousarray(matrix[:, k : k + 1])
 
 
-def _check_memory(n_rows: int, n_outputs: int, curvature: Curvature, limit: int) -> None:
+def _check_memory(n_rows: int, n_outputs: int, curvature: HessianConfig, limit: int) -> None:
     """Refuse Hessians that do not fit the memory that the user has set.
 
     They are held as float32, and where splits need them as 16-bit channels too, which each thread sums in the
@@ -164,13 +164,13 @@ def _check_memory(n_rows: int, n_outputs: int, curvature: Curvature, limit: int)
     """
     entries = packed_size(n_outputs)
     needed = 4 * n_rows * entries
-    if curvature.curvature in COUPLED:
+    if curvature.hessian in COUPLED:
         needed += (2 * n_rows + 4 * _BINS_AT_A_TIME) * (entries + n_outputs)
     if needed > limit:
         raise ValueError(
             f"Full Hessians of {n_rows} rows and {n_outputs} outputs are {entries} numbers a row and need at "
             f"least {_size(needed)}, more than histogram_memory ({_size(limit)}). Raise "
-            'histogram_memory, or use "diagonal" for curvature and leaf_curvature.'
+            'histogram_memory, or use "diagonal" for hessian and leaf_hessian.'
         )
 
 

@@ -15,7 +15,7 @@ import zlib
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.runtime.collective import Communicator
-from polyleaf.settings.train_config import Settings
+from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.sketches import (
     SKETCHES,
     CountSketch,
@@ -61,9 +61,9 @@ def agree(communicator: Communicator, model: Model, ends: bool) -> bool:
     return bool(ends)
 
 
-def can_repeat(settings: Settings) -> bool:
+def can_repeat(settings: TrainConfig) -> bool:
     """Whether rounds can be repeated from their trees: not where callbacks may have watched layers."""
-    return settings.run.refresh != "layer"
+    return settings.boosting.boosting_step != "layer"
 
 
 def _checksum(model: Model) -> int:
@@ -77,7 +77,7 @@ def _checksum(model: Model) -> int:
     return found
 
 
-def check_ranks(settings: Settings, objective: Objective) -> None:
+def check_ranks(settings: TrainConfig, objective: Objective) -> None:
     """Refuse what ranks cannot do together.
 
     Raises
@@ -88,10 +88,10 @@ def check_ranks(settings: Settings, objective: Objective) -> None:
     for is_asked, sentence in (
         (
             not (
-                isinstance(settings.run.sketch, _WITH_RANKS)
-                or settings.run.sketch in _NAMED_WITH_RANKS
+                isinstance(settings.boosting.sketch, _WITH_RANKS)
+                or settings.boosting.sketch in _NAMED_WITH_RANKS
             ),
-            f"sketch={settings.run.sketch!r} makes its columns of all rows in one place; use "
+            f"sketch={settings.boosting.sketch!r} makes its columns of all rows in one place; use "
             '"random_projection", "top_outputs", "random_sampling" or "count_sketch".',
         ),
         (

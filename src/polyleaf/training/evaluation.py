@@ -104,7 +104,11 @@ class Evaluation:
         self._add_trees()
         for e, scores in self._sets:
             for metric, data in scores.measured(e, self._model):
-                value, each = metric.with_each(*data) if scores.by_output else (metric(*data), None)
+                value, each = (
+                    metric.value_and_per_output(*data)
+                    if scores.by_output
+                    else (metric(*data), None)
+                )
                 self.log[e.name][metric.name].append(float(value))
                 if each is not None:
                     self.log_by_output[e.name].setdefault(metric.name, []).append(each)

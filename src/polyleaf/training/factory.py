@@ -19,7 +19,7 @@ from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.objectives.base import Problem
 from polyleaf.objectives.sparse_multilabel import LabelProblem
-from polyleaf.settings.train_config import LinearLeaf, Settings, TopkLeaf
+from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training import gpu, leaf_fitters, split_finder
 from polyleaf.training.derivatives import Derivatives
@@ -75,16 +75,16 @@ class Parts(NamedTuple):
 
 
 def problem_of(
-    objective: Objective, target: Any, weight: np.ndarray | None, settings: Settings
+    objective: Objective, target: Any, weight: np.ndarray | None, settings: TrainConfig
 ) -> Any:
     """The objective, bound to the data as the state will hold it."""
-    if settings.keeps_labels_sparse:
+    if settings.has_sparse_targets:
         return LabelProblem(objective, target, weight)
     return objective.prepare(target, weight)
 
 
 def parts_of(
-    settings: Settings,
+    settings: TrainConfig,
     problem: Any,
     dataset: Dataset,
     weight: np.ndarray | None,
@@ -98,7 +98,7 @@ def parts_of(
 
     Parameters
     ----------
-    settings : Settings
+    settings : TrainConfig
     problem
         As `problem_of` gives it.
     dataset : Dataset
@@ -113,17 +113,17 @@ def parts_of(
     numbered : Numbered, optional
         Where other ranks have further rows: which these are.
     """
-    if settings.keeps_labels_sparse:
+    if settings.has_sparse_targets:
         state, structure, fitter = _label_parts(settings, problem, dataset, weight, model, numbered)
     elif settings.workers.device is not None:
         state, structure, fitter = _device_parts(settings, problem, dataset, weight, model, offset)
     else:
         state, structure, fitter = _dense_parts(settings, problem, dataset, weight, model, offset)
     nodes_draw = settings.growth.colsample_bynode < 1
-    about = dataset.mapper.telling_, dataset.n_rows, weight
+    about = dataset.mapper.informative_columns_, dataset.n_rows, weight
     sampler = Sampler(settings.sampling, *about, nodes_draw, numbered)
     evaluation = Evaluation(eval_sets, model, state.new_scores, watchers)
-    if settings.run.refresh != "layer":
+    if settings.boosting.boosting_step != "layer":
         return Parts(state, structure, fitter, model, sampler, evaluation)
     assert isinstance(state, DenseState)
     layers = Layers(state, structure, fitter, sampler, model, evaluation.show_layer)
@@ -131,7 +131,7 @@ def parts_of(
 
 
 def _label_parts(
-    settings: Settings,
+    settings: TrainConfig,
     problem: LabelProblem,
     dataset: Dataset,
     weight: np.ndarray | None,
@@ -160,7 +160,7 @@ def _label_parts(
 
 
 def _dense_parts(
-    settings: Settings,
+    settings: TrainConfig,
     problem: Problem,
     dataset: Dataset,
     weight: np.ndarray | None,
@@ -169,9 +169,9 @@ def _dense_parts(
 ) -> tuple[DenseState | LabelState, Structure, leaf_fitters.Fitter]:
     """All outputs of all rows: splits by histograms, and a fitter for each kind of leaf."""
     new = row_state(problem, settings, dataset)
-    leaf, step, run, bins = settings.leaf, settings.step, settings.run, dataset.bins
+    leaf, step, run, bins = settings.leaf, settings.regularisation, settings.boosting, dataset.bins
     memory, workers = settings.growth.histogram_memory_bytes, settings.workers
-    derivatives = Derivatives(problem, settings.curvature, weight, memory, workers, new)
+    derivatives = Derivatives(problem, settings.hessian, weight, memory, workers, new)
     state = DenseState(problem, derivatives, dataset, model, workers, offset, new)
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
     channels: split_finder.PlainChannels | split_finder.LookaheadChannels = (
@@ -184,11 +184,11 @@ def _dense_parts(
         case TopkLeaf():
             _check_sparse(problem, leaf)
             fitter = leaf_fitters.TopkFitter(derivatives, leaf, settings)
-            limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_support == "shared")
+            limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_output_set == "shared")
         case LinearLeaf():
             _refuse_renewal(problem, "linear")
             fitter = leaf_fitters.LinearFitter(derivatives, leaf, dataset, settings)
-            if leaf.looks_ahead:
+            if leaf.scores_linear_leaves:
                 channels = split_finder.LookaheadChannels(fitter.table, leaf, workers)
         case _:
             constant = leaf_fitters.ConstantFitter(derivatives, settings)
@@ -204,7 +204,7 @@ def _dense_parts(
 
 
 def _device_parts(
-    settings: Settings,
+    settings: TrainConfig,
     problem: Problem,
     dataset: Dataset,
     weight: np.ndarray | None,
@@ -212,21 +212,24 @@ def _device_parts(
     offset: np.ndarray | None,
 ) -> tuple[DenseState | LabelState, Structure, leaf_fitters.Fitter]:
     """All outputs of all rows, on a device: splits by histograms, and leaves of constants."""
-    workers, run, device = settings.workers, settings.run, settings.workers.device
+    workers, run, device = settings.workers, settings.boosting, settings.workers.device
     assert device is not None
-    bins = dataset.bins_on(device)
+    bins = dataset.get_device_bins(device)
     grower = _core.Grower(bins, workers)
     derivatives = gpu.DeviceDerivatives(device, problem, weight, settings)
     state = gpu.DeviceState(problem, derivatives, dataset, model, grower, settings, offset)
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
     directions = _directions(settings, problem, model)
     judge = gpu.DeviceSplits(bins, derivatives, sketch, directions, settings)
-    leaf, limits = settings.leaf, Limits(settings.step.reg_alpha, settings.step.max_delta_step)
+    leaf, limits = (
+        settings.leaf,
+        Limits(settings.regularisation.reg_alpha, settings.regularisation.max_delta_step),
+    )
     fitter: leaf_fitters.Fitter
     if isinstance(leaf, TopkLeaf):
         _check_sparse(problem, leaf)
         fitter = gpu.DeviceTopkFitter(derivatives, grower, leaf, settings)
-        limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_support == "shared")
+        limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_output_set == "shared")
     else:
         constant = gpu.DeviceFitter(derivatives, grower, settings)
         fitter = _of_constants(constant, state, directions, dataset, settings)
@@ -243,7 +246,7 @@ def _of_constants(
     state: DenseState,
     directions: np.ndarray | None,
     dataset: Dataset,
-    settings: Settings,
+    settings: TrainConfig,
 ) -> leaf_fitters.Fitter:
     """A value an output, from Newton steps: quantiles where those are known to be best, made to obey."""
     fitter = newton
@@ -254,7 +257,7 @@ def _of_constants(
     return leaf_fitters.MonotoneFitter(fitter, directions, dataset.mapper.n_bins_, settings)
 
 
-def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarray | None:
+def _directions(settings: TrainConfig, problem: Problem, model: Model) -> np.ndarray | None:
     """What `monotone_constraints` asks for; a warning where predictions may disobey all the same."""
     objective, asked = problem.objective, settings.growth.monotone_constraints
     tied = tied_scores(objective, problem.n_outputs)
@@ -278,7 +281,7 @@ def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarra
     return directions
 
 
-def _of_features(settings: Settings, dataset: Dataset) -> tuple[Interactions, np.ndarray | None]:
+def _of_features(settings: TrainConfig, dataset: Dataset) -> tuple[Interactions, np.ndarray | None]:
     """Which features may meet, and by what shares of their gains they compete."""
     growth, mapper = settings.growth, dataset.mapper
     return interactions_of(growth.interaction_constraints, mapper), factors_of(

@@ -17,7 +17,7 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives.base import Problem
-from polyleaf.settings.train_config import COUPLED, Settings, TopkLeaf
+from polyleaf.settings.train_config import COUPLED, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import Sketch
 from polyleaf.training.derivatives import Derivatives, column
 from polyleaf.training.leaf_fitters import leaf_config
@@ -59,13 +59,17 @@ class DeviceDerivatives:
     """
 
     def __init__(
-        self, device: _core.Device, problem: Problem, weight: np.ndarray | None, settings: Settings
+        self,
+        device: _core.Device,
+        problem: Problem,
+        weight: np.ndarray | None,
+        settings: TrainConfig,
     ) -> None:
         memory, self.wanted_by_leaves = (
             settings.growth.histogram_memory_bytes,
-            settings.curvature.leaf_curvature,
+            settings.hessian.leaf_hessian,
         )
-        self._here = Derivatives(problem, settings.curvature, weight, memory, settings.workers)
+        self._here = Derivatives(problem, settings.hessian, weight, memory, settings.workers)
         self.device, self.g = device, _core.DeviceMatrix(device, *self._here.g.shape)
         self.h = None if self._here.h is None else _core.DeviceMatrix(device, *self._here.h.shape)
         full = self._here.full
@@ -128,7 +132,7 @@ class DeviceState(DenseState):
         dataset: Dataset,
         model: Model,
         grower: _core.Grower,
-        settings: Settings,
+        settings: TrainConfig,
         offset: np.ndarray | None = None,
     ) -> None:
         super().__init__(problem, derivatives.here, dataset, model, settings.workers, offset)
@@ -188,7 +192,7 @@ class DeviceSplits:
         derivatives: DeviceDerivatives,
         sketch: Sketch | None,
         directions: np.ndarray | None,
-        settings: Settings,
+        settings: TrainConfig,
     ) -> None:
         device, self._directions = derivatives.device, directions
         self._derivatives, self._sketch, self._settings = derivatives, sketch, settings
@@ -215,7 +219,7 @@ class DeviceSplits:
             return None
         g, h = derivatives.of_output(output)
         columns = None if h is None else h.shape[1]
-        wanted = kind_of_channels(self._settings.curvature.curvature, columns, g.shape[1])
+        wanted = kind_of_channels(self._settings.hessian.hessian, columns, g.shape[1])
         if wanted == "none":
             kind, weight = counted(g.shape[0], derivatives.row_weight, draw)
             return kind, g, None if weight is None else self._sent_weight(weight)
@@ -243,10 +247,10 @@ class DeviceFitter:
     """A vector in each leaf: one Newton step, from sums over rows on a device."""
 
     def __init__(
-        self, derivatives: DeviceDerivatives, grower: _core.Grower, settings: Settings
+        self, derivatives: DeviceDerivatives, grower: _core.Grower, settings: TrainConfig
     ) -> None:
-        self._derivatives, self._grower, self._step = derivatives, grower, settings.step
-        self._block_size = settings.curvature.block_of_leaves
+        self._derivatives, self._grower, self._step = derivatives, grower, settings.regularisation
+        self._block_size = settings.hessian.leaf_block_size
         self._leaves = _core.DeviceLeaves(derivatives.device)
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
@@ -281,13 +285,13 @@ class DeviceTopkFitter(DeviceFitter):
         derivatives: DeviceDerivatives,
         grower: _core.Grower,
         leaf: TopkLeaf,
-        settings: Settings,
+        settings: TrainConfig,
     ) -> None:
         super().__init__(derivatives, grower, settings)
         self._leaf = leaf
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         step, columns = leaf_config(self._step, learning_rate), self._columns(output)
-        shared = grown.tree if self._leaf.leaf_support == "shared" else None
+        shared = grown.tree if self._leaf.leaf_output_set == "shared" else None
         n_leaves, k = grown.tree.n_leaves, self._leaf.leaf_k
         return self._leaves.topk(*columns, self._grower, n_leaves, k, shared, step, *draw.sample)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.feature_numbers import feature_number
+from polyleaf.inputs.feature_numbers import get_feature_index
 
 __all__ = ["Interactions", "interactions_of"]
 
@@ -54,7 +54,7 @@ def interactions_of(
         flags[numbers] = True
     others = ~groups.any(axis=0)
     groups = np.vstack([groups, others]) if others.any() else groups
-    return Interactions(np.ascontiguousarray(groups[:, mapper.source_]))
+    return Interactions(np.ascontiguousarray(groups[:, mapper.column_to_feature_]))
 
 
 def _numbers(group: Any, mapper: BinMapper) -> list[int]:
@@ -66,4 +66,4 @@ def _numbers(group: Any, mapper: BinMapper) -> list[int]:
     if len(group) == 0:
         raise ValueError("interaction_constraints has an empty group; leave it out.")
     of_mapper = mapper.feature_names_, mapper.n_features_, "interaction_constraints"
-    return [feature_number(feature, *of_mapper) for feature in group]
+    return [get_feature_index(feature, *of_mapper) for feature in group]

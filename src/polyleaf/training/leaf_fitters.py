@@ -24,7 +24,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.model.leaf_kinds import Leaves
-from polyleaf.settings.train_config import LinearLeaf, Settings, Step, TopkLeaf
+from polyleaf.settings.train_config import LinearLeaf, RegularisationConfig, TopkLeaf, TrainConfig
 from polyleaf.training.derivatives import Derivatives, column
 from polyleaf.training.raw_scores import DenseState
 from polyleaf.training.sampling import Draw
@@ -51,9 +51,13 @@ class DenseFitter(Fitter, Protocol):
 class ConstantFitter:
     """A vector in each leaf: one Newton step."""
 
-    def __init__(self, derivatives: Derivatives, settings: Settings) -> None:
-        self._derivatives, self._step, self._workers = derivatives, settings.step, settings.workers
-        self._block_size = settings.curvature.block_of_leaves
+    def __init__(self, derivatives: Derivatives, settings: TrainConfig) -> None:
+        self._derivatives, self._step, self._workers = (
+            derivatives,
+            settings.regularisation,
+            settings.workers,
+        )
+        self._block_size = settings.hessian.leaf_block_size
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         data = *self._derivatives.for_leaves(output), grown.leaf_of_row, grown.tree.n_leaves
@@ -75,10 +79,10 @@ class QuantileFitter:
     ----------
     state : DenseState
     others : DenseFitter
-    settings : Settings
+    settings : TrainConfig
     """
 
-    def __init__(self, state: DenseState, others: DenseFitter, settings: Settings) -> None:
+    def __init__(self, state: DenseState, others: DenseFitter, settings: TrainConfig) -> None:
         self._state, self._others, self._workers = state, others, settings.workers
         self._is_known = state.problem.renewed
 
@@ -86,7 +90,7 @@ class QuantileFitter:
         known = self._is_known if output < 0 else self._is_known[[output]]
         if not known.any():
             return self._others.fit(grown, draw, output, learning_rate)
-        sizes = grown.tree.n_leaves, draw.rows, self._workers.as_n_threads
+        sizes = grown.tree.n_leaves, draw.rows, self._workers.n_threads_or_context
         values = self._state.problem.renew_leaves(self._state.scores(), grown.leaf_of_row, *sizes)
         values = (values if output < 0 else column(values, output)) * np.float32(learning_rate)
         if known.all():
@@ -110,7 +114,7 @@ class MonotoneFitter:
     fitter : DenseFitter
     directions : ndarray of shape (n_columns, K), int8
     n_bins : ndarray of shape (n_columns,), uint16
-    settings : Settings
+    settings : TrainConfig
 
     Attributes
     ----------
@@ -119,10 +123,10 @@ class MonotoneFitter:
     """
 
     def __init__(
-        self, fitter: DenseFitter, directions: np.ndarray, n_bins: np.ndarray, settings: Settings
+        self, fitter: DenseFitter, directions: np.ndarray, n_bins: np.ndarray, settings: TrainConfig
     ) -> None:
         self.plain, self._directions, self._n_bins = fitter, directions, n_bins
-        self._reg_lambda, self._workers = settings.step.reg_lambda, settings.workers
+        self._reg_lambda, self._workers = settings.regularisation.reg_lambda, settings.workers
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         values = self.plain.fit(grown, draw, output, learning_rate)
@@ -141,13 +145,13 @@ class MonotoneFitter:
 class TopkFitter:
     """A value for each of the `leaf_k` outputs that gain most (GBDT-MO, section III-B); docs/leaves.md."""
 
-    def __init__(self, derivatives: Derivatives, leaf: TopkLeaf, settings: Settings) -> None:
+    def __init__(self, derivatives: Derivatives, leaf: TopkLeaf, settings: TrainConfig) -> None:
         self._derivatives, self._leaf = derivatives, leaf
-        self._step, self._workers = settings.step, settings.workers
+        self._step, self._workers = settings.regularisation, settings.workers
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         data = *self._derivatives.for_leaves(output), grown.leaf_of_row, grown.tree.n_leaves
-        shared = grown.tree if self._leaf.leaf_support == "shared" else None
+        shared = grown.tree if self._leaf.leaf_output_set == "shared" else None
         kept = self._leaf.leaf_k, shared, leaf_config(self._step, learning_rate)
         return _core.fit_topk_leaves(*data, *kept, *draw.sample, self._workers)
 
@@ -155,9 +159,9 @@ class TopkFitter:
 class LabelFitter:
     """The same from gradients that hold few labels of very many."""
 
-    def __init__(self, state: LabelState, leaf: TopkLeaf, settings: Settings) -> None:
+    def __init__(self, state: LabelState, leaf: TopkLeaf, settings: TrainConfig) -> None:
         self._state, self._leaf = state, leaf
-        self._step, self._workers = settings.step, settings.workers
+        self._step, self._workers = settings.regularisation, settings.workers
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         data = self._state.gradients, self._state.weight, grown.leaf_of_row, grown.tree.n_leaves
@@ -175,10 +179,10 @@ class LinearFitter:
     """
 
     def __init__(
-        self, derivatives: Derivatives, leaf: LinearLeaf, dataset: Dataset, settings: Settings
+        self, derivatives: Derivatives, leaf: LinearLeaf, dataset: Dataset, settings: TrainConfig
     ) -> None:
         self._derivatives, self._leaf, self._features = derivatives, leaf, dataset.raw_features()
-        self._step, self._workers = settings.step, settings.workers
+        self._step, self._workers = settings.regularisation, settings.workers
         weight, n_threads = derivatives.row_weight, self._workers
         self.table = _core.LinearTable(dataset.bins, self._features, weight, n_threads)
 
@@ -195,7 +199,9 @@ class LinearFitter:
         return _core.fit_linear_leaves(*data, step, *draw.sample, self._workers)
 
 
-def leaf_config(step: Step, learning_rate: float = 1.0, block_size: int = 0) -> _core.LeafConfig:
+def leaf_config(
+    step: RegularisationConfig, learning_rate: float = 1.0, block_size: int = 0
+) -> _core.LeafConfig:
     """The Newton step of leaves, which splits of labels are judged by, whatever the learning rate."""
     return _core.LeafConfig(
         reg_lambda=step.reg_lambda,

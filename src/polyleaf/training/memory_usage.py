@@ -16,7 +16,7 @@ import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.memmap import mapped
 from polyleaf.objectives.base import Problem
-from polyleaf.settings.train_config import LinearLeaf, Settings
+from polyleaf.settings.train_config import LinearLeaf, TrainConfig
 from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training.derivatives import curvature_columns
 from polyleaf.training.split_finder import kind_of_channels
@@ -61,16 +61,18 @@ class RowBytes(NamedTuple):
     others: int
 
 
-def columns_of(problem: Problem, settings: Settings, of_y: int) -> Columns:
+def columns_of(problem: Problem, settings: TrainConfig, of_y: int) -> Columns:
     """Of a training whose target has `of_y` columns."""
-    run, leaf, scores = settings.run, settings.leaf, problem.n_outputs
+    run, leaf, scores = settings.boosting, settings.leaf, problem.n_outputs
     one_tree = run.multi_strategy == "multi_output_tree" or scores == 1
-    of_h, of_full = curvature_columns(problem, settings.curvature)
+    of_h, of_full = curvature_columns(problem, settings.hessian)
     sketch = get_sketch(run.sketch, run.sketch_dim, scores)
     grown = getattr(sketch, "dim", scores) if sketch is not None else scores if one_tree else 1
     seen = of_h if of_h is None or (sketch is None and one_tree) else 1
-    kind = kind_of_channels(settings.curvature.curvature, seen, grown)
-    regressors = leaf.linear_features if isinstance(leaf, LinearLeaf) and leaf.looks_ahead else -1
+    kind = kind_of_channels(settings.hessian.hessian, seen, grown)
+    regressors = (
+        leaf.linear_features if isinstance(leaf, LinearLeaf) and leaf.scores_linear_leaves else -1
+    )
     return Columns(
         of_y=of_y,
         scores=scores,
@@ -81,7 +83,7 @@ def columns_of(problem: Problem, settings: Settings, of_y: int) -> Columns:
     )
 
 
-def of_row(n_features: int, columns: Columns, settings: Settings) -> RowBytes:
+def of_row(n_features: int, columns: Columns, settings: TrainConfig) -> RowBytes:
     """In training."""
     words = _FEATURES_OF_TILE * -(-n_features // _FEATURES_OF_TILE)
     sampling = settings.sampling
@@ -106,29 +108,31 @@ def of_row(n_features: int, columns: Columns, settings: Settings) -> RowBytes:
     )
 
 
-def of_histograms(n_rows: int, n_features: int, columns: Columns, settings: Settings) -> int:
+def of_histograms(n_rows: int, n_features: int, columns: Columns, settings: TrainConfig) -> int:
     """Kept for nodes whose turn may come, and those of threads."""
     growth, threads = settings.growth, settings.workers.n_threads
     leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
     one = n_features * _BINS * _FLOAT * (columns.lanes + 1)
     of_thread = 3 * _FEATURES_OF_TILE * _BINS * _FLOAT * (columns.lanes + 1)
-    if isinstance(settings.leaf, LinearLeaf) and settings.leaf.looks_ahead:
+    if isinstance(settings.leaf, LinearLeaf) and settings.leaf.scores_linear_leaves:
         return threads * of_thread  # whose channels are another node's no more
     least = _ROWS_OF_KEPT * columns.lanes // (columns.lanes + _HALF_AT)
     kept = min(leaves, n_rows // least) + 1  # nodes whose turn may come: no row is in two of them
     return min(growth.histogram_memory_bytes, kept * one) + threads * of_thread
 
 
-def of_trees(columns: Columns, settings: Settings) -> int:
+def of_trees(columns: Columns, settings: TrainConfig) -> int:
     """Of all rounds."""
-    growth, run = settings.growth, settings.run
+    growth, run = settings.growth, settings.boosting
     leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
     outputs = columns.scores if columns.trees_of_round == 1 else 1
     one = 2 * leaves * (_NODE + _FLOAT * outputs) + leaves * _FLOAT * outputs
     return run.n_estimators * columns.trees_of_round * one
 
 
-def row_state(problem: Problem, settings: Settings, dataset: Dataset) -> Callable[..., np.ndarray]:
+def row_state(
+    problem: Problem, settings: TrainConfig, dataset: Dataset
+) -> Callable[..., np.ndarray]:
     """What makes the arrays of raw scores and derivatives, all zero: in memory, or in files where its limit
     asks for that. Bins leave memory first, where they do not fit with what has to stay there.
 
@@ -137,7 +141,7 @@ def row_state(problem: Problem, settings: Settings, dataset: Dataset) -> Callabl
     ValueError
         Where the limit is too small for what has to stay in memory.
     """
-    limit, folder = dataset.room.limit, dataset.room.folder
+    limit, folder = dataset.memory.limit, dataset.memory.folder
     if limit is None or folder is None:
         return np.zeros
     n_rows, n_features = dataset.n_rows, dataset.mapper.n_columns_
@@ -155,8 +159,8 @@ def row_state(problem: Problem, settings: Settings, dataset: Dataset) -> Callabl
         )
     bins = n_rows * (row.bins + n_features)  # a data set has the codes by feature, too
     if needed + bins > limit:
-        dataset.leave_memory()
-    if needed + (0 if dataset.is_in_files else bins) + n_rows * row.state <= limit:
+        dataset.release_memory()
+    if needed + (0 if dataset.is_memmapped else bins) + n_rows * row.state <= limit:
         return np.zeros
     return lambda shape, dtype: mapped(shape, dtype, folder)
 

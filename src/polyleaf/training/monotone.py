@@ -13,7 +13,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.feature_numbers import feature_number
+from polyleaf.inputs.feature_numbers import get_feature_index
 from polyleaf.model import Model, storage
 from polyleaf.objectives import Objective
 
@@ -66,7 +66,7 @@ def directions_of(
     _refuse_categories(directions, mapper)
     if not directions.any():
         return None
-    return np.ascontiguousarray(directions[:, tied][mapper.source_])
+    return np.ascontiguousarray(directions[:, tied][mapper.column_to_feature_])
 
 
 def tied_scores(objective: Objective, n_scores: int) -> np.ndarray:
@@ -91,7 +91,7 @@ def _of_outputs(tied: np.ndarray, score_names: Sequence[str]) -> list[str] | Non
 def all_obey(model: Model, directions: np.ndarray) -> bool:
     """Whether every tree of a model obeys directions (n_columns, K)."""
     n_bins = model.mapper.n_bins_
-    for tree, values, output in storage.trees_of(model.forest):
+    for tree, values, output in storage.iter_trees(model.forest):
         if not isinstance(values, np.ndarray):
             return False
         own = directions if output < 0 else np.ascontiguousarray(directions[:, [output]])
@@ -133,7 +133,7 @@ def _by_name(
     directions = np.zeros((mapper.n_features_, n_outputs), np.int8)
     for feature, of_feature in constraints.items():
         known = mapper.feature_names_, mapper.n_features_
-        row = directions[feature_number(feature, *known, "monotone_constraints")]
+        row = directions[get_feature_index(feature, *known, "monotone_constraints")]
         if not isinstance(of_feature, Mapping):
             row[:] = _direction(of_feature, feature)
             continue
@@ -179,8 +179,8 @@ def _output_number(output: Any, n_outputs: int, names: Sequence[str] | None) -> 
 
 def _refuse_categories(directions: np.ndarray, mapper: BinMapper) -> None:
     """Refuse directions of features whose values have no order, also where columns were made of them."""
-    without_order = np.unique(mapper.source_[mapper.is_categorical_])
-    for f in [*without_order, *mapper.very_many_]:
+    without_order = np.unique(mapper.column_to_feature_[mapper.is_categorical_])
+    for f in [*without_order, *mapper.high_cardinality_features_]:
         if directions[f].any():
             name = f if mapper.feature_names_ is None else repr(mapper.feature_names_[f])
             raise ValueError(

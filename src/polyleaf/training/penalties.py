@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.feature_numbers import feature_number
+from polyleaf.inputs.feature_numbers import get_feature_index
 
 __all__ = ["factors_of"]
 
@@ -35,7 +35,7 @@ def factors_of(
     if isinstance(penalties, Mapping):
         known = mapper.feature_names_, mapper.n_features_, "feature_penalties"
         for feature, share in penalties.items():
-            shares[feature_number(feature, *known)] = _share(share)
+            shares[get_feature_index(feature, *known)] = _share(share)
     else:
         if isinstance(penalties, str) or len(penalties) != mapper.n_features_:
             raise ValueError(
@@ -45,7 +45,7 @@ def factors_of(
         shares[:] = [_share(share) for share in penalties]
     if not shares.any():
         return None
-    return (1.0 - shares[mapper.source_]).astype(np.float32)
+    return (1.0 - shares[mapper.column_to_feature_]).astype(np.float32)
 
 
 def _share(share: Any) -> float:

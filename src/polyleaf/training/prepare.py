@@ -19,17 +19,22 @@ from sklearn.utils.validation import validate_data
 import polyleaf._core as _core
 from polyleaf.data.binning import MAX_BINS, BinMapper
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.holdout import drawn_by_class
-from polyleaf.inputs.features import FeatureTable, as_features, categorical_mask, check_labels
-from polyleaf.inputs.frames import as_frame, refuse_absent, refuse_repeated
-from polyleaf.inputs.objects import first_that_is_no_number, nulls_as_nan
-from polyleaf.inputs.targets import Target, check_same_rows, encode_further
-from polyleaf.inputs.validation import sound
+from polyleaf.data.holdout import split_rows_stratified
+from polyleaf.inputs.features import (
+    FeatureTable,
+    check_column_labels,
+    read_features,
+    resolve_categorical_mask,
+)
+from polyleaf.inputs.frames import as_frame, check_in_memory, check_unique_names
+from polyleaf.inputs.objects import find_non_number, replace_nulls_with_nan
+from polyleaf.inputs.targets import Target, check_same_rows, encode_evaluation_target
+from polyleaf.inputs.validation import check_data
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
-from polyleaf.runtime.device_arrays import array_on, lies_on_card
+from polyleaf.runtime.device_arrays import as_device_array, is_device_array
 from polyleaf.settings.parameters import SharedParameters
-from polyleaf.sketching.projections import Projection, Projector, of_numbers
+from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only
 from polyleaf.training.evaluation import EvalSet
 
 __all__ = [
@@ -79,7 +84,7 @@ class Given(NamedTuple):
             return self
         beside = {"y": self.y, "sample_weight": self.weight, "offset": self.offset}
         found = [
-            array_on(device, values, name).read() if lies_on_card(values) else values
+            as_device_array(device, values, name).read() if is_device_array(values) else values
             for name, values in beside.items()
         ]
         return Given(self.name, self.X, *found)
@@ -131,13 +136,15 @@ class FeatureReader:
         if self.projection is not None:
             plain = self.plain(X, reset=False)
             return self.projected(self.projection.transform(plain, self.n_threads), mapper)
-        return as_features(X, reference=mapper, estimator=self.estimator, n_threads=self.n_threads)
+        return read_features(
+            X, reference=mapper, estimator=self.estimator, n_threads=self.n_threads
+        )
 
     def first(self, X: Any, mapper: BinMapper | None) -> FeatureTable:
         """X to train on, projected already; `mapper` is that of the model to go on from."""
         if self.projection is not None:
             return self.projected(X, mapper)
-        return as_features(
+        return read_features(
             X,
             categorical_features=self.estimator.categorical_features,
             reference=mapper,
@@ -150,11 +157,11 @@ class FeatureReader:
         """X as numbers, dense or CSR, with scikit-learn's bookkeeping of names."""
         numbers: Any = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
         fewest = 1 if reset else 0  # rows: none are enough to predict
-        X = sound(X, "X")
+        X = check_data(X, "X")
         frame = None if scipy.sparse.issparse(X) else as_frame(X)
         names = None if frame is None else frame.names
-        refuse_repeated(names, "X")
-        check_labels(self.estimator, names, reset)
+        check_unique_names(names, "X")
+        check_column_labels(self.estimator, names, reset)
         _refuse_no_numbers(X, names, self.kind_of_projection)
         return validate_data(self.estimator, X, reset=reset, ensure_min_samples=fewest, **numbers)
 
@@ -168,7 +175,9 @@ class FeatureReader:
         """What a projection has made, as a table."""
         assert self.projection is not None
         names = self.projection.feature_names
-        return as_features(values, feature_names=names, reference=mapper, n_threads=self.n_threads)
+        return read_features(
+            values, feature_names=names, reference=mapper, n_threads=self.n_threads
+        )
 
 
 def prepare(
@@ -180,7 +189,7 @@ def prepare(
     start: Model | None,
     seeds: Seeds,
     n_threads: int,
-    tried_by: Metric | None = None,
+    auto_rounds_metric: Metric | None = None,
 ) -> Prepared:
     """Make ready what `fit` was given.
 
@@ -200,7 +209,7 @@ def prepare(
         What training goes on from.
     seeds : Seeds
     n_threads : int
-    tried_by : Metric, optional
+    auto_rounds_metric : Metric, optional
         What a trial is to be measured by; by default there is none.
 
     Raises
@@ -211,12 +220,16 @@ def prepare(
     X, target, offset, aside = _hold_out(p, given, target, seeds.hold_out)
     X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
     reader = FeatureReader(p, projection, n_threads)
-    keep_features = p.leaf == "linear" or (start is not None and start.reads_features)
+    keep_features = p.leaf == "linear" or (start is not None and start.has_linear_leaves)
     plain = _dataset(reader, X, target, start, keep_features)
-    trial = None if tried_by is None else trial_of(plain, target, offset, tried_by, seeds.training)
-    dataset = plain.taught(target, is_first=start is None)
+    trial = (
+        None
+        if auto_rounds_metric is None
+        else trial_of(plain, target, offset, auto_rounds_metric, seeds.training)
+    )
+    dataset = plain.with_target(target, is_first=start is None)
     if plain is not X and start is None and p.device != "cuda":  # devices read the codes themselves
-        dataset.pack()
+        dataset.keep_only_bins()
     eval_sets = [
         _eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
         for data in [*further, *aside]
@@ -249,11 +262,13 @@ def _hold_out(
         raise ValueError(
             "validation_fraction cannot split a Dataset: pass validation data as eval_set."
         )
-    if lies_on_card(X):
+    if is_device_array(X):
         raise ValueError(
             "validation_fraction cannot split an array on a card: pass validation data as eval_set."
         )
-    train, aside = drawn_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
+    train, aside = split_rows_stratified(
+        n_rows, p.validation_fraction, seed, target.get_row_classes()
+    )
     weight, held_y = None if weight is None else _rows_of(weight, aside), _rows_of(y, aside)
     offset, held_offset = (None, None) if offset is None else (offset[train], offset[aside])
     held_out = Given(VALIDATION, _safe_indexing(X, aside), held_y, weight, held_offset)
@@ -287,8 +302,8 @@ def check_rows(p: SharedParameters, X: Any, target: Target) -> int:
 
 def _n_rows(X: Any) -> int:
     """Rows of X as far as can be told before it is read; shape is checked when it is."""
-    if not lies_on_card(X):
-        refuse_absent(X, "X")
+    if not is_device_array(X):
+        check_in_memory(X, "X")
     shape = getattr(X, "shape", None)
     if shape is None:
         shape = np.asarray(X).shape
@@ -344,14 +359,14 @@ def _project(
         raise ValueError(
             "projection mixes all features as numbers: categorical_features cannot be set."
         )
-    refuse_absent(X, "X")  # to be projected here
+    check_in_memory(X, "X")  # to be projected here
     plain = reader.plain(X, reset=True)
     if projection is not None:
         return projection.transform(plain, reader.n_threads), projection
     assert projector is not None
     check_same_rows(plain.shape[0], target.n_rows)
     projection, projected = projector.fit_transform(
-        plain, target.indicators(), seed=seed, n_threads=reader.n_threads
+        plain, target.to_indicators(), seed=seed, n_threads=reader.n_threads
     )
     return projected, projection
 
@@ -363,13 +378,13 @@ def _refuse_no_numbers(X: Any, names: Sequence[Any] | None, kind: str) -> None:
     cells = np.asarray(X)
     if cells.dtype.kind not in "OUS":
         return
-    cells = nulls_as_nan(cells.astype(object))
-    place = first_that_is_no_number(cells)
+    cells = replace_nulls_with_nan(cells.astype(object))
+    place = find_non_number(cells)
     if place is not None:
         row, column = place
         called = f"number {column}" if names is None else repr(names[column])
         raise ValueError(
-            f"Column {called} of X holds {cells[place]!r} in row {row}.{of_numbers(kind)}"
+            f"Column {called} of X holds {cells[place]!r} in row {row}.{explain_numeric_only(kind)}"
         )
 
 
@@ -382,12 +397,12 @@ def _dataset(
         if start is None:
             _warn_of_own_bins(reader.estimator, X)
             return X
-        if not X.mapper.same_bins(start.mapper) and not start.mapper.extends(X.mapper):
+        if not X.mapper.has_same_bins(start.mapper) and not start.mapper.is_extension_of(X.mapper):
             raise ValueError(
                 "This Dataset was binned apart from the model to go on from: make it with "
                 "reference=model.mapper, or pass the raw X."
             )
-        return X.seen_by(start.mapper)
+        return X.rebinned_to(start.mapper)
     mapper = None if start is None else start.mapper
     return Dataset(
         reader.first(X, mapper),
@@ -421,7 +436,7 @@ def _names_others(categorical_features: Any, X: Dataset) -> bool:
     if isinstance(categorical_features, str):
         return False
     empty = FeatureTable(X.n_rows, X.n_features, X.feature_names)
-    mask = categorical_mask(categorical_features, empty)
+    mask = resolve_categorical_mask(categorical_features, empty)
     return mask is not None and bool((mask != X.mapper.is_categorical_).any())
 
 
@@ -433,18 +448,18 @@ def trial_of(
 ) -> Prepared:
     """Some rows to learn from, and those that are held out: in the bins of all, which know nothing of y;
     columns that are made of y are made of the rows to learn from."""
-    classes = target.class_of_row()
-    rows, held = drawn_by_class(target.n_rows, HELD_OUT, seed, classes)
+    classes = target.get_row_classes()
+    rows, held = split_rows_stratified(target.n_rows, HELD_OUT, seed, classes)
     if classes is not None:
         held = held[np.isin(classes[held], classes[rows])]
     part = target.take(rows)
-    dataset = plain.rows(rows).taught(part)
-    watched, own = plain.rows(held).seen_by(dataset.mapper), target.take(held)
+    dataset = plain.rows(rows).with_target(part)
+    watched, own = plain.rows(held).rebinned_to(dataset.mapper), target.take(held)
     offsets = (None, None) if offset is None else (offset[rows], offset[held])
     evaluated = EvalSet(
         "held out",
         watched.codes,
-        own.in_unit_of_y(),
+        own.to_target_scale(),
         own.weight,
         [metric],
         watched.features,
@@ -467,14 +482,14 @@ def _eval_set(
     """Evaluation data, binned as the training data is; its target in the user's unit."""
     name, X, y, weight, offset = data
     if isinstance(X, Dataset):
-        X = X.seen_by(mapper)
+        X = X.rebinned_to(mapper)
         codes, features = X.codes, X.raw_features() if reads_features else None
     else:
         table = reader.further(X, mapper)
         codes = mapper.transform(table, reader.n_threads)
-        features = mapper.numbers(table) if reads_features else None
+        features = mapper.get_raw_values(table) if reads_features else None
     is_sparse = scipy.sparse.issparse(training.values)
-    target = encode_further(
+    target = encode_evaluation_target(
         y, weight, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse
     )
     return EvalSet(name, codes, target.values, target.weight, metrics, features, offset)

@@ -17,7 +17,7 @@ from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives.base import Problem
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 from polyleaf.training.derivatives import Derivatives
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.tree_builder import Grown
@@ -36,7 +36,7 @@ class DenseScores:
         Whether one output's metric is another than that of all.
     """
 
-    def __init__(self, raw: np.ndarray, workers: Workers) -> None:
+    def __init__(self, raw: np.ndarray, workers: Context) -> None:
         self.raw, self.by_output, self._workers = raw, raw.shape[1] > 1, workers
 
     def copy(self) -> DenseScores:
@@ -51,13 +51,16 @@ class DenseScores:
 
     def measured(self, e: EvalSet, model: Model) -> Iterator[tuple[Metric, tuple[Any, ...]]]:
         """Every metric of an evaluation set, with what it is to be called on."""
-        scores = model.in_unit_of_y(self.raw)
+        scores = model.to_target_scale(self.raw)
         if e.offset is not None:
             scores += e.offset
-        needed = any(metric.needs != "raw" for metric in e.metrics)
+        needed = any(metric.prediction_type != "raw" for metric in e.metrics)
         predictions = model.objective.transform(scores) if needed else scores
         for metric in e.metrics:
-            yield metric, (e.target, scores if metric.needs == "raw" else predictions, e.weight)
+            yield (
+                metric,
+                (e.target, scores if metric.prediction_type == "raw" else predictions, e.weight),
+            )
 
 
 class DenseState:
@@ -76,7 +79,7 @@ class DenseState:
         derivatives: Derivatives,
         dataset: Dataset,
         model: Model,
-        workers: Workers,
+        workers: Context,
         offset: np.ndarray | None = None,
         new: Callable[..., np.ndarray] = np.zeros,
     ) -> None:
@@ -85,7 +88,7 @@ class DenseState:
         self._dataset, self._features, self._workers = dataset, dataset.features, workers
         scores = DenseScores(new((problem.n_rows, problem.n_outputs), np.float32), workers)
         if model.n_trees > 0:
-            features = dataset.raw_features() if model.reads_features else None
+            features = dataset.raw_features() if model.has_linear_leaves else None
             scores.add_trees(model.forest, 0, dataset.codes, features)
         self._raw = scores.raw
         self._is_stale = True  # the raw scores have changed since the derivatives were computed

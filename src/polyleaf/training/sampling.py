@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyleaf.data.random import FEATURES, ROWS, draw, draw_of, smallest
-from polyleaf.runtime.collective import ALONE, Communicator
-from polyleaf.settings.train_config import Sampling
+from polyleaf.data.random import FEATURES, ROWS, draw, draw_ids, find_kth_smallest
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
+from polyleaf.settings.train_config import SamplingConfig
 
 __all__ = ["Draw", "Numbered", "Sampler", "numbers_of_rows", "sample_features", "sample_rows"]
 
@@ -65,13 +65,13 @@ class Numbered(NamedTuple):
     @staticmethod
     def alone(n: int) -> Numbered:
         """The rows of a machine that has all of them."""
-        return Numbered(np.arange(n), n, ALONE)
+        return Numbered(np.arange(n), n, SINGLE_PROCESS)
 
     def draw(self, count: int, seed: int, round: int, stream: int) -> np.ndarray:
         """Mask of this rank's rows among `count` that are drawn of all."""
         if count >= self.n:
             return np.ones(len(self.numbers), bool)
-        return draw_of(self.numbers, count, seed, round, stream, self.communicator)
+        return draw_ids(self.numbers, count, seed, round, stream, self.communicator)
 
 
 class Sampler:
@@ -79,7 +79,7 @@ class Sampler:
 
     Parameters
     ----------
-    settings : Sampling
+    settings : SamplingConfig
     telling : ndarray of shape (n_features,), bool
         The features to draw from.
     n_rows : int
@@ -98,7 +98,7 @@ class Sampler:
 
     def __init__(
         self,
-        settings: Sampling,
+        settings: SamplingConfig,
         telling: np.ndarray,
         n_rows: int,
         weight: np.ndarray | None,
@@ -162,7 +162,7 @@ def numbers_of_rows(weight: np.ndarray | None, numbered: Numbered | None) -> np.
 
 
 def sample_rows(
-    settings: Sampling,
+    settings: SamplingConfig,
     g: np.ndarray,
     round: int,
     usable: np.ndarray | None = None,
@@ -173,7 +173,7 @@ def sample_rows(
 
     Parameters
     ----------
-    settings : Sampling
+    settings : SamplingConfig
     g : ndarray of shape (n_rows, n_outputs) or (n_rows,), float32
         Gradients of this round, or their norms. Uniform sampling reads the number of rows only.
     round : int
@@ -215,26 +215,26 @@ def _n_usable(n_rows: int, usable: np.ndarray | None) -> int:
     return n_rows if usable is None else len(usable)
 
 
-def _takes_all(settings: Sampling, n: int, layer: int) -> bool:
+def _takes_all(settings: SamplingConfig, n: int, layer: int) -> bool:
     """Whether all of n rows are taken."""
     if settings.sampling_method == "goss":
         return sum(_kept_and_drawn(settings, n)) >= n
     return settings.subsample >= 1.0 and _rows_wanted(settings, n, layer) >= n
 
 
-def _rows_wanted(settings: Sampling, n: int, layer: int) -> int:
+def _rows_wanted(settings: SamplingConfig, n: int, layer: int) -> int:
     if settings.rows_per_layer is None:
         return _count(settings.subsample, n)
     wanted = settings.rows_per_layer[min(layer, len(settings.rows_per_layer) - 1)]
     return int(wanted) if isinstance(wanted, Integral) or wanted > 1 else _count(float(wanted), n)
 
 
-def sample_features(settings: Sampling, telling: np.ndarray, round: int) -> np.ndarray | None:
+def sample_features(settings: SamplingConfig, telling: np.ndarray, round: int) -> np.ndarray | None:
     """Draw the features of one tree: `ceil(colsample_bytree * n)` of n that tell rows apart.
 
     Parameters
     ----------
-    settings : Sampling
+    settings : SamplingConfig
     telling : ndarray of shape (n_features,), bool
     round : int
 
@@ -250,14 +250,18 @@ def sample_features(settings: Sampling, telling: np.ndarray, round: int) -> np.n
     return mask
 
 
-def _kept_and_drawn(settings: Sampling, n: int) -> tuple[int, int]:
+def _kept_and_drawn(settings: SamplingConfig, n: int) -> tuple[int, int]:
     """How many of n rows GOSS keeps for their large gradients, and how many it draws from the rest."""
     n_top = min(n, _count(settings.top_rate, n))
     return n_top, min(n - n_top, _count(settings.other_rate, n))
 
 
 def _goss(
-    settings: Sampling, g: np.ndarray, round: int, usable: np.ndarray | None, numbered: Numbered
+    settings: SamplingConfig,
+    g: np.ndarray,
+    round: int,
+    usable: np.ndarray | None,
+    numbered: Numbered,
 ) -> tuple[np.ndarray, np.ndarray]:
     norm = _squared_norm(g)
     if usable is not None:
@@ -266,7 +270,7 @@ def _goss(
     kept = _largest(norm, n_top, numbered)
     rest = np.flatnonzero(~kept)
     by = settings.seed, round, ROWS
-    other = rest[draw_of(numbered.numbers[rest], n_other, *by, numbered.communicator)]
+    other = rest[draw_ids(numbered.numbers[rest], n_other, *by, numbered.communicator)]
     kept[other] = True
     rows = np.flatnonzero(kept).astype(np.uint32)
     if usable is not None:
@@ -299,7 +303,7 @@ def _largest(norm: np.ndarray, count: int, numbered: Numbered) -> np.ndarray:
         ~norm.view(np.uint32),
         numbered.communicator,
     )  # norms order as their bits do
-    last = smallest(ranks, count, communicator)
+    last = find_kth_smallest(ranks, count, communicator)
     mask = ranks < last
     ties = np.flatnonzero(ranks == last)
     n_before = np.array([np.count_nonzero(mask)])
@@ -311,7 +315,7 @@ def _largest(norm: np.ndarray, count: int, numbered: Numbered) -> np.ndarray:
 def _first(numbers: np.ndarray, count: int, communicator: Communicator) -> np.ndarray:
     """Mask of this rank's numbers among the `count` smallest that all have between them."""
     numbers = numbers.astype(np.uint32)
-    return numbers <= smallest(numbers, count, communicator)
+    return numbers <= find_kth_smallest(numbers, count, communicator)
 
 
 def _count(fraction: float, n: int) -> int:

@@ -17,7 +17,7 @@ from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import SPARSE, Leaves
 from polyleaf.objectives.sparse_multilabel import LabelProblem
-from polyleaf.runtime.context import Workers
+from polyleaf.runtime.context import Context
 from polyleaf.training.derivatives import cancel
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.tree_builder import Grown
@@ -71,7 +71,7 @@ class LabelState:
     """
 
     def __init__(
-        self, problem: LabelProblem, dataset: Dataset, model: Model, workers: Workers
+        self, problem: LabelProblem, dataset: Dataset, model: Model, workers: Context
     ) -> None:
         self._problem, self._dataset, self._workers, self.weight = (
             problem,
@@ -103,7 +103,7 @@ class LabelState:
         """Whether one step for all rows would gain next to nothing."""
         _, _, values = self.gradients.csr()
         squares = _core.exact_totals(values[:, None], values[:, None], None, 1, self._workers)[0, 0]
-        n_rows = self._workers.total(self._problem.n_rows)
+        n_rows = self._workers.sum_over_ranks(self._problem.n_rows)
         return cancel(self.gradients.totals(self._workers), squares, n_rows)
 
     def add(self, grown: Grown, leaves: Leaves, output: int) -> None:

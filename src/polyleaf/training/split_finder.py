@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.random import JUDGED_ROWS, seed_of
-from polyleaf.runtime.context import Workers
-from polyleaf.settings.train_config import COUPLED, LinearLeaf, Settings, TopkLeaf
+from polyleaf.data.random import SCORED_ROWS, derive_seed
+from polyleaf.runtime.context import Context
+from polyleaf.settings.train_config import COUPLED, LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import CountSketch, Sketch, mean_over_outputs
 from polyleaf.training.derivatives import Derivatives, column
 from polyleaf.training.leaf_fitters import leaf_config
@@ -29,7 +29,7 @@ __all__ = [
     "kind_of_channels",
 ]
 
-# Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean, which saves K
+# Outputs up to which hessian="auto" judges splits by K curvatures; above, by their mean, which saves K
 # channels.
 DIAGONAL_UP_TO = 64
 # SplitColumns of the count-sketch that proposes splits of labels. Measured: docs/sparse-leaves.md.
@@ -39,7 +39,7 @@ LABEL_SKETCH_DIM = 32
 class PlainChannels:
     """Quantised derivatives, as they are."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Context) -> None:
         self._channels, self._workers = _core.Channels(), workers
 
     def of(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> _core.Channels:
@@ -51,7 +51,7 @@ class PlainChannels:
 class LookaheadChannels:
     """The same, for splits whose sides are worth what linear leaves will achieve (GBDT-PL)."""
 
-    def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, workers: Workers) -> None:
+    def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, workers: Context) -> None:
         self._channels, self._workers = _core.LinearChannels(table), workers
         self._config = _core.LinearConfig(
             fit=leaf.linear_fit,
@@ -77,7 +77,7 @@ class HistogramSplits:
         sketch: Sketch | None,
         channels: PlainChannels | LookaheadChannels,
         directions: np.ndarray | None,
-        settings: Settings,
+        settings: TrainConfig,
     ) -> None:
         self._columns, self._channels = SplitColumns(derivatives, sketch, settings), channels
         self._search, self._directions = _core.HistogramSearch(bins, settings.workers), directions
@@ -92,9 +92,11 @@ class HistogramSplits:
 class SplitColumns:
     """What histograms sum: derivatives in the columns, and with the curvature, that splits see."""
 
-    def __init__(self, derivatives: Derivatives, sketch: Sketch | None, settings: Settings) -> None:
+    def __init__(
+        self, derivatives: Derivatives, sketch: Sketch | None, settings: TrainConfig
+    ) -> None:
         self._derivatives, self._sketch, self._workers = derivatives, sketch, settings.workers
-        self._curvature, self._seed = settings.curvature.curvature, settings.sampling.seed
+        self._curvature, self._seed = settings.hessian.hessian, settings.sampling.seed
 
     def of(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Kind of channels, gradients and curvatures."""
@@ -105,7 +107,9 @@ class SplitColumns:
         )
         if self._sketch is not None:
             used = None if self._curvature == "none" else h
-            g, h = self._sketch.sketch(g, used, draw.round, self._seed, self._workers.as_n_threads)
+            g, h = self._sketch.sketch(
+                g, used, draw.round, self._seed, self._workers.n_threads_or_context
+            )
             wanted = kind_of_channels(
                 self._curvature, None if h is None else h.shape[1], g.shape[1]
             )
@@ -128,7 +132,7 @@ class VerifiedSplits:
         state: LabelState,
         leaf: TopkLeaf,
         numbers: np.ndarray | None,
-        settings: Settings,
+        settings: TrainConfig,
     ) -> None:
         self._state, self._leaf, self._workers, self._numbers = (
             state,
@@ -136,8 +140,8 @@ class VerifiedSplits:
             settings.workers,
             numbers,
         )
-        self._step, self._seed = leaf_config(settings.step), settings.sampling.seed
-        self._sketch = CountSketch(settings.run.sketch_dim or LABEL_SKETCH_DIM)
+        self._step, self._seed = leaf_config(settings.regularisation), settings.sampling.seed
+        self._sketch = CountSketch(settings.boosting.sketch_dim or LABEL_SKETCH_DIM)
         self._channels = PlainChannels(settings.workers)
         histograms = _core.HistogramSearch(bins, self._workers)
         self._search = _core.VerifiedSearch(histograms, self._workers)
@@ -151,7 +155,7 @@ class VerifiedSplits:
         g = self._sketch.sketch_labels(gradients, draw.round, self._seed, n_threads)
         kind, h = counted(len(g), weight, draw)
         channels = self._channels.of(kind, g, h, draw)
-        drawn = self._numbers, seed_of(self._seed, draw.round, JUDGED_ROWS)
+        drawn = self._numbers, derive_seed(self._seed, draw.round, SCORED_ROWS)
         self._search.use(gradients, weight, channels, self._step, self._leaf.leaf_k, *drawn)
         return self._search
 
@@ -160,9 +164,9 @@ class ExactSplits:
     """Splits of few labels of very many by exact sums of every feature (GBDT-SPARSE, Algorithm 1)."""
 
     def __init__(
-        self, bins: _core.Bins, state: LabelState, leaf: TopkLeaf, settings: Settings
+        self, bins: _core.Bins, state: LabelState, leaf: TopkLeaf, settings: TrainConfig
     ) -> None:
-        self._state, self._leaf, self._step = state, leaf, leaf_config(settings.step)
+        self._state, self._leaf, self._step = state, leaf, leaf_config(settings.regularisation)
         self._search = _core.ExactSearch(bins, settings.workers)
 
     def use(self, draw: Draw, output: int) -> _core.Search:

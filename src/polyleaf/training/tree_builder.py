@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.settings.train_config import Settings
+from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.interactions import Interactions
 from polyleaf.training.sampling import Draw
 
@@ -68,7 +68,7 @@ class Structure:
     interactions : Interactions
     factors : ndarray of shape (n_columns,), float32, or None
         What gains are multiplied by where features compete.
-    settings : Settings
+    settings : TrainConfig
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class Structure:
         limits: Limits,
         interactions: Interactions,
         factors: np.ndarray | None,
-        settings: Settings,
+        settings: TrainConfig,
     ) -> None:
-        self._splits, self._limits, self._step = splits, limits._asdict(), settings.step
-        self._growth, self._block_size = settings.growth, settings.curvature.block_of_splits
+        self._splits, self._limits, self._step = splits, limits._asdict(), settings.regularisation
+        self._growth, self._block_size = settings.growth, settings.hessian.split_block_size
         self._grower, self._factors = grower, factors
         self._grower.set_interaction_constraints(*interactions)
 

@@ -7,7 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.inspection.plotting.display import Display, of_one_kind, offset_of, probabilities_of
+from polyleaf.inspection.plotting.display import (
+    Display,
+    get_single_task_model,
+    predict_probabilities,
+    resolve_offset,
+)
 
 __all__ = ["CalibrationDisplay"]
 
@@ -56,12 +61,12 @@ class CalibrationDisplay(Display):
         ValueError
             Where the estimator gives neither probabilities nor quantiles.
         """
-        levels = np.asarray(of_one_kind(estimator).objective.levels, np.float64)
+        levels = np.asarray(get_single_task_model(estimator).objective.levels, np.float64)
         if not levels.size:
             return cls.from_predictions(
-                *probabilities_of(estimator, X, y, offset), n_bins=n_bins, ax=ax
+                *predict_probabilities(estimator, X, y, offset), n_bins=n_bins, ax=ax
             )
-        offset = offset_of(estimator, X, y, offset)
+        offset = resolve_offset(estimator, X, y, offset)
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
         below = Y[..., None] <= estimator.predict(X, offset=offset).reshape(*Y.shape, len(levels))
         shares = [below[~np.isnan(Y[:, t]), t].mean(axis=0) for t in range(Y.shape[1])]

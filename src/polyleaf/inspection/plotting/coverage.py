@@ -7,7 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.inspection.plotting.display import Display, names_of, of_one_kind, offset_of
+from polyleaf.inspection.plotting.display import (
+    Display,
+    get_output_names,
+    get_single_task_model,
+    resolve_offset,
+)
 
 __all__ = ["CoverageDisplay"]
 
@@ -64,13 +69,13 @@ class CoverageDisplay(Display):
             As in `predict`: for a model that was trained with one.
         ax : matplotlib Axes, optional
         """
-        model = of_one_kind(estimator)
+        model = get_single_task_model(estimator)
         intervals = estimator.predict_interval(  # says what to do where nothing was calibrated
-            X, offset=offset_of(estimator, X, y, offset)
+            X, offset=resolve_offset(estimator, X, y, offset)
         )
         n_targets = intervals.reshape(len(intervals), -1, 2).shape[1]
         names = (
-            names_of(model)
+            get_output_names(model)
             if model.n_outputs == n_targets
             else [f"target {t}" for t in range(n_targets)]
         )

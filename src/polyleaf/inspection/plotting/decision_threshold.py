@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.inspection.plotting.display import Display, probabilities_of
+from polyleaf.inspection.plotting.display import Display, predict_probabilities
 
 __all__ = ["ThresholdDisplay"]
 
@@ -61,7 +61,7 @@ class ThresholdDisplay(Display):
         ValueError
             Where the estimator gives no probabilities, or there is no such output.
         """
-        holds, probabilities, names = probabilities_of(estimator, X, y, offset)
+        holds, probabilities, names = predict_probabilities(estimator, X, y, offset)
         if output is None:
             name = names[0] if len(names) == 1 else "all labels"
             return cls.from_predictions(holds, probabilities, name, ax=ax)

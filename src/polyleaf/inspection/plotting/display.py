@@ -18,12 +18,12 @@ from polyleaf.model import Model
 
 __all__ = [
     "Display",
-    "model_of",
-    "names_of",
-    "no_offset",
-    "of_one_kind",
-    "offset_of",
-    "probabilities_of",
+    "get_model",
+    "get_output_names",
+    "zero_offset",
+    "get_single_task_model",
+    "resolve_offset",
+    "predict_probabilities",
 ]
 
 
@@ -78,7 +78,7 @@ def pyplot() -> Any:
     return pyplot
 
 
-def model_of(estimator: Any) -> Model:
+def get_model(estimator: Any) -> Model:
     """The model of a fitted estimator, or the model that was given."""
     if isinstance(estimator, Model):
         return estimator
@@ -87,7 +87,7 @@ def model_of(estimator: Any) -> Model:
     return model
 
 
-def of_one_kind(estimator: Any) -> Model:
+def get_single_task_model(estimator: Any) -> Model:
     """The model of an estimator whose targets are of one kind.
 
     Raises
@@ -95,7 +95,7 @@ def of_one_kind(estimator: Any) -> Model:
     ValueError
         For tasks of unlike kind.
     """
-    model = model_of(estimator)
+    model = get_model(estimator)
     if model.objective.tasks:
         raise ValueError(
             "This compares targets of one kind, and the model has tasks: pass one of them, of_task(name), "
@@ -104,12 +104,12 @@ def of_one_kind(estimator: Any) -> Model:
     return model
 
 
-def offset_of(estimator: Any, X: Any, y: Any, offset: Any) -> Any:
+def resolve_offset(estimator: Any, X: Any, y: Any, offset: Any) -> Any:
     """What rows that a model is measured on start from: as given, or as a Dataset holds it.
 
     Where nobody says it of a model that was trained with offsets, that is warned of, and 0.
     """
-    model = model_of(estimator)
+    model = get_model(estimator)
     given = X.offset if offset is None and isinstance(X, Dataset) else offset
     if given is not None or not model.metadata.get(HAS_OFFSETS):
         return given
@@ -118,23 +118,23 @@ def offset_of(estimator: Any, X: Any, y: Any, offset: Any) -> Any:
         "measured. Pass offset (zeros, where that is what is meant).",
         stacklevel=4,
     )
-    return None if model.objective.tasks else no_offset(model, np.shape(y)[0])
+    return None if model.objective.tasks else zero_offset(model, np.shape(y)[0])
 
 
-def no_offset(model: Model, n_rows: int) -> np.ndarray:
+def zero_offset(model: Model, n_rows: int) -> np.ndarray:
     """The offset that says of every row, in each column, that there is none."""
     return np.zeros((n_rows, model.n_outputs // len(model.objective.moved_by_offset)))
 
 
-def names_of(model: Model) -> list[str]:
+def get_output_names(model: Model) -> list[str]:
     """Names of all outputs."""
     return [model.output_name(k) for k in range(model.n_outputs)]
 
 
-def target_names_of(model: Model) -> list[str]:
+def get_target_names(model: Model) -> list[str]:
     """Names of the columns of y: those of the outputs, unless a column has several scores (its quantiles, or
     the parameters of its distribution)."""
-    names, parts = names_of(model), model.objective.names_of_scores
+    names, parts = get_output_names(model), model.objective.names_of_scores
     if len(parts) < 2:
         return names
     end = f"_{parts[0]}"
@@ -142,7 +142,7 @@ def target_names_of(model: Model) -> list[str]:
     return [name.removesuffix(end) if name.endswith(end) else str(t) for t, name in firsts]
 
 
-def probabilities_of(
+def predict_probabilities(
     estimator: Any, X: Any, y: Any, offset: Any = None
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """What is true of each class or label, and how likely the model finds it.
@@ -159,13 +159,13 @@ def probabilities_of(
     ValueError
         Where the estimator gives no probabilities.
     """
-    model = of_one_kind(estimator)
+    model = get_single_task_model(estimator)
     if not hasattr(estimator, "predict_proba"):
         raise ValueError("This display needs probabilities, which the estimator does not give.")
-    probabilities = estimator.predict_proba(X, offset=offset_of(estimator, X, y, offset))
+    probabilities = estimator.predict_proba(X, offset=resolve_offset(estimator, X, y, offset))
     y = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
     if y.ndim == 2 and y.shape[1] > 1:
-        return y != 0, probabilities, names_of(model)
+        return y != 0, probabilities, get_output_names(model)
     unknown = [label for label in np.unique(y).tolist() if label not in estimator.classes_.tolist()]
     if unknown and model.metadata["kind"] != "multilabel":
         raise ValueError(f"y holds the label {unknown[0]!r}, which the training labels do not.")

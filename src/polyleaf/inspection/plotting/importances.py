@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from polyleaf.inspection.plotting.display import Display, model_of, names_of
+from polyleaf.inspection.plotting.display import Display, get_model, get_output_names
 
 __all__ = ["ImportanceDisplay"]
 
@@ -68,9 +68,11 @@ class ImportanceDisplay(Display):
             So many are drawn: those of the largest means.
         ax : matplotlib Axes, optional
         """
-        model = model_of(estimator)
+        model = get_model(estimator)
         importance = estimator.feature_importance(kind, per_output, X=X)
-        return cls(importance, model.input_names, names_of(model), kind, max_features).plot(ax)
+        return cls(importance, model.input_names, get_output_names(model), kind, max_features).plot(
+            ax
+        )
 
     def plot(self, ax: Any = None) -> Self:
         ax = self._start(ax)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.inspection.plotting.display import Display, model_of, names_of
+from polyleaf.inspection.plotting.display import Display, get_model, get_output_names
 
 __all__ = ["LearningCurvesDisplay"]
 
@@ -61,7 +61,7 @@ class LearningCurvesDisplay(Display):
         ValueError
             Where nothing was logged, or not this metric.
         """
-        model = model_of(estimator)
+        model = get_model(estimator)
         logs = estimator.evals_result_per_output_ if per_output else estimator.evals_result_
         known = list(dict.fromkeys(name for metrics in logs.values() for name in metrics))
         if not known:
@@ -71,7 +71,7 @@ class LearningCurvesDisplay(Display):
         if metric not in known:
             raise ValueError(f"metric={metric!r} was not logged; there are {', '.join(known)}.")
         curves = {name: metrics[metric] for name, metrics in logs.items() if metric in metrics}
-        names = names_of(model) if per_output else None
+        names = get_output_names(model) if per_output else None
         return cls(curves, metric, names, estimator.best_iteration_).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:

@@ -8,15 +8,15 @@ from typing import Any, Self
 import numpy as np
 
 from polyleaf.estimators.base import HAS_OFFSETS
-from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.offsets import OffsetReader
 from polyleaf.inspection.plotting.display import (
     Display,
-    model_of,
-    names_of,
-    of_one_kind,
-    offset_of,
-    target_names_of,
+    get_model,
+    get_output_names,
+    get_single_task_model,
+    get_target_names,
+    resolve_offset,
 )
 from polyleaf.model import Model
 
@@ -76,27 +76,27 @@ class OutputsDisplay(Display):
             Where the metric means nothing for one output.
         """
         fitted = {"model": estimator, **(others or {})}
-        offset = offset_of(estimator, X, y, offset)
+        offset = resolve_offset(estimator, X, y, offset)
         scores: dict[str, np.ndarray] = {}
         name = ""
         for label, one in fitted.items():
-            model = of_one_kind(one)
-            scorer = model.scorer(X, y, metrics=metric)
+            model = get_single_task_model(one)
+            scorer = model.make_scorer(X, y, metrics=metric)
             n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
             start = _start_of(
                 model, offset if one is estimator or model.metadata.get(HAS_OFFSETS) else None
             )
             if label == "model":
                 scores["constant"], name = scorer.per_output(
-                    model.raw_predict(scorer.table, 0, 0) + start
+                    model.predict_raw(scorer.table, 0, 0) + start
                 )
             scores[label], name = scorer.per_output(
-                model.raw_predict(scorer.table, 0, n_rounds) + start
+                model.predict_raw(scorer.table, 0, n_rounds) + start
             )
-        own = model_of(estimator)
-        names = names_of(own)
+        own = get_model(estimator)
+        names = get_output_names(own)
         if len(scores["model"]) < len(names):  # several scores make one prediction
-            names = target_names_of(own)
+            names = get_target_names(own)
         return cls(scores, names, name).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
@@ -118,5 +118,5 @@ def _start_of(model: Model, offset: Any) -> np.ndarray | float:
     """The raw scores that rows start from."""
     if offset is None:
         return 0.0
-    encoding = read_encoding(model.metadata, model.n_outputs)
+    encoding = decode_target_encoding(model.metadata, model.n_outputs)
     return OffsetReader(encoding, model.n_outputs, model.objective.moved_by_offset).read(offset)

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from polyleaf.inspection.model_summary import tree_nodes
-from polyleaf.inspection.plotting.display import Display, model_of, pyplot
+from polyleaf.inspection.plotting.display import Display, get_model, pyplot
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LINEAR, SPARSE
 
@@ -69,7 +69,7 @@ class TreeDisplay(Display):
         ValueError
             Where there is no such tree, or `row` is not one row.
         """
-        model = model_of(estimator)
+        model = get_model(estimator)
         if not -model.n_trees <= tree < model.n_trees:
             raise ValueError(
                 f"There is no tree {tree}: the model has {model.n_trees}, counted from 0."

@@ -13,10 +13,10 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.inspection.plotting.display import offset_of
+from polyleaf.inspection.plotting.display import resolve_offset
 from polyleaf.inspection.report import sections
 from polyleaf.inspection.report.page import page
-from polyleaf.inspection.report.subject import OfTasks, Subject
+from polyleaf.inspection.report.subject import MultiTaskReportData, SingleTaskReportData
 from polyleaf.model.serialize import polyleaf_version
 
 __all__ = ["Report", "report"]
@@ -83,14 +83,14 @@ def report(
     True
     """
     check_is_fitted(estimator)
-    offset = offset_of(estimator, X, y, offset)
-    subject: Subject | OfTasks
+    offset = resolve_offset(estimator, X, y, offset)
+    subject: SingleTaskReportData | MultiTaskReportData
     if estimator.model_.objective.tasks:
-        subject = OfTasks(estimator, X, y, offset)
+        subject = MultiTaskReportData(estimator, X, y, offset)
         found = sections.all_of_tasks(subject)
     else:
-        subject = Subject(estimator, X, y, offset)
+        subject = SingleTaskReportData(estimator, X, y, offset)
         found = [section for make in sections.ALL if (section := make(subject)) is not None]
-    lead = f"{subject.in_words}, measured on {subject.n_rows:,} rows."
+    lead = f"{subject.description}, measured on {subject.n_rows:,} rows."
     foot = f"Made by Polyleaf {polyleaf_version()}."
     return Report(page(title or f"Report: {type(estimator).__name__}", lead, found, foot))

@@ -23,12 +23,12 @@ from polyleaf.inspection.plotting import (
     OutputsDisplay,
     TreeDisplay,
 )
-from polyleaf.inspection.plotting.display import probabilities_of
+from polyleaf.inspection.plotting.display import predict_probabilities
 from polyleaf.inspection.report.laws import heights, intervals
 from polyleaf.inspection.report.page import Section, facts, figure, note, table
 from polyleaf.inspection.report.pictures import picture
-from polyleaf.inspection.report.subject import OfTasks, Seen, Subject
-from polyleaf.settings.param_spec import declarations
+from polyleaf.inspection.report.subject import MultiTaskReportData, ReportData, SingleTaskReportData
+from polyleaf.settings.param_spec import get_param_specs
 
 __all__ = ["ALL", "all_of_tasks"]
 
@@ -61,10 +61,10 @@ def _on(draw: Callable[..., Any]) -> Callable[[Any], Any]:
 # --- what it is ------------------------------------------------------------------------------------
 
 
-def model(subject: Seen) -> Section:
+def model(subject: ReportData) -> Section:
     """The trees, and the parameters that are not the usual ones."""
     it, estimator, size = subject.model, subject.estimator, size_report(subject.model)
-    usual = {p.name: p.default for p in declarations(type(estimator))}
+    usual = {p.name: p.default for p in get_param_specs(type(estimator))}
     given = estimator.get_params(deep=False)
     changed = [name for name, default in usual.items() if repr(given[name]) != repr(default)]
     best = it.best_iteration
@@ -94,12 +94,12 @@ def model(subject: Seen) -> Section:
     return Section("model", "The model", facts(pairs))
 
 
-def data(subject: Subject) -> Section:
+def data(subject: SingleTaskReportData) -> Section:
     """The rows that it is measured on."""
     return Section("data", "The data", _targets(subject) + _gaps(subject))
 
 
-def _gaps(subject: Seen) -> str:
+def _gaps(subject: ReportData) -> str:
     it, codes = subject.model, subject.coded.codes
     missing = (codes == MISSING_CODE).mean(axis=1)
     order = np.argsort(-missing, kind="stable")
@@ -110,7 +110,7 @@ def _gaps(subject: Seen) -> str:
     return table(["missing or not seen in training", "rows"], shown) + rest
 
 
-def _targets(subject: Subject) -> str:
+def _targets(subject: SingleTaskReportData) -> str:
     y, names = subject.y, subject.target_names
     if subject.task == "classification":
         return ""  # classes are counted beside their scores
@@ -136,7 +136,7 @@ def _targets(subject: Subject) -> str:
 # --- how good it is --------------------------------------------------------------------------------
 
 
-def scores(subject: Subject) -> Section:
+def scores(subject: SingleTaskReportData) -> Section:
     """Of all outputs, and of each."""
     of_all, each = subject.scores
     content = table(["", *of_all], [["all together", *map(_number, of_all.values())]])
@@ -150,7 +150,7 @@ def scores(subject: Subject) -> Section:
     return Section("scores", "How good it is", content)
 
 
-def _classes(subject: Subject) -> str:
+def _classes(subject: SingleTaskReportData) -> str:
     """Of each class: how many of its rows were found, and how many that were taken for it are of it."""
     rows = []
     for name in np.unique(subject.y):
@@ -169,7 +169,7 @@ def _classes(subject: Subject) -> str:
     return f"<h3>Each class by itself</h3>{table(['class', 'rows', 'recall', 'precision'], shown)}{rest}"
 
 
-def outputs(subject: Subject) -> Section | None:
+def outputs(subject: SingleTaskReportData) -> Section | None:
     """Outputs beside one another."""
     if len(subject.target_names) < 2:
         return None
@@ -184,7 +184,7 @@ def outputs(subject: Subject) -> Section | None:
     return Section("outputs", "Outputs beside one another", content)
 
 
-def _errors_together(subject: Subject) -> str:
+def _errors_together(subject: SingleTaskReportData) -> str:
     errors = subject.y - subject.predicted.reshape(subject.y.shape)
     errors = np.where(np.isnan(errors), np.nanmean(errors, axis=0), errors)
     spread = errors.std(axis=0)
@@ -206,7 +206,7 @@ def _errors_together(subject: Subject) -> str:
     )
 
 
-def curves(subject: Seen) -> Section:
+def curves(subject: ReportData) -> Section:
     """Metrics after each round."""
     logs, drawn = subject.estimator.evals_result_, []
     known = dict.fromkeys(name for metrics in logs.values() for name in metrics)
@@ -221,7 +221,7 @@ def curves(subject: Seen) -> Section:
     return Section("curves", "Training", "".join(drawn) or ("" if known else nothing))
 
 
-def truth(subject: Subject) -> Section | None:
+def truth(subject: SingleTaskReportData) -> Section | None:
     """Whether probabilities, quantiles and intervals hold what they say; numbers beside the truth."""
     estimator, content = subject.estimator, ""
     if subject.probabilities is not None or subject.model.objective.levels:
@@ -245,7 +245,7 @@ def truth(subject: Subject) -> Section | None:
     return Section("truth", "What was said and what was", content) if content else None
 
 
-def _laws(subject: Subject) -> str:
+def _laws(subject: SingleTaskReportData) -> str:
     """Whether distributions hold what they say, and how narrow they are."""
     law, drawn, rows = subject.distribution, "", []
     assert law is not None
@@ -289,17 +289,19 @@ def _histogram(y: np.ndarray, law: Distribution) -> Callable[[Any], Any]:
     return draw
 
 
-def _calibration(subject: Subject) -> Callable[[Any], Any]:
+def _calibration(subject: SingleTaskReportData) -> Callable[[Any], Any]:
     if subject.probabilities is None:
         seen = subject.estimator, subject.X, subject.y
         return lambda ax: CalibrationDisplay.from_estimator(*seen, offset=subject.offset, ax=ax)
-    holds, said, names = probabilities_of(subject.estimator, subject.X, subject.y, subject.offset)
+    holds, said, names = predict_probabilities(
+        subject.estimator, subject.X, subject.y, subject.offset
+    )
     if len(names) > _MOST_CURVES:  # all of them as one
         holds, said, names = holds.reshape(-1, 1), said.reshape(-1, 1), ["all"]
     return lambda ax: CalibrationDisplay.from_predictions(holds, said, names, ax=ax)
 
 
-def _against_truth(subject: Subject) -> str:
+def _against_truth(subject: SingleTaskReportData) -> str:
     y = subject.y.reshape(len(subject.y), -1)
     predicted, drawn = subject.predicted.reshape(y.shape), []
     for k, name in enumerate(subject.target_names[:_MOST_DRAWN]):
@@ -336,10 +338,12 @@ def _against_truth(subject: Subject) -> str:
 # --- why -------------------------------------------------------------------------------------------
 
 
-def importances(subject: Seen) -> Section:
+def importances(subject: ReportData) -> Section:
     """What features matter, to the trees and to the predictions."""
     names, kind = subject.model.input_names, subject.gain_or_splits
-    draw = ImportanceDisplay(subject.by_gain, names, kind=kind, max_features=_MOST_FEATURES).plot
+    draw = ImportanceDisplay(
+        subject.split_importance, names, kind=kind, max_features=_MOST_FEATURES
+    ).plot
     content = figure(
         picture(f"{subject.mark}gain", f"Importance by {kind}", draw),
         f"By the {kind} of the splits in training.",
@@ -363,7 +367,7 @@ def importances(subject: Seen) -> Section:
     return Section("features", "Features", content + _summaries(subject))
 
 
-def _summaries(subject: Seen) -> str:
+def _summaries(subject: ReportData) -> str:
     """Contributions row by row, for the outputs where they are largest."""
     assert subject.explained is not None
     order = np.argsort(-subject.mean_contribution.mean(axis=1), kind="stable")[:2]
@@ -384,7 +388,7 @@ def _summaries(subject: Seen) -> str:
     return drawn
 
 
-def _swarm(subject: Seen, output: int, ax: Any) -> None:
+def _swarm(subject: ReportData, output: int, ax: Any) -> None:
     values, mapper = subject.explained, subject.model.mapper
     assert values is not None
     codes = subject.coded.codes[:, subject.rows_explained]
@@ -419,7 +423,7 @@ def _side_by_side(x: np.ndarray) -> np.ndarray:
     return places
 
 
-def trees(subject: Seen) -> Section | None:
+def trees(subject: ReportData) -> Section | None:
     """The first tree, and one from the middle."""
     it, drawn = subject.model, ""
     for number in dict.fromkeys((0, it.n_trees // 2)) if it.n_trees else ():
@@ -443,7 +447,7 @@ ALL = (model, data, scores, curves, outputs, truth, importances, trees)
 # --- several tasks -----------------------------------------------------------------------------------
 
 
-def all_of_tasks(subject: OfTasks) -> list[Section]:
+def all_of_tasks(subject: MultiTaskReportData) -> list[Section]:
     """What tasks share, and a section for each."""
     shared = [model(subject), Section("data", "The data", _gaps(subject)), _skills(subject)]
     together = curves(subject)
@@ -453,7 +457,7 @@ def all_of_tasks(subject: OfTasks) -> list[Section]:
     return shared + each + [section for section in last if section is not None]
 
 
-def _skills(subject: OfTasks) -> Section:
+def _skills(subject: MultiTaskReportData) -> Section:
     """How good each task is, in a figure that all have."""
     rows = [
         [
@@ -474,7 +478,7 @@ def _skills(subject: OfTasks) -> Section:
     return Section("scores", "How good it is", content)
 
 
-def _of_task(name: str, subject: Subject) -> Section:
+def _of_task(name: str, subject: SingleTaskReportData) -> Section:
     """What there is to say of one task, under its name."""
     parts = [scores(subject), outputs(subject), truth(subject)]
     if subject.estimator.evals_result_:

@@ -15,29 +15,34 @@ from sklearn.utils import _safe_indexing
 from polyleaf.data.dataset import Dataset
 from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import HAS_OFFSETS
-from polyleaf.estimators.shap_mixin import mean_magnitude
-from polyleaf.inputs.multitask import TaskColumns, TaskEncodings, name_of, read_encoding
-from polyleaf.inputs.objects import are_missing
-from polyleaf.inputs.targets import as_numpy, check_same_rows
-from polyleaf.inspection.plotting.display import (
-    model_of,
-    names_of,
-    no_offset,
-    of_one_kind,
-    target_names_of,
+from polyleaf.estimators.shap_mixin import mean_abs_shap
+from polyleaf.inputs.multitask import (
+    TaskColumns,
+    TaskEncodings,
+    decode_target_encoding,
+    get_task_name,
 )
-from polyleaf.metrics.task_scores import of_targets
+from polyleaf.inputs.objects import get_missing_mask
+from polyleaf.inputs.targets import check_same_rows, to_numpy
+from polyleaf.inspection.plotting.display import (
+    get_model,
+    get_output_names,
+    get_single_task_model,
+    get_target_names,
+    zero_offset,
+)
+from polyleaf.metrics._multitask import compute_scores_per_target
 from polyleaf.model import Model
-from polyleaf.model.shap import CodedRows, choose_outputs
+from polyleaf.model.shap import BinnedRows, resolve_outputs
 
-__all__ = ["OfTasks", "Seen", "Subject"]
+__all__ = ["MultiTaskReportData", "ReportData", "SingleTaskReportData"]
 
 _TASKS = {"regression": "regression", "multilabel": "multilabel"}
 _ROWS_EXPLAINED = 300
 _MOST_CELLS = 20_000_000  # rows x features x outputs that contributions are worked out for
 
 
-class Seen:
+class ReportData:
     """A fitted estimator and rows that it sees: all that is asked without targets.
 
     Attributes
@@ -51,7 +56,7 @@ class Seen:
 
     def __init__(self, estimator: Any, X: Any, mark: str = "") -> None:
         self.estimator, self.X, self.mark = estimator, X, mark
-        self.model: Model = model_of(estimator)
+        self.model: Model = get_model(estimator)
 
     @property
     def n_rows(self) -> int:
@@ -59,10 +64,10 @@ class Seen:
 
     @cached_property
     def output_names(self) -> list[str]:
-        return names_of(self.model)
+        return get_output_names(self.model)
 
     @cached_property
-    def by_gain(self) -> np.ndarray:
+    def split_importance(self) -> np.ndarray:
         """Importance of each feature, (n_features,), and what it counts is `gain_or_splits`."""
         return np.asarray(self.estimator.feature_importance(self.gain_or_splits))
 
@@ -71,15 +76,16 @@ class Seen:
         return "gain" if self.model.has_statistics else "split"
 
     @cached_property
-    def coded(self) -> CodedRows:
+    def coded(self) -> BinnedRows:
         """All rows as the trees see them."""
         mapper, X = self.model.mapper, self.X
         if isinstance(X, Dataset):
-            X = X.seen_by(mapper)
-            return CodedRows(X.codes, X.features)
+            X = X.rebinned_to(mapper)
+            return BinnedRows(X.codes, X.features)
         table = self.estimator._features(X)
-        return CodedRows(
-            mapper.transform(table), mapper.numbers(table) if self.model.reads_features else None
+        return BinnedRows(
+            mapper.transform(table),
+            mapper.get_raw_values(table) if self.model.has_linear_leaves else None,
         )
 
     @cached_property
@@ -100,22 +106,24 @@ class Seen:
         ):
             return None
         codes, features = self.coded
-        part = CodedRows(
+        part = BinnedRows(
             np.ascontiguousarray(codes[:, rows]),
             None if features is None else np.ascontiguousarray(features[:, rows]),
         )
-        chosen = choose_outputs(None, model.n_outputs, model.output_names)
-        contributions = model.contributions(*self.estimator._explained_with(None)[:2])
-        return np.concatenate([values for _, values in contributions.in_chunks(part, chosen)])
+        chosen = resolve_outputs(None, model.n_outputs, model.output_names)
+        contributions = model.make_shap_explainer(*self.estimator._shap_range(None)[:2])
+        return np.concatenate(
+            [values for _, values in contributions.iter_shap_values(part, chosen)]
+        )
 
     @cached_property
     def mean_contribution(self) -> np.ndarray:
         """Mean magnitudes, (n_outputs, n_features)."""
         assert self.explained is not None
-        return mean_magnitude([(slice(0, len(self.explained)), self.explained)])
+        return mean_abs_shap([(slice(0, len(self.explained)), self.explained)])
 
 
-class Subject(Seen):
+class SingleTaskReportData(ReportData):
     """A fitted estimator whose targets are of one kind, and rows to measure it on.
 
     Attributes
@@ -134,7 +142,7 @@ class Subject(Seen):
                 "A report looks at every output of every row: pass y as a dense array, of fewer labels if "
                 "there are very many."
             )
-        of_one_kind(estimator)
+        get_single_task_model(estimator)
         super().__init__(estimator, X, mark)
         self._called = called
         self.y, self.offset = np.asarray(y), offset
@@ -154,10 +162,10 @@ class Subject(Seen):
     def target_names(self) -> list[str]:
         """Columns of y."""
         one = self.task == "classification" or self.y.ndim == 1
-        return [self._called] if one else target_names_of(self.model)
+        return [self._called] if one else get_target_names(self.model)
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         model, n = self.model, len(self.target_names)
         what = {
             "regression": "one number" if n == 1 else f"{n} numbers",
@@ -185,7 +193,7 @@ class Subject(Seen):
     @cached_property
     def scores(self) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
         """Of all targets, and of each of several."""
-        return of_targets(
+        return compute_scores_per_target(
             self.task,
             self.target_names,
             self.y,
@@ -197,12 +205,12 @@ class Subject(Seen):
         )
 
 
-class OfTasks(Seen):
+class MultiTaskReportData(ReportData):
     """A fitted estimator of several tasks, and rows to measure it on.
 
     Attributes
     ----------
-    tasks : dict of str to Subject
+    tasks : dict of str to SingleTaskReportData
         Each task as the estimator of its kind, with the rows whose target is known; of numbers all rows.
     skills : dict of str to float
     """
@@ -215,44 +223,44 @@ class OfTasks(Seen):
         columns = TaskColumns(Y)
         self.tasks = {
             name: _of_known(
-                estimator.of_task(name),
+                estimator.task_estimator(name),
                 X,
-                columns.of(key),
+                columns.select(key),
                 (offset or {}).get(name),
                 f"task{t}-",
                 name,
             )
             for t, key in enumerate(self._keys)
-            for name in [name_of(key)]
+            for name in [get_task_name(key)]
         }
 
     @property
     def _keys(self) -> list[Any]:
-        encoding = read_encoding(self.model.metadata, self.model.n_outputs)
+        encoding = decode_target_encoding(self.model.metadata, self.model.n_outputs)
         assert isinstance(encoding, TaskEncodings)
         return list(encoding.keys)
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         of = f"{len(self.tasks)} tasks from {len(self.model.input_names)} features"
         return f"{self.model.n_trees} trees that predict {of}"
 
 
-def _of_known(estimator: Any, X: Any, y: Any, offset: Any, *named: str) -> Subject:
+def _of_known(estimator: Any, X: Any, y: Any, offset: Any, *named: str) -> SingleTaskReportData:
     """Of one task, without rows whose class or labels are not known; `named` are `mark` and `called`."""
-    y = np.asarray(as_numpy(y))
+    y = np.asarray(to_numpy(y))
     if offset is None and estimator.model_.metadata.get(HAS_OFFSETS):  # of other tasks
-        offset = no_offset(estimator.model_, len(y))
+        offset = zero_offset(estimator.model_, len(y))
     if estimator.model_.metadata["kind"] == "regression":
-        return Subject(estimator, X, y, offset, *named)
-    missing = are_missing(y)
+        return SingleTaskReportData(estimator, X, y, offset, *named)
+    missing = get_missing_mask(y)
     known = np.flatnonzero(~missing.reshape(len(y), -1).any(axis=1))
     if len(known) == len(y):
-        return Subject(estimator, X, y, offset, *named)
+        return SingleTaskReportData(estimator, X, y, offset, *named)
     if isinstance(X, Dataset):
         raise ValueError(
             "Some classes are not known, and a report chooses the rows where they are: pass X as an array or "
             "table, not as a Dataset."
         )
-    offset = None if offset is None else np.asarray(as_numpy(offset))[known]
-    return Subject(estimator, _safe_indexing(X, known), y[known], offset, *named)
+    offset = None if offset is None else np.asarray(to_numpy(offset))[known]
+    return SingleTaskReportData(estimator, _safe_indexing(X, known), y[known], offset, *named)

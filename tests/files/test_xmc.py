@@ -17,7 +17,6 @@ from polyleaf.files.multilabel import (
     write_multilabel,
     write_sparse_matrix,
 )
-from polyleaf.files.table import ReadError
 
 
 def file(tmp_path, text, name="data.txt"):

@@ -26,14 +26,14 @@ import polyleaf._core as _core
 from polyleaf.files.arff import read_arff
 from polyleaf.files.io import (
     ReadError,
-    format_of,
-    open_bytes_to_write,
+    check_file_exists,
+    detect_format,
+    open_for_writing,
     open_text,
     read_bytes,
-    reading,
-    require_file,
+    wrap_read_errors,
 )
-from polyleaf.inputs.sparse import arrays_of, canonical
+from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
 from polyleaf.inputs.targets import check_same_rows
 
 __all__ = [
@@ -120,12 +120,12 @@ def read_multilabel(
         When the file is missing, breaks its format, or has no rows; the message names the line.
     """
     path = Path(path)
-    format = format_of(path, MULTILABEL_FORMATS, format)
+    format = detect_format(path, MULTILABEL_FORMATS, format)
     if format != "libsvm" and (n_features, n_labels, zero_based) != (None, None, None):
         raise ReadError(
             f"n_features, n_labels and zero_based are for LIBSVM files; {path} is of format {format!r}."
         )
-    with reading(path):
+    with wrap_read_errors(path):
         if format == "arff":
             return _read_arff(path, labels, n_threads)
         text = read_bytes(path)
@@ -160,10 +160,10 @@ def write_multilabel(
         Where X and Y do not have the same rows, or hold what the format cannot.
     """
     path = Path(path)
-    format = format_of(path, MULTILABEL_FORMATS) if format is None else format
+    format = detect_format(path, MULTILABEL_FORMATS) if format is None else format
     if format not in ("xmc", "libsvm"):
         raise ValueError(f"Format {format!r} is not written; 'xmc' and 'libsvm' are.")
-    rows, labels = canonical(X, "X"), canonical(Y, "Y")
+    rows, labels = to_canonical_csr(X, "X"), to_canonical_csr(Y, "Y")
     check_same_rows(rows.shape[0], labels.shape[0], "Y")
     if np.any(labels.data != 1):
         raise ValueError("Y must hold 0 and 1; these formats cannot write anything else.")
@@ -173,7 +173,7 @@ def write_multilabel(
         raise ValueError(
             f"Row {row} has neither labels nor features; a LIBSVM file skips such lines. Use 'xmc'."
         )
-    with open_bytes_to_write(path) as stream:
+    with open_for_writing(path) as stream:
         if format == "xmc":
             stream.write(f"{rows.shape[0]} {rows.shape[1]} {labels.shape[1]}\n".encode())
         _write_rows(stream, rows, labels, 0 if format == "xmc" or zero_based else 1)
@@ -200,7 +200,7 @@ def read_sparse_matrix(path: str | Path, *, n_threads: int = 1) -> sp.csr_matrix
         As `read_multilabel`.
     """
     path = Path(path)
-    with reading(path):
+    with wrap_read_errors(path):
         text = read_bytes(path)
         (n, d), body = _header(text, ("rows", "columns"))
         _, _, indptr, indices, data = _parse(body, "pairs", d, 0, 2, n_threads)
@@ -217,8 +217,8 @@ def write_sparse_matrix(path: str | Path, matrix: Any) -> None:
     matrix : array or sparse matrix of shape (n, d)
         Numbers, written as float32.
     """
-    rows = canonical(matrix, "The matrix")
-    with open_bytes_to_write(Path(path)) as stream:
+    rows = to_canonical_csr(matrix, "The matrix")
+    with open_for_writing(Path(path)) as stream:
         stream.write(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
         _write_rows(stream, rows, None, 0)
 
@@ -240,7 +240,7 @@ def read_names(path: str | Path) -> tuple[str, ...]:
         When there is no such file, it is not UTF-8, or a name is missing or comes twice.
     """
     path = Path(path)
-    with reading(path):
+    with wrap_read_errors(path):
         with open_text(path) as stream:
             names = [line.strip() for line in stream]
     while names and not names[-1]:
@@ -385,10 +385,12 @@ def _write_rows(
     for begin in range(0, rows.shape[0], _ROWS_AT_A_TIME):
         part = slice(begin, begin + _ROWS_AT_A_TIME)
         label_indptr, label_indices = (
-            (None, None) if labels is None else arrays_of(labels[part])[:2]
+            (None, None) if labels is None else get_csr_arrays(labels[part])[:2]
         )
         stream.write(
-            _core.write_label_text(label_indptr, label_indices, *arrays_of(rows[part]), index_base)
+            _core.write_label_text(
+                label_indptr, label_indices, *get_csr_arrays(rows[part]), index_base
+            )
         )
 
 
@@ -480,7 +482,7 @@ def _arff_labels(
 
 def _names_in_xml(path: Path) -> tuple[str, ...]:
     """Mulan's list of labels: ``<label name="..."/>``, perhaps within each other."""
-    require_file(path)
+    check_file_exists(path)
     try:
         root = ElementTree.parse(path).getroot()
     except ElementTree.ParseError as error:

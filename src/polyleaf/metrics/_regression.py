@@ -1,0 +1,315 @@
+"""Regression metrics, and the weighted averages that all metrics share.
+
+Metrics are functions of ``(y, prediction, weight)``, which are described in
+:mod:`polyleaf.metrics.metric`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyleaf.distributions import Distribution
+from polyleaf.objectives import Objective
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+
+# --- shapes and averages ---
+
+
+def as_matrix(values: Array) -> Array:
+    """Return values as a matrix, a vector as one column."""
+    values = np.asarray(values)
+    return values[:, None] if values.ndim == 1 else values
+
+
+def as_matrices(y: Array, prediction: Array) -> tuple[Array, Array]:
+    """Return y and the predictions as matrices of one shape ``(n, K)``."""
+    y, prediction = as_matrix(y), as_matrix(prediction)
+    if y.shape != prediction.shape:
+        is_multiclass = y.shape[1] == 1 < prediction.shape[1]
+        hint = " For multiclass targets use 'mlogloss', 'merror' or 'accuracy'."
+        raise ValueError(
+            f"y has shape {y.shape}, but the predictions have shape {prediction.shape}."
+            f"{hint if is_multiclass else ''}"
+        )
+    return y, prediction
+
+
+def safe_divide(total: Any, weight: Any) -> Floats:
+    """Divide, with NaN where the weight is 0."""
+    return np.divide(
+        total, weight, out=np.full(np.shape(total), np.nan), where=np.asarray(weight) > 0
+    )
+
+
+def weighted_means(values: Array, weight: Array | None) -> tuple[float, Floats]:
+    """Return the weighted mean of all `values` ``(n, K)`` and of each column ``(K,)``."""
+    if weight is None:
+        means = values.mean(axis=0, dtype=np.float64)
+        return float(means.mean()), means
+    weight = as_matrix(weight).astype(np.float64, copy=False)
+    if weight.shape[1] == 1:
+        totals, weights = weight[:, 0] @ values, np.full(values.shape[1], weight.sum())
+    else:
+        # The value may be infinite where the weight is 0 (the deviance of a missing target).
+        totals = np.where(weight > 0, values * weight, 0.0).sum(axis=0)
+        weights = weight.sum(axis=0)
+    return float(safe_divide(totals.sum(), weights.sum())), safe_divide(totals, weights)
+
+
+def mean_over_outputs(
+    function: Callable[[Array, Array, Array | None], float],
+    y: Array,
+    prediction: Array,
+    weight: Array | None,
+) -> float:
+    """Average `function` over the outputs where it is not NaN, each on its rows with weight."""
+    y, prediction = as_matrices(y, prediction)
+    weight = None if weight is None else np.broadcast_to(as_matrix(weight), y.shape)
+    values = []
+    for k in range(y.shape[1]):
+        rows = slice(None) if weight is None else weight[:, k] > 0
+        values.append(
+            function(y[rows, k], prediction[rows, k], None if weight is None else weight[rows, k])
+        )
+    defined = [value for value in values if not np.isnan(value)]
+    return float(np.mean(defined)) if defined else float("nan")
+
+
+# --- errors of predicted numbers ---
+
+
+def mse(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Return the mean squared error."""
+    y, prediction = as_matrices(y, prediction)
+    return weighted_means(np.square(prediction - y), weight)[0]
+
+
+def rmse(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Return the root mean squared error over all rows and outputs, as XGBoost defines it."""
+    return float(np.sqrt(mse(y, prediction, weight)))
+
+
+def armse(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Return the mean over outputs of their root mean squared errors.
+
+    This is scikit-learn's ``root_mean_squared_error`` and the aRMSE of the multi-target literature
+    (Borchani et al., "A survey on multi-output regression", 2015). For one output it is `rmse`.
+    """
+    y, prediction = as_matrices(y, prediction)
+    errors = np.sqrt(weighted_means(np.square(prediction - y), weight)[1])
+    if weight is not None:
+        errors = errors[(np.broadcast_to(as_matrix(weight), y.shape) > 0).any(axis=0)]
+    return float(errors.mean()) if errors.size else float("nan")
+
+
+def mae(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Return the mean absolute error."""
+    y, prediction = as_matrices(y, prediction)
+    return weighted_means(np.abs(prediction - y), weight)[0]
+
+
+def mape(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Return the mean of ``|prediction - y| / max(|y|, 2.2e-16)``, as scikit-learn defines it."""
+    y, prediction = as_matrices(y, prediction)
+    scale = np.maximum(np.abs(y).astype(np.float64), np.finfo(np.float64).eps)
+    return weighted_means(np.abs(prediction - y) / scale, weight)[0]
+
+
+def rmsle(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Return the root mean squared difference of log(1 + y), negative predictions clipped to 0."""
+    y, prediction = as_matrices(y, prediction)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        difference = np.log1p(np.maximum(prediction, 0.0)) - np.log1p(_mask_missing(y, weight))
+    return float(np.sqrt(weighted_means(np.square(difference), weight)[0]))
+
+
+def r2(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Return the coefficient of determination, averaged over the outputs that vary."""
+    return mean_over_outputs(_single_output_r2, y, prediction, weight)
+
+
+def _single_output_r2(y: Array, prediction: Array, weight: Array | None) -> float:
+    y = y.astype(np.float64)
+    if y.size == 0:
+        return float("nan")
+    weight = np.ones(y.size) if weight is None else weight.astype(np.float64)
+    total = weight @ np.square(y - np.average(y, weights=weight))
+    return float(1.0 - (weight @ np.square(y - prediction)) / total) if total > 0 else float("nan")
+
+
+def _mask_missing(y: Array, weight: Array | None) -> Array:
+    """Replace targets of weight 0 by 1, as their deviance may not exist."""
+    return y if weight is None else np.where(as_matrix(weight) > 0, y, 1.0)
+
+
+@dataclass(frozen=True)
+class TweedieDeviance:
+    """Mean Tweedie deviance of positive predictions.
+
+    The variance is ``mean^power``: power 1 is Poisson, 2 is gamma.
+    """
+
+    power: float = 1.5
+
+    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
+        y, prediction = as_matrices(y, prediction)
+        y, mean = _mask_missing(y, weight).astype(np.float64), prediction.astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return weighted_means(2.0 * self._half_deviance(y, mean), weight)[0]
+
+    def _half_deviance(self, y: Array, mean: Array) -> Array:
+        if self.power == 1:
+            return np.where(y > 0, y * np.log(y / mean), 0.0) - y + mean
+        if self.power == 2:
+            return np.log(mean / y) + y / mean - 1.0
+        one, two = 1.0 - self.power, 2.0 - self.power
+        return (
+            np.power(y, two) / (one * two)
+            - y * np.power(mean, one) / one
+            + np.power(mean, two) / two
+        )
+
+
+# --- quantiles and distributions ---
+
+
+class PerOutputMean:
+    """A metric that is a mean over rows, so that its outputs come with it."""
+
+    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
+        return self.value_and_per_output(y, prediction, weight)[0]
+
+    def per_output(self, y: Array, prediction: Array, weight: Array | None = None) -> Floats:
+        """Return the mean of each output."""
+        return self.value_and_per_output(y, prediction, weight)[1]
+
+    def value_and_per_output(
+        self, y: Array, prediction: Array, weight: Array | None = None
+    ) -> tuple[float, Floats]:
+        """Return the mean of all outputs, and of each."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PinballLoss(PerOutputMean):
+    """Mean pinball loss.
+
+    T targets and A levels `alpha` require ``T * A`` predictions, the levels of a target adjacent.
+    """
+
+    alpha: float | tuple[float, ...] = 0.5
+
+    def value_and_per_output(
+        self, y: Array, prediction: Array, weight: Array | None = None
+    ) -> tuple[float, Floats]:
+        levels = np.atleast_1d(np.asarray(self.alpha, dtype=np.float64))
+        y, prediction = as_matrix(y), as_matrix(prediction)
+        n_outputs = y.shape[1] * levels.size
+        if n_outputs != prediction.shape[1]:
+            raise ValueError(
+                f"{y.shape[1]} target(s) with {levels.size} level(s) require {n_outputs} "
+                f"predictions per row; got {prediction.shape[1]}."
+            )
+        if weight is not None and as_matrix(weight).shape[1] > 1:
+            weight = np.repeat(weight, levels.size, axis=1)
+        residual = np.repeat(y, levels.size, axis=1) - prediction
+        level = np.tile(levels, y.shape[1])
+        return weighted_means(np.maximum(level * residual, (level - 1.0) * residual), weight)
+
+
+@dataclass(frozen=True)
+class PinballLossAtLevel:
+    """Mean pinball loss of one level.
+
+    If the objective predicts several levels, only the predictions of this level are used.
+    """
+
+    level: float
+    levels: tuple[float, ...] = ()
+
+    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
+        prediction = as_matrix(prediction)
+        if self.level in self.levels:
+            prediction = prediction[:, self.levels.index(self.level) :: len(self.levels)]
+        return PinballLoss(self.level)(y, prediction, weight)
+
+
+DISTRIBUTION_SCORES: dict[str, Callable[[Distribution, Array], Array]] = {
+    "nll": lambda distribution, y: -distribution.logpdf(y),
+    "crps": lambda distribution, y: distribution.crps(y),
+}
+
+
+@dataclass(frozen=True)
+class DistributionScore(PerOutputMean):
+    """Mean score of predicted distributions, from raw scores ``(n, K)`` and y ``(n, T)``."""
+
+    objective: Objective
+    score: str
+
+    def value_and_per_output(
+        self, y: Array, prediction: Array, weight: Array | None = None
+    ) -> tuple[float, Floats]:
+        score = DISTRIBUTION_SCORES[self.score]
+        return weighted_means(score(self.objective.distribution(prediction), as_matrix(y)), weight)
+
+
+# --- errors on several scales ---
+
+
+class RelativeError:
+    """Mean over targets of an error divided by the target's standard deviation on the same data.
+
+    For root mean squared errors this is the average relative RMSE of the multi-target literature
+    (Spyromitros-Xioufis et al., "Multi-target regression via input space expansion", Machine
+    Learning 104, 2016), except that the mean is that of the evaluated data. Targets that do not
+    vary there are left out; if none varies, the errors themselves are averaged.
+
+    Parameters
+    ----------
+    errors : callable
+        ``(y, prediction, weight) -> float64 (K,)``: the error of each output, in the unit of its
+        target. Several outputs of one target are adjacent.
+    """
+
+    def __init__(self, errors: Callable[[Array, Array, Array | None], Any]) -> None:
+        self._errors = errors
+        self._data: tuple[Array, Array | None] | None = None  # `_deviations` are of these
+        self._deviations: Floats = np.empty(0)
+
+    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
+        errors = self._errors(y, prediction, weight)
+        deviations = self._standard_deviations(y, weight)
+        deviations = np.repeat(deviations, len(errors) // len(deviations))
+        varies = deviations > 0
+        if varies.any():
+            errors = errors[varies] / deviations[varies]
+        known = errors[~np.isnan(errors)]
+        return float(known.mean()) if known.size else float("nan")
+
+    def _standard_deviations(self, y: Array, weight: Array | None) -> Floats:
+        """Compute the deviations once per data set, as y is the same array in every round."""
+        if self._data is None or self._data[0] is not y or self._data[1] is not weight:
+            self._data, self._deviations = (y, weight), standard_deviation(y, weight)
+        return self._deviations
+
+
+def standard_deviation(y: Array, weight: Array | None) -> Floats:
+    """Return the weighted standard deviation of each column; 0 if its weights are all 0."""
+    y = np.asarray(y, np.float64).reshape(len(y), -1)
+    w = (
+        np.ones((len(y), 1))
+        if weight is None
+        else np.asarray(weight, np.float64).reshape(len(y), -1)
+    )
+    total = np.maximum(w.sum(axis=0), np.finfo(np.float64).tiny)
+    mean = (w * y).sum(axis=0) / total
+    return np.sqrt((w * np.square(y - mean)).sum(axis=0) / total)
