@@ -302,9 +302,9 @@ def derivatives(work: Workload) -> Iterator[Kernel]:
         objective = objectives.get_objective(name)
         if name == "softmax":
             objective = objectives.Softmax(n_classes=n_outputs)
-        problem = objective.prepare(target, None)
-        problem.set_base(problem.base_score(1))
-        shape = problem.curvature_shape()
+        problem = objective.bind(target, None)
+        problem.set_base_score(problem.base_score(1))
+        shape = problem.hessian_shape()
         g, h = np.empty_like(raw), None if shape is None else np.empty(shape, np.float32)
         yield Kernel(
             f"derivatives, {name}, {n_outputs} outputs",

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from polyleaf.search.base import PATIENCE
 from polyleaf.search.portfolio import Parameters
-from polyleaf.training.auto_n_estimators import most_rounds
+from polyleaf.training.auto_n_estimators import max_rounds
 
 from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, Deadline, parts
 from .frame.context import Context
@@ -135,7 +135,7 @@ def _train(
         return None, None, None
     kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
     model = kind(
-        n_estimators=most_rounds(RATE),
+        n_estimators=max_rounds(RATE),
         learning_rate=RATE,
         early_stopping_rounds=round(PATIENCE / RATE),
         n_jobs=threads,

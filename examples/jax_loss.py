@@ -25,7 +25,7 @@ def main() -> dict[str, float]:
     y, y_test = Y[:, 1], Y_test[:, 1]
     settings = {"n_estimators": 100, "max_leaves": 8, "min_child_samples": 5, "random_state": 0}
     # The likelihood is not convex in both scores: "absolute" takes the absolute value of its curvature.
-    objective = Custom(normal, n_outputs=2, curvature="absolute")
+    objective = Custom(normal, n_outputs=2, hessian="absolute")
     mean, log_deviation = (
         PolyleafRegressor(objective=objective, **settings).fit(X, y).predict(X_test).T
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from polyleaf import PolyleafRegressor, load_model
 from polyleaf.datasets import load
-from polyleaf.objectives import Objective, Problem, register
+from polyleaf.objectives import BoundObjective, Objective, register
 from polyleaf.objectives.base import as_matrix, as_weight
 
 
@@ -23,15 +23,15 @@ class Expectile(Objective):
     """``c (score - y)^2 / 2``, c = level where the score is below y, 1 - level where it is above."""
 
     name: ClassVar[str] = "expectile"
-    location: ClassVar[bool] = True
+    is_translation_invariant: ClassVar[bool] = True
 
     level: float = 0.5
 
-    def prepare(self, target: np.ndarray, weight: np.ndarray | None) -> "ExpectileProblem":
+    def bind(self, target: np.ndarray, weight: np.ndarray | None) -> "ExpectileProblem":
         return ExpectileProblem(self, as_matrix(target), weight)
 
 
-class ExpectileProblem(Problem):
+class ExpectileProblem(BoundObjective):
     """An `Expectile` with the targets (n, K) that it is to learn."""
 
     def __init__(self, objective: Expectile, target: np.ndarray, weight: np.ndarray | None):

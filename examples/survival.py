@@ -18,8 +18,8 @@ def main() -> dict[str, float]:
     failed, recorded = rng.exponential(1 / rate), rng.uniform(2, 20, 4000)
     time, event = np.minimum(failed, recorded), failed <= recorded
 
-    ends = survival.intervals(time, event, 15)
-    labels = survival.encode(time, event, ends)
+    ends = survival.make_intervals(time, event, 15)
+    labels = survival.encode_discrete_hazard(time, event, ends)
     train, held, test = slice(2400), slice(2400, 3000), slice(3000, None)
     model = PolyleafClassifier(
         n_estimators=500,
@@ -30,13 +30,13 @@ def main() -> dict[str, float]:
     )
     model.fit(X[train], labels[train], X_val=X[held], y_val=labels[held])
 
-    found = survival.curves(model.predict_proba(X[test]), ends)
+    found = survival.survival_curves(model.predict_proba(X[test]), ends)
     truth = np.exp(-rate[test, None] * ends)
     error = float(np.abs(found.survival - truth).mean())
     one_for_all = float(np.abs(truth.mean(axis=0) - truth).mean())
     print(f"{event.mean():.0%} of the machines have failed")
     print(f"curves are {error:.3f} off the true ones (one curve for all: {one_for_all:.3f})")
-    sooner = float(np.corrcoef(found.risk(), rate[test])[0, 1])
+    sooner = float(np.corrcoef(found.risk_score(), rate[test])[0, 1])
     print(f"correlation of the risk with the true rate: {sooner:.2f}")
     return {"error": error, "of one curve": one_for_all, "correlation": sooner}
 

@@ -459,7 +459,7 @@ LOSSES = {
 def derivatives_on_device(problem, raw):
     """Gradient and curvature, in matrices filled with NaN first; a curvature of 1 is the weights'."""
     g = sent(np.full_like(raw, np.nan))
-    shape, constant = problem.curvature_shape(), problem.objective.constant_curvature
+    shape, constant = problem.hessian_shape(), problem.objective.has_constant_hessian
     h = None if shape is None else sent(problem.weight if constant else np.full(shape, np.nan))
     problem.on_device(device()).derivatives(sent(raw), g, h)
     return g.read(), None if h is None else h.read()
@@ -477,8 +477,8 @@ def test_derivatives_of_element_wise_losses(name, weights):
     target = draw_target(kind, 300, 3)
     rng = np.random.default_rng(2)
     weight = {None: None, "rows": rng.random(300), "outputs": rng.random((300, 3))}[weights]
-    problem = get_objective(objective, **parameters).prepare(target, weight)
-    problem.set_base(np.array([0.25, -1.0, 2.0]))
+    problem = get_objective(objective, **parameters).bind(target, weight)
+    problem.set_base_score(np.array([0.25, -1.0, 2.0]))
     assert_same_derivatives(problem, draw_raw(300, 3, scale=20.0))
 
 
@@ -488,16 +488,14 @@ def test_derivatives_of_softmax(n_classes, curvature):
     label = np.random.default_rng(3).integers(0, n_classes, 200).astype(np.int32)
     objective = get_objective("softmax", softmax_hessian=curvature, n_classes=n_classes)
     for weight in (None, np.random.default_rng(4).random(200)):
-        problem = objective.prepare(label, weight)
-        problem.set_base(np.linspace(-1, 1, n_classes))
+        problem = objective.bind(label, weight)
+        problem.set_base_score(np.linspace(-1, 1, n_classes))
         assert_same_derivatives(problem, draw_raw(200, n_classes, scale=20.0))
 
 
 def test_what_a_device_does_not_know_is_left_to_the_processor():
     label = np.array([0, 1, 2, 1], np.int32)
-    assert (
-        get_objective("exponential", n_classes=3).prepare(label, None).on_device(device()) is None
-    )
+    assert get_objective("exponential", n_classes=3).bind(label, None).on_device(device()) is None
 
 
 # --- errors ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.inputs.features import read_features
 from polyleaf.model import storage
 from polyleaf.objectives import SquaredError, SquaredHinge
-from polyleaf.objectives.sparse_multilabel import LabelProblem
+from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.settings import presets
 
 SEED = 2**63 + 5  # of the rows that stand for large nodes
@@ -349,9 +349,9 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
     rng = np.random.default_rng(1)
     n, K = 2500, 40
     Y = sp.random(n, K, 0.1, "csr", np.float32, random_state=1)
-    Y.data[:] = 1 if objective.zero_base else rng.normal(size=Y.nnz)
+    Y.data[:] = 1 if objective.sparse_base_score else rng.normal(size=Y.nnz)
     weight = rng.uniform(0.5, 2, n).astype(np.float32) if weighted else None
-    problem = LabelProblem(objective, Y, weight)
+    problem = BoundSparseObjective(objective, Y, weight)
     scores, raw = problem.scores(), np.zeros((n, K), np.float32)
     for _ in range(5):
         leaf_of_row = rng.integers(0, 7, n).astype(np.int32)
@@ -361,8 +361,8 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
         scores.add(leaf_of_row, leaves, 2)
         raw += table[leaf_of_row]
     expected = np.empty((n, K), np.float32)
-    dense = objective.prepare(Y.toarray(), None if weight is None else weight[:, None])
-    dense.set_base(np.full(K, objective.zero_base))
+    dense = objective.bind(Y.toarray(), None if weight is None else weight[:, None])
+    dense.set_base_score(np.full(K, objective.sparse_base_score))
     dense.derivatives(raw, expected, None)
     for n_threads in (1, 3):
         gradients = problem.gradients(scores, n_threads)
@@ -380,10 +380,12 @@ def test_the_twin_has_the_same_derivatives(name):
     rng = np.random.default_rng(2)
     y = (rng.random((50, 9)) < 0.3).astype(np.float32)
     raw = rng.normal(size=y.shape).astype(np.float32)
-    dense, g = objective.prepare(y, None), np.empty_like(y)
-    dense.set_base(np.full(9, objective.zero_base))
+    dense, g = objective.bind(y, None), np.empty_like(y)
+    dense.set_base_score(np.full(9, objective.sparse_base_score))
     dense.derivatives(raw, g, None)
-    np.testing.assert_array_equal(getattr(twin, name)(y, raw + np.float32(objective.zero_base)), g)
+    np.testing.assert_array_equal(
+        getattr(twin, name)(y, raw + np.float32(objective.sparse_base_score)), g
+    )
 
 
 # ----------------------------------------------------------------------------------------------- whole models

@@ -12,7 +12,7 @@ NAN = np.nan
 
 
 def test_labels_by_hand():
-    ends = intervals(TIME, EVENT, 20)
+    ends = make_intervals(TIME, EVENT, 20)
     assert ends.tolist() == [1.0, 2.0, 3.0, 5.0]
     expected = [
         [1, NAN, NAN, NAN],
@@ -23,19 +23,19 @@ def test_labels_by_hand():
         [0, 0, 0, NAN],
         [0, 0, 0, 0],
     ]
-    np.testing.assert_array_equal(encode(TIME, EVENT, ends), expected)
-    np.testing.assert_array_equal(encode(TIME, EVENT > 0, ends), expected)
+    np.testing.assert_array_equal(encode_discrete_hazard(TIME, EVENT, ends), expected)
+    np.testing.assert_array_equal(encode_discrete_hazard(TIME, EVENT > 0, ends), expected)
 
 
 def test_causes_have_labels_of_their_own():
-    labels = encode([1.0, 2.0, 1.5], [2, 1, 0], [1.0, 2.0])
+    labels = encode_discrete_hazard([1.0, 2.0, 1.5], [2, 1, 0], [1.0, 2.0])
     np.testing.assert_array_equal(labels, [[0, NAN, 1, NAN], [0, 1, 0, 0], [0, NAN, 0, NAN]])
 
 
 def test_intervals_hold_alike_many_events():
     rng = np.random.default_rng(0)
     time, event = rng.exponential(size=4000), rng.random(4000) < 0.5
-    ends = intervals(time, event, 8)
+    ends = make_intervals(time, event, 8)
     counts = np.histogram(time[event], np.concatenate([[0], ends]))[0]
     assert len(ends) == 8 and np.ptp(counts) <= 1 and ends[-1] == time[event].max()
 
@@ -46,29 +46,31 @@ def test_shares_of_labels_are_the_estimator_of_kaplan_and_meier():
     rng = np.random.default_rng(1)
     time = rng.integers(1, 30, 500).astype(float)
     event = rng.random(500) < 0.7
-    ends = intervals(time, event, 500)
-    hazards = np.nanmean(encode(time + 0.5 * ~event, event, ends), axis=0)
+    ends = make_intervals(time, event, 500)
+    hazards = np.nanmean(encode_discrete_hazard(time + 0.5 * ~event, event, ends), axis=0)
     deaths = ((time[:, None] == ends) & event[:, None]).sum(axis=0)
     expected = np.cumprod(1 - deaths / (time[:, None] >= ends).sum(axis=0))
-    np.testing.assert_allclose(curves(hazards[None], ends).survival[0], expected, atol=1e-12)
+    np.testing.assert_allclose(
+        survival_curves(hazards[None], ends).survival[0], expected, atol=1e-12
+    )
 
 
 def test_survival_and_incidences_sum_to_one():
     rng = np.random.default_rng(0)
-    found = curves(rng.random((50, 3 * 7)) * 0.6, np.arange(1.0, 8.0))
+    found = survival_curves(rng.random((50, 3 * 7)) * 0.6, np.arange(1.0, 8.0))
     assert found.incidence.shape == (50, 3, 7) and found.survival.shape == (50, 7)
     np.testing.assert_allclose(found.survival + found.incidence.sum(axis=1), 1.0, atol=1e-12)
     assert (np.diff(found.survival) <= 0).all() and (found.survival >= 0).all()
 
 
 def test_between_ends_hazards_are_even():
-    found = curves([[0.5, 0.75], [0.0, 0.1]], [2.0, 4.0])
-    np.testing.assert_allclose(found.at(2.0), [0.5, 1.0])
+    found = survival_curves([[0.5, 0.75], [0.0, 0.1]], [2.0, 4.0])
+    np.testing.assert_allclose(found.survival_function(2.0), [0.5, 1.0])
     np.testing.assert_allclose(
-        found.at([0.0, 1.0, 3.0, 4.0, 9.0])[0], [1, np.sqrt(0.5), 0.25, 0.125, 0.125]
+        found.survival_function([0.0, 1.0, 3.0, 4.0, 9.0])[0], [1, np.sqrt(0.5), 0.25, 0.125, 0.125]
     )
     assert found.median().tolist() == [2.0, np.inf]
-    assert found.risk()[0] > found.risk()[1]
+    assert found.risk_score()[0] > found.risk_score()[1]
 
 
 def test_hazards_are_learned():
@@ -77,10 +79,10 @@ def test_hazards_are_learned():
     X = rng.uniform(-1, 1, (4000, 2)).astype(np.float32)
     time, censored = rng.exponential(np.exp(-X[:, 0])), rng.exponential(2.0, 4000)
     event = time <= censored
-    ends = intervals(np.minimum(time, censored), event, 10)
+    ends = make_intervals(np.minimum(time, censored), event, 10)
     model = PolyleafClassifier(n_estimators=60, max_leaves=8, missing_targets="ignore", n_jobs=1)
-    model.fit(X[:3000], encode(np.minimum(time, censored), event, ends)[:3000])
-    found = curves(model.predict_proba(X[3000:]), ends)
+    model.fit(X[:3000], encode_discrete_hazard(np.minimum(time, censored), event, ends)[:3000])
+    found = survival_curves(model.predict_proba(X[3000:]), ends)
     expected = np.exp(-np.exp(X[3000:, :1]) * ends)
     error = np.abs(found.survival - expected)[:, :9].mean()
     assert error < 0.05 < 0.5 * np.abs(expected - expected.mean(axis=0))[:, :9].mean()
@@ -89,18 +91,18 @@ def test_hazards_are_learned():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: intervals([1.0, 0.0], [1, 1]), "above 0; that of row 1 is 0.0"),
-        (lambda: intervals([1.0, np.nan], [1, 1]), "that of row 1 is nan"),
-        (lambda: intervals([1.0], [0]), "No row has an event"),
-        (lambda: intervals([1.0], [1], 0), "n must be at least 1"),
-        (lambda: intervals([1.0, 2.0], [1]), r"got shapes \(2,\) and \(1,\)"),
-        (lambda: encode([1.0], [-1], [1.0]), "numbers of causes from 1 on"),
-        (lambda: encode([1.0], [0.5], [1.0]), "numbers of causes from 1 on"),
-        (lambda: encode([1.0], ["yes"], [1.0]), "numbers of causes from 1 on"),
-        (lambda: encode([1.0], [np.nan], [1.0]), "numbers of causes from 1 on"),
-        (lambda: encode([1.0], [1], [2.0, 1.0]), "numbers above 0 that rise"),
-        (lambda: curves([[0.1, 1.5]], [1.0, 2.0]), "hazards must be probabilities"),
-        (lambda: curves([[0.1, 0.2, 0.3]], [1.0, 2.0]), "hazards must have 2 columns"),
+        (lambda: make_intervals([1.0, 0.0], [1, 1]), "above 0; that of row 1 is 0.0"),
+        (lambda: make_intervals([1.0, np.nan], [1, 1]), "that of row 1 is nan"),
+        (lambda: make_intervals([1.0], [0]), "No row has an event"),
+        (lambda: make_intervals([1.0], [1], 0), "n must be at least 1"),
+        (lambda: make_intervals([1.0, 2.0], [1]), r"got shapes \(2,\) and \(1,\)"),
+        (lambda: encode_discrete_hazard([1.0], [-1], [1.0]), "numbers of causes from 1 on"),
+        (lambda: encode_discrete_hazard([1.0], [0.5], [1.0]), "numbers of causes from 1 on"),
+        (lambda: encode_discrete_hazard([1.0], ["yes"], [1.0]), "numbers of causes from 1 on"),
+        (lambda: encode_discrete_hazard([1.0], [np.nan], [1.0]), "numbers of causes from 1 on"),
+        (lambda: encode_discrete_hazard([1.0], [1], [2.0, 1.0]), "numbers above 0 that rise"),
+        (lambda: survival_curves([[0.1, 1.5]], [1.0, 2.0]), "hazards must be probabilities"),
+        (lambda: survival_curves([[0.1, 0.2, 0.3]], [1.0, 2.0]), "hazards must have 2 columns"),
     ],
 )
 def test_what_cannot_be_is_refused(call, said):
@@ -109,6 +111,8 @@ def test_what_cannot_be_is_refused(call, said):
 
 
 def test_no_rows_have_no_curves():
-    found = curves(np.zeros((0, 6)), [1.0, 2.0, 3.0])
+    found = survival_curves(np.zeros((0, 6)), [1.0, 2.0, 3.0])
     assert found.survival.shape == (0, 3) and found.incidence.shape == (0, 2, 3)
-    assert found.median().shape == found.risk().shape == (0,) and found.at(1.5).shape == (0,)
+    assert found.median().shape == found.risk_score().shape == (0,) and found.survival_function(
+        1.5
+    ).shape == (0,)

@@ -250,7 +250,7 @@ def narrow(y, scores):
 
 class WithoutHessian(SquaredError):
     name = "without"
-    full_curvature = False
+    full_hessian = False
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from sklearn.utils import get_tags
 import polyleaf
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
 from polyleaf.callbacks import Checkpoint, EarlyStopping, LearningRateScheduler, ProgressBar
-from polyleaf.objectives import Quantile, StudentT
+from polyleaf.objectives import Quantile, StudentTLikelihood
 
 SMALL = dict(n_estimators=15, min_child_samples=5, random_state=0)
 
@@ -181,7 +181,7 @@ def test_parameters_reach_the_objective(X, Y):
     assert tweedie.model_.objective.variance_power == 1.2
     heavy = regressor(objective="student_t", student_t_df=3).fit(X, Y)
     assert heavy.model_.objective.df == 3.0 and heavy.predict_dist(X).df == 3.0
-    as_object = regressor(objective=StudentT(df=3)).fit(X, Y)
+    as_object = regressor(objective=StudentTLikelihood(df=3)).fit(X, Y)
     np.testing.assert_array_equal(heavy.predict_raw(X), as_object.predict_raw(X))
     with pytest.raises(ValueError, match=r"student_t_df.*range \(1\.0, 1000000\.0\)"):
         regressor(objective="student_t", student_t_df=1.0).fit(X, Y)

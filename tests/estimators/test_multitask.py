@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
 from polyleaf.inputs.multitask import decode_target_encoding
-from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentT
+from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentTLikelihood
 
 N, TRAIN = 500, 350
 RNG = np.random.default_rng(11)
@@ -70,7 +70,7 @@ ALONE = {
     "quantiles": (PolyleafRegressor, Quantile((0.1, 0.5, 0.9)), DEMAND),
     "poisson": (PolyleafRegressor, "poisson", VISITS),
     "normal": (PolyleafRegressor, "normal", PRICE),
-    "student_t": (PolyleafRegressor, StudentT(df=3.0), DEMAND),
+    "student_t": (PolyleafRegressor, StudentTLikelihood(df=3.0), DEMAND),
     "several numbers": (PolyleafRegressor, "squared_error", np.column_stack([PRICE, DEMAND])),
     "several levels": (PolyleafRegressor, Quantile((0.2, 0.8)), np.column_stack([PRICE, DEMAND])),
     "shares": (PolyleafRegressor, "logistic", 1 / (1 + np.exp(-DEMAND))),
@@ -213,8 +213,8 @@ def test_several_tasks_are_the_twins(weights):
     data = mapper.transform(found._features(of_full)), mapper.n_bins_, mapper.is_categorical_
     objective = found.model_.objective
     values = found._encoding.encode(targets).values
-    problem = objective.prepare(values, None)
-    problem.set_base(found.model_.base_score)
+    problem = objective.bind(values, None)
+    problem.set_base_score(found.model_.base_score)
     counts = [(weights or {}).get(place.task.name, 1.0) for place in objective.tasks]
     blocks = [(place.scores, count) for place, count in zip(objective.tasks, counts, strict=True)]
     config = reference.GrowConfig(max_leaves=8, min_child_weight=1e-3)

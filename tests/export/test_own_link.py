@@ -19,7 +19,7 @@ class Cubed(SQUARES):
     """Squares of scores whose cubes are predicted."""
 
     name: ClassVar[str] = "cubed"
-    location: ClassVar[bool] = False
+    is_translation_invariant: ClassVar[bool] = False
 
     def transform(self, raw):
         return raw**3

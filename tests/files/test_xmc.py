@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyleaf._core as core
-from polyleaf.files.multilabel import (
+from polyleaf.files.xmc import (
     read_multilabel,
     read_names,
     read_sparse_matrix,

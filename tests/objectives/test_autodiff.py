@@ -15,7 +15,7 @@ from losses import draw_raw, draw_target, hessians, run, softmax_hessians
 
 from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.objectives import Custom, get_objective
-from polyleaf.objectives.autodiff import LossProblem
+from polyleaf.objectives.autodiff import BoundLoss
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -61,15 +61,15 @@ def test_cross_entropy_is_the_built_in(loss, weighted):
     n, k = 500, 5
     label, raw = ids(n, k), draw_raw(n, k)
     weight = np.random.default_rng(2).integers(0, 3, n).astype(np.float32) if weighted else None
-    built_in = get_objective("softmax", softmax_hessian="diagonal").prepare(label, weight)
-    problem = get_objective(loss).prepare(label, weight)
-    assert isinstance(problem, LossProblem)
+    built_in = get_objective("softmax", softmax_hessian="diagonal").bind(label, weight)
+    problem = get_objective(loss).bind(label, weight)
+    assert isinstance(problem, BoundLoss)
     base = problem.base_score()
     np.testing.assert_allclose(
         base - base.mean(), (b := built_in.base_score()) - b.mean(), atol=1e-3
     )
     for each in (problem, built_in):
-        each.set_base(base)
+        each.set_base_score(base)
     for derive in (run, hessians):
         for mine, theirs in zip(derive(problem, raw), derive(built_in, raw), strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
@@ -83,11 +83,11 @@ def test_cross_entropy_is_the_built_in(loss, weighted):
 def test_separable_losses_are_the_built_in_ones(loss, name, kind, k):
     y, raw = draw_target(kind, 300, k), draw_raw(300, k)
     weight = np.linspace(0, 2, 300).astype(np.float32)
-    problem, built_in = (get_objective(of).prepare(y, weight) for of in (loss, name))
+    problem, built_in = (get_objective(of).bind(y, weight) for of in (loss, name))
     base = built_in.base_score()
     np.testing.assert_allclose(problem.base_score(), base, atol=1e-4)
     for each in (problem, built_in):
-        each.set_base(base)
+        each.set_base_score(base)
     for mine, theirs in zip(hessians(problem, raw), hessians(built_in, raw), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
     assert problem.loss(raw) == pytest.approx(
@@ -98,7 +98,7 @@ def test_separable_losses_are_the_built_in_ones(loss, name, kind, k):
 def test_coupled_losses_equal_their_derivatives_by_hand():
     k = 4
     y, raw = draw_target("binary", 300, k), draw_raw(300, k, scale=3.0)
-    g, packed = hessians(get_objective(pairs).prepare(y, None), raw)
+    g, packed = hessians(get_objective(pairs).bind(y, None), raw)
     counted = y[:, :, None] * (1 - y[:, None, :])  # i holds, j does not
     p = 1 / (1 + np.exp(raw.astype(float)[:, :, None] - raw[:, None, :]))
     slope, bend = counted * p, counted * p * (1 - p)
@@ -112,9 +112,9 @@ def test_coupled_losses_equal_their_derivatives_by_hand():
 def test_chunks_and_padding_change_nothing(monkeypatch):
     label, raw = ids(2500, 4), draw_raw(2500, 4)
     weight = np.linspace(0.1, 1, 2500).astype(np.float32)
-    whole = get_objective(cross_entropy).prepare(label, weight)
+    whole = get_objective(cross_entropy).bind(label, weight)
     monkeypatch.setattr("polyleaf.objectives.autodiff._CHUNK_ENTRIES", 16 * 700)
-    cut = get_objective(cross_entropy).prepare(label, weight)
+    cut = get_objective(cross_entropy).bind(label, weight)
     assert whole._chunk == 2500 and cut._chunk == 700
     for a, b in zip(hessians(whole, raw), hessians(cut, raw), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -129,8 +129,8 @@ def test_float64_inside_whatever_jax_is_set_to():
         return (score - y) ** 2 / 2
 
     y = np.float64(1e9) + np.array([[-1.0], [0.25], [0.75]])
-    problem = get_objective(loss).prepare(y, None)
-    problem.set_base([1e9])
+    problem = get_objective(loss).bind(y, None)
+    problem.set_base_score([1e9])
     g, _ = run(problem, np.zeros((3, 1), np.float32))
     np.testing.assert_allclose(g[:, 0], [1.0, -0.25, -0.75], atol=1e-6)
     assert set(seen) == {np.dtype(np.float64)}
@@ -142,7 +142,7 @@ def test_rows_without_weight_are_absent():
         return jnp.exp(score) - y * score + 0 * jnp.log(y)
 
     y = np.array([[1.0], [0.0], [2.0]])  # log 0: infinite, times 0: NaN
-    problem = get_objective(loss).prepare(y, np.array([1, 0, 1]))
+    problem = get_objective(loss).bind(y, np.array([1, 0, 1]))
     np.testing.assert_allclose(problem.base_score(), np.log(1.5), atol=1e-4)
     g, h = run(problem, np.zeros((3, 1), np.float32))
     np.testing.assert_allclose(g[:, 0], [0, 0, -1])
@@ -160,8 +160,8 @@ def test_functions_that_return_derivatives_stay_what_they_are():
         lambda y, z: [jnp.asarray(z - y), None],
         lambda y, z, sample_weight=None: (z - y, None),
     ):
-        problem = get_objective(function).prepare(y, None)
-        assert not isinstance(problem, LossProblem)
+        problem = get_objective(function).bind(y, None)
+        assert not isinstance(problem, BoundLoss)
         assert np.isfinite(run(problem, raw)[0]).all()
 
 
@@ -180,7 +180,7 @@ def test_functions_that_return_derivatives_stay_what_they_are():
     ],
 )
 def test_what_is_neither_says_why(function, message):
-    problem = get_objective(function).prepare(np.zeros((5, 3)), None)
+    problem = get_objective(function).bind(np.zeros((5, 3)), None)
     with pytest.raises(ValueError, match=message):
         run(problem, np.ones((5, 3), np.float32))
 
@@ -192,11 +192,11 @@ from polyleaf.objectives import get_objective
 if {blocked}:
     sys.modules["jax"] = None
 zeros = np.zeros((4, 2), np.float32)
-derivatives = get_objective(lambda y, z: (z - y, None)).prepare(zeros, None)
+derivatives = get_objective(lambda y, z: (z - y, None)).bind(zeros, None)
 derivatives.derivatives(zeros, zeros.copy(), None)
 assert sys.modules.get("jax") is None
 try:
-    problem = get_objective(lambda y, z: ((z - y) ** 2).sum()).prepare(zeros, None)
+    problem = get_objective(lambda y, z: ((z - y) ** 2).sum()).bind(zeros, None)
     print(type(problem).__name__)
 except ImportError as error:
     print(error)
@@ -204,7 +204,7 @@ def inside(y, z):
     import jax
     return jax.numpy.sum((z - y) ** 2, axis=1)
 try:
-    print(type(get_objective(inside).prepare(zeros, None)).__name__)
+    print(type(get_objective(inside).bind(zeros, None)).__name__)
 except ImportError as error:
     print(error)
 """
@@ -221,12 +221,12 @@ def test_jax_is_imported_for_losses_only_and_its_absence_names_the_extra(blocked
     if blocked:
         assert 'pip install "polyleaf[jax]"' in said[0] and "jax" in said[1]
     else:
-        assert said == ["LossProblem", "LossProblem"]
+        assert said == ["BoundLoss", "BoundLoss"]
 
 
 def test_weights_of_single_outputs_are_refused():
     with pytest.raises(ValueError, match="weights of single outputs"):
-        get_objective(squares).prepare(np.zeros((4, 2)), np.ones((4, 2)))
+        get_objective(squares).bind(np.zeros((4, 2)), np.ones((4, 2)))
 
 
 # --- losses that are not twice differentiable, not finite, not convex ---
@@ -246,9 +246,9 @@ def test_weights_of_single_outputs_are_refused():
 def test_piecewise_linear_losses_say_so(loss, derive):
     y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
     with pytest.raises(ValueError, match=r'no curvature.*hessian="none" and leaf_hessian="none"'):
-        derive(get_objective(loss).prepare(y, None), raw)
-    first_order = get_objective(loss, curvature="none").prepare(y, None)
-    assert first_order.curvature_shape() is None
+        derive(get_objective(loss).bind(y, None), raw)
+    first_order = get_objective(loss, curvature="none").bind(y, None)
+    assert first_order.hessian_shape() is None
     g, h = hessians(first_order, raw)  # 1, as of a constant curvature
     assert (np.abs(g).max() > 0) and (h == [1, 0, 1]).all()
 
@@ -266,12 +266,12 @@ def test_piecewise_linear_losses_say_so(loss, derive):
 )
 def test_losses_that_bend_sharply_but_have_no_kink_just_work(loss):
     y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
-    run(get_objective(loss).prepare(y, None), raw)
+    run(get_objective(loss).bind(y, None), raw)
 
 
 def test_a_kink_beside_curvature_warns_and_says_where():
     y, raw = np.full((20, 1), 0.3), draw_raw(20, 1)
-    problem = get_objective(lambda y, z: jnp.abs(z - y) + 0.1 * z**2).prepare(y, None)
+    problem = get_objective(lambda y, z: jnp.abs(z - y) + 0.1 * z**2).bind(y, None)
     with pytest.warns(
         UserWarning, match=r"kink: where score 0 of row \d+ passes 0\.[23]\d+, its slope jumps by 2"
     ):
@@ -301,7 +301,7 @@ _wrong.defjvp(lambda z, dz: (z[0] ** 2, 3 * z[0] * dz[0]))
     ],
 )
 def test_derivatives_that_disagree_with_differences_are_refused(loss, what):
-    problem = get_objective(loss).prepare(draw_target("real", 20, 2), None)
+    problem = get_objective(loss).bind(draw_target("real", 20, 2), None)
     with pytest.raises(
         ValueError, match=f"{what} of the loss is .* differences of its values say .*custom_jvp"
     ):
@@ -311,21 +311,19 @@ def test_derivatives_that_disagree_with_differences_are_refused(loss, what):
 @pytest.mark.filterwarnings("error")
 def test_losses_that_are_not_finite_name_the_row():
     y, raw = np.array([[1.0], [2.0], [3.0]]), np.array([[1.0], [-2.0], [3.0]], np.float32)
-    problem = get_objective(lambda y, z: z - y * jnp.log(z)).prepare(y, None)
+    problem = get_objective(lambda y, z: z - y * jnp.log(z)).bind(y, None)
     with pytest.raises(
         ValueError, match=r"loss is nan at row 1 \(y = 2\., raw scores = \[-2\.\]\).*softplus"
     ):
         run(problem, raw)
-    defined = get_objective(lambda y, z: z - y * jnp.log(z)).prepare(y, None)
+    defined = get_objective(lambda y, z: z - y * jnp.log(z)).bind(y, None)
     np.testing.assert_allclose(run(defined, np.abs(raw))[0], 1 - y / np.abs(raw), rtol=1e-6)
-    problem = get_objective(lambda y, z: jnp.where(z > 0, jnp.sqrt(z), z**2) + z**2).prepare(
-        y, None
-    )
+    problem = get_objective(lambda y, z: jnp.where(z > 0, jnp.sqrt(z), z**2) + z**2).bind(y, None)
     with pytest.raises(
         ValueError, match=r"loss is 8 at row 1 .* derivatives are not finite.*jnp\.where"
     ):
         run(problem, raw)
-    problem = get_objective(lambda y, z: jnp.exp(z)).prepare(y, None)
+    problem = get_objective(lambda y, z: jnp.exp(z)).bind(y, None)
     with pytest.raises(ValueError, match="beyond the range of float32"):
         run(problem, raw + 200)
 
@@ -335,17 +333,17 @@ def test_hessians_that_are_not_positive_are_refused_or_mended_as_asked():
     with pytest.raises(
         ValueError, match=r"negative curvature.*row [01].*Custom\(function, curvature="
     ):
-        hessians(Custom(gaussian, n_outputs=2).prepare(y, None), raw)
+        hessians(Custom(gaussian, n_outputs=2).bind(y, None), raw)
     found = {}
     for choice in ("absolute", "clip"):
-        _, h = hessians(Custom(gaussian, n_outputs=2, curvature=choice).prepare(y, None), raw)
+        _, h = hessians(Custom(gaussian, n_outputs=2, hessian=choice).bind(y, None), raw)
         found[choice] = np.array([[[a, b], [b, c]] for a, b, c in h.astype(float)])
         assert (np.linalg.eigvalsh(found[choice]) >= -1e-5).all()
     assert np.abs(found["absolute"] - found["clip"]).max() > 1e-3
 
 
 def test_negative_second_derivative():
-    problem = Custom(lambda y, z: jnp.sin(z)).prepare(np.zeros((3, 1)), None)
+    problem = Custom(lambda y, z: jnp.sin(z)).bind(np.zeros((3, 1)), None)
     raw = np.array([[-1.0], [1.0], [-1.0]], np.float32)
     with pytest.raises(
         ValueError, match=r"negative curvature, -0\.841471, at row 1 \(y = 0\., raw scores = \[1"
@@ -353,11 +351,11 @@ def test_negative_second_derivative():
         run(problem, raw)
     for choice, expected in (("absolute", 0.841471), ("clip", 0.0)):
         _, h = run(
-            Custom(lambda y, z: jnp.sin(z), curvature=choice).prepare(np.zeros((3, 1)), None), raw
+            Custom(lambda y, z: jnp.sin(z), hessian=choice).bind(np.zeros((3, 1)), None), raw
         )
         assert h[1, 0] == pytest.approx(expected, rel=1e-5)
     with pytest.raises(ValueError, match="curvature must be one of exact"):
-        Custom(squares, curvature="eigen")
+        Custom(squares, hessian="eigen")
 
 
 # --- estimators ---
@@ -422,7 +420,7 @@ def test_regressors_train_on_a_loss_also_of_more_scores_than_targets(data):
 
     rng = np.random.default_rng(1)
     noisy = X[:, 0] + rng.standard_normal(400) * np.where(X[:, 1] > 0, 1.0, 0.1)
-    objective = Custom(gaussian, n_outputs=2, curvature="absolute")
+    objective = Custom(gaussian, n_outputs=2, hessian="absolute")
     model = PolyleafRegressor(objective=objective, n_estimators=60, early_stopping_rounds=30)
     model.fit(X, noisy, eval_set=[(X, noisy)])
     assert list(model.evals_result_["validation_0"]) == ["loss"]
@@ -448,7 +446,7 @@ def test_curvature_none_needs_no_second_derivative(data):
 def test_saved_models_predict_without_the_function_and_refuse_to_train_on(data, tmp_path):
     X, Y = data
     few = {"n_estimators": 4}
-    objective = Custom(cross_entropy, curvature="clip")
+    objective = Custom(cross_entropy, hessian="clip")
     model = PolyleafClassifier(objective=objective, **few).fit(X, Y.argmax(1))
     model.save_model(tmp_path / "m")
     loaded = load_model(tmp_path / "m")

@@ -14,7 +14,7 @@ LOSSES = ("exponential", "exponential_margin")
 
 def problem_of(name, k, n=60, weight=None, seed=0):
     label = np.random.default_rng(seed).integers(0, k, n).astype(np.int32)
-    return get_objective(name, n_classes=k).prepare(label, weight)
+    return get_objective(name, n_classes=k).bind(label, weight)
 
 
 def loss_of_papers(name, scores, label):
@@ -44,7 +44,7 @@ def simplex(k):
 @pytest.mark.parametrize("k", [2, 3, 7, 20])
 def test_derivatives_are_differences_of_the_loss_in_the_papers(name, k):
     problem, raw = problem_of(name, k), draw_raw(60, k)
-    problem.set_base(np.linspace(-0.5, 0.5, k))
+    problem.set_base_score(np.linspace(-0.5, 0.5, k))
     z = raw + problem.base
 
     def loss(z):
@@ -101,12 +101,12 @@ def test_weights_multiply(name):
 @pytest.mark.parametrize("name", LOSSES)
 def test_base_score_is_the_best_constant_and_gives_the_shares_of_the_classes(name):
     label = np.repeat([0, 1, 2], [70, 20, 10]).astype(np.int32)
-    problem = get_objective(name).prepare(label, None)
+    problem = get_objective(name).bind(label, None)
     base = problem.base_score()
     np.testing.assert_allclose(
         problem.objective.transform(base[None]), [[0.7, 0.2, 0.1]], rtol=1e-12
     )
-    problem.set_base(base)
+    problem.set_base_score(base)
     g, _ = run(problem, np.zeros((100, 3), np.float32))
     np.testing.assert_allclose(g.sum(0), 0, atol=1e-4)
 

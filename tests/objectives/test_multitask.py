@@ -7,14 +7,14 @@ from reference import tasks as twin
 from polyleaf.objectives import (
     Huber,
     Logistic,
-    Normal,
+    NormalLikelihood,
     Poisson,
     Quantile,
     Softmax,
     SquaredError,
     objective_from_dict,
 )
-from polyleaf.objectives.multitask import Task, Tasks
+from polyleaf.objectives.multitask import MultiTask, Task
 
 N = 400
 RNG = np.random.default_rng(5)
@@ -34,9 +34,9 @@ PARTS = (
     Task("class", Softmax(n_classes=3), "classes", 1, 3),
     Task("levels", Quantile((0.1, 0.5, 0.9)), "values", 1, 3, 0.5),
     Task("count", Poisson(), "values", 1, 1),
-    Task("two", Normal(), "values", 2, 4),
+    Task("two", NormalLikelihood(), "values", 2, 4),
 )
-ALL = Tasks(PARTS)
+ALL = MultiTask(PARTS)
 COLUMNS = [slice(0, 1), slice(1, 2), slice(2, 3), slice(3, 4), slice(4, 5), slice(5, 7)]
 SCORES = [slice(0, 1), slice(1, 2), slice(2, 5), slice(5, 8), slice(8, 9), slice(9, 13)]
 RAW = (0.3 * RNG.standard_normal((N, 13))).astype(np.float32)
@@ -50,11 +50,11 @@ def alone(i, weight=None):
     own = None if weight is None else weight if weight.ndim == 1 else weight[:, COLUMNS[i]]
     if part.learns == "classes" and own is not None and own.ndim == 2:
         own = own[:, 0]
-    return part.objective.prepare(of.get(part.learns, lambda v: v)(values), own)
+    return part.objective.bind(of.get(part.learns, lambda v: v)(values), own)
 
 
 def derivatives(problem, raw):
-    shape = problem.curvature_shape()
+    shape = problem.hessian_shape()
     g, h = np.empty_like(raw), None if shape is None else np.empty(shape, np.float32)
     problem.derivatives(raw, g, h)
     return g, np.ones_like(g) if h is None else np.broadcast_to(h, g.shape)
@@ -62,15 +62,15 @@ def derivatives(problem, raw):
 
 @pytest.mark.parametrize("weight", [None, WEIGHT, WEIGHT[:, 0]], ids=["none", "cells", "rows"])
 def test_each_block_is_the_objective_alone(weight):
-    problem = ALL.prepare(TARGET, weight)
+    problem = ALL.bind(TARGET, weight)
     base = problem.base_score()
-    problem.set_base(base)
+    problem.set_base_score(base)
     g, h = derivatives(problem, RAW)
     losses = 0.0
     for i, own in enumerate(SCORES):
         one = alone(i, weight)
         np.testing.assert_array_equal(base[own], one.base_score())
-        one.set_base(base[own])
+        one.set_base_score(base[own])
         raw = np.ascontiguousarray(RAW[:, own])
         of_one = derivatives(one, raw)
         np.testing.assert_array_equal(g[:, own], of_one[0])
@@ -82,19 +82,19 @@ def test_each_block_is_the_objective_alone(weight):
 def test_one_block_is_handed_through():
     """Also where an array need not be: curvature 1 stays None, class curvature is not copied."""
     for i, part in enumerate(PARTS):
-        one, own = Tasks((part,)), alone(i)
-        problem = one.prepare(TARGET[:, COLUMNS[i]], None)
-        assert problem.curvature_shape() == own.curvature_shape()
-        assert one.location == part.objective.location
-        assert problem.unit_of_gains(RAW[:, SCORES[i]], None) is None
+        one, own = MultiTask((part,)), alone(i)
+        problem = one.bind(TARGET[:, COLUMNS[i]], None)
+        assert problem.hessian_shape() == own.hessian_shape()
+        assert one.is_translation_invariant == part.objective.is_translation_invariant
+        assert problem.gain_scale(RAW[:, SCORES[i]], None) is None
 
 
 def test_hessians_are_blocks():
     parts = PARTS[:3]
-    problem = Tasks(parts).prepare(TARGET[:, :3], None)
+    problem = MultiTask(parts).bind(TARGET[:, :3], None)
     raw = np.ascontiguousarray(RAW[:, :5])
     g, h = np.empty_like(raw), np.empty((N, 15), np.float32)
-    problem.full_curvature(raw, g, h)
+    problem.full_hessian(raw, g, h)
     full = np.zeros((N, 5, 5))
     i, j = np.tril_indices(5)
     full[:, i, j] = full[:, j, i] = h
@@ -102,7 +102,7 @@ def test_hessians_are_blocks():
         own, one = SCORES[task], alone(task)
         k = own.stop - own.start
         of_one = np.empty((N, k), np.float32), np.empty((N, k * (k + 1) // 2), np.float32)
-        one.full_curvature(np.ascontiguousarray(raw[:, own]), *of_one)
+        one.full_hessian(np.ascontiguousarray(raw[:, own]), *of_one)
         np.testing.assert_array_equal(g[:, own], of_one[0])
         a, b = np.tril_indices(k)
         np.testing.assert_array_equal(full[:, own.start + a, own.start + b], of_one[1])
@@ -112,29 +112,27 @@ def test_hessians_are_blocks():
 
 @pytest.mark.parametrize("weight", [None, WEIGHT, WEIGHT[:, 0]], ids=["none", "cells", "rows"])
 def test_the_unit_is_the_twins(weight):
-    problem = ALL.prepare(TARGET, weight)
-    problem.set_base(problem.base_score())
+    problem = ALL.bind(TARGET, weight)
+    problem.set_base_score(problem.base_score())
     g, h = derivatives(problem, RAW)
     h = np.ascontiguousarray(h)
     of_scores = None
     if weight is not None:
         columns = np.repeat(weight[:, None], 7, axis=1) if weight.ndim == 1 else weight
-        of_scores = columns[:, ALL.columns_of_scores(13)]
+        of_scores = columns[:, ALL.score_columns(13)]
     blocks = [(own, p.weight) for own, p in zip(SCORES, PARTS, strict=True)]
     expected = twin.units(blocks, g, h, of_scores)
-    np.testing.assert_allclose(problem.unit_of_gains(g, h), expected, rtol=1e-7)
-    np.testing.assert_array_equal(
-        problem.unit_of_gains(g, h, n_threads=3), problem.unit_of_gains(g, h)
-    )
+    np.testing.assert_allclose(problem.gain_scale(g, h), expected, rtol=1e-7)
+    np.testing.assert_array_equal(problem.gain_scale(g, h, n_threads=3), problem.gain_scale(g, h))
 
 
 def test_the_unit_of_squared_error_is_the_deviation_of_residuals():
     parts = PARTS[0], Task("yes", Logistic(), "labels", 1, 1)
-    problem = Tasks(parts).prepare(TARGET[:, :2], None)
-    problem.set_base(problem.base_score())
+    problem = MultiTask(parts).bind(TARGET[:, :2], None)
+    problem.set_base_score(problem.base_score())
     raw = np.zeros((N, 2), np.float32)
     g, h = derivatives(problem, raw)
-    unit = problem.unit_of_gains(g, np.ascontiguousarray(h))
+    unit = problem.gain_scale(g, np.ascontiguousarray(h))
     assert unit[0] == pytest.approx(1 / TARGET[:, 0].std(), rel=1e-6)
     assert unit[1] == pytest.approx(
         1, rel=1e-6
@@ -143,33 +141,33 @@ def test_the_unit_of_squared_error_is_the_deviation_of_residuals():
 
 def test_integer_weights_are_repeated_rows():
     counts = WEIGHT[:, 0].astype(int)
-    weighted = ALL.prepare(TARGET, WEIGHT[:, 0])
-    repeated = ALL.prepare(np.repeat(TARGET, counts, axis=0), None)
+    weighted = ALL.bind(TARGET, WEIGHT[:, 0])
+    repeated = ALL.bind(np.repeat(TARGET, counts, axis=0), None)
     base = weighted.base_score()
     found = []
     for problem, raw in ((weighted, RAW), (repeated, np.repeat(RAW, counts, axis=0))):
-        problem.set_base(base)
+        problem.set_base_score(base)
         g, h = derivatives(problem, raw)
-        found.append(problem.unit_of_gains(g, np.ascontiguousarray(h)))
+        found.append(problem.gain_scale(g, np.ascontiguousarray(h)))
     np.testing.assert_allclose(*found, rtol=1e-6)
 
 
 def test_where_nothing_is_left_to_learn_the_unit_is_that_of_the_loss():
-    problem = Tasks((PARTS[0], PARTS[1])).prepare(TARGET[:, :2], None)
+    problem = MultiTask((PARTS[0], PARTS[1])).bind(TARGET[:, :2], None)
     g, h = np.zeros((N, 2), np.float32), np.ones((N, 2), np.float32)
-    np.testing.assert_allclose(problem.unit_of_gains(g, h), [1, np.sqrt(3)])
+    np.testing.assert_allclose(problem.gain_scale(g, h), [1, np.sqrt(3)])
 
 
 def test_scores_of_other_losses_are_not_renewed():
-    problem = ALL.prepare(TARGET, None)
-    problem.set_base(problem.base_score())
+    problem = ALL.bind(TARGET, None)
+    problem.set_base_score(problem.base_score())
     np.testing.assert_array_equal(np.flatnonzero(problem.renewed), [5, 6, 7])
     leaf = (np.arange(N) % 4).astype(np.int32)
-    values = problem.renew_leaves(RAW, leaf, 4)
+    values = problem.update_leaves(RAW, leaf, 4)
     one = alone(3)
-    one.set_base(problem.base[SCORES[3]])
+    one.set_base_score(problem.base[SCORES[3]])
     own = np.ascontiguousarray(RAW[:, SCORES[3]])
-    np.testing.assert_array_equal(values[:, SCORES[3]], one.renew_leaves(own, leaf, 4))
+    np.testing.assert_array_equal(values[:, SCORES[3]], one.update_leaves(own, leaf, 4))
     assert not np.delete(values, [5, 6, 7], axis=1).any()
 
 
@@ -181,10 +179,8 @@ def test_predictions_stand_side_by_side():
         assert place.scores == own
         of_one = place.task.objective.transform(scores[:, own])
         np.testing.assert_array_equal(predicted[:, place.predictions], of_one)
-    np.testing.assert_array_equal(
-        ALL.columns_of_scores(13), [0, 1, 2, 2, 2, 3, 3, 3, 4, 5, 5, 6, 6]
-    )
-    levels = ALL.levels_of_scores(13)
+    np.testing.assert_array_equal(ALL.score_columns(13), [0, 1, 2, 2, 2, 3, 3, 3, 4, 5, 5, 6, 6])
+    levels = ALL.score_quantile_levels(13)
     np.testing.assert_array_equal(levels[5:8], [0.1, 0.5, 0.9])
     assert np.isnan(np.delete(levels, [5, 6, 7])).all()
 

@@ -88,9 +88,9 @@ def test_gradient_and_curvature_are_differences_of_the_loss(case):
     objective, kind = elementwise(case)
     n, k = 400, 3
     y, raw = draw_target(kind, n, k), draw_raw(n, k)
-    problem = objective.prepare(y, None)
+    problem = objective.bind(y, None)
     base = np.array([0.3, -0.2, 0.0])
-    problem.set_base(base)
+    problem.set_base_score(base)
     z = raw.astype(np.float64) + base
     g, h = run(problem, raw)
     step = 1e-4
@@ -105,7 +105,7 @@ def test_gradient_and_curvature_are_differences_of_the_loss(case):
     slope, second = (above - below) / (2 * step), (above - 2 * here + below) / step**2
     scale = 1 + np.abs(here)
     np.testing.assert_allclose((g / scale)[smooth], (slope / scale)[smooth], atol=2e-6)
-    if objective.constant_curvature:
+    if objective.has_constant_hessian:
         assert h is None
         # An upper bound where the loss has a second derivative: Newton's step does not overshoot.
         assert (second[smooth] <= 1 + 1e-5).all()
@@ -120,7 +120,7 @@ def test_kernels_are_within_a_few_ulp_of_float64(case):
     objective, kind = elementwise(case)
     n, k = 1000, 7
     y, raw = draw_target(kind, n, k), draw_raw(n, k, scale=6.0)
-    g, _ = run(objective.prepare(y, None), raw)
+    g, _ = run(objective.bind(y, None), raw)
     z = raw.astype(np.float64)
     expected = {
         "squared_error": lambda: z - y,
@@ -152,8 +152,8 @@ def test_softmax(curvature, k):
     rng = np.random.default_rng(k)
     label, raw = rng.integers(0, k, n).astype(np.int32), draw_raw(n, k, scale=4.0)
     base = rng.standard_normal(k)
-    problem = Softmax(n_classes=k, softmax_hessian=curvature).prepare(label, None)
-    problem.set_base(base)
+    problem = Softmax(n_classes=k, softmax_hessian=curvature).bind(label, None)
+    problem.set_base_score(base)
     g, h = run(problem, raw)
     z = raw + base
     p = np.exp(z - z.max(1, keepdims=True))
@@ -174,7 +174,7 @@ def test_softmax(curvature, k):
 
 def test_softmax_small_probabilities_keep_their_digits():
     raw = np.array([[0.0, -20.0, -60.0]], np.float32)
-    g, h = run(Softmax(n_classes=3, softmax_hessian="diagonal").prepare(np.array([0]), None), raw)
+    g, h = run(Softmax(n_classes=3, softmax_hessian="diagonal").bind(np.array([0]), None), raw)
     np.testing.assert_allclose(g[0, 1:], np.exp([-20.0, -60.0]), rtol=1e-6)
     np.testing.assert_allclose(h[0, 1], np.exp(-20.0), rtol=1e-6)
     assert h[0, 2] == np.float32(1e-16)
@@ -185,12 +185,10 @@ def test_extreme_scores_give_finite_numbers(case):
     extremes = np.array([0, 88, -88, 1e3, -1e3, 1e30, -1e30, 1e-30, 127, -127], np.float32)
     raw = np.stack(np.meshgrid(extremes, extremes), -1).reshape(-1, 2).astype(np.float32)
     if case in SOFTMAX:
-        problem = Softmax(2, case).prepare((np.arange(len(raw)) % 2).astype(np.int32), None)
+        problem = Softmax(2, case).bind((np.arange(len(raw)) % 2).astype(np.int32), None)
     else:
         objective, kind = elementwise(case)
-        problem = objective.prepare(
-            draw_target(kind, *raw.shape), np.full(len(raw), 1e3, np.float32)
-        )
+        problem = objective.bind(draw_target(kind, *raw.shape), np.full(len(raw), 1e3, np.float32))
     g, h = run(problem, raw)
     assert np.isfinite(g).all()
     assert h is None or (np.isfinite(h).all() and (h > 0).all())
@@ -206,7 +204,7 @@ def test_full_hessian_of_a_separable_loss_is_its_curvature_on_the_diagonal(case,
     objective, kind = elementwise(case)
     y, raw = draw_target(kind, 50, 3), draw_raw(50, 3)
     w = np.random.default_rng(4).random((50, 3)).astype(np.float32)
-    problem = objective.prepare(y, {None: None, "rows": w[:, 0], "outputs": w}[weight])
+    problem = objective.bind(y, {None: None, "rows": w[:, 0], "outputs": w}[weight])
     g, h = run(problem, raw)
     g_full, h_full = hessians(problem, raw)
     assert g_full.tobytes() == g.tobytes()
@@ -222,8 +220,8 @@ def test_softmax_hessian(k, weighted):
     rng = np.random.default_rng(k)
     label, raw = rng.integers(0, k, n).astype(np.int32), draw_raw(n, k, scale=4.0)
     weight = rng.random(n).astype(np.float32) if weighted else None
-    problem = Softmax(k, "diagonal").prepare(label, weight)
-    problem.set_base(rng.standard_normal(k))
+    problem = Softmax(k, "diagonal").bind(label, weight)
+    problem.set_base_score(rng.standard_normal(k))
     g, h = hessians(problem, raw)
     assert g.tobytes() == run(problem, raw)[0].tobytes()
     z = raw + problem.base
@@ -238,7 +236,7 @@ def test_softmax_hessian(k, weighted):
 @pytest.mark.parametrize("k", [2, 5, 16, 33])
 def test_softmax_hessian_has_the_bits_of_the_twin(k):
     raw = draw_raw(45, k, scale=6.0)
-    with_label = [Softmax(k).prepare(np.full(45, label, np.int32), None) for label in (0, 1)]
+    with_label = [Softmax(k).bind(np.full(45, label, np.int32), None) for label in (0, 1)]
     p, other = (run(problem, raw)[0] for problem in with_label)
     p[:, 0] = other[:, 0]  # the gradient of a class that is not the label is its probability
     _, h = hessians(with_label[0], raw)
@@ -247,7 +245,7 @@ def test_softmax_hessian_has_the_bits_of_the_twin(k):
 
 def test_softmax_hessian_stays_positive_semi_definite_where_a_class_is_all_but_certain():
     raw = np.array([[0.0, -20.0, -21.0], [0.0, -40.0, -87.0], [30.0, 30.0, -30.0]], np.float32)
-    _, h = hessians(Softmax(3).prepare(np.zeros(3, np.int32), None), raw)
+    _, h = hessians(Softmax(3).bind(np.zeros(3, np.int32), None), raw)
     for packed, row in zip(h.astype(np.float64), raw, strict=True):
         H = np.zeros((3, 3))
         H[np.tril_indices(3)] = packed
@@ -264,18 +262,18 @@ def test_objectives_without_a_full_hessian_say_so():
     class Coupled(SquaredError):
         separable = False
 
-    problem = Coupled().prepare(np.zeros((4, 2)), None)
+    problem = Coupled().bind(np.zeros((4, 2)), None)
     with pytest.raises(ValueError, match=r'has no full Hessian, which hessian="full".*"diagonal"'):
         hessians(problem, np.zeros((4, 2), np.float32))
 
 
 def test_full_hessians_need_arrays_of_their_shape():
-    problem = Softmax(3).prepare(np.zeros(4, np.int32), None)
+    problem = Softmax(3).bind(np.zeros(4, np.int32), None)
     raw = np.zeros((4, 3), np.float32)
     with pytest.raises(ValueError, match=r"K \(K \+ 1\) / 2 columns"):
-        problem.full_curvature(raw, raw.copy(), raw.copy())
+        problem.full_hessian(raw, raw.copy(), raw.copy())
     with pytest.raises(ValueError, match="g must be shaped"):
-        problem.full_curvature(raw, np.zeros((3, 3), np.float32), np.zeros((4, 6), np.float32))
+        problem.full_hessian(raw, np.zeros((3, 3), np.float32), np.zeros((4, 6), np.float32))
 
 
 # --- weights ---
@@ -290,7 +288,7 @@ def test_weights_multiply_derivatives_and_average_losses(case, per_output):
     rng = np.random.default_rng(5)
     weight = rng.random((n, k) if per_output else n).astype(np.float32)
     weight[rng.random(weight.shape) < 0.3] = 0
-    plain, weighted = objective.prepare(y, None), objective.prepare(y, weight)
+    plain, weighted = objective.bind(y, None), objective.bind(y, weight)
     g, h = run(plain, raw)
     gw, hw = run(weighted, raw)
     matrix = weight if per_output else weight[:, None]
@@ -307,8 +305,8 @@ def test_integer_weights_are_repeated_rows_and_zero_weights_are_absent(case):
     objective, kind = elementwise(case)
     y, raw = draw_target(kind, 60, 2), draw_raw(60, 2)
     count = np.random.default_rng(2).integers(0, 4, 60)
-    weighted = objective.prepare(y, count.astype(np.float32))
-    repeated = objective.prepare(np.repeat(y, count, axis=0), None)
+    weighted = objective.bind(y, count.astype(np.float32))
+    repeated = objective.bind(np.repeat(y, count, axis=0), None)
     np.testing.assert_allclose(weighted.base_score(), repeated.base_score(), rtol=1e-12, atol=1e-12)
     assert weighted.loss(raw) == pytest.approx(
         repeated.loss(np.repeat(raw, count, axis=0)), rel=1e-12
@@ -318,18 +316,18 @@ def test_integer_weights_are_repeated_rows_and_zero_weights_are_absent(case):
 def test_softmax_weights():
     label, raw = np.array([0, 1, 2, 1], np.int32), draw_raw(4, 3)
     weight = np.array([2, 0, 1, 1], np.float32)
-    problem = Softmax().prepare(label, weight)
+    problem = Softmax().bind(label, weight)
     g, h = run(problem, raw)
-    g1, h1 = run(Softmax().prepare(label, None), raw)
+    g1, h1 = run(Softmax().bind(label, None), raw)
     np.testing.assert_array_equal(g, g1 * weight[:, None])
     np.testing.assert_array_equal(h, h1 * weight[:, None])
     np.testing.assert_allclose(problem.base_score(), np.log([0.5, 0.25, 0.25]))
     repeated = [0, 0, 2, 3]
     assert problem.loss(raw) == pytest.approx(
-        Softmax(3).prepare(label[repeated], None).loss(raw[repeated])
+        Softmax(3).bind(label[repeated], None).loss(raw[repeated])
     )
     with pytest.raises(ValueError, match="Weights must have shape"):
-        Softmax().prepare(label, np.ones((4, 3), np.float32))
+        Softmax().bind(label, np.ones((4, 3), np.float32))
 
 
 @pytest.mark.parametrize("case", ELEMENTWISE)
@@ -338,15 +336,15 @@ def test_missing_targets_do_not_matter_whatever_stands_in_for_them(case):
     y, weight = draw_target(kind, 50, 2), np.ones((50, 2), np.float32)
     weight[::3, 1] = 0
     y[::3, 1] = 0
-    problem = objective.prepare(y, weight)
+    problem = objective.bind(y, weight)
     kept = np.arange(50) % 3 != 0
-    alone = objective.prepare(y[kept, 1:], None)
+    alone = objective.bind(y[kept, 1:], None)
     np.testing.assert_allclose(
         problem.base_score()[1], alone.base_score()[0], rtol=1e-12, atol=1e-12
     )
     g, h = run(problem, draw_raw(50, 2))
     assert (g[::3, 1] == 0).all() and (h[::3, 1] == 0).all()
-    nothing = objective.prepare(y, np.zeros_like(weight))
+    nothing = objective.bind(y, np.zeros_like(weight))
     assert np.isfinite(nothing.base_score()).all() and nothing.loss(draw_raw(50, 2)) == 0
 
 
@@ -358,7 +356,7 @@ def test_base_score_is_the_best_constant(case):
     objective, kind = elementwise(case)
     y = draw_target(kind, 301, 2)
     weight = np.random.default_rng(3).random((301, 2)).astype(np.float32)
-    problem = objective.prepare(y, weight)
+    problem = objective.bind(y, weight)
     base = problem.base_score()
     for k in range(2):
         at = [
@@ -369,29 +367,29 @@ def test_base_score_is_the_best_constant(case):
 
 
 def test_softmax_base_score_is_the_class_prior_and_finite_for_absent_classes():
-    problem = Softmax(n_classes=4).prepare(np.array([0, 0, 1, 3], np.int32), None)
+    problem = Softmax(n_classes=4).bind(np.array([0, 0, 1, 3], np.int32), None)
     np.testing.assert_allclose(problem.base_score(), np.log([0.5, 0.25, 0.1, 0.25]))
 
 
 def test_labels_that_never_or_always_occur_get_finite_scores():
-    problem = get_objective("logistic").prepare(np.tile([0.0, 1.0], (99, 1)), None)
+    problem = get_objective("logistic").bind(np.tile([0.0, 1.0], (99, 1)), None)
     base = problem.base_score()
     np.testing.assert_allclose(base, [np.log(0.005 / 0.995), -np.log(0.005 / 0.995)])
 
 
 def test_huge_targets_lose_nothing():
     y = 1e9 + np.array([[-1.0], [0.25], [0.75]])
-    problem = get_objective("squared_error").prepare(y, None)
-    problem.set_base(problem.base_score())
+    problem = get_objective("squared_error").bind(y, None)
+    problem.set_base_score(problem.base_score())
     g, _ = run(problem, np.zeros((3, 1), np.float32))
     np.testing.assert_allclose(g[:, 0], [1.0, -0.25, -0.75], atol=1e-6)
 
 
 def test_base_score_must_fit():
-    problem = get_objective("squared_error").prepare(np.zeros((3, 2)), None)
+    problem = get_objective("squared_error").bind(np.zeros((3, 2)), None)
     for bad in ([1.0], [np.nan, 0.0]):
         with pytest.raises(ValueError, match="2 finite numbers"):
-            problem.set_base(bad)
+            problem.set_base_score(bad)
 
 
 # --- quantiles and leaves ---
@@ -433,8 +431,8 @@ def test_leaf_renewal_is_the_lower_weighted_quantile(n, n_leaves, weights, seed,
     leaf = rng.integers(-1, n_leaves, n).astype(np.int32)
     some = np.flatnonzero(rng.random(n) < 0.8).astype(np.uint32)
     rows = some if len(some) else None
-    problem = get_objective("quantile", alpha=level).prepare(y, weight)
-    found = problem.renew_leaves(raw, leaf, n_leaves, rows)
+    problem = get_objective("quantile", alpha=level).bind(y, weight)
+    found = problem.update_leaves(raw, leaf, n_leaves, rows)
     assert found.dtype == np.float32 and found.shape == (n_leaves, 2)
     used = np.arange(n) if rows is None else rows
     columns = np.ones((n, 1)) if weight is None else weight.reshape(n, -1)
@@ -444,7 +442,7 @@ def test_leaf_renewal_is_the_lower_weighted_quantile(n, n_leaves, weights, seed,
         for k in range(2):
             expected = brute_quantile((y - raw)[inside, k], full[inside, k], level)
             assert found[at, k] == expected
-    np.testing.assert_array_equal(found, problem.renew_leaves(raw, leaf, n_leaves, rows, 3))
+    np.testing.assert_array_equal(found, problem.update_leaves(raw, leaf, n_leaves, rows, 3))
 
 
 def test_weights_of_quantiles_add_up_whatever_the_order_of_rows():
@@ -454,23 +452,23 @@ def test_weights_of_quantiles_add_up_whatever_the_order_of_rows():
     expected = brute_quantile(y[:, 0], integer_weights(weight[:, 0]), 0.5)
     order = rng.permutation(40_000)
     for rows in (slice(None), order):
-        assert Quantile(alpha=0.5).prepare(y[rows], weight[rows]).base_score() == [expected]
+        assert Quantile(alpha=0.5).bind(y[rows], weight[rows]).base_score() == [expected]
 
 
 def test_median_of_an_even_number_is_the_lower_one_in_base_and_leaves():
     y = np.array([[1.0], [2.0], [3.0], [10.0]], np.float32)
-    problem = get_objective("absolute_error").prepare(y, None)
+    problem = get_objective("absolute_error").bind(y, None)
     assert problem.base_score() == [2.0]
     zeros = np.zeros(4, np.int32)
-    assert problem.renew_leaves(np.zeros((4, 1), np.float32), zeros, 1) == [[2.0]]
+    assert problem.update_leaves(np.zeros((4, 1), np.float32), zeros, 1) == [[2.0]]
 
 
 def test_levels_that_float_arithmetic_rounds_up_hit_the_row_meant():
     y = np.arange(100, dtype=np.float32)[:, None]
     for percent in range(1, 100):
-        problem = Quantile(alpha=percent / 100).prepare(y, None)
+        problem = Quantile(alpha=percent / 100).bind(y, None)
         assert problem.base_score() == [percent - 1]
-        assert Quantile(alpha=percent / 100).prepare(y, np.ones(100)).base_score() == [percent - 1]
+        assert Quantile(alpha=percent / 100).bind(y, np.ones(100)).base_score() == [percent - 1]
 
 
 def test_only_absolute_error_and_quantile_renew_leaves():
@@ -479,22 +477,22 @@ def test_only_absolute_error_and_quantile_renew_leaves():
         objective = get_objective(name)
         ids = (np.arange(8) % 2).astype(np.int32)
         of_classes = "classes" in objective.target_kinds
-        problem = objective.prepare(ids if of_classes else np.ones((8, 1), np.float32), None)
-        assert objective.renews_leaves == (name in ("absolute_error", "quantile"))
-        if objective.renews_leaves:
-            renewed = problem.renew_leaves(np.zeros((8, problem.n_outputs), np.float32), leaf, 1)
+        problem = objective.bind(ids if of_classes else np.ones((8, 1), np.float32), None)
+        assert objective.updates_leaves == (name in ("absolute_error", "quantile"))
+        if objective.updates_leaves:
+            renewed = problem.update_leaves(np.zeros((8, problem.n_outputs), np.float32), leaf, 1)
             assert renewed.shape == (1, problem.n_outputs)
 
 
 def test_bad_leaf_ids_and_rows_are_errors_not_crashes():
-    problem = get_objective("absolute_error").prepare(np.zeros((3, 1)), None)
+    problem = get_objective("absolute_error").bind(np.zeros((3, 1)), None)
     raw = np.zeros((3, 1), np.float32)
     with pytest.raises(ValueError, match="leaf id"):
-        problem.renew_leaves(raw, np.array([0, 5, 0], np.int32), 2)
+        problem.update_leaves(raw, np.array([0, 5, 0], np.int32), 2)
     with pytest.raises(ValueError, match="row sample"):
-        problem.renew_leaves(raw, np.zeros(3, np.int32), 1, np.array([3], np.uint32))
+        problem.update_leaves(raw, np.zeros(3, np.int32), 1, np.array([3], np.uint32))
     with pytest.raises(ValueError, match="NaN"):
-        problem.renew_leaves(raw * np.nan, np.zeros(3, np.int32), 1)
+        problem.update_leaves(raw * np.nan, np.zeros(3, np.int32), 1)
 
 
 def test_many_quantiles_of_many_targets():
@@ -502,25 +500,23 @@ def test_many_quantiles_of_many_targets():
     objective = get_objective("quantile", alpha=list(levels))
     y, raw = draw_target("real", 400, 2), draw_raw(400, 6)
     weight = np.random.default_rng(4).random((400, 2)).astype(np.float32)
-    problem = objective.prepare(y, weight)
+    problem = objective.bind(y, weight)
     assert problem.n_outputs == 6
-    problem.set_base(problem.base_score())
+    problem.set_base_score(problem.base_score())
     g, h = run(problem, raw)
     leaf = (np.arange(400) % 3).astype(np.int32)
-    renewed = problem.renew_leaves(raw, leaf, 3)
+    renewed = problem.update_leaves(raw, leaf, 3)
     for target in range(2):
         for a, level in enumerate(levels):
             k = 3 * target + a
-            one = get_objective("quantile", alpha=level).prepare(
-                y[:, [target]], weight[:, [target]]
-            )
+            one = get_objective("quantile", alpha=level).bind(y[:, [target]], weight[:, [target]])
             assert problem.base_score()[k] == one.base_score()[0]
-            one.set_base(one.base_score())
+            one.set_base_score(one.base_score())
             raw_k = np.ascontiguousarray(raw[:, [k]])
             g_one, h_one = run(one, raw_k)
             np.testing.assert_array_equal(g[:, [k]], g_one)
             np.testing.assert_array_equal(h[:, [k]], h_one)
-            np.testing.assert_array_equal(renewed[:, [k]], one.renew_leaves(raw_k, leaf, 3))
+            np.testing.assert_array_equal(renewed[:, [k]], one.update_leaves(raw_k, leaf, 3))
 
 
 def test_quantiles_do_not_cross_unless_asked():
@@ -555,12 +551,12 @@ def test_symmetric_curvature_never_overshoots_where_exact_does():
     for name, kind in (("poisson", "count"), ("gamma", "positive"), ("tweedie", "count")):
         for shift in (-6.0, -1.0, 1.0, 6.0):
             y = draw_target(kind, 500, 1)
-            problem = get_objective(name).prepare(y, None)
+            problem = get_objective(name).bind(y, None)
             raw = np.full((500, 1), problem.base_score()[0] + shift, np.float32)
             g, h = run(problem, raw)
             step = -g.sum(dtype=np.float64) / h.sum(dtype=np.float64)
             assert 0 < step / -shift <= 1 + 1e-6
-    problem = get_objective("poisson", curvature="exact").prepare(y, None)
+    problem = get_objective("poisson", curvature="exact").bind(y, None)
     g, h = run(problem, np.full((500, 1), problem.base_score()[0] - 6.0, np.float32))
     assert -g.sum() / h.sum() > 100
 
@@ -623,27 +619,27 @@ def test_targets_outside_the_domain(name, bad, message):
     y = np.ones((4, 2), np.float32)
     y[2, 1] = bad
     with pytest.raises(ValueError, match=message) as error:
-        get_objective(name).prepare(y, None)
+        get_objective(name).bind(y, None)
     assert "row 2, output 1" in str(error.value)
     weight = np.ones((4, 2), np.float32)
     weight[2, 1] = 0
-    get_objective(name).prepare(y, weight)
+    get_objective(name).bind(y, weight)
 
 
 def test_shapes_are_checked():
     with pytest.raises(ValueError, match="Weights must have shape"):
-        get_objective("l2").prepare(np.zeros((4, 2)), np.ones(3))
+        get_objective("l2").bind(np.zeros((4, 2)), np.ones(3))
     with pytest.raises(ValueError, match="class ids of shape"):
-        Softmax().prepare(np.zeros((4, 2)), None)
+        Softmax().bind(np.zeros((4, 2)), None)
     with pytest.raises(ValueError, match=r"0 \.\. 2"):
-        Softmax(n_classes=3).prepare(np.array([0, 3]), None)
+        Softmax(n_classes=3).bind(np.array([0, 3]), None)
     with pytest.raises(ValueError, match="at least two classes"):
-        Softmax().prepare(np.array([0, 0]), None)
+        Softmax().bind(np.array([0, 0]), None)
     with pytest.raises(ValueError, match="2 label"):
-        get_objective("logistic", scale_pos_weight=[1, 2, 3]).prepare(np.zeros((4, 2)), None)
+        get_objective("logistic", scale_pos_weight=[1, 2, 3]).bind(np.zeros((4, 2)), None)
     with pytest.raises(ValueError, match="output 1 of y is 0"):
-        get_objective("poisson").prepare(np.array([[1.0, 0.0]]), None).base_score()
-    problem = get_objective("logistic").prepare(np.zeros((4, 2)), None)
+        get_objective("poisson").bind(np.array([[1.0, 0.0]]), None).base_score()
+    problem = get_objective("logistic").bind(np.zeros((4, 2)), None)
     good, bad = np.zeros((4, 2), np.float32), np.zeros((4, 3), np.float32)
     for raw, g, h in ((bad, good, good), (good, bad, good), (good, good, bad), (good, good, None)):
         with pytest.raises(ValueError):
@@ -690,9 +686,9 @@ def test_custom_squared_error_equals_the_built_in():
     y, raw = draw_target("real", 50, 3), draw_raw(50, 3)
     weight = np.random.default_rng(0).random((50, 3)).astype(np.float32)
     for w in (None, weight[:, 0], weight):
-        built_in = get_objective("squared_error").prepare(y, w)
-        custom = get_objective(lambda y_true, y_pred: (y_pred - y_true, None)).prepare(y, w)
-        assert custom.curvature_shape() == built_in.curvature_shape()
+        built_in = get_objective("squared_error").bind(y, w)
+        custom = get_objective(lambda y_true, y_pred: (y_pred - y_true, None)).bind(y, w)
+        assert custom.hessian_shape() == built_in.hessian_shape()
         for ours, theirs in zip(run(custom, raw), run(built_in, raw), strict=True):
             if theirs is None:
                 assert ours is None
@@ -710,17 +706,17 @@ def test_custom_shapes_and_weights():
         return (y_pred - y_true) * sample_weight, sample_weight
 
     y, weight = draw_target("real", 20, 1), np.full(20, 2, np.float32)
-    problem = get_objective(function).prepare(y, weight)
-    problem.set_base([1e6])
-    assert problem.curvature_shape() == (20, 1)
+    problem = get_objective(function).bind(y, weight)
+    problem.set_base_score([1e6])
+    assert problem.hessian_shape() == (20, 1)
     g, h = run(problem, np.zeros((20, 1), np.float32))
     assert seen["y_true"].shape == seen["y_pred"].shape == seen["weight"].shape == (20,)
     np.testing.assert_allclose(g[:, 0], 2 * (1e6 - y[:, 0]), rtol=1e-6)
     np.testing.assert_array_equal(h[:, 0], 2)
 
     ids = np.array([0, 2, 1])
-    shared = get_objective(lambda y, z: (np.zeros_like(z), np.full(3, 0.5))).prepare(ids, None)
-    assert shared.n_outputs == 3 and shared.curvature_shape() == (3, 1)
+    shared = get_objective(lambda y, z: (np.zeros_like(z), np.full(3, 0.5))).bind(ids, None)
+    assert shared.n_outputs == 3 and shared.hessian_shape() == (3, 1)
 
 
 @pytest.mark.parametrize(
@@ -736,7 +732,7 @@ def test_custom_shapes_and_weights():
     ],
 )
 def test_custom_errors(returned, message):
-    problem = get_objective(lambda y, z: returned(z)).prepare(np.zeros((4, 2)), None)
+    problem = get_objective(lambda y, z: returned(z)).bind(np.zeros((4, 2)), None)
     with pytest.raises(ValueError, match=message):
         run(problem, np.zeros((4, 2), np.float32))
 
@@ -746,7 +742,7 @@ def test_custom_hessians_equal_the_built_in(weighted):
     label, raw = np.arange(50, dtype=np.int32) % 4, draw_raw(50, 4)
     weight = np.linspace(0, 2, 50).astype(np.float32) if weighted else None
     custom, built_in = (
-        get_objective(of).prepare(label, weight) for of in (softmax_hessians, "softmax")
+        get_objective(of).bind(label, weight) for of in (softmax_hessians, "softmax")
     )
     for mine, theirs in zip(hessians(custom, raw), hessians(built_in, raw), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-7)
@@ -758,17 +754,17 @@ def test_custom_hessians_equal_the_built_in(weighted):
 
 def test_custom_full_curvature_of_what_has_none():
     y, raw = draw_target("real", 20, 3), draw_raw(20, 3)
-    g, h = hessians(get_objective(lambda y, z: (z - y, None)).prepare(y, np.full(20, 2.0)), raw)
+    g, h = hessians(get_objective(lambda y, z: (z - y, None)).bind(y, np.full(20, 2.0)), raw)
     np.testing.assert_allclose(g, 2 * (raw - y), rtol=1e-6)
     np.testing.assert_array_equal(h, np.broadcast_to(np.float32([2, 0, 2, 0, 0, 2]), (20, 6)))
     with pytest.raises(ValueError, match=r'needs the Hessians, \(20, 3, 3\).*hessian="diagonal"'):
-        hessians(get_objective(lambda y, z: (z - y, np.ones_like(z))).prepare(y, None), raw)
-    one = get_objective(lambda y, z: (z - y, np.full(20, 0.5))).prepare(y[:, :1], None)
+        hessians(get_objective(lambda y, z: (z - y, np.ones_like(z))).bind(y, None), raw)
+    one = get_objective(lambda y, z: (z - y, np.full(20, 0.5))).bind(y[:, :1], None)
     assert (hessians(one, raw[:, :1].copy())[1] == 0.5).all()
     weight = np.ones((20, 3), np.float32)
     with pytest.raises(ValueError, match="weights of single outputs"):
         hessians(
-            get_objective(lambda y, z: (z, np.tile(np.eye(3), (20, 1, 1)))).prepare(y, weight), raw
+            get_objective(lambda y, z: (z, np.tile(np.eye(3), (20, 1, 1)))).bind(y, weight), raw
         )
 
 
@@ -787,7 +783,7 @@ def test_custom_hessians_that_are_none(entries, message):
     H = np.tile(np.eye(2), (4, 1, 1))
     for place, value in entries.items():
         H[place] = value
-    problem = get_objective(lambda y, z: (z, H)).prepare(np.zeros((4, 2)), None)
+    problem = get_objective(lambda y, z: (z, H)).bind(np.zeros((4, 2)), None)
     with pytest.raises(ValueError, match=message):
         hessians(problem, np.zeros((4, 2), np.float32))
 
@@ -804,13 +800,11 @@ def test_custom_curvature_is_mended_as_asked():
     raw, y = np.zeros((3, 2), np.float32), np.zeros((3, 2))
     expected = {"absolute": ([2, 1, 2], [1, 2]), "clip": ([1.5, 1.5, 1.5], [1, 0])}
     for choice, (full, own) in expected.items():
-        assert np.allclose(hessians(Custom(both, curvature=choice).prepare(y, None), raw)[1], full)
-        assert np.allclose(run(Custom(diagonal, curvature=choice).prepare(y, None), raw)[1], own)
-    problem = Custom(diagonal, curvature="none").prepare(y, None)
-    assert problem.curvature_shape() is None
-    assert objective_from_dict(Custom(both, curvature="clip").to_dict()) == Custom(
-        None, None, "clip"
-    )
+        assert np.allclose(hessians(Custom(both, hessian=choice).bind(y, None), raw)[1], full)
+        assert np.allclose(run(Custom(diagonal, hessian=choice).bind(y, None), raw)[1], own)
+    problem = Custom(diagonal, hessian="none").bind(y, None)
+    assert problem.hessian_shape() is None
+    assert objective_from_dict(Custom(both, hessian="clip").to_dict()) == Custom(None, None, "clip")
     assert "curvature" not in Custom(both).to_dict()  # as files of earlier versions have it
 
 
@@ -819,7 +813,7 @@ def test_custom_from_a_file_predicts_but_does_not_train():
     assert isinstance(objective, Custom)
     np.testing.assert_array_equal(objective.transform(np.ones((2, 2))), np.ones((2, 2)))
     with pytest.raises(ValueError, match="pass the function again"):
-        objective.prepare(np.zeros((4, 2)), None)
+        objective.bind(np.zeros((4, 2)), None)
 
 
 # --- arithmetic ---
@@ -851,7 +845,7 @@ from test_objectives import *
 import polyleaf._core as core
 digest = hashlib.sha256()
 def add(problem, raw):
-    problem.set_base(problem.base_score({n_threads}))
+    problem.set_base_score(problem.base_score({n_threads}))
     for a in (*run(problem, raw, {n_threads}), np.array(problem.loss(raw, {n_threads})), problem.base):
         digest.update(b"" if a is None else np.ascontiguousarray(a).tobytes())
 for case in ELEMENTWISE:
@@ -859,15 +853,15 @@ for case in ELEMENTWISE:
     for n, k in ((4999, 1), (1001, 3), (40, 1500)):
         weight = np.random.default_rng(9).random((n, k)).astype(np.float32)
         for w in (None, weight[:, 0], weight):
-            add(objective.prepare(draw_target(kind, n, k), w), draw_raw(n, k, scale=5.0))
+            add(objective.bind(draw_target(kind, n, k), w), draw_raw(n, k, scale=5.0))
 for curvature in SOFTMAX:
     for n, k in ((5001, 2), (999, 10), (77, 1500)):
         label = np.random.default_rng(9).integers(0, k, n).astype(np.int32)
-        add(Softmax(k, curvature).prepare(label, np.linspace(0, 1, n)), draw_raw(n, k, scale=5.0))
+        add(Softmax(k, curvature).bind(label, np.linspace(0, 1, n)), draw_raw(n, k, scale=5.0))
 for name in ("softmax", "exponential", "exponential_margin"):
     for n, k in ((5001, 2), (999, 10), (77, 150)):
         label = np.random.default_rng(9).integers(0, k, n).astype(np.int32)
-        problem = get_objective(name, n_classes=k).prepare(label, np.linspace(0, 1, n))
+        problem = get_objective(name, n_classes=k).bind(label, np.linspace(0, 1, n))
         raw = draw_raw(n, k, scale=5.0)
         add(problem, raw)
         for a in hessians(problem, raw, {n_threads}):

@@ -11,9 +11,9 @@ import polyleaf._core as _core
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import (
+    BoundObjective,
     Huber,
     Objective,
-    Problem,
     Softmax,
     get_objective,
     objective_class,
@@ -27,7 +27,7 @@ from polyleaf.objectives.base import as_matrix, as_weight
 SMALL = {"n_estimators": 5, "max_leaves": 6, "min_child_samples": 3, "random_state": 0}
 
 
-class OwnProblem(Problem):
+class OwnProblem(BoundObjective):
     """A loss that says ``values(y, z) -> loss, gradient, curvature``, all (n, K), float64."""
 
     def __init__(self, objective, target, n_outputs, weight):
@@ -53,7 +53,7 @@ class OwnProblem(Problem):
 
 
 class Own(Objective):
-    def prepare(self, target, weight):
+    def bind(self, target, weight):
         target = as_matrix(target)
         return OwnProblem(self, target, target.shape[1], as_weight(weight, *target.shape))
 
@@ -63,8 +63,8 @@ class Own(Objective):
 class OwnSquare(Own):
     name: ClassVar[str] = "own square"
     aliases: ClassVar[tuple[str, ...]] = ("own l2",)
-    location: ClassVar[bool] = True
-    constant_curvature = True
+    is_translation_invariant: ClassVar[bool] = True
+    has_constant_hessian = True
 
     def values(self, y, z):
         return (z - y) ** 2 / 2, z - y, np.ones_like(z)
@@ -107,13 +107,13 @@ class OwnClasses(Objective):
     target_kinds: ClassVar[tuple[str, ...]] = ("classes",)
     parameters: ClassVar[dict[str, str]] = {"n_outputs": "n_classes"}
     separable: ClassVar[bool] = False
-    full_curvature: ClassVar[bool] = False
+    full_hessian: ClassVar[bool] = False
     probabilities: ClassVar[bool] = True
 
     smoothing: float = 0.0
     n_classes: int | None = None
 
-    def prepare(self, target, weight):
+    def bind(self, target, weight):
         return OwnProblem(self, target, self.n_classes, as_weight(weight, len(target), 1))
 
     def transform(self, scores):
@@ -313,7 +313,7 @@ def test_register_refuses(cls, kind, message):
 
 
 def test_the_core_says_which_losses_have_curvature_1():
-    constant = {name for name in objective_names() if get_objective(name).constant_curvature}
+    constant = {name for name in objective_names() if get_objective(name).has_constant_hessian}
     assert constant == {"squared_error", "absolute_error", "quantile", "huber", "squared_hinge"}
 
 

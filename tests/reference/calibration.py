@@ -30,7 +30,7 @@ def level_of_residuals(residuals, level, weight=None):
     return rows[-1][0]
 
 
-def level_shifts(y, levels, weight, fold, n_used, predict_without):
+def quantile_shifts(y, levels, weight, fold, n_used, predict_without):
     """One shift for each target and level. y (n, T), weight None or (n, T), fold (n,);
     `predict_without(rows)`: (n, T * A) of a model that has not seen these rows."""
     truth = np.repeat(y, len(levels), axis=1)
@@ -50,7 +50,7 @@ def level_shifts(y, levels, weight, fold, n_used, predict_without):
     ]
 
 
-def widths(scores, coverage, joint=False):
+def interval_widths(scores, coverage, joint=False):
     """The width of each target, or None: the score of rank ceil(coverage (n + 1)).
 
     `joint`: every target has a unit, the magnitude of that rank among the scores of n + 1 rows, of which n

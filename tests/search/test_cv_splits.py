@@ -10,7 +10,7 @@ from sklearn.model_selection import TimeSeriesSplit
 from polyleaf import Dataset
 from polyleaf.inputs.targets import encode_classification, encode_regression
 from polyleaf.search.cv_splits import MANY_ROWS, deals_of, folds_of, rows_of_folds
-from polyleaf.training.prepare import Given
+from polyleaf.training.prepare import TrainingData
 
 
 def rows_for(y, cv=None, groups=None, classes=False, X=None):
@@ -133,7 +133,7 @@ def test_a_fold_has_the_codes_of_its_rows(as_matrix):
     weight = rng.random(80)
     train, valid = np.arange(0, 80, 2), np.arange(1, 80, 2)
     (fold,) = folds_of(
-        dataset, Given("training", X, list(range(80)), weight), lambda deal: [(train, valid)]
+        dataset, TrainingData("training", X, list(range(80)), weight), lambda deal: [(train, valid)]
     )
     np.testing.assert_array_equal(fold.train.X.codes, dataset.codes[:, train])
     np.testing.assert_array_equal(fold.valid.X.codes, dataset.codes[:, valid])
@@ -156,7 +156,7 @@ def test_folds_are_dealt_and_made_when_a_candidate_comes_to_them():
         dealt.append(i)
         return rows_of_folds(3, y[:, None], y, encode_regression(y), None, i)
 
-    folds = folds_of(Counted(), Given("training", y[:, None], y, None, None), deal, 3)
+    folds = folds_of(Counted(), TrainingData("training", y[:, None], y, None, None), deal, 3)
     assert (len(folds), folds.dealt, dealt, cut) == (9, 3, [0], [])
     assert folds[1] is folds[1] and cut == [20, 10] and dealt == [0]
     assert sorted(folds[3].valid.y) != sorted(folds[0].valid.y) and dealt == [0, 1]

@@ -191,7 +191,7 @@ def test_texts_that_say_what_None_stands_for_are_true():
     assert set(spreads) == set(usual) and spreads["learning_rate"] == counts["learning_rate"]
     assert spreads["colsample_bynode"] == usual["colsample_bynode"]
     assert all(EVERY[name].default is None for name in (*usual, "n_estimators"))
-    rows = f"with {auto_n_estimators.FEWEST_ROWS} to {auto_n_estimators.MOST_ROWS:,} rows"
+    rows = f"with {auto_n_estimators.MIN_ROWS} to {auto_n_estimators.MAX_ROWS:,} rows"
     assert f"None: {parameters.DEFAULT_N_ESTIMATORS}; but {rows}" in EVERY[
         "n_estimators"
     ].text.replace("\n", " ")

@@ -84,8 +84,8 @@ def loss(estimator, features, y):
     """Mean training loss of a fitted estimator, by its objective."""
     model = estimator.model_
     target = y if "classes" in model.objective.target_kinds else np.asarray(y, np.float64)
-    problem = model.objective.prepare(target, None)
-    problem.set_base(model.base_score)
+    problem = model.objective.bind(target, None)
+    problem.set_base_score(model.base_score)
     codes = model.mapper.transform(estimator._features(features), 1)
     raw = np.zeros((len(y), model.n_outputs), np.float32)
     model.forest.predict(codes, raw, 0, len(model.forest), 1)

@@ -27,7 +27,7 @@ def draw_raw(n, k, seed=1, scale=1.5):
 def run(problem, raw, n_threads=1):
     """Gradient and curvature, in arrays filled with NaN first: every entry must be written."""
     g = np.full_like(raw, np.nan)
-    shape = problem.curvature_shape()
+    shape = problem.hessian_shape()
     h = None if shape is None else np.full(shape, np.nan, np.float32)
     problem.derivatives(raw, g, h, n_threads)
     return g, h
@@ -37,7 +37,7 @@ def hessians(problem, raw, n_threads=1):
     """Gradient and packed Hessian, in arrays filled with NaN first."""
     g = np.full_like(raw, np.nan)
     h = np.full((len(raw), packed_size(raw.shape[1])), np.nan, np.float32)
-    problem.full_curvature(raw, g, h, n_threads)
+    problem.full_hessian(raw, g, h, n_threads)
     return g, h
 
 

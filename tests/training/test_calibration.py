@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reference.calibration import level_shifts as by_definition
+from reference.calibration import quantile_shifts as by_definition
 
 from polyleaf import Dataset, PolyleafRegressor, load_model
 from polyleaf.callbacks import LearningRateScheduler
@@ -167,7 +167,7 @@ def test_going_on_is_what_the_uninterrupted_training_would_have_been(tmp_path):
     "how", [{"quantile_alpha": 0.5}, {"objective": "absolute_error"}, {"objective": "huber"}]
 )
 def test_medians_and_other_losses_are_left_alone(how, monkeypatch):
-    monkeypatch.setattr("polyleaf.estimators.base.level_shifts", None)
+    monkeypatch.setattr("polyleaf.estimators.base.quantile_shifts", None)
     X, Y = made()
     assert fitted(X, Y, **how).model_.target_scale is None
 
@@ -191,7 +191,7 @@ def test_ctrl_c_while_folds_are_trained_keeps_the_model(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("polyleaf.estimators.base.level_shifts", interrupted)
+    monkeypatch.setattr("polyleaf.estimators.base.quantile_shifts", interrupted)
     X, Y = made()
     model = PolyleafRegressor(**SMALL)
     with pytest.raises(KeyboardInterrupt):

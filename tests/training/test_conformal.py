@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from reference.calibration import interval_widths as widths_by_definition
 from reference.calibration import level_of_residuals as by_definition
-from reference.calibration import widths as widths_by_definition
 
-from polyleaf.training.conformal import level_of_residuals, widths
+from polyleaf.training.conformal import interval_widths, level_of_residuals
 
 LEVELS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99]
 
@@ -53,9 +53,11 @@ def test_widths_are_those_of_the_definition(n, coverage, joint):
     expected = widths_by_definition(scores, coverage, joint)
     if expected is None:
         with pytest.raises(ValueError, match=f"{n} rows are too few for a coverage of {coverage}"):
-            widths(scores, coverage, joint=joint)
+            interval_widths(scores, coverage, joint=joint)
     else:
-        np.testing.assert_allclose(widths(scores, coverage, joint=joint), expected, rtol=1e-14)
+        np.testing.assert_allclose(
+            interval_widths(scores, coverage, joint=joint), expected, rtol=1e-14
+        )
 
 
 @pytest.mark.parametrize("n, n_targets", [(60, 16), (186, 14), (100, 3)])
@@ -69,29 +71,32 @@ def test_a_new_row_is_inside_in_all_targets_as_often_as_asked(n, n_targets, heav
             0.5 * rng.standard_normal((n + 1, 1)) + 0.8 * rng.standard_normal((n + 1, n_targets))
         )
         scores = scores**heavy * np.logspace(-3, 3, n_targets) - shift
-        inside += (scores[-1] <= widths(scores[:-1], 0.9, joint=True)).all()
+        inside += (scores[-1] <= interval_widths(scores[:-1], 0.9, joint=True)).all()
     assert 0.9 - 3 * np.sqrt(0.09 / repeats) < inside / repeats < 0.94
 
 
 def test_units_of_targets_that_are_mostly_right():
     scores = np.abs(np.random.default_rng(0).standard_normal((99, 2)))
     scores[:95, 0] = 0.0
-    found = widths(scores, 0.9, joint=True)
+    found = interval_widths(scores, 0.9, joint=True)
     assert np.isfinite(found).all() and (scores <= found).all(axis=1).sum() >= 90
-    assert widths(np.zeros((99, 2)), 0.9, joint=True).tolist() == [0.0, 0.0]
+    assert interval_widths(np.zeros((99, 2)), 0.9, joint=True).tolist() == [0.0, 0.0]
 
 
 def test_widths_count_weights_and_leave_out_what_is_not_known():
     scores = np.random.default_rng(0).standard_normal((300, 2))
     weight = np.random.default_rng(1).integers(0, 2, scores.shape).astype(float)
-    each = [widths(s[w > 0][:, None], 0.9)[0] for s, w in zip(scores.T, weight.T, strict=True)]
-    np.testing.assert_array_equal(widths(scores, 0.9, weight), each)
+    each = [
+        interval_widths(s[w > 0][:, None], 0.9)[0] for s, w in zip(scores.T, weight.T, strict=True)
+    ]
+    np.testing.assert_array_equal(interval_widths(scores, 0.9, weight), each)
     both = weight.all(axis=1)
     np.testing.assert_array_equal(
-        widths(scores, 0.9, weight, joint=True), widths(scores[both], 0.9, joint=True)
+        interval_widths(scores, 0.9, weight, joint=True),
+        interval_widths(scores[both], 0.9, joint=True),
     )
     np.testing.assert_array_equal(
-        widths(scores, 0.9, weight[:, 0]), widths(scores[weight[:, 0] > 0], 0.9)
+        interval_widths(scores, 0.9, weight[:, 0]), interval_widths(scores[weight[:, 0] > 0], 0.9)
     )
     heavy = np.where(scores[:, 0] > 1, 50.0, 1.0)
-    assert widths(scores, 0.8, heavy)[0] > widths(scores, 0.8)[0]
+    assert interval_widths(scores, 0.8, heavy)[0] > interval_widths(scores, 0.8)[0]

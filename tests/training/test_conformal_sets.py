@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from polyleaf.training.conformal_sets import label_depths, likelier, truth_depth
+from polyleaf.training.conformal_sets import (
+    class_nonconformity,
+    label_nonconformity,
+    truth_nonconformity,
+)
 
 
 def by_definition(p):
@@ -19,16 +23,16 @@ def by_definition(p):
 @pytest.mark.parametrize("k", [2, 3, 10])
 def test_the_mass_of_likelier_classes(k):
     p = np.random.default_rng(k).dirichlet(np.full(k, 0.5), 50)
-    p[::5] = 1 / k  # equals: the first is the likelier
-    np.testing.assert_allclose(likelier(p), by_definition(p), atol=1e-12)
-    assert (likelier(p).min(axis=1) == 0).all()
+    p[::5] = 1 / k  # equals: the first is the class_nonconformity
+    np.testing.assert_allclose(class_nonconformity(p), by_definition(p), atol=1e-12)
+    assert (class_nonconformity(p).min(axis=1) == 0).all()
 
 
 def test_sets_are_as_small_as_their_mass_allows():
     """Classes up to a depth: the fewest of the likeliest whose mass exceeds it."""
     p = np.random.default_rng(0).dirichlet(np.full(6, 0.4), 200)
     for depth in (0.0, 0.3, 0.9):
-        held = likelier(p) <= depth
+        held = class_nonconformity(p) <= depth
         for row, chosen in zip(p, held, strict=True):
             falling = np.sort(row)[::-1]
             n = 1 + int((np.cumsum(falling)[:-1] <= depth).sum())
@@ -38,4 +42,4 @@ def test_sets_are_as_small_as_their_mass_allows():
 def test_all_that_is_true_must_be_held():
     p = np.array([[0.9, 0.2, 0.5], [0.1, 0.2, 0.3], [0.6, 0.6, 0.6]])
     truth = np.array([[1, 1, 0], [0, 0, 0], [0, 0, 1]])
-    np.testing.assert_allclose(truth_depth(label_depths(p), truth), [0.8, -1.0, 0.4])
+    np.testing.assert_allclose(truth_nonconformity(label_nonconformity(p), truth), [0.8, -1.0, 0.4])

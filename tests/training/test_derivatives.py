@@ -36,7 +36,7 @@ def hessians(y, z):
     ("objective", "output", "how"),
     [
         (flat, 0, {}),
-        (Custom(flat, curvature="clip"), 0, {"boosting_step": "layer", "grow_policy": "depthwise"}),
+        (Custom(flat, hessian="clip"), 0, {"boosting_step": "layer", "grow_policy": "depthwise"}),
         (lambda y, z: (z - y, np.zeros((len(y), 1))), 0, {}),
         (flat_in_one, 1, {}),
         (flat_in_one, 1, {"multi_strategy": "one_output_per_tree"}),
@@ -80,7 +80,7 @@ def test_rows_of_one_rank_may_have_no_curvature(all_flat):
         is_flat = all_flat or communicator.rank == 0
         objective = Custom(flat if is_flat else lambda y, z: (z - y, 1 + 0 * z))
         workers = Context(1, communicator)
-        problem = objective.prepare(Y, None)
+        problem = objective.bind(Y, None)
         found = Derivatives(problem, settings.hessian, None, 1 << 30, workers)
         found.renew(np.zeros_like(Y, np.float32))
         return found.h.any()

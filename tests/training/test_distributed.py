@@ -15,7 +15,7 @@ from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.data.random import ROWS, draw, draw_ids
 from polyleaf.runtime.collective import ThreadCommunicator, WorkerLostError
 from polyleaf.runtime.context import Context
-from polyleaf.training.sampling import Numbered, sample_rows
+from polyleaf.training.sampling import GlobalRowIds, sample_rows
 
 SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
 
@@ -89,27 +89,27 @@ def test_what_is_refused_has_a_sentence(name):
 def test_losses_that_fit_their_leaves_from_their_own_rows_are_refused():
     from polyleaf.objectives import AbsoluteError
     from polyleaf.settings.train_config import make_train_config
-    from polyleaf.training.distributed import check_ranks
+    from polyleaf.training.distributed import check_distributed
 
     class Own(AbsoluteError):
-        renews_with_ranks = False
+        updates_leaves_distributed = False
 
     chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
-    check_ranks(chosen, AbsoluteError())
+    check_distributed(chosen, AbsoluteError())
     with pytest.raises(ValueError, match="fits its leaves itself"):
-        check_ranks(chosen, Own())
+        check_distributed(chosen, Own())
 
 
 def test_losses_that_are_weighed_by_all_rows_are_refused():
     from polyleaf.objectives import get_objective
-    from polyleaf.objectives.multitask import Task, Tasks
+    from polyleaf.objectives.multitask import MultiTask, Task
     from polyleaf.settings.train_config import make_train_config
-    from polyleaf.training.distributed import check_ranks
+    from polyleaf.training.distributed import check_distributed
 
     chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
-    check_ranks(chosen, get_objective("l2"))
+    check_distributed(chosen, get_objective("l2"))
     with pytest.raises(ValueError, match="a model for each"):
-        check_ranks(chosen, Tasks([Task("a", get_objective("l2"), "values", 1, 1)]))
+        check_distributed(chosen, MultiTask([Task("a", get_objective("l2"), "values", 1, 1)]))
 
 
 def problem(rng, n, n_outputs, of_classes):
@@ -593,7 +593,7 @@ def test_rows_of_large_gradients_are_those_of_all(n, data):
     def work(communicator):
         own = np.flatnonzero(rank == communicator.rank)
         found, own_multiplier = sample_rows(
-            chosen, g[own], 1, numbered=Numbered(own, n, communicator)
+            chosen, g[own], 1, numbered=GlobalRowIds(own, n, communicator)
         )
         return own[found], own, own_multiplier
 
@@ -629,7 +629,7 @@ def test_quantiles_are_those_of_all_rows(n, data):
     def work(communicator):
         own = rank == communicator.rank
         about = None if weight is None else weight[own], leaf[own], 7, None, level
-        return _core.fit_quantile_leaves(values[own], *about, Workers(2, communicator))
+        return _core.fit_quantile_leaves(values[own], *about, Context(2, communicator))
 
     for found in ThreadCommunicator.run(size, work):
         assert found.tobytes() == alone.tobytes()

@@ -13,7 +13,7 @@ from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training import boosting
-from polyleaf.training.factory import parts_of, problem_of
+from polyleaf.training.factory import bind_objective, parts_of
 from polyleaf.training.layer_boosting import Layers
 from polyleaf.training.leaf_fitters import (
     ConstantFitter,
@@ -48,13 +48,13 @@ def parts(objective="squared_error", model=None, **parameters):
     target = Y.astype(np.float32)
     if chosen.has_sparse_targets:
         target = sp.csr_matrix(np.maximum(target, 0))
-    problem = problem_of(get_objective(objective), target, None, chosen)
+    problem = bind_objective(get_objective(objective), target, None, chosen)
     if model is None:
         base = problem.base_score()
         model = Model(
             mapper=dataset.mapper, objective=problem.objective, base_score=base, learning_rate=0.1
         )
-    problem.set_base(model.base_score)
+    problem.set_base_score(model.base_score)
     return parts_of(chosen, problem, dataset, None, model, [], [])
 
 

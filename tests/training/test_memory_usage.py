@@ -39,20 +39,20 @@ TRAININGS = {
 def needed(make, parameters, X, y, monkeypatch):
     """What has to stay in memory, and the row state: as the training itself counts them."""
     seen = []
-    of_row, of_trees = memory_usage.of_row, memory_usage.of_trees
+    row_bytes, tree_bytes = memory_usage.row_bytes, memory_usage.tree_bytes
 
     def counted(*arguments):
-        seen.append(of_row(*arguments))
+        seen.append(row_bytes(*arguments))
         return seen[-1]
 
     def counted_trees(columns, settings):
-        found = of_trees(columns, settings)
-        seen.append(found + memory_usage.of_histograms(N, N_FEATURES, columns, settings))
+        found = tree_bytes(columns, settings)
+        seen.append(found + memory_usage.histogram_bytes(N, N_FEATURES, columns, settings))
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(memory_usage, "of_row", counted)
-        patch.setattr(memory_usage, "of_trees", counted_trees)
+        patch.setattr(memory_usage, "row_bytes", counted)
+        patch.setattr(memory_usage, "tree_bytes", counted_trees)
         make(**SMALL, **parameters).fit(limited(X, y, MUCH, None, keep_features=True))
     row, others = seen
     return N * row.others + others, N * row.state, N * (row.bins + N_FEATURES)

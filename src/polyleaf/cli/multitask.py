@@ -17,7 +17,7 @@ from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema, infer_task, select_columns
 from polyleaf.files.table import Table
 from polyleaf.metrics._multitask import TASKS
-from polyleaf.objectives import automatic_name, get_objective, objective_class
+from polyleaf.objectives import auto_objective_name, get_objective, objective_class
 
 __all__ = ["TaskSpec", "check_single_task", "parse_tasks", "describe_tasks", "get_single_kind"]
 
@@ -142,10 +142,10 @@ def _usual(table: Table, column: str, kind: str) -> str:
     if kind == "regression":
         return "squared_error"
     if kind == "multilabel":
-        return automatic_name("multilabel", sparse=False)
+        return auto_objective_name("multilabel", sparse=False)
     values = table.column(column)
     few = len(np.unique(values[~np.isnan(values)])) <= 2
-    return automatic_name("binary" if few else "multiclass", sparse=False)
+    return auto_objective_name("binary" if few else "multiclass", sparse=False)
 
 
 def describe_tasks(wanted: Sequence[TaskSpec]) -> str:

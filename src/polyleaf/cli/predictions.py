@@ -57,7 +57,7 @@ def _of_each(estimator: Any, schema: Schema) -> Iterator[tuple[str, Any, Schema]
 
 
 def _names(estimator: Any, schema: Schema) -> list[str]:
-    ends = [f"_q{level:g}" for level in estimator.model_.objective.levels]
+    ends = [f"_q{level:g}" for level in estimator.model_.objective.quantile_levels]
     return [f"{target}{end}" for target in schema.targets for end in ends or [""]]
 
 
@@ -88,7 +88,7 @@ def compute_scores(
         if hasattr(estimator, "predict_proba")
         else None,
         classes=getattr(estimator, "classes_", None),
-        levels=estimator.model_.objective.levels,
+        levels=estimator.model_.objective.quantile_levels,
         distribution=law,
         weight=None if weight is None else weight[known],
     )

@@ -40,7 +40,7 @@ from polyleaf.data.partitions import merge_summaries
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
-from polyleaf.training.distributed import can_repeat
+from polyleaf.training.distributed import can_replay
 
 __all__ = ["Lost", "Restart", "Watched", "fit"]
 
@@ -333,7 +333,7 @@ class _Attempts:
     def _take_over(self, models: Iterable[Any]) -> None:
         """Where one has more rounds than what is known."""
         for model in models:
-            if not isinstance(model, Model) or not can_repeat(self.ready.shared.plan.settings):
+            if not isinstance(model, Model) or not can_replay(self.ready.shared.plan.settings):
                 continue
             if self.known is None or model.n_rounds > self.known.n_rounds:
                 self.known = model

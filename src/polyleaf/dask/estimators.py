@@ -28,8 +28,8 @@ from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.inputs.offsets import check_all_or_none
 from polyleaf.inputs.targets import TargetEncoding
-from polyleaf.training.boosting import Boosted
-from polyleaf.training.prepare import evaluation_data, take_feature_names
+from polyleaf.training.boosting import BoostResult
+from polyleaf.training.prepare import collect_eval_sets, set_feature_names
 
 __all__ = ["DaskPolyleafClassifier", "DaskPolyleafRegressor"]
 
@@ -126,7 +126,7 @@ class _DaskEstimator(BaseEstimator):
         polyleaf.dask.driver.Lost
             Where workers were lost more often than `max_restarts`.
         """
-        further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset)
+        further = collect_eval_sets(eval_set, eval_names, eval_sample_weight, eval_offset)
         have = [each is not None for each in (offset, *(data.offset for data in further))]
         check_all_or_none(["training", *(data.name for data in further)], have, False)
         watched = [
@@ -150,9 +150,9 @@ class _DaskEstimator(BaseEstimator):
             )
         model = found.model
         local = self._local_class(**self._local.get_params(deep=False))
-        take_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
+        set_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
-        local._store_result(Boosted(model, found.evals_log, found.outputs_log, False), encoding)
+        local._store_result(BoostResult(model, found.evals_log, found.outputs_log, False), encoding)
         self._fitted = local
         return self
 

@@ -338,8 +338,8 @@ class BinMapper:
             Where the codes (one byte per value) do not fit in memory.
         """
         table = self._columns_of(table)
-        if table.on_card is not None:
-            found = _core.encode_device_array(self._bin_table, table.on_card)
+        if table.device_array is not None:
+            found = _core.encode_device_array(self._bin_table, table.device_array)
             return found[only] if compact else found
         held = only if compact else None
         n_codes = self.n_columns_ if held is None else int(np.count_nonzero(held))
@@ -401,7 +401,9 @@ class BinMapper:
         if table.device_array is not None:
             self._check_table(table)
             kinds = self.n_bins_, self.is_categorical_
-            return DeviceCodes(_core.DeviceBins.from_array(table.on_card, self._bin_table, *kinds))
+            return DeviceCodes(
+                _core.DeviceBins.from_array(table.device_array, self._bin_table, *kinds)
+            )
         if sparse and table.sparse:
             dense, rare = _part_by_share(table)
             if len(rare.features) > 0:

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Curves", "curves", "encode", "intervals"]
+__all__ = ["SurvivalCurves", "curves", "encode", "intervals"]
 
 Floats = NDArray[np.float64]
 
 
-def intervals(time: ArrayLike, event: ArrayLike, n: int = 20) -> Floats:
+def make_intervals(time: ArrayLike, event: ArrayLike, n: int = 20) -> Floats:
     """Ends of intervals that hold about equally many events each.
 
     Parameters
@@ -55,7 +55,7 @@ def intervals(time: ArrayLike, event: ArrayLike, n: int = 20) -> Floats:
     return np.unique(np.quantile(time[cause > 0], levels, method="inverted_cdf"))
 
 
-def encode(time: ArrayLike, event: ArrayLike, ends: ArrayLike) -> Floats:
+def encode_discrete_hazard(time: ArrayLike, event: ArrayLike, ends: ArrayLike) -> Floats:
     """Labels of the intervals, for ``PolyleafClassifier(missing_targets="ignore")``.
 
     Parameters
@@ -86,7 +86,7 @@ def encode(time: ArrayLike, event: ArrayLike, ends: ArrayLike) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Curves:
+class SurvivalCurves:
     """What is predicted of each row over time.
 
     Attributes
@@ -133,8 +133,8 @@ class Curves:
         return -np.log(np.maximum(self.survival, np.finfo(np.float64).tiny)).sum(axis=1)
 
 
-def curves(hazards: ArrayLike, ends: ArrayLike) -> Curves:
-    """Curves of predicted hazards.
+def survival_curves(hazards: ArrayLike, ends: ArrayLike) -> SurvivalCurves:
+    """SurvivalCurves of predicted hazards.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def curves(hazards: ArrayLike, ends: ArrayLike) -> Curves:
 
     Returns
     -------
-    Curves
+    SurvivalCurves
     """
     bounds = _ends(ends)
     found = np.asarray(hazards, np.float64)
@@ -160,7 +160,7 @@ def curves(hazards: ArrayLike, ends: ArrayLike) -> Curves:
     of_causes = of_causes / np.maximum(together, 1.0)  # each was learned by itself
     survival = np.cumprod(np.maximum(1.0 - of_causes.sum(axis=1), 0.0), axis=1)
     before = np.column_stack([np.ones(len(found)), survival[:, :-1]])
-    return Curves(bounds, survival, np.cumsum(of_causes * before[:, None], axis=2))
+    return SurvivalCurves(bounds, survival, np.cumsum(of_causes * before[:, None], axis=2))
 
 
 def _checked(time: ArrayLike, event: ArrayLike) -> tuple[Floats, NDArray[np.int64]]:
@@ -184,6 +184,6 @@ def _ends(ends: ArrayLike) -> Floats:
     found = np.asarray(ends, np.float64)
     if found.ndim != 1 or not len(found) or not (np.diff(found, prepend=0.0) > 0).all():
         raise ValueError(
-            "ends must be one or more numbers above 0 that rise: see polyleaf.distributions.survival.intervals."
+            "ends must be one or more numbers above 0 that rise: see polyleaf.distributions.survival.make_intervals."
         )
     return found

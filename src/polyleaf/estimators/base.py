@@ -65,21 +65,21 @@ from polyleaf.settings.aliases import (
 from polyleaf.settings.param_spec import format_parameters
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.settings.train_config import TrainConfig, make_train_config
-from polyleaf.training.auto_n_estimators import FoundRounds, are_few, rounds_of
-from polyleaf.training.boosting import Boosted, boost
-from polyleaf.training.calibration import level_shifts
-from polyleaf.training.cross_fitting import Rates, Training
+from polyleaf.training.auto_n_estimators import RoundSearchResult, find_n_estimators, has_few_rows
+from polyleaf.training.boosting import BoostResult, boost
+from polyleaf.training.calibration import quantile_shifts
+from polyleaf.training.cross_fitting import LearningRateLog, TrainingRecord
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
-    Given,
-    Prepared,
+    PreparedData,
     Seeds,
-    evaluation_data,
+    TrainingData,
+    collect_eval_sets,
     prepare,
-    take_feature_names,
+    set_feature_names,
 )
-from polyleaf.training.sampling import Numbered
+from polyleaf.training.sampling import GlobalRowIds
 
 __all__ = [
     "HAS_OFFSETS",
@@ -291,16 +291,22 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
         device = get_device(self.device)
-        given = Given("training", X, y, sample_weight, offset).completed().read_from(device)
-        val = Given(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
+        given = (
+            TrainingData("training", X, y, sample_weight, offset)
+            .with_dataset_values()
+            .copied_to_host(device)
+        )
+        val = TrainingData(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
         holds_out = self.validation_fraction is not None
-        further = evaluation_data(
+        further = collect_eval_sets(
             eval_set, eval_names, eval_sample_weight, eval_offset, val, holds_out
         )
-        further = [data.read_from(device) for data in further]
+        further = [data.copied_to_host(device) for data in further]
         return self._fit(given, further, callbacks, init_model)
 
-    def _fit(self, given: Given, further: list[Given], callbacks: Any, init_model: Any) -> Self:
+    def _fit(
+        self, given: TrainingData, further: list[TrainingData], callbacks: Any, init_model: Any
+    ) -> Self:
         """Train on data, and watch others."""
         plan, target = self._make_plan(given, init_model)
         start, objective = plan.start, plan.objective
@@ -332,7 +338,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         self._after_training(training, ready, given)
         return self
 
-    def _make_plan(self, given: Given, init_model: Any) -> tuple[FitPlan, Target]:
+    def _make_plan(self, given: TrainingData, init_model: Any) -> tuple[FitPlan, Target]:
         """What a training is to be, and what it is to learn."""
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
@@ -358,18 +364,18 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         watched = is_watched or held_out or bool(as_callbacks(self.callbacks))
         elsewhere = self.projection is not None or plan.settings.workers.device is not None
         sparse = scipy.sparse.issparse(target.values)
-        if said or watched or elsewhere or sparse or not are_few(target.n_rows):
+        if said or watched or elsewhere or sparse or not has_few_rows(target.n_rows):
             return None
         return default_metrics(plan.objective, target.encoding.kind, target.encoding.n_outputs)[-1]
 
-    def _find_n_estimators(self, plan: FitPlan, ready: Prepared) -> FoundRounds:
+    def _find_n_estimators(self, plan: FitPlan, ready: PreparedData) -> RoundSearchResult:
         """How many rounds the trial of what is ready asks for."""
         assert ready.trial is not None
         base_score = self._scale_base_score(ready.target.encoding, plan.objective)
         about = self._model_extras(plan, ready)
-        return rounds_of(ready.trial, plan.settings, plan.objective, base_score, **about)
+        return find_n_estimators(ready.trial, plan.settings, plan.objective, base_score, **about)
 
-    def _model_extras(self, plan: FitPlan, ready: Prepared) -> dict[str, Any]:
+    def _model_extras(self, plan: FitPlan, ready: PreparedData) -> dict[str, Any]:
         """What a model knows besides its trees."""
         encoding = ready.target.encoding
         scale, offset = _unit_of_scores(encoding, plan.objective)
@@ -384,12 +390,12 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     def _train(
         self,
         plan: FitPlan,
-        ready: Prepared,
+        ready: PreparedData,
         base_score: np.ndarray | None,
         callbacks: Any,
-        numbered: Numbered | None = None,
+        numbered: GlobalRowIds | None = None,
         known: Model | None = None,
-    ) -> Training:
+    ) -> TrainingRecord:
         """Train on what is ready, and take over the model."""
         settings, start, objective, target = plan.settings, plan.start, plan.objective, ready.target
         encoding, rounds = target.encoding, settings.boosting.n_estimators
@@ -397,8 +403,8 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         if start is not None:
             unit = about["target_scale"], about["target_offset"]
             start = _to_go_on_from(start, unit, about["metadata"])
-        offset = None if objective.location else ready.offset
-        rates = Rates()
+        offset = None if objective.is_translation_invariant else ready.offset
+        rates = LearningRateLog()
         with self._all_callbacks(
             callbacks, rounds, plan.metrics if ready.eval_sets else [], settings.workers
         ) as all_callbacks:
@@ -420,16 +426,20 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         self._store_result(trained, encoding)
         data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
         scores = trained.model.output_names
-        return Training(*data, objective, settings, rates, n_rounds, base_score, offset, scores)
+        return TrainingRecord(
+            *data, objective, settings, rates, n_rounds, base_score, offset, scores
+        )
 
-    def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
+    def _after_training(
+        self, training: TrainingRecord, ready: PreparedData, given: TrainingData
+    ) -> None:
         """What is found out with a model that is trained: of quantiles where their levels are."""
         if self._is_calibrated(training.objective):
-            self.model_.add_to_base_score(level_shifts(training))
+            self.model_.add_to_base_score(quantile_shifts(training))
 
     def _read_offsets(
-        self, data: list[Given], target: Target, objective: Objective, start: Model | None
-    ) -> list[Given]:
+        self, data: list[TrainingData], target: Target, objective: Objective, start: Model | None
+    ) -> list[TrainingData]:
         """The data of a training, the rows to learn from first: all with read offsets, or all without."""
         is_continued = start is not None and bool(start.metadata.get(HAS_OFFSETS))
         check_all_or_none(
@@ -449,11 +459,11 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     @staticmethod
     def _subtract_offset(target: Target, offset: np.ndarray | None, objective: Objective) -> Target:
         """The target, less what rows start from where the loss is of their difference."""
-        if offset is None or not objective.location:
+        if offset is None or not objective.is_translation_invariant:
             return target
         return target.subtract_offset(offset[:, :: objective.outputs_per_target()])
 
-    def _store_result(self, trained: Boosted, encoding: TargetEncoding) -> None:
+    def _store_result(self, trained: BoostResult, encoding: TargetEncoding) -> None:
         """Take over what was trained, also where Ctrl-C has ended the training."""
         self._set_model(trained.model, encoding)
         self.evals_result_ = trained.evals_log
@@ -515,8 +525,10 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     @staticmethod
     def _check_unit(encoding: TargetEncoding, objective: Objective) -> None:
         """Refuse a unit that the objective's targets cannot be brought to."""
-        if encoding.scale is not None and not objective.location:
-            allow = [name for name in objective_names() if objective_class(name).location]
+        if encoding.scale is not None and not objective.is_translation_invariant:
+            allow = [
+                name for name in objective_names() if objective_class(name).is_translation_invariant
+            ]
             raise ValueError(
                 f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
                 f"it is for {', '.join(allow)}."
@@ -610,9 +622,9 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             given |= {name: value for name, value in found.items() if name in given}
             parameters = {name: value for name, value in given.items() if value is not None}
         first_order = self.hessian == self.leaf_hessian == "none"
-        return get_objective(objective, **parameters).suited_to(n_outputs, first_order)
+        return get_objective(objective, **parameters).bind_outputs(n_outputs, first_order)
 
-    def _metadata(self, encoding: TargetEncoding, ready: Prepared) -> dict[str, Any]:
+    def _metadata(self, encoding: TargetEncoding, ready: PreparedData) -> dict[str, Any]:
         """What a model file holds besides the model, so that the estimator can be made again."""
         metadata: dict[str, Any] = {} if ready.offset is None else {HAS_OFFSETS: True}
         if ready.projection is not None:  # the model's own names are those of projected features
@@ -666,11 +678,11 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         encoding = decode_target_encoding(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
-            take_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
+            set_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
         else:
             names = model.metadata.get("input_names")
             _check_input_names(names, model.projection.n_features)
-            take_feature_names(estimator, model.projection.n_features, names)
+            set_feature_names(estimator, model.projection.n_features, names)
         estimator._set_model(model, encoding)
         estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
         return estimator
@@ -747,7 +759,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     def _features(self, X: Any, n_threads: int | None = None) -> FeatureTable:
         """X as a checked table that agrees with the training data."""
         reader = FeatureReader(self, self.model_.projection, n_threads or self._n_threads())
-        return reader.further(X, self.model_.mapper)
+        return reader.read_new(X, self.model_.mapper)
 
     def _n_threads(self) -> int:
         return effective_threads(self.n_jobs)
@@ -780,9 +792,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
 
     @staticmethod
     def _offset_reader(encoding: TargetEncoding, objective: Objective) -> Any:
-        return OffsetReader(
-            encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset
-        )
+        return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.offset_mask)
 
     def set_output(self, *, predict: Library = "default") -> Self:
         """Choose what predictions of several columns come in.
@@ -1002,8 +1012,8 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         first, last = self._rounds(iteration_range)
         objective, base = self.model_.objective, self.model_.base_score
         if (
-            objective.zero_base is None
-            or (base != objective.zero_base).any()
+            objective.sparse_base_score is None
+            or (base != objective.sparse_base_score).any()
             or self.model_.target_scale is not None
         ):
             raise ValueError(
@@ -1292,7 +1302,7 @@ def make_estimator_builder(
 
 def has_levels(objective: Objective) -> bool:
     """Whether some scores are quantiles other than medians, which calibration moves."""
-    levels = objective.levels_of_scores(objective.n_scores(1))
+    levels = objective.score_quantile_levels(objective.n_scores(1))
     return bool((np.abs(levels - 0.5) > 0).any())
 
 
@@ -1308,7 +1318,7 @@ def _unit_of_scores(
     """Scale and offset of each raw score, where targets are learned in their own unit."""
     if encoding.scale is None or encoding.offset is None:
         return None, None
-    return objective.unit_of_scores(encoding.scale, encoding.offset)
+    return objective.score_scaling(encoding.scale, encoding.offset)
 
 
 def _to_go_on_from(

@@ -26,12 +26,12 @@ from polyleaf.inputs.targets import (
 from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
 from polyleaf.model.decision_threshold import get_decision_thresholds, get_raw_decision_thresholds
-from polyleaf.objectives import Custom, Objective, automatic_name, objective_class
+from polyleaf.objectives import Custom, Objective, auto_objective_name, objective_class
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
 from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import ClassifierParameters
-from polyleaf.training.cross_fitting import Training
-from polyleaf.training.prepare import Given, Prepared
+from polyleaf.training.cross_fitting import TrainingRecord
+from polyleaf.training.prepare import PreparedData, TrainingData
 
 __all__ = ["PolyleafClassifier"]
 
@@ -144,7 +144,7 @@ class PolyleafClassifier(
     def _make_objective(self, target: Target, start: Model | None) -> Objective:
         encoding = target.encoding
         chosen = (
-            automatic_name(encoding.kind, scipy.sparse.issparse(target.values))
+            auto_objective_name(encoding.kind, scipy.sparse.issparse(target.values))
             if self.objective == "auto"
             else self.objective
         )
@@ -154,7 +154,7 @@ class PolyleafClassifier(
         if encoding.kind != "multiclass" and "labels" not in cls.target_kinds:
             raise ValueError(
                 f"objective={cls.name!r} picks one of several classes, but a multi-label y has several "
-                f'labels per row: use "{automatic_name(encoding.kind, sparse=False)}".'
+                f'labels per row: use "{auto_objective_name(encoding.kind, sparse=False)}".'
             )
         if self.scale_pos_weight is not None and (
             "scale_pos_weight" not in cls.parameters or encoding.kind == "multiclass"
@@ -192,7 +192,9 @@ class PolyleafClassifier(
         found = negatives_per_positive(target.values, target.weight)
         return {"scale_pos_weight": np.sqrt(found) if self.scale_pos_weight == "sqrt" else found}
 
-    def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
+    def _after_training(
+        self, training: TrainingRecord, ready: PreparedData, given: TrainingData
+    ) -> None:
         super()._after_training(training, ready, given)
         self._decide(
             training, ready.eval_sets[-1] if ready.eval_sets else None, given.y, given.weight

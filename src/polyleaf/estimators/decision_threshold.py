@@ -17,7 +17,7 @@ from polyleaf.metrics._classification import best_f1_threshold
 from polyleaf.model import Model
 from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
 from polyleaf.objectives import Objective
-from polyleaf.training.cross_fitting import Training, scores_without
+from polyleaf.training.cross_fitting import TrainingRecord, cross_fit_scores
 from polyleaf.training.evaluation import EvalSet
 
 __all__ = ["Decides"]
@@ -105,13 +105,13 @@ class Decides:
             _numbers(self.threshold, encoding)
 
     def _decide(
-        self, training: Training, watched: EvalSet | None, y: Any, sample_weight: Any
+        self, training: TrainingRecord, watched: EvalSet | None, y: Any, sample_weight: Any
     ) -> None:
         """Keep the threshold in a model that was just trained; choose it, where that is wanted.
 
         Parameters
         ----------
-        training : Training
+        training : TrainingRecord
         watched : EvalSet or None
             The rows to choose on. None: all that were trained on, by models that were not.
         y, sample_weight
@@ -193,13 +193,13 @@ def _probability(value: Any) -> float:
     return float(value)
 
 
-def _out_of_fold(training: Training) -> tuple[np.ndarray, np.ndarray]:
+def _out_of_fold(training: TrainingRecord) -> tuple[np.ndarray, np.ndarray]:
     """Scores of all rows by models not trained on them, and which rows have such: 1.0 or 0.0."""
     n_rows = len(training.target)
     fold = np.random.default_rng(training.settings.sampling.seed).permutation(n_rows) % FOLDS
     scores, seen = np.zeros((n_rows, training.target.shape[1])), np.zeros(n_rows)
     for j in range(FOLDS):
-        found = scores_without(training, fold == j)
+        found = cross_fit_scores(training, fold == j)
         if found is not None:
             scores[fold == j], seen[fold == j] = found[fold == j], 1.0
     return scores, seen

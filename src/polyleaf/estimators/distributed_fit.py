@@ -20,13 +20,13 @@ from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import LinearLeaf
-from polyleaf.training.boosting import best_constant_of
-from polyleaf.training.cross_fitting import Training
-from polyleaf.training.distributed import check_ranks
+from polyleaf.training.boosting import compute_base_score
+from polyleaf.training.cross_fitting import TrainingRecord
+from polyleaf.training.distributed import check_distributed
 from polyleaf.training.evaluation import EvalSet
-from polyleaf.training.factory import problem_of
-from polyleaf.training.prepare import Given, Prepared, trial_of
-from polyleaf.training.sampling import Numbered
+from polyleaf.training.factory import bind_objective
+from polyleaf.training.prepare import PreparedData, TrainingData, make_trial
+from polyleaf.training.sampling import GlobalRowIds
 
 __all__ = ["Shard", "SharedFit", "fit_rank", "plan_shared_fit", "find_shared_n_estimators"]
 
@@ -117,9 +117,9 @@ def plan_shared_fit(
         Where parameters ask for what ranks cannot do together, or do not go with y.
     """
     _refuse(estimator)
-    given = Given("training", None, y, sample_weight, offset)
+    given = TrainingData("training", None, y, sample_weight, offset)
     plan, target = estimator._make_plan(given, init_model)
-    check_ranks(plan.settings, plan.objective)
+    check_distributed(plan.settings, plan.objective)
     if estimator._is_calibrated(plan.objective):
         raise ValueError(
             "A fit on several workers: quantiles are calibrated by models of all rows but some, on one "
@@ -130,9 +130,9 @@ def plan_shared_fit(
     target = estimator._subtract_offset(target, offset, plan.objective)
     base_score = estimator._scale_base_score(target.encoding, plan.objective)
     if base_score is None and plan.start is None:
-        problem = problem_of(plan.objective, target.values, target.weight, plan.settings)
-        seen = None if plan.objective.location else offset
-        base_score = best_constant_of(problem, seen, plan.settings)
+        problem = bind_objective(plan.objective, target.values, target.weight, plan.settings)
+        seen = None if plan.objective.is_translation_invariant else offset
+        base_score = compute_base_score(problem, seen, plan.settings)
     usable = _is_usable(target)
     auto_rounds_metric = estimator._auto_rounds_metric(plan, target, is_watched)
     shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), auto_rounds_metric)
@@ -161,8 +161,10 @@ def find_shared_n_estimators(
     assert shared.auto_rounds_metric is not None
     plan, target, offset = shared.plan, shard.target, shard.offset
     here = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
-    trial = trial_of(dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training)
-    found = estimator._find_n_estimators(here, Prepared(dataset, target, [], None, offset, trial))
+    trial = make_trial(dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training)
+    found = estimator._find_n_estimators(
+        here, PreparedData(dataset, target, [], None, offset, trial)
+    )
     return shared._replace(plan=plan.with_n_estimators(found.n), auto_rounds_metric=None)
 
 
@@ -176,7 +178,7 @@ def fit_rank(
     eval_sets: Sequence[EvalSet] = (),
     callbacks: Any = None,
     known: Model | None = None,
-) -> Training:
+) -> TrainingRecord:
     """What one rank does; all have the same model in the end, and rank 0 what came of the evaluation sets.
 
     Parameters
@@ -199,8 +201,8 @@ def fit_rank(
     """
     plan = shared.plan
     plan = plan._replace(settings=replace(plan.settings, workers=workers))
-    ready = Prepared(dataset, shard.target, list(eval_sets), None, shard.offset)
-    numbered = Numbered(shard.numbers, shared.n_usable, workers.communicator)
+    ready = PreparedData(dataset, shard.target, list(eval_sets), None, shard.offset)
+    numbered = GlobalRowIds(shard.numbers, shared.n_usable, workers.communicator)
     return estimator._train(plan, ready, shared.base_score, callbacks, numbered, known)
 
 

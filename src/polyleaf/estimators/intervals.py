@@ -16,7 +16,7 @@ from polyleaf.distributions.base import check_coverage
 from polyleaf.estimators.calibration_state import keep, kept
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.model import Model
-from polyleaf.training.conformal import widths
+from polyleaf.training.conformal import interval_widths
 
 __all__ = ["PredictsIntervals"]
 
@@ -77,7 +77,7 @@ class PredictsIntervals:
         check_coverage(coverage)
         target = self._encoding.encode(y, sample_weight, normalized=False)
         scores = self._misses(X, target.values, offset)
-        found = widths(scores, coverage, target.weight, joint)
+        found = interval_widths(scores, coverage, target.weight, joint)
         asked = {"coverage": float(coverage), "joint": bool(joint)}
         keep(self.model_, "intervals", **asked, widths=found.tolist())
         return self
@@ -134,7 +134,7 @@ class PredictsIntervals:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Of each row and target, (n_rows, n_targets): the outermost quantiles, or the prediction twice."""
         predicted = np.asarray(self.predict(X, iteration_range=iteration_range, offset=offset))
-        levels = self.model_.objective.levels
+        levels = self.model_.objective.quantile_levels
         predicted = predicted.reshape(len(predicted), self._encoding.n_outputs, max(1, len(levels)))
         if len(levels) < 2:
             return predicted[..., 0], predicted[..., 0]

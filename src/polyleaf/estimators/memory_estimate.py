@@ -16,8 +16,8 @@ from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.runtime.context import effective_threads
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
-from polyleaf.training.auto_n_estimators import are_few, most_rounds
-from polyleaf.training.memory_usage import columns_of, of_histograms, of_row, of_trees
+from polyleaf.training.auto_n_estimators import has_few_rows, max_rounds
+from polyleaf.training.memory_usage import count_columns, histogram_bytes, row_bytes, tree_bytes
 
 __all__ = ["memory_estimate"]
 
@@ -88,7 +88,9 @@ def memory_estimate(
     threads = effective_threads(estimator.n_jobs)
     settings = make_train_config(estimator, DEFAULT_N_ESTIMATORS, False, 0, threads)
     found = (
-        most_rounds(settings.boosting.learning_rate) if are_few(n_rows) else DEFAULT_N_ESTIMATORS
+        max_rounds(settings.boosting.learning_rate)
+        if has_few_rows(n_rows)
+        else DEFAULT_N_ESTIMATORS
     )
     rounds = found if estimator.n_estimators is None else estimator.n_estimators
     settings = replace(settings, boosting=replace(settings.boosting, n_estimators=rounds))
@@ -97,16 +99,16 @@ def memory_estimate(
             "What sparse labels need depends on how many there are: memory_estimate is for dense targets."
         )
     target = estimator._encode_target(_few_targets(task, n_outputs), None, None)
-    problem = estimator._objective(target, None).prepare(target.values, None)
-    columns = columns_of(
+    problem = estimator._objective(target, None).bind(target.values, None)
+    columns = count_columns(
         problem, settings, target.values.shape[1] if target.values.ndim == 2 else 1
     )
-    row = of_row(n_features, columns, settings)
+    row = row_bytes(n_features, columns, settings)
     of_validation = n_features + _FLOAT * columns.of_y + (_FLOAT + 3 * _DOUBLE) * columns.scores
     return (
         n_rows * sum(row)
-        + of_histograms(n_rows, n_features, columns, settings)
-        + of_trees(columns, settings)
+        + histogram_bytes(n_rows, n_features, columns, settings)
+        + tree_bytes(columns, settings)
         + n_validation_rows * of_validation
     )
 

@@ -44,8 +44,8 @@ from polyleaf.inputs.targets import (
 )
 from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
-from polyleaf.objectives import Objective, automatic_name, objective_class
-from polyleaf.objectives.multitask import Place, Task, Tasks
+from polyleaf.objectives import Objective, auto_objective_name, objective_class
+from polyleaf.objectives.multitask import MultiTask, Task, TaskSlice
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
 from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import MultiTaskParameters
@@ -148,12 +148,14 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             n_columns = 1 if learns == "classes" else encoding.n_outputs
             n_scores = objective.n_scores(encoding.n_outputs)
             parts.append(Task(name, objective, learns, n_columns, n_scores, weights.get(name, 1.0)))
-        return Tasks(tuple(parts))
+        return MultiTask(tuple(parts))
 
     def _objective_of(self, name: str, chosen: Any, encoding: TargetEncoding) -> Objective:
         of_numbers = encoding.kind == "regression"
         if chosen is None:
-            chosen = "squared_error" if of_numbers else automatic_name(encoding.kind, sparse=False)
+            chosen = (
+                "squared_error" if of_numbers else auto_objective_name(encoding.kind, sparse=False)
+            )
         try:
             objective = self._complete_objective(chosen, None if of_numbers else encoding.n_outputs)
         except ValueError as error:
@@ -238,7 +240,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             if place.task.learns != learns or of_classes:
                 raise ValueError(f"Task {place.task.name!r} does not learn what its target is.")
 
-    def _iter_tasks(self) -> Iterator[tuple[Place, TargetEncoding]]:
+    def _iter_tasks(self) -> Iterator[tuple[TaskSlice, TargetEncoding]]:
         """Where each task is, and how its target was encoded."""
         encoding = self._encoding
         assert isinstance(encoding, TaskEncodings)
@@ -440,7 +442,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         self,
         found: dict[str, np.ndarray],
         X: Any,
-        names: Callable[[Place, TargetEncoding], list[str]],
+        names: Callable[[TaskSlice, TargetEncoding], list[str]],
     ) -> Any:
         """The dict, or one table of all its columns."""
         library = getattr(self, "_sklearn_output_config", {}).get("predict", "default")
@@ -455,7 +457,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return as_table(library, columns, list(columns), X)
 
     @staticmethod
-    def _names_of(place: Place, own: TargetEncoding) -> list[str]:
+    def _names_of(place: TaskSlice, own: TargetEncoding) -> list[str]:
         if own.kind in ("binary", "multiclass"):
             return [place.task.name]
         if place.task.objective.has_distribution:
@@ -463,7 +465,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return _get_score_names(place.task, own)
 
     @staticmethod
-    def _names_of_chances(place: Place, own: TargetEncoding) -> list[str]:
+    def _names_of_chances(place: TaskSlice, own: TargetEncoding) -> list[str]:
         if own.kind == "multilabel" or own.classes is None:
             return _names_of_columns(place.task.name, own)
         return [f"{place.task.name}_{label}" for label in own.classes.tolist()]
@@ -491,7 +493,7 @@ def _names_of_columns(name: str, encoding: TargetEncoding) -> list[str]:
 def _get_score_names(task: Task, encoding: TargetEncoding) -> list[str]:
     if encoding.kind == "multiclass" and encoding.classes is not None:
         return [f"{task.name}_{label}" for label in encoding.classes.tolist()]
-    columns, parts = _names_of_columns(task.name, encoding), task.objective.names_of_scores
+    columns, parts = _names_of_columns(task.name, encoding), task.objective.score_names
     return [f"{column}_{part}" for column in columns for part in parts] if parts else columns
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from polyleaf.inputs.multitask import TaskEncodings
 from polyleaf.inputs.offsets import OffsetReader
-from polyleaf.objectives.multitask import Place
+from polyleaf.objectives.multitask import TaskSlice
 
 __all__ = ["TaskOffsetReader"]
 
@@ -23,14 +23,14 @@ class TaskOffsetReader:
     Parameters
     ----------
     encoding : TaskEncodings
-    places : sequence of Place
+    places : sequence of TaskSlice
     """
 
-    def __init__(self, encoding: TaskEncodings, places: tuple[Place, ...]) -> None:
+    def __init__(self, encoding: TaskEncodings, places: tuple[TaskSlice, ...]) -> None:
         self._readers = {
             place.task.name: (
                 place,
-                OffsetReader(own, place.task.n_scores, place.task.objective.moved_by_offset),
+                OffsetReader(own, place.task.n_scores, place.task.objective.offset_mask),
             )
             for place, own in zip(places, encoding.encodings, strict=True)
         }

@@ -15,8 +15,12 @@ from polyleaf.distributions.base import check_coverage
 from polyleaf.estimators.calibration_state import keep, kept
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.model import Model
-from polyleaf.training.conformal import widths
-from polyleaf.training.conformal_sets import label_depths, likelier, truth_depth
+from polyleaf.training.conformal import interval_widths
+from polyleaf.training.conformal_sets import (
+    class_nonconformity,
+    label_nonconformity,
+    truth_nonconformity,
+)
 
 __all__ = ["PredictsSets"]
 
@@ -82,7 +86,7 @@ class PredictsSets:
             truth = np.arange(depths.shape[1]) == np.asarray(classes, np.int64)[:, None]
         weight = np.ones(len(depths)) if target.weight is None else target.weight
         weight = weight if weight.ndim == 1 else weight.min(axis=1)
-        depth = widths(truth_depth(depths, truth)[:, None], coverage, weight)[0]
+        depth = interval_widths(truth_nonconformity(depths, truth)[:, None], coverage, weight)[0]
         keep(self.model_, "prediction sets", coverage=float(coverage), depth=float(depth))
         return self
 
@@ -110,5 +114,5 @@ class PredictsSets:
     def _depths(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any) -> np.ndarray:
         """How deep a set must reach to hold each class or label: (n_rows, n)."""
         found = self.predict_proba(X, iteration_range=iteration_range, offset=offset)
-        depths = label_depths if self._encoding.kind == "multilabel" else likelier
+        depths = label_nonconformity if self._encoding.kind == "multilabel" else class_nonconformity
         return depths(np.asarray(found))

@@ -81,7 +81,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         names = encoding.output_names
         if objective.n_scores(encoding.n_outputs) == encoding.n_outputs:
             return None if names is None else list(names)
-        parts = objective.names_of_scores
+        parts = objective.score_names
         if not parts:
             return None
         if encoding.one_dimensional:
@@ -163,7 +163,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         float
         """
         target, predicted = self._to_score(X, y, sample_weight, offset)
-        levels = self.model_.objective.levels
+        levels = self.model_.objective.quantile_levels
         if len(levels) < 2:
             return mean_r2(target.values, predicted, target.weight)
         return mean_d2_pinball(target.values, predicted, levels, target.weight)
@@ -177,9 +177,9 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
 def unit_for(objective: type[Objective], one_tree: bool) -> Normalize:
     """What `normalize_targets="auto"` stands for: it matters where an objective needs a unit, and where large
     outputs take splits from small ones."""
-    if objective.needs_unit:
+    if objective.requires_standardised_target:
         return True
-    return "auto" if one_tree and objective.has_unit else False
+    return "auto" if one_tree and objective.is_scale_dependent else False
 
 
 def _names_of_targets(encoding: TargetEncoding) -> list[str]:

@@ -14,7 +14,7 @@ from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.model import Model
-from polyleaf.objectives.multitask import Place
+from polyleaf.objectives.multitask import TaskSlice
 
 __all__ = ["plain_estimator"]
 
@@ -28,7 +28,7 @@ _OF_ALL_TASKS = (
 
 
 def plain_estimator(
-    model: Model, place: Place, encoding: TargetEncoding, logs: Logs
+    model: Model, place: TaskSlice, encoding: TargetEncoding, logs: Logs
 ) -> PolyleafRegressor | PolyleafClassifier:
     """A fitted estimator with trees of its own, whose scores are those of the task, bit for bit.
 
@@ -36,7 +36,7 @@ def plain_estimator(
     ----------
     model : Model
         Of several tasks.
-    place : Place
+    place : TaskSlice
         Which of them.
     encoding : TargetEncoding
         Of its target.

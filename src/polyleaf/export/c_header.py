@@ -600,7 +600,7 @@ class _Header:
             "CODES": len(slots.codes),
             "TREES": len(source.trees),
             "GROUPS": -(-len(source.trees) // _LANES),
-            "LEVELS": max(1, len(source.model.objective.levels)),
+            "LEVELS": max(1, len(source.model.objective.quantile_levels)),
         }
         for name, size in sizes.items():
             yield f"#define NAME_N_{name} {size}"
@@ -716,7 +716,7 @@ class _Header:
         if not self._predicts or source.link is None:
             return
         if source.link == "sorted_levels":
-            order = np.argsort(source.model.objective.levels)
+            order = np.argsort(source.model.objective.quantile_levels)
             yield from _table("int32_t", "level", _integers(order))
         what = "Predictions" if source.kind == "regression" else "Probabilities"
         yield f"/* {what} of a row, NAME_N_PREDICTIONS of them. */"

@@ -380,7 +380,7 @@ class _Model:
         return self._sorted_levels(scores) if link == "sorted_levels" else scores
 
     def _sorted_levels(self, scores: str) -> str:
-        graph, levels = self._graph, self._source.model.objective.levels
+        graph, levels = self._graph, self._source.model.objective.quantile_levels
         groups = graph.add("Reshape", scores, graph.constant(np.array([0, -1, len(levels)])))
         ascending = f"sorted{len(graph.nodes)}"
         count = graph.constant(np.array([len(levels)]))

@@ -16,7 +16,7 @@ from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators.memory_estimate import memory_estimate
 from polyleaf.search.base import PATIENCE
 from polyleaf.search.space import Task, suggest
-from polyleaf.training.auto_n_estimators import most_rounds
+from polyleaf.training.auto_n_estimators import max_rounds
 
 try:
     from autogluon.common.space import Categorical, Int, Real
@@ -110,7 +110,7 @@ class PolyleafModel(AbstractModel):
         rate = parameters["learning_rate"]
         if is_watched:
             usual = {
-                "n_estimators": most_rounds(rate),
+                "n_estimators": max_rounds(rate),
                 "early_stopping_rounds": max(10, round(PATIENCE / rate)),
                 "eval_metric": _WATCHED.get(self.stopping_metric.name),
             }

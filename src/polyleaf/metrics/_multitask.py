@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from polyleaf.distributions import Distribution
 from polyleaf.metrics._regression import armse, mae, r2, rmse
 from polyleaf.objectives import Objective
-from polyleaf.objectives.columns import taken_columns
+from polyleaf.objectives.columns import copy_columns
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -82,7 +82,7 @@ class TaskMetric:
 
     Parameters
     ----------
-    place : Place
+    place : TaskSlice
         The columns of the task.
     metric : Metric
     """
@@ -102,14 +102,14 @@ class TaskMetric:
 
     def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
         own_y, own_weight = self._target(y, weight)
-        return float(self._metric(own_y, taken_columns(prediction, self._columns), own_weight))
+        return float(self._metric(own_y, copy_columns(prediction, self._columns), own_weight))
 
     def _target(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         """Return the task's part of a data set, always the same arrays, as caches go by identity."""
         for known_y, known_weight, own_y, own_weight in self._cache:
             if known_y is y and known_weight is weight:
                 return own_y, own_weight
-        own_y = self._place.task.target_of(y[:, self._place.columns])
+        own_y = self._place.task.select_target(y[:, self._place.columns])
         own_weight = self._place.weight_of(weight)
         if own_weight is not None and own_weight.ndim == 2 and own_weight.shape[1] == 1:
             own_weight = own_weight[:, 0]

@@ -35,7 +35,7 @@ from polyleaf.metrics._regression import (
 )
 from polyleaf.metrics._sklearn import SCORER_ALIASES, CallableMetric, is_scorer
 from polyleaf.metrics.ranking import parse_ranking_metric
-from polyleaf.objectives import Objective, Problem, distribution_names
+from polyleaf.objectives import BoundObjective, Objective, distribution_names
 
 __all__ = [
     "Metric",
@@ -306,7 +306,7 @@ def _get_composed_metric(name: str, objective: Objective | None) -> Metric | Non
     if "@" in name:
         level = _PINBALL.fullmatch(name)
         if level is not None:
-            levels = () if objective is None else objective.levels
+            levels = () if objective is None else objective.quantile_levels
             return _joint(PinballLossAtLevel(float(level[1]), levels), name, "prediction", False)
         ranking = parse_ranking_metric(name)
         return None if ranking is None else _joint(ranking[1], ranking[0], "raw", True)
@@ -363,12 +363,12 @@ class _ObjectiveLoss:
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
-        self._cache: list[tuple[Array, Array | None, Problem]] = []
+        self._cache: list[tuple[Array, Array | None, BoundObjective]] = []
 
     def __call__(self, y: Array, raw: Array, weight: Array | None) -> float:
         problem = self._problem(y, weight)
         base = raw.mean(axis=0)  # so that the rest fits in float32
-        problem.set_base(base)
+        problem.set_base_score(base)
         loss = problem.loss((raw - base).astype(np.float32))
         if np.isnan(loss):
             raise ValueError(
@@ -377,12 +377,12 @@ class _ObjectiveLoss:
             )
         return loss
 
-    def _problem(self, y: Array, weight: Array | None) -> Problem:
+    def _problem(self, y: Array, weight: Array | None) -> BoundObjective:
         """Bind the objective once per data set, as a loss in JAX is compiled then."""
         for known_y, known_weight, problem in self._cache:
             if known_y is y and known_weight is weight:
                 return problem
-        self._cache.append((y, weight, self.objective.prepare(y, weight)))
+        self._cache.append((y, weight, self.objective.bind(y, weight)))
         return self._cache[-1][2]
 
 
@@ -454,7 +454,7 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
             )
         ]
         return found if len(objective.tasks) == 1 else [*found, _d2_metric(objective)]
-    metric = get_metric(objective.metric_for(kind, n_targets), objective)
+    metric = get_metric(objective.get_default_metric(kind, n_targets), objective)
     if metric.is_scale_dependent and n_targets > 1:
         return [metric, _relative_metric(metric)]
     return [metric]

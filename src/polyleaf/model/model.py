@@ -29,8 +29,8 @@ from polyleaf.model.io import Destination, Source
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.shap import ShapExplainer, TargetScale, resolve_outputs
 from polyleaf.model.trees import Trees
-from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
-from polyleaf.objectives.columns import with_row
+from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
+from polyleaf.objectives.columns import apply_rowwise
 from polyleaf.sketching.projections import Projection
 
 EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
@@ -570,10 +570,10 @@ class Model:
         ndarray of shape (n_rows, n_outputs), float64
         """
         scores = np.empty(raw.shape)
-        with_row(np.add, raw, self.base_score, scores)
+        apply_rowwise(np.add, raw, self.base_score, scores)
         if self.target_scale is not None and self.target_offset is not None:
-            with_row(np.multiply, scores, self.target_scale, scores)
-            with_row(np.add, scores, self.target_offset, scores)
+            apply_rowwise(np.multiply, scores, self.target_scale, scores)
+            apply_rowwise(np.add, scores, self.target_offset, scores)
         return scores
 
     @property
@@ -1058,7 +1058,7 @@ class Model:
 def _objective(stored: Any) -> Objective:
     try:
         return objective_from_dict(stored)
-    except NotRegistered as error:  # the file is sound, and the error says what to do
+    except UnregisteredObjectiveError as error:  # the file is sound, and the error says what to do
         raise serialize.ModelFileError(str(error)) from error
 
 

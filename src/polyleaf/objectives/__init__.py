@@ -10,24 +10,24 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyleaf.objectives import binary, distributional, exponential, location, log_link, softmax
-from polyleaf.objectives.base import Objective, Problem, is_built_in
+from polyleaf.objectives.base import BoundObjective, Objective, is_built_in
 from polyleaf.objectives.binary import *  # noqa: F403
 from polyleaf.objectives.custom import Custom
 from polyleaf.objectives.distributional import *  # noqa: F403
 from polyleaf.objectives.exponential import *  # noqa: F403
 from polyleaf.objectives.location import *  # noqa: F403
 from polyleaf.objectives.log_link import *  # noqa: F403
-from polyleaf.objectives.multitask import Tasks, tasks_from_dict
-from polyleaf.objectives.registry import find_or_raise, known, make, register
+from polyleaf.objectives.multitask import MultiTask, multitask_from_dict
+from polyleaf.objectives.registry import get_registered, known, make, register
 from polyleaf.objectives.softmax import *  # noqa: F403
 from polyleaf.runtime.stored_names import from_stored
 
 __all__ = [
     "Custom",
-    "NotRegistered",
+    "UnregisteredObjectiveError",
     "Objective",
-    "Problem",
-    "automatic_name",
+    "BoundObjective",
+    "auto_objective_name",
     "distribution_names",
     "get_objective",
     "objective_class",
@@ -47,7 +47,7 @@ __all__ += (
 AnyObjective = str | type[Objective] | Objective | Callable[..., Any]
 
 
-class NotRegistered(ValueError):
+class UnregisteredObjectiveError(ValueError):
     """A model file's objective is a class that is not registered here."""
 
 
@@ -61,7 +61,7 @@ def distribution_names() -> list[str]:
     return [name for name in objective_names() if known()[name].has_distribution]
 
 
-def automatic_name(kind: str, sparse: bool) -> str:
+def auto_objective_name(kind: str, sparse: bool) -> str:
     """The name of the objective that "auto" stands for.
 
     Parameters
@@ -98,7 +98,7 @@ def objective_class(objective: AnyObjective) -> type[Objective]:
         For anything else, and for a name that there is not.
     """
     if isinstance(objective, str):
-        return find_or_raise(objective)
+        return get_registered(objective)
     if isinstance(objective, Objective):
         return type(objective)
     if isinstance(objective, type) and issubclass(objective, Objective):
@@ -151,7 +151,7 @@ def objective_from_dict(values: Mapping[str, Any]) -> Objective:
 
     Raises
     ------
-    NotRegistered
+    UnregisteredObjectiveError
         Where `values` is of a class that `register` would have to make known first.
     ValueError
         Where it is not such a dict.
@@ -164,12 +164,12 @@ def objective_from_dict(values: Mapping[str, Any]) -> Objective:
         if parameters.pop("function", None) is not None:
             raise ValueError("A stored custom objective holds no function.")
         return make(Custom, from_stored(parameters, Custom.__dataclass_fields__))
-    if name == Tasks.name and label is None:
-        return tasks_from_dict(values, objective_from_dict)
+    if name == MultiTask.name and label is None:
+        return multitask_from_dict(values, objective_from_dict)
     cls = known().get(name)
     if label is not None and (cls is None or is_built_in(cls)):
         module, _, qualified = str(label).partition(":")
-        raise NotRegistered(
+        raise UnregisteredObjectiveError(
             f"The objective of this model, {name!r}, is the class {qualified} of the module {module}, which "
             f"is not registered here. Import it and call polyleaf.objectives.register({qualified}), then "
             "load the model again."

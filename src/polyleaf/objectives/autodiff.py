@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.objectives.base import Array, Objective, Problem
-from polyleaf.objectives.curvature import FIRST_ORDER, check_not_negative, settled
+from polyleaf.objectives.base import Array, BoundObjective, Objective
+from polyleaf.objectives.curvature import FIRST_ORDER, check_hessian_not_negative, settled
 from polyleaf.objectives.packed_symmetric import packed_diagonal, packed_lower, unpack
 
 # Entries of Hessians (float64) that are computed at a time.
@@ -120,7 +120,7 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
-class LossProblem(Problem):
+class BoundLoss(BoundObjective):
     """A loss bound to data: ``target`` is class ids ``(n,)``, or float64 ``(n,)`` or ``(n, T)``.
 
     `curvature` is a choice of curvature.py. The base score minimises the loss over constants (L-BFGS from 0).
@@ -148,7 +148,7 @@ class LossProblem(Problem):
         self._functions = _functions_of(self._jax, loss, n_outputs)
         self._checked: set[str] = set()
 
-    # --- what a Problem does ---
+    # --- what a BoundObjective does ---
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         from scipy.optimize import minimize
@@ -169,7 +169,7 @@ class LossProblem(Problem):
         minimize(mean_loss, best[1], jac=True, method="L-BFGS-B", options={"maxiter": 100})
         return best[1]
 
-    def curvature_shape(self) -> tuple[int, int] | None:
+    def hessian_shape(self) -> tuple[int, int] | None:
         if self.curvature != "none":
             return (self.n_rows, self.n_outputs)
         return None if self.weight is None else (self.n_rows, 1)
@@ -180,7 +180,7 @@ class LossProblem(Problem):
         if h is not None and first_order:
             h[...] = 1.0 if self.weight is None else self.weight
 
-    def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
+    def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         if self.curvature != "none":
             return self._write("full", raw, g, h)
         self._write("slope", raw, g, None)
@@ -344,7 +344,7 @@ class _Points(NamedTuple):
 class _Check:
     """The first derivatives of a loss, at a few rows and scores near those asked for."""
 
-    def __init__(self, problem: LossProblem, raw: Array) -> None:
+    def __init__(self, problem: BoundLoss, raw: Array) -> None:
         self.problem = problem
         rows = np.arange(problem.n_rows)
         if problem.weight is not None and problem.weight.any():
@@ -415,7 +415,7 @@ class _Check:
         found = self.problem.evaluate("full", self.targets, self.scores)["curvature"]
         hessians = unpack(found, self.problem.n_outputs)
         if np.isfinite(hessians).all():
-            check_not_negative(
+            check_hessian_not_negative(
                 np.linalg.eigvalsh(hessians).astype(np.float64),
                 lambda i: self.problem.where(self.rows[i], self.scores[i]),
             )
@@ -476,7 +476,7 @@ class _Check:
                 f"The loss has no curvature: its second derivative is 0 for output "
                 f"{self.outputs[np.argmax(flat)]} at all {len(curvature)} points tried, as for |x|, relu, "
                 f"hinges and other piecewise linear functions. {FIRST_ORDER} (that is Custom(loss, "
-                'curvature="none")), or smooth the loss.'
+                'hessian="none")), or smooth the loss.'
             )
 
     def _look_for_kinks(self, kind: str) -> None:

@@ -3,16 +3,16 @@
 The life of an objective:
 
 1. ``get_objective(name_or_callable, **parameters)`` makes one (``objectives/__init__.py``). It is frozen and
-   holds parameters only, never data. ``suited_to`` gives it what an estimator knows.
-2. ``objective.prepare(target, weight)`` checks the target's domain and binds it: a `Problem`. A validation
-   set is a second `Problem` of the same objective.
+   holds parameters only, never data. ``bind_outputs`` gives it what an estimator knows.
+2. ``objective.bind(target, weight)`` checks the target's domain and binds it: a `BoundObjective`. A validation
+   set is a second `BoundObjective` of the same objective.
 3. ``problem.base_score()`` is the best constant for the training rows.
-4. ``problem.set_base(base)``: raw scores are relative to it from here on (every problem gets the training
+4. ``problem.set_base_score(base)``: raw scores are relative to it from here on (every problem gets the training
    set's base).
-5. ``problem.curvature_shape()`` says which array ``h`` to allocate, or that none is needed.
+5. ``problem.hessian_shape()`` says which array ``h`` to allocate, or that none is needed.
 6. Each round ``problem.derivatives(raw, g, h)`` writes the gradient and the curvature at the raw scores; or
-   ``problem.full_curvature(raw, g, h)`` the gradient and the Hessian of each row, where one is wanted.
-7. Where ``objective.renews_leaves``, ``problem.renew_leaves(...)`` gives the leaf values of a tree, which
+   ``problem.full_hessian(raw, g, h)`` the gradient and the Hessian of each row, where one is wanted.
+7. Where ``objective.updates_leaves``, ``problem.update_leaves(...)`` gives the leaf values of a tree, which
    Newton's step cannot (medians, quantiles).
 8. ``problem.loss(raw)`` is the mean training loss, whose derivative ``g`` is.
 9. ``objective.transform(raw + base)`` turns scores into predictions; ``to_dict`` keeps the objective with a
@@ -70,30 +70,30 @@ class Objective(ABC):
         number of classes or labels, which a classifier counts.
     separable : bool
         The loss is a sum over outputs.
-    full_curvature : bool
-        All second derivatives exist: `Problem.full_curvature` gives them. It does where the loss is
+    full_hessian : bool
+        All second derivatives exist: `BoundObjective.full_hessian` gives them. It does where the loss is
         separable; another loss overrides it, or says False here.
     location : bool
         It depends on score - target alone, so that targets may be moved and scaled.
-    has_unit : bool
+    is_scale_dependent : bool
         Its derivatives grow with the unit of a target, and nothing else in it does: of one tree's outputs
         those on large scales decide, unless they are brought nearer ("auto" of `normalize_targets` does).
-    needs_unit : bool
+    requires_standardised_target : bool
         Penalties mean what they say only for targets of deviation 1: "auto" of `normalize_targets` learns
         them in that unit.
     has_distribution : bool
         `distribution` gives what is predicted of each row, of which `transform` is the mean.
     of_counts : bool
         Targets are counts, which parameters that are left open go by.
-    renews_leaves : bool
-        `Problem.renew_leaves` has values to give, which no Newton step would.
-    renews_with_ranks : bool
+    updates_leaves : bool
+        `BoundObjective.update_leaves` has values to give, which no Newton step would.
+    updates_leaves_distributed : bool
         It has them also where other ranks have further rows, whom it asks for what theirs are.
     by_row : bool
         What splits and leaves see of a row depends on that row alone, and not on which others there are.
     probabilities : bool
         `transform` gives probabilities.
-    zero_base : float or None
+    sparse_base_score : float or None
         The base score at which a target of 0 has the derivative 0, so that rows with few targets that are not
         0 have few derivatives; None: there is none, or the loss cannot do without all outputs of a row.
     default_metric : str
@@ -105,17 +105,17 @@ class Objective(ABC):
     target_kinds: ClassVar[tuple[str, ...]] = ("values",)
     parameters: ClassVar[Mapping[str, str]] = {}
     separable: ClassVar[bool] = True
-    full_curvature: ClassVar[bool] = True
-    location: ClassVar[bool] = False
-    has_unit: ClassVar[bool] = False
-    needs_unit: ClassVar[bool] = False
+    full_hessian: ClassVar[bool] = True
+    is_translation_invariant: ClassVar[bool] = False
+    is_scale_dependent: ClassVar[bool] = False
+    requires_standardised_target: ClassVar[bool] = False
     has_distribution: ClassVar[bool] = False
-    of_counts: ClassVar[bool] = False
-    renews_leaves: ClassVar[bool] = False
-    renews_with_ranks: ClassVar[bool] = False
-    by_row: ClassVar[bool] = True
+    is_count: ClassVar[bool] = False
+    updates_leaves: ClassVar[bool] = False
+    updates_leaves_distributed: ClassVar[bool] = False
+    is_row_separable: ClassVar[bool] = True
     probabilities: ClassVar[bool] = False
-    zero_base: ClassVar[float | None] = None
+    sparse_base_score: ClassVar[float | None] = None
     default_metric: ClassVar[str] = "loss"
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -130,40 +130,46 @@ class Objective(ABC):
         return "identity"
 
     @property
-    def constant_curvature(self) -> bool:
+    def has_constant_hessian(self) -> bool:
         """Whether the curvature is 1 for every unweighted row and output, so that no array is kept for it."""
         return False
 
     @property
     def tasks(self) -> tuple[Any, ...]:
-        """Where several losses are learned side by side: `Place` of each (tasks.py); none for one loss."""
+        """Where several losses are learned side by side: `TaskSlice` of each (tasks.py); none for one loss."""
         return ()
 
     @property
-    def levels(self) -> tuple[float, ...]:
+    def quantile_levels(self) -> tuple[float, ...]:
         """Levels of the quantiles that are learned for each column of the target; none for other losses."""
         return ()
 
     @property
-    def names_of_scores(self) -> tuple[str, ...]:
+    def score_names(self) -> tuple[str, ...]:
         """What the scores of one column of the target are called, where there are several."""
-        return tuple(f"q{level:g}" for level in self.levels) if len(self.levels) > 1 else ()
+        return (
+            tuple(f"q{level:g}" for level in self.quantile_levels)
+            if len(self.quantile_levels) > 1
+            else ()
+        )
 
     def outputs_per_target(self) -> int:
         """Outputs learned for each column of the target: more than one for several quantiles, and where a
         spread is learned."""
-        return max(1, len(self.levels))
+        return max(1, len(self.quantile_levels))
 
-    def columns_of_scores(self, n_scores: int) -> NDArray[np.intp]:
+    def score_columns(self, n_scores: int) -> NDArray[np.intp]:
         """The column of the target that each of `n_scores` raw scores is learned from, (n_scores,)."""
         return np.arange(n_scores) // self.outputs_per_target()
 
-    def levels_of_scores(self, n_scores: int) -> NDArray[np.float64]:
+    def score_quantile_levels(self, n_scores: int) -> NDArray[np.float64]:
         """The level of each of `n_scores` raw scores that is a quantile, (n_scores,); NaN for others."""
-        return np.tile(self.levels or (np.nan,), n_scores // max(1, len(self.levels)))
+        return np.tile(
+            self.quantile_levels or (np.nan,), n_scores // max(1, len(self.quantile_levels))
+        )
 
     @property
-    def moved_by_offset(self) -> tuple[bool, ...]:
+    def offset_mask(self) -> tuple[bool, ...]:
         """Of the scores of one column of the target, which an offset moves."""
         return (True,) * self.outputs_per_target()
 
@@ -171,7 +177,7 @@ class Objective(ABC):
         """Raw scores of a row whose target has `n_targets` columns, or classes."""
         return n_targets * self.outputs_per_target()
 
-    def suited_to(self: _Self, n_outputs: int | None, first_order: bool) -> _Self:
+    def bind_outputs(self: _Self, n_outputs: int | None, first_order: bool) -> _Self:
         """This objective with what an estimator knows, where its parameters leave that open.
 
         Parameters
@@ -186,7 +192,7 @@ class Objective(ABC):
             return self
         return replace(self, **{field: n_outputs})
 
-    def metric_for(self, kind: str, n_targets: int) -> str:
+    def get_default_metric(self, kind: str, n_targets: int) -> str:
         """Name of the metric evaluated when the user names none.
 
         Parameters
@@ -203,7 +209,7 @@ class Objective(ABC):
         return self.default_metric
 
     @abstractmethod
-    def prepare(self, target: Array, weight: Array | None) -> Problem:
+    def bind(self, target: Array, weight: Array | None) -> BoundObjective:
         """Bind the objective to data.
 
         Parameters
@@ -248,9 +254,7 @@ class Objective(ABC):
             f"Objective {self.name!r} predicts numbers, and no distribution of them."
         )
 
-    def unit_of_scores(
-        self, scale: FloatArray, offset: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def score_scaling(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What raw scores are multiplied by, and what is added then, each (K,).
 
         Parameters
@@ -294,7 +298,7 @@ def is_built_in(cls: type[Objective]) -> bool:
     return cls.__module__.startswith(f"{__package__}.")
 
 
-class Problem(ABC):
+class BoundObjective(ABC):
     """An objective bound to one data set.
 
     Attributes
@@ -328,7 +332,7 @@ class Problem(ABC):
         ndarray of shape (K,), float64
         """
 
-    def set_base(self, base: Array) -> None:
+    def set_base_score(self, base: Array) -> None:
         """Take raw scores as relative to `base` ``(K,)`` from now on."""
         base = np.asarray(base, dtype=np.float64)
         if base.shape != (self.n_outputs,) or not np.isfinite(base).all():
@@ -342,24 +346,24 @@ class Problem(ABC):
         """What kernels add to raw scores: the base score, in float32."""
         return self.base.astype(np.float32)
 
-    def curvature_shape(self) -> tuple[int, int] | None:
+    def hessian_shape(self) -> tuple[int, int] | None:
         """Shape of ``h``: ``(n, K)``, or ``(n, 1)`` where it serves all outputs, or None where it is 1
         throughout. A constant curvature is that of the weights, where there are any."""
-        if not self.objective.constant_curvature:
+        if not self.objective.has_constant_hessian:
             return (self.n_rows, self.n_outputs)
         return None if self.weight is None else (self.n_rows, self.weight.shape[1])
 
     @property
-    def renewed(self) -> NDArray[np.bool_]:
-        """Of which outputs `renew_leaves` gives the values, (K,)."""
-        return np.full(self.n_outputs, self.objective.renews_leaves)
+    def updated_outputs(self) -> NDArray[np.bool_]:
+        """Of which outputs `update_leaves` gives the values, (K,)."""
+        return np.full(self.n_outputs, self.objective.updates_leaves)
 
     @property
-    def may_be_flat(self) -> NDArray[np.bool_]:
+    def zero_hessian_mask(self) -> NDArray[np.bool_]:
         """Of which outputs nobody has seen yet that they have curvature, (K,)."""
         return np.zeros(self.n_outputs, bool)
 
-    def unit_of_gains(
+    def gain_scale(
         self, g: Array, h: Array | None, n_threads: int = 1
     ) -> NDArray[np.float64] | None:
         """What gradients are multiplied by where splits are judged, so that gains of unlike losses add up.
@@ -385,7 +389,7 @@ class Problem(ABC):
         Parameters
         ----------
         raw, g : float32 (n, K), C order
-        h : float32, shaped as `curvature_shape` says, or None where it says None
+        h : float32, shaped as `hessian_shape` says, or None where it says None
         n_threads : int
             Threads; the result does not depend on it.
         """
@@ -395,7 +399,7 @@ class Problem(ABC):
         them, and they are computed here."""
         return None
 
-    def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
+    def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         """Write the gradient and all second derivatives, times the weights, at raw scores float32 ``(n, K)``.
 
         Parameters
@@ -412,12 +416,12 @@ class Problem(ABC):
         ValueError
             Where the objective has no full Hessian.
         """
-        if not (self.objective.full_curvature and self.objective.separable):
+        if not (self.objective.full_hessian and self.objective.separable):
             raise ValueError(
                 f'Objective {self.objective.name!r} has no full Hessian, which hessian="full" and '
                 'leaf_hessian="full" need; use "diagonal".'
             )
-        shape = self.curvature_shape()
+        shape = self.hessian_shape()
         diagonal = None if shape is None else np.empty(shape, np.float32)
         self.derivatives(raw, g, diagonal, n_threads)
         h[...] = 0.0
@@ -443,7 +447,7 @@ class Problem(ABC):
             NaN for a function that returns derivatives, whose loss is not known.
         """
 
-    def renew_leaves(
+    def update_leaves(
         self,
         raw: Array,
         leaf_of_row: Array,
@@ -451,7 +455,7 @@ class Problem(ABC):
         rows: Array | None = None,
         n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
-        """Leaf values that minimise the loss exactly, before shrinkage; asked for where `renews_leaves`.
+        """Leaf values that minimise the loss exactly, before shrinkage; asked for where `updates_leaves`.
 
         Parameters
         ----------
@@ -463,7 +467,7 @@ class Problem(ABC):
         rows : uint32 (m,), optional
             The rows to fit on, ascending (the sample of this tree); all by default.
         n_threads : int or Context
-            `Context` where other ranks have further rows, which is asked of `renews_with_ranks` alone.
+            `Context` where other ranks have further rows, which is asked of `updates_leaves_distributed` alone.
 
         Returns
         -------

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.objectives.base import Array, FloatArray, check_domain
-from polyleaf.objectives.elementwise import ElementwiseObjective, ElementwiseProblem
+from polyleaf.objectives.elementwise import BoundElementwiseObjective, ElementwiseObjective
 from polyleaf.objectives.registry import register
 
 __all__ = ["Logistic", "SquaredHinge"]
 
 
-def _half_a_row(problem: ElementwiseProblem) -> float:
+def _half_a_row(problem: BoundElementwiseObjective) -> float:
     """Share that a label (or its absence) gets when no row has it: half a row more than all."""
     return 0.5 / (problem.n_rows + 1.0)
 
@@ -79,7 +79,9 @@ class Logistic(ElementwiseObjective):
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         check_domain((target >= 0) & (target <= 1), target, weight, self.name, "targets in [0, 1]")
 
-    def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
+    def best_constant(
+        self, problem: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
         mean = problem.mean_target(n_threads)
         least = _half_a_row(problem)
         mean = np.where(
@@ -109,12 +111,14 @@ class SquaredHinge(ElementwiseObjective):
     name: ClassVar[str] = "squared_hinge"
     target_kinds: ClassVar[tuple[str, ...]] = ("labels",)
     default_metric: ClassVar[str] = "error"
-    zero_base: ClassVar[
+    sparse_base_score: ClassVar[
         float | None
     ] = -1.0  # at the margin of "no" (GBDT-SPARSE, eq. 9, moved and doubled)
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         check_domain((target == 0) | (target == 1), target, weight, self.name, "targets 0 or 1")
 
-    def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
+    def best_constant(
+        self, problem: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
         return np.nan_to_num(2.0 * problem.mean_target(n_threads) - 1.0)

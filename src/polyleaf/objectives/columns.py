@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["put_columns", "taken_columns", "with_row"]
+__all__ = ["assign_columns", "copy_columns", "apply_rowwise"]
 
 FEW = 12  # columns up to which copying one after the other is faster
 AT_ONCE, LEAST = (
@@ -17,18 +17,18 @@ AT_ONCE, LEAST = (
 )  # numbers of rows that are taken as one, and of matrices for which that is faster
 
 
-def taken_columns(matrix: NDArray[Any], columns: slice) -> NDArray[Any]:
+def copy_columns(matrix: NDArray[Any], columns: slice) -> NDArray[Any]:
     """A contiguous copy of columns ``columns.start .. columns.stop - 1``; the matrix itself where it has no
     others and is contiguous."""
     some = matrix[:, columns]
     if some.flags.c_contiguous or some.shape[1] > FEW:
         return np.ascontiguousarray(some)
     taken = np.empty(some.shape, some.dtype)
-    put_columns(taken, slice(0, some.shape[1]), some)
+    assign_columns(taken, slice(0, some.shape[1]), some)
     return taken
 
 
-def put_columns(matrix: NDArray[Any], columns: slice, values: NDArray[Any]) -> None:
+def assign_columns(matrix: NDArray[Any], columns: slice, values: NDArray[Any]) -> None:
     """Write these columns, of as many values each."""
     if values.shape[1] > FEW:
         matrix[:, columns] = values
@@ -37,7 +37,7 @@ def put_columns(matrix: NDArray[Any], columns: slice, values: NDArray[Any]) -> N
         matrix[:, columns.start + k] = values[:, k]
 
 
-def with_row(
+def apply_rowwise(
     operation: np.ufunc, matrix: NDArray[Any], row: NDArray[Any], out: NDArray[Any]
 ) -> None:
     """``out[...] = operation(matrix, row)``, both contiguous and (n, K), row (K,)."""

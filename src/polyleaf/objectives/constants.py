@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.objectives.base import Problem
+from polyleaf.objectives.base import BoundObjective
 
 __all__ = ["best_constant"]
 
@@ -20,7 +20,7 @@ _CLOSE = 2.0**-20  # of float32 scores nothing finer is known
 
 
 def best_constant(
-    problem: Problem, offset: NDArray[np.float32], n_threads: int = 1
+    problem: BoundObjective, offset: NDArray[np.float32], n_threads: int = 1
 ) -> NDArray[np.float64]:
     """Scores ``(K,)`` that, added to `offset`, minimise the loss: Newton's method, each output for itself.
 
@@ -30,11 +30,11 @@ def best_constant(
 
     Parameters
     ----------
-    problem : Problem
+    problem : BoundObjective
         Its base score becomes 0.
     offset : float32 (n, K)
     """
-    problem.set_base(np.zeros(problem.n_outputs))
+    problem.set_base_score(np.zeros(problem.n_outputs))
     base = problem.base_score(n_threads)
     if np.isnan(problem.loss(_raised(offset, base), n_threads)):
         return base
@@ -57,8 +57,8 @@ def _raised(offset: NDArray[np.float32], base: NDArray[np.float64]) -> NDArray[n
     return offset + base.astype(np.float32)
 
 
-def _step(problem: Problem, raw: NDArray[np.float32], n_threads: int) -> NDArray[np.float64]:
-    shape = problem.curvature_shape()
+def _step(problem: BoundObjective, raw: NDArray[np.float32], n_threads: int) -> NDArray[np.float64]:
+    shape = problem.hessian_shape()
     g, h = np.empty_like(raw), None if shape is None else np.empty(shape, np.float32)
     problem.derivatives(raw, g, h, n_threads)
     slope = g.sum(axis=0, dtype=np.float64)

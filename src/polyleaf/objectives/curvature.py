@@ -49,14 +49,14 @@ def settled(
         own = np.abs(own)
     elif (own < 0).any():
         if choice == "exact":
-            check_not_negative(own, where)
+            check_hessian_not_negative(own, where)
         own = np.maximum(own, 0.0)
     h = h.copy()
     h[:, at] = own
     return h
 
 
-def check_not_flat(is_flat: NDArray[np.bool_]) -> None:
+def check_hessian_not_zero(is_flat: NDArray[np.bool_]) -> None:
     """Raise ValueError where of an output (K,) no row has curvature, while some have a gradient."""
     if is_flat.any():
         raise ValueError(
@@ -66,7 +66,7 @@ def check_not_flat(is_flat: NDArray[np.bool_]) -> None:
         )
 
 
-def check_not_negative(own: FloatArray, where: Callable[[int], str]) -> None:
+def check_hessian_not_negative(own: FloatArray, where: Callable[[int], str]) -> None:
     """Raise ValueError where curvatures or eigenvalues (n, m) are negative beyond rounding."""
     negative = own < -_ROUNDING * np.abs(own).max(initial=0.0)
     if negative.any():
@@ -74,7 +74,7 @@ def check_not_negative(own: FloatArray, where: Callable[[int], str]) -> None:
         raise ValueError(
             f"The custom objective has a negative curvature, {own[row, k]:.6g}, at {where(int(row))}: it is "
             "not convex there, and a Newton step would go uphill. Make it Custom(function, "
-            'curvature="absolute") to use the absolute value, "clip" to use 0 in its place or "none" for '
+            'hessian="absolute") to use the absolute value, "clip" to use 0 in its place or "none" for '
             "first-order boosting (Custom is in polyleaf.objectives), or return an upper bound of the second "
             "derivative."
         )

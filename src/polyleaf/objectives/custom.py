@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 
 from polyleaf.inputs.functions import describe_signature_mismatch
 from polyleaf.objectives import curvature as curvatures
-from polyleaf.objectives.autodiff import LossProblem, NotALoss, as_row_loss
-from polyleaf.objectives.base import TARGET_KINDS, Array, Objective, Problem, as_matrix, as_weight
+from polyleaf.objectives.autodiff import BoundLoss, NotALoss, as_row_loss
+from polyleaf.objectives.base import (
+    TARGET_KINDS,
+    Array,
+    BoundObjective,
+    Objective,
+    as_matrix,
+    as_weight,
+)
 from polyleaf.objectives.packed_symmetric import pack, packed_diagonal, unpack
 
 
@@ -71,16 +78,16 @@ class Custom(Objective):
     def n_scores(self, n_targets: int) -> int:
         return self.n_outputs or n_targets
 
-    def suited_to(self, n_outputs: int | None, first_order: bool) -> Custom:
-        suited = super().suited_to(n_outputs, first_order)
+    def bind_outputs(self, n_outputs: int | None, first_order: bool) -> Custom:
+        suited = super().bind_outputs(n_outputs, first_order)
         return replace(suited, curvature="none") if first_order else suited
 
-    def metric_for(self, kind: str, n_targets: int) -> str:
+    def get_default_metric(self, kind: str, n_targets: int) -> str:
         if kind != "regression":
             return "merror" if kind == "multiclass" else "error"
         return self.default_metric if self.n_scores(n_targets) == n_targets else "loss"
 
-    def prepare(self, target: Array, weight: Array | None) -> CustomProblem | LossProblem:
+    def bind(self, target: Array, weight: Array | None) -> BoundCustomObjective | BoundLoss:
         if self.function is None:
             raise ValueError(
                 "This objective came from a model file, which does not hold the function of a custom "
@@ -96,14 +103,14 @@ class Custom(Objective):
             n_outputs = self.n_outputs or target.shape[1]
             weight = as_weight(weight, target.shape[0], n_outputs)
             target = target[:, 0] if target.shape[1] == 1 else target
-        return CustomProblem(self, target, n_outputs, weight).resolved()
+        return BoundCustomObjective(self, target, n_outputs, weight).resolved()
 
     def to_dict(self) -> dict[str, Any]:
         choice = {} if self.curvature == "exact" else {"curvature": self.curvature}
         return {"name": self.name, "n_outputs": self.n_outputs, **choice}
 
 
-class CustomProblem(Problem):
+class BoundCustomObjective(BoundObjective):
     """`Custom` with a function that returns derivatives, bound to data."""
 
     objective: Custom
@@ -119,7 +126,7 @@ class CustomProblem(Problem):
 
     # --- which of the two ---
 
-    def resolved(self) -> CustomProblem | LossProblem:
+    def resolved(self) -> BoundCustomObjective | BoundLoss:
         """This problem, or the same of a loss where the function is one.
 
         Where JAX has been imported, the function is traced as a loss, which computes nothing. Where it has
@@ -135,7 +142,7 @@ class CustomProblem(Problem):
             self._why_no_loss = str(error)
             return self
         curvature = self.objective.curvature
-        return LossProblem(self.objective, loss, curvature, target, self.n_outputs, self.weight)
+        return BoundLoss(self.objective, loss, curvature, target, self.n_outputs, self.weight)
 
     def _returns_pair(self) -> bool:
         try:
@@ -146,7 +153,7 @@ class CustomProblem(Problem):
             return False
         return _is_pair(returned)
 
-    # --- what a Problem does ---
+    # --- what a BoundObjective does ---
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         return np.zeros(self.n_outputs)
@@ -154,7 +161,7 @@ class CustomProblem(Problem):
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         return float("nan")
 
-    def curvature_shape(self) -> tuple[int, int] | None:
+    def hessian_shape(self) -> tuple[int, int] | None:
         """As the function returns it at the base score; asks the function once."""
         if self._shape is None:
             _, h = self._call(np.zeros((self.n_rows, self.n_outputs), np.float32))
@@ -171,7 +178,7 @@ class CustomProblem(Problem):
         return None if columns == 0 else (self.n_rows, columns)
 
     @property
-    def may_be_flat(self) -> NDArray[np.bool_]:
+    def zero_hessian_mask(self) -> NDArray[np.bool_]:
         return np.ones(self.n_outputs, bool)
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
@@ -193,7 +200,7 @@ class CustomProblem(Problem):
                 )
         self._check_range(g, h)
 
-    def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
+    def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         gradient, curvature = self._call(raw)
         if curvature is None:  # 1 throughout
             curvature = np.ones((self.n_rows, self.n_outputs))

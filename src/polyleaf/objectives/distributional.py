@@ -21,7 +21,13 @@ from polyleaf.objectives.base import Array, FloatArray, check_domain
 from polyleaf.objectives.likelihood import Floats, LikelihoodObjective
 from polyleaf.objectives.registry import register
 
-__all__ = ["GammaDistribution", "LogNormal", "NegativeBinomial", "Normal", "StudentT"]
+__all__ = [
+    "GammaLikelihood",
+    "LogNormalLikelihood",
+    "NegativeBinomialLikelihood",
+    "NormalLikelihood",
+    "StudentTLikelihood",
+]
 
 # Of a target that does not vary: the least logarithm of a spread that a constant is given.
 _LEAST_LOG = -10.0
@@ -31,16 +37,14 @@ _LEAST_LOG = -10.0
 class _LocationScale(LikelihoodObjective):
     """A density of (y - location) / scale."""
 
-    location: ClassVar[bool] = True
+    is_translation_invariant: ClassVar[bool] = True
     moves: ClassVar[bool] = True
-    needs_unit: ClassVar[bool] = True
+    requires_standardised_target: ClassVar[bool] = True
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         check_domain(np.isfinite(target), target, weight, self.name, "finite targets")
 
-    def unit_of_scores(
-        self, scale: FloatArray, offset: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def score_scaling(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
         ones = np.ones_like(scale)
         return np.stack([scale, ones], 1).reshape(-1), np.stack([offset, np.log(scale)], 1).reshape(
             -1
@@ -49,15 +53,15 @@ class _LocationScale(LikelihoodObjective):
 
 @register
 @dataclass(frozen=True)
-class Normal(_LocationScale):
-    """Normal: scores are the mean and ln of the deviation s. ``ln s + ((y - mean) / s)^2 / 2``."""
+class NormalLikelihood(_LocationScale):
+    """NormalLikelihood: scores are the mean and ln of the deviation s. ``ln s + ((y - mean) / s)^2 / 2``."""
 
     name: ClassVar[str] = "normal"
     core_name: ClassVar[str] = "normal"
     aliases: ClassVar[tuple[str, ...]] = ("reg:normal", "gaussian", "rmsewithuncertainty")
     score_names: ClassVar[tuple[str, str]] = ("mean", "log_std")
 
-    def made_of(self, first: Floats, second: Floats) -> distributions.Distribution:
+    def make_distribution(self, first: Floats, second: Floats) -> distributions.Distribution:
         return distributions.Normal(first, np.exp(second))
 
     def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
@@ -66,7 +70,7 @@ class Normal(_LocationScale):
 
 @register
 @dataclass(frozen=True)
-class LogNormal(LikelihoodObjective):
+class LogNormalLikelihood(LikelihoodObjective):
     """Log-normal, for positive amounts: "normal" of the logarithm of the target. Predicts the mean, ``e^(mean
     of the logarithm + variance / 2)``."""
 
@@ -81,7 +85,7 @@ class LogNormal(LikelihoodObjective):
     def learned(self, target: FloatArray) -> FloatArray:
         return np.log(target.astype(np.float64))
 
-    def made_of(self, first: Floats, second: Floats) -> distributions.Distribution:
+    def make_distribution(self, first: Floats, second: Floats) -> distributions.Distribution:
         return distributions.LogNormal(first, np.exp(second))
 
     def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
@@ -90,7 +94,7 @@ class LogNormal(LikelihoodObjective):
 
 @register
 @dataclass(frozen=True)
-class StudentT(_LocationScale):
+class StudentTLikelihood(_LocationScale):
     """Student's t, for targets with outliers: scores are the location and ln of the scale s. With z = (y -
     location) / s it is ``ln s + (df + 1) / 2 ln(1 + z^2 / df)``.
 
@@ -115,7 +119,7 @@ class StudentT(_LocationScale):
             )
         object.__setattr__(self, "df", float(self.df))
 
-    def made_of(self, first: Floats, second: Floats) -> distributions.Distribution:
+    def make_distribution(self, first: Floats, second: Floats) -> distributions.Distribution:
         return distributions.StudentT(first, np.exp(second), self.df)
 
     def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
@@ -137,7 +141,7 @@ class StudentT(_LocationScale):
 
 @register
 @dataclass(frozen=True)
-class GammaDistribution(LikelihoodObjective):
+class GammaLikelihood(LikelihoodObjective):
     """Gamma, for positive amounts: scores are ln of the mean and ln of the coefficient of variation,
     deviation / mean. With "gamma" only the mean is learned."""
 
@@ -149,7 +153,7 @@ class GammaDistribution(LikelihoodObjective):
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         _check_positive(self.name, target, weight)
 
-    def made_of(self, first: Floats, second: Floats) -> distributions.Distribution:
+    def make_distribution(self, first: Floats, second: Floats) -> distributions.Distribution:
         k = np.exp(-2.0 * second)
         with np.errstate(over="ignore"):
             return distributions.Gamma(k, np.exp(first) / k)
@@ -163,7 +167,7 @@ class GammaDistribution(LikelihoodObjective):
 
 @register
 @dataclass(frozen=True)
-class NegativeBinomial(LikelihoodObjective):
+class NegativeBinomialLikelihood(LikelihoodObjective):
     """Negative binomial, for counts that vary more than Poisson's: scores are ln of the mean m and half of ln
     of alpha, where the variance is ``m + alpha m^2``."""
 
@@ -171,7 +175,7 @@ class NegativeBinomial(LikelihoodObjective):
     core_name: ClassVar[str] = "negative_binomial"
     aliases: ClassVar[tuple[str, ...]] = ("nbinom",)
     score_names: ClassVar[tuple[str, str]] = ("log_mean", "half_log_alpha")
-    of_counts: ClassVar[bool] = True
+    is_count: ClassVar[bool] = True
     cuts: ClassVar[tuple[float, float]] = (-7.0, 7.0)
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
@@ -179,7 +183,7 @@ class NegativeBinomial(LikelihoodObjective):
             valid = np.isfinite(target) & (target >= 0) & (target == np.floor(target))
         check_domain(valid, target, weight, self.name, "counts: whole numbers >= 0")
 
-    def made_of(self, first: Floats, second: Floats) -> distributions.Distribution:
+    def make_distribution(self, first: Floats, second: Floats) -> distributions.Distribution:
         with np.errstate(over="ignore"):
             return distributions.NegativeBinomial(np.exp(first), np.exp(2.0 * second))
 

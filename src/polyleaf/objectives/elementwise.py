@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.objectives.base import (
     Array,
+    BoundObjective,
     FloatArray,
     Objective,
-    Problem,
     as_matrix,
     as_weight,
     name_within,
@@ -34,7 +34,7 @@ class ElementwiseObjective(Objective):
         return _core.Loss(name, {parameter: getattr(self, parameter) for parameter in known[name]})
 
     @property
-    def constant_curvature(self) -> bool:
+    def has_constant_hessian(self) -> bool:
         return self.core_loss().unit_hessian
 
     @abstractmethod
@@ -54,7 +54,9 @@ class ElementwiseObjective(Objective):
         """
 
     @abstractmethod
-    def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
+    def best_constant(
+        self, problem: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
         """Scores ``(K,)``, float64, that minimise the loss of `problem` over constants; `n_threads` do not
         change them."""
 
@@ -62,11 +64,11 @@ class ElementwiseObjective(Objective):
         """The loss's number for each output (quantile level, weight of positives), ``(n_outputs,)``."""
         return np.ones(n_outputs)
 
-    def leaf_level(self, n_outputs: int) -> NDArray[np.float64]:
+    def leaf_quantile_level(self, n_outputs: int) -> NDArray[np.float64]:
         """Quantile level ``(n_outputs,)`` to which leaves are renewed, where they are."""
         return np.full(n_outputs, 0.5)
 
-    def prepare(self, target: Array, weight: Array | None) -> ElementwiseProblem:
+    def bind(self, target: Array, weight: Array | None) -> BoundElementwiseObjective:
         target = as_matrix(target)
         weight = as_weight(weight, *target.shape)
         self.check_target(target, weight)
@@ -75,10 +77,10 @@ class ElementwiseObjective(Objective):
             if weight is not None and weight.shape[1] == target.shape[1] > 1:
                 weight = np.repeat(weight, repeats, axis=1)
             target = np.repeat(target, repeats, axis=1)
-        return ElementwiseProblem(self, target, weight)
+        return BoundElementwiseObjective(self, target, weight)
 
 
-class ElementwiseProblem(Problem):
+class BoundElementwiseObjective(BoundObjective):
     """An `ElementwiseObjective` bound to data: ``target`` is float32 or float64 ``(n, K)``."""
 
     objective: ElementwiseObjective
@@ -95,19 +97,23 @@ class ElementwiseProblem(Problem):
     def _set_kernel_target(self) -> None:
         # The base score is taken off the target in float64, where the loss depends on the difference alone.
         target: Array = self.target
-        if self.objective.location and self.base.any():
+        if self.objective.is_translation_invariant and self.base.any():
             target = target.astype(np.float64) - self.base
         self._kernel_target = np.ascontiguousarray(target, dtype=np.float32)
 
     @property
     def offset(self) -> NDArray[np.float32]:
-        return np.zeros(self.n_outputs, np.float32) if self.objective.location else super().offset
+        return (
+            np.zeros(self.n_outputs, np.float32)
+            if self.objective.is_translation_invariant
+            else super().offset
+        )
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         return self.objective.best_constant(self, n_threads)
 
-    def set_base(self, base: Array) -> None:
-        super().set_base(base)
+    def set_base_score(self, base: Array) -> None:
+        super().set_base_score(base)
         self._set_kernel_target()
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
@@ -124,7 +130,7 @@ class ElementwiseProblem(Problem):
         )
 
     def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
-        if type(self).derivatives is not ElementwiseProblem.derivatives:
+        if type(self).derivatives is not BoundElementwiseObjective.derivatives:
             return None
         data = self._kernel_target, self.weight, self.offset, self._parameter
         return _core.DeviceLoss(device, self._loss, *data)
@@ -140,7 +146,7 @@ class ElementwiseProblem(Problem):
             n_threads,
         )
 
-    def renew_leaves(
+    def update_leaves(
         self,
         raw: Array,
         leaf_of_row: Array,
@@ -148,7 +154,10 @@ class ElementwiseProblem(Problem):
         rows: Array | None = None,
         n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
-        level, residual = self.objective.leaf_level(self.n_outputs), self._kernel_target - raw
+        level, residual = (
+            self.objective.leaf_quantile_level(self.n_outputs),
+            self._kernel_target - raw,
+        )
         return _core.fit_quantile_leaves(
             residual, self.weight, leaf_of_row, n_leaves, rows, level, n_threads
         )

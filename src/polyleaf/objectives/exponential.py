@@ -19,14 +19,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.objectives.multiclass import ClassObjective
+from polyleaf.objectives.multiclass import MulticlassObjective
 from polyleaf.objectives.registry import register
 
 __all__ = ["Exponential", "ExponentialMargin"]
 
 
 @dataclass(frozen=True)
-class _CodedClasses(ClassObjective):
+class _CodedClasses(MulticlassObjective):
     """What both losses have in common."""
 
     def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:

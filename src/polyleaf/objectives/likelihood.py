@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
-from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_matrix, as_weight
+from polyleaf.objectives.base import (
+    Array,
+    BoundObjective,
+    FloatArray,
+    Objective,
+    as_matrix,
+    as_weight,
+)
 from polyleaf.objectives.packed_symmetric import packed_diagonal
 
 Floats = NDArray[np.float64]
@@ -50,14 +57,14 @@ class LikelihoodObjective(Objective):
     cuts: ClassVar[tuple[float, float]] = (-30.0, 30.0)
 
     @property
-    def names_of_scores(self) -> tuple[str, ...]:
+    def score_names(self) -> tuple[str, ...]:
         return self.score_names
 
     def outputs_per_target(self) -> int:
         return 2
 
     @property
-    def moved_by_offset(self) -> tuple[bool, ...]:
+    def offset_mask(self) -> tuple[bool, ...]:
         return (True, False)
 
     def core_likelihood(self) -> _core.Likelihood:
@@ -84,7 +91,7 @@ class LikelihoodObjective(Objective):
         """
 
     @abstractmethod
-    def made_of(self, first: Floats, second: Floats) -> Distribution:
+    def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         """The distributions with these scores.
 
         Parameters
@@ -109,19 +116,19 @@ class LikelihoodObjective(Objective):
 
     def distribution(self, scores: FloatArray) -> Distribution:
         both = np.asarray(scores, np.float64)
-        return self.made_of(both[:, ::2], np.clip(both[:, 1::2], *self.cuts))
+        return self.make_distribution(both[:, ::2], np.clip(both[:, 1::2], *self.cuts))
 
     def transform(self, scores: FloatArray) -> FloatArray:
         return self.distribution(scores).mean()
 
-    def prepare(self, target: Array, weight: Array | None) -> LikelihoodProblem:
+    def bind(self, target: Array, weight: Array | None) -> BoundLikelihoodObjective:
         target = as_matrix(target)
         weight = as_weight(weight, *target.shape)
         self.check_target(target, weight)
-        return LikelihoodProblem(self, target, weight)
+        return BoundLikelihoodObjective(self, target, weight)
 
 
-class LikelihoodProblem(Problem):
+class BoundLikelihoodObjective(BoundObjective):
     """A `LikelihoodObjective` bound to data: ``target`` is float32 or float64 ``(n, T)``, weights are ``(n,
     1)`` or ``(n, T)``."""
 
@@ -156,8 +163,8 @@ class LikelihoodProblem(Problem):
             offset[::2] = 0.0
         return offset
 
-    def set_base(self, base: Array) -> None:
-        super().set_base(base)
+    def set_base_score(self, base: Array) -> None:
+        super().set_base_score(base)
         self._set_kernel_target()
 
     def base_score(self, n_threads: int = 1) -> Floats:
@@ -172,7 +179,7 @@ class LikelihoodProblem(Problem):
         assert self.weight is not None
         return self.weight[:, k if self.weight.shape[1] > 1 else 0].astype(np.float64)
 
-    def curvature_shape(self) -> tuple[int, int]:
+    def hessian_shape(self) -> tuple[int, int]:
         return (self.n_rows, self.n_outputs)
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
@@ -181,8 +188,8 @@ class LikelihoodProblem(Problem):
             self._likelihood, raw, self._kernel_target, self.weight, self.offset, g, h, n_threads
         )
 
-    def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
-        diagonal = np.empty(self.curvature_shape(), np.float32)
+    def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
+        diagonal = np.empty(self.hessian_shape(), np.float32)
         self.derivatives(raw, g, diagonal, n_threads)
         h[...] = 0.0
         h[:, packed_diagonal(self.n_outputs)] = diagonal

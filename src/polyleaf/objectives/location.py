@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.objectives.base import Array, FloatArray, check_domain, check_positive
-from polyleaf.objectives.elementwise import ElementwiseObjective, ElementwiseProblem
+from polyleaf.objectives.elementwise import BoundElementwiseObjective, ElementwiseObjective
 from polyleaf.objectives.registry import register
 
 __all__ = ["AbsoluteError", "Huber", "Quantile", "SquaredError"]
@@ -28,12 +28,14 @@ class LocationObjective(ElementwiseObjective):
     """A function of score - target. The curvature is taken as 1: exact (squared error), an upper bound
     (Huber), or a mere scale for the split search (absolute error, quantile)."""
 
-    location: ClassVar[bool] = True
+    is_translation_invariant: ClassVar[bool] = True
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         check_domain(np.isfinite(target), target, weight, self.name, "finite targets")
 
-    def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
+    def best_constant(
+        self, problem: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
         return problem.target_quantile(np.full(problem.n_outputs, 0.5), n_threads)
 
 
@@ -53,11 +55,13 @@ class SquaredError(LocationObjective):
         "mean_squared_error",
         "multirmse",
     )
-    has_unit: ClassVar[bool] = True
-    zero_base: ClassVar[float | None] = 0.0
+    is_scale_dependent: ClassVar[bool] = True
+    sparse_base_score: ClassVar[float | None] = 0.0
     default_metric: ClassVar[str] = "rmse"
 
-    def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
+    def best_constant(
+        self, problem: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
         return np.nan_to_num(problem.mean_target(n_threads))
 
 
@@ -74,8 +78,8 @@ class AbsoluteError(LocationObjective):
         "mae",
         "mean_absolute_error",
     )
-    renews_leaves: ClassVar[bool] = True
-    renews_with_ranks: ClassVar[bool] = True
+    updates_leaves: ClassVar[bool] = True
+    updates_leaves_distributed: ClassVar[bool] = True
     default_metric: ClassVar[str] = "mae"
 
 
@@ -121,8 +125,8 @@ class Quantile(LocationObjective):
     name: ClassVar[str] = "quantile"
     aliases: ClassVar[tuple[str, ...]] = ("reg:quantileerror", "pinball", "multiquantile")
     parameters: ClassVar[Mapping[str, str]] = {"quantile_alpha": "alpha"}
-    renews_leaves: ClassVar[bool] = True
-    renews_with_ranks: ClassVar[bool] = True
+    updates_leaves: ClassVar[bool] = True
+    updates_leaves_distributed: ClassVar[bool] = True
     default_metric: ClassVar[str] = "quantile"
 
     alpha: float | tuple[float, ...] = 0.5
@@ -143,29 +147,31 @@ class Quantile(LocationObjective):
         )
 
     @property
-    def levels(self) -> tuple[float, ...]:
+    def quantile_levels(self) -> tuple[float, ...]:
         return self.alpha if isinstance(self.alpha, tuple) else (self.alpha,)
 
     def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
-        return np.tile(self.levels, n_outputs // len(self.levels))
+        return np.tile(self.quantile_levels, n_outputs // len(self.quantile_levels))
 
-    def leaf_level(self, n_outputs: int) -> NDArray[np.float64]:
+    def leaf_quantile_level(self, n_outputs: int) -> NDArray[np.float64]:
         return self.output_parameter(n_outputs)
 
-    def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
+    def best_constant(
+        self, problem: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
         return problem.target_quantile(self.output_parameter(problem.n_outputs), n_threads)
 
     @property
     def link(self) -> str:
-        wanted = len(self.levels) > 1 and self.non_crossing is not False
+        wanted = len(self.quantile_levels) > 1 and self.non_crossing is not False
         return "sorted_levels" if wanted else "identity"
 
     def transform(self, scores: FloatArray) -> FloatArray:
         if self.link == "identity":
             return scores
-        groups = scores.reshape(-1, len(self.levels))
+        groups = scores.reshape(-1, len(self.quantile_levels))
         sorted_groups = np.empty_like(groups)
-        sorted_groups[:, np.argsort(self.levels)] = np.sort(groups, axis=1)
+        sorted_groups[:, np.argsort(self.quantile_levels)] = np.sort(groups, axis=1)
         return sorted_groups.reshape(scores.shape)
 
     def metric_parameters(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.objectives.base import Array, FloatArray, check_domain
-from polyleaf.objectives.elementwise import ElementwiseObjective, ElementwiseProblem
+from polyleaf.objectives.elementwise import BoundElementwiseObjective, ElementwiseObjective
 from polyleaf.objectives.registry import register
 
 __all__ = ["Gamma", "Poisson", "Tweedie"]
@@ -77,7 +77,9 @@ class LogLinkObjective(ElementwiseObjective):
             valid, target, weight, self.name, f"targets {'> 0' if self.power == 2 else '>= 0'}"
         )
 
-    def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
+    def best_constant(
+        self, problem: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
         mean = problem.mean_target(n_threads)
         if (mean == 0).any():
             output = int(np.argmax(mean == 0))
@@ -103,7 +105,7 @@ class Poisson(LogLinkObjective):
 
     name: ClassVar[str] = "poisson"
     aliases: ClassVar[tuple[str, ...]] = ("count:poisson",)
-    of_counts: ClassVar[bool] = True
+    is_count: ClassVar[bool] = True
     default_metric: ClassVar[str] = "poisson_deviance"
 
     @property

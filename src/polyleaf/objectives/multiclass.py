@@ -12,11 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_weight, name_within
+from polyleaf.objectives.base import (
+    Array,
+    BoundObjective,
+    FloatArray,
+    Objective,
+    as_weight,
+    name_within,
+)
 
 
 @dataclass(frozen=True)
-class ClassObjective(Objective):
+class MulticlassObjective(Objective):
     """A loss of the scores ``(K,)`` of a row and its class id.
 
     Parameters
@@ -60,7 +67,7 @@ class ClassObjective(Objective):
     def transform(self, scores: FloatArray) -> FloatArray:
         return softmax(scores)
 
-    def prepare(self, target: Array, weight: Array | None) -> ClassProblem:
+    def bind(self, target: Array, weight: Array | None) -> BoundClassObjective:
         label = np.asarray(target)
         if (
             label.ndim != 1
@@ -81,17 +88,17 @@ class ClassObjective(Objective):
                 f"Class ids must lie in 0 .. {n_classes - 1}; got {label.min()} .. {label.max()}."
             )
         label = np.ascontiguousarray(label, np.int32)
-        return ClassProblem(self, label, n_classes, as_weight(weight, label.size, 1))
+        return BoundClassObjective(self, label, n_classes, as_weight(weight, label.size, 1))
 
 
-class ClassProblem(Problem):
-    """A `ClassObjective` bound to data: ``label`` is int32 ``(n,)``."""
+class BoundClassObjective(BoundObjective):
+    """A `MulticlassObjective` bound to data: ``label`` is int32 ``(n,)``."""
 
-    objective: ClassObjective
+    objective: MulticlassObjective
 
     def __init__(
         self,
-        objective: ClassObjective,
+        objective: MulticlassObjective,
         label: NDArray[np.int32],
         n_classes: int,
         weight: Array | None,
@@ -116,12 +123,12 @@ class ClassProblem(Problem):
         )
 
     def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
-        is_own = type(self).derivatives is not ClassProblem.derivatives
+        is_own = type(self).derivatives is not BoundClassObjective.derivatives
         if is_own or not _core.DeviceLoss.supports(self._loss):
             return None
         return _core.DeviceLoss(device, self._loss, self.label, self.weight, self.offset)
 
-    def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
+    def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         _core.class_hessians(self._loss, raw, self.label, self.weight, self.offset, g, h, n_threads)
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_weight
-from polyleaf.objectives.columns import put_columns, taken_columns
+from polyleaf.objectives.base import Array, BoundObjective, FloatArray, Objective, as_weight
+from polyleaf.objectives.columns import assign_columns, copy_columns
 from polyleaf.objectives.packed_symmetric import packed_lower, packed_size
 from polyleaf.runtime.context import Context
 
-__all__ = ["Place", "Task", "Tasks"]
+__all__ = ["TaskSlice", "Task", "MultiTask"]
 
 Learns = Literal["values", "labels", "classes"]
 
@@ -62,7 +62,7 @@ class Task:
         """Columns of what its link makes of its scores."""
         return self.n_columns if self.objective.has_distribution else self.n_scores
 
-    def target_of(self, values: Array) -> Array:
+    def select_target(self, values: Array) -> Array:
         """Its columns (n, n_columns) as its objective takes them."""
         if self.learns == "classes":
             return values[:, 0].astype(np.int32)
@@ -73,7 +73,7 @@ class Task:
         return {**vars(self), "objective": self.objective.to_dict()}
 
 
-class Place(NamedTuple):
+class TaskSlice(NamedTuple):
     """A task, and where its columns of the target, its raw scores and its predictions are."""
 
     task: Task
@@ -87,7 +87,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tasks(Objective):
+class MultiTask(Objective):
     """Several tasks side by side. What it learns from is float64 (n, columns); numbers of classes are such,
     too.
 
@@ -98,7 +98,7 @@ class Tasks(Objective):
 
     name: ClassVar[str] = "tasks"
     default_metric: ClassVar[str] = "d2"
-    by_row: ClassVar[bool] = False
+    is_row_separable: ClassVar[bool] = False
 
     parts: tuple[Task, ...]
 
@@ -107,13 +107,13 @@ class Tasks(Objective):
         _check(self.parts)
 
     @cached_property
-    def tasks(self) -> tuple[Place, ...]:  # type: ignore[override]
+    def tasks(self) -> tuple[TaskSlice, ...]:  # type: ignore[override]
         ends = np.cumsum(
             [[p.n_columns, p.n_scores, p.n_predictions] for p in self.parts], axis=0
         ).tolist()
         begins = [[0, 0, 0], *ends]
         return tuple(
-            Place(part, *map(slice, begin, end))
+            TaskSlice(part, *map(slice, begin, end))
             for part, begin, end in zip(self.parts, begins, ends, strict=False)
         )
 
@@ -128,29 +128,31 @@ class Tasks(Objective):
         return self._all("separable")
 
     @property
-    def full_curvature(self) -> bool:  # type: ignore[override]
-        return self._all("full_curvature")
+    def full_hessian(self) -> bool:  # type: ignore[override]
+        return self._all("full_hessian")
 
     @property
     def location(self) -> bool:  # type: ignore[override]
         """Offsets are taken off the target of one such task; of several they are added to scores."""
-        return len(self.parts) == 1 and self._all("location")
+        return len(self.parts) == 1 and self._all("is_translation_invariant")
 
     @property
-    def renews_leaves(self) -> bool:  # type: ignore[override]
-        return self._any("renews_leaves")
+    def updates_leaves(self) -> bool:  # type: ignore[override]
+        return self._any("updates_leaves")
 
     @property
-    def renews_with_ranks(self) -> bool:  # type: ignore[override]
-        return all(p.objective.renews_with_ranks for p in self.parts if p.objective.renews_leaves)
+    def updates_leaves_distributed(self) -> bool:  # type: ignore[override]
+        return all(
+            p.objective.updates_leaves_distributed for p in self.parts if p.objective.updates_leaves
+        )
 
     @property
     def link(self) -> None:
         """Each task has its own: what leaves this package are raw scores."""
 
     @property
-    def constant_curvature(self) -> bool:
-        return self._all("constant_curvature")
+    def has_constant_hessian(self) -> bool:
+        return self._all("has_constant_hessian")
 
     def n_scores(self, n_targets: int) -> int:
         return sum(part.n_scores for part in self.parts)
@@ -158,45 +160,43 @@ class Tasks(Objective):
     def outputs_per_target(self) -> int:
         return self.parts[0].objective.outputs_per_target() if len(self.parts) == 1 else 1
 
-    def columns_of_scores(self, n_scores: int) -> NDArray[np.intp]:
+    def score_columns(self, n_scores: int) -> NDArray[np.intp]:
         return np.concatenate(
             [
                 np.zeros(part.n_scores, np.intp) + place.columns.start
                 if part.learns == "classes"
-                else part.objective.columns_of_scores(part.n_scores) + place.columns.start
+                else part.objective.score_columns(part.n_scores) + place.columns.start
                 for place in self.tasks
                 for part in [place.task]
             ]
         )
 
-    def levels_of_scores(self, n_scores: int) -> NDArray[np.float64]:
+    def score_quantile_levels(self, n_scores: int) -> NDArray[np.float64]:
         return np.concatenate(
-            [part.objective.levels_of_scores(part.n_scores) for part in self.parts]
+            [part.objective.score_quantile_levels(part.n_scores) for part in self.parts]
         )
 
-    def prepare(self, target: Array, weight: Array | None) -> TasksProblem:
+    def bind(self, target: Array, weight: Array | None) -> BoundMultiTask:
         problems = []
         for place in self.tasks:
-            own = place.task.target_of(np.asarray(target)[:, place.columns])
+            own = place.task.select_target(np.asarray(target)[:, place.columns])
             try:
-                problems.append(place.task.objective.prepare(own, place.weight_of(weight)))
+                problems.append(place.task.objective.bind(own, place.weight_of(weight)))
             except ValueError as error:
                 raise ValueError(f"Task {place.task.name!r}: {error}") from None
-        return TasksProblem(self, problems, weight)
+        return BoundMultiTask(self, problems, weight)
 
     def transform(self, scores: FloatArray) -> FloatArray:
         return np.hstack(
             [place.task.objective.transform(scores[:, place.scores]) for place in self.tasks]
         )
 
-    def unit_of_scores(
-        self, scale: FloatArray, offset: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def score_scaling(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
         found: list[tuple[FloatArray, FloatArray]] = []
         for place in self.tasks:
             if place.task.learns == "values":
                 own = place.columns
-                found.append(place.task.objective.unit_of_scores(scale[own], offset[own]))
+                found.append(place.task.objective.score_scaling(scale[own], offset[own]))
             else:
                 found.append((np.ones(place.task.n_scores), np.zeros(place.task.n_scores)))
         return np.concatenate([scale for scale, _ in found]), np.concatenate(
@@ -207,12 +207,14 @@ class Tasks(Objective):
         return {"name": self.name, "parts": [part.to_dict() for part in self.parts]}
 
 
-class TasksProblem(Problem):
-    """`Tasks` bound to data: a problem for each."""
+class BoundMultiTask(BoundObjective):
+    """`MultiTask` bound to data: a problem for each."""
 
-    objective: Tasks
+    objective: MultiTask
 
-    def __init__(self, objective: Tasks, problems: Sequence[Problem], weight: Array | None) -> None:
+    def __init__(
+        self, objective: MultiTask, problems: Sequence[BoundObjective], weight: Array | None
+    ) -> None:
         n_rows = problems[0].n_rows
         super().__init__(objective, n_rows, sum(p.n_outputs for p in problems), weight)
         self._problems = list(problems)
@@ -221,57 +223,57 @@ class TasksProblem(Problem):
         )
 
     @property
-    def _placed(self) -> list[tuple[Place, Problem]]:
+    def _placed(self) -> list[tuple[TaskSlice, BoundObjective]]:
         return list(zip(self.objective.tasks, self._problems, strict=True))
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         return np.concatenate([problem.base_score(n_threads) for problem in self._problems])
 
-    def set_base(self, base: Array) -> None:
-        super().set_base(base)
+    def set_base_score(self, base: Array) -> None:
+        super().set_base_score(base)
         for place, problem in self._placed:
-            problem.set_base(self.base[place.scores])
+            problem.set_base_score(self.base[place.scores])
 
     @property
-    def renewed(self) -> NDArray[np.bool_]:
-        return np.concatenate([problem.renewed for problem in self._problems])
+    def updated_outputs(self) -> NDArray[np.bool_]:
+        return np.concatenate([problem.updated_outputs for problem in self._problems])
 
     @property
-    def may_be_flat(self) -> NDArray[np.bool_]:
-        return np.concatenate([problem.may_be_flat for problem in self._problems])
+    def zero_hessian_mask(self) -> NDArray[np.bool_]:
+        return np.concatenate([problem.zero_hessian_mask for problem in self._problems])
 
-    def curvature_shape(self) -> tuple[int, int] | None:
+    def hessian_shape(self) -> tuple[int, int] | None:
         if len(self._problems) == 1:
-            return self._problems[0].curvature_shape()
-        constant = all(problem.curvature_shape() is None for problem in self._problems)
+            return self._problems[0].hessian_shape()
+        constant = all(problem.hessian_shape() is None for problem in self._problems)
         return None if constant else (self.n_rows, self.n_outputs)
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         if len(self._problems) == 1:
             return self._problems[0].derivatives(raw, g, h, n_threads)
         for place, problem in self._placed:
-            own = taken_columns(raw, place.scores)
-            shape, own_g = problem.curvature_shape(), np.empty_like(own)
+            own = copy_columns(raw, place.scores)
+            shape, own_g = problem.hessian_shape(), np.empty_like(own)
             own_h = None if shape is None else np.empty(shape, np.float32)
             problem.derivatives(own, own_g, own_h, n_threads)
-            put_columns(g, place.scores, own_g)
+            assign_columns(g, place.scores, own_g)
             if h is not None:
-                put_columns(
+                assign_columns(
                     h, place.scores, np.broadcast_to(1.0 if own_h is None else own_h, own.shape)
                 )
 
-    def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
+    def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         if len(self._problems) == 1:
-            return self._problems[0].full_curvature(raw, g, h, n_threads)
+            return self._problems[0].full_hessian(raw, g, h, n_threads)
         h[...] = 0.0
         for place, problem in self._placed:
-            own, k = taken_columns(raw, place.scores), problem.n_outputs
+            own, k = copy_columns(raw, place.scores), problem.n_outputs
             own_g, own_h = np.empty_like(own), np.empty((self.n_rows, packed_size(k)), np.float32)
-            problem.full_curvature(own, own_g, own_h, n_threads)
+            problem.full_hessian(own, own_g, own_h, n_threads)
             i, j = (place.scores.start + index for index in packed_lower(k))
             g[:, place.scores], h[:, i * (i + 1) // 2 + j] = own_g, own_h
 
-    def unit_of_gains(
+    def gain_scale(
         self, g: Array, h: Array | None, n_threads: int = 1
     ) -> NDArray[np.float64] | None:
         if len(self._problems) == 1:
@@ -296,18 +298,18 @@ class TasksProblem(Problem):
         if weight is None:
             return None
         if weight.shape[1] > 1:
-            weight = weight[:, self.objective.columns_of_scores(self.n_outputs)]
+            weight = weight[:, self.objective.score_columns(self.n_outputs)]
         roots = np.sqrt(weight)
         return np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0)
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         losses = [
-            problem.loss(taken_columns(raw, place.scores), n_threads)
+            problem.loss(copy_columns(raw, place.scores), n_threads)
             for place, problem in self._placed
         ]
         return float(sum(losses))
 
-    def renew_leaves(
+    def update_leaves(
         self,
         raw: Array,
         leaf_of_row: Array,
@@ -317,16 +319,16 @@ class TasksProblem(Problem):
     ) -> NDArray[np.float32]:
         values = np.zeros((n_leaves, self.n_outputs), np.float32)
         for place, problem in self._placed:
-            if problem.objective.renews_leaves:
-                own = taken_columns(raw, place.scores)
-                values[:, place.scores] = problem.renew_leaves(
+            if problem.objective.updates_leaves:
+                own = copy_columns(raw, place.scores)
+                values[:, place.scores] = problem.update_leaves(
                     own, leaf_of_row, n_leaves, rows, n_threads
                 )
         return values
 
 
-def tasks_from_dict(values: Mapping[str, Any], objective_of: Any) -> Tasks:
-    """The inverse of `Tasks.to_dict`; `objective_of` makes an objective of what is stored of it."""
+def multitask_from_dict(values: Mapping[str, Any], objective_of: Any) -> MultiTask:
+    """The inverse of `MultiTask.to_dict`; `objective_of` makes an objective of what is stored of it."""
     stored = values.get("parts")
     if set(values) != {"name", "parts"} or not isinstance(stored, list | tuple):
         raise ValueError("Stored tasks are a list of parts.")
@@ -335,7 +337,7 @@ def tasks_from_dict(values: Mapping[str, Any], objective_of: Any) -> Tasks:
         if not isinstance(part, Mapping) or set(part) != set(Task.__dataclass_fields__):
             raise ValueError(f"A stored task has {', '.join(Task.__dataclass_fields__)}.")
         parts.append(Task(**{**part, "objective": objective_of(part["objective"])}))
-    return Tasks(tuple(parts))
+    return MultiTask(tuple(parts))
 
 
 def _check(parts: tuple[Task, ...]) -> None:
@@ -345,7 +347,7 @@ def _check(parts: tuple[Task, ...]) -> None:
         or not all(isinstance(name, str) for name in names)
         or len(set(names)) < len(names)
     ):
-        raise ValueError(f"Tasks are one or more, with different names; got {names}.")
+        raise ValueError(f"MultiTask are one or more, with different names; got {names}.")
     for part in parts:
         numbers = part.n_columns, part.n_scores
         if not all(type(n) is int and n > 0 for n in numbers):

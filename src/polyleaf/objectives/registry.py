@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from polyleaf.objectives.base import TARGET_KINDS, Objective, origin
 
-__all__ = ["find", "find_or_raise", "known", "make", "register"]
+__all__ = ["find", "get_registered", "known", "make", "register"]
 
 _Class = TypeVar("_Class", bound=type[Objective])
 
@@ -121,7 +121,7 @@ def _meant(name: str) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def find_or_raise(name: str) -> type[Objective]:
+def get_registered(name: str) -> type[Objective]:
     """The same; ValueError with the nearest name where there is none."""
     found = find(name)
     if found is None:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.objectives.multiclass import ClassObjective
+from polyleaf.objectives.multiclass import MulticlassObjective
 from polyleaf.objectives.registry import register
 
 __all__ = ["Softmax"]
@@ -31,7 +31,7 @@ CURVATURES = ("friedman", "diagonal", "residual", "upper")
 
 @register
 @dataclass(frozen=True)
-class Softmax(ClassObjective):
+class Softmax(MulticlassObjective):
     """``ln sum_k e^(score_k) - score_y``.
 
     Parameters
@@ -52,7 +52,7 @@ class Softmax(ClassObjective):
         "categorical_crossentropy",
     )
     parameters: ClassVar[Mapping[str, str]] = {
-        **ClassObjective.parameters,
+        **MulticlassObjective.parameters,
         "softmax_hessian": "softmax_hessian",
     }
 

@@ -20,10 +20,10 @@ import polyleaf._core as _core
 from polyleaf.objectives.base import Array, Objective, check_domain
 from polyleaf.objectives.elementwise import ElementwiseObjective
 
-__all__ = ["LabelProblem"]
+__all__ = ["BoundSparseObjective"]
 
 
-class LabelProblem:
+class BoundSparseObjective:
     """An `ElementwiseObjective` bound to sparse targets.
 
     Parameters
@@ -44,7 +44,7 @@ class LabelProblem:
     """
 
     def __init__(self, objective: Objective, target: sp.csr_matrix, weight: Array | None) -> None:
-        if objective.zero_base is None or not isinstance(objective, ElementwiseObjective):
+        if objective.sparse_base_score is None or not isinstance(objective, ElementwiseObjective):
             raise ValueError(
                 f"Objective {objective.name!r} has derivatives for the outputs that are 0, which sparse "
                 'targets do not keep: use "squared_hinge" or "squared_error", or split_search="histogram" '
@@ -52,7 +52,7 @@ class LabelProblem:
             )
         values = target.data[:, None]
         check_domain(
-            np.ones(values.shape, bool) if objective.zero_base == 0 else values == 1,
+            np.ones(values.shape, bool) if objective.sparse_base_score == 0 else values == 1,
             values,
             None,
             objective.name,
@@ -63,15 +63,15 @@ class LabelProblem:
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         """The score at which the derivative of a target of 0 vanishes, for every output: (K,)."""
-        assert self.objective.zero_base is not None
-        return np.full(self.n_outputs, self.objective.zero_base)
+        assert self.objective.sparse_base_score is not None
+        return np.full(self.n_outputs, self.objective.sparse_base_score)
 
-    def set_base(self, base: Array) -> None:
+    def set_base_score(self, base: Array) -> None:
         """Check that raw scores are relative to that score."""
-        if not np.all(np.asarray(base) == self.objective.zero_base):
+        if not np.all(np.asarray(base) == self.objective.sparse_base_score):
             raise ValueError(
                 f"With sparse targets the base score of objective {self.objective.name!r} is "
-                f"{self.objective.zero_base:g} for every output: leave base_score=None."
+                f"{self.objective.sparse_base_score:g} for every output: leave base_score=None."
             )
 
     def scores(self, n_threads: int = 1) -> _core.SparseRawScores:
@@ -83,6 +83,6 @@ class LabelProblem:
 
     def gradients(self, scores: _core.SparseRawScores, n_threads: int = 1) -> _core.LabelGradients:
         """Gradients at the raw scores, times the weights; outputs without an entry have none."""
-        base = self.objective.zero_base
+        base = self.objective.sparse_base_score
         assert base is not None
         return scores.gradients(self.objective.core_loss(), base, self.weight, n_threads)

@@ -54,14 +54,14 @@ from polyleaf.settings.parameters import (
     RunningParameters,
     SearchParameters,
 )
-from polyleaf.training.auto_n_estimators import most_rounds
+from polyleaf.training.auto_n_estimators import max_rounds
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
-    Given,
+    TrainingData,
     check_rows,
-    evaluation_data,
-    take_feature_names,
+    collect_eval_sets,
+    set_feature_names,
 )
 
 __all__ = ["Searches", "document_search"]
@@ -111,7 +111,7 @@ def document_search(cls: _Class) -> _Class:
 class Last(NamedTuple):
     """What the last trainings are handed."""
 
-    given: Given  # the rows, binned
+    given: TrainingData  # the rows, binned
     watched: tuple[Any, Any]  # evaluation sets and their offsets, as they were given
     budget: Budget
     metric: Metric
@@ -185,7 +185,7 @@ class Searches(_Base):
         plain = self._candidate(
             {"objective": self.objective}
         )  # warns of the name, if need be, and no other
-        given = Given("training", X, y, sample_weight, offset).completed()
+        given = TrainingData("training", X, y, sample_weight, offset).with_dataset_values()
         target = self._encoded(plain, given.y, given.weight)
         given = given._replace(
             y=indexable(given.y)[0], weight=_as_array(given.weight), offset=_as_array(given.offset)
@@ -193,7 +193,7 @@ class Searches(_Base):
         check_rows(plain, X, target)
         dataset = self._dataset(given)
         metric, seed = self._metric(plain, target), plain._seed()
-        further = evaluation_data(eval_set, offsets=eval_offset)
+        further = collect_eval_sets(eval_set, offsets=eval_offset)
         folds = self._folds(dataset, given, target, groups, further, seed)
         log = TrainingLog(
             resume, {} if resume is None else self._about(target, folds, metric, seed)
@@ -279,7 +279,7 @@ class Searches(_Base):
         """The most rounds of a candidate, and how long it may go without an improvement."""
         rate = self._rate(parameters)
         patience = self.early_stopping_rounds or max(10, round(PATIENCE / rate))
-        most = {"n_estimators": most_rounds(rate), **self._fixed(), **parameters}
+        most = {"n_estimators": max_rounds(rate), **self._fixed(), **parameters}
         return most["n_estimators"], patience
 
     def _longer(self, candidate: Candidate) -> list[Parameters]:
@@ -309,10 +309,10 @@ class Searches(_Base):
             )
         return plain._encode_target(y, sample_weight, None)
 
-    def _dataset(self, given: Given) -> Dataset:
+    def _dataset(self, given: TrainingData) -> Dataset:
         """All rows, binned once: thresholds know X and the weights, never y."""
         if isinstance(given.X, Dataset):
-            take_feature_names(self, given.X.n_features, given.X.feature_names)
+            set_feature_names(self, given.X.n_features, given.X.feature_names)
             return given.X
         n_threads = effective_threads(self.n_jobs)
         table = FeatureReader(self, None, n_threads).first(given.X, None)  # type: ignore[arg-type]
@@ -328,10 +328,10 @@ class Searches(_Base):
     def _folds(
         self,
         dataset: Dataset,
-        given: Given,
+        given: TrainingData,
         target: Target,
         groups: Any,
-        further: list[Given],
+        further: list[TrainingData],
         seed: int,
     ) -> Folds:
         """What candidates are compared on."""
@@ -346,7 +346,7 @@ class Searches(_Base):
         n_deals = deals_of(target.n_rows, self.time_limit is not None) if self.cv is None else 1
         return folds_of(dataset, given, deal, n_deals)
 
-    def _watched(self, last: Given, like: Dataset) -> Given:
+    def _watched(self, last: TrainingData, like: Dataset) -> TrainingData:
         """An evaluation set, binned once for all candidates."""
         X, keeps = last.X, like.features is not None
         if not isinstance(X, Dataset):

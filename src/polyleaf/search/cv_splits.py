@@ -29,7 +29,7 @@ from polyleaf.data.holdout import split_rows_stratified
 from polyleaf.inputs.objects import is_missing, what
 from polyleaf.inputs.targets import Target
 from polyleaf.search.fingerprint import digest, identity
-from polyleaf.training.prepare import VALIDATION, Given
+from polyleaf.training.prepare import VALIDATION, TrainingData
 
 __all__ = ["Fold", "Folds", "deals_of", "fingerprint", "folds_of", "in_small", "rows_of_folds"]
 
@@ -48,8 +48,8 @@ Rows = tuple[np.ndarray, np.ndarray]
 class Fold:
     """What a candidate is trained on, and what it is then measured on."""
 
-    train: Given
-    valid: Given
+    train: TrainingData
+    valid: TrainingData
     growth: float = 1.0  # rows of the last training for each of `train`
 
 
@@ -81,14 +81,14 @@ class Folds(Sequence[Fold]):
 
 
 def folds_of(
-    dataset: Dataset, given: Given, deal: Callable[[int], Sequence[Rows]], n_deals: int = 1
+    dataset: Dataset, given: TrainingData, deal: Callable[[int], Sequence[Rows]], n_deals: int = 1
 ) -> Folds:
     """The folds as data, all in the bins of `dataset`.
 
     Parameters
     ----------
     dataset : Dataset
-    given : Given
+    given : TrainingData
     deal : callable
         `deal(i)`: the rows of each fold; of another i as many, dealt anew.
     n_deals : int
@@ -96,10 +96,12 @@ def folds_of(
     deal = cache(deal)
     dealt = len(deal(0))
 
-    def part(name: str, chosen: np.ndarray) -> Given:
+    def part(name: str, chosen: np.ndarray) -> TrainingData:
         weight = None if given.weight is None else given.weight[chosen]
         offset = None if given.offset is None else given.offset[chosen]
-        return Given(name, dataset.rows(chosen), _safe_indexing(given.y, chosen), weight, offset)
+        return TrainingData(
+            name, dataset.rows(chosen), _safe_indexing(given.y, chosen), weight, offset
+        )
 
     def made(i: int) -> Fold:
         train, valid = deal(i // dealt)[i % dealt]
@@ -140,7 +142,7 @@ def in_small(fold: Fold, has_classes: bool, seed: int) -> Fold:
     return Fold(train, valid, n_train / len(train.y))
 
 
-def _some_rows(given: Given, has_classes: bool, seed: int) -> Given:
+def _some_rows(given: TrainingData, has_classes: bool, seed: int) -> TrainingData:
     n_rows = len(given.y)
     wanted = max(LOOKED_AT, round(SHARE * n_rows))
     if wanted >= 0.8 * n_rows:
@@ -149,7 +151,7 @@ def _some_rows(given: Given, has_classes: bool, seed: int) -> Given:
     return _taken(given, split_rows_stratified(n_rows, wanted / n_rows, seed, classes)[1])
 
 
-def _taken(given: Given, rows: np.ndarray) -> Given:
+def _taken(given: TrainingData, rows: np.ndarray) -> TrainingData:
     """Rows of data that are binned."""
     weight = None if given.weight is None else np.asarray(given.weight)[rows]
     offset = None if given.offset is None else np.asarray(given.offset)[rows]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from polyleaf.search.portfolio import Parameters
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, DEFAULTS
-from polyleaf.training.auto_n_estimators import MOST_ROWS
+from polyleaf.training.auto_n_estimators import MAX_ROWS
 
 __all__ = ["COST", "Look", "Looks", "Pace"]
 
@@ -132,7 +132,7 @@ class Looks:
 
     def most_rounds(self, look: Look, rate: float) -> int:
         """Rounds on all rows that are not too many yet, where there is time for more than are enough."""
-        harmless = USUAL_LEARNING * min(1.0, self.pace.n_rows / MOST_ROWS) ** ROOT
+        harmless = USUAL_LEARNING * min(1.0, self.pace.n_rows / MAX_ROWS) ** ROOT
         return max(round(harmless / rate) if look.was_cut else 0, self.last_rounds(look, rate))
 
     def learn(self, look: Look, n_trained: int, seconds: float) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from polyleaf.data.binning import MAX_BINS
 from polyleaf.inputs.features import FROM_DTYPE
-from polyleaf.objectives import Huber, Objective, Quantile, Softmax, StudentT, Tweedie
+from polyleaf.objectives import Huber, Objective, Quantile, Softmax, StudentTLikelihood, Tweedie
 from polyleaf.objectives.softmax import CURVATURES as SOFTMAX_CURVATURES
 from polyleaf.settings.param_spec import declares, parameter
 from polyleaf.sketching.projections import Kind as ProjectionKind
@@ -442,7 +442,7 @@ class RegressorParameters(SharedParameters):
     tweedie_variance_power: float = parameter(default=Tweedie.variance_power, within="(1, 2)")
     """Between 1 (Poisson) and 2 (gamma)."""
 
-    student_t_df: float = parameter(default=StudentT.df, within="(1, 1000000)")
+    student_t_df: float = parameter(default=StudentTLikelihood.df, within="(1, 1000000)")
     """Degrees of freedom of objective "student_t": few have heavy tails."""
 
     normalize_targets: Literal["auto"] | bool = parameter(default="auto")

@@ -259,7 +259,7 @@ def _of_task(key: TaskKey, objective: Any) -> dict[str, float]:
 
 def _of_objective(objective: Any) -> dict[str, float]:
     cls = objective_class(objective)
-    if cls.of_counts:
+    if cls.is_count:
         return COUNT_DEFAULTS
     return DISTRIBUTION_DEFAULTS if cls.has_distribution else DEFAULTS
 

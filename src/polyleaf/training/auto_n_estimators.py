@@ -15,53 +15,53 @@ import numpy as np
 from polyleaf.callbacks import Callback, EvalsLog
 from polyleaf.objectives import Objective
 from polyleaf.settings.train_config import TrainConfig
-from polyleaf.training.boosting import Boosted, boost
-from polyleaf.training.prepare import Prepared
+from polyleaf.training.boosting import BoostResult, boost
+from polyleaf.training.prepare import PreparedData
 
-__all__ = ["MOST_ROWS", "FoundRounds", "are_few", "most_rounds", "rounds_of"]
+__all__ = ["MAX_ROWS", "RoundSearchResult", "has_few_rows", "max_rounds", "find_n_estimators"]
 
 # Fewer rows tell too little; more hardly overfit in the usual number of rounds, and take longer.
-FEWEST_ROWS, MOST_ROWS = 50, 10_000
+MIN_ROWS, MAX_ROWS = 50, 10_000
 MOST_ROUNDS, PATIENCE = 60.0, 10.0  # at a rate of 1; of another, over the rate
 HASTE, FASTEST = 2, 0.5  # how many times the rate, unless that is more than this
 
 
-class FoundRounds(NamedTuple):
+class RoundSearchResult(NamedTuple):
     """What came of looking.
 
     Attributes
     ----------
     n : int
-    boosted : Boosted
+    boosted : BoostResult
         The training that was looked at; Ctrl-C may have ended it.
     """
 
     n: int
-    boosted: Boosted
+    boosted: BoostResult
 
 
-def are_few(n_rows: int) -> bool:
+def has_few_rows(n_rows: int) -> bool:
     """Whether of so many rows some are held out to find the number of rounds."""
-    return FEWEST_ROWS <= n_rows <= MOST_ROWS
+    return MIN_ROWS <= n_rows <= MAX_ROWS
 
 
-def most_rounds(learning_rate: float) -> int:
+def max_rounds(learning_rate: float) -> int:
     """So many rounds at most are trained at this rate."""
     return max(10, round(MOST_ROUNDS / learning_rate))
 
 
-def rounds_of(
-    trial: Prepared,
+def find_n_estimators(
+    trial: PreparedData,
     settings: TrainConfig,
     objective: Objective,
     base_score: np.ndarray | None,
     **about: Any,
-) -> FoundRounds:
+) -> RoundSearchResult:
     """The rounds to train on all rows.
 
     Parameters
     ----------
-    trial : Prepared
+    trial : PreparedData
         Rows to learn from, and one evaluation set, with one metric.
     settings : TrainConfig
         Of the training on all rows; its rounds are taken where no round can be measured.
@@ -70,12 +70,12 @@ def rounds_of(
     **about
         As `boost` takes it.
     """
-    if objective.location:  # what rows start from is taken off their targets
+    if objective.is_translation_invariant:  # what rows start from is taken off their targets
         trial = trial._replace(offset=None, eval_sets=[replace(trial.eval_sets[0], offset=None)])
     rate = settings.boosting.learning_rate
     haste = HASTE if HASTE * rate <= FASTEST else 1
     run = replace(
-        settings.boosting, learning_rate=haste * rate, n_estimators=most_rounds(haste * rate)
+        settings.boosting, learning_rate=haste * rate, n_estimators=max_rounds(haste * rate)
     )
     lowest = _Lowest(
         trial.eval_sets[0].metrics[0].greater_is_better,
@@ -93,7 +93,7 @@ def rounds_of(
         offset=trial.offset,
         **about,
     )
-    return FoundRounds(haste * lowest.rounds or settings.boosting.n_estimators, boosted)
+    return RoundSearchResult(haste * lowest.rounds or settings.boosting.n_estimators, boosted)
 
 
 class _Lowest(Callback):

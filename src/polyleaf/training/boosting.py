@@ -18,18 +18,18 @@ from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.objectives.constants import best_constant
 from polyleaf.settings.train_config import TrainConfig
-from polyleaf.training.distributed import agree, can_repeat, check_ranks
+from polyleaf.training.distributed import agree, can_replay, check_distributed
 from polyleaf.training.evaluation import EvalSet
-from polyleaf.training.factory import Parts, parts_of, problem_of
-from polyleaf.training.sampling import Numbered
+from polyleaf.training.factory import Parts, bind_objective, parts_of
+from polyleaf.training.sampling import GlobalRowIds
 
-__all__ = ["Boosted", "Run", "best_constant_of", "boost"]
+__all__ = ["BoostResult", "Run", "compute_base_score", "boost"]
 
 # Rounds in a row without growth after which training ends, where rows or features are drawn.
 UNLUCKY_ROUNDS = 10
 
 
-class Boosted(NamedTuple):
+class BoostResult(NamedTuple):
     """What came of a training.
 
     Attributes
@@ -62,10 +62,10 @@ def boost(
     init_model: Model | None = None,
     base_score: np.ndarray | None = None,
     offset: np.ndarray | None = None,
-    numbered: Numbered | None = None,
+    numbered: GlobalRowIds | None = None,
     known: Model | None = None,
     **about: Any,
-) -> Boosted:
+) -> BoostResult:
     """Boost trees on one data set.
 
     Parameters
@@ -86,7 +86,7 @@ def boost(
         Instead of the objective's own.
     offset : ndarray of shape (n_rows, K), optional
         Scores that rows start from, where these could not be taken off the target.
-    numbered : Numbered, optional
+    numbered : GlobalRowIds, optional
         Where other ranks have further rows (`settings.workers`): which these are. Then `base_score` is that
         of all rows, or that of `init_model`, and evaluation sets and callbacks are rank 0's alone.
     known : Model, optional
@@ -99,20 +99,20 @@ def boost(
 
     Returns
     -------
-    Boosted
+    BoostResult
         Also after Ctrl-C.
     """
     callbacks = list(callbacks)
     if numbered is not None:
-        check_ranks(settings, objective)
-    problem = problem_of(objective, target, weight, settings)
+        check_distributed(settings, objective)
+    problem = bind_objective(objective, target, weight, settings)
     if init_model is not None:
         model = init_model.copy()
         model.best_iteration = model.best_score = None  # of the run before
         model.learning_rate = settings.boosting.learning_rate
     else:
         base_score = (
-            best_constant_of(problem, offset, settings) if base_score is None else base_score
+            compute_base_score(problem, offset, settings) if base_score is None else base_score
         )
         model = Model(
             mapper=dataset.mapper,
@@ -122,7 +122,7 @@ def boost(
             feature_names=dataset.mapper.column_names_,
             **about,
         )
-    problem.set_base(model.base_score)
+    problem.set_base_score(model.base_score)
     for metric in (metric for e in eval_sets for metric in e.metrics):
         metric.set_train_target(target, problem.n_outputs)
     watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
@@ -131,10 +131,12 @@ def boost(
     )
     run = Run(settings, parts)
     run.go(callbacks, known)
-    return Boosted(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
+    return BoostResult(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
 
 
-def best_constant_of(problem: Any, offset: np.ndarray | None, settings: TrainConfig) -> np.ndarray:
+def compute_base_score(
+    problem: Any, offset: np.ndarray | None, settings: TrainConfig
+) -> np.ndarray:
     """What training starts from in all rows."""
     if offset is None:
         return problem.base_score(settings.workers)
@@ -156,14 +158,14 @@ class Run:
             settings.boosting.n_estimators,
             settings.boosting.boosting_step != "round",
         )
-        self.can_repeat = can_repeat(settings)
+        self.can_replay = can_replay(settings)
         self.communicator = settings.workers.communicator
         self.barren = 0  # rounds in a row without growth
         self.was_interrupted = False
 
     def go(self, callbacks: Sequence[Callback], known: Model | None = None) -> None:
         """All rounds, unless a callback, Ctrl-C or the end of growth comes before."""
-        n_known = known.n_rounds if known is not None and self.can_repeat else 0
+        n_known = known.n_rounds if known is not None and self.can_replay else 0
         model, log = self.model, self.evaluation.log
         for callback in callbacks:
             if getattr(callback, "watches_outputs", False):

@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from polyleaf.training.conformal import level_of_residuals
-from polyleaf.training.cross_fitting import Training, scores_without
+from polyleaf.training.cross_fitting import TrainingRecord, cross_fit_scores
 
-__all__ = ["level_shifts"]
+__all__ = ["quantile_shifts"]
 
 # Measured: docs/intervals.md. Models of fewer rows differ more from that of all.
 FOLDS, FOLDS_OF_FEW, FEW = 10, 20, 2_000
@@ -21,7 +21,7 @@ FOLDS, FOLDS_OF_FEW, FEW = 10, 20, 2_000
 ENOUGH = 2_000
 
 
-def level_shifts(training: Training) -> np.ndarray:
+def quantile_shifts(training: TrainingRecord) -> np.ndarray:
     """What to add to each quantile, so that rows not trained on are below it as often as its level says.
 
     Rows are dealt into folds; a model is trained without each fold, and the shift of a quantile is where its
@@ -35,13 +35,13 @@ def level_shifts(training: Training) -> np.ndarray:
     target, weight, objective = training.target, training.weight, training.objective
     values = target.reshape(len(target), -1)
     n_scores = objective.n_scores(values.shape[1])
-    columns, levels = objective.columns_of_scores(n_scores), objective.levels_of_scores(n_scores)
+    columns, levels = objective.score_columns(n_scores), objective.score_quantile_levels(n_scores)
     truth = values[:, columns]
     fold, n_used = folds(len(truth), training.settings.sampling.seed)
     residuals = np.full(truth.shape, np.nan)
     for j in range(n_used):
         out = fold == j
-        scores = scores_without(training, out)
+        scores = cross_fit_scores(training, out)
         if scores is not None:
             residuals[out] = truth[out] - scores[out]
     counts = _of_scores(weight, truth.shape, columns)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["level_of_residuals", "widths"]
+__all__ = ["level_of_residuals", "interval_widths"]
 
 # Of the weight of all rows: what rounding may add to a level times this weight.
 _ROUNDING = 1e-9
@@ -46,7 +46,7 @@ def level_of_residuals(
     return float(np.sign(level - 0.5) * known[min(_rank(residuals, level, weight), len(known) - 1)])
 
 
-def widths(
+def interval_widths(
     scores: NDArray[Any], coverage: float, weight: NDArray[Any] | None = None, joint: bool = False
 ) -> NDArray[np.float64]:
     """How far each target's interval reaches beyond its bounds.
@@ -85,7 +85,7 @@ def _joint(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) -> NDArr
     A row's score is the largest of its targets', each in the unit of the target: the magnitude of the rank
     that is asked for, so that targets with long tails do not make the others' intervals wide. It would be
     exchangeable if units were those of these rows and the new one. Such a unit lies between two neighbours
-    among the known magnitudes, so scores are taken as large as they may be, and widths too: the new row is
+    among the known magnitudes, so scores are taken as large as they may be, and interval_widths too: the new row is
     inside with the probability asked for, at least.
     """
     low, high = _units(np.abs(scores), coverage)

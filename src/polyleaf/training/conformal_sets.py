@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["label_depths", "likelier", "truth_depth"]
+__all__ = ["label_nonconformity", "class_nonconformity", "truth_nonconformity"]
 
 Array = NDArray[Any]
 
 
-def likelier(probability: Array) -> NDArray[np.float64]:
-    """The probability of all classes that are likelier than each, (n_rows, n_classes); of equals the first.
+def class_nonconformity(probability: Array) -> NDArray[np.float64]:
+    """The probability of all classes that are class_nonconformity than each, (n_rows, n_classes); of equals the first.
 
     So the likeliest class has 0. Classes up to a depth are the set that adaptive prediction sets take
     (Romano, Sesia and Candès, "Classification with valid and adaptive coverage", NeurIPS 2020), without
@@ -32,12 +32,12 @@ def likelier(probability: Array) -> NDArray[np.float64]:
     return found
 
 
-def label_depths(probability: Array) -> NDArray[np.float64]:
+def label_nonconformity(probability: Array) -> NDArray[np.float64]:
     """How unlikely each label is, (n_rows, n_labels)."""
     return 1.0 - np.asarray(probability, np.float64)
 
 
-def truth_depth(depths: Array, truth: Array) -> NDArray[np.float64]:
+def truth_nonconformity(depths: Array, truth: Array) -> NDArray[np.float64]:
     """The depth to which a set must reach to hold all that is true of a row, (n_rows,).
 
     Parameters

@@ -16,14 +16,14 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.settings.train_config import TrainConfig
-from polyleaf.training.boosting import Run, best_constant_of
-from polyleaf.training.factory import parts_of, problem_of
+from polyleaf.training.boosting import Run, compute_base_score
+from polyleaf.training.factory import bind_objective, parts_of
 from polyleaf.training.raw_scores import DenseState
 
-__all__ = ["Rates", "Training", "scores_without"]
+__all__ = ["LearningRateLog", "Training", "cross_fit_scores"]
 
 
-class Rates(Callback):
+class LearningRateLog(Callback):
     """The learning rate of each round of a training, so that another can do the same."""
 
     def __init__(self) -> None:
@@ -38,14 +38,14 @@ class Rates(Callback):
         return self._of_round.get(round, otherwise)
 
 
-class Training(NamedTuple):
+class TrainingRecord(NamedTuple):
     """A training, as it can be done again.
 
     Attributes
     ----------
     dataset, target, weight, objective, settings, base_score, offset, output_names
         As `boost` took them.
-    rates : Rates
+    rates : LearningRateLog
         Of that training.
     n_rounds : int
         That its model predicts with.
@@ -56,19 +56,19 @@ class Training(NamedTuple):
     weight: np.ndarray | None
     objective: Objective
     settings: TrainConfig
-    rates: Rates
+    rates: LearningRateLog
     n_rounds: int
     base_score: np.ndarray | None = None
     offset: np.ndarray | None = None
     output_names: Sequence[str] | None = None
 
 
-def scores_without(training: Training, left_out: np.ndarray) -> np.ndarray | None:
+def cross_fit_scores(training: TrainingRecord, left_out: np.ndarray) -> np.ndarray | None:
     """Scores of all rows, offsets included, by a model that some rows had no part in: float64 (n_rows, K).
 
     Parameters
     ----------
-    training : Training
+    training : TrainingRecord
     left_out : ndarray of shape (n_rows,), bool
 
     Returns
@@ -82,8 +82,10 @@ def scores_without(training: Training, left_out: np.ndarray) -> np.ndarray | Non
     kept = np.where(out, 0.0, known).astype(np.float32)
     if not (kept.reshape(len(kept), -1) > 0).any(axis=0).all():
         return None
-    problem = problem_of(t.objective, t.target, kept, t.settings)
-    base = best_constant_of(problem, t.offset, t.settings) if t.base_score is None else t.base_score
+    problem = bind_objective(t.objective, t.target, kept, t.settings)
+    base = (
+        compute_base_score(problem, t.offset, t.settings) if t.base_score is None else t.base_score
+    )
     rate = t.settings.boosting.learning_rate
     model = Model(
         mapper=t.dataset.mapper,
@@ -92,7 +94,7 @@ def scores_without(training: Training, left_out: np.ndarray) -> np.ndarray | Non
         learning_rate=rate,
         output_names=t.output_names,
     )
-    problem.set_base(base)
+    problem.set_base_score(base)
     run = Run(t.settings, parts_of(t.settings, problem, t.dataset, kept, model, (), (), t.offset))
     for round in range(t.n_rounds):
         model.learning_rate = t.rates.of(round, otherwise=rate)

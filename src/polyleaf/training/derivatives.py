@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.objectives.base import Problem
-from polyleaf.objectives.columns import with_row
-from polyleaf.objectives.curvature import check_not_flat
+from polyleaf.objectives.base import BoundObjective
+from polyleaf.objectives.columns import apply_rowwise
+from polyleaf.objectives.curvature import check_hessian_not_zero
 from polyleaf.objectives.packed_symmetric import packed_diagonal, packed_size
 from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import COUPLED, HessianConfig
@@ -46,7 +46,7 @@ class Derivatives:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: BoundObjective,
         curvature: HessianConfig,
         weight: np.ndarray | None,
         memory: int,
@@ -70,15 +70,15 @@ class Derivatives:
         if self.full is None:
             self._problem.derivatives(raw, self.g, self.h, n_threads)
         else:
-            self._problem.full_curvature(raw, self.g, self.full, n_threads)
+            self._problem.full_hessian(raw, self.g, self.full, n_threads)
             np.take(self.full, packed_diagonal(self.g.shape[1]), axis=1, out=self.h, mode="clip")
         self._check_curvature()
-        self.unit = self._problem.unit_of_gains(self.g, self.h, n_threads)
+        self.unit = self._problem.gain_scale(self.g, self.h, n_threads)
 
     def _check_curvature(self) -> None:
         """Refuse an output without any in the rows of all ranks; those of one may have none."""
-        may_be_flat = self._problem.may_be_flat
-        if self.h is None or not may_be_flat.any():
+        zero_hessian_mask = self._problem.zero_hessian_mask
+        if self.h is None or not zero_hessian_mask.any():
             return
         found = np.zeros((2, self.g.shape[1]), np.int64)
         found[0], found[1] = (
@@ -86,7 +86,7 @@ class Derivatives:
             self.h.any(axis=0),
         )  # one curvature serves all outputs
         self._workers.communicator.largest(found)
-        check_not_flat(may_be_flat & (found[0] > found[1]))
+        check_hessian_not_zero(zero_hessian_mask & (found[0] > found[1]))
 
     def of_output(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Gradient and curvature of one output (n_rows, 1), or of all where `output` is -1."""
@@ -112,7 +112,7 @@ class Derivatives:
             bend = _core.exact_totals(self.h, None, None, 1, self._workers)[0, 0]
             unit = unit * np.sqrt(bend.mean() / np.maximum(bend, np.finfo(np.float32).tiny))
         found = np.empty_like(g)
-        with_row(np.multiply, g, unit.astype(np.float32), found)
+        apply_rowwise(np.multiply, g, unit.astype(np.float32), found)
         return found
 
     def cancel(self, output: int) -> bool:
@@ -133,12 +133,12 @@ class Derivatives:
         return g, h
 
 
-def curvature_columns(problem: Problem, curvature: HessianConfig) -> tuple[int | None, int]:
+def curvature_columns(problem: BoundObjective, curvature: HessianConfig) -> tuple[int | None, int]:
     """Columns of `Derivatives.h`, None where there is none, and of `full`, 0 where nobody asks for it."""
     k = problem.n_outputs
     if k > 1 and curvature.is_coupled:
         return k, packed_size(k)
-    shape = problem.curvature_shape()
+    shape = problem.hessian_shape()
     return None if shape is None else shape[1], 0
 
 

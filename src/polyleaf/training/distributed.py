@@ -24,7 +24,7 @@ from polyleaf.sketching.sketches import (
     TopOutputs,
 )
 
-__all__ = ["agree", "can_repeat", "check_ranks"]
+__all__ = ["agree", "can_replay", "check_distributed"]
 
 _WORD = struct.Struct(
     "<?dqQ"
@@ -61,7 +61,7 @@ def agree(communicator: Communicator, model: Model, ends: bool) -> bool:
     return bool(ends)
 
 
-def can_repeat(settings: TrainConfig) -> bool:
+def can_replay(settings: TrainConfig) -> bool:
     """Whether rounds can be repeated from their trees: not where callbacks may have watched layers."""
     return settings.boosting.boosting_step != "layer"
 
@@ -77,7 +77,7 @@ def _checksum(model: Model) -> int:
     return found
 
 
-def check_ranks(settings: TrainConfig, objective: Objective) -> None:
+def check_distributed(settings: TrainConfig, objective: Objective) -> None:
     """Refuse what ranks cannot do together.
 
     Raises
@@ -95,12 +95,12 @@ def check_ranks(settings: TrainConfig, objective: Objective) -> None:
             '"random_projection", "top_outputs", "random_sampling" or "count_sketch".',
         ),
         (
-            objective.renews_leaves and not objective.renews_with_ranks,
+            objective.updates_leaves and not objective.updates_leaves_distributed,
             f"Objective {objective.name!r} fits its leaves itself, from rows that lie in one place; train on "
-            "one machine, or say renews_with_ranks where it asks the other ranks (polyleaf.objectives.base).",
+            "one machine, or say updates_leaves_distributed where it asks the other ranks (polyleaf.objectives.base).",
         ),
         (
-            not objective.by_row,
+            not objective.is_row_separable,
             f"Objective {objective.name!r} weighs losses by what they are on all rows; train on one machine, "
             "or a model for each.",
         ),

@@ -17,24 +17,28 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
-from polyleaf.objectives.base import Problem
-from polyleaf.objectives.sparse_multilabel import LabelProblem
+from polyleaf.objectives.base import BoundObjective
+from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training import gpu, leaf_fitters, split_finder
 from polyleaf.training.derivatives import Derivatives
 from polyleaf.training.evaluation import EvalSet, Evaluation
-from polyleaf.training.interactions import Interactions, interactions_of
+from polyleaf.training.interactions import Interactions, encode_interaction_constraints
 from polyleaf.training.layer_boosting import Layers
 from polyleaf.training.memory_usage import row_state
-from polyleaf.training.monotone import all_obey, directions_of, tied_scores
-from polyleaf.training.penalties import factors_of
+from polyleaf.training.monotone import (
+    encode_monotone_constraints,
+    satisfies_constraints,
+    tie_output_constraints,
+)
+from polyleaf.training.penalties import encode_feature_penalties
 from polyleaf.training.raw_scores import DenseState
-from polyleaf.training.sampling import Draw, Numbered, Sampler, numbers_of_rows
+from polyleaf.training.sampling import Draw, GlobalRowIds, Sampler, global_row_ids
 from polyleaf.training.sparse_raw_scores import LabelState
 from polyleaf.training.tree_builder import Grown, Limits, Structure
 
-__all__ = ["Parts", "parts_of", "problem_of"]
+__all__ = ["Parts", "parts_of", "bind_objective"]
 
 
 class State(Protocol):
@@ -74,13 +78,13 @@ class Parts(NamedTuple):
     evaluation: Evaluation
 
 
-def problem_of(
+def bind_objective(
     objective: Objective, target: Any, weight: np.ndarray | None, settings: TrainConfig
 ) -> Any:
     """The objective, bound to the data as the state will hold it."""
     if settings.has_sparse_targets:
-        return LabelProblem(objective, target, weight)
-    return objective.prepare(target, weight)
+        return BoundSparseObjective(objective, target, weight)
+    return objective.bind(target, weight)
 
 
 def parts_of(
@@ -92,7 +96,7 @@ def parts_of(
     eval_sets: Sequence[EvalSet],
     watchers: Sequence[Callable[..., Any]],
     offset: np.ndarray | None = None,
-    numbered: Numbered | None = None,
+    numbered: GlobalRowIds | None = None,
 ) -> Parts:
     """Choose the parts of a run.
 
@@ -100,7 +104,7 @@ def parts_of(
     ----------
     settings : TrainConfig
     problem
-        As `problem_of` gives it.
+        As `bind_objective` gives it.
     dataset : Dataset
     weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
     model : Model
@@ -110,7 +114,7 @@ def parts_of(
         The hooks `after_layer` of callbacks that have one.
     offset : ndarray of shape (n_rows, K), optional
         Scores that rows start from; of dense targets.
-    numbered : Numbered, optional
+    numbered : GlobalRowIds, optional
         Where other ranks have further rows: which these are.
     """
     if settings.has_sparse_targets:
@@ -132,11 +136,11 @@ def parts_of(
 
 def _label_parts(
     settings: TrainConfig,
-    problem: LabelProblem,
+    problem: BoundSparseObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
     model: Model,
-    numbered: Numbered | None,
+    numbered: GlobalRowIds | None,
 ) -> tuple[DenseState | LabelState, Structure, leaf_fitters.Fitter]:
     """Few of very many labels: leaves that hold few outputs, and splits that are judged by exact sums."""
     leaf, bins = settings.leaf, dataset.bins
@@ -152,7 +156,7 @@ def _label_parts(
         judge = split_finder.ExactSplits(bins, state, leaf, settings)
     else:
         judge = split_finder.VerifiedSplits(
-            bins, state, leaf, numbers_of_rows(weight, numbered), settings
+            bins, state, leaf, global_row_ids(weight, numbered), settings
         )
     grower = _core.Grower(bins, settings.workers)
     structure = Structure(grower, judge, Limits(), *_of_features(settings, dataset), settings)
@@ -161,7 +165,7 @@ def _label_parts(
 
 def _dense_parts(
     settings: TrainConfig,
-    problem: Problem,
+    problem: BoundObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
     model: Model,
@@ -205,7 +209,7 @@ def _dense_parts(
 
 def _device_parts(
     settings: TrainConfig,
-    problem: Problem,
+    problem: BoundObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
     model: Model,
@@ -250,18 +254,18 @@ def _of_constants(
 ) -> leaf_fitters.Fitter:
     """A value an output, from Newton steps: quantiles where those are known to be best, made to obey."""
     fitter = newton
-    if state.problem.objective.renews_leaves:
+    if state.problem.objective.updates_leaves:
         fitter = leaf_fitters.QuantileFitter(state, newton, settings)
     if directions is None:
         return fitter
     return leaf_fitters.MonotoneFitter(fitter, directions, dataset.mapper.n_bins_, settings)
 
 
-def _directions(settings: TrainConfig, problem: Problem, model: Model) -> np.ndarray | None:
+def _directions(settings: TrainConfig, problem: BoundObjective, model: Model) -> np.ndarray | None:
     """What `monotone_constraints` asks for; a warning where predictions may disobey all the same."""
     objective, asked = problem.objective, settings.growth.monotone_constraints
-    tied = tied_scores(objective, problem.n_outputs)
-    directions = directions_of(asked, model.mapper, tied, model.output_names)
+    tied = tie_output_constraints(objective, problem.n_outputs)
+    directions = encode_monotone_constraints(asked, model.mapper, tied, model.output_names)
     if directions is None:
         return None
     classes = [p.scores for p in objective.tasks if p.task.objective.link == "softmax"]
@@ -272,7 +276,7 @@ def _directions(settings: TrainConfig, problem: Problem, model: Model) -> np.nda
             "as one column of 0 and 1 for each class: labels are learned apart.",
             stacklevel=2,
         )
-    if not all_obey(model, directions):
+    if not satisfies_constraints(model, directions):
         warnings.warn(
             "Trees of the model that training goes on from do not obey monotone_constraints, so predictions "
             "may not; new trees do.",
@@ -284,12 +288,12 @@ def _directions(settings: TrainConfig, problem: Problem, model: Model) -> np.nda
 def _of_features(settings: TrainConfig, dataset: Dataset) -> tuple[Interactions, np.ndarray | None]:
     """Which features may meet, and by what shares of their gains they compete."""
     growth, mapper = settings.growth, dataset.mapper
-    return interactions_of(growth.interaction_constraints, mapper), factors_of(
-        growth.feature_penalties, mapper
-    )
+    return encode_interaction_constraints(
+        growth.interaction_constraints, mapper
+    ), encode_feature_penalties(growth.feature_penalties, mapper)
 
 
-def _check_sparse(problem: Problem, leaf: TopkLeaf) -> None:
+def _check_sparse(problem: BoundObjective, leaf: TopkLeaf) -> None:
     _refuse_renewal(problem, "sparse")
     if leaf.leaf_k > problem.n_outputs:
         raise ValueError(
@@ -298,11 +302,11 @@ def _check_sparse(problem: Problem, leaf: TopkLeaf) -> None:
         )
 
 
-def _refuse_renewal(problem: Problem, kind: str) -> None:
+def _refuse_renewal(problem: BoundObjective, kind: str) -> None:
     """Refuse objectives whose leaves are no Newton steps."""
     objective = problem.objective
-    if objective.renews_leaves:
-        each = [place.task for place in objective.tasks if place.task.objective.renews_leaves]
+    if objective.updates_leaves:
+        each = [place.task for place in objective.tasks if place.task.objective.updates_leaves]
         of_task = f" of task {each[0].name!r}" if each else ""
         name = each[0].objective.name if each else objective.name
         raise ValueError(

@@ -16,14 +16,14 @@ import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
-from polyleaf.objectives.base import Problem
+from polyleaf.objectives.base import BoundObjective
 from polyleaf.settings.train_config import COUPLED, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import Sketch
 from polyleaf.training.derivatives import Derivatives, column
 from polyleaf.training.leaf_fitters import leaf_config
 from polyleaf.training.raw_scores import DenseScores, DenseState
 from polyleaf.training.sampling import Draw
-from polyleaf.training.split_finder import SplitColumns, counted, kind_of_channels
+from polyleaf.training.split_finder import SplitColumns, counted, resolve_hessian_kind
 from polyleaf.training.tree_builder import Grown
 
 __all__ = [
@@ -61,7 +61,7 @@ class DeviceDerivatives:
     def __init__(
         self,
         device: _core.Device,
-        problem: Problem,
+        problem: BoundObjective,
         weight: np.ndarray | None,
         settings: TrainConfig,
     ) -> None:
@@ -75,7 +75,7 @@ class DeviceDerivatives:
         full = self._here.full
         self.full = None if full is None else _core.DeviceMatrix(device, *full.shape)
         self._loss = problem.on_device(device) if full is None else None
-        if self._loss is not None and self.h is not None and problem.objective.constant_curvature:
+        if self._loss is not None and self.h is not None and problem.objective.has_constant_hessian:
             assert problem.weight is not None
             self.h.write(problem.weight)  # where it stays
         self._is_here = True  # whether this machine has them too
@@ -127,7 +127,7 @@ class DeviceState(DenseState):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: BoundObjective,
         derivatives: DeviceDerivatives,
         dataset: Dataset,
         model: Model,
@@ -219,7 +219,7 @@ class DeviceSplits:
             return None
         g, h = derivatives.of_output(output)
         columns = None if h is None else h.shape[1]
-        wanted = kind_of_channels(self._settings.hessian.hessian, columns, g.shape[1])
+        wanted = resolve_hessian_kind(self._settings.hessian.hessian, columns, g.shape[1])
         if wanted == "none":
             kind, weight = counted(g.shape[0], derivatives.row_weight, draw)
             return kind, g, None if weight is None else self._sent_weight(weight)

@@ -13,7 +13,7 @@ import numpy as np
 from polyleaf.data.binning import BinMapper
 from polyleaf.inputs.feature_numbers import get_feature_index
 
-__all__ = ["Interactions", "interactions_of"]
+__all__ = ["Interactions", "encode_interaction_constraints"]
 
 
 class Interactions(NamedTuple):
@@ -32,7 +32,7 @@ class Interactions(NamedTuple):
     at_most: int = 0
 
 
-def interactions_of(
+def encode_interaction_constraints(
     constraints: str | Sequence[Sequence[Any]] | None, mapper: BinMapper
 ) -> Interactions:
     """What `interaction_constraints` asks for, with features by number.

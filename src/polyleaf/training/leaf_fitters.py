@@ -84,14 +84,14 @@ class QuantileFitter:
 
     def __init__(self, state: DenseState, others: DenseFitter, settings: TrainConfig) -> None:
         self._state, self._others, self._workers = state, others, settings.workers
-        self._is_known = state.problem.renewed
+        self._is_known = state.problem.updated_outputs
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         known = self._is_known if output < 0 else self._is_known[[output]]
         if not known.any():
             return self._others.fit(grown, draw, output, learning_rate)
         sizes = grown.tree.n_leaves, draw.rows, self._workers.n_threads_or_context
-        values = self._state.problem.renew_leaves(self._state.scores(), grown.leaf_of_row, *sizes)
+        values = self._state.problem.update_leaves(self._state.scores(), grown.leaf_of_row, *sizes)
         values = (values if output < 0 else column(values, output)) * np.float32(learning_rate)
         if known.all():
             return values

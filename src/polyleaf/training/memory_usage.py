@@ -15,13 +15,21 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.memmap import mapped
-from polyleaf.objectives.base import Problem
+from polyleaf.objectives.base import BoundObjective
 from polyleaf.settings.train_config import LinearLeaf, TrainConfig
 from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training.derivatives import curvature_columns
-from polyleaf.training.split_finder import kind_of_channels
+from polyleaf.training.split_finder import resolve_hessian_kind
 
-__all__ = ["Columns", "RowBytes", "columns_of", "of_histograms", "of_row", "of_trees", "row_state"]
+__all__ = [
+    "Columns",
+    "RowBytes",
+    "count_columns",
+    "histogram_bytes",
+    "row_bytes",
+    "tree_bytes",
+    "row_state",
+]
 
 _SHORT, _FLOAT, _DOUBLE = 2, 4, 8  # bytes of a number
 _FEATURES_OF_TILE = 8
@@ -61,7 +69,7 @@ class RowBytes(NamedTuple):
     others: int
 
 
-def columns_of(problem: Problem, settings: TrainConfig, of_y: int) -> Columns:
+def count_columns(problem: BoundObjective, settings: TrainConfig, of_y: int) -> Columns:
     """Of a training whose target has `of_y` columns."""
     run, leaf, scores = settings.boosting, settings.leaf, problem.n_outputs
     one_tree = run.multi_strategy == "multi_output_tree" or scores == 1
@@ -69,7 +77,7 @@ def columns_of(problem: Problem, settings: TrainConfig, of_y: int) -> Columns:
     sketch = get_sketch(run.sketch, run.sketch_dim, scores)
     grown = getattr(sketch, "dim", scores) if sketch is not None else scores if one_tree else 1
     seen = of_h if of_h is None or (sketch is None and one_tree) else 1
-    kind = kind_of_channels(settings.hessian.hessian, seen, grown)
+    kind = resolve_hessian_kind(settings.hessian.hessian, seen, grown)
     regressors = (
         leaf.linear_features if isinstance(leaf, LinearLeaf) and leaf.scores_linear_leaves else -1
     )
@@ -83,7 +91,7 @@ def columns_of(problem: Problem, settings: TrainConfig, of_y: int) -> Columns:
     )
 
 
-def of_row(n_features: int, columns: Columns, settings: TrainConfig) -> RowBytes:
+def row_bytes(n_features: int, columns: Columns, settings: TrainConfig) -> RowBytes:
     """In training."""
     words = _FEATURES_OF_TILE * -(-n_features // _FEATURES_OF_TILE)
     sampling = settings.sampling
@@ -108,7 +116,7 @@ def of_row(n_features: int, columns: Columns, settings: TrainConfig) -> RowBytes
     )
 
 
-def of_histograms(n_rows: int, n_features: int, columns: Columns, settings: TrainConfig) -> int:
+def histogram_bytes(n_rows: int, n_features: int, columns: Columns, settings: TrainConfig) -> int:
     """Kept for nodes whose turn may come, and those of threads."""
     growth, threads = settings.growth, settings.workers.n_threads
     leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
@@ -121,7 +129,7 @@ def of_histograms(n_rows: int, n_features: int, columns: Columns, settings: Trai
     return min(growth.histogram_memory_bytes, kept * one) + threads * of_thread
 
 
-def of_trees(columns: Columns, settings: TrainConfig) -> int:
+def tree_bytes(columns: Columns, settings: TrainConfig) -> int:
     """Of all rounds."""
     growth, run = settings.growth, settings.boosting
     leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
@@ -131,7 +139,7 @@ def of_trees(columns: Columns, settings: TrainConfig) -> int:
 
 
 def row_state(
-    problem: Problem, settings: TrainConfig, dataset: Dataset
+    problem: BoundObjective, settings: TrainConfig, dataset: Dataset
 ) -> Callable[..., np.ndarray]:
     """What makes the arrays of raw scores and derivatives, all zero: in memory, or in files where its limit
     asks for that. Bins leave memory first, where they do not fit with what has to stay there.
@@ -146,10 +154,10 @@ def row_state(
         return np.zeros
     n_rows, n_features = dataset.n_rows, dataset.mapper.n_columns_
     of_y = 1 if problem.objective.target_kinds == ("classes",) else problem.n_outputs
-    columns = columns_of(problem, settings, of_y)
-    row = of_row(n_features, columns, settings)
-    histograms = of_histograms(n_rows, n_features, columns, settings)
-    needed = n_rows * row.others + histograms + of_trees(columns, settings)
+    columns = count_columns(problem, settings, of_y)
+    row = row_bytes(n_features, columns, settings)
+    histograms = histogram_bytes(n_rows, n_features, columns, settings)
+    needed = n_rows * row.others + histograms + tree_bytes(columns, settings)
     if needed > limit:
         raise ValueError(
             f"memory_limit is {_readable(limit)}, but with bins, scores and derivatives in files this "

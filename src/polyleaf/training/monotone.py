@@ -17,7 +17,7 @@ from polyleaf.inputs.feature_numbers import get_feature_index
 from polyleaf.model import Model, storage
 from polyleaf.objectives import Objective
 
-__all__ = ["all_obey", "directions_of", "tied_scores"]
+__all__ = ["satisfies_constraints", "encode_monotone_constraints", "tie_output_constraints"]
 
 _FORMS = (
     "one direction a feature, such as [1, 0, -1]; an array of one row a feature and one column an output; or "
@@ -25,7 +25,7 @@ _FORMS = (
 )
 
 
-def directions_of(
+def encode_monotone_constraints(
     constraints: Any, mapper: BinMapper, tied: np.ndarray, score_names: Sequence[str] | None
 ) -> np.ndarray | None:
     """What `monotone_constraints` asks for.
@@ -37,7 +37,7 @@ def directions_of(
         several levels: these are sorted, so that one cannot rise without the others.
     mapper : BinMapper
     tied : ndarray of shape (K,)
-        The output that each score belongs to, ascending from 0: see `tied_scores`.
+        The output that each score belongs to, ascending from 0: see `tie_output_constraints`.
     score_names : sequence of str or None
         "column_level", where there are several levels.
 
@@ -69,11 +69,11 @@ def directions_of(
     return np.ascontiguousarray(directions[:, tied][mapper.column_to_feature_])
 
 
-def tied_scores(objective: Objective, n_scores: int) -> np.ndarray:
+def tie_output_constraints(objective: Objective, n_scores: int) -> np.ndarray:
     """The output that each raw score belongs to, numbered from 0: one for each, but one for all quantiles of
     a column."""
-    columns = objective.columns_of_scores(n_scores)
-    of_levels = ~np.isnan(objective.levels_of_scores(n_scores))
+    columns = objective.score_columns(n_scores)
+    of_levels = ~np.isnan(objective.score_quantile_levels(n_scores))
     is_same = of_levels[1:] & of_levels[:-1] & (columns[1:] == columns[:-1])
     return np.concatenate([[0], np.cumsum(~is_same)])
 
@@ -88,7 +88,7 @@ def _of_outputs(tied: np.ndarray, score_names: Sequence[str]) -> list[str] | Non
     return found if all(found) else None
 
 
-def all_obey(model: Model, directions: np.ndarray) -> bool:
+def satisfies_constraints(model: Model, directions: np.ndarray) -> bool:
     """Whether every tree of a model obeys directions (n_columns, K)."""
     n_bins = model.mapper.n_bins_
     for tree, values, output in storage.iter_trees(model.forest):

@@ -13,10 +13,10 @@ import numpy as np
 from polyleaf.data.binning import BinMapper
 from polyleaf.inputs.feature_numbers import get_feature_index
 
-__all__ = ["factors_of"]
+__all__ = ["encode_feature_penalties"]
 
 
-def factors_of(
+def encode_feature_penalties(
     penalties: Mapping[Any, float] | Sequence[float] | np.ndarray | None, mapper: BinMapper
 ) -> np.ndarray | None:
     """What gains are multiplied by where features compete: float32 (n_columns,), or None where none is

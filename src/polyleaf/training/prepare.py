@@ -40,13 +40,13 @@ from polyleaf.training.evaluation import EvalSet
 __all__ = [
     "VALIDATION",
     "FeatureReader",
-    "Given",
-    "Prepared",
+    "TrainingData",
+    "PreparedData",
     "Seeds",
     "check_rows",
-    "evaluation_data",
+    "collect_eval_sets",
     "prepare",
-    "take_feature_names",
+    "set_feature_names",
 ]
 
 
@@ -62,7 +62,7 @@ class Seeds(NamedTuple):
     training: int
 
 
-class Given(NamedTuple):
+class TrainingData(NamedTuple):
     """Data as the user gave it."""
 
     name: str
@@ -71,14 +71,14 @@ class Given(NamedTuple):
     weight: Any
     offset: Any = None
 
-    def completed(self) -> Given:
+    def with_dataset_values(self) -> TrainingData:
         """What was not passed is taken from the Dataset, where X is one."""
         if not isinstance(self.X, Dataset):
             return self
         kept = {"y": self.X.y, "weight": self.X.sample_weight, "offset": self.X.offset}
         return self._replace(**{name: kept[name] for name in kept if getattr(self, name) is None})
 
-    def read_from(self, device: _core.Device | None) -> Given:
+    def copied_to_host(self, device: _core.Device | None) -> TrainingData:
         """The same with copies, in memory of this machine, of what lies on a device, but for X."""
         if device is None:
             return self
@@ -87,10 +87,10 @@ class Given(NamedTuple):
             as_device_array(device, values, name).read() if is_device_array(values) else values
             for name, values in beside.items()
         ]
-        return Given(self.name, self.X, *found)
+        return TrainingData(self.name, self.X, *found)
 
 
-class Prepared(NamedTuple):
+class PreparedData(NamedTuple):
     """What a run reads of the user's data.
 
     Attributes
@@ -103,7 +103,7 @@ class Prepared(NamedTuple):
         What made the features.
     offset : ndarray of shape (n_rows, n_scores), float64, or None
         Of the rows of the data set.
-    trial : Prepared or None
+    trial : PreparedData or None
         The same for a training on some of the rows that the others are to watch, where there is to be one.
     """
 
@@ -112,7 +112,7 @@ class Prepared(NamedTuple):
     eval_sets: list[EvalSet]
     projection: Projection | None
     offset: np.ndarray | None
-    trial: Prepared | None = None
+    trial: PreparedData | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class FeatureReader:
     projection: Projection | None
     n_threads: int
 
-    def further(self, X: Any, mapper: BinMapper) -> FeatureTable:
+    def read_new(self, X: Any, mapper: BinMapper) -> FeatureTable:
         """X as a checked table that agrees with the training data."""
         if self.projection is not None:
             plain = self.plain(X, reset=False)
@@ -182,26 +182,26 @@ class FeatureReader:
 
 def prepare(
     p: SharedParameters,
-    given: Given,
+    given: TrainingData,
     target: Target,
-    further: Sequence[Given],
+    further: Sequence[TrainingData],
     metrics: list[Metric],
     start: Model | None,
     seeds: Seeds,
     n_threads: int,
     auto_rounds_metric: Metric | None = None,
-) -> Prepared:
+) -> PreparedData:
     """Make ready what `fit` was given.
 
     Parameters
     ----------
     p : SharedParameters
         The estimator.
-    given : Given
+    given : TrainingData
         To train on. Its offset, and those of `further`, are read already.
     target : Target
         Its y, encoded.
-    further : sequence of Given
+    further : sequence of TrainingData
         To evaluate on.
     metrics : list of Metric
         To measure on evaluation sets.
@@ -225,7 +225,7 @@ def prepare(
     trial = (
         None
         if auto_rounds_metric is None
-        else trial_of(plain, target, offset, auto_rounds_metric, seeds.training)
+        else make_trial(plain, target, offset, auto_rounds_metric, seeds.training)
     )
     dataset = plain.with_target(target, is_first=start is None)
     if plain is not X and start is None and p.device != "cuda":  # devices read the codes themselves
@@ -234,10 +234,10 @@ def prepare(
         _eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
         for data in [*further, *aside]
     ]
-    return Prepared(dataset, target, eval_sets, projection, offset, trial)
+    return PreparedData(dataset, target, eval_sets, projection, offset, trial)
 
 
-def take_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
+def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
     """Keep scikit-learn's books of features that were read before."""
     estimator._column_labels = None
     estimator.n_features_in_ = n_features
@@ -251,8 +251,8 @@ def take_feature_names(estimator: Any, n_features: int, names: Sequence[str] | N
 
 
 def _hold_out(
-    p: SharedParameters, given: Given, target: Target, seed: int
-) -> tuple[Any, Target, np.ndarray | None, list[Given]]:
+    p: SharedParameters, given: TrainingData, target: Target, seed: int
+) -> tuple[Any, Target, np.ndarray | None, list[TrainingData]]:
     """Set `validation_fraction` of the rows aside: (X, target, offset, the rows set aside, if any)."""
     _, X, y, weight, offset = given
     n_rows = check_rows(p, X, target)
@@ -271,7 +271,7 @@ def _hold_out(
     )
     weight, held_y = None if weight is None else _rows_of(weight, aside), _rows_of(y, aside)
     offset, held_offset = (None, None) if offset is None else (offset[train], offset[aside])
-    held_out = Given(VALIDATION, _safe_indexing(X, aside), held_y, weight, held_offset)
+    held_out = TrainingData(VALIDATION, _safe_indexing(X, aside), held_y, weight, held_offset)
     return _safe_indexing(X, train), target.take(train), offset, [held_out]
 
 
@@ -393,7 +393,7 @@ def _dataset(
 ) -> Dataset:
     """X in bins, without columns that are made of y."""
     if isinstance(X, Dataset):
-        take_feature_names(reader.estimator, X.n_features, X.feature_names)
+        set_feature_names(reader.estimator, X.n_features, X.feature_names)
         if start is None:
             _warn_of_own_bins(reader.estimator, X)
             return X
@@ -443,9 +443,9 @@ def _names_others(categorical_features: Any, X: Dataset) -> bool:
 # --- trials ----------------------------------------------------------------------------------------
 
 
-def trial_of(
+def make_trial(
     plain: Dataset, target: Target, offset: np.ndarray | None, metric: Metric, seed: int
-) -> Prepared:
+) -> PreparedData:
     """Some rows to learn from, and those that are held out: in the bins of all, which know nothing of y;
     columns that are made of y are made of the rows to learn from."""
     classes = target.get_row_classes()
@@ -465,7 +465,7 @@ def trial_of(
         watched.features,
         offsets[1],
     )
-    return Prepared(dataset, part, [evaluated], None, offsets[0])
+    return PreparedData(dataset, part, [evaluated], None, offsets[0])
 
 
 # --- evaluation sets -------------------------------------------------------------------------------
@@ -473,7 +473,7 @@ def trial_of(
 
 def _eval_set(
     reader: FeatureReader,
-    data: Given,
+    data: TrainingData,
     mapper: BinMapper,
     training: Target,
     metrics: list[Metric],
@@ -485,7 +485,7 @@ def _eval_set(
         X = X.rebinned_to(mapper)
         codes, features = X.codes, X.raw_features() if reads_features else None
     else:
-        table = reader.further(X, mapper)
+        table = reader.read_new(X, mapper)
         codes = mapper.transform(table, reader.n_threads)
         features = mapper.get_raw_values(table) if reads_features else None
     is_sparse = scipy.sparse.issparse(training.values)
@@ -495,14 +495,14 @@ def _eval_set(
     return EvalSet(name, codes, target.values, target.weight, metrics, features, offset)
 
 
-def evaluation_data(
+def collect_eval_sets(
     eval_set: Any,
     names: Sequence[str] | None = None,
     weights: Sequence[Any] | None = None,
     offsets: Sequence[Any] | None = None,
-    val: Given | None = None,
+    val: TrainingData | None = None,
     holds_out: bool = False,
-) -> list[Given]:
+) -> list[TrainingData]:
     """All evaluation data given to `fit`: a list, and what `X_val` and its like are, where `fit` has them.
 
     `holds_out`: `prepare` will add rows that `validation_fraction` sets aside, by a name of their own.
@@ -521,7 +521,7 @@ def evaluation_data(
         if len(entries) != len(sets):
             raise ValueError(f"{what} has {len(entries)} entries, but eval_set has {len(sets)}.")
     beside = zip(names, sets, weights, offsets, strict=True)
-    found = [Given(name, X, y, weight, offset) for name, (X, y), weight, offset in beside]
+    found = [TrainingData(name, X, y, weight, offset) for name, (X, y), weight, offset in beside]
     if val is not None and val.X is not None:
         found.append(val)
     elif val is not None and any(given is not None for given in val[2:]):
@@ -537,4 +537,4 @@ def evaluation_data(
         raise ValueError(
             f"Evaluation sets need different names, got {known}{held_out * holds_out}."
         )
-    return [data.completed() for data in found]
+    return [data.with_dataset_values() for data in found]

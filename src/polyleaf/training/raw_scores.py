@@ -16,7 +16,7 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
-from polyleaf.objectives.base import Problem
+from polyleaf.objectives.base import BoundObjective
 from polyleaf.runtime.context import Context
 from polyleaf.training.derivatives import Derivatives
 from polyleaf.training.evaluation import EvalSet
@@ -68,14 +68,14 @@ class DenseState:
 
     Attributes
     ----------
-    problem : Problem
+    problem : BoundObjective
     derivatives : Derivatives
         At the raw scores of the last `renew`.
     """
 
     def __init__(
         self,
-        problem: Problem,
+        problem: BoundObjective,
         derivatives: Derivatives,
         dataset: Dataset,
         model: Model,

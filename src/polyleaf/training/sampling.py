@@ -17,7 +17,7 @@ from polyleaf.data.random import FEATURES, ROWS, draw, draw_ids, find_kth_smalle
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.settings.train_config import SamplingConfig
 
-__all__ = ["Draw", "Numbered", "Sampler", "numbers_of_rows", "sample_features", "sample_rows"]
+__all__ = ["Draw", "GlobalRowIds", "Sampler", "global_row_ids", "sample_features", "sample_rows"]
 
 _BLOCK = 1 << 15  # rows squared at a time: keeps the temporary array in cache
 
@@ -45,7 +45,7 @@ class Draw(NamedTuple):
         return self.rows, self.multiplier
 
 
-class Numbered(NamedTuple):
+class GlobalRowIds(NamedTuple):
     """Which rows a rank has, of those that all ranks have between them.
 
     Attributes
@@ -63,9 +63,9 @@ class Numbered(NamedTuple):
     communicator: Communicator
 
     @staticmethod
-    def alone(n: int) -> Numbered:
+    def alone(n: int) -> GlobalRowIds:
         """The rows of a machine that has all of them."""
-        return Numbered(np.arange(n), n, SINGLE_PROCESS)
+        return GlobalRowIds(np.arange(n), n, SINGLE_PROCESS)
 
     def draw(self, count: int, seed: int, round: int, stream: int) -> np.ndarray:
         """Mask of this rank's rows among `count` that are drawn of all."""
@@ -87,7 +87,7 @@ class Sampler:
         A row of weight 0 is as good as absent.
     nodes_draw : bool
         Whether each node draws from the features of its tree.
-    numbered : Numbered, optional
+    numbered : GlobalRowIds, optional
         Where other ranks have further rows: which these are.
 
     Attributes
@@ -103,7 +103,7 @@ class Sampler:
         n_rows: int,
         weight: np.ndarray | None,
         nodes_draw: bool,
-        numbered: Numbered | None = None,
+        numbered: GlobalRowIds | None = None,
     ) -> None:
         self._settings, self._usable, self._n_rows = settings, _rows_of_weight(weight), n_rows
         self._telling = telling if telling.any() else np.ones_like(telling)
@@ -139,13 +139,13 @@ def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
     return None if used.all() else np.flatnonzero(used).astype(np.uint32)
 
 
-def numbers_of_rows(weight: np.ndarray | None, numbered: Numbered | None) -> np.ndarray | None:
+def global_row_ids(weight: np.ndarray | None, numbered: GlobalRowIds | None) -> np.ndarray | None:
     """Of each row that has any weight how many such rows come before it, wherever they lie; of others 0.
 
     Parameters
     ----------
     weight : ndarray of shape (n_rows,) or (n_rows, K), or None
-    numbered : Numbered, optional
+    numbered : GlobalRowIds, optional
         Where other ranks have further rows.
 
     Returns
@@ -167,7 +167,7 @@ def sample_rows(
     round: int,
     usable: np.ndarray | None = None,
     layer: int = 0,
-    numbered: Numbered | None = None,
+    numbered: GlobalRowIds | None = None,
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Draw the rows of one tree, or of one of its layers.
 
@@ -183,7 +183,7 @@ def sample_rows(
     layer : int
         Depth of the nodes that are about to be split. Matters for `rows_per_layer`, whose draws contain each
         other, and for GOSS, which sees the layer's gradients.
-    numbered : Numbered, optional
+    numbered : GlobalRowIds, optional
         Where other ranks have further rows: which these are.
 
     Returns
@@ -203,7 +203,7 @@ def sample_rows(
     n = _n_usable(len(g), usable) if numbered is None else numbered.n
     if _takes_all(settings, n, layer):
         return usable, None
-    numbered = Numbered.alone(n) if numbered is None else numbered
+    numbered = GlobalRowIds.alone(n) if numbered is None else numbered
     if settings.sampling_method == "goss":
         return _goss(settings, g, round, usable, numbered)
     count = _rows_wanted(settings, n, layer)
@@ -261,7 +261,7 @@ def _goss(
     g: np.ndarray,
     round: int,
     usable: np.ndarray | None,
-    numbered: Numbered,
+    numbered: GlobalRowIds,
 ) -> tuple[np.ndarray, np.ndarray]:
     norm = _squared_norm(g)
     if usable is not None:
@@ -297,7 +297,7 @@ def _squared_norm(g: np.ndarray) -> np.ndarray:
     return norm
 
 
-def _largest(norm: np.ndarray, count: int, numbered: Numbered) -> np.ndarray:
+def _largest(norm: np.ndarray, count: int, numbered: GlobalRowIds) -> np.ndarray:
     """Mask of this rank's rows among the `count` of largest norm that all have; of equal ones the first."""
     ranks, communicator = (
         ~norm.view(np.uint32),

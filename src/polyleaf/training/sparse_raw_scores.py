@@ -16,7 +16,7 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import SPARSE, Leaves
-from polyleaf.objectives.sparse_multilabel import LabelProblem
+from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.runtime.context import Context
 from polyleaf.training.derivatives import cancel
 from polyleaf.training.evaluation import EvalSet
@@ -30,7 +30,7 @@ class SparseRawScores:
 
     by_output = False
 
-    def __init__(self, scores: _core.SparseRawScores, workers: Workers) -> None:
+    def __init__(self, scores: _core.SparseRawScores, workers: Context) -> None:
         self.scores, self._workers = scores, workers
 
     def add(self, leaf_of_row: np.ndarray, leaves: Any) -> None:
@@ -71,7 +71,7 @@ class LabelState:
     """
 
     def __init__(
-        self, problem: LabelProblem, dataset: Dataset, model: Model, workers: Context
+        self, problem: BoundSparseObjective, dataset: Dataset, model: Model, workers: Context
     ) -> None:
         self._problem, self._dataset, self._workers, self.weight = (
             problem,

@@ -26,7 +26,7 @@ __all__ = [
     "SplitColumns",
     "VerifiedSplits",
     "counted",
-    "kind_of_channels",
+    "resolve_hessian_kind",
 ]
 
 # Outputs up to which hessian="auto" judges splits by K curvatures; above, by their mean, which saves K
@@ -101,7 +101,9 @@ class SplitColumns:
     def of(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Kind of channels, gradients and curvatures."""
         g, h = self._derivatives.of_output(output)
-        wanted = kind_of_channels(self._curvature, None if h is None else h.shape[1], g.shape[1])
+        wanted = resolve_hessian_kind(
+            self._curvature, None if h is None else h.shape[1], g.shape[1]
+        )
         g = self._derivatives.in_unit(
             output, wanted in ("none", "shared") or self._sketch is not None
         )
@@ -110,7 +112,7 @@ class SplitColumns:
             g, h = self._sketch.sketch(
                 g, used, draw.round, self._seed, self._workers.n_threads_or_context
             )
-            wanted = kind_of_channels(
+            wanted = resolve_hessian_kind(
                 self._curvature, None if h is None else h.shape[1], g.shape[1]
             )
         if wanted == "full":
@@ -183,7 +185,7 @@ def counted(n_rows: int, weight: np.ndarray | None, draw: Draw) -> tuple[str, np
     return "shared", np.ascontiguousarray(ones, np.float32).reshape(-1, 1)
 
 
-def kind_of_channels(curvature: str, of_h: int | None, n_outputs: int) -> str:
+def resolve_hessian_kind(curvature: str, of_h: int | None, n_outputs: int) -> str:
     """The curvature that splits are judged with: "none", "shared", "diagonal" or "full".
 
     "auto": none where the objective's curvature is constant; shared where one column serves all outputs, or

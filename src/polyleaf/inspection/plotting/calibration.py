@@ -61,7 +61,7 @@ class CalibrationDisplay(Display):
         ValueError
             Where the estimator gives neither probabilities nor quantiles.
         """
-        levels = np.asarray(get_single_task_model(estimator).objective.levels, np.float64)
+        levels = np.asarray(get_single_task_model(estimator).objective.quantile_levels, np.float64)
         if not levels.size:
             return cls.from_predictions(
                 *predict_probabilities(estimator, X, y, offset), n_bins=n_bins, ax=ax

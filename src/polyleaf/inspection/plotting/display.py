@@ -123,7 +123,7 @@ def resolve_offset(estimator: Any, X: Any, y: Any, offset: Any) -> Any:
 
 def zero_offset(model: Model, n_rows: int) -> np.ndarray:
     """The offset that says of every row, in each column, that there is none."""
-    return np.zeros((n_rows, model.n_outputs // len(model.objective.moved_by_offset)))
+    return np.zeros((n_rows, model.n_outputs // len(model.objective.offset_mask)))
 
 
 def get_output_names(model: Model) -> list[str]:
@@ -134,7 +134,7 @@ def get_output_names(model: Model) -> list[str]:
 def get_target_names(model: Model) -> list[str]:
     """Names of the columns of y: those of the outputs, unless a column has several scores (its quantiles, or
     the parameters of its distribution)."""
-    names, parts = get_output_names(model), model.objective.names_of_scores
+    names, parts = get_output_names(model), model.objective.score_names
     if len(parts) < 2:
         return names
     end = f"_{parts[0]}"

@@ -119,4 +119,4 @@ def _start_of(model: Model, offset: Any) -> np.ndarray | float:
     if offset is None:
         return 0.0
     encoding = decode_target_encoding(model.metadata, model.n_outputs)
-    return OffsetReader(encoding, model.n_outputs, model.objective.moved_by_offset).read(offset)
+    return OffsetReader(encoding, model.n_outputs, model.objective.offset_mask).read(offset)

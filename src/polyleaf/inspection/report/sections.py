@@ -179,7 +179,7 @@ def outputs(subject: SingleTaskReportData) -> Section | None:
         picture(f"{subject.mark}outputs", "A metric of each output", _on(draw)),
         "Each output beside what a constant achieves: where both are alike, nothing was learned.",
     )
-    if subject.task == "regression" and not subject.model.objective.levels:
+    if subject.task == "regression" and not subject.model.objective.quantile_levels:
         content += _errors_together(subject)
     return Section("outputs", "Outputs beside one another", content)
 
@@ -224,7 +224,7 @@ def curves(subject: ReportData) -> Section:
 def truth(subject: SingleTaskReportData) -> Section | None:
     """Whether probabilities, quantiles and intervals hold what they say; numbers beside the truth."""
     estimator, content = subject.estimator, ""
-    if subject.probabilities is not None or subject.model.objective.levels:
+    if subject.probabilities is not None or subject.model.objective.quantile_levels:
         draw = _calibration(subject)
         what = "How often what was said came true: on the diagonal as often as said."
         content += figure(
@@ -240,7 +240,7 @@ def truth(subject: SingleTaskReportData) -> Section | None:
         )
     if subject.distribution is not None:
         content += _laws(subject)
-    if subject.task == "regression" and not subject.model.objective.levels:
+    if subject.task == "regression" and not subject.model.objective.quantile_levels:
         content += _against_truth(subject)
     return Section("truth", "What was said and what was", content) if content else None
 

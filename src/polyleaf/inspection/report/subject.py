@@ -200,7 +200,7 @@ class SingleTaskReportData(ReportData):
             self.predicted,
             probabilities=self.probabilities,
             classes=getattr(self.estimator, "classes_", None),
-            levels=self.model.objective.levels,
+            levels=self.model.objective.quantile_levels,
             distribution=self.distribution,
         )
 
