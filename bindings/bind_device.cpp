@@ -152,7 +152,7 @@ void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& growe
   require((block != nullptr ? static_cast<size_t>((*block)->n_leaves())
                             : std::get<Array2<const float>>(leaves).shape(0)) == n_leaves,
           "The leaves must be those of the grower's last tree.");
-  const LeafView view = view_of(leaves);
+  const LeafView view = get_leaf_view(leaves);
   require(
       output >= -1 && output < raw.n_columns && view.n_columns == (output < 0 ? raw.n_columns : 1),
       "Leaves must have one column per output, or one for the output that they are for.");
@@ -160,8 +160,8 @@ void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& growe
   self.add(raw, rows, view, static_cast<int32_t>(n_leaves), output);
 }
 
-LossInput input_of(int64_t n_rows, int64_t n_outputs, const Optional2<const float>& weight,
-                   const Array1<const float>& offset) {
+LossInput make_loss_input(int64_t n_rows, int64_t n_outputs, const Optional2<const float>& weight,
+                          const Array1<const float>& offset) {
   LossInput input;
   input.n_rows = n_rows;
   input.n_outputs = n_outputs;
@@ -378,8 +378,9 @@ void bind_device_parts(nb::module_& m) {
           [](DeviceLoss* self, const SharedDevice& device, const Loss& loss,
              const Array2<const float>& target, const Optional2<const float>& weight,
              const Array1<const float>& offset, const Array1<const float>& parameter) {
-            LossInput input = input_of(static_cast<int64_t>(target.shape(0)),
-                                       static_cast<int64_t>(target.shape(1)), weight, offset);
+            LossInput input =
+                make_loss_input(static_cast<int64_t>(target.shape(0)),
+                                static_cast<int64_t>(target.shape(1)), weight, offset);
             require(parameter.size() == target.shape(1),
                     "parameter must have one value for each output.");
             input.target = target.data();
@@ -394,8 +395,8 @@ void bind_device_parts(nb::module_& m) {
           [](DeviceLoss* self, const SharedDevice& device, const ClassLoss& loss,
              const Array1<const int32_t>& label, const Optional2<const float>& weight,
              const Array1<const float>& offset) {
-            LossInput input = input_of(static_cast<int64_t>(label.size()),
-                                       static_cast<int64_t>(offset.size()), weight, offset);
+            LossInput input = make_loss_input(static_cast<int64_t>(label.size()),
+                                              static_cast<int64_t>(offset.size()), weight, offset);
             require(!weight || weight->shape(1) == 1,
                     "A loss of classes takes one weight for each row.");
             input.label = label.data();

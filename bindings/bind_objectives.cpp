@@ -30,8 +30,8 @@ int64_t columns(const auto& array) {
 }
 
 // The part of the input that element-wise losses and those of classes share.
-LossInput input_of(const FloatMatrix& raw, const OptionalMatrix& weight,
-                   const Array1<const float>& offset) {
+LossInput make_loss_input(const FloatMatrix& raw, const OptionalMatrix& weight,
+                          const Array1<const float>& offset) {
   LossInput input;
   input.n_rows = rows(raw);
   input.n_outputs = columns(raw);
@@ -49,7 +49,7 @@ LossInput input_of(const FloatMatrix& raw, const OptionalMatrix& weight,
 LossInput element_input(const FloatMatrix& raw, const FloatMatrix& target,
                         const OptionalMatrix& weight, const Array1<const float>& offset,
                         const Array1<const float>& parameter) {
-  LossInput input = input_of(raw, weight, offset);
+  LossInput input = make_loss_input(raw, weight, offset);
   require(rows(target) == input.n_rows && columns(target) == input.n_outputs,
           "target must be shaped like raw.");
   require(rows(parameter) == input.n_outputs, "parameter must have one value for each output.");
@@ -60,7 +60,7 @@ LossInput element_input(const FloatMatrix& raw, const FloatMatrix& target,
 
 LossInput class_input(const FloatMatrix& raw, const Array1<const int32_t>& label,
                       const OptionalMatrix& weight, const Array1<const float>& offset) {
-  LossInput input = input_of(raw, weight, offset);
+  LossInput input = make_loss_input(raw, weight, offset);
   require(rows(label) == input.n_rows, "label must have one class id for each row of raw.");
   input.label = label.data();
   return input;

@@ -26,8 +26,8 @@ class DeviceBinTable {
   // Words of rows, one tile after another, as Bins has them.
   void pack(const on_device::Numbers& rows, int n_tiles, const on_device::TileAt* tiles,
             uint64_t* words) const;
-  // codes (n_features, rows); of the features `wanted`, which lie on the device, or of all.
-  void find_codes(const on_device::Numbers& rows, const int32_t* wanted, int32_t n_wanted,
+  // codes (n_features, rows); of the features `selected`, which lie on the device, or of all.
+  void find_codes(const on_device::Numbers& rows, const int32_t* selected, int32_t n_selected,
                   uint8_t* codes) const;
 
  private:

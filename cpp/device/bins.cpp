@@ -5,11 +5,11 @@
 
 namespace polyleaf {
 
-DeviceBins::DeviceBins(std::shared_ptr<const Device> device, const Bins* of_caller,
+DeviceBins::DeviceBins(std::shared_ptr<const Device> device, const Bins* borrowed,
                        std::unique_ptr<const Bins> owned)
     : device_(device),
       owned_(std::move(owned)),
-      bins_(of_caller != nullptr ? *of_caller : *owned_),
+      bins_(borrowed != nullptr ? *borrowed : *owned_),
       words_(device),
       tiles_(device),
       features_(device),

@@ -40,7 +40,7 @@ class DeviceBins {
 
  private:
   // One of the two is there.
-  DeviceBins(std::shared_ptr<const Device> device, const Bins* of_caller,
+  DeviceBins(std::shared_ptr<const Device> device, const Bins* borrowed,
              std::unique_ptr<const Bins> owned);
 
   const std::shared_ptr<const Device> device_;

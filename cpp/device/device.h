@@ -20,7 +20,7 @@
 namespace polyleaf {
 
 // What goes between the host and a card at a time, where rows go in parts.
-inline constexpr int64_t kBytesAtATime = int64_t{1} << 28;
+inline constexpr int64_t kTransferBytes = int64_t{1} << 28;
 
 class Device {
  public:

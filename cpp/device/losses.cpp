@@ -38,7 +38,7 @@ DeviceLoss::DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss,
   at_.n_outputs = static_cast<int32_t>(input.n_outputs);
   at_.offset = offset_.data();
   at_.loss = of_classes_ ? 0 : loss->index();
-  std::copy_n(of_classes_ ? of_classes->numbers() : loss->numbers(), kMaxLossParams, at_.numbers);
+  std::copy_n(of_classes_ ? of_classes->params() : loss->params(), kMaxLossParams, at_.numbers);
 }
 
 void DeviceLoss::check(const DeviceMatrix& raw, const DeviceMatrix& g,

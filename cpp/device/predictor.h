@@ -31,8 +31,8 @@ class DevicePredictor {
   DeviceArray scores(const DeviceArray& rows) const;
 
  private:
-  int64_t rows_at_a_time() const;
-  void write_unit();
+  int64_t row_block_size() const;
+  void write_transform();
   void add_trees(int64_t n_rows) const;
 
   const std::shared_ptr<const Device> device_;
@@ -42,10 +42,10 @@ class DevicePredictor {
   DeviceBuffer<uint64_t> sets_;
   DeviceBuffer<float> values_;
   DeviceBinTable bins_;
-  DeviceBuffer<int32_t> wanted_;  // features that trees split on
-  int32_t n_wanted_ = 0;
-  DeviceBuffer<double> unit_;
-  ScoreTransform unit_there_;
+  DeviceBuffer<int32_t> used_features_;  // features that trees split on
+  int32_t n_used_ = 0;
+  DeviceBuffer<double> transform_values_;
+  ScoreTransform device_transform_;
   // Of the rows of one call.
   mutable std::mutex mutex_;
   mutable DeviceBuffer<uint8_t> codes_;

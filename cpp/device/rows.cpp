@@ -79,10 +79,10 @@ on_device::RowsAt DeviceRowPartitioner::rows_at() const {
   return {bins_.words(), bins_.host().n_rows(), {ids(0), ids(1), ids(2)}};
 }
 
-void DeviceRowPartitioner::partition_rows(std::vector<PartitionRequest>& divisions) {
+void DeviceRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests) {
   std::vector<on_device::DivisionAt> at;
   std::vector<on_device::RowPiece> pieces;
-  for (PartitionRequest& d : divisions) {
+  for (PartitionRequest& d : requests) {
     const int to = d.rows.copy == 1 ? 2 : 1;
     const int64_t middle = d.rows.begin + d.n_left;
     d.left = {d.rows.begin, middle, to};

@@ -23,7 +23,7 @@ class DeviceRowPartitioner final : public RowPartitioner {
   bool has(const RowSample& sample) const override;
   // Rows are grouped on this machine, where they are drawn.
   std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) override;
-  void partition_rows(std::vector<PartitionRequest>& divisions) override;
+  void partition_rows(std::vector<PartitionRequest>& requests) override;
   void assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) override;
   // A copy, made when it is asked for.
   const int32_t* leaf_of_row() override;

@@ -37,7 +37,7 @@ class Explainer {
 
   int32_t n_outputs() const { return n_outputs_; }
 
-  // The expected sum of payloads of a row of which nothing is known, not scaled.
+  // The expected sum of leaf_values of a row of which nothing is known, not scaled.
   void expected_values(const ExplainedOutputs& outputs, double* expected) const;
 
   // out (n_rows, F, n), or with interactions (n_rows, F, F, n), F being codes.n_features, +=
@@ -50,30 +50,30 @@ class Explainer {
   struct Part;
   struct Unit;
   struct Group;
-  struct Work;
+  struct Request;
   struct Worker;
 
   void read(const Forest& forest, TreeRange range);
   void prepare();
   void check(const CodeMatrix& codes, const FeatureMatrix& features) const;
-  CodeTiles tiles_of(const CodeMatrix& codes) const;
+  CodeTiles make_tiles(const CodeMatrix& codes) const;
   void copy_codes(const CodeMatrix& codes, int64_t row, int n, uint8_t* to) const;
   void copy_features(const FeatureMatrix& features, int64_t row, int n, float* to) const;
-  void find_leaves_of_background(const Forest& forest, TreeRange range,
-                                 const CodeMatrix& background, const FeatureMatrix& features,
-                                 const Workers& workers);
-  void expect_hybrids(const Part& part, const OutputChunk& chunk, double* expected) const;
-  std::vector<double> expected_of(const Part& part, const OutputChunk& chunk) const;
-  HybridBackground hybrid_background(const Part& part, const LeafPaths& paths) const;
+  void find_background_leaves(const Forest& forest, TreeRange range, const CodeMatrix& background,
+                              const FeatureMatrix& features, const Workers& workers);
+  void add_background_means(const Part& part, const OutputChunk& chunk, double* expected) const;
+  std::vector<double> compute_expected(const Part& part, const OutputChunk& chunk) const;
+  LinearBackground make_linear_background(const Part& part, const LeafPaths& paths) const;
   std::vector<Group> groups(bool pairs) const;
   void assign_slots(Group& group, bool pairs) const;
-  void explain_group(Group& group, const Work& work) const;
-  void explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads,
-                     const Work& work, int64_t first, int32_t n, int rows_together) const;
-  void explain_tile(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
-                    int64_t row, int n_rows, Worker& worker, const ContributionTile& tile) const;
-  void write_tile(const Group& group, const Work& work, int64_t row, int n_rows, int64_t first,
-                  const ContributionTile& tile) const;
+  void explain_group(Group& group, const Request& request) const;
+  void explain_chunk(const Group& group, const std::vector<ShapLeafValues>& leaf_values,
+                     const Request& request, int64_t first, int32_t n, int tile_rows) const;
+  void explain_tile(const Group& group, const std::vector<ShapLeafValues>& leaf_values,
+                    const Request& request, int64_t row, int n_rows, Worker& worker,
+                    const ShapTile& tile) const;
+  void write_tile(const Group& group, const Request& request, int64_t row, int n_rows,
+                  int64_t first, const ShapTile& tile) const;
 
   int32_t n_outputs_;
   int32_t n_features_ = 0;           // that are read: 1 + the largest
@@ -82,7 +82,7 @@ class Explainer {
   std::vector<int32_t> regressors_;  // columns that linear leaves read
   std::vector<Part> parts_;
   bool has_background_ = false;
-  ShapConfig rules_;
+  ShapConfig config_;
   CodeTiles background_;
   std::vector<float> background_features_;  // [column of regressors_][row]
 };

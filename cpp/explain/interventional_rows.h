@@ -17,7 +17,7 @@ namespace polyleaf {
 
 // Payloads of one linear leaf for n_outputs outputs: weights [entry][output], bounds a number an
 // output.
-struct HybridLeaf {
+struct InterventionalLeaf {
   int32_t n_features, n_entries, n_outputs;
   const int32_t* regressors;  // of each entry: which of the path's features it is
   const float* centre;        // of each entry
@@ -27,7 +27,7 @@ struct HybridLeaf {
 
 // One row in one leaf: what it holds, and of each entry its value less the centre, 0 where that is
 // missing.
-struct RowAtLeaf {
+struct LeafRow {
   uint64_t pattern;
   const double* shifts;
 };
@@ -37,17 +37,18 @@ class InterventionalRows {
   // Adds to contributions[term * n_outputs + output] those of the explained row mixed with the
   // other. `share`: of the other row in the background. Throws std::invalid_argument where there
   // are too many regressors that both hold.
-  void add(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other, double share,
-           bool pairs, const ShapleyWeights& weights, double* contributions);
+  void add(const InterventionalLeaf& leaf, const LeafRow& explained, const LeafRow& other,
+           double share, bool pairs, const ShapleyWeights& weights, double* contributions);
 
  private:
-  void choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other);
-  void find_payloads(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other,
-                     size_t set);
-  int32_t bit_of(int32_t entry) const;
+  void find_free_entries(const InterventionalLeaf& leaf, const LeafRow& explained,
+                         const LeafRow& other);
+  void compute_leaf_values(const InterventionalLeaf& leaf, const LeafRow& explained,
+                           const LeafRow& other, size_t set);
+  int32_t find_bit(int32_t entry) const;
 
   std::vector<int32_t> free_;  // entries of the regressors that both rows hold
-  std::vector<double> payloads_;
+  std::vector<double> leaf_values_;
   std::vector<int8_t> side_;  // of each feature: 1 has to be known, -1 must not, 0 does not matter
 };
 

@@ -6,7 +6,7 @@
 // leave over of the training rows: the product, over them, of the share of the child on the path in
 // the rows of both children.
 //
-// Owns: paths and shares. Must not know: payloads, games, tables of rows.
+// Owns: paths and shares. Must not know: leaf_values, shap_coefficients, tables of rows.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -25,7 +25,7 @@ struct LeafPath {
   int32_t leaf, first, n_features, first_entry, n_entries;
 };
 
-// Up to kLeavesTogether leaves of one tree.
+// Up to kLeafGroupSize leaves of one tree.
 struct LeafPaths {
   std::vector<SplitOnCodes> splits;
   std::vector<std::array<uint8_t, 256>> categories;  // what categorical splits point at
@@ -38,10 +38,10 @@ struct LeafPaths {
   std::vector<int32_t>
       regressors;  // of each entry of a linear leaf: which of the path's features it is
 
-  int32_t most_features() const;  // of a path
+  int32_t max_features() const;  // of a path
 };
 
-constexpr int32_t kLeavesTogether = 64;
+constexpr int32_t kLeafGroupSize = 64;
 
 // column_of[f] is the column of feature f. Paths do not outlive the tree's last change: they copy
 // all they need.

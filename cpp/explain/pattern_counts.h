@@ -7,7 +7,7 @@
 // Patterns are counted by size first; counts are integers, so a table of all patterns and a walk
 // through those that occur give the same bits.
 //
-// Owns: the counts. Must not know: payloads, features by name, tiles.
+// Owns: the counts. Must not know: leaf_values, features by name, tiles.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,7 +17,7 @@
 
 namespace polyleaf {
 
-constexpr int32_t kMostCountedFeatures = 64;  // bits of a pattern
+constexpr int32_t kMaxPatternFeatures = 64;  // bits of a pattern
 
 class PatternCounts {
  public:
@@ -31,7 +31,7 @@ class PatternCounts {
       patterns_.push_back(pattern);
   }
   // After the last row, before anything below.
-  void close();
+  void finish();
 
   int64_t n_patterns() const { return static_cast<int64_t>(patterns_.size()); }
   // Coefficients of a row with this pattern: the term t at coefficients[t * step].
@@ -43,14 +43,14 @@ class PatternCounts {
  private:
   // Rows of the background that hold all features of a set, by the number of features that they
   // hold.
-  struct Holders {
-    std::vector<int64_t> of_absent;  // the features that the explained row does not hold
+  struct SupersetTotals {
+    std::vector<int64_t> absent_counts;  // the features that the explained row does not hold
     // [... * (n_features + 1) + number]: these and feature i; these and i and j (i < j). Only of
     // features that it holds.
-    std::vector<int64_t> and_one, and_two;
+    std::vector<int64_t> single_counts, pair_counts;
   };
-  uint64_t everything() const;
-  Holders count(uint64_t pattern, bool pairs) const;
+  uint64_t all_features() const;
+  SupersetTotals count(uint64_t pattern, bool pairs) const;
 
   int32_t n_features_;
   int64_t n_rows_;

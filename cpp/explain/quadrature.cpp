@@ -30,11 +30,11 @@ double root_between(int n, double low, double high) {
 
 }  // namespace
 
-std::vector<Quadrature> gauss_legendre(int most) {
-  std::vector<Quadrature> rules(1);
+std::vector<Quadrature> gauss_legendre(int max_points) {
+  std::vector<Quadrature> config(1);
   std::vector<double>
       roots;  // of the degree before: between two of them, and beyond them, lies one of the next
-  for (int n = 1; n <= most; ++n) {
+  for (int n = 1; n <= max_points; ++n) {
     Quadrature rule;
     std::vector<double> next;
     for (int i = 0; i < n; ++i) {
@@ -45,9 +45,9 @@ std::vector<Quadrature> gauss_legendre(int most) {
       rule.weight.push_back((1.0 - x * x) / (static_cast<double>(n) * n * before * before));
     }
     roots.swap(next);
-    rules.push_back(rule);
+    config.push_back(rule);
   }
-  return rules;
+  return config;
 }
 
 }  // namespace polyleaf

@@ -14,6 +14,6 @@ struct Quadrature {
 };
 
 // Rules of 0, 1, ..., most points.
-std::vector<Quadrature> gauss_legendre(int most);
+std::vector<Quadrature> gauss_legendre(int max_points);
 
 }  // namespace polyleaf

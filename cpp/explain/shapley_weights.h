@@ -1,9 +1,9 @@
 // Shapley's weights: what the coalitions without a player count.
 //
-// In a game that is won by a coalition which has all of some players (those *in*) and none of
+// In a product that is won by a coalition which has all of some players (those *in*) and none of
 // others (those *out*), a player who is in is worth w(in - 1, out), one who is out -w(in, out - 1),
 // all others nothing; pairs of players interact by w(in - 2, out), -w(in - 1, out - 1) and w(in,
-// out - 2). Every game here is a sum of such games.
+// out - 2). Every product here is a sum of such shap_coefficients.
 //
 // Owns: the weights. Must not know: what players are.
 #pragma once
@@ -15,8 +15,8 @@ namespace polyleaf {
 
 class ShapleyWeights {
  public:
-  // For games of up to `most` players in and out.
-  explicit ShapleyWeights(int32_t most);
+  // For shap_coefficients of up to `max_players` players in and out.
+  explicit ShapleyWeights(int32_t max_players);
   // in! out! / (in + out + 1)!; 0 where one of them is negative: no such player.
   double operator()(int32_t in, int32_t out) const {
     return in < 0 || out < 0 ? 0.0 : weights_[static_cast<size_t>(in) * size_ + out];

@@ -19,7 +19,7 @@
 
 namespace polyleaf {
 
-struct CompileRoom;
+struct CompileScratch;
 
 // Feature codes, feature-major: feature f of row r is data[f * n_rows + r].
 struct CodeMatrix {
@@ -28,7 +28,7 @@ struct CodeMatrix {
 };
 
 // The features that a code matrix has rows for, ascending, where it has not all; nullptr: all.
-using CodedFeatures = std::vector<int32_t>;
+using FeatureIds = std::vector<int32_t>;
 
 // Trees first .. last - 1.
 struct TreeRange {
@@ -79,15 +79,15 @@ class Forest {
   // what leaves read.
   void predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
                const Workers& workers) const;
-  // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0. `coded`: the
-  // features that codes are of, all that the trees split on among them.
-  void scores(const CodeMatrix& codes, const CodedFeatures* coded, const FeatureMatrix& features,
-              const ScoreTransform& unit, double* scores, TreeRange range,
-              const Workers& workers) const;
+  // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0.
+  // `coded_features`: the features that codes are of, all that the trees split on among them.
+  void scores(const CodeMatrix& codes, const FeatureIds* coded_features,
+              const FeatureMatrix& features, const ScoreTransform& transform, double* scores,
+              TreeRange range, const Workers& workers) const;
   // outputs, scores (n_rows, k): the k outputs of each row with the highest scores, highest first,
   // ties by number. Without a base only outputs that a leaf of the row holds take part; with one
   // all of them do. Where there are fewer than k: -1, -inf.
-  void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreTransform& unit,
+  void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreTransform& transform,
             int32_t k, int32_t* outputs, double* scores, TreeRange range,
             const Workers& workers) const;
   // The float32 sums of the outputs that a leaf of the row holds. No tree may be for all outputs
@@ -112,47 +112,47 @@ class Forest {
   static const Entry kNoEntry;
 
   // Compiles a tree. `entry` says of it what is known before.
-  void add(const Tree& tree, Entry entry, CompileRoom& room);
+  void add(const Tree& tree, Entry entry, CompileScratch& scratch);
   void check(TreeRange range) const;
   void check(const CodeMatrix& codes, TreeRange range) const;
   void check(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range) const;
   bool is_leaf(size_t node) const { return nodes_[node].child == node; }
-  std::vector<int32_t> features_of(TreeRange range) const;
+  std::vector<int32_t> find_split_features(TreeRange range) const;
   ForestArrays arrays() const;
-  struct Renumbered;
+  struct RemappedTrees;
   template <class Visit>
-  void for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, TreeRange range,
-                  int block_rows, const Workers& workers, const Visit& visit) const;
+  void visit_blocks(const CodeMatrix& codes, const FeatureIds* coded_features, TreeRange range,
+                    int block_rows, const Workers& workers, const Visit& visit) const;
   struct BlockRows {
     int64_t first;
     int n_rows, thread;
   };
   // visit(rows, sums): the sums of each block of rows, from 0 or from `start`.
   using BlockVisit = std::function<void(const BlockRows& rows, ScoreBlock& sums)>;
-  void for_score_blocks(const CodeMatrix& codes, const CodedFeatures* coded,
-                        const FeatureMatrix& features, const float* start, TreeRange range,
-                        const Workers& workers, const BlockVisit& visit) const;
+  void visit_score_blocks(const CodeMatrix& codes, const FeatureIds* coded_features,
+                          const FeatureMatrix& features, const float* start, TreeRange range,
+                          const Workers& workers, const BlockVisit& visit) const;
   // visit(rows, leaves): the leaf ids of each block of rows, [row][tree].
   using LeavesVisit = std::function<void(const BlockRows& rows, const uint32_t* leaves)>;
-  void for_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
-                  const LeavesVisit& visit) const;
-  // visit(row, thread, sums): the sums of each row. Only where holds_few(range).
+  void visit_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
+                    const LeavesVisit& visit) const;
+  // visit(row, thread, sums): the sums of each row. Only where has_sparse_sums(range).
   using SumsVisit = std::function<void(int64_t row, int thread, SparseAccumulator& sums)>;
-  void for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                const Workers& workers, const SumsVisit& visit) const;
+  void visit_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
+                  const Workers& workers, const SumsVisit& visit) const;
   // Whether rows hold few outputs: every tree has leaves that name theirs, or is for one output.
-  bool holds_few(TreeRange range) const;
+  bool has_sparse_sums(TreeRange range) const;
   int64_t max_entries(TreeRange range) const;  // of the leaves of one row
-  std::vector<int32_t> outputs_of_trees(TreeRange range) const;
+  std::vector<int32_t> find_tree_outputs(TreeRange range) const;
 
   int32_t n_outputs_;
   int32_t width_;  // floats of a padded vector of all outputs
   mutable std::shared_mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<CompiledTree> compiled_;  // beside entries_
-  std::vector<LeafTarget> placed_;      // the same
+  std::vector<LeafTarget> targets_;     // the same
   std::vector<WalkNode> nodes_;
-  std::vector<uint32_t> payload_;
+  std::vector<uint32_t> node_data_;
   std::vector<TopNode> tops_;
   std::vector<uint32_t> exits_;
   std::vector<CategorySet> sets_;

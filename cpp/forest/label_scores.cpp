@@ -19,13 +19,13 @@ constexpr int64_t kChunk = 1024;  // entries whose derivatives are computed at a
   throw std::invalid_argument("The sparse rows are not valid: " + what + ".");
 }
 
-std::string of_row(int64_t row, const std::string& what) {
+std::string describe_row(int64_t row, const std::string& what) {
   return "row " + std::to_string(row) + " " + what;
 }
 
 // Rows [first, first + n) of CSR arrays as a block; `indptr` has been checked.
-LabelRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const float* values,
-                          int64_t first, int64_t n, int64_t n_outputs) {
+LabelRows::Block make_block(const int64_t* indptr, const int32_t* outputs, const float* values,
+                            int64_t first, int64_t n, int64_t n_outputs) {
   auto pattern = std::make_shared<LabelPattern>();
   const int64_t from = indptr[first], size = indptr[first + n] - from;
   pattern->begin.resize(static_cast<size_t>(n) + 1);
@@ -36,12 +36,13 @@ LabelRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const f
   for (int64_t r = 0; r < n; ++r)
     for (int64_t e = indptr[first + r]; e < indptr[first + r + 1]; ++e) {
       if (outputs[e] < 0 || outputs[e] >= n_outputs)
-        reject(of_row(first + r, "has the output " + std::to_string(outputs[e]) +
-                                     ", outside 0 .. " + std::to_string(n_outputs - 1)));
+        reject(describe_row(first + r, "has the output " + std::to_string(outputs[e]) +
+                                           ", outside 0 .. " + std::to_string(n_outputs - 1)));
       if (e > indptr[first + r] && outputs[e - 1] >= outputs[e])
-        reject(of_row(first + r, "does not have its outputs in ascending order"));
+        reject(describe_row(first + r, "does not have its outputs in ascending order"));
       const float value = values != nullptr ? values[e] : 1.0f;
-      if (!std::isfinite(value)) reject(of_row(first + r, "holds a number that is not finite"));
+      if (!std::isfinite(value))
+        reject(describe_row(first + r, "holds a number that is not finite"));
       pattern->outputs[e - from] = outputs[e];
       block.values[e - from] = value;
     }
@@ -50,7 +51,7 @@ LabelRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const f
 }
 
 // Rows and the payloads they get, merged: output by output, the raw score of each.
-struct Merged {
+struct MergedRow {
   Buffer<int32_t> outputs;
   Buffer<float> raw;
   int64_t n = 0;
@@ -65,14 +66,14 @@ struct Merged {
     raw[n] = raw_score;
     ++n;
   }
-  // `marked`: entries of the row that are asked for, ascending; where they are now is written in
-  // their place.
+  // `target_entries`: entries of the row that are asked for, ascending; where they are now is
+  // written in their place.
   void merge(const LabelRow& row, const int32_t* outputs_in, const float* values, int64_t n_in,
-             std::span<int64_t> marked, int64_t row_begin) {
+             std::span<int64_t> target_entries, int64_t row_begin) {
     int64_t a = 0, b = 0;
     size_t m = 0;
     const auto keep = [&](float value) {
-      if (m < marked.size() && marked[m] == row_begin + a) marked[m++] = n;
+      if (m < target_entries.size() && target_entries[m] == row_begin + a) target_entries[m++] = n;
       put(row.outputs[a++], value);
     };
     while (a < row.n && b < n_in) {
@@ -98,12 +99,13 @@ LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float*
   if (indptr[0] != 0 || indptr[n_rows] != n_entries)
     reject("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
   for (int64_t i = 0; i < n_rows; ++i)
-    if (indptr[i] > indptr[i + 1]) reject(of_row(i, "ends before it begins: indptr must ascend"));
+    if (indptr[i] > indptr[i + 1])
+      reject(describe_row(i, "ends before it begins: indptr must ascend"));
   LabelRows rows(n_rows, n_outputs);
   parallel_for(workers, rows.n_blocks(), [&](int64_t task, int) {
     const Block block(n_rows, kLabelBlock, task);
     rows.block(task) =
-        block_of(indptr, outputs, values, block.begin, block.end - block.begin, n_outputs);
+        make_block(indptr, outputs, values, block.begin, block.end - block.begin, n_outputs);
   });
   return rows;
 }
@@ -136,27 +138,29 @@ SparseRawScores::SparseRawScores(const LabelRows& targets, const Workers& worker
 
 void SparseRawScores::add(const int32_t* leaf_of_row, const LeafView& leaves,
                           const Workers& workers) {
-  std::vector<Merged> scratch(static_cast<size_t>(workers.n_threads));
+  std::vector<MergedRow> scratch(static_cast<size_t>(workers.n_threads));
   parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
     LabelRows::Block& block = raw_.block(b);
     const LabelPattern& before = *block.pattern;
     const int32_t* leaf = leaf_of_row + b * kLabelBlock;
-    int64_t most = before.n_entries();
+    int64_t max_entries = before.n_entries();
     for (int64_t r = 0; r < before.n_rows(); ++r)
-      most += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
-    Merged& merged = scratch[thread];
-    merged.reserve(most);
+      max_entries += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
+    MergedRow& merged = scratch[thread];
+    merged.reserve(max_entries);
     auto pattern = std::make_shared<LabelPattern>();
     pattern->begin.assign(before.begin.size(), 0);
-    std::span<int64_t> marked;
-    if (!targets_.empty()) marked = targets_[b].at;
+    std::span<int64_t> target_entries;
+    if (!targets_.empty()) target_entries = targets_[b].at;
     for (int64_t r = 0; r < before.n_rows(); ++r) {
       const int64_t from = leaves.begin[leaf[r]], at = before.begin[r], end = before.begin[r + 1];
-      const auto of_row = std::lower_bound(marked.begin(), marked.end(), end) - marked.begin();
+      const auto n_row_targets =
+          std::lower_bound(target_entries.begin(), target_entries.end(), end) -
+          target_entries.begin();
       merged.merge({end - at, before.outputs.data() + at, block.values.data() + at},
                    leaves.index + from, leaves.values + from, leaves.begin[leaf[r] + 1] - from,
-                   marked.first(of_row), at);
-      marked = marked.subspan(of_row);
+                   target_entries.first(n_row_targets), at);
+      target_entries = target_entries.subspan(n_row_targets);
       pattern->begin[r + 1] = merged.n;
     }
     const size_t n = static_cast<size_t>(merged.n);
@@ -194,7 +198,7 @@ void SparseRawScores::gradients(const Loss& loss, float base, const float* weigh
       const int64_t some = std::min(kChunk, n - e);
       targets_[b].write(e, some, target);
       loss.kernels().derivatives(
-          loss.numbers(), {some, block.values.data() + e, target, offset.data(), parameter.data()},
+          loss.params(), {some, block.values.data() + e, target, offset.data(), parameter.data()},
           to.values.data() + e, nullptr);
     }
     if (weight == nullptr) return;

@@ -42,13 +42,13 @@ class RowPredictor {
   void scores(const NumberRows& rows, double* scores, const Workers& workers) const;
 
   // What scores are made of: trees, codes (n_features, n_rows) of the features that they split on,
-  // and the unit of their sums.
+  // and the transform of their sums.
   const Forest& forest() const { return *forest_; }
   void find_codes(const NumberRows& rows, uint8_t* codes, const Workers& workers) const;
   const BinTable& bins() const { return *bins_; }
   const std::vector<int32_t>& numeric() const { return numeric_; }  // features that trees split on
   const std::vector<CategoryValues>& categories() const { return categories_; }  // likewise
-  ScoreTransform unit() const {
+  ScoreTransform transform() const {
     const bool scaled = !scale_.empty();
     return {base_.data(), scaled ? scale_.data() : nullptr, scaled ? offset_.data() : nullptr};
   }
@@ -61,7 +61,7 @@ class RowPredictor {
   std::vector<CategoryValues> categories_;  // those that trees split on
   std::vector<int32_t> numeric_;            // the same
   std::vector<int32_t> regressors_;
-  std::vector<int32_t> row_of_;
+  std::vector<int32_t> row_positions_;
   std::vector<double> base_, scale_, offset_;
 };
 

@@ -42,7 +42,9 @@ class Grower {
   Grower& operator=(const Grower&) = delete;
 
   // What holds for all trees from here on.
-  void limit(InteractionConstraints interactions) { interactions_ = std::move(interactions); }
+  void set_interaction_constraints(InteractionConstraints interactions) {
+    interactions_ = std::move(interactions);
+  }
 
   // One whole tree. `features`: n_features flags, or nullptr for all.
   Tree grow(Search& search, const GrowConfig& config, const uint8_t* features);
@@ -73,23 +75,23 @@ class Grower {
  private:
   struct Node {
     SearchNode at;
-    SplitInfo choice;
-    int32_t holder;  // the node that holds its rows: itself, or the ancestor where the tree was cut
-                     // back
+    SplitInfo split_info;
+    int32_t owner;  // the node that holds its rows: itself, or the ancestor where the tree was cut
+                    // back
     bool is_split;
   };
 
   void add_node(const SearchNode& at);
   // Of a node whose rows have been divided.
-  void make_children(int32_t id, const RowPartitioner::PartitionRequest& division);
+  void make_children(int32_t id, const RowPartitioner::PartitionRequest& request);
   void repartition();
   void count_rows();
   void prune();
-  void remove_cut_nodes();
+  void remove_pruned_nodes();
 
   const std::unique_ptr<RowPartitioner> rows_;
   const Workers workers_;
-  TreeContext scope_;
+  TreeContext context_;
   InteractionConstraints interactions_;
   GrowConfig config_{};
   Search* search_ = nullptr;

@@ -45,8 +45,8 @@ struct PartitionKernels {
   void (*move_ids)(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* left,
                    int64_t n_left, uint32_t* right);
   // The same for row ids first, first + 1, ... that were never written down.
-  void (*number_ids)(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
-                     uint32_t* right);
+  void (*move_id_range)(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left,
+                        int64_t n_left, uint32_t* right);
   // ranks[i]: how many of the first 64 i rows go left; for 0 <= i <= n / 64.
   void (*rank)(const uint8_t* bits, int64_t n, uint32_t* ranks);
   // Cells to the side of their rows, whose places are counted anew there.
@@ -67,14 +67,13 @@ class HostRowPartitioner final : public RowPartitioner {
   RowRange start(const RowSample& sample, const std::vector<int>& tiles) override;
   bool has(const RowSample& sample) const override;
   std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) override;
-  void partition_rows(std::vector<PartitionRequest>& divisions) override;
+  void partition_rows(std::vector<PartitionRequest>& requests) override;
   void assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) override;
   const int32_t* leaf_of_row() override { return leaf_of_row_.data(); }
 
-  // Which of the division's rows first .. last - 1 (counted from the first of its range) go left:
+  // Which of the request's rows first .. last - 1 (counted from the first of its range) go left:
   // bit i % 8 of bits[i / 8] is that of row first + i. Returns how many do.
-  int64_t decide(const PartitionRequest& division, int64_t first, int64_t last,
-                 uint8_t* bits) const;
+  int64_t decide(const PartitionRequest& request, int64_t first, int64_t last, uint8_t* bits) const;
 
   // Words of the rows of a range from row `first` on: word i is words[i], or words[ids[i]] where
   // there are ids.
@@ -84,9 +83,9 @@ class HostRowPartitioner final : public RowPartitioner {
   };
   Words locate_words(const RowRange& rows, int tile, int64_t first) const;
   // Words of rows first .. first + n - 1 of a range, in their order: where they lie, or fetched
-  // into `room` (n words and a cache line).
+  // into `buffer` (n words and a cache line).
   const uint64_t* words(const RowRange& rows, int tile, int64_t first, int64_t n,
-                        uint64_t* room) const;
+                        uint64_t* buffer) const;
   // How many of them are best asked for at once, where there are n: all that lie there, few that
   // are fetched.
   int64_t word_block_size(const RowRange& rows, int64_t n) const {
@@ -108,19 +107,19 @@ class HostRowPartitioner final : public RowPartitioner {
   const std::vector<int>& tiles() const { return tiles_; }
 
  private:
-  void take(const RowSample& sample);
-  bool is_few(int64_t n_rows) const;
+  void set_sample(const RowSample& sample);
+  bool is_small_node(int64_t n_rows) const;
   void fetch_words(const std::vector<RowRange*>& ranges);
-  bool moves_in_place(const std::vector<PartitionRequest>& divisions) const;
-  void move_in_place(const std::vector<PartitionRequest>& divisions);
+  bool moves_in_place(const std::vector<PartitionRequest>& requests) const;
+  void move_in_place(const std::vector<PartitionRequest>& requests);
   uint64_t* words_at(int copy, int tile, int64_t row) {
     return words_[copy - 1][tile].data() + row;
   }
   void route_outside_rows(const Tree& tree);
-  Route route_of(const PartitionRequest& division, CategorySet& set) const;
-  void divide_cells(std::vector<PartitionRequest>& divisions);
-  int64_t decide_cells(const PartitionRequest& division, int64_t first, int64_t last,
-                       uint8_t* bits) const;
+  Route make_route(const PartitionRequest& request, CategorySet& set) const;
+  void partition_cells(std::vector<PartitionRequest>& requests);
+  int64_t decide_sparse(const PartitionRequest& request, int64_t first, int64_t last,
+                        uint8_t* bits) const;
 
   const Bins& bins_;
   const Workers workers_;
@@ -128,11 +127,11 @@ class HostRowPartitioner final : public RowPartitioner {
   bool is_sample_ = false;      // copy 0 has words and ids of its own
   std::vector<uint32_t> rows_;  // of the sample
   std::vector<int> tiles_;
-  std::vector<Buffer<uint64_t>> words_[2];  // copies 1 and 2, per tile; at the places of ids
-  std::vector<Buffer<uint64_t>> room_;      // of each thread, for what goes right
+  std::vector<Buffer<uint64_t>> words_[2];     // copies 1 and 2, per tile; at the places of ids
+  std::vector<Buffer<uint64_t>> right_words_;  // of each thread, for what goes right
   Buffer<uint32_t> ids_[3];
   Buffer<uint8_t>
-      bits_;  // of the divisions, one after another; each begins at a multiple of 64 rows
+      bits_;  // of the requests, one after another; each begins at a multiple of 64 rows
   SparseColumnPartition sparse_columns_;
   Buffer<int32_t> leaf_of_row_;
 };

@@ -11,14 +11,14 @@ namespace polyleaf {
 
 struct InteractionConstraints {
   std::vector<std::vector<uint8_t>>
-      groups;           // flags, one a feature: every path stays within one; empty: no rule
-  int32_t at_most = 0;  // different features on a path; 0: no rule
+      groups;                // flags, one a feature: every path stays within one; empty: no rule
+  int32_t max_features = 0;  // different features on a path; 0: no rule
 
-  bool any() const { return at_most > 0 || !groups.empty(); }
+  bool is_active() const { return max_features > 0 || !groups.empty(); }
 
   // Clears the flags of features that a node with these on its path may not be split by.
-  void narrow(const std::vector<int32_t>& path, std::vector<uint8_t>& features) const {
-    if (at_most > 0 && path.size() >= static_cast<size_t>(at_most)) {
+  void restrict_features(const std::vector<int32_t>& path, std::vector<uint8_t>& features) const {
+    if (max_features > 0 && path.size() >= static_cast<size_t>(max_features)) {
       std::vector<uint8_t> met(features.size(), 0);
       for (int32_t f : path) met[f] = features[f];
       features = met;

@@ -53,7 +53,7 @@ class RowPartitioner {
     int64_t n_left = 0;  // rows that go left, wherever they lie
     RowRange left, right;
   };
-  virtual void partition_rows(std::vector<PartitionRequest>& divisions) = 0;
+  virtual void partition_rows(std::vector<PartitionRequest>& requests) = 0;
 
   // Rows that are in one leaf.
   struct LeafRows {

@@ -80,33 +80,36 @@ class TreeContext {
 
   // Whether there is a feature of so many categories that they are put in order.
   bool has_sorted_categories() const {
-    const int few = config_->split.max_cat_to_onehot;
+    const int onehot_limit = config_->split.max_cat_to_onehot;
     for (int f = 0; f < bins().n_features(); ++f)
-      if (features_[f] && bins().is_categorical(f) && bins().n_bins(f) >= few)
+      if (features_[f] && bins().is_categorical(f) && bins().n_bins(f) >= onehot_limit)
         return true;  // and missing
     return false;
   }
 
   // What the children of a split on `feature` are told of their path.
-  void extend(std::vector<int32_t>& path, int32_t feature) const {
-    if (!interactions_->any() || std::find(path.begin(), path.end(), feature) != path.end()) return;
+  void extend_path(std::vector<int32_t>& path, int32_t feature) const {
+    if (!interactions_->is_active() || std::find(path.begin(), path.end(), feature) != path.end())
+      return;
     path.push_back(feature);
   }
 
   // Whether a node may have children at all.
   bool can_split(int32_t depth, int64_t count) const {
-    const int64_t least = std::max(1, config_->split.min_child_samples);
-    return (config_->max_depth < 0 || depth < config_->max_depth) && count >= 2 * least;
+    const int64_t min_samples = std::max(1, config_->split.min_child_samples);
+    return (config_->max_depth < 0 || depth < config_->max_depth) && count >= 2 * min_samples;
   }
   bool can_split(const SearchNode& node) const { return can_split(node.depth, node.count); }
 
   // Whether nodes may use fewer features than the tree.
-  bool has_node_features() const { return config_->colsample_bynode < 1.0 || interactions_->any(); }
+  bool has_node_features() const {
+    return config_->colsample_bynode < 1.0 || interactions_->is_active();
+  }
   // Those of the tree that may meet the ones on the node's path; of these m the ceil(fraction * m)
   // with the smallest hash of (seed, node, feature).
   std::vector<uint8_t> get_allowed_features(const SearchNode& node) const {
     std::vector<uint8_t> allowed = features_;
-    interactions_->narrow(node.path, allowed);
+    interactions_->restrict_features(node.path, allowed);
     if (config_->colsample_bynode < 1.0)
       sample_columns(config_->seed, node.id, config_->colsample_bynode, allowed);
     return allowed;
@@ -135,7 +138,7 @@ class Search {
   // derivatives, or the rows of nodes, have changed since their parents were looked at, so that
   // nothing of a parent's sums holds.
   virtual void evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                        std::vector<SplitInfo>& choices) = 0;
+                        std::vector<SplitInfo>& splits) = 0;
   // The choice found for `parent` is taken: `left` and `right` are its children. Writes what each
   // output adds to gain * n_outputs.
   virtual void split(int32_t parent, const SearchNode& left, const SearchNode& right,

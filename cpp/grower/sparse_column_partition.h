@@ -1,7 +1,7 @@
 // Cells of sparse features by node: a list for each node that may be split, in the order of
 // cells.h.
 //
-// A split makes the children's lists in one of two ways. Where few cells leave, the larger child
+// A split makes the children's lists in one of two plans. Where few cells leave, the larger child
 // keeps its parent's list as it is, and is told which rows have left; the others' cells are sorted
 // anew from their rows. So a tree that parts with a few rows at a time does not move all cells each
 // time. Otherwise cells are moved to both sides.
@@ -42,8 +42,8 @@ class SparseColumnPartition {
   void group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>& groups);
   // Gives the children of each division their lists, where they go on. bits[i]: which rows of
   // division i go left; ids[copy]: of the rows of the children.
-  void divide(std::vector<RowPartitioner::PartitionRequest>& divisions,
-              const std::vector<const uint8_t*>& bits, const uint32_t* const* ids);
+  void partition_rows(std::vector<RowPartitioner::PartitionRequest>& requests,
+                      const std::vector<const uint8_t*>& bits, const uint32_t* const* ids);
 
   // Cells of the features numbered `first` .. `last` - 1.
   CellRange range(int32_t list, int64_t first, int64_t last) const;
@@ -63,19 +63,19 @@ class SparseColumnPartition {
     std::vector<int64_t> own_begin;
   };
   // A division that moves cells, or a list that few rows leave.
-  struct Way;
+  struct Plan;
   struct Piece;
 
-  int32_t take(int64_t n_cells, int64_t n_rows);
-  void give_back(int32_t list) { lists_[list]->in_use = false; }
-  void trim(int64_t wanted);
+  int32_t acquire_list(int64_t n_cells, int64_t n_rows);
+  void release_list(int32_t list) { lists_[list]->in_use = false; }
+  void trim(int64_t needed);
   void index(List& list);
-  Way way_of(RowPartitioner::PartitionRequest& division, const uint8_t* bits,
-             const uint32_t* const* ids) const;
-  void part_with(Way& way, int thread);
-  void leave_out_gone(List& list);
-  void sort_rows(const Way& way, int thread);
-  void move(std::vector<Way>& ways);
+  Plan make_plan(RowPartitioner::PartitionRequest& division, const uint8_t* bits,
+                 const uint32_t* const* ids) const;
+  void remove_child_rows(Plan& plan, int thread);
+  void compact(List& list);
+  void sort_rows(const Plan& plan, int thread);
+  void move_cells(std::vector<Plan>& plans);
 
   const Cells& cells_;
   const Workers workers_;

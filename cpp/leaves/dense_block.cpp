@@ -52,12 +52,12 @@ int64_t DenseLeaves::room(int64_t n_leaves, int64_t n_columns) {
 
 void DenseLeaves::keep(const float* values, int64_t n_leaves, int64_t n_columns, float* memory) {
   n_leaves_ = static_cast<int32_t>(n_leaves);
-  view_ = view_of(memory, n_columns);
+  view_ = make_view(memory, n_columns);
   view_.stride = padded_columns(n_columns);
   pad_vectors(values, n_leaves, n_columns, view_.stride, memory);
 }
 
-LeafView DenseLeaves::view_of(const float* values, int64_t n_columns) {
+LeafView DenseLeaves::make_view(const float* values, int64_t n_columns) {
   LeafView view{};
   view.kind = &kDense;
   view.n_columns = static_cast<int32_t>(n_columns);

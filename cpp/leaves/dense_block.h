@@ -20,7 +20,7 @@ class DenseLeaves final : public LeafBlock {
   static int64_t room(int64_t n_leaves, int64_t n_columns);
 
   // Values that are read where they lie.
-  static LeafView view_of(const float* values, int64_t n_columns);
+  static LeafView make_view(const float* values, int64_t n_columns);
 
  private:
   void keep(const float* values, int64_t n_leaves, int64_t n_columns, float* memory);

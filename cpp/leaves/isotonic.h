@@ -18,7 +18,7 @@ namespace polyleaf {
 // pairs (a, b): values[a] must not be above values[b]; no circles, and none (., a) after one (a,
 // .). Weights must not be negative. Values are written in place, in the end as float32, and keep to
 // the order exactly.
-void make_isotonic(const std::vector<std::pair<int32_t, int32_t>>& pairs,
-                   const std::vector<double>& weights, std::vector<float>& values);
+void fit_isotonic(const std::vector<std::pair<int32_t, int32_t>>& pairs,
+                  const std::vector<double>& weights, std::vector<float>& values);
 
 }  // namespace polyleaf

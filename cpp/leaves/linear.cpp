@@ -39,12 +39,13 @@ class Fit {
         scratch_(workers.n_threads) {}
 
   std::shared_ptr<LinearLeaves> run() {
-    std::vector<float> of_h, of_g;
-    hessian_ = sum_leaf_hessians(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, workers_, &of_h);
-    gradient_ = sum_by_leaf(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, workers_, &of_g);
-    for (int j = 0; j < h_columns_; ++j) h_top_.push_back(exponent_above(of_h[j]));
-    for (int k = 0; k < n_outputs_; ++k) g_top_.push_back(exponent_above(of_g[k]));
-    cut_rows();
+    std::vector<float> max_h, max_g;
+    hessian_ =
+        sum_leaf_hessians(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, workers_, &max_h);
+    gradient_ = sum_by_leaf(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, workers_, &max_g);
+    for (int j = 0; j < h_columns_; ++j) h_top_.push_back(exponent_above(max_h[j]));
+    for (int k = 0; k < n_outputs_; ++k) g_top_.push_back(exponent_above(max_g[k]));
+    split_rows();
     gather_regressors();
     find_centres();
     find_units();
@@ -76,7 +77,7 @@ class Fit {
   }
 
   // Rows in order of their leaves, ascending in each, cut into pieces.
-  void cut_rows() {
+  void split_rows() {
     ids_.resize(sample_.n_used());
     const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
     std::vector<int64_t> counts(n_leaves_);
@@ -101,7 +102,7 @@ class Fit {
   }
 
   template <class F>
-  void for_pieces(F f) {
+  void process_pieces(F f) {
     parallel_for(workers_, static_cast<int64_t>(pieces_.size()),
                  [&](int64_t task, int thread) { f(pieces_[task], scratch_[thread]); });
   }
@@ -110,7 +111,7 @@ class Fit {
   void gather_regressors() {
     std::vector<std::vector<float>> ranges(pieces_.size());
     const Piece* begin = pieces_.data();
-    for_pieces([&](const Piece& piece, Scratch&) {
+    process_pieces([&](const Piece& piece, Scratch&) {
       std::vector<float>& range = ranges[&piece - begin];
       for (int j = 0; j < regressors(piece.leaf); ++j) {
         const int32_t f = regressors_.features[regressors_.begin[piece.leaf] + j];
@@ -138,10 +139,10 @@ class Fit {
 
   // What is largest of a regressor in a leaf as `of` sees its values; 0 where it is missing
   // throughout.
-  template <class Of>
-  double largest_of(int64_t entry, Of of) const {
-    const double least = -range_[2 * entry], most = range_[2 * entry + 1];
-    return least > most ? 0.0 : std::max(std::fabs(of(least)), std::fabs(of(most)));
+  template <class Transform>
+  double max_magnitude(int64_t entry, Transform transform) const {
+    const double low = -range_[2 * entry], high = range_[2 * entry + 1];
+    return low > high ? 0.0 : std::max(std::fabs(transform(low)), std::fabs(transform(high)));
   }
 
   // Float64 Hessian of a piece's rows in the only column, times their multipliers, in units of
@@ -161,8 +162,8 @@ class Fit {
   void find_centres() {
     std::vector<int> top(regressors_.features.size());
     for (size_t e = 0; e < top.size(); ++e)
-      top[e] = exponent_above(largest_of(static_cast<int64_t>(e), [](double x) { return x; }));
-    for_pieces([&](const Piece& piece, Scratch& s) {
+      top[e] = exponent_above(max_magnitude(static_cast<int64_t>(e), [](double x) { return x; }));
+    process_pieces([&](const Piece& piece, Scratch& s) {
       if (!is_finite_[piece.leaf]) return;
       const double* w = weights(piece, s);
       for (int j = 0; j < regressors(piece.leaf); ++j)
@@ -180,13 +181,13 @@ class Fit {
     }
   }
 
-  // Sums of all pieces, of all ranks, where each leaf's begin at `begin_of(leaf)`, up to the next
+  // Sums of all pieces, of all ranks, where each leaf's begin at `leaf_begin(leaf)`, up to the next
   // one's.
-  template <class BeginOf>
-  void add_pieces(std::vector<int64_t>& sums, BeginOf begin_of) const {
+  template <class LeafBegin>
+  void add_pieces(std::vector<int64_t>& sums, LeafBegin leaf_begin) const {
     for (const Piece& piece : pieces_) {
       if (!is_finite_[piece.leaf]) continue;
-      const size_t begin = begin_of(piece.leaf), n = begin_of(piece.leaf + 1) - begin;
+      const size_t begin = leaf_begin(piece.leaf), n = leaf_begin(piece.leaf + 1) - begin;
       for (size_t j = 0; j < n; ++j)
         sums[begin + j] += static_cast<int64_t>(terms_[piece.slot + j]);
     }
@@ -202,21 +203,21 @@ class Fit {
     for (int32_t leaf = 0; leaf < n_leaves_; ++leaf)
       for (int64_t e = regressors_.begin[leaf]; e < regressors_.begin[leaf + 1]; ++e) {
         const double centre = centre_[e], inverse = inverse_scale(e);
-        const double largest = largest_of(e, [&](double x) { return (x - centre) * inverse; });
+        const double largest = max_magnitude(e, [&](double x) { return (x - centre) * inverse; });
         if (!std::isfinite(largest)) is_finite_[leaf] = 0;
         z_top_.push_back(std::isfinite(largest) ? exponent_above(largest) : 0);
       }
   }
 
   // What a column of derivatives is multiplied by, for each; and zeros, to a multiple of eight.
-  static std::vector<double> units_of(const std::vector<int>& tops, int bits) {
+  static std::vector<double> make_units(const std::vector<int>& tops, int bits) {
     std::vector<double> units((tops.size() + 7) / 8 * 8, 0.0);
     for (size_t j = 0; j < tops.size(); ++j) units[j] = std::ldexp(1.0, bits - tops[j]);
     return units;
   }
 
   void sum_moments() {
-    for_pieces([&](const Piece& piece, Scratch& s) {
+    process_pieces([&](const Piece& piece, Scratch& s) {
       if (!is_finite_[piece.leaf]) return;
       const int p = regressors(piece.leaf), triangle = packed_size(p), bits = bits_[piece.leaf];
       const int64_t first = regressors_.begin[piece.leaf];
@@ -247,11 +248,11 @@ class Fit {
             for (int64_t r = 0; r < piece.n; ++r)
               product[r] = s.z[i * kSumBlock + r] * s.z[j * kSumBlock + r];
           }
-        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_, units_of(h_top_, bits).data(),
+        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_, make_units(h_top_, bits).data(),
                        h_columns_, ids, sample_, piece.n, out);
         out += static_cast<size_t>(p + triangle) * h_columns_;
       }
-      kernels_.outer(s.z.data(), kSumBlock, p, g_, units_of(g_top_, bits).data(), n_outputs_, ids,
+      kernels_.outer(s.z.data(), kSumBlock, p, g_, make_units(g_top_, bits).data(), n_outputs_, ids,
                      sample_, piece.n, out);
     });
     moments_.assign(moments_begin_.back(), 0);
@@ -283,14 +284,14 @@ class Fit {
         for (int j = 0; j <= i; ++j)
           for (int c = 0; c < m; ++c) take(z[i] + z[j] + h_top_[c]);
     };
-    const auto of_regressors = [&](const std::vector<int>& top) {
+    const auto append_products = [&](const std::vector<int>& top) {
       for (int i = 0; i < p; ++i)
         for (const int column : top) take(z[i] + column);
     };
     if (m == 1) gram();
-    of_regressors(h_top_);
+    append_products(h_top_);
     if (m > 1) gram();
-    of_regressors(g_top_);
+    append_products(g_top_);
     return found;
   }
 
@@ -301,7 +302,7 @@ class Fit {
     const double *gram, *sums, *products;
     int stride;
   };
-  Moments moments_of(const std::vector<double>& all, int p, int column) const {
+  Moments get_moments(const std::vector<double>& all, int p, int column) const {
     const int triangle = packed_size(p), m = h_columns_;
     return {all.data() + (m == 1 ? 0 : p * m + column), all.data() + (m == 1 ? triangle : column),
             all.data() + static_cast<size_t>(triangle + p) * m, m};
@@ -315,7 +316,7 @@ class Fit {
     bool finite = true;
     for (int column = 0; column < h_columns_; ++column) {
       const int columns = h_columns_ == 1 ? n_outputs_ : 1, first = h_columns_ == 1 ? 0 : column;
-      const Moments moments = moments_of(sums, p, column);
+      const Moments moments = get_moments(sums, p, column);
       const double total = hessian(leaf, column);
       set_up(moments, p, total, gradient_.data() + leaf * n_outputs_, first, columns, A.data(),
              t.data());
@@ -400,7 +401,7 @@ class Fit {
                   step = std::max<int64_t>(16, 65536 / n_outputs_);
     std::vector<std::vector<float>> lower(pieces_.size()), upper(pieces_.size());
     const Piece* begin = pieces_.data();
-    for_pieces([&](const Piece& piece, Scratch& s) {
+    process_pieces([&](const Piece& piece, Scratch& s) {
       const std::vector<int> order = kept(piece.leaf);
       const int64_t first = regressors_.begin[piece.leaf];
       std::vector<float> weights(order.size() * stride, 0.0f), centre, intercept(stride, 0.0f);
@@ -506,24 +507,24 @@ class Fit {
 
 }  // namespace
 
-Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t most) {
-  std::vector<std::vector<int32_t>> of_node(tree.n_nodes()), of_leaf(tree.n_leaves);
+Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t max_regressors) {
+  std::vector<std::vector<int32_t>> node_features(tree.n_nodes()), leaf_features(tree.n_leaves);
   for (int32_t i = 0; i < tree.n_nodes(); ++i) {
-    std::vector<int32_t> mine = std::move(of_node[i]);
+    std::vector<int32_t> features = std::move(node_features[i]);
     if (tree.left[i] < 0) {
-      of_leaf[tree.leaf[i]] = std::move(mine);
+      leaf_features[tree.leaf[i]] = std::move(features);
       continue;
     }
     const int32_t f = tree.feature[i];
     if (tree.category_set[i] < 0 && table.is_regressor(f) &&
-        static_cast<int32_t>(mine.size()) < most &&
-        std::find(mine.begin(), mine.end(), f) == mine.end())
-      mine.push_back(f);
-    of_node[tree.left[i]] = mine;
-    of_node[tree.right[i]] = std::move(mine);
+        static_cast<int32_t>(features.size()) < max_regressors &&
+        std::find(features.begin(), features.end(), f) == features.end())
+      features.push_back(f);
+    node_features[tree.left[i]] = features;
+    node_features[tree.right[i]] = std::move(features);
   }
   Regressors regressors{{0}, {}};
-  for (const std::vector<int32_t>& leaf : of_leaf) {
+  for (const std::vector<int32_t>& leaf : leaf_features) {
     regressors.features.insert(regressors.features.end(), leaf.begin(), leaf.end());
     regressors.begin.push_back(static_cast<int64_t>(regressors.features.size()));
   }

@@ -29,7 +29,7 @@ struct Regressors {
 
 // The first distinct features on each leaf's path that can be regressors, at most `most`
 // (section 4.2).
-Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t most);
+Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t max_regressors);
 
 // g (n_all, n_outputs), h (n_all, 1 or n_outputs) or nullptr: Hessian 1. features: all rows.
 std::shared_ptr<LinearLeaves> fit_linear_leaves(

@@ -18,9 +18,9 @@ void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves
                 SparseAccumulator& sums) {
   const AddLeaves add = adder();
   for (int32_t t = 0; t < n_trees; ++t) {
-    float payload = 0.0f;
-    add(*trees[t].leaves, leaves + t, 1, row, &payload, 1);
-    sums.add(trees[t].output, payload);
+    float value = 0.0f;
+    add(*trees[t].leaves, leaves + t, 1, row, &value, 1);
+    sums.add(trees[t].output, value);
   }
 }
 

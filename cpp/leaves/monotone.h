@@ -13,19 +13,20 @@
 namespace polyleaf {
 
 // For each feature and output 1: must not fall, -1: must not rise, 0: free.
-struct Directions {
-  const int8_t* of;  // (n_features, n_outputs)
+struct MonotoneDirections {
+  const int8_t* data;  // (n_features, n_outputs)
   int n_features, n_outputs;
 
   int8_t operator()(int feature, int output) const {
-    return of[static_cast<int64_t>(feature) * n_outputs + output];
+    return data[static_cast<int64_t>(feature) * n_outputs + output];
   }
 };
 
 // values: (n_leaves, n_outputs), changed in place. weights: (n_leaves, weight_columns), one column
 // or one an output. n_bins: of each feature.
 void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
-                                  const Directions& directions, const std::vector<double>& weights,
-                                  int weight_columns, const Workers& workers, float* values);
+                                  const MonotoneDirections& directions,
+                                  const std::vector<double>& weights, int weight_columns,
+                                  const Workers& workers, float* values);
 
 }  // namespace polyleaf

@@ -19,9 +19,10 @@ namespace polyleaf {
 
 class MonotoneOrder {
  public:
-  // n_bins: one number a feature, its value bins. `is_directed[f]`: whether some output has a
+  // n_bins: one number a feature, its value bins. `is_constrained[f]`: whether some output has a
   // direction for f.
-  MonotoneOrder(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed);
+  MonotoneOrder(const Tree& tree, const uint16_t* n_bins,
+                const std::vector<uint8_t>& is_constrained);
 
   // Pairs (a, b): leaf a must not be above leaf b; what follows from others is left out. In an
   // order such that what is said of a by pairs (., a) comes before any (a, .). `direction(f)`: 1,
@@ -31,13 +32,13 @@ class MonotoneOrder {
 
  private:
   using Pairs = std::vector<std::pair<int32_t, int32_t>>;
-  // Leaves that some directions order: `first .. last` of sides_ are the features by which they lie
-  // apart.
-  struct Apart {
+  // Leaves that some directions order: `first .. last` of relations_ are the features by which they
+  // lie apart.
+  struct ComparablePair {
     int32_t a, b;
     size_t first, last;
   };
-  struct Side {
+  struct FeatureRelation {
     int32_t feature;
     int8_t sign;  // 1: a lies below b
   };
@@ -50,20 +51,20 @@ class MonotoneOrder {
   struct Boxes;
   // How two spans lie: 0 overlap, 1 or -1 the first below or above, 2 no move leads from one to the
   // other.
-  static int apart(const Span& a, const Span& b);
+  static int compare_spans(const Span& a, const Span& b);
   // Leaves by their place from low to high: of a split the child that is to be lower comes first.
   template <class Direction>
-  std::vector<int32_t> places(const Direction& direction) const;
+  std::vector<int32_t> rank_leaves(const Direction& direction) const;
   // The pairs that do not follow from others, sorted by `place`.
-  static Pairs reduced(Pairs pairs, const std::vector<int32_t>& place);
+  static Pairs reduce(Pairs pairs, const std::vector<int32_t>& place);
 
   const Tree& tree_;
-  std::vector<Apart> apart_;
-  std::vector<Side> sides_;
+  std::vector<ComparablePair> comparable_;
+  std::vector<FeatureRelation> relations_;
 };
 
 template <class Direction>
-std::vector<int32_t> MonotoneOrder::places(const Direction& direction) const {
+std::vector<int32_t> MonotoneOrder::rank_leaves(const Direction& direction) const {
   std::vector<int32_t> place(tree_.n_leaves), stack{0};
   for (int32_t next = 0; !stack.empty();) {
     const int32_t node = stack.back();
@@ -82,17 +83,17 @@ std::vector<int32_t> MonotoneOrder::places(const Direction& direction) const {
 template <class Direction>
 std::vector<std::pair<int32_t, int32_t>> MonotoneOrder::pairs(const Direction& direction) const {
   Pairs found;
-  for (const Apart& pair : apart_) {
+  for (const ComparablePair& pair : comparable_) {
     bool up = true, down = true;
     for (size_t i = pair.first; i < pair.last && (up || down); ++i) {
-      const int sense = direction(sides_[i].feature) * sides_[i].sign;
+      const int sense = direction(relations_[i].feature) * relations_[i].sign;
       up &= sense > 0;
       down &= sense < 0;
     }
     if (up) found.emplace_back(pair.a, pair.b);
     if (down) found.emplace_back(pair.b, pair.a);
   }
-  return reduced(std::move(found), places(direction));
+  return reduce(std::move(found), rank_leaves(direction));
 }
 
 }  // namespace polyleaf

@@ -20,17 +20,18 @@ constexpr double kLevelSlack = 1.0 - 1e-12;
 constexpr int kWeightBits = 31;  // 2^31 rows of 2^31 each are within int64
 constexpr int kDigitBits = 8;
 constexpr uint32_t kDigits = 1 << kDigitBits;
-constexpr int64_t kAtOnce = 1 << 14;  // quantiles that ranks look for at once: 32 MiB of counts
+constexpr int64_t kQuantileBlock =
+    1 << 14;  // quantiles that ranks look for at once: 32 MiB of counts
 
 // What the values up to a quantile weigh at least, of a total.
-double wanted_weight(double level, int64_t total) {
+double target_weight(double level, int64_t total) {
   return level * kLevelSlack * static_cast<double>(total);
 }
 
 template <class T>
 T quantile(std::vector<T>& values, double level) {
-  const double wanted = std::ceil(wanted_weight(level, static_cast<int64_t>(values.size())));
-  const auto rank = std::clamp<int64_t>(static_cast<int64_t>(wanted) - 1, 0,
+  const double target = std::ceil(target_weight(level, static_cast<int64_t>(values.size())));
+  const auto rank = std::clamp<int64_t>(static_cast<int64_t>(target) - 1, 0,
                                         static_cast<int64_t>(values.size()) - 1);
   std::nth_element(values.begin(), values.begin() + rank, values.end());
   return values[static_cast<size_t>(rank)];
@@ -42,9 +43,9 @@ T weighted_quantile(std::vector<std::pair<T, uint32_t>>& items, double level) {
             [](const auto& a, const auto& b) { return a.first < b.first; });
   int64_t total = 0, sum = 0;
   for (const auto& item : items) total += item.second;
-  const double wanted = wanted_weight(level, total);
+  const double target = target_weight(level, total);
   for (const auto& item : items)
-    if (static_cast<double>(sum += item.second) >= wanted) return item.first;
+    if (static_cast<double>(sum += item.second) >= target) return item.first;
   return items.back().first;
 }
 
@@ -113,16 +114,16 @@ class LeafRows {
 
 // Unsigned integers in the order of floats; zeros of both signs are one.
 template <class T>
-struct Ordered {
+struct OrderedBits {
   using Key = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   static constexpr Key kSign = Key{1} << (8 * sizeof(T) - 1);
-  static Key of(T value) {
+  static Key encode(T value) {
     Key bits;
     value += T{0};
     std::memcpy(&bits, &value, sizeof(bits));
     return (bits & kSign) != 0 ? ~bits : bits | kSign;
   }
-  static T value(Key key) {
+  static T decode(Key key) {
     const Key bits = (key & kSign) != 0 ? key & ~kSign : ~key;
     T value;
     std::memcpy(&value, &bits, sizeof(value));
@@ -135,40 +136,41 @@ struct Ordered {
 template <class T>
 void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level, int64_t first,
                  int64_t n, const Workers& workers, T* out) {
-  using Key = typename Ordered<T>::Key;
+  using Key = typename OrderedBits<T>::Key;
   struct Search {
     Key known = 0;       // the bits found so far
     int64_t below = 0;   // weight of what comes before these
-    double wanted = -1;  // weight that the quantile completes
+    double target = -1;  // weight that the quantile completes
   };
   std::vector<Search> searches(static_cast<size_t>(n));
   std::vector<int64_t> counts(static_cast<size_t>(n) * kDigits);
   for (int shift = 8 * static_cast<int>(sizeof(T)) - kDigitBits; shift >= 0; shift -= kDigitBits) {
     std::fill(counts.begin(), counts.end(), 0);
     parallel_for(workers, n, [&](int64_t i, int) {
-      int64_t* of = counts.data() + i * kDigits;
+      int64_t* digit_counts = counts.data() + i * kDigits;
       const Key known = searches[i].known >> shift >> kDigitBits;
       rows.each((first + i) / n_columns, (first + i) % n_columns, [&](T value, uint32_t weight) {
-        const Key key = Ordered<T>::of(value) >> shift;
-        if (key >> kDigitBits == known) of[key % kDigits] += weight;
+        const Key key = OrderedBits<T>::encode(value) >> shift;
+        if (key >> kDigitBits == known) digit_counts[key % kDigits] += weight;
       });
     });
     workers.sum(counts);
     for (int64_t i = 0; i < n; ++i) {
       Search& search = searches[i];
-      const int64_t* of = counts.data() + i * kDigits;
-      if (search.wanted < 0) {
-        const int64_t total = std::accumulate(of, of + kDigits, int64_t{0});
-        search.wanted = wanted_weight(level[(first + i) % n_columns], total);
+      const int64_t* digit_counts = counts.data() + i * kDigits;
+      if (search.target < 0) {
+        const int64_t total = std::accumulate(digit_counts, digit_counts + kDigits, int64_t{0});
+        search.target = target_weight(level[(first + i) % n_columns], total);
       }
       Key digit = 0;
-      while (digit + 1 < kDigits && static_cast<double>(search.below + of[digit]) < search.wanted)
-        search.below += of[digit++];
+      while (digit + 1 < kDigits &&
+             static_cast<double>(search.below + digit_counts[digit]) < search.target)
+        search.below += digit_counts[digit++];
       search.known |= digit << shift;
     }
   }
   for (int64_t i = 0; i < n; ++i)
-    out[first + i] = searches[i].wanted > 0 ? Ordered<T>::value(searches[i].known) : T{0};
+    out[first + i] = searches[i].target > 0 ? OrderedBits<T>::decode(searches[i].known) : T{0};
 }
 
 }  // namespace
@@ -182,8 +184,9 @@ void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight
                          workers);
   const int64_t n_all = n_leaves * n_columns;
   if (!workers.is_alone()) {
-    for (int64_t first = 0; first < n_all; first += kAtOnce)
-      find_digits(rows, n_columns, level, first, std::min(kAtOnce, n_all - first), workers, out);
+    for (int64_t first = 0; first < n_all; first += kQuantileBlock)
+      find_digits(rows, n_columns, level, first, std::min(kQuantileBlock, n_all - first), workers,
+                  out);
     return;
   }
   const size_t n_slots = static_cast<size_t>(workers.n_threads);

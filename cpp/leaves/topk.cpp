@@ -31,7 +31,7 @@ void keep_best(std::vector<Candidate>& candidates, int32_t k) {
             [](const Candidate& a, const Candidate& b) { return a.output < b.output; });
 }
 
-TopkLeafArrays join(const std::vector<std::vector<Candidate>>& leaves) {
+TopkLeafArrays concatenate(const std::vector<std::vector<Candidate>>& leaves) {
   TopkLeafArrays out;
   out.begin.push_back(0);
   for (const auto& leaf : leaves) {
@@ -80,7 +80,7 @@ TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, i
   // Candidates of a set of rows; the worth is its own, and that of the rows beside it where they
   // are given.
   const auto candidates = [&](const std::vector<double>& G, const std::vector<double>& H,
-                              int64_t set, int64_t beside) {
+                              int64_t set, int64_t sibling) {
     std::vector<Candidate> found;
     const auto step = [&](int64_t of, int k) {
       return NewtonStep(G[of * n_outputs + k], H[of * h_columns + (h_columns == 1 ? 0 : k)],
@@ -88,7 +88,7 @@ TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, i
     };
     for (int k = 0; k < n_outputs; ++k) {
       const NewtonStep own = step(set, k);
-      const double gain = beside < 0 ? own.gain : own.gain + step(beside, k).gain;
+      const double gain = sibling < 0 ? own.gain : own.gain + step(sibling, k).gain;
       if (gain > 0) found.push_back({gain, k, leaf_value(own, config)});
     }
     keep_best(found, leaf_k);
@@ -96,7 +96,7 @@ TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, i
   };
   if (shared == nullptr || shared->n_leaves == 1) {
     for (int32_t leaf = 0; leaf < n_leaves; ++leaf) leaves[leaf] = candidates(G, H, leaf, -1);
-    return join(leaves);
+    return concatenate(leaves);
   }
   G = node_sums(*shared, G, n_outputs);
   H = node_sums(*shared, H, h_columns);
@@ -106,7 +106,7 @@ TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, i
     if (shared->left[left] < 0) leaves[shared->leaf[left]] = candidates(G, H, left, right);
     if (shared->left[right] < 0) leaves[shared->leaf[right]] = candidates(G, H, right, left);
   }
-  return join(leaves);
+  return concatenate(leaves);
 }
 
 namespace {
@@ -147,9 +147,10 @@ struct OutputSum {
 // The leaves of sparse gradients: what each holds, from the sums of its rows. Where other ranks
 // have further rows, outputs are shared out: each rank is sent the sums of its own, and all are
 // told its best.
-class LabelLeaves {
+class SparseGradientFit {
  public:
-  LabelLeaves(const LabelRows& g, const LeafConfig& config, int32_t leaf_k, const Workers& workers)
+  SparseGradientFit(const LabelRows& g, const LeafConfig& config, int32_t leaf_k,
+                    const Workers& workers)
       : g_(g), config_(config), leaf_k_(leaf_k), workers_(workers), sums_(workers.n_threads) {}
 
   TopkLeafArrays fit(const float* weight, const RowSample& sample, const int32_t* leaf_of_row,
@@ -169,18 +170,18 @@ class LabelLeaves {
     Lists<Candidate> leaves(static_cast<size_t>(n_leaves));
     if (workers_.is_alone()) {
       parallel_for(workers_, n_leaves, [&](int64_t leaf, int thread) {
-        OutputSums& sums = sums_of(thread);
+        OutputSums& sums = thread_sums(thread);
         add_rows(leaf, sums);
         leaves[leaf] = best(leaf, sums);
       });
-      return join(leaves);
+      return concatenate(leaves);
     }
-    add_ranks(add_rows, leaves);
-    return join(leaves);
+    fit_distributed(add_rows, leaves);
+    return concatenate(leaves);
   }
 
  private:
-  OutputSums& sums_of(int thread) {
+  OutputSums& thread_sums(int thread) {
     sums_[thread].reserve(g_.n_outputs());
     return sums_[thread];
   }
@@ -199,18 +200,18 @@ class LabelLeaves {
   }
 
   template <class AddRows>
-  void add_ranks(const AddRows& add_rows, Lists<Candidate>& leaves) {
+  void fit_distributed(const AddRows& add_rows, Lists<Candidate>& leaves) {
     const int n_ranks = workers_.communicator->size();
-    std::vector<Lists<OutputSum>> for_ranks(n_ranks, Lists<OutputSum>(leaves.size()));
+    std::vector<Lists<OutputSum>> rank_sums(n_ranks, Lists<OutputSum>(leaves.size()));
     const auto n_leaves = static_cast<int64_t>(leaves.size());
     parallel_for(workers_, n_leaves, [&](int64_t leaf, int thread) {
-      OutputSums& sums = sums_of(thread);
+      OutputSums& sums = thread_sums(thread);
       add_rows(leaf, sums);
-      sums.drain([&](int32_t k, int64_t sum) { for_ranks[k % n_ranks][leaf].push_back({k, sum}); });
+      sums.drain([&](int32_t k, int64_t sum) { rank_sums[k % n_ranks][leaf].push_back({k, sum}); });
     });
-    const Lists<OutputSum> own = exchange_lists(workers_, for_ranks);
+    const Lists<OutputSum> own = exchange_lists(workers_, rank_sums);
     parallel_for(workers_, n_leaves, [&](int64_t leaf, int thread) {
-      OutputSums& sums = sums_of(thread);
+      OutputSums& sums = thread_sums(thread);
       for (const OutputSum& of : own[leaf]) sums.add(static_cast<int32_t>(of.output), of.sum);
       leaves[leaf] = best(leaf, sums);
     });
@@ -232,7 +233,7 @@ class LabelLeaves {
 TopkLeafArrays fit_topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
                                const int32_t* leaf_of_row, int32_t n_leaves,
                                const LeafConfig& config, int32_t leaf_k, const Workers& workers) {
-  return LabelLeaves(g, config, leaf_k, workers).fit(weight, sample, leaf_of_row, n_leaves);
+  return SparseGradientFit(g, config, leaf_k, workers).fit(weight, sample, leaf_of_row, n_leaves);
 }
 
 }  // namespace polyleaf

@@ -19,10 +19,10 @@ constexpr int64_t kChunksPerTask = 8;
 
 // Tasks of whole chunks of whole rows, whatever the number of threads. Chunks are multiples of the
 // 16 rows softmax works on.
-struct Cut {
+struct RowChunks {
   int64_t n_rows, n_outputs, rows_per_chunk, rows_per_task;
   // `n_outputs`: floats that are read or written for a row.
-  Cut(int64_t n_rows, int64_t n_outputs) : n_rows(n_rows), n_outputs(n_outputs) {
+  RowChunks(int64_t n_rows, int64_t n_outputs) : n_rows(n_rows), n_outputs(n_outputs) {
     constexpr int64_t kGroup = 16;
     rows_per_chunk = std::max<int64_t>(1, kChunkElements / n_outputs / kGroup) * kGroup;
     rows_per_task = rows_per_chunk * kChunksPerTask;
@@ -32,7 +32,7 @@ struct Cut {
 
   // Calls f(task, thread, first_row, n_rows of the chunk) for every chunk.
   template <class F>
-  void for_each_chunk(const Workers& workers, F&& f) const {
+  void run_chunks(const Workers& workers, F&& f) const {
     parallel_for(workers, n_tasks(), [&](int64_t task, int thread) {
       const Block block(n_rows, rows_per_task, task);
       for (int64_t row = block.begin; row < block.end; row += rows_per_chunk)
@@ -43,14 +43,14 @@ struct Cut {
 
 // A value per output, repeated for the rows of a chunk: element-wise kernels then run over flat
 // arrays.
-inline Buffer<float> tile(const float* values, const Cut& cut) {
-  Buffer<float> tiled(static_cast<size_t>(cut.elements()));
-  for (int64_t row = 0; row < cut.rows_per_chunk; ++row)
-    std::copy_n(values, cut.n_outputs, tiled.data() + row * cut.n_outputs);
+inline Buffer<float> tile(const float* values, const RowChunks& chunks) {
+  Buffer<float> tiled(static_cast<size_t>(chunks.elements()));
+  for (int64_t row = 0; row < chunks.rows_per_chunk; ++row)
+    std::copy_n(values, chunks.n_outputs, tiled.data() + row * chunks.n_outputs);
   return tiled;
 }
 
-inline std::vector<Buffer<float>> scratch_of_threads(const Workers& workers, int64_t size) {
+inline std::vector<Buffer<float>> make_thread_scratch(const Workers& workers, int64_t size) {
   std::vector<Buffer<float>> buffers(static_cast<size_t>(workers.n_threads));
   for (auto& buffer : buffers) buffer.reserve(static_cast<size_t>(size));
   return buffers;
@@ -58,8 +58,8 @@ inline std::vector<Buffer<float>> scratch_of_threads(const Workers& workers, int
 
 // Weights of rows [row, row + n) as (n, columns), of a matrix of `weight_columns` (1 or `columns`)
 // or nullptr (all 1): in place where the matrix has as many columns, else repeated.
-inline const float* weights_of(const float* weight, int64_t weight_columns, int64_t row, int64_t n,
-                               int64_t columns, float* space) {
+inline const float* expand_weights(const float* weight, int64_t weight_columns, int64_t row,
+                                   int64_t n, int64_t columns, float* space) {
   if (weight == nullptr) {
     std::fill_n(space, n * columns, 1.0f);
     return space;

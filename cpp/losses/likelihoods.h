@@ -41,7 +41,7 @@ struct LikelihoodChunk {
 struct LikelihoodKernels {
   const char* name;
   const char* parameters[kMaxLossParams];
-  void (*derivatives)(const LossParams& numbers, const LikelihoodChunk& chunk, float* g, float* h);
+  void (*derivatives)(const LossParams& params, const LikelihoodChunk& chunk, float* g, float* h);
 };
 struct LikelihoodTable {
   LossTable<LikelihoodKernels> likelihoods;
@@ -51,8 +51,8 @@ struct LikelihoodTable {
 };
 POLYLEAF_DECLARE_KERNELS(LikelihoodTable, likelihood_kernels)
 
-LossTable<LikelihoodKernels> table_of_likelihoods();
-using Likelihood = NamedLoss<LikelihoodKernels, table_of_likelihoods>;
+LossTable<LikelihoodKernels> likelihood_table();
+using Likelihood = NamedLoss<LikelihoodKernels, likelihood_table>;
 
 // Writes g and h, (n_rows, 2 n_targets). The same bits for any number of threads and any
 // instruction set.

@@ -30,22 +30,22 @@ class NamedLoss {
   NamedLoss(const std::string& name, const Parameters& parameters) {
     for (index_ = 0; index_ < kTable().n && name != kernels().name;) ++index_;
     if (index_ == kTable().n) throw std::invalid_argument("The core has no loss \"" + name + "\".");
-    const std::vector<std::string> wanted = names(kernels().parameters);
+    const std::vector<std::string> expected = names(kernels().parameters);
     for (const auto& [parameter, value] : parameters)
-      if (std::find(wanted.begin(), wanted.end(), parameter) == wanted.end())
+      if (std::find(expected.begin(), expected.end(), parameter) == expected.end())
         throw std::invalid_argument("Loss \"" + name + "\" has no parameter \"" + parameter +
                                     "\".");
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      const auto given = parameters.find(wanted[i]);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto given = parameters.find(expected[i]);
       if (given == parameters.end())
-        throw std::invalid_argument("Loss \"" + name + "\" needs the parameter \"" + wanted[i] +
+        throw std::invalid_argument("Loss \"" + name + "\" needs the parameter \"" + expected[i] +
                                     "\".");
-      numbers_[i] = given->second;
+      params_[i] = given->second;
     }
   }
 
   const Kernels& kernels() const { return kTable().first[index_]; }
-  const LossParams& numbers() const { return numbers_; }
+  const LossParams& params() const { return params_; }
   int index() const { return index_; }  // in the table
 
   // The losses there are, each with the names of its parameters.
@@ -65,7 +65,7 @@ class NamedLoss {
   }
 
   int index_;
-  LossParams numbers_ = {};
+  LossParams params_ = {};
 };
 
 }  // namespace polyleaf

@@ -61,14 +61,14 @@ struct LossKernels {
   const char* parameters[kMaxLossParams];  // names; nullptr: no more
   bool unit_hessian;  // 1 for every unweighted row and output: `h` then holds weights, or is not
                       // needed
-  void (*derivatives)(const LossParams& numbers, const LossChunk& chunk, float* g,
+  void (*derivatives)(const LossParams& params, const LossChunk& chunk, float* g,
                       float* h);  // h nullptr: g only
-  void (*losses)(const LossParams& numbers, const LossChunk& chunk, double* out);
+  void (*losses)(const LossParams& params, const LossChunk& chunk, double* out);
 };
 struct ClassLossKernels {
   const char* name;
   const char* parameters[kMaxLossParams];
-  void (*derivatives)(const LossParams& numbers, const ClassChunk& chunk, float* g,
+  void (*derivatives)(const LossParams& params, const ClassChunk& chunk, float* g,
                       float* h);  // h: diagonal
   void (*hessians)(const ClassChunk& chunk, float* g, float* h);
   void (*losses)(const ClassChunk& chunk, double* out);
@@ -85,10 +85,10 @@ struct ObjectiveKernels {
 POLYLEAF_DECLARE_KERNELS(ObjectiveKernels, objective_kernels)
 
 // Of the instruction set in use.
-LossTable<LossKernels> table_of_losses();
-LossTable<ClassLossKernels> table_of_class_losses();
-using Loss = NamedLoss<LossKernels, table_of_losses>;
-using ClassLoss = NamedLoss<ClassLossKernels, table_of_class_losses>;
+LossTable<LossKernels> loss_table();
+LossTable<ClassLossKernels> class_loss_table();
+using Loss = NamedLoss<LossKernels, loss_table>;
+using ClassLoss = NamedLoss<ClassLossKernels, class_loss_table>;
 
 // Writes g (n_rows, n_outputs) and, unless it is nullptr, h (n_rows, h_columns). h_columns is
 // n_outputs, or 1 where the Hessian is unit and weights are per row.

@@ -45,10 +45,10 @@ struct CsrRows {
   const float* values;
 };
 
-static inline int32_t bucket_of(uint64_t z, int32_t d) {
+static inline int32_t get_bucket(uint64_t z, int32_t d) {
   return static_cast<int32_t>((z >> 32) * static_cast<uint64_t>(d) >> 32);
 }
-static inline float sign_of(uint64_t z) {
+static inline float get_sign(uint64_t z) {
   return (z & 1) != 0 ? -1.0f : 1.0f;
 }
 

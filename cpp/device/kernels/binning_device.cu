@@ -89,7 +89,7 @@ extern "C" __global__ void pack_codes(const PackCodes a) {
 
 extern "C" __global__ void find_codes(const FindCodes a) {
   const int32_t feature =
-      a.wanted != nullptr ? a.wanted[blockIdx.y] : static_cast<int32_t>(blockIdx.y);
+      a.selected != nullptr ? a.selected[blockIdx.y] : static_cast<int32_t>(blockIdx.y);
   for (int64_t row = thread_of_grid(); row < a.rows.n_rows; row += threads_of_grid())
     a.codes[feature * a.rows.n_rows + row] =
         static_cast<uint8_t>(code_of(a.search, feature, number_at(a.rows, row, feature)));

@@ -124,8 +124,8 @@ struct FindCodes {
   static constexpr const char* kName = "find_codes";
   Numbers rows;
   BinSearch search;
-  const int32_t* wanted;  // features; nullptr: 0, 1, ...
-  uint8_t* codes;         // (n_features, n_rows)
+  const int32_t* selected;  // features; nullptr: 0, 1, ...
+  uint8_t* codes;           // (n_features, n_rows)
 };
 
 struct GatherRows {

@@ -19,8 +19,8 @@ __device__ void derive(const Derivatives& a, int64_t row, int k) {
   const int64_t i = row * at.n_outputs + k;
   const float z = at.raw[i] + at.offset[k], y = a.target[i], parameter = a.parameter[k];
   const float weight = at.weight != nullptr ? weight_of(at, row, k) : 1.0f;
-  with<L>(at.numbers, [&](auto loss) {
-    if constexpr (kUnitHessian<decltype(loss)>) {
+  dispatch_loss<L>(at.numbers, [&](auto loss) {
+    if constexpr (kHasUnitHessian<decltype(loss)>) {
       at.g[i] = loss.gradient(z, y, parameter) * weight;
     } else {
       const Derivative d = loss.derivative(z, y, parameter);
@@ -41,7 +41,7 @@ __device__ inline void softmax_row(const SoftmaxDerivatives& a, int64_t row) {
   const float* const raw = at.raw + row * at.n_outputs;
   float *const g = at.g + row * at.n_outputs, *const h = at.h + row * at.n_outputs;
   float largest = raw[0] + at.offset[0], sum = 0.0f;
-  for (int k = 0; k < at.n_outputs; ++k) largest = at_least(largest, raw[k] + at.offset[k]);
+  for (int k = 0; k < at.n_outputs; ++k) largest = max(largest, raw[k] + at.offset[k]);
   for (int begin = 0; begin < at.n_outputs; begin += kPart) {
     float part = 0.0f;
     for (int k = begin; k < at.n_outputs && k < begin + kPart; ++k) {
@@ -57,7 +57,7 @@ __device__ inline void softmax_row(const SoftmaxDerivatives& a, int64_t row) {
     const float gradient = k == a.label[row] ? p - 1.0f : p;
     const float hessian = factor != 0.0f ? factor * (p * (1.0f - p)) : magnitude(gradient);
     g[k] = gradient * weight;
-    h[k] = at_least(hessian, kMinHessian) * weight;
+    h[k] = max(hessian, kMinHessian) * weight;
   }
 }
 

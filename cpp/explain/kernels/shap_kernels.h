@@ -1,12 +1,12 @@
 // What the kernels of contributions read and do (explainer.h): from codes to coefficients, and from
-// coefficients and payloads to contributions.
+// coefficients and leaf_values to contributions.
 //
 // Rows are worked on in tiles of up to kTileRows. Whatever there is one of for each row stands side
 // by side, so lanes are rows and the number of outputs does not matter. A number that belongs to a
 // row of the tile is at [... * kTileRows + row]. n_rows is a multiple of kRowStep; rows past the
 // last one of the table may hold anything.
 //
-// Must not know: trees, games, threads.
+// Must not know: trees, shap_coefficients, threads.
 #pragma once
 #include <cstdint>
 
@@ -43,9 +43,9 @@ struct PathProduct {
   bool pairs;                 // coefficients of pairs of features follow those of single ones
 };
 
-// What a term adds: a row of coefficients times a vector of payloads.
-struct PayloadTerm {
-  int32_t coefficients, payload;
+// What a term adds: a row of coefficients times a vector of leaf_values.
+struct LeafValueTerm {
+  int32_t coefficients, leaf_value;
 };
 
 // The slopes of one linear leaf, n_entries vectors of n_outputs numbers each, `stride` apart, and
@@ -56,7 +56,7 @@ struct LeafSlopes {
   int64_t stride;
 };
 
-struct ContributionKernels {
+struct ShapKernels {
   // decisions[split][row] is 255 where the row goes left, else 0. Column f of the codes is at f *
   // kTileRows.
   void (*decide)(const SplitOnCodes* splits, int32_t n_splits, const uint8_t* codes,
@@ -65,19 +65,19 @@ struct ContributionKernels {
   void (*hold)(const SplitOnPath* tests, const int32_t* test_begin, int32_t n_features,
                const uint8_t* decisions, uint8_t* held);
   // patterns[row]: bit j is whether feature j is held. At most 16 features.
-  void (*number_patterns)(const uint8_t* held, int32_t n_features, int32_t* patterns);
+  void (*encode_patterns)(const uint8_t* held, int32_t n_features, int32_t* patterns);
   // coefficients[term][row] = table[term][pattern of the row], of tables of max(kRowStep, 2^n_bits)
   // entries.
   void (*look_up)(const float* table, int32_t n_bits, int32_t n_terms, const int32_t* patterns,
                   int n_rows, float* coefficients);
   // coefficients[term * coefficient_step + row] of rows whose held[feature * held_step + row] are
   // given. scratch: `integration_scratch` doubles, aligned as a Buffer is.
-  void (*integrate)(const PathProduct& game, const uint8_t* held, int64_t held_step, int n_rows,
+  void (*integrate)(const PathProduct& product, const uint8_t* held, int64_t held_step, int n_rows,
                     float* coefficients, int64_t coefficient_step, double* scratch);
   // tile[output][row] += sum over the terms, in order from 0, of coefficient[row] *
-  // payload[output].
-  void (*add_terms)(const PayloadTerm* terms, int32_t n_terms, const float* coefficients,
-                    const float* payload, int64_t stride, int32_t n_outputs, int n_rows,
+  // leaf_value[output].
+  void (*add_terms)(const LeafValueTerm* terms, int32_t n_terms, const float* coefficients,
+                    const float* leaf_value, int64_t stride, int32_t n_outputs, int n_rows,
                     float* tile);
   // tile[outputs[e]][row] += coefficient[row] * values[e], for each entry e.
   void (*add_entries)(const float* coefficients, const int32_t* outputs, const float* values,
@@ -86,7 +86,7 @@ struct ContributionKernels {
   void (*shift)(const float* x, float centre, const uint8_t* held, int n_rows, float* shifts);
   // coefficients[term][row] *= shifts[row]
   void (*scale)(const float* shifts, int32_t n_terms, int n_rows, float* coefficients);
-  // clipped[output][row]: 255 where the payload of some of the row's regressors
+  // clipped[output][row]: 255 where the leaf_value of some of the row's regressors
   // (shifts[entry][row]) may leave the leaf's bounds, else 0. Returns whether any is.
   bool (*find_clipped)(const LeafSlopes& leaf, const float* shifts, int n_rows, uint8_t* clipped);
   // tile[output][row] += sum over entries of coefficients[entry * entry_step + row] *
@@ -107,6 +107,6 @@ POLYLEAF_INLINE int64_t integration_scratch(int64_t n_features, int64_t n_points
          8 * (4 * n_features + n_features * (n_features + 1) / 2);
 }
 
-POLYLEAF_DECLARE_KERNELS(ContributionKernels, contribution_kernels)
+POLYLEAF_DECLARE_KERNELS(ShapKernels, shap_kernels)
 
 }  // namespace polyleaf

@@ -23,7 +23,7 @@ typedef int8_t Mask __attribute__((vector_size(kBytes)));
 
 // Which of the codes are in a category set (256 bits): the byte of the set by code / 8, then its
 // bit by code % 8.
-inline Mask in_set(const uint64_t* set, Codes codes) {
+inline Mask is_in_set(const uint64_t* set, Codes codes) {
 #if defined(__AVX512BW__)
   constexpr __mmask16 kAll = 0xffff;  // the form without a mask sets off a false warning in GCC
   const __m512i code = (__m512i)codes;
@@ -70,7 +70,7 @@ void run_top(const ForestArrays& forest, const CompiledTree& tree, const uint8_t
     if (kCategories && node->category_set != kNumeric) {
       const uint64_t* set = forest.category_sets + int64_t{4} * node->category_set;
       for (int v = 0; v < kRows / kBytes; ++v) {
-        const Mask goes_left = in_set(set, load<Codes>(x + v * kBytes));
+        const Mask goes_left = is_in_set(set, load<Codes>(x + v * kBytes));
         store(result + v * kBytes,
               goes_left ? load<Codes>(left + v * left_step) : load<Codes>(right + v * right_step));
       }
@@ -100,19 +100,19 @@ inline void walk(const ForestArrays& forest, const uint8_t* codes, int64_t strid
       uint32_t next = node.child + (static_cast<uint8_t>(code + (node.test >> 8 & 1)) >
                                     static_cast<uint8_t>(node.test));
       if (kCategories && (node.test >> 9 & 1)) {
-        const uint64_t* set = forest.category_sets + int64_t{4} * forest.payload[at[lane]];
+        const uint64_t* set = forest.category_sets + int64_t{4} * forest.node_data[at[lane]];
         next = node.child + !(set[code >> 6] >> (code & 63) & 1);
       }
       moved |= next ^ at[lane];
       at[lane] = next;
     }
   } while (moved != 0);
-  for (int lane = 0; lane < kLanes; ++lane) at[lane] = forest.payload[at[lane]];
+  for (int lane = 0; lane < kLanes; ++lane) at[lane] = forest.node_data[at[lane]];
 }
 
 template <int kRows>
-void leaves_of_rows(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
-                    int64_t stride, uint8_t* scratch, uint32_t* leaves) {
+void find_block_leaves(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
+                       int64_t stride, uint8_t* scratch, uint32_t* leaves) {
   if (tree.n_top == 0) {  // a root that is a leaf
     for (int r = 0; r < kRows; ++r) leaves[r] = 0;
     return;
@@ -136,16 +136,16 @@ void leaves_of_rows(const ForestArrays& forest, const CompiledTree& tree, const 
   }
 }
 
-void leaves_of_block(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
-                     int64_t stride, int n_rows, uint8_t* scratch, uint32_t* leaves) {
+void find_leaves(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
+                 int64_t stride, int n_rows, uint8_t* scratch, uint32_t* leaves) {
   if (n_rows == kBlockRows)
-    leaves_of_rows<kBlockRows>(forest, tree, codes, stride, scratch, leaves);
+    find_block_leaves<kBlockRows>(forest, tree, codes, stride, scratch, leaves);
   else
-    leaves_of_rows<kSliceRows>(forest, tree, codes, stride, scratch, leaves);
+    find_block_leaves<kSliceRows>(forest, tree, codes, stride, scratch, leaves);
 }
 
-void leaves_of_row(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
-                   const uint8_t* codes, int64_t stride, uint32_t* leaves) {
+void find_row_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
+                     const uint8_t* codes, int64_t stride, uint32_t* leaves) {
   bool has_categories = false;
   uint32_t at[kLanes];
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -163,6 +163,6 @@ void leaves_of_row(const ForestArrays& forest, const CompiledTree* trees, int n_
 }  // namespace
 
 extern const PredictKernels predict_kernels;
-const PredictKernels predict_kernels = {leaves_of_block, leaves_of_row};
+const PredictKernels predict_kernels = {find_leaves, find_row_leaves};
 
 }  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

@@ -49,7 +49,7 @@ struct CompiledTree {
 
 struct ForestArrays {
   const WalkNode* nodes;
-  const uint32_t* payload;  // a leaf: its id; a categorical node: row of the category sets
+  const uint32_t* node_data;  // a leaf: its id; a categorical node: row of the category sets
   const TopNode* tops;
   const uint32_t* exits;          // node where the walk goes on
   const uint64_t* category_sets;  // 4 words each; bit c: code c goes left, missing (255) included
@@ -64,13 +64,12 @@ constexpr int kTopScratch = kExitBytes + kMaxSlots * kBlockRows;
 
 struct PredictKernels {
   // Leaf ids of n_rows (64 or 256) rows in one tree. Feature f of row r is codes[f * stride + r].
-  void (*leaves_of_block)(const ForestArrays& forest, const CompiledTree& tree,
-                          const uint8_t* codes, int64_t stride, int n_rows, uint8_t* scratch,
-                          uint32_t* leaves);
+  void (*find_leaves)(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
+                      int64_t stride, int n_rows, uint8_t* scratch, uint32_t* leaves);
   // Leaf ids of one row in n_trees <= kLanes trees. Feature f is codes[f * stride]; at least one
   // feature.
-  void (*leaves_of_row)(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
-                        const uint8_t* codes, int64_t stride, uint32_t* leaves);
+  void (*find_row_leaves)(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
+                          const uint8_t* codes, int64_t stride, uint32_t* leaves);
 };
 
 POLYLEAF_DECLARE_KERNELS(PredictKernels, predict_kernels)

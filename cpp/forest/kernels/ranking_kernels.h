@@ -7,8 +7,8 @@
 
 namespace polyleaf {
 
-constexpr int32_t kRankChunk = 1024;  // outputs scored at a time
-constexpr int32_t kManyBest = 16;     // for so many of the best, a threshold is found first
+constexpr int32_t kRankChunk = 1024;    // outputs scored at a time
+constexpr int32_t kMaxThresholdK = 16;  // for so many of the best, a threshold is found first
 
 // Sums of n <= kRankChunk outputs, and what makes scores of them: (base + sum) * scale + offset, in
 // float64.
@@ -24,7 +24,7 @@ struct RankingKernels {
   // scores[i] of each sum (-inf of none); positions: ascending, of at least all scores that are
   // both not below `least` and among the k best of the chunk. Returns how many positions. Room for
   // kRankChunk of both.
-  int32_t (*candidates)(const RankInput& input, int32_t k, double least, double* scores,
+  int32_t (*candidates)(const RankInput& input, int32_t k, double lower_bound, double* scores,
                         int32_t* positions);
 };
 

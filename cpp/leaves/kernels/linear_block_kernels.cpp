@@ -42,19 +42,19 @@ void add_columns(const LeafView& view, const uint32_t* leaves, int64_t n_rows, R
       const float* weights = view.weights + e * view.stride + column;
       for (int v = 0; v < kVectors; ++v) sums[v] += load<V>(weights + v * kFloats) * shift;
     }
-    float payload[kWidth];
+    float value[kWidth];
     for (int v = 0; v < kVectors; ++v) {
       const int64_t here = at + v * kFloats;
       // Infinities of both signs have met: the leaf's constant.
       const V sum = sums[v] == sums[v] ? sums[v] : load<V>(view.values + here);
       const V clipped = clip(sum, load<V>(view.lower + here), load<V>(view.upper + here));
-      store(payload + v * kFloats, clip(clipped, V{} - kLargest, V{} + kLargest));
+      store(value + v * kFloats, clip(clipped, V{} - kLargest, V{} + kLargest));
     }
     float* out = scores + r * row_step + column;
     if (n_columns == kWidth)
-      for (int k = 0; k < kWidth; ++k) out[k] += payload[k];
+      for (int k = 0; k < kWidth; ++k) out[k] += value[k];
     else
-      for (int64_t k = 0; k < n_columns; ++k) out[k] += payload[k];
+      for (int64_t k = 0; k < n_columns; ++k) out[k] += value[k];
   }
 }
 

@@ -9,16 +9,16 @@ namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
 void gather(const float* values, const uint32_t* ids, int64_t n, float* out, float* range) {
-  float least = range[0], most = range[1];
+  float lowest = range[0], highest = range[1];
   for (int64_t i = 0; i < n; ++i) {
     if (i + kRowsAhead < n) ask_for(values + ids[i + kRowsAhead]);
     const float x = values[ids[i]];
     out[i] = x;
-    least = x < least ? x : least;
-    most = x > most ? x : most;
+    lowest = x < lowest ? x : lowest;
+    highest = x > highest ? x : highest;
   }
-  range[0] = least;
-  range[1] = most;
+  range[0] = lowest;
+  range[1] = highest;
 }
 
 void mean_sums(const float* x, const double* w, double unit, int64_t n, double* out) {
@@ -122,16 +122,16 @@ POLYLEAF_INLINE void widen(float v, float* lower, float* upper) {
 
 void bound(const float* scores, int n_columns, int64_t n, float* lower, float* upper) {
   if (n_columns == 1) {
-    f32x16 least = broadcast(lower[0]), most = broadcast(upper[0]);
+    f32x16 lowest = broadcast(lower[0]), highest = broadcast(upper[0]);
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
       const f32x16 v = load<f32x16>(scores + i);
-      least = select(v < least, v, least);
-      most = larger(v, most);
+      lowest = select(v < lowest, v, lowest);
+      highest = larger(v, highest);
     }
     for (int j = 0; j < 16; ++j) {
-      lower[0] = least[j] < lower[0] ? least[j] : lower[0];
-      upper[0] = most[j] > upper[0] ? most[j] : upper[0];
+      lower[0] = lowest[j] < lower[0] ? lowest[j] : lower[0];
+      upper[0] = highest[j] > upper[0] ? highest[j] : upper[0];
     }
     for (; i < n; ++i) widen(scores[i], lower, upper);
     return;

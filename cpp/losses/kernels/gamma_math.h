@@ -56,7 +56,7 @@ inline float exp_excess(float v) {
 
 // t - ln(1 + t) for t > -1.
 inline float log_excess(float t) {
-  const float far = t - log_normal(at_least(1.0f + t, 1.17549435e-38f));
+  const float far = t - log_normal(max(1.0f + t, 1.17549435e-38f));
   return t > -0.29f && t < 0.41f ? (t * t) * (0.5f - t * log_series(t)) : far;
 }
 

@@ -21,10 +21,10 @@ inline float magnitude(float x) {
 }
 
 // NaN passes through both: the comparison is false, and x is kept.
-inline float at_most(float x, float limit) {
+inline float min(float x, float limit) {
   return limit < x ? limit : x;
 }
-inline float at_least(float x, float limit) {
+inline float max(float x, float limit) {
   return limit > x ? limit : x;
 }
 
@@ -55,7 +55,7 @@ inline float log_series(float t) {
 inline float exp_saturating(float x) {
   constexpr float kRound =
       12582912.0f;  // 1.5 * 2^23: a sum with it holds the nearest integer in its low bits
-  x = at_least(at_most(x, 88.0f), -87.0f);
+  x = max(min(x, 88.0f), -87.0f);
   const float shifted = x * 1.44269504f + kRound;
   const float n = shifted - kRound;
   // ln 2 in two parts: the first has so few bits that n times it is exact.

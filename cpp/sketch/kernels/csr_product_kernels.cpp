@@ -14,8 +14,8 @@ typedef float Vector __attribute__((vector_size(32)));
 typedef float Vector __attribute__((vector_size(16)));
 #endif
 constexpr int kWidth = sizeof(Vector) / sizeof(float);
-constexpr int64_t kRun = 256;  // terms summed before they join the total
-constexpr int64_t kAhead = 8;  // entries whose matrix rows are fetched ahead
+constexpr int64_t kRun = 256;             // terms summed before they join the total
+constexpr int64_t kPrefetchDistance = 8;  // entries whose matrix rows are fetched ahead
 
 // kN vectors of columns, starting at c.
 template <int kN>
@@ -26,7 +26,8 @@ POLYLEAF_INLINE void columns(const int32_t* indices, const float* values, int64_
     const int64_t stop = start + kRun < n ? start + kRun : n;
     Vector sums[kN] = {};
     for (int64_t i = start; i < stop; ++i) {
-      if (i + kAhead < n) __builtin_prefetch(matrix + indices[i + kAhead] * d + c);
+      if (i + kPrefetchDistance < n)
+        __builtin_prefetch(matrix + indices[i + kPrefetchDistance] * d + c);
       const float* row = matrix + indices[i] * d + c;
       for (int v = 0; v < kN; ++v) sums[v] += values[i] * load<Vector>(row + v * kWidth);
     }

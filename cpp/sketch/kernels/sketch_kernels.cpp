@@ -133,8 +133,8 @@ void count_rows(const CsrRows& rows, uint64_t seed, int32_t d, float scale, floa
       const int64_t n = rows.indptr[i + 1] - start < kRun ? rows.indptr[i + 1] - start : kRun;
       for (int64_t j = 0; j < n; ++j) {
         const uint64_t z = hash(seed, static_cast<uint64_t>(rows.indices[start + j]), 0);
-        bucket[j] = bucket_of(z, d);
-        values[j] = rows.values[start + j] * sign_of(z);
+        bucket[j] = get_bucket(z, d);
+        values[j] = rows.values[start + j] * get_sign(z);
       }
       count_row<kN>(bucket, values, n, sums);
     }
@@ -149,7 +149,7 @@ void count_rows_many(const CsrRows& rows, uint64_t seed, int32_t d, float scale,
     for (int32_t j = 0; j < d; ++j) row[j] = 0.0f;
     for (int64_t at = rows.indptr[i]; at < rows.indptr[i + 1]; ++at) {
       const uint64_t z = hash(seed, static_cast<uint64_t>(rows.indices[at]), 0);
-      row[bucket_of(z, d)] += rows.values[at] * sign_of(z);
+      row[get_bucket(z, d)] += rows.values[at] * get_sign(z);
     }
     for (int32_t j = 0; j < d; ++j) row[j] *= scale;
   }
