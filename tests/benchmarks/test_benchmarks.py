@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import json
 
-import host_device
 import numpy as np
 import pytest
 from benchmarks import (
@@ -22,6 +21,7 @@ from benchmarks import (
 from benchmarks.__main__ import main
 from benchmarks.libraries import LIBRARIES, is_installed
 from benchmarks.scores import SCORES
+from support import host_device
 
 
 def polyleaf_alone(case):
@@ -285,7 +285,7 @@ def case_of(*contenders):
     }
 
 
-def file_of(*contenders):
+def path_to_model(*contenders):
     return report.document("peers", [report.summarise(case_of(*contenders))], {"cpu": "a"})
 
 
@@ -324,7 +324,7 @@ def test_a_higher_score_can_be_the_better_one():
 
 
 def test_result_files_come_back_as_they_were(tmp_path):
-    content = file_of(
+    content = path_to_model(
         contender("polyleaf", "polyleaf", [run_of(1.0)]), contender("peer", "xgboost", [])
     )
     content["environment"] = report.environment()
@@ -368,7 +368,7 @@ def verdicts(before, after):
 )
 def test_seconds_are_compared_against_their_spread(before, after, verdict):
     files = [
-        file_of(contender("polyleaf", "polyleaf", [run_of(s) for s in times]))
+        path_to_model(contender("polyleaf", "polyleaf", [run_of(s) for s in times]))
         for times in (before, after)
     ]
     found, by_measure = verdicts(*files)
@@ -379,7 +379,7 @@ def test_seconds_are_compared_against_their_spread(before, after, verdict):
 @pytest.mark.parametrize(("higher_is_better", "verdict"), [(False, "worse"), (True, "better")])
 def test_scores_are_compared_in_their_direction(higher_is_better, verdict):
     files = [
-        file_of(
+        path_to_model(
             contender(
                 "polyleaf", "polyleaf", [run_of(1.0, score)], higher_is_better=higher_is_better
             )
@@ -393,7 +393,7 @@ def test_scores_are_compared_in_their_direction(higher_is_better, verdict):
 
 def test_slower_peers_are_told_but_do_not_fail():
     files = [
-        file_of(
+        path_to_model(
             contender("polyleaf", "polyleaf", [run_of(1.0)]),
             contender("peer", "xgboost", [run_of(s)]),
         )
@@ -405,8 +405,8 @@ def test_slower_peers_are_told_but_do_not_fail():
 
 
 def test_lost_and_not_comparable():
-    before = file_of(contender("polyleaf", "polyleaf", [run_of(1.0)]))
-    failed = file_of(contender("polyleaf", "polyleaf", [], error="exit code 1"))
+    before = path_to_model(contender("polyleaf", "polyleaf", [run_of(1.0)]))
+    failed = path_to_model(contender("polyleaf", "polyleaf", [], error="exit code 1"))
     assert compare.compare(before, failed).lost == ["c, polyleaf: exit code 1"]
     assert compare.compare(before, failed).is_worse
     other = copy.deepcopy(before)
@@ -418,7 +418,7 @@ def test_lost_and_not_comparable():
 def test_compare_from_the_command_line(tmp_path, capsys):
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     for path, seconds in zip(paths, (1.0, 2.0), strict=True):
-        report.write(path, file_of(contender("polyleaf", "polyleaf", [run_of(seconds)])))
+        report.write(path, path_to_model(contender("polyleaf", "polyleaf", [run_of(seconds)])))
     assert main(["compare", str(paths[0]), str(paths[0])]) == 0
     assert main(["compare", str(paths[1]), str(paths[0])]) == 0
     capsys.readouterr()

@@ -7,8 +7,8 @@ import json
 
 import numpy as np
 import pytest
-from commands import fails, polyleaf
-from layers import bits
+from support.commands import fails, polyleaf
+from support.small_fits import bits
 
 from polyleaf import (
     PolyleafClassifier,

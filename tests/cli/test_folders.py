@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from commands import fails, polyleaf
+from support.commands import fails, polyleaf
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

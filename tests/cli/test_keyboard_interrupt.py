@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from commands import polyleaf
+from support.commands import polyleaf
 
 from polyleaf import load_model
 from polyleaf.cli.main import run

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from commands import fails, polyleaf
+from support.commands import fails, polyleaf
 
 from polyleaf import Dataset, PolyleafMultiTask, load_model
 from polyleaf.objectives import Quantile

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from commands import polyleaf
+from support.commands import polyleaf
 
 BIG = 2**53 + 1  # which no float64 holds
 IDS = [str(BIG + i) for i in range(60)]

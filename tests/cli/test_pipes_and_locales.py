@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from commands import fails, polyleaf
+from support.commands import fails, polyleaf
 
 from polyleaf import load_model
 from polyleaf.cli.messages import translate_parameter_names

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from commands import fails, polyleaf
+from support.commands import fails, polyleaf
 
 from polyleaf import PolyleafClassifier, load_model
 from polyleaf.files.xmc import read_sparse_matrix, write_multilabel

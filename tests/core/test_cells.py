@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 import reference
 import scipy.sparse as sp
-from problems import KINDS, Core, Problem, Twin, assert_same_tree, make_problem, sampled
 from reference import GrowConfig
+from support.problems import (
+    KINDS,
+    Core,
+    Problem,
+    Reference,
+    assert_same_tree,
+    make_problem,
+    sampled,
+)
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 
@@ -50,7 +58,7 @@ def assert_same_from_cells(p, held=None):
     """Grown from dense codes and from cells; returns the tree."""
     expected, leaf_of_row = Core.grow(p, 1)
     for n_threads in (1, 3):
-        tree, leaves = Core.grow(p.sparsely_held(held), n_threads)
+        tree, leaves = Core.grow(p.store_sparse(held), n_threads)
         assert_same_tree(tree, expected)
         np.testing.assert_array_equal(leaves, leaf_of_row)
     return expected
@@ -146,9 +154,9 @@ def test_equal_features_tie_and_the_first_is_taken():
 
 def test_features_of_nodes_are_drawn_from_many():
     p = make_problem(7, n=60, n_bins=(3,) * 1500, max_leaves=6, colsample_bynode=0.3)
-    few = replace(p, features=np.arange(1500) % 3 == 0).with_config(colsample_bynode=0.01)
+    few = replace(p, features=np.arange(1500) % 3 == 0).replace_config(colsample_bynode=0.01)
     for problem in (p, few):
-        assert_same_tree(Core.grow(problem)[0], Twin.grow(problem)[0])
+        assert_same_tree(Core.grow(problem)[0], Reference.grow(problem)[0])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A device equals processor and twin exactly: channels, trees, leaf values, derivatives. Its kernels are
+"""A device equals processor and reference implementation exactly: channels, trees, leaf values, derivatives. Its kernels are
 compiled for this machine, and so is the driver that launches them."""
 
 from dataclasses import replace
@@ -7,15 +7,15 @@ from itertools import product
 import numpy as np
 import pytest
 import reference
-from core_settings import grow_config
-from directions import DIRECTIONS_THAT_DO_NOT_FIT, with_directions
-from host_device import COMPILER, OnDevice, device, library, sent
-from losses import draw_raw, draw_target, run
-from problems import (
+from support.core_settings import grow_config
+from support.host_device import COMPILER, DeviceCore, device, library, sent
+from support.loss_inputs import draw_raw, draw_target, run
+from support.monotone_problems import INVALID_DIRECTIONS, add_directions
+from support.problems import (
     KINDS,
     MISSING_TIES,
     Core,
-    Twin,
+    Reference,
     assert_same_tree,
     core_bins,
     make_problem,
@@ -30,28 +30,30 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def assert_device_equals_twin(p, **only_core):
-    """Channels, tree, leaf of every row and leaf values are the twin's; returns the tree."""
-    on_device = OnDevice(p)
-    np.testing.assert_array_equal(on_device.dense(), Twin.channels(p)[0])
+def assert_device_equals_reference(p, **only_core):
+    """Channels, tree, leaf of every row and leaf values are the reference implementation's; returns the tree."""
+    on_device = DeviceCore(p)
+    np.testing.assert_array_equal(on_device.dense(), Reference.channels(p)[0])
     tree, leaf_of_row = on_device.grow(**only_core)
-    twin, twin_leaves = Twin.grow(p)
-    assert_same_tree(tree, twin)
-    np.testing.assert_array_equal(leaf_of_row, twin_leaves)
-    values = on_device.values(twin.n_leaves, 0.3)
+    expected, reference_leaves = Reference.grow(p)
+    assert_same_tree(tree, expected)
+    np.testing.assert_array_equal(leaf_of_row, reference_leaves)
+    values = on_device.values(expected.n_leaves, 0.3)
     assert values.dtype == np.float32
-    np.testing.assert_array_equal(values, Twin.leaves(p, twin_leaves, twin.n_leaves, 0.3))
-    return twin
+    np.testing.assert_array_equal(
+        values, Reference.leaves(p, reference_leaves, expected.n_leaves, 0.3)
+    )
+    return expected
 
 
 @pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 16, 17, 40))))
-def test_trees_are_those_of_the_twin(kind, n_outputs):
+def test_trees_are_those_of_the_reference(kind, n_outputs):
     if kind == "diagonal" and n_outputs == 1:
         pytest.skip("the curvature of one output is shared")
     p = make_problem(
         n_outputs, n=150, n_outputs=n_outputs, kind=kind, max_leaves=8, min_child_samples=3
     )
-    assert assert_device_equals_twin(p).n_leaves > 2
+    assert assert_device_equals_reference(p).n_leaves > 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,14 +64,14 @@ def test_trees_are_those_of_the_twin(kind, n_outputs):
 )
 def test_penalties_and_weights_of_children(kind, penalties):
     p = make_problem(3, n=150, n_outputs=3, kind=kind, max_leaves=8, **penalties)
-    assert_device_equals_twin(p)
+    assert_device_equals_reference(p)
 
 
 @pytest.mark.parametrize("multiplied", [False, True])
 def test_some_of_the_rows(multiplied):
     kind = "shared" if multiplied else "unit"
     p = make_problem(4, n=200, n_outputs=2, kind=kind, max_leaves=8)
-    assert_device_equals_twin(sampled(p, multiplied=multiplied))
+    assert_device_equals_reference(sampled(p, multiplied=multiplied))
 
 
 @pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 17))))
@@ -86,15 +88,15 @@ def test_categories(kind, n_outputs, max_cat_to_onehot):
         kind=kind,
         max_leaves=8,
     )
-    twin = assert_device_equals_twin(p.with_config(max_cat_to_onehot=max_cat_to_onehot))
-    assert (twin.category_set >= 0).any()
+    expected = assert_device_equals_reference(p.replace_config(max_cat_to_onehot=max_cat_to_onehot))
+    assert (expected.category_set >= 0).any()
 
 
 def test_categories_among_some_of_the_rows():
     p = make_problem(
         15, n=300, n_bins=(5, 40, 12, 3), categorical=(1, 2), n_outputs=2, max_leaves=8
     )
-    assert (assert_device_equals_twin(sampled(p, multiplied=True)).category_set >= 0).any()
+    assert (assert_device_equals_reference(sampled(p, multiplied=True)).category_set >= 0).any()
 
 
 @pytest.mark.parametrize(
@@ -110,37 +112,37 @@ def test_categories_among_some_of_the_rows():
 )
 def test_growth(growth):
     p = make_problem(6, n=200, n_bins=(5, 8, 12, 3, 40, 6), n_outputs=2)
-    assert_device_equals_twin(p.with_config(**{"max_leaves": 12} | growth))
+    assert_device_equals_reference(p.replace_config(**{"max_leaves": 12} | growth))
 
 
 def test_features_that_may_be_used_and_may_meet():
     p = make_problem(7, n=200, n_bins=(5, 8, 12, 3), max_leaves=8)
-    assert_device_equals_twin(replace(p, features=np.array([False, True, True, True])))
-    assert_device_equals_twin(replace(p, at_most=1))
+    assert_device_equals_reference(replace(p, features=np.array([False, True, True, True])))
+    assert_device_equals_reference(replace(p, at_most=1))
 
 
 def test_too_little_memory_for_histograms_means_more_work_and_the_same_tree():
     p = make_problem(8, n=400, n_bins=(5, 8, 12, 3), n_outputs=2, max_leaves=24)
-    twin = assert_device_equals_twin(p, histogram_memory=1)
-    assert twin.n_leaves == 24
-    assert_device_equals_twin(p.with_config(level_wise=True), histogram_memory=1)
+    expected = assert_device_equals_reference(p, histogram_memory=1)
+    assert expected.n_leaves == 24
+    assert_device_equals_reference(p.replace_config(level_wise=True), histogram_memory=1)
 
 
 @pytest.mark.parametrize(("p", "threshold", "missing_left"), MISSING_TIES)
 def test_ties_go_to_the_first_candidate(p, threshold, missing_left):
-    twin = assert_device_equals_twin(p)
-    assert (twin.threshold[0], twin.missing_left[0]) == (threshold, missing_left)
+    expected = assert_device_equals_reference(p)
+    assert (expected.threshold[0], expected.missing_left[0]) == (threshold, missing_left)
 
 
 # --- leaves that hold some of the outputs ------------------------------------------------------------
 
 
-def assert_topk_equals_twin(p):
-    """The tree is the twin's, and so is what leaves hold and what raw scores become."""
-    on_device = OnDevice(p)
+def assert_topk_equals_reference(p):
+    """The tree is the reference implementation's, and so is what leaves hold and what raw scores become."""
+    on_device = DeviceCore(p)
     tree, leaf_of_row = on_device.grow()
-    twin, twin_leaves = Twin.grow(p)
-    assert_same_tree(tree, twin)
+    expected, reference_leaves = Reference.grow(p)
+    assert_same_tree(tree, expected)
     mine = on_device.topk(0.3)
     its = reference.fit_topk_leaves(
         p.g, p.h, twin_leaves, twin, p.config, 0.3, p.rows, p.multiplier
@@ -152,7 +154,7 @@ def assert_topk_equals_twin(p):
     on_device.leaves.add(there, on_device.grower, mine, -1)
     _core.add_leaf_values(raw, leaf_of_row, mine, -1, 1, None)
     np.testing.assert_array_equal(there.read(), raw)
-    return twin
+    return expected
 
 
 @pytest.mark.parametrize(("n_outputs", "leaf_k"), [(2, 1), (5, 4), (16, 3), (17, 16), (33, 12)])
@@ -162,9 +164,9 @@ def test_leaves_of_some_outputs(kind, n_outputs, leaf_k, shared_support):
     p = make_problem(
         3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind
     )
-    p = p.with_config(leaf_k=leaf_k, shared_support=shared_support, max_leaves=8)
-    assert assert_topk_equals_twin(p).n_leaves > 5
-    assert_topk_equals_twin(sampled(p, multiplied=kind != "unit"))
+    p = p.replace_config(leaf_k=leaf_k, shared_support=shared_support, max_leaves=8)
+    assert assert_topk_equals_reference(p).n_leaves > 5
+    assert_topk_equals_reference(sampled(p, multiplied=kind != "unit"))
 
 
 @pytest.mark.parametrize("shared_support", [False, True])
@@ -181,17 +183,17 @@ def test_leaves_of_some_outputs(kind, n_outputs, leaf_k, shared_support):
 )
 def test_leaves_of_some_outputs_under_penalties(config, shared_support):
     p = make_problem(8, n=200, n_outputs=6, kind="diagonal", missing=0.5, leaf_k=2, **config)
-    assert_topk_equals_twin(p.with_config(shared_support=shared_support))
+    assert_topk_equals_reference(p.replace_config(shared_support=shared_support))
 
 
 @pytest.mark.parametrize("shared_support", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_leaves_of_some_outputs_whose_gradients_are_extreme(kind, shared_support):
     p = make_problem(8, n=100, n_outputs=4, kind=kind, reg_lambda=0.0, leaf_k=2)
-    p = p.with_config(shared_support=shared_support)
+    p = p.replace_config(shared_support=shared_support)
     h = None if p.h is None else np.where(p.codes[0][:, None] < 2, np.float32(0), p.h)
-    assert_topk_equals_twin(replace(p, g=p.g * np.array([0, 1e-36, 1e17, 1], np.float32), h=h))
-    assert_topk_equals_twin(
+    assert_topk_equals_reference(replace(p, g=p.g * np.array([0, 1e-36, 1e17, 1], np.float32), h=h))
+    assert_topk_equals_reference(
         replace(p, g=p.g * np.float32(1e30))
     )  # squares that float32 does not hold
 
@@ -200,13 +202,13 @@ def test_sums_over_all_outputs_that_float32_does_not_hold():
     """They keep a candidate from competing, though those of the outputs that leaves hold are finite."""
     p = make_problem(8, n=100, n_outputs=33, kind="diagonal", leaf_k=1, reg_lambda=0.0)
     p = replace(p, h=p.h * np.float32(1e-3))
-    assert assert_topk_equals_twin(replace(p, g=p.g * np.float32(10**16.5))).n_leaves > 1
-    assert assert_topk_equals_twin(replace(p, g=p.g * np.float32(10**16.75))).n_leaves == 1
+    assert assert_topk_equals_reference(replace(p, g=p.g * np.float32(10**16.5))).n_leaves > 1
+    assert assert_topk_equals_reference(replace(p, g=p.g * np.float32(10**16.75))).n_leaves == 1
 
 
 def test_leaves_that_hold_nothing_and_leaves_that_read_features():
     p = make_problem(1, n=60, n_outputs=3, leaf_k=1)
-    on_device = OnDevice(p)
+    on_device = DeviceCore(p)
     n_leaves, raw = on_device.grow()[0].n_leaves, np.ones((60, 3), np.float32)
     empty = _core.TopkLeaves(
         np.zeros(n_leaves + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 3
@@ -235,9 +237,9 @@ def test_full_curvature(n_outputs, block_size):
     p = make_problem(
         3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind="full"
     )
-    p = p.with_config(block_size=block_size, max_leaves=8)
-    assert assert_device_equals_twin(p).n_leaves > 5
-    assert_device_equals_twin(sampled(p))
+    p = p.replace_config(block_size=block_size, max_leaves=8)
+    assert assert_device_equals_reference(p).n_leaves > 5
+    assert_device_equals_reference(sampled(p))
 
 
 @pytest.mark.parametrize("block_size", [0, 2])
@@ -253,16 +255,16 @@ def test_full_curvature(n_outputs, block_size):
 )
 def test_full_curvature_under_penalties(config, block_size):
     p = make_problem(8, n=200, n_outputs=4, kind="full", missing=0.5, **config)
-    assert_device_equals_twin(p.with_config(block_size=block_size))
+    assert_device_equals_reference(p.replace_config(block_size=block_size))
 
 
 def test_weights_of_children_with_full_curvature_of_more_outputs_than_lanes():
     p = make_problem(8, n=120, n_bins=(9, 5), n_outputs=18, kind="full", min_child_weight=12.0)
-    free = assert_device_equals_twin(
-        p.with_config(min_child_weight=0.0, max_leaves=4, min_child_samples=2)
+    free = assert_device_equals_reference(
+        p.replace_config(min_child_weight=0.0, max_leaves=4, min_child_samples=2)
     )
-    held = assert_device_equals_twin(
-        p.with_config(min_child_weight=float(free.cover[1:].min()) * 1.01, max_leaves=4)
+    held = assert_device_equals_reference(
+        p.replace_config(min_child_weight=float(free.cover[1:].min()) * 1.01, max_leaves=4)
     )
     assert held.count[1:].tolist() != free.count[1:].tolist()
 
@@ -274,8 +276,8 @@ def test_directions_without_curvature():
     hessians = np.einsum("ni,ij->nij", share, np.eye(3)) - np.einsum("ni,nj->nij", share, share)
     rows, columns = np.tril_indices(3)
     p = replace(p, h=np.ascontiguousarray(hessians[:, rows, columns], np.float32))
-    assert assert_device_equals_twin(p).n_leaves > 5
-    assert_device_equals_twin(replace(p, h=p.h * np.float32(0)))
+    assert assert_device_equals_reference(p).n_leaves > 5
+    assert_device_equals_reference(replace(p, h=p.h * np.float32(0)))
 
 
 # --- features that compete by a share of their gain ----------------------------------------------------
@@ -298,17 +300,23 @@ def test_features_that_have_factors(kind, n_outputs, options):
     p = make_problem(
         18, n=200, n_bins=(25, 30, 90, 6, 9), categorical=[0], n_outputs=n_outputs, kind=kind
     )
-    p = p.with_config(factors=factors_of(p), max_leaves=8, **options)
-    tree = assert_device_equals_twin(p) if "leaf_k" not in options else assert_topk_equals_twin(p)
+    p = p.replace_config(factors=factors_of(p), max_leaves=8, **options)
+    tree = (
+        assert_device_equals_reference(p)
+        if "leaf_k" not in options
+        else assert_topk_equals_reference(p)
+    )
     assert tree.n_leaves > 2
-    assert not np.array_equal(tree.feature, Twin.grow(p.with_config(factors=None))[0].feature)
+    assert not np.array_equal(
+        tree.feature, Reference.grow(p.replace_config(factors=None))[0].feature
+    )
 
 
 def test_factors_and_sums_that_float32_does_not_hold():
     p = make_problem(8, n=100, n_bins=(9, 30, 5), n_outputs=4, kind="diagonal", reg_lambda=0.0)
-    p = p.with_config(factors=np.array([0.5, 1, 0.01], np.float32), max_leaves=6)
+    p = p.replace_config(factors=np.array([0.5, 1, 0.01], np.float32), max_leaves=6)
     for size in (1e17, 1e19, 1e30):
-        assert_device_equals_twin(replace(p, g=p.g * np.float32(size)))
+        assert_device_equals_reference(replace(p, g=p.g * np.float32(size)))
 
 
 # --- values that must obey directions ------------------------------------------------------------------
@@ -326,11 +334,11 @@ def test_splits_that_obey_directions(kind, n_outputs, config):
     p = make_problem(
         22, n=250, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind
     )
-    p = p.with_config(max_leaves=10, **config)
-    tree = assert_device_equals_twin(with_directions(p))
-    assert not np.array_equal(tree.gain, Twin.grow(p)[0].gain)
-    assert_device_equals_twin(with_directions(sampled(p, multiplied=kind != "unit")))
-    assert_device_equals_twin(with_directions(p.with_config(factors=factors_of(p))))
+    p = p.replace_config(max_leaves=10, **config)
+    tree = assert_device_equals_reference(add_directions(p))
+    assert not np.array_equal(tree.gain, Reference.grow(p)[0].gain)
+    assert_device_equals_reference(add_directions(sampled(p, multiplied=kind != "unit")))
+    assert_device_equals_reference(add_directions(p.replace_config(factors=factors_of(p))))
 
 
 @pytest.mark.parametrize(
@@ -345,9 +353,9 @@ def test_splits_that_obey_directions(kind, n_outputs, config):
 )
 def test_growth_that_obeys_directions(growth):
     p = make_problem(6, n=250, n_bins=(5, 8, 12, 3, 40, 6), n_outputs=5, kind="diagonal")
-    p = with_directions(p.with_config(**{"max_leaves": 12} | growth))
-    assert_device_equals_twin(p)
-    assert_device_equals_twin(p, histogram_memory=1)
+    p = add_directions(p.replace_config(**{"max_leaves": 12} | growth))
+    assert_device_equals_reference(p)
+    assert_device_equals_reference(p, histogram_memory=1)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
@@ -359,47 +367,47 @@ def test_directions_where_much_is_missing(kind, n_outputs):
     p = make_problem(23, n=250, n_bins=(9, 30, 255), n_outputs=n_outputs, kind=kind, missing=0.5)
     g = p.g + np.where(p.codes[1] == reference.MISSING, -3, 0).astype(np.float32)[:, None]
     rising = np.ones((3, n_outputs), np.int8)
-    tree = assert_device_equals_twin(replace(p, g=g, directions=rising).with_config(max_leaves=8))
+    tree = assert_device_equals_reference(
+        replace(p, g=g, directions=rising).replace_config(max_leaves=8)
+    )
     assert ((tree.feature == 1) & (tree.threshold == 29) & ~tree.missing_left)[0]
 
 
 def test_bounds_of_values_are_handed_down(monkeypatch):
-    p = with_directions(
-        make_problem(27, n=300, n_bins=(9, 30, 5, 7), n_outputs=17, kind="diagonal")
-    )
-    tree = assert_device_equals_twin(p.with_config(max_leaves=16))
+    p = add_directions(make_problem(27, n=300, n_bins=(9, 30, 5, 7), n_outputs=17, kind="diagonal"))
+    tree = assert_device_equals_reference(p.replace_config(max_leaves=16))
     monkeypatch.setattr(
-        reference.value_bounds.ValueBounds, "of_children", lambda self, *_: (self, self)
+        reference.output_bounds.OutputBounds, "child_bounds", lambda self, *_: (self, self)
     )
-    assert not np.array_equal(tree.gain, Twin.grow(p.with_config(max_leaves=16))[0].gain)
+    assert not np.array_equal(tree.gain, Reference.grow(p.replace_config(max_leaves=16))[0].gain)
 
 
 def test_directions_do_not_outlive_their_rule():
     p = make_problem(26, n=300, n_bins=(8,) * 5, max_leaves=10)
-    on_device = OnDevice(p)
+    on_device = DeviceCore(p)
     search = _core.DeviceSearch(on_device.bins, 1)
     search.use(on_device.channels)
     gains = []
-    for directions in (with_directions(p).directions, None):
+    for directions in (add_directions(p).directions, None):
         search.obey(directions)
         gains.append(
             np.array(on_device.grower.grow(search, grow_config(p.config), p.features).gain)
         )
-    np.testing.assert_array_equal(gains[1], Twin.grow(p)[0].gain)
+    np.testing.assert_array_equal(gains[1], Reference.grow(p)[0].gain)
     assert not np.array_equal(*gains)
 
 
-@pytest.mark.parametrize(("directions", "more", "sentence"), DIRECTIONS_THAT_DO_NOT_FIT)
+@pytest.mark.parametrize(("directions", "more", "sentence"), INVALID_DIRECTIONS)
 def test_directions_that_do_not_fit_are_refused(directions, more, sentence):
     p = make_problem(1, n=50, n_outputs=2, **more)
     with pytest.raises(ValueError, match=sentence):
-        OnDevice(replace(p, directions=directions)).grow()
+        DeviceCore(replace(p, directions=directions)).grow()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_curvature_of_leaves(kind):
     p = sampled(make_problem(3, n=200, n_outputs=3, kind=kind, max_leaves=8))
-    on_device = OnDevice(p)
+    on_device = DeviceCore(p)
     tree, leaf_of_row = on_device.grow()
     h = None if kind == "unit" else p.h
     at = tree.n_leaves, p.rows, p.multiplier
@@ -415,9 +423,9 @@ def test_curvature_of_leaves(kind):
 
 
 def test_rows_enough_for_many_blocks():
-    """Against the core: the twin would take long."""
+    """Against the core: the reference implementation would take long."""
     p = make_problem(9, n=30_000, n_bins=(200, 8, 255), n_outputs=2, max_leaves=12)
-    on_device = OnDevice(p)
+    on_device = DeviceCore(p)
     tree, leaf_of_row = on_device.grow()
     core, core_leaves = Core.grow(p)
     assert_same_tree(tree, core)
@@ -436,7 +444,7 @@ def test_rows_enough_for_many_blocks():
 def test_sums_that_would_leave_int32_are_made_coarser():
     p = make_problem(10, n=70_000, n_bins=(5,), max_leaves=2)
     p = replace(p, g=np.sign(p.g).astype(np.float32))
-    on_device = OnDevice(p)
+    on_device = DeviceCore(p)
     np.testing.assert_array_equal(on_device.dense(), Core.channels(p)[0])
     assert np.abs(on_device.dense()).max() < 32767
 
@@ -506,7 +514,7 @@ def test_derivatives_that_are_not_finite_are_refused():
         p = make_problem(11, n=50)
         p.g[17] = bad
         with pytest.raises(ValueError, match="not finite"):
-            OnDevice(p)
+            DeviceCore(p)
 
 
 def test_memory_that_does_not_suffice_is_an_error_with_a_remedy(monkeypatch):
@@ -529,7 +537,7 @@ def test_a_device_that_is_not_there():
 
 def test_what_does_not_belong_together_is_refused():
     p = make_problem(12, n=60, n_outputs=2)
-    on_device, core = OnDevice(p), Core.grower(p)
+    on_device, core = DeviceCore(p), Core.grower(p)
     search = _core.DeviceSearch(on_device.bins, 1)
     search.use(on_device.channels)
     with pytest.raises(ValueError, match="over the grower's bins"):

@@ -1,4 +1,4 @@
-"""Totals are those of the twin, bit for bit, whatever the order of the rows."""
+"""Totals are those of the reference implementation, bit for bit, whatever the order of the rows."""
 
 import math
 from fractions import Fraction
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.totals import exact_totals
+from reference.exact_totals import exact_totals
 
 from polyleaf import _core
 
@@ -29,7 +29,9 @@ def drawn(seed, n, k, dtype, spread):
     weights=st.sampled_from([0, 1, 3]),
     n_groups=st.sampled_from([0, 1, 4]),
 )
-def test_totals_are_those_of_the_twin_in_any_order(seed, n, k, dtype, spread, weights, n_groups):
+def test_totals_are_those_of_the_reference_in_any_order(
+    seed, n, k, dtype, spread, weights, n_groups
+):
     rng = np.random.default_rng(seed)
     values = drawn(seed, n, k, dtype, spread)
     weight = drawn(seed + 1, n, min(weights, k), np.float32, 2) if weights else None

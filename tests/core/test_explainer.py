@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isa import printed_by_each
-from reference import contributions as reference
-from trees import random_codes, random_features, random_forest, random_leaves, tree_arrays
+from reference import shap as reference
+from support.isa import run_on_each_isa
+from support.trees import random_codes, random_features, random_forest, random_leaves, tree_arrays
 
 from polyleaf import _core
 
@@ -68,7 +68,7 @@ def assert_close(found, wanted, parts):
 @pytest.mark.parametrize("kinds", KINDS, ids="+".join)
 def test_is_what_the_definition_says(kinds, n_background):
     forest, parts, (codes, x), background = problem(1, kinds, n_background=n_background)
-    values, interactions, base = reference.explained(parts, N_OUTPUTS, codes, x, background)
+    values, interactions, base = reference.explain_rows(parts, N_OUTPUTS, codes, x, background)
     explainer = explainer_of(forest, background)
     np.testing.assert_allclose(explainer.expected_values(OUTPUTS), base, atol=1e-13)
     assert_close(contributions(explainer, codes, features=x), values, parts)
@@ -101,7 +101,7 @@ def test_long_paths_are_what_the_definition_says(n_features, n_background):
     background = (
         None if n_background is None else (random_codes(rng, n_features, n_background), None)
     )
-    values, interactions, _ = reference.explained(parts, 1, codes, None, background)
+    values, interactions, _ = reference.explain_rows(parts, 1, codes, None, background)
     explainer = explainer_of(forest, background)
     np.testing.assert_allclose(contributions(explainer, codes, [0]), values, atol=CLOSE)
     found = contributions(explainer, codes, [0], interactions=True)
@@ -298,7 +298,7 @@ EVERY_PROGRAM = """
 import hashlib, json, sys
 import numpy as np
 from polyleaf import _core
-from trees import random_codes, random_features, random_forest
+from support.trees import random_codes, random_features, random_forest
 
 rng = np.random.default_rng(14)
 kinds = ("dense", "sparse", "linear")
@@ -320,7 +320,7 @@ print(json.dumps(hashes))
 
 
 def test_every_instruction_set_and_any_threads_have_the_same_bits():
-    printed = [json.loads(text) for text in printed_by_each(EVERY_PROGRAM)]
+    printed = [json.loads(text) for text in run_on_each_isa(EVERY_PROGRAM)]
     assert all(found == printed[0] for found in printed)
     assert len(set(printed[0])) == 4  # threads make no difference, the rest does
 
@@ -364,7 +364,7 @@ def test_what_bounds_take_off_is_taken_from_those_who_push():
     )
     codes = np.zeros((3, 4), np.uint8)
     found = contributions(explainer_of(forest), codes, [0], features=x)
-    values, _, base = reference.explained(parts, 1, codes, x)
+    values, _, base = reference.explain_rows(parts, 1, codes, x)
     np.testing.assert_allclose(found, values, atol=1e-6)
     raw = forest.scores(codes, np.zeros(1), features=x)
     np.testing.assert_allclose(found.sum(axis=1) + base, raw, atol=1e-6)

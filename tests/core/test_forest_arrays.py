@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from models import random_model
+from support.models import random_model
 
 from polyleaf import _core
 from polyleaf.model import storage

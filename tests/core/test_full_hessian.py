@@ -1,4 +1,4 @@
-"""Full and block curvature (TFBT, section III-A and IV): what it must equal, on core, twin and estimators.
+"""Full and block curvature (TFBT, section III-A and IV): what it must equal, on core, reference implementation and estimators.
 
 A full system is solved by elimination, a diagonal one by division: where both mean the same, the numbers
 agree to the rounding of float32 (gains) and of float64 (leaves), and structure is the same.
@@ -11,13 +11,31 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layers import CLASSES, LABELS, LAYERS, SMALL, X, Y, bits, classifier, loss, regressor
-from problems import Core, Twin, assert_same_structure, assert_same_tree, make_problem, triangles
+from support.problems import (
+    Core,
+    Reference,
+    assert_same_structure,
+    assert_same_tree,
+    make_problem,
+    triangles,
+)
+from support.small_fits import (
+    CLASSES,
+    LABELS,
+    LAYERS,
+    SMALL,
+    X,
+    Y,
+    bits,
+    classifier,
+    loss,
+    regressor,
+)
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 
 
-@pytest.fixture(params=[Twin, Core], ids=["twin", "core"])
+@pytest.fixture(params=[Reference, Core], ids=["reference", "core"])
 def library(request):
     return request.param
 
@@ -38,11 +56,11 @@ def without_pairs(p):
     "options", [{}, {"reg_lambda": 0.0}, {"min_child_weight": 4.0}, {"post_prune": True}]
 )
 def test_without_pairs_full_curvature_is_diagonal(library, n_outputs, options):
-    n = 300 if n_outputs < 16 else 80  # the twin is slow
+    n = 300 if n_outputs < 16 else 80  # the reference implementation is slow
     p = make_problem(
         1, n=n, n_bins=(9, 14, 5), categorical=[2], n_outputs=n_outputs, kind="diagonal"
     )
-    p = p.with_config(min_child_samples=5, max_leaves=12, **options)
+    p = p.replace_config(min_child_samples=5, max_leaves=12, **options)
     (diagonal, rows), (full, full_rows) = library.grow(p), library.grow(without_pairs(p))
     assert diagonal.n_leaves > 5
     assert_same_structure(diagonal, full)
@@ -90,7 +108,7 @@ def test_one_output_has_no_pairs(make, y, hessian):
 @pytest.mark.parametrize("more", [0, 5])
 def test_a_block_of_all_outputs_is_full(library, n_outputs, more):
     p = make_problem(2, n=80, n_bins=(5, 8), n_outputs=n_outputs, kind="full", max_leaves=6)
-    block = p.with_config(block_size=n_outputs + more)
+    block = p.replace_config(block_size=n_outputs + more)
     (full, rows), (blocks, _) = library.grow(p), library.grow(block)
     assert_same_tree(full, blocks)
     values = [library.leaves(q, rows, full.n_leaves) for q in (p, block)]
@@ -207,7 +225,7 @@ def test_one_step_reaches_the_minimum_of_a_coupled_quadratic(boosting_step):
 
 @pytest.mark.parametrize("block_size", [0, 2])
 @pytest.mark.parametrize("boosting_step", ["round", "layer"])
-def test_the_loop_is_the_twins(boosting_step, block_size):
+def test_the_loop_is_the_reference_values(boosting_step, block_size):
     """A coupled loss whose Hessian changes with the scores, bit by bit."""
 
     def derivatives(y, scores):

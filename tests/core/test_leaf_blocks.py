@@ -5,8 +5,15 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isa import printed_by_each
-from trees import leaves_of, random_codes, random_features, random_forest, random_leaves, raw_of
+from support.isa import run_on_each_isa
+from support.trees import (
+    leaves_at,
+    random_codes,
+    random_features,
+    random_forest,
+    random_leaves,
+    raw_scores_at,
+)
 
 from polyleaf import _core
 from polyleaf.model.leaf_kinds import LEAF_KINDS
@@ -25,14 +32,14 @@ KINDS = tuple(LEAF_KINDS)
     scalar=st.sampled_from([0.0, 0.5, 1.0]),
     n_threads=st.integers(1, 3),
 )
-def test_prediction_and_training_equal_the_twin(
+def test_prediction_and_training_equal_the_reference(
     seed, kinds, n_features, n_outputs, sizes, n_rows, scalar, n_threads
 ):
     rng = np.random.default_rng(seed)
     forest, parts = random_forest(rng, n_features, n_outputs, sizes, scalar=scalar, kinds=kinds)
     codes, x = random_codes(rng, n_features, n_rows), random_features(rng, n_features, n_rows)
-    leaves = leaves_of(parts, codes)
-    expected = raw_of(parts, leaves, n_outputs, x)
+    leaves = leaves_at(parts, codes)
+    expected = raw_scores_at(parts, leaves, n_outputs, x)
     raw, trained = np.zeros((2, n_rows, n_outputs), np.float32)
     forest.predict(codes, raw, n_threads=n_threads, features=x)
     np.testing.assert_array_equal(raw, expected)
@@ -221,13 +228,13 @@ def test_huge_numbers_give_no_nan():
     assert not np.isnan(raw).any()
     leaf = np.zeros(4, np.int32)
     with np.errstate(over="ignore"):
-        expected = sum(reference.payloads(leaves, leaf, x) for _ in range(3))
+        expected = sum(reference.leaf_values(leaves, leaf, x) for _ in range(3))
     assert_same_bits(raw, expected)
 
 
 PRINT_DIGEST = """
 import hashlib, numpy as np
-from trees import random_forest, random_codes, random_features
+from support.trees import random_forest, random_codes, random_features
 digest = hashlib.sha256()
 for n_outputs in (1, 3, 8, 16, 75):
     rng = np.random.default_rng(n_outputs)
@@ -241,7 +248,7 @@ print(digest.hexdigest())
 
 
 def test_instruction_sets_give_the_same_bits():
-    assert len(set(printed_by_each(PRINT_DIGEST))) == 1
+    assert len(set(run_on_each_isa(PRINT_DIGEST))) == 1
 
 
 def test_very_many_outputs():
@@ -250,4 +257,4 @@ def test_very_many_outputs():
     codes = random_codes(rng, 3, 30)
     raw = np.zeros((30, 50_001), np.float32)
     forest.predict(codes, raw, n_threads=2)
-    assert_same_bits(raw, raw_of(parts, leaves_of(parts, codes), 50_001))
+    assert_same_bits(raw, raw_scores_at(parts, leaves_at(parts, codes), 50_001))

@@ -1,10 +1,17 @@
-"""The linear leaf fitter and bin means equal their twin bit for bit; edge cases of the leaf problem."""
+"""The linear leaf fitter and bin means equal their reference implementation bit for bit; edge cases of the leaf problem."""
 
 import numpy as np
 import pytest
-from core_settings import grow_config, linear_leaf_config
-from problems import HistogramGrower, core_bins, core_channels, make_problem, raw_features, sampled
-from reference import linear
+from reference import linear_leaves
+from support.core_settings import grow_config, linear_leaf_config
+from support.problems import (
+    HistogramGrower,
+    core_bins,
+    core_channels,
+    make_problem,
+    raw_features,
+    sampled,
+)
 
 from polyleaf import _core
 
@@ -30,9 +37,9 @@ class Case:
         step = linear_leaf_config(max_regressors=most, **options)
         return _core.fit_linear_leaves(*data, step, p.rows, p.multiplier, n_threads)
 
-    def twin(self, most=5, **options):
+    def reference(self, most=5, **options):
         p = self.problem
-        regressors = linear.path_regressors(self.tree, self.table.scale, most)
+        regressors = linear_leaves.path_regressors(self.tree, self.table.scale, most)
         data = (
             p.g,
             p.h,
@@ -42,7 +49,7 @@ class Case:
             self.features,
             self.table.scale,
         )
-        return linear.linear_leaves(*data, rows=p.rows, multiplier=p.multiplier, **options)
+        return linear_leaves.linear_leaves(*data, rows=p.rows, multiplier=p.multiplier, **options)
 
 
 def assert_same_leaves(ours, theirs):
@@ -54,34 +61,34 @@ def assert_same_leaves(ours, theirs):
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 9, 17])
 @pytest.mark.parametrize("kind", ["unit", "shared", "diagonal"])
-def test_leaves_equal_twin(kind, n_outputs):
+def test_leaves_equal_the_reference(kind, n_outputs):
     case = Case(
         make_problem(
             n_outputs, n=400, n_outputs=n_outputs, kind=kind, max_leaves=9, categorical=(3,)
         )
     )
-    assert_same_leaves(case.core(), case.twin())
-    assert_same_leaves(case.core(most=2, clip=False), case.twin(most=2, clip=False))
+    assert_same_leaves(case.core(), case.reference())
+    assert_same_leaves(case.core(most=2, clip=False), case.reference(most=2, clip=False))
     options = dict(reg_lambda=0.0, linear_lambda=0.03, learning_rate=0.1)
-    assert_same_leaves(case.core(**options), case.twin(**options))
+    assert_same_leaves(case.core(**options), case.reference(**options))
 
 
 @pytest.mark.parametrize("kind", ["unit", "shared", "diagonal"])
-def test_leaves_equal_twin_on_samples_in_blocks(kind):
+def test_leaves_equal_the_reference_on_samples_in_blocks(kind):
     case = Case(sampled(make_problem(7, n=20_000, n_outputs=2, kind=kind, max_leaves=3)))
     expected = case.core()
-    assert_same_leaves(expected, case.twin())
+    assert_same_leaves(expected, case.reference())
     for n_threads in (2, 3):
         assert_same_leaves(case.core(n_threads=n_threads), expected)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_table_equals_twin(weighted):
+def test_table_equals_the_reference(weighted):
     p = make_problem(1, n=9000, categorical=(1,))
     features = raw_features(p)
     weight = np.random.default_rng(2).integers(0, 4, 9000).astype(np.float32) if weighted else None
     bins = core_bins(p.codes, p.n_bins, p.is_categorical)
     ours = _core.LinearTable(bins, features, weight, n_threads=2)
-    theirs = linear.linear_table(p.codes, features, p.is_categorical, weight)
+    theirs = linear_leaves.linear_table(p.codes, features, p.is_categorical, weight)
     for name in ("centre", "scale", "means"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))

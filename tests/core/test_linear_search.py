@@ -1,14 +1,16 @@
-"""Splits that look ahead to linear leaves: the core's trees equal the twin's, bit for bit."""
+"""Splits that look ahead to linear leaves: the core's trees equal the reference implementation's, bit for bit."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference
-from core_settings import grow_config, linear_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import (
+from reference.linear_leaves import linear_table
+from reference.linear_split_search import LinearConfig, LinearSearch
+from support.core_settings import grow_config, linear_config
+from support.problems import (
     HistogramGrower,
     as_reference_tree,
     core_bins,
@@ -16,8 +18,6 @@ from problems import (
     raw_features,
     sampled,
 )
-from reference.linear import linear_table
-from reference.linear_search import LinearConfig, LinearSearch
 
 from polyleaf import _core
 
@@ -31,7 +31,7 @@ def by_core(p, features, linear, n_threads=1):
     return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
 
-def by_twin(p, features, linear):
+def grow_reference(p, features, linear):
     table = linear_table(p.codes, features, p.is_categorical)
     data = p.codes, p.n_bins, p.is_categorical
     search = LinearSearch(data, p.g, p.h, p.kind, table, p.config, linear, p.rows, p.multiplier)
@@ -46,7 +46,7 @@ def assert_same(p, linear=HALF_ADDITIVE, draw=0, n_threads=1):
     features = raw_features(p, draw)
     (ours, our_leaves), (theirs, their_leaves) = (
         by_core(p, features, linear, n_threads),
-        by_twin(p, features, linear),
+        grow_reference(p, features, linear),
     )
     for name, value in vars(theirs).items():
         np.testing.assert_array_equal(getattr(ours, name), value, err_msg=name)
@@ -56,7 +56,7 @@ def assert_same(p, linear=HALF_ADDITIVE, draw=0, n_threads=1):
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 7, 8, 9, 16, 20])
 @pytest.mark.parametrize("kind", ["unit", "shared", "diagonal"])
-def test_half_additive_trees_equal_twin(kind, n_outputs):
+def test_half_additive_trees_equal_the_reference(kind, n_outputs):
     p = make_problem(
         n_outputs, n=600, n_outputs=n_outputs, kind=kind if n_outputs > 1 or kind == "unit" else "shared",
         categorical=(3,), max_leaves=9, n_bins=(40, 8, 30, 6),
@@ -77,14 +77,14 @@ def test_features_that_compete_by_a_share_of_their_gain(fit, n_outputs):
         n_bins=(40, 8, 30, 20),
     )
     factors = np.array([1, 0.1, 0.05, 1], np.float32)
-    tree = assert_same(p.with_config(factors=factors), LinearConfig(fit, 2))
+    tree = assert_same(p.replace_config(factors=factors), LinearConfig(fit, 2))
     plain = assert_same(p, LinearConfig(fit, 2))
     assert tree.n_leaves == 9 and not np.array_equal(tree.feature, plain.feature)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("kind", ["unit", "shared"])
-def test_fully_corrective_trees_equal_twin(kind, n_outputs):
+def test_fully_corrective_trees_equal_the_reference(kind, n_outputs):
     p = make_problem(3, n=600, n_outputs=n_outputs, kind=kind, max_leaves=9, n_bins=(40, 8, 30, 6))
     for d in (0, 1, 3):
         assert assert_same(p, LinearConfig("full", d)).n_leaves == 9
@@ -126,7 +126,9 @@ def test_same_bits_for_any_number_of_threads(n_outputs, kind):
     scale=st.sampled_from([1e-20, 1.0, 1e15]),
 )
 @settings(max_examples=30, deadline=None, derandomize=True)
-def test_any_tree_equals_twin(draw, n, n_outputs, kind, fit, d, linear_lambda, categorical, scale):
+def test_any_tree_equals_the_reference(
+    draw, n, n_outputs, kind, fit, d, linear_lambda, categorical, scale
+):
     if kind == "diagonal" and (n_outputs == 1 or fit == "full"):
         kind = "shared"
     options = dict(min_child_samples=1, max_leaves=12, reg_lambda=0.3)

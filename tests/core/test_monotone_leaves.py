@@ -5,10 +5,10 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import as_reference_tree
-from reference.monotone import isotonic, leaf_order
+from reference.monotone_leaves import isotonic, leaf_order
 from sklearn.isotonic import IsotonicRegression
-from trees import random_codes, tree_arrays
+from support.problems import as_reference_tree
+from support.trees import random_codes, tree_arrays
 
 from polyleaf import _core
 
@@ -50,10 +50,12 @@ def test_values_are_the_nearest_that_obey(seed, n_leaves, columns):
     rng = np.random.default_rng(seed)
     h = None if columns == 0 else rng.uniform(0.1, 3, (n_leaves, columns)).astype(np.float32)
     found = obeying(tree, n_bins, directions, values, h, n_threads=2)
-    twin = as_reference_tree(tree)
-    ids = twin.leaf[twin.leaf >= 0]  # the twin's leaves are in the order of nodes
+    reference_tree = as_reference_tree(tree)
+    ids = reference_tree.leaf[
+        reference_tree.leaf >= 0
+    ]  # the reference implementation's leaves are in the order of nodes
     for k in range(values.shape[1]):
-        order = leaf_order(twin, n_bins, directions[:, k])
+        order = leaf_order(reference_tree, n_bins, directions[:, k])
         weights = 1.0 + (
             np.ones(n_leaves) if h is None else h[:, min(k, columns - 1)].astype(np.float64)
         )
@@ -103,11 +105,13 @@ def test_rows_that_move_obey(seed):
     codes = np.where(
         random_codes(rng, 4, 300) % 5 == 0, reference.MISSING, rng.integers(0, 8, (4, 300))
     )
-    twin = as_reference_tree(tree)
+    reference_tree = as_reference_tree(tree)
     for k in range(values.shape[1]):
         moved = np.clip(codes + rng.integers(0, 4, codes.shape) * directions[:, [k]], 0, 7)
         moved = np.where(codes == reference.MISSING, codes, moved)
-        low, high = (reference.leaf_of_row(twin, c.astype(np.uint8)) for c in (codes, moved))
+        low, high = (
+            reference.leaf_of_row(reference_tree, c.astype(np.uint8)) for c in (codes, moved)
+        )
         assert np.all(found[low, k] <= found[high, k])
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isa import printed_by_each
-from trees import leaves_of, random_codes, random_forest, raw_of, tree_arrays
+from support.isa import run_on_each_isa
+from support.trees import leaves_at, random_codes, random_forest, raw_scores_at, tree_arrays
 
 from polyleaf import _core
 
@@ -14,11 +14,11 @@ ROW_COUNTS = [0, 1, 5, 12, 13, 63, 64, 65, 100, 256, 300, 577]
 
 
 def assert_predicts(forest, parts, codes, n_threads=1):
-    leaves = leaves_of(parts, codes)
+    leaves = leaves_at(parts, codes)
     raw = np.zeros((codes.shape[1], forest.n_outputs), np.float32)
     forest.predict(codes, raw, n_threads=n_threads)
     np.testing.assert_array_equal(forest.apply(codes, n_threads=n_threads), leaves)
-    np.testing.assert_array_equal(raw, raw_of(parts, leaves, forest.n_outputs))
+    np.testing.assert_array_equal(raw, raw_scores_at(parts, leaves, forest.n_outputs))
 
 
 @settings(max_examples=60, deadline=None)
@@ -135,7 +135,7 @@ def test_threads_give_the_same_bits():
 
 PRINT_DIGEST = """
 import hashlib, numpy as np
-from trees import random_forest, random_codes
+from support.trees import random_forest, random_codes
 digest = hashlib.sha256()
 for n_outputs in (1, 4, 16, 75):
     rng = np.random.default_rng(n_outputs)
@@ -149,7 +149,7 @@ print(digest.hexdigest())
 
 
 def test_instruction_sets_give_the_same_bits():
-    assert len(set(printed_by_each(PRINT_DIGEST))) == 1
+    assert len(set(run_on_each_isa(PRINT_DIGEST))) == 1
 
 
 def test_ranges_of_trees_add_up():

@@ -7,8 +7,8 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layers import CLASSES, LAYERS, X, Y, classifier, regressor
-from problems import KINDS, Core, Twin, assert_same_tree, make_problem, sampled
+from support.problems import KINDS, Core, Reference, assert_same_tree, make_problem, sampled
+from support.small_fits import CLASSES, LAYERS, X, Y, classifier, regressor
 
 from polyleaf import PolyleafRegressor
 
@@ -49,7 +49,7 @@ def prune_by_hand(tree, penalty):
     return reference.Tree(**values, categories=tree.categories[order])
 
 
-@pytest.fixture(params=[Twin, Core], ids=["twin", "core"], scope="module")
+@pytest.fixture(params=[Reference, Core], ids=["reference", "core"], scope="module")
 def library(request):
     return request.param
 
@@ -75,9 +75,9 @@ def test_cutting_back_is_pruning_by_hand(library, data):
         p = sampled(p)
     if p.rows is not None and len(p.rows) == 0:
         return
-    whole, _ = library.grow(p.with_config(min_split_gain=NEVER_CUT))
+    whole, _ = library.grow(p.replace_config(min_split_gain=NEVER_CUT))
     assert_same_tree(prune_by_hand(whole, NEVER_CUT), whole)
-    cut, leaf_of_row = library.grow(p.with_config(min_split_gain=penalty))
+    cut, leaf_of_row = library.grow(p.replace_config(min_split_gain=penalty))
     assert_same_tree(prune_by_hand(whole, penalty), cut)
     np.testing.assert_array_equal(leaf_of_row, reference.leaf_of_row(cut, p.codes))
 

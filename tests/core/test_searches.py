@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 import pytest
-from core_settings import grow_config, leaf_config
-from problems import HistogramGrower, core_bins, core_channels, make_problem
+from support.core_settings import grow_config, leaf_config
+from support.problems import HistogramGrower, core_bins, core_channels, make_problem
 
 from polyleaf import _core
 
@@ -15,7 +15,7 @@ N = P.codes.shape[1]
 
 
 def bins_of(p=P):
-    return core_bins(p.codes, p.n_bins, p.is_categorical, p.held_sparse, 1)
+    return core_bins(p.codes, p.n_bins, p.is_categorical, p.sparse_features, 1)
 
 
 def gradients_of(n=N):

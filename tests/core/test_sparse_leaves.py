@@ -1,4 +1,4 @@
-"""Leaves that keep k of K dense outputs (GBDT-MO, section III-B): core against twin, and what must be equal.
+"""Leaves that keep k of K dense outputs (GBDT-MO, section III-B): core against reference, and what must be equal.
 
 All comparisons are `==` unless a test says why not.
 """
@@ -9,10 +9,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 import reference
-from core_settings import grow_config, leaf_config_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import KINDS, Core, Twin, assert_same_tree, make_problem, sampled
+from support.core_settings import grow_config, make_leaf_config
+from support.problems import KINDS, Core, Reference, assert_same_tree, make_problem, sampled
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.settings import presets
@@ -21,17 +21,17 @@ SUPPORTS = [False, True]
 
 
 def core_leaves(p, tree, leaf_of_row, n_threads=1):
-    """The core's sparse leaves of a twin's tree; learning rate 0.3."""
+    """The core's sparse leaves of a reference tree; learning rate 0.3."""
     c = p.config
     grower = Core.grower(p, n_threads)
     channels = _core.Channels(p.g, p.h, p.kind, p.rows, p.multiplier, n_threads)
     grown = grower.grow(channels, grow_config(c), p.features)
-    kept = c.leaf_k, grown if c.shared_support else None, leaf_config_of(c, learning_rate=0.3)
+    kept = c.leaf_k, grown if c.shared_support else None, make_leaf_config(c, learning_rate=0.3)
     sample = p.rows, p.multiplier, n_threads
     return _core.fit_topk_leaves(p.g, p.h, leaf_of_row, tree.n_leaves, *kept, *sample)
 
 
-def assert_core_equals_twin(p, n_threads=1):
+def assert_core_equals_reference(p, n_threads=1):
     core, core_rows = Core.grow(p, n_threads)
     twin, twin_rows = Twin.grow(p)
     assert_same_tree(core, twin)
@@ -40,10 +40,10 @@ def assert_core_equals_twin(p, n_threads=1):
     its = reference.fit_topk_leaves(p.g, p.h, twin_rows, twin, p.config, 0.3, p.rows, p.multiplier)
     for name in ("indptr", "outputs", "values"):
         np.testing.assert_array_equal(getattr(mine, name), getattr(its, name), err_msg=name)
-    return twin
+    return expected
 
 
-# ----------------------------------------------------------------------------------------------- core = twin
+# ----------------------------------------------------------------------------------------------- core = reference
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_trees_and_leaves(kind, n_outputs, leaf_k, shared_support):
     p = make_problem(
         3, n=400, n_bins=(9, 30, 5, 7, 12), categorical=[2, 4], n_outputs=n_outputs, kind=kind
     )
-    p = p.with_config(leaf_k=leaf_k, shared_support=shared_support)
-    assert assert_core_equals_twin(p).n_leaves > 5
-    assert_core_equals_twin(sampled(p, multiplied=kind != "unit"), n_threads=2)
+    p = p.replace_config(leaf_k=leaf_k, shared_support=shared_support)
+    assert assert_core_equals_reference(p).n_leaves > 5
+    assert_core_equals_reference(sampled(p, multiplied=kind != "unit"), n_threads=2)
 
 
 @pytest.mark.parametrize("shared_support", SUPPORTS)
@@ -95,8 +95,8 @@ def test_trees_and_leaves(kind, n_outputs, leaf_k, shared_support):
 )
 def test_regularisers_and_schedules(kind, config, shared_support):
     p = make_problem(8, n=300, categorical=[3], n_outputs=6, kind=kind, **config)
-    p = p.with_config(leaf_k=2, shared_support=shared_support)
-    assert assert_core_equals_twin(p).n_leaves > 1
+    p = p.replace_config(leaf_k=2, shared_support=shared_support)
+    assert assert_core_equals_reference(p).n_leaves > 1
 
 
 @pytest.mark.parametrize("shared_support", SUPPORTS)
@@ -105,7 +105,7 @@ def test_missing_values(missing, shared_support):
     p = make_problem(
         6, n_bins=(9, 4, 6), categorical=[2], n_outputs=4, kind="diagonal", missing=missing
     )
-    assert_core_equals_twin(p.with_config(leaf_k=2, shared_support=shared_support))
+    assert_core_equals_reference(p.replace_config(leaf_k=2, shared_support=shared_support))
 
 
 @pytest.mark.parametrize("shared_support", SUPPORTS)
@@ -116,9 +116,9 @@ def test_no_curvature_and_extreme_gradients(kind, shared_support):
     )
     g = p.g * np.array([0, 1e-36, 1e17, 1], np.float32)
     h = None if p.h is None else np.where(p.codes[0][:, None] < 2, np.float32(0), p.h)
-    assert_core_equals_twin(replace(p, g=g, h=h))
-    assert_core_equals_twin(replace(p, g=g, h=h).with_config(reg_lambda=1e-20))
-    assert_core_equals_twin(
+    assert_core_equals_reference(replace(p, g=g, h=h))
+    assert_core_equals_reference(replace(p, g=g, h=h).replace_config(reg_lambda=1e-20))
+    assert_core_equals_reference(
         replace(p, g=p.g * np.float32(1e30))
     )  # squares that float32 does not hold
 
@@ -130,7 +130,9 @@ def test_threads_on_blocks_of_rows(kind, n_threads, shared_support):
     p = make_problem(
         11, n=9000, n_bins=(200, 6, 30) * 6, categorical=[2], n_outputs=5, kind=kind, max_leaves=12
     )
-    assert_core_equals_twin(p.with_config(leaf_k=2, shared_support=shared_support), n_threads)
+    assert_core_equals_reference(
+        p.replace_config(leaf_k=2, shared_support=shared_support), n_threads
+    )
 
 
 @given(
@@ -147,8 +149,8 @@ def test_any_problem(draw, n_outputs, leaf_k, kind, shared_support, reg_lambda):
     p = make_problem(
         draw, n=150, n_bins=(40, 6, 25), n_outputs=n_outputs, kind=kind, reg_lambda=reg_lambda
     )
-    p = p.with_config(leaf_k=leaf_k, shared_support=shared_support, max_leaves=8)
-    assert_same_tree(Core.grow(p)[0], Twin.grow(p)[0])
+    p = p.replace_config(leaf_k=leaf_k, shared_support=shared_support, max_leaves=8)
+    assert_same_tree(Core.grow(p)[0], Reference.grow(p)[0])
 
 
 def test_one_grower_serves_all_kinds_of_leaves():
@@ -156,14 +158,14 @@ def test_one_grower_serves_all_kinds_of_leaves():
     p = make_problem(2, n=300, n_bins=(30, 9), n_outputs=20)
     grower = Core.grower(p)
     for leaf_k in (0, 2, 19, 0, 7):
-        q = p.with_config(leaf_k=leaf_k)
-        assert_same_tree(Core.grow(q, grower=grower)[0], Twin.grow(q)[0])
+        q = p.replace_config(leaf_k=leaf_k)
+        assert_same_tree(Core.grow(q, grower=grower)[0], Reference.grow(q)[0])
 
 
 # ---------------------------------------------------------------------------------------------- what is equal
 
 
-@pytest.fixture(params=[Twin, Core], ids=["twin", "core"])
+@pytest.fixture(params=[Reference, Core], ids=["reference", "core"])
 def library(request):
     return request.param
 
@@ -175,7 +177,7 @@ def test_leaves_that_keep_all_outputs_are_dense(library, kind, shared_support, n
     p = make_problem(4, n=200, n_bins=(9, 30, 5), categorical=[2], n_outputs=n_outputs, kind=kind)
     dense, _ = library.grow(p)
     for k in (n_outputs, n_outputs + 3):
-        sparse, _ = library.grow(p.with_config(leaf_k=k, shared_support=shared_support))
+        sparse, _ = library.grow(p.replace_config(leaf_k=k, shared_support=shared_support))
         assert_same_tree(dense, sparse)
 
 
@@ -183,7 +185,7 @@ def test_leaves_that_keep_all_outputs_are_dense(library, kind, shared_support, n
 def test_gains_are_those_of_the_best_choice_of_outputs(library, shared_support):
     """Brute force over choices, in exact numbers, at the root of a tree."""
     p = make_problem(5, n=60, n_bins=(6, 5), n_outputs=4, kind="unit", missing=0.0, max_leaves=2)
-    tree, _ = library.grow(p.with_config(leaf_k=2, shared_support=shared_support))
+    tree, _ = library.grow(p.replace_config(leaf_k=2, shared_support=shared_support))
 
     def worth(rows, outputs):
         return sum(

@@ -1,4 +1,4 @@
-"""Training on sparse gradients: searches, leaves, derivatives and whole models equal their twin exactly."""
+"""Training on sparse gradients: searches, leaves, derivatives and whole models equal their reference implementation exactly."""
 
 from dataclasses import replace
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import reference
 import scipy.sparse as sp
-from core_settings import grow_config, leaf_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import as_reference_tree, assert_same_tree, core_bins
-from reference import labels as twin
+from reference import extreme_multilabel
+from support.core_settings import grow_config, leaf_config
+from support.problems import as_reference_tree, assert_same_tree, core_bins
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.inputs.features import read_features
@@ -36,7 +36,7 @@ class Problem:
         codes = np.where(rng.random(codes.shape) < missing, reference.MISSING, codes)
         is_categorical = np.isin(np.arange(len(n_bins)), categorical)
         self.data = codes.astype(np.uint8), np.array(n_bins, np.uint16), is_categorical
-        self.gradients = twin.Gradients(g)
+        self.gradients = extreme_multilabel.Gradients(g)
         self.numbers = None  # of rows among all that there are anywhere; None: their places
         self.rng = rng
 
@@ -91,10 +91,10 @@ def core_tree(
     threshold_step=0.05,
     n_threads=1,
     features=None,
-    held_sparse=(),
+    sparse_features=(),
 ):
     p = problem.gradients
-    bins = core_bins(*problem.data, held_sparse, n_threads)
+    bins = core_bins(*problem.data, sparse_features, n_threads)
     gradients, settings = core_gradients(p.g, n_threads), grow_config(config)
     step = leaf_config(step)
     if search == "exact":
@@ -110,28 +110,30 @@ def core_tree(
     return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
 
-def twin_tree(problem, search, config, leaf_k, step, threshold_step=0.05, features=None):
+def reference_tree(problem, search, config, leaf_k, step, threshold_step=0.05, features=None):
     p = problem.gradients
     codes, n_bins, is_categorical = problem.data
     data = codes if p.rows is None else codes[:, p.rows], n_bins, is_categorical
     if search == "exact":
-        chosen = twin.ExactSearch(data, p, step, leaf_k, config, threshold_step)
+        chosen = extreme_multilabel.ExactSearch(data, p, step, leaf_k, config, threshold_step)
     else:
         kind, g, h = sketched(problem)
         channels = reference.quantise(g, h, kind, p.rows, p.multiplier)
         n = len(p.g)
         numbers = np.arange(n) if problem.numbers is None else problem.numbers
         numbers = numbers if p.rows is None else numbers[p.rows]
-        chosen = twin.VerifiedSearch(data, p, step, leaf_k, config, channels, numbers, SEED)
+        chosen = extreme_multilabel.VerifiedSearch(
+            data, p, step, leaf_k, config, channels, numbers, SEED
+        )
     tree = reference.grow(*problem.data, chosen, config, p.rows, features)
     return tree, reference.leaf_of_row(tree, codes)
 
 
-def assert_same_growth(problem, search, config, leaf_k=4, step=None, held_sparse=(), **options):
-    step = twin.Step(reg_lambda=config.reg_lambda) if step is None else step
-    expected = twin_tree(problem, search, config, leaf_k, step, **options)
+def assert_same_growth(problem, search, config, leaf_k=4, step=None, sparse_features=(), **options):
+    step = extreme_multilabel.Step(reg_lambda=config.reg_lambda) if step is None else step
+    expected = reference_tree(problem, search, config, leaf_k, step, **options)
     for n_threads in (1, 2, 3):
-        held = {"n_threads": n_threads, "held_sparse": held_sparse}
+        held = {"n_threads": n_threads, "sparse_features": sparse_features}
         tree, leaf_of_row = core_tree(problem, search, config, leaf_k, step, **held, **options)
         assert_same_tree(tree, expected[0])
         np.testing.assert_array_equal(leaf_of_row, expected[1])
@@ -146,7 +148,7 @@ def config_of(**changes):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("search", ["sketch", "exact"])
-def test_trees_equal_the_twin(search, variant):
+def test_trees_equal_the_reference(search, variant):
     problem = VARIANTS[variant](Problem(3))
     tree = assert_same_growth(problem, search, config_of())
     assert tree.n_leaves > 3
@@ -156,8 +158,10 @@ def test_trees_equal_the_twin(search, variant):
 @pytest.mark.parametrize("search", ["sketch", "exact"])
 def test_features_may_be_held_sparse(search, variant):
     problem = VARIANTS[variant](Problem(3))
-    for held_sparse in ((1, 3, 4), range(5)):
-        tree = assert_same_growth(problem, search, config_of(), held_sparse=tuple(held_sparse))
+    for sparse_features in ((1, 3, 4), range(5)):
+        tree = assert_same_growth(
+            problem, search, config_of(), sparse_features=tuple(sparse_features)
+        )
         assert tree.n_leaves > 3
 
 
@@ -181,7 +185,7 @@ def test_limits_of_growth(search, changes):
 @pytest.mark.parametrize("search", ["sketch", "exact"])
 @pytest.mark.parametrize("step", [{"reg_alpha": 3.0}, {"max_delta_step": 0.3}])
 def test_bounded_steps(search, step):
-    assert_same_growth(Problem(5), search, config_of(), step=twin.Step(**step))
+    assert_same_growth(Problem(5), search, config_of(), step=extreme_multilabel.Step(**step))
 
 
 @pytest.mark.parametrize("leaf_k", [1, 2, 29, 30, 99])
@@ -198,7 +202,9 @@ def test_thresholds_of_the_exact_search(threshold_step):
 def test_coarser_thresholds_are_others():
     """The step matters: otherwise the test above says nothing."""
     fine, coarse = (
-        twin_tree(Problem(7), "exact", config_of(), 4, twin.Step(), threshold_step=s)
+        reference_tree(
+            Problem(7), "exact", config_of(), 4, extreme_multilabel.Step(), threshold_step=s
+        )
         for s in (0.0, 0.3)
     )
     assert not np.array_equal(fine[0].threshold, coarse[0].threshold)
@@ -232,8 +238,10 @@ def test_missing_values(search, missing):
 def test_large_nodes_are_judged_by_some_of_their_rows(variant, monkeypatch):
     problem = VARIANTS[variant](Problem(12, n=9000))
     tree = assert_same_growth(problem, "sketch", config_of(max_leaves=6))
-    monkeypatch.setattr(twin, "JUDGED_ROWS", 10**9)
-    by_all, _ = twin_tree(problem, "sketch", config_of(max_leaves=6), 4, twin.Step(reg_lambda=1.0))
+    monkeypatch.setattr(extreme_multilabel, "SAMPLED_ROWS", 10**9)
+    by_all, _ = reference_tree(
+        problem, "sketch", config_of(max_leaves=6), 4, extreme_multilabel.Step(reg_lambda=1.0)
+    )
     assert tree.gain[0] != by_all.gain[0]
     # By 4,096 of 9,000 rows: the noise of such a draw, .02 to .11 of the gain in these problems.
     np.testing.assert_allclose(tree.gain[0], by_all.gain[0], rtol=0.15)
@@ -317,7 +325,7 @@ def assert_same_leaves(core, expected):
 @pytest.mark.parametrize(
     "step", [{}, {"reg_alpha": 4.0}, {"max_delta_step": 0.2, "learning_rate": 0.1}]
 )
-def test_leaves_equal_the_twin(variant, leaf_k, step):
+def test_leaves_equal_the_reference(variant, leaf_k, step):
     p = VARIANTS[variant](Problem(14)).gradients
     leaf_of_row = np.random.default_rng(0).integers(0, 6, len(p.g)).astype(np.int32)
     leaf_of_row[leaf_of_row == 4] = 5  # a leaf without rows
@@ -375,7 +383,7 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
 
 
 @pytest.mark.parametrize("name", ["squared_hinge", "squared_error"])
-def test_the_twin_has_the_same_derivatives(name):
+def test_the_reference_has_the_same_derivatives(name):
     objective = {"squared_hinge": SquaredHinge(), "squared_error": SquaredError()}[name]
     rng = np.random.default_rng(2)
     y = (rng.random((50, 9)) < 0.3).astype(np.float32)
@@ -415,9 +423,12 @@ def fitted(X, Y, estimator=PolyleafClassifier, weight=None, **parameters):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("estimator", "loss", "base"),
-    [(PolyleafClassifier, twin.squared_hinge, -1), (PolyleafRegressor, twin.squared_error, 0)],
+    [
+        (PolyleafClassifier, extreme_multilabel.squared_hinge, -1),
+        (PolyleafRegressor, extreme_multilabel.squared_error, 0),
+    ],
 )
-def test_training_equals_the_twin(data, estimator, loss, base, weighted):
+def test_training_equals_the_reference(data, estimator, loss, base, weighted):
     """Exact search: the whole of training, derivative by derivative and tree by tree."""
     X, Y = data
     weight = (
@@ -430,13 +441,13 @@ def test_training_equals_the_twin(data, estimator, loss, base, weighted):
     config = reference.GrowConfig(
         max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=15, reg_lambda=5.0
     )
-    step = twin.Step(reg_lambda=5.0, learning_rate=model.learning_rate)
+    step = extreme_multilabel.Step(reg_lambda=5.0, learning_rate=model.learning_rate)
 
     def search(round, gradients):
-        return twin.ExactSearch(data, gradients, step, 4, config, 0.05)
+        return extreme_multilabel.ExactSearch(data, gradients, step, 4, config, 0.05)
 
     Y = Y.toarray()
-    raw, rounds = twin.boost(data, Y, loss, base, search, config, 4, step, 8, weight)
+    raw, rounds = extreme_multilabel.boost(data, Y, loss, base, search, config, 4, step, 8, weight)
     for t, (tree, leaves) in enumerate(rounds):
         assert_same_tree(as_reference_tree(model.forest.tree(t)), tree)
         assert_same_leaves(model.forest.values(t), leaves)

@@ -6,13 +6,13 @@ import reference
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isa import printed_by_each
-from trees import (
-    leaves_of,
+from support.isa import run_on_each_isa
+from support.trees import (
+    leaves_at,
     random_codes,
     random_features,
     random_forest,
-    raw_of,
+    raw_scores_at,
     sparse_forest,
     tree_arrays,
 )
@@ -24,11 +24,11 @@ def problem(rng, n_features, n_outputs, sizes, n_rows, **options):
     """A forest, its input, its raw sums, and which outputs each row holds."""
     forest, parts = random_forest(rng, n_features, n_outputs, sizes, **options)
     codes, x = random_codes(rng, n_features, n_rows), random_features(rng, n_features, n_rows)
-    leaves = leaves_of(parts, codes)
+    leaves = leaves_at(parts, codes)
     held = np.zeros((n_rows, n_outputs), bool)
     for t, (_, payloads, output) in enumerate(parts):
         held |= reference.holds(payloads, leaves[:, t], n_outputs, output)
-    return forest, codes, x, raw_of(parts, leaves, n_outputs, x), held
+    return forest, codes, x, raw_scores_at(parts, leaves, n_outputs, x), held
 
 
 def assert_same(found, expected):
@@ -184,7 +184,7 @@ def test_wrong_calls_are_refused():
 
 PRINT_DIGEST = """
 import hashlib, numpy as np
-from trees import random_codes, sparse_forest
+from support.trees import random_codes, sparse_forest
 digest = hashlib.sha256()
 for n_outputs in (40, 1500, 20000):
     rng = np.random.default_rng(n_outputs)
@@ -198,4 +198,4 @@ print(digest.hexdigest())
 
 
 def test_instruction_sets_give_the_same_bits():
-    assert len(set(printed_by_each(PRINT_DIGEST))) == 1
+    assert len(set(run_on_each_isa(PRINT_DIGEST))) == 1

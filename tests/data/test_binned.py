@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from problems import Core, assert_same_tree, core_bins, make_problem, sampled, sparse_arrays
+from support.problems import Core, assert_same_tree, core_bins, make_problem, sampled, sparse_arrays
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.data import binning
@@ -115,7 +115,7 @@ def test_many_rows_and_cells(take, n_outputs):
     tree, leaf_of_row = Core.grow(p)
     for features in (None, (1, 3, 5)):
         for n_threads in (1, 2, 3):
-            same, same_leaves = Core.grow(p.sparsely_held(features), n_threads)
+            same, same_leaves = Core.grow(p.store_sparse(features), n_threads)
             assert_same_tree(tree, same)
             np.testing.assert_array_equal(leaf_of_row, same_leaves)
 
@@ -139,9 +139,9 @@ def test_linear_leaves_hold_all_codes():
     assert PolyleafRegressor(n_estimators=2, leaf="linear").fit(data, targets(X)).predict(
         data
     ).shape == (600, 3)
-    p = make_problem(1).sparsely_held()
+    p = make_problem(1).store_sparse()
     with pytest.raises(ValueError, match="none may be held sparse"):
-        bins = core_bins(p.codes, p.n_bins, p.is_categorical, p.held_sparse)
+        bins = core_bins(p.codes, p.n_bins, p.is_categorical, p.sparse_features)
         _core.LinearTable(bins, p.codes.astype(np.float32), None, 1)
 
 

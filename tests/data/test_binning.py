@@ -1,4 +1,4 @@
-"""Bins: the code of a value against a naive NumPy twin, the choice of thresholds, and the saved form."""
+"""Bins: the code of a value against a naive NumPy implementation, the choice of thresholds, and the saved form."""
 
 import copy
 import json
@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isa import printed_by_each
+from support.isa import run_on_each_isa
 
 from polyleaf import _core
 from polyleaf.data.binning import BinMapper
@@ -356,7 +356,7 @@ print(digest.hexdigest())
 
 
 def test_instruction_sets_and_threads_give_the_same_bits():
-    assert len(set(printed_by_each(PROGRAM))) == 1
+    assert len(set(run_on_each_isa(PROGRAM))) == 1
 
 
 # ---- the saved form ----------------------------------------------------------------------------------------

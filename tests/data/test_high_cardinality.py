@@ -8,12 +8,12 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from commands import polyleaf
-from many_categories import effects, r2
-from model_files import about, reseal
 from safetensors.numpy import load
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
+from support.commands import polyleaf
+from support.high_cardinality import effects, r2
+from support.model_files import about, reseal
 
 from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafRegressor
 from polyleaf.data.binning import BinMapper

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from isa import printed_by_each
-from many_categories import effects
+from support.high_cardinality import effects
+from support.isa import run_on_each_isa
 
 from polyleaf.data import target_encoding
 from polyleaf.data.target_encoding import FeatureCodes, learn
@@ -193,7 +193,7 @@ def test_sparse_labels_beyond_the_columns_are_hashed():
 PROGRAM = """
 import zlib
 import numpy as np
-from many_categories import effects
+from support.high_cardinality import effects
 from polyleaf import PolyleafRegressor
 for n_outputs in (1, 40):
     X, y = effects(3000, 400, n_outputs)
@@ -208,7 +208,7 @@ for n_outputs in (1, 40):
 
 
 def test_instruction_sets_and_threads_give_the_same_bits():
-    printed = printed_by_each(PROGRAM)
+    printed = run_on_each_isa(PROGRAM)
     assert len(set(printed)) == 1
     lines = printed[0].split("\n")
     assert lines[0:2] == lines[2:4] and lines[4:6] == lines[6:8]

@@ -7,11 +7,10 @@ import gc
 import pickle
 import warnings
 
-import foreign
-import host_device
 import numpy as np
 import pytest
-from foreign import ByDLPack, ByInterface
+from support import foreign_arrays, host_device
+from support.foreign_arrays import ByDLPack, ByInterface
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.runtime.device_arrays import as_device_array, is_device_array
@@ -121,7 +120,7 @@ def test_predictions_stay_on_the_card(kind, dtype):
     predictor, expected = model.predictor(device="cuda"), model.predictor()(values)
     for found in (predictor(kind(values)), predictor.predict_raw(kind(values))):
         assert is_device_array(found) and found.shape == expected.shape and len(found) == len(X)
-        np.testing.assert_array_equal(foreign.taken(found), expected)
+        np.testing.assert_array_equal(foreign_arrays.taken(found), expected)
         np.testing.assert_array_equal(
             as_device_array(host_device.device(), found, "found").read(), expected
         )

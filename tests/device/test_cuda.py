@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from host_device import COMPILER, library
+from support.host_device import COMPILER, library
 
 from polyleaf import PolyleafRegressor, _core
 from polyleaf.runtime import cuda, nvrtc

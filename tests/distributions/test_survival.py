@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from polyleaf import PolyleafClassifier
-from polyleaf.distributions.survival import curves, encode, intervals
+from polyleaf.distributions.survival import encode_discrete_hazard, make_intervals, survival_curves
 
 TIME = np.array([1.0, 2.0, 2.0, 3.0, 5.0, 5.0, 8.0])
 EVENT = np.array([1, 0, 1, 1, 1, 0, 0])

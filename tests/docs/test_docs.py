@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from support import ROOT
 
 PAGES = ROOT / "docs"
 NEEDS = {"gpu": "cupy", "objectives": "jax", "how-to/optuna": "optuna"}

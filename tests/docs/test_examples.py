@@ -10,7 +10,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from places import ROOT
+from support import ROOT
 
 from polyleaf import PolyleafMultiTask, PolyleafRegressor
 

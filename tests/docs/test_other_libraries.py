@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from places import ROOT
+from support import ROOT
 
 PAGE = "docs/other-libraries.md"
 

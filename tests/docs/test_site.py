@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from places import ROOT
-from public_names import EXTRA, MODULES, PAGES, public_names
+from support import ROOT
+from support.public_names import EXTRA, MODULES, PAGES, public_names
 
 DOCS = ROOT / "docs"
 GENERATED = {"gallery"}

@@ -1,4 +1,4 @@
-"""PolyleafMultiTask: one task is the plain estimator, bit for bit; several are the twin's."""
+"""PolyleafMultiTask: one task is the plain estimator, bit for bit; several are the reference implementation's."""
 
 import pickle
 
@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import reference
-from reference import tasks as twin
+from reference import multitask
 from sklearn.base import clone
 from sklearn.metrics import d2_log_loss_score, d2_pinball_score, d2_tweedie_score, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -193,11 +193,11 @@ def test_a_task_keeps_offsets_tables_and_what_was_set():
     assert shared.fit(X, PRICE).predict(X).shape == (N,)
 
 
-# --- several tasks: the twin --------------------------------------------------------------------------
+# --- several tasks: the reference implementation --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weights", [None, {"segment": 4.0, "demand": 0.25}])
-def test_several_tasks_are_the_twins(weights):
+def test_several_tasks_are_the_reference_values(weights):
     """Structure by gains in one unit, leaves each task's own; derivatives are those of the tasks alone."""
     of_full = X[np.isfinite(X).all(axis=1)]
     rows = np.isfinite(X).all(axis=1)
@@ -225,8 +225,10 @@ def test_several_tasks_are_the_twins(weights):
         g, h = np.empty_like(raw), np.empty_like(raw)
         problem.derivatives(raw, g, h)
         residual = residual_of.astype(np.float32) - raw
-        unit = twin.units(blocks, g, h)
-        tree, leaves, leaf_values = twin.fit_tree(data, g, h, unit, config, 0.5, levels, residual)
+        unit = multitask.units(blocks, g, h)
+        tree, leaves, leaf_values = multitask.fit_tree(
+            data, g, h, unit, config, 0.5, levels, residual
+        )
         np.testing.assert_array_equal(view.structure.feature, tree.feature)
         np.testing.assert_array_equal(view.structure.threshold, tree.threshold)
         np.testing.assert_array_equal(view.leaves, leaf_values)

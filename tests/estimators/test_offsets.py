@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import reference
-from layers import LAYERS, SMALL, N, X, Y, bits, classifier, regressor, runs, targets
-from problems import Core, Twin, boosted
+from support.problems import Core, Reference, boosted
+from support.small_fits import LAYERS, SMALL, N, X, Y, bits, classifier, regressor, runs, targets
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.callbacks import Checkpoint
@@ -23,7 +23,7 @@ LABELS = (Y + 4 * KNOWN > 0).astype(int)
 
 
 def coupled(y, scores):
-    """Derivatives of a loss that is no function of a difference; rational, so exact in the twin."""
+    """Derivatives of a loss that is no function of a difference; rational, so exact in the reference implementation."""
     residual = scores - y + 0.25 * scores.sum(axis=1, keepdims=True)
     return residual + 0.1 * residual * np.abs(residual), 1.2 + 0.2 * np.abs(residual)
 
@@ -79,8 +79,8 @@ def test_large_offsets_lose_no_digits():
 # ----------------------------------------------------------------------------------------------- other losses
 
 
-@pytest.mark.parametrize("implementation", [Twin, Core], ids=["twin", "core"])
-def test_the_loss_sees_the_offset_as_the_twin_does(implementation):
+@pytest.mark.parametrize("implementation", [Reference, Core], ids=["reference", "core"])
+def test_the_loss_sees_the_offset_as_the_reference_does(implementation):
     parameters = {
         "hessian": "diagonal",
         "leaf_hessian": "diagonal",

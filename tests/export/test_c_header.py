@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from benchmarks.c_programs import COMPILERS, CProgram
-from exports import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.exports import (
     CASES,
     class_numbers,
     estimator,
@@ -13,9 +15,7 @@ from exports import (
     raw_scores,
     training_rows,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from models import forests, random_model
+from support.models import forests, random_model
 
 from polyleaf import Model, PolyleafRegressor
 from polyleaf.export import to_c, to_numeric_matrix

@@ -2,10 +2,12 @@
 
 import io
 
-import golden
 import numpy as np
 import pytest
-from exports import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import golden
+from support.exports import (
     CASES,
     estimator,
     hard_rows,
@@ -15,9 +17,7 @@ from exports import (
     raw_scores,
     training_rows,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from models import example_frame, forests, random_model
+from support.models import example_frame, forests, random_model
 
 from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
 from polyleaf.export import to_numeric_matrix, to_onnx

@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from many_categories import effects
+from support.high_cardinality import effects
 
 from polyleaf import PolyleafRegressor
 from polyleaf.export import to_c, to_onnx, to_treelite, to_xgboost

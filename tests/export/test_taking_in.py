@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from foreign_models import FOLDER, LIGHTGBM, XGBOOST, asked, expected, file_of
+from support.foreign_models import FOLDER, LIGHTGBM, XGBOOST, asked, expected, path_to_model
 
 from polyleaf import load_model
 from polyleaf.export import from_lightgbm, from_xgboost, to_c
@@ -33,7 +33,7 @@ EXPECTED = expected()
 
 
 def read(library, name):
-    return READERS[library](file_of(library, name))
+    return READERS[library](path_to_model(library, name))
 
 
 def prepare_features(model):
@@ -99,7 +99,7 @@ def test_other_files_are_refused_with_a_sentence(reader, content, tmp_path):
 
 def test_a_truncated_file_is_refused(tmp_path):
     for library, name in (("xgboost", "two"), ("xgboost", "vectors")):
-        path = file_of(library, name)
+        path = path_to_model(library, name)
         shutil.copy(path, tmp_path / path.name)
         data = path.read_bytes()
         (tmp_path / path.name).write_bytes(data[: len(data) // 2])
@@ -111,10 +111,10 @@ def test_boosters_are_taken_as_they_are():
     class Booster:
         def save_raw(self, kind):
             assert kind == "json"
-            return bytearray(file_of("xgboost", "one").read_bytes())
+            return bytearray(path_to_model("xgboost", "one").read_bytes())
 
         def model_to_string(self):
-            return file_of("lightgbm", "one").read_text()
+            return path_to_model("lightgbm", "one").read_text()
 
     class Wrapper:
         booster_ = Booster()
@@ -127,7 +127,7 @@ def test_boosters_are_taken_as_they_are():
 
 
 def test_an_unknown_objective_is_a_sentence(tmp_path):
-    content = json.loads(file_of("xgboost", "one").read_text())
+    content = json.loads(path_to_model("xgboost", "one").read_text())
     content["learner"]["objective"]["name"] = "survival:cox"
     (tmp_path / "m.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match="'survival:cox' of XGBoost has no counterpart"):
@@ -135,7 +135,7 @@ def test_an_unknown_objective_is_a_sentence(tmp_path):
 
 
 def test_more_thresholds_than_codes_are_a_sentence(tmp_path):
-    content = json.loads(file_of("xgboost", "one").read_text())
+    content = json.loads(path_to_model("xgboost", "one").read_text())
     trees = content["learner"]["gradient_booster"]["model"]["trees"]
     for i in range(300):
         tree = json.loads(json.dumps(trees[0]))
@@ -156,7 +156,7 @@ def test_what_comes_in_can_go_out(tmp_path):
 
 
 def test_files_of_older_versions_say_some_things_elsewhere(tmp_path):
-    content = json.loads(file_of("xgboost", "dart").read_text())
+    content = json.loads(path_to_model("xgboost", "dart").read_text())
     learner = content["learner"]
     model = learner["gradient_booster"]["model"]
     learner["learner_model_param"]["base_score"] = learner["learner_model_param"][
@@ -179,7 +179,7 @@ def test_a_file_with_changes_is_read_or_refused_with_a_sentence(tmp_path):
         ("xgboost", "vectors"),
         ("lightgbm", "categories"),
     ) * 60:
-        data = bytearray(file_of(library, name).read_bytes())
+        data = bytearray(path_to_model(library, name).read_bytes())
         for at in rng.integers(0, len(data), 3):
             data[at] = rng.choice(list(b"0123456789-.[]{} \n\xff"))
         (tmp_path / "m").write_bytes(data)
@@ -191,7 +191,7 @@ def test_a_file_with_changes_is_read_or_refused_with_a_sentence(tmp_path):
 
 
 def test_nodes_that_form_no_tree_are_refused(tmp_path):
-    content = json.loads(file_of("xgboost", "one").read_text())
+    content = json.loads(path_to_model("xgboost", "one").read_text())
     content["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][1] = 0
     (tmp_path / "m.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match="do not form a tree"):

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from exports import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.exports import (
     CASES,
     estimator,
     hard_rows,
@@ -11,9 +13,7 @@ from exports import (
     raw_scores,
     training_rows,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from models import forests
+from support.models import forests
 
 from polyleaf.export import to_numeric_matrix, to_treelite
 

@@ -2,10 +2,12 @@
 
 import json
 
-import golden
 import numpy as np
 import pytest
-from exports import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import golden
+from support.exports import (
     CASES,
     estimator,
     hard_rows,
@@ -14,9 +16,7 @@ from exports import (
     raw_scores,
     training_rows,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from models import forests, random_model
+from support.models import forests, random_model
 
 from polyleaf import PolyleafClassifier
 from polyleaf.export import from_xgboost, to_numeric_matrix, to_xgboost

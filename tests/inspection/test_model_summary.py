@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from models import example_frame, random_model
+from support.models import example_frame, random_model
 
 from polyleaf import PolyleafRegressor
 from polyleaf.inputs.features import read_features

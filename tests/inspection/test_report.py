@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from commands import fails, polyleaf
+from support.commands import fails, polyleaf
 
 from polyleaf import (
     Dataset,

@@ -2,13 +2,12 @@
 
 import pickle
 
-import golden
-import host_device
 import numpy as np
 import pandas as pd
 import pytest
-from exports import CASES, estimator, hard_rows, raw_scores
-from models import random_model
+from support import golden, host_device
+from support.exports import CASES, estimator, hard_rows, raw_scores
+from support.models import random_model
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from models import random_model
+from support.models import random_model
 
 from polyleaf.model import storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS, NameLookup

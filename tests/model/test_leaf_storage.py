@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_files import FILES, reseal
-from models import example_table, random_model
+from support.model_files import FILES, reseal
+from support.models import example_table, random_model
 
 from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.cli.main import run

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from layers import bits
+from support.small_fits import bits
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
 from polyleaf.settings import presets

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import reference
 import scipy.sparse
-from models import example_table, random_model
-from trees import leaves_of, raw_of
+from support.models import example_table, random_model
+from support.trees import leaves_at, raw_scores_at
 
 import polyleaf.model.batch_predict
 from polyleaf import PolyleafRegressor
@@ -28,8 +28,8 @@ def parts_of(model, first=0, last=None):
 
 def slow_raw(model, table):
     parts, codes = parts_of(model), model.mapper.transform(table, 1)
-    return model.base_score + raw_of(
-        parts, leaves_of(parts, codes), model.n_outputs, table.get_raw_values()
+    return model.base_score + raw_scores_at(
+        parts, leaves_at(parts, codes), model.n_outputs, table.get_raw_values()
     )
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from many_categories import effects
-from model_files import FILES, about, reseal
-from models import example_table, random_model
 from safetensors.numpy import load, save
+from support.high_cardinality import effects
+from support.model_files import FILES, about, reseal
+from support.models import example_table, random_model
 
 import polyleaf.model.serialize as serialize
 from polyleaf.inputs.features import read_features

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from reference.contributions import payload
+from reference.shap import payload
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, inspection, load_model
 from polyleaf.datasets import load

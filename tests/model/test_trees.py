@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import reference
-from models import example_table, random_model
+from support.models import example_table, random_model
 
 ALL_KINDS = ("sparse", "linear", "dense")
 
@@ -32,7 +32,7 @@ def test_leaves_predict_what_the_model_does(scalar):
     for tree in model.trees:
         leaves = tree.apply(table, n_threads=2)
         columns = slice(None) if tree.output is None else slice(tree.output, tree.output + 1)
-        raw[:, columns] += reference.payloads(tree.leaves, leaves, x)
+        raw[:, columns] += reference.leaf_values(tree.leaves, leaves, x)
     np.testing.assert_array_equal(model.to_target_scale(raw), model.predict_raw(table))
 
 
@@ -51,7 +51,7 @@ def test_one_leaf_at_a_time():
         value = function.intercept + function.coefficients.T @ (
             x[function.features] - function.centre
         )
-        payload = reference.linear_payload(linear.leaves, leaf, x)
+        payload = reference.linear_leaf_value(linear.leaves, leaf, x)
         np.testing.assert_allclose(
             np.clip(value, function.lower, function.upper), payload, rtol=1e-5
         )

@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 import pytest
-from losses import draw_raw, draw_target, hessians, run, softmax_hessians
+from support.loss_inputs import draw_raw, draw_target, hessians, run, softmax_hessians
 
 from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.objectives import Custom, get_objective
@@ -331,7 +331,7 @@ def test_losses_that_are_not_finite_name_the_row():
 def test_hessians_that_are_not_positive_are_refused_or_mended_as_asked():
     y, raw = np.array([[0.0], [5.0]]), np.array([[1.0, -0.5], [1.0, 0.5]], np.float32)
     with pytest.raises(
-        ValueError, match=r"negative curvature.*row [01].*Custom\(function, curvature="
+        ValueError, match=r"negative curvature.*row [01].*Custom\(function, hessian="
     ):
         hessians(Custom(gaussian, n_outputs=2).bind(y, None), raw)
     found = {}

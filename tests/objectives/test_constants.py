@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from losses import draw_target
 from scipy.optimize import minimize
+from support.loss_inputs import draw_target
 
 from polyleaf.objectives import Custom, get_objective
 from polyleaf.objectives.constants import best_constant

@@ -5,7 +5,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from losses import draw_raw, hessians, run
+from support.loss_inputs import draw_raw, hessians, run
 
 from polyleaf.objectives import get_objective
 
@@ -69,7 +69,7 @@ def test_derivatives_are_differences_of_the_loss_in_the_papers(name, k):
 
 
 @pytest.mark.parametrize("k", [2, 4, 16])
-def test_hessians_have_the_bits_of_the_twin(k):
+def test_hessians_have_the_bits_of_the_reference(k):
     raw = draw_raw(45, k, scale=3.0)
     rows = np.arange(45)
     problem = problem_of("exponential", k, 45)

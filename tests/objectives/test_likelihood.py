@@ -5,11 +5,11 @@ import sys
 
 import numpy as np
 import pytest
-from isa import printed_by_each
-from losses import hessians, run
 from reference import likelihoods
 from scipy.optimize import minimize
 from scipy.special import digamma, polygamma
+from support.isa import run_on_each_isa
+from support.loss_inputs import hessians, run
 
 from polyleaf import _core
 from polyleaf.objectives import (
@@ -252,5 +252,5 @@ for n_threads in (1, 3):
 
 def test_same_bits_for_any_instruction_set_and_number_of_threads():
     path = [os.path.dirname(__file__), *sys.path]
-    printed = printed_by_each(f"import sys; sys.path[:0] = {path!r}{DIGEST}")
+    printed = run_on_each_isa(f"import sys; sys.path[:0] = {path!r}{DIGEST}")
     assert len({digest for text in printed for digest in text.split()}) == 1

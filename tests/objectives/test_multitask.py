@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reference import tasks as twin
+from reference import multitask
 
 from polyleaf.objectives import (
     Huber,

@@ -9,7 +9,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from losses import draw_raw, draw_target, hessians, run, softmax_hessians
+from support.loss_inputs import draw_raw, draw_target, hessians, run, softmax_hessians
 
 import polyleaf._core as _core
 from polyleaf.objectives import (
@@ -31,11 +31,11 @@ ELEMENTWISE = {
     "quantile": ("quantile", {"alpha": 0.3}, "real"),
     "huber": ("huber", {"delta": 0.7}, "real"),
     "poisson": ("poisson", {}, "count"),
-    "poisson exact": ("poisson", {"curvature": "exact"}, "count"),
+    "poisson exact": ("poisson", {"hessian": "exact"}, "count"),
     "gamma": ("gamma", {}, "positive"),
-    "gamma exact": ("gamma", {"curvature": "exact"}, "positive"),
+    "gamma exact": ("gamma", {"hessian": "exact"}, "positive"),
     "tweedie": ("tweedie", {"variance_power": 1.3}, "count"),
-    "tweedie exact": ("tweedie", {"variance_power": 1.3, "curvature": "exact"}, "count"),
+    "tweedie exact": ("tweedie", {"variance_power": 1.3, "hessian": "exact"}, "count"),
     "logistic": ("logistic", {}, "binary"),
     "logistic soft": ("logistic", {"scale_pos_weight": 2.5}, "share"),
     "squared_hinge": ("squared_hinge", {}, "binary"),
@@ -109,7 +109,7 @@ def test_gradient_and_curvature_are_differences_of_the_loss(case):
         assert h is None
         # An upper bound where the loss has a second derivative: Newton's step does not overshoot.
         assert (second[smooth] <= 1 + 1e-5).all()
-    elif getattr(objective, "curvature", "exact") == "exact":
+    elif getattr(objective, "hessian", "exact") == "exact":
         np.testing.assert_allclose(h / scale, second / scale, atol=2e-6)
     else:
         np.testing.assert_allclose(h, symmetric_curvature(objective, z, y), rtol=1e-6)
@@ -234,7 +234,7 @@ def test_softmax_hessian(k, weighted):
 
 
 @pytest.mark.parametrize("k", [2, 5, 16, 33])
-def test_softmax_hessian_has_the_bits_of_the_twin(k):
+def test_softmax_hessian_has_the_bits_of_the_reference(k):
     raw = draw_raw(45, k, scale=6.0)
     with_label = [Softmax(k).bind(np.full(45, label, np.int32), None) for label in (0, 1)]
     p, other = (run(problem, raw)[0] for problem in with_label)
@@ -590,7 +590,7 @@ def test_names_and_aliases():
         ("quantile", {"alpha": "a"}),
         ("huber", {"delta": 0}),
         ("huber", {"delta": float("nan")}),
-        ("poisson", {"curvature": "none"}),
+        ("poisson", {"hessian": "none"}),
         ("tweedie", {"variance_power": 2.0}),
         ("tweedie", {"variance_power": "x"}),
         ("logistic", {"scale_pos_weight": -1}),
@@ -776,7 +776,7 @@ def test_custom_full_curvature_of_what_has_none():
             r"not symmetric at row 2: entry \(0, 1\) is 0\.5, but \(1, 0\) is 0\..*\(H \+ H",
         ),
         ({(3, 1, 1): np.nan}, r"curvature that is not finite: nan at row 3, output \(1, 1\)"),
-        ({(1, 1, 1): -2.0}, r"negative curvature, -2, at row 1: .*curvature=\"absolute\"\)"),
+        ({(1, 1, 1): -2.0}, r"negative curvature, -2, at row 1: .*hessian=\"absolute\"\)"),
     ],
 )
 def test_custom_hessians_that_are_none(entries, message):

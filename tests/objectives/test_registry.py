@@ -284,7 +284,7 @@ def described(**traits):
         (
             dataclass(frozen=True)(type("Open", (Objective,), {"name": "open"})),
             TypeError,
-            "define prepare",
+            "define bind",
         ),
         (described(name="huber"), ValueError, "taken by polyleaf.objectives.location:Huber"),
         (described(name="new", aliases=("L2",)), ValueError, "'L2'.*taken by"),

@@ -1,4 +1,4 @@
-"""The NumPy twin of the core: the specification of docs/design.md section 4, slow and obvious.
+"""The NumPy reference implementation of the core: the specification of docs/design.md section 4, slow and obvious.
 
 Owns: the arithmetic of quantisation, scores, split search, growth order and leaf values, bit for bit, and
 small boosting loops on top. A file for each noun, in the order of that section: channels, scores, candidates,
@@ -17,20 +17,18 @@ C candidate splits. Sums of channels are int64 and exact; scores are float32: sc
 """
 
 from reference.boosting import boost, fit_tree, fit_tree_by_layers, logistic, softmax, squared_error
-from reference.candidates import (
-    Split,
-    best_candidate,
-    categorical_candidates,
-    category_deviations,
-    category_positions,
-    feature_hash,
-    may_meet,
-    node_features,
-    numeric_candidates,
-    with_default_direction,
+from reference.categorical_gain_correction import CategoricalOverfit, estimate_overfit
+from reference.hessians import exponential_hessian, margin_hessian, packed, softmax_hessian
+from reference.leaf_arrays import (
+    LinearLeaves,
+    TopkLeaves,
+    holds,
+    leaf_values,
+    linear_leaf_value,
+    top_outputs,
 )
-from reference.chance import Chance, chance_of
-from reference.channels import (
+from reference.leaf_fitting import fit_newton_leaves, fit_topk_leaves, leaf_sums, newton_steps
+from reference.quantised_gradients import (
     F32,
     LARGEST_INTEGER,
     LARGEST_SUM,
@@ -75,4 +73,28 @@ from reference.sketches import (
     signed_projection,
     subspace_projection,
 )
+from reference.split_candidates import (
+    Split,
+    best_candidate,
+    categorical_candidates,
+    category_deviations,
+    category_positions,
+    feature_hash,
+    filter_interactions,
+    node_features,
+    numeric_candidates,
+    set_default_direction,
+)
+from reference.split_gain import (
+    GAIN_RESOLUTION,
+    full_sum,
+    is_worthwhile,
+    lane_sum,
+    leaf_terms,
+    mean_hessian,
+    packed_diagonal,
+    parent_score,
+    split_terms,
+)
 from reference.tree import Tree, goes_left_table, leaf_of_row
+from reference.tree_growth import GrowConfig, grow, next_batch

@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 
 
-def level_of_residuals(residuals, level, weight=None):
+def residual_quantile(residuals, level, weight=None):
     """For levels above one half the smallest residual such that those up to it weigh `level` of all of them
     and one of mean weight more, or the largest of all; for levels below, the same with signs turned round."""
     weight = np.ones(len(residuals)) if weight is None else weight
     if level < 0.5:
-        return -level_of_residuals(-np.asarray(residuals), 1 - level, weight)
+        return -residual_quantile(-np.asarray(residuals), 1 - level, weight)
     rows = sorted(
         (float(r), Fraction(float(w))) for r, w in zip(residuals, weight, strict=True) if w > 0
     )
@@ -41,7 +41,7 @@ def quantile_shifts(y, levels, weight, fold, n_used, predict_without):
         out = np.flatnonzero(fold == j)
         predicted[out] = predict_without(out)[out]
     return [
-        level_of_residuals(
+        residual_quantile(
             truth[rows, k] - predicted[rows, k],
             levels[k % len(levels)],
             weight[rows, k // len(levels)],

@@ -5,7 +5,7 @@ Owns their formulas. Must not know gradients or trees.
 
 import numpy as np
 
-from reference.channels import F32
+from reference.quantised_gradients import F32
 
 
 def packed(H):
@@ -22,7 +22,7 @@ def softmax_hessian(p):
     before[:, 1:] = np.cumsum(p, axis=1)[:, :-1]
     after[:, :-1] = np.cumsum(p[:, ::-1], axis=1)[:, ::-1][:, 1:]
     H = -(p[:, :, None] * p[:, None, :])
-    return with_diagonal(H, p * (before + after))
+    return pack_with_diagonal(H, p * (before + after))
 
 
 def exponential_hessian(e, label, n_classes):
@@ -32,7 +32,7 @@ def exponential_hessian(e, label, n_classes):
     is_own = np.arange(n_classes) == label[:, None]
     pair = np.where(is_own[:, :, None] | is_own[:, None, :], -(own * other), other * other)
     diagonal = np.where(is_own, own * own, other * other)
-    return with_diagonal(pair * e[:, None, None], diagonal * e[:, None])
+    return pack_with_diagonal(pair * e[:, None, None], diagonal * e[:, None])
 
 
 def margin_hessian(e, total, label):
@@ -42,11 +42,11 @@ def margin_hessian(e, total, label):
     H[rows, label] = H[rows, :, label] = F32(-0.25) * e
     diagonal = F32(0.25) * e
     diagonal[rows, label] = F32(0.25) * total
-    return with_diagonal(H, diagonal)
+    return pack_with_diagonal(H, diagonal)
 
 
-def with_diagonal(H, diagonal):
-    """`H` (n, K, K) with that diagonal (n, K), floored as curvatures are, packed."""
+def pack_with_diagonal(H, diagonal):
+    """`H` (n, K, K) with that diagonal (n, K), floored as hessians are, packed."""
     i = np.arange(H.shape[1])
     H[:, i, i] = np.maximum(diagonal, F32(1e-16))
     return packed(H)

@@ -5,10 +5,10 @@ Owns the order of every sum in them. Must not know what is done with the columns
 
 import numpy as np
 
-from reference.candidates import feature_hash
-from reference.channels import F32
-from reference.scores import lane_sum
-from reference.totals import exponent_above, term_bits
+from reference.exact_totals import exponent_above, term_bits
+from reference.quantised_gradients import F32
+from reference.split_candidates import feature_hash
+from reference.split_gain import lane_sum
 
 ROWS_OF_PRODUCT, PARTS_OF_PRODUCT = 1024, 16  # least rows, and most parts, of a transposed product
 RUN_OF_PRODUCT = 256  # stored terms that are summed before they join the total

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.channels import F32, MISSING, N_CODES
+from reference.quantised_gradients import F32, MISSING, N_CODES
 
 
 @dataclass

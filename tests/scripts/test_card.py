@@ -7,7 +7,7 @@ import os
 import subprocess
 
 import pytest
-from places import ROOT
+from support import ROOT
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from support import ROOT
 
 FILES = ("pyproject.toml", "CITATION.cff", "packaging/conda/meta.yaml", "CHANGELOG.md")
 

@@ -28,7 +28,7 @@ def test_a_portfolio_begins_with_the_defaults_and_is_the_estimator_s(task):
         estimator(**parameters)
 
 
-def test_what_is_set_is_not_changed_and_twins_are_dropped():
+def test_what_is_set_is_not_changed_and_duplicates_are_dropped():
     table = [{}, {"learning_rate": 0.05}, {"max_leaves": 8, "learning_rate": 0.05}]
     assert suited(table, {"learning_rate"}, "regression", 1, True) == [{}, {"max_leaves": 8}]
 

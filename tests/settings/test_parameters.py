@@ -24,7 +24,7 @@ from polyleaf.training.split_finder import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent
-TWINS = Path(__file__).parents[1] / "reference"
+REFERENCE = Path(__file__).parents[1] / "reference"
 EVERY = {p.name: p for _, declared in ESTIMATORS for p in get_param_specs(declared)}
 PARTS = (
     train_config.BoostingConfig,
@@ -95,11 +95,15 @@ def test_no_default_has_a_second_home():
     assert {"leaf_k", "objective"} <= declared and "huber_delta" not in declared
 
 
-def test_no_twin_repeats_a_default():
+def test_reference_repeats_no_default():
     """What the specification has of its own are values that make a part do nothing."""
-    twins = [found for path in TWINS.glob("*.py") for found in literal_defaults(path)]
-    assert [found for found in twins if found[2] == EVERY[found[1]].default] == []
-    assert all(value in (0, 1) for _, _, value in twins) and len(twins) > 3
+    found_in_reference = [
+        found for path in REFERENCE.glob("*.py") for found in literal_defaults(path)
+    ]
+    assert [found for found in found_in_reference if found[2] == EVERY[found[1]].default] == []
+    assert (
+        all(value in (0, 1) for _, _, value in found_in_reference) and len(found_in_reference) > 3
+    )
 
 
 def test_a_second_home_is_found(tmp_path):

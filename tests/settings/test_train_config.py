@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from layers import CLASSES, X
+from support.small_fits import CLASSES, X
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.objectives import Poisson
@@ -205,7 +205,7 @@ def rate_and_features(estimator):
 
 
 @pytest.mark.parametrize(
-    "objective", ["poisson", "count:poisson", Poisson, Poisson(curvature="exact")]
+    "objective", ["poisson", "count:poisson", Poisson, Poisson(hessian="exact")]
 )
 def test_what_is_left_open_goes_by_the_objective(objective):
     """Counts have defaults of their own."""

@@ -1,4 +1,4 @@
-"""Projections: the product equals the twin; each kind finds what it is for; files; bad input."""
+"""Projections: the product equals the reference implementation; each kind finds what it is for; files; bad input."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ def csr_arrays(X):
 
 
 @pytest.mark.parametrize("d", [1, 3, 4, 16, 17, 33, 100, 131, 260])
-def test_product_equals_the_twin(d):
+def test_product_equals_the_reference(d):
     rng = np.random.default_rng(d)
     X = sp.random(70, 400, 0.05, "csr", dtype=np.float32, rng=rng)
     X = sp.vstack(

@@ -1,4 +1,4 @@
-"""Sketches: the core equals the twin bit for bit; distances are kept; what comes of them in training."""
+"""Sketches: the core equals the reference implementation bit for bit; distances are kept; what comes of them in training."""
 
 import pickle
 from dataclasses import FrozenInstanceError, replace
@@ -9,7 +9,7 @@ import reference
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isa import printed_by_each
+from support.isa import run_on_each_isa
 
 import polyleaf._core as core
 from polyleaf import PolyleafClassifier, PolyleafRegressor
@@ -60,11 +60,11 @@ def same_bits(a, b):
     np.testing.assert_array_equal(a, b)
 
 
-# ----------------------------------------------------------------------------------------- core against twin
+# ----------------------------------------------------------------------------------------- core against reference
 
 
 @pytest.mark.parametrize(("n", "k", "d"), SHAPES)
-def test_products_equal_the_twin(n, k, d):
+def test_products_equal_the_reference(n, k, d):
     g, seed = matrix(n, k, seed=n), 2**63 + 12345
     same_bits(core.sketch_signs(g, d, seed, 0.3, 1), reference.signed_projection(g, d, seed, 0.3))
     same_bits(core.sketch_count(g, d, seed, 0.3, 1), reference.count_sketch(g, d, seed, 0.3))
@@ -75,14 +75,14 @@ def test_products_equal_the_twin(n, k, d):
 
 @pytest.mark.parametrize(("n", "k", "d"), [(7, 3, 2), (40, 20, 5), (1100, 6, 3)])
 @pytest.mark.parametrize("n_iterations", [0, 1, 3])
-def test_subspace_equals_the_twin(n, k, d, n_iterations):
+def test_subspace_equals_the_reference(n, k, d, n_iterations):
     g = matrix(n, k, seed=n, rank=min(n, k, 4))
     found = core.sketch_subspace(g, d, 5, n_iterations, 0.5, 2)
     same_bits(found, reference.subspace_projection(g, d, 5, n_iterations, 0.5))
 
 
 @pytest.mark.parametrize("n", [1, 2048, 2049, 5000])
-def test_energy_equals_the_twin(n):
+def test_energy_equals_the_reference(n):
     g = matrix(n, 3, seed=n)
     same_bits(core.column_energy(g, 2), reference.column_energy(g))
     np.testing.assert_allclose(
@@ -107,7 +107,7 @@ def test_count_sketch_of_csr_equals_dense(d, n_threads):
 @given(
     n=st.integers(1, 60), k=st.integers(1, 80), d=st.integers(1, 40), seed=st.integers(0, 2**64 - 1)
 )
-def test_any_shape_equals_the_twin(n, k, d, seed):
+def test_any_shape_equals_the_reference(n, k, d, seed):
     g = sparse_matrix(n, k, 0.5, seed % 1000)
     same_bits(core.sketch_signs(g, d, seed, 1.0, 2), reference.signed_projection(g, d, seed, 1.0))
     sparse = core.LabelGradients(*csr_arrays(g), k, 1)
@@ -138,7 +138,7 @@ print(digest.hexdigest())
 
 
 def test_same_bits_for_any_instruction_set():
-    assert len(set(printed_by_each(_HASH_OF_ALL))) == 1
+    assert len(set(run_on_each_isa(_HASH_OF_ALL))) == 1
 
 
 # ------------------------------------------------------------------------------------------------- properties

@@ -1,10 +1,10 @@
-"""Settings for the core, which has no defaults: where a test does not care, those of the twins' settings."""
+"""Settings for the core, which has no defaults: where a test does not care, those of the reference implementation's settings."""
 
 from dataclasses import asdict, replace
 
 import reference
-from reference.labels import Step
-from reference.linear_search import LinearConfig
+from reference.extreme_multilabel import Step
+from reference.linear_split_search import LinearConfig
 
 from polyleaf import _core
 
@@ -18,12 +18,12 @@ def grow_config(config=None, histogram_memory=MEMORY, **changes):
 
 
 def leaf_config(step=None, block_size=0, **changes):
-    """`_core.LeafConfig` from a `reference.labels.Step`."""
+    """`_core.LeafConfig` from a `reference.extreme_multilabel.Step`."""
     fields = asdict(replace(step or Step(), **changes))
     return _core.LeafConfig(**fields, block_size=block_size)
 
 
-def leaf_config_of(config, learning_rate=1.0):
+def make_leaf_config(config, learning_rate=1.0):
     """`_core.LeafConfig` with the penalties of a `reference.GrowConfig`."""
     names = ("reg_lambda", "reg_alpha", "max_delta_step", "block_size")
     return _core.LeafConfig(
@@ -32,11 +32,11 @@ def leaf_config_of(config, learning_rate=1.0):
 
 
 def linear_leaf_config(**changes):
-    """`_core.LinearLeafConfig`: the defaults of `reference.linear.linear_leaves`, some of them changed."""
+    """`_core.LinearLeafConfig`: the defaults of `reference.linear_leaves.linear_leaves`, some of them changed."""
     fields = dict(reg_lambda=1.0, linear_lambda=1.0, learning_rate=1.0, max_regressors=5, clip=True)
     return _core.LinearLeafConfig(**fields | changes)
 
 
 def linear_config(config=None):
-    """`_core.LinearConfig` from a `reference.linear_search.LinearConfig`."""
+    """`_core.LinearConfig` from a `reference.linear_split_search.LinearConfig`."""
     return _core.LinearConfig(**asdict(config or LinearConfig()))

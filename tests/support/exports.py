@@ -5,13 +5,13 @@ Owns the cases. Must not know: formats, what is asserted.
 
 from functools import cache
 
-import golden
 import numpy as np
 from benchmarks.exports import hard_rows, prepare_features
 from scipy.sparse import csr_matrix
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.export.ir import build_ir
+from support import golden
 
 __all__ = [
     "CASES",

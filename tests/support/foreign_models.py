@@ -85,7 +85,7 @@ LIGHTGBM = {
 }
 
 
-def file_of(library, name):
+def path_to_model(library, name):
     """Path of a model: of XGBoost every other one is UBJSON."""
     suffix = ".txt"
     if library == "xgboost":
@@ -122,7 +122,7 @@ def _xgboost(known):
 
         settings = {"max_depth": 3, "seed": 0, "nthread": 1} | parameters
         model = xgb.train(settings, matrix(rows(), known[target]), ROUNDS)
-        model.save_model(file_of("xgboost", name))
+        model.save_model(path_to_model("xgboost", name))
         X = matrix(asked())
         raw, predictions = model.predict(X, output_margin=True), model.predict(X)
         found |= {f"xgboost/{name}/raw": raw, f"xgboost/{name}/predictions": predictions}
@@ -140,7 +140,7 @@ def _lightgbm(known):
         model = lgb.train(
             settings, lgb.Dataset(X, known[target], categorical_feature=categories), ROUNDS
         )
-        model.save_model(file_of("lightgbm", name))
+        model.save_model(path_to_model("lightgbm", name))
         X = asked().astype(np.float64)
         raw, predictions = model.predict(X, raw_score=True), model.predict(X)
         found |= {f"lightgbm/{name}/raw": raw, f"lightgbm/{name}/predictions": predictions}

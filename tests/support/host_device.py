@@ -13,11 +13,11 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from core_settings import grow_config, leaf_config_of
-from problems import as_reference_tree, core_bins
 
 from polyleaf import _core
 from polyleaf.runtime import cuda
+from support.core_settings import grow_config, make_leaf_config
+from support.problems import as_reference_tree, core_bins
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "device"
@@ -73,8 +73,8 @@ def use(monkeypatch):
     monkeypatch.setattr(cuda, "card", device)
 
 
-class OnDevice:
-    """The core on this device, behind the calls of `problems.Core` and `problems.Twin`."""
+class DeviceCore:
+    """The core on this device, behind the calls of `problems.Core` and `problems.Reference`."""
 
     def __init__(self, p):
         self.problem = p
@@ -104,14 +104,14 @@ class OnDevice:
 
     def values(self, n_leaves, learning_rate=1.0):
         """Of the leaves of the tree that was grown."""
-        step, p = leaf_config_of(self.problem.config, learning_rate), self.problem
+        step, p = make_leaf_config(self.problem.config, learning_rate), self.problem
         return self.leaves.newton(self.g, self.h, self.grower, n_leaves, step, p.rows, p.multiplier)
 
     def topk(self, learning_rate=1.0):
         """The leaves of the tree that is grown, which hold some of the outputs."""
         p, c = self.problem, self.problem.config
         tree = self.grow_in_core()
-        kept = c.leaf_k, tree if c.shared_support else None, leaf_config_of(c, learning_rate)
+        kept = c.leaf_k, tree if c.shared_support else None, make_leaf_config(c, learning_rate)
         data = self.g, self.h, self.grower, tree.n_leaves
         return self.leaves.topk(*data, *kept, p.rows, p.multiplier)
 

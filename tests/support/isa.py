@@ -7,7 +7,7 @@ import sys
 from polyleaf import _core
 
 
-def printed_by_each(program):
+def run_on_each_isa(program):
     """What a program prints, which may import what tests may: one text for each set."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", program]

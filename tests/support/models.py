@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
-from trees import random_leaves, tree_arrays
 
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
 from polyleaf.inputs.features import read_features
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
+from support.trees import random_leaves, tree_arrays
 
 
 def example_frame(rng, n_rows):

@@ -11,13 +11,13 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from model_files import reseal
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators.base import make_estimator_builder
 from polyleaf.inspection.model_summary import dump_json, nodes_table, summary
 from polyleaf.model import serialize
 from polyleaf.model.serialize import ModelFileError
+from support.model_files import reseal
 
 ESTIMATORS = {cls.__name__: cls for cls in (PolyleafRegressor, PolyleafClassifier)}
 SMALL = {"n_estimators": 2, "max_leaves": 4, "min_child_samples": 5, "random_state": 0, "n_jobs": 1}

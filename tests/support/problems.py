@@ -1,6 +1,6 @@
-"""Random growth problems; core and twin behind the same calls; brute force over splits.
+"""Random growth problems; core and reference implementation behind the same calls; brute force over splits.
 
-Owns: what a test needs in order to say "the core and the twin" in one line. Must not know: what is asserted.
+Owns: what a test needs in order to say "the core and the reference implementation" in one line. Must not know: what is asserted.
 """
 
 from dataclasses import dataclass, field, fields, replace
@@ -30,19 +30,19 @@ class Problem:
     groups: np.ndarray | None = None  # bool (G, F): each path stays within one
     at_most: int = 0  # features of a path; 0: any number
     directions: np.ndarray | None = None  # int8 (F, K): which outputs must obey which features
-    held_sparse: tuple = ()  # features that the core holds sparse; the twin knows no difference
+    sparse_features: tuple = ()  # features that the core holds sparse; the reference implementation knows no difference
 
-    def with_config(self, **changes):
+    def replace_config(self, **changes):
         return replace(self, config=replace(self.config, **changes))
 
     @property
     def rows_in_use(self):
         return np.arange(self.codes.shape[1]) if self.rows is None else self.rows
 
-    def sparsely_held(self, features=None):
+    def store_sparse(self, features=None):
         """The same problem, with these features, by default all that can be, held sparse by the core."""
         can = np.flatnonzero(~self.is_categorical & (self.n_bins > 0)).tolist()
-        return replace(self, held_sparse=tuple(can if features is None else features))
+        return replace(self, sparse_features=tuple(can if features is None else features))
 
 
 def make_problem(
@@ -94,14 +94,16 @@ def sparse_arrays(codes, features):
     )
 
 
-def core_bins(codes, n_bins, is_categorical, held_sparse=(), n_threads=1):
+def core_bins(codes, n_bins, is_categorical, sparse_features=(), n_threads=1):
     """`_core.Bins` of codes (F, n), some of the features held sparse."""
     from polyleaf import _core
 
-    if not held_sparse:
+    if not sparse_features:
         return _core.Bins(codes, n_bins, is_categorical, n_threads, None)
-    dense = np.delete(codes, held_sparse, axis=0)
-    return _core.Bins(dense, n_bins, is_categorical, n_threads, sparse_arrays(codes, held_sparse))
+    dense = np.delete(codes, sparse_features, axis=0)
+    return _core.Bins(
+        dense, n_bins, is_categorical, n_threads, sparse_arrays(codes, sparse_features)
+    )
 
 
 def triangles(rng, n, n_outputs, rank=2):
@@ -154,8 +156,8 @@ MISSING_TIES = [
 ]
 
 
-class Twin:
-    """The NumPy twin."""
+class Reference:
+    """The NumPy reference implementation."""
 
     @staticmethod
     def channels(p, n_threads=1):
@@ -201,7 +203,7 @@ class Twin:
 
 
 class Core:
-    """The C++ core. Imported on use, so that tests of the twin alone run without it."""
+    """The C++ core. Imported on use, so that tests of the reference implementation alone run without it."""
 
     @staticmethod
     def channels(p, n_threads=1):
@@ -215,12 +217,12 @@ class Core:
     @staticmethod
     def grower(p, n_threads=1):
         return HistogramGrower(
-            core_bins(p.codes, p.n_bins, p.is_categorical, p.held_sparse, n_threads), n_threads
+            core_bins(p.codes, p.n_bins, p.is_categorical, p.sparse_features, n_threads), n_threads
         )
 
     @staticmethod
     def grow(p, n_threads=1, grower=None, **only_core):
-        from core_settings import grow_config
+        from support.core_settings import grow_config
 
         grower = grower or Core.grower(p, n_threads)
         config = grow_config(p.config, **only_core)
@@ -231,7 +233,7 @@ class Core:
 
     @staticmethod
     def grow_by_layers(layers, n_threads=1):
-        from core_settings import grow_config
+        from support.core_settings import grow_config
 
         p, both = layers[0], Core.grower(layers[0], n_threads)
         grower, search = both.grower, both.search
@@ -246,9 +248,8 @@ class Core:
 
     @staticmethod
     def leaves(p, leaf_of_row, n_leaves, learning_rate=1.0, n_threads=1):
-        from core_settings import leaf_config_of
-
         from polyleaf import _core
+        from support.core_settings import make_leaf_config
 
         step = leaf_config_of(p.config, learning_rate)
         return _core.fit_newton_leaves(

@@ -133,16 +133,16 @@ def leaf_of(tree, row):
     return int(tree.leaf[node])
 
 
-def leaves_of(parts, codes):
+def leaves_at(parts, codes):
     """int32 (n_rows, n_trees)."""
     leaves = [[leaf_of(tree, row) for tree, _, _ in parts] for row in codes.T]
     return np.array(leaves, np.int32).reshape(codes.shape[1], len(parts))
 
 
-def raw_of(parts, leaves, n_outputs, features=None):
+def raw_scores_at(parts, leaves, n_outputs, features=None):
     """float32 (n_rows, n_outputs): tree after tree, in order."""
     raw = np.zeros((len(leaves), n_outputs), np.float32)
     for t, (_, payloads, output) in enumerate(parts):
         columns = slice(None) if output < 0 else slice(output, output + 1)
-        raw[:, columns] += reference.payloads(payloads, leaves[:, t], features)
+        raw[:, columns] += reference.leaf_values(payloads, leaves[:, t], features)
     return raw

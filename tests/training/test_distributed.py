@@ -2,14 +2,14 @@
 
 from types import SimpleNamespace
 
-import golden
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from golden import CONFIGURATIONS, SMALL, expected
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ranks import fit_on_threads
+from support import golden
+from support.distributed_fits import fit_on_threads
+from support.golden import CONFIGURATIONS, SMALL, expected
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.data.random import ROWS, draw, draw_ids

@@ -6,7 +6,7 @@ import inspect
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from layers import X, Y
+from support.small_fits import X, Y
 
 from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.model import Model

@@ -5,11 +5,10 @@ The device is this machine, as `host_device` has it.
 
 import pickle
 
-import golden
-import host_device
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from support import golden, host_device
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
 from polyleaf.callbacks import Callback

@@ -13,7 +13,19 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layers import CLASSES, LABELS, LAYERS, N, X, Y, bits, classifier, loss, regressor, runs
+from support.small_fits import (
+    CLASSES,
+    LABELS,
+    LAYERS,
+    N,
+    X,
+    Y,
+    bits,
+    classifier,
+    loss,
+    regressor,
+    runs,
+)
 
 import polyleaf._core as core
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
@@ -102,7 +114,7 @@ def test_instruction_set_changes_nothing(isa):
     if isa not in core.available_isas():
         pytest.skip(f"this CPU cannot run {isa}")
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    script = "from test_layers import core, digest; print(core.isa(), digest())"
+    script = "from test_layer_boosting import core, digest; print(core.isa(), digest())"
     environment = {**os.environ, "POLYLEAF_ISA": isa, "PYTHONPATH": path}
     run = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
@@ -111,13 +123,13 @@ def test_instruction_set_changes_nothing(isa):
     assert run.stdout.split() == [isa, digest()]
 
 
-# ------------------------------------------------------------------------------------ against the twin's loop
+# ------------------------------------------------------------------------------------ against the reference implementation's loop
 
 
 def coupled(y, scores):
     """Derivatives (n, K) of a loss that couples outputs: each one's step changes what the others should do.
 
-    Rational, so that the twin and the library compute the same numbers.
+    Rational, so that the reference implementation and the library compute the same numbers.
     """
     residual = scores - y
     total = residual.sum(axis=1, keepdims=True)
@@ -131,7 +143,7 @@ def binned(estimator):
     return codes, np.asarray(mapper.n_bins_, np.uint16), np.asarray(mapper.is_categorical_)
 
 
-def twin_config(**changes):
+def reference_config(**changes):
     config = reference.GrowConfig(
         max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=4
     )
@@ -145,7 +157,7 @@ def twin_config(**changes):
     ids=str,
 )
 @pytest.mark.parametrize("post_prune", [False, True])
-def test_the_loop_is_the_twins(kind, options, post_prune):
+def test_the_loop_is_the_reference_values(kind, options, post_prune):
     hessian = {"unit": "none"}.get(kind, kind)
     parameters = {**LAYERS, "objective": coupled, "hessian": hessian, "leaf_hessian": hessian}
     parameters |= {"pruning": "post" if post_prune else "pre", "learning_rate": 0.5, **options}
@@ -158,7 +170,7 @@ def test_the_loop_is_the_twins(kind, options, post_prune):
         g, h = g.astype(np.float32), h.astype(np.float32)
         return g, {"unit": None, "shared": reference.row_means(h), "diagonal": h}[kind]
 
-    config = twin_config(post_prune=post_prune, **options)
+    config = reference_config(post_prune=post_prune, **options)
     for tree in range(estimator.model_.n_trees):
         grown, leaves, values = reference.fit_tree_by_layers(
             *data, derivatives, raw, kind, config, 0.5
@@ -190,7 +202,9 @@ def test_one_tree_per_output_with_and_without_renewed_scores(boosting_step):
             if boosting_step == "tree":
                 g, h = (part.astype(np.float32) for part in coupled(Y, raw.astype(np.float64)))
             column = g[:, k : k + 1].copy(), h[:, k : k + 1].copy()
-            _, leaves, values = reference.fit_tree(*data, *column, "shared", twin_config(), 0.5)
+            _, leaves, values = reference.fit_tree(
+                *data, *column, "shared", reference_config(), 0.5
+            )
             np.testing.assert_array_equal(estimator.model_.forest.values(next(trees)), values)
             raw[:, k] += values[leaves, 0]
     np.testing.assert_array_equal(estimator.predict(X), raw.astype(np.float64))

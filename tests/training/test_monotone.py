@@ -225,8 +225,8 @@ def test_forms_mean_the_same():
     np.testing.assert_array_equal(by_place.predict_raw(frame), named.predict_raw(frame))
     for same in ([1, -1, 0, 1, 0], {"a": 1, "b": -1, 3: 1}):
         model = PolyleafRegressor(n_estimators=3, monotone_constraints=same).fit(frame, targets)
-        twin = PolyleafRegressor(n_estimators=3, monotone_constraints=SAME).fit(frame, targets)
-        np.testing.assert_array_equal(model.predict_raw(frame), twin.predict_raw(frame))
+        expected = PolyleafRegressor(n_estimators=3, monotone_constraints=SAME).fit(frame, targets)
+        np.testing.assert_array_equal(model.predict_raw(frame), expected.predict_raw(frame))
 
 
 def test_directions_that_are_all_free_change_nothing():

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from ranks import fit_on_threads
+from support.distributed_fits import fit_on_threads
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 

@@ -1,8 +1,7 @@
 """The golden file on a device: the configurations that it takes are the same bytes there."""
 
-import golden
-import host_device
 import pytest
+from support import golden, host_device
 
 # What devices do not take yet; docs/gpu.md says so. It may shrink, and is not to grow.
 REFUSED = 21

@@ -1,4 +1,4 @@
-"""What must be equal because of what the algorithms mean, on the core and on the twin alike.
+"""What must be equal because of what the algorithms mean, on the core and on the reference implementation alike.
 
 Where two runs add in another order, structure is compared exactly and numbers to float32 precision.
 """
@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
-from problems import (
+from support.problems import (
     KINDS,
     Core,
-    Twin,
+    Reference,
     all_numeric_splits,
     assert_same_structure,
     assert_same_tree,
@@ -27,7 +27,7 @@ from problems import (
 )
 
 
-@pytest.fixture(params=[Twin, Core], ids=["twin", "core"])
+@pytest.fixture(params=[Reference, Core], ids=["reference", "core"])
 def library(request):
     return request.param
 
@@ -258,17 +258,17 @@ def same_partition(a, b):
 
 def test_best_first_with_enough_leaves_is_by_level(library):
     p = make_problem(13, n=300, n_bins=(20, 30, 6), categorical=[2], n_outputs=2, max_leaves=300)
-    (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(p.with_config(level_wise=True))
+    (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(p.replace_config(level_wise=True))
     assert a.n_leaves == b.n_leaves > 100
     assert same_partition(a_leaves, b_leaves)
-    full = p.with_config(max_leaves=16, max_depth=4)
-    assert_same_tree(library.grow(full)[0], library.grow(full.with_config(level_wise=True))[0])
+    full = p.replace_config(max_leaves=16, max_depth=4)
+    assert_same_tree(library.grow(full)[0], library.grow(full.replace_config(level_wise=True))[0])
 
 
 def test_fewer_leaves_are_a_part_of_best_first_growth(library):
     """Best-first adds the best split of the frontier: a small tree is where a large one was on its way."""
     p = make_problem(14, n=300, n_outputs=2)
-    small, large = (library.grow(p.with_config(max_leaves=m))[0] for m in (6, 20))
+    small, large = (library.grow(p.replace_config(max_leaves=m))[0] for m in (6, 20))
     inner = np.flatnonzero(small.feature >= 0)
     for name in ("feature", "threshold", "left", "right", "gain"):
         np.testing.assert_array_equal(getattr(small, name)[inner], getattr(large, name)[inner])
@@ -281,13 +281,13 @@ def test_fewer_leaves_are_a_part_of_best_first_growth(library):
 @pytest.mark.parametrize(
     "name, kind", [("squared_error", "unit"), ("logistic", "diagonal"), ("softmax", "unit")]
 )
-def test_boosting_is_the_same_in_core_and_twin(name, kind):
+def test_boosting_is_the_same_in_core_and_the_reference(name, kind):
     p = make_problem(15, n=250, categorical=[1], n_outputs=3)
     y = {"squared_error": p.g, "logistic": p.g > 0, "softmax": np.eye(3)[p.g.argmax(axis=1)]}[name]
     data, config = (p.codes, p.n_bins, p.is_categorical), replace(p.config, max_leaves=8)
     runs = [
         boosted(library, data, y.astype(float), getattr(reference, name), kind, config, n_rounds=5)
-        for library in (Twin, Core)
+        for library in (Reference, Core)
     ]
     np.testing.assert_array_equal(runs[0][0], runs[1][0])
     for a, b in zip(runs[0][1], runs[1][1], strict=True):

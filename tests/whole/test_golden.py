@@ -2,13 +2,13 @@
 
 import json
 
-import golden
 import pytest
-from isa import printed_by_each
+from support import golden
+from support.isa import run_on_each_isa
 
 EVERY_PROGRAM = """
 import json
-import golden
+from support import golden
 print(json.dumps([golden.all_hashes(n_jobs) for n_jobs in (1, 3)]))
 """
 
@@ -26,7 +26,7 @@ def test_models_are_those_of_the_golden_file():
 
 @pytest.mark.slow
 def test_models_are_the_same_on_every_instruction_set_and_any_number_of_threads():
-    for printed in printed_by_each(EVERY_PROGRAM):
+    for printed in run_on_each_isa(EVERY_PROGRAM):
         for found in json.loads(printed):
             assert changed(found) == []
 

@@ -5,11 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import data_mutants
-import mutants
 import numpy as np
 import pytest
-from model_files import reseal
+from support import data_mutants, mutants
+from support.model_files import reseal
 
 from polyleaf.cli.main import run
 from polyleaf.files.io import ReadError, wrap_read_errors

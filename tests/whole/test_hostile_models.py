@@ -3,10 +3,10 @@
 import subprocess
 import sys
 
-import mutants
 import numpy as np
 import pytest
-from model_files import about, reseal
+from support import mutants
+from support.model_files import about, reseal
 
 import polyleaf
 from polyleaf.estimators.base import make_estimator_builder

@@ -1,4 +1,4 @@
-"""What must hold of every tree, whatever the data: on the core and on the twin alike."""
+"""What must hold of every tree, whatever the data: on the core and on the reference implementation alike."""
 
 from dataclasses import fields, replace
 
@@ -7,12 +7,12 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import KINDS, Core, Twin, make_problem, rows_of_nodes, sampled
+from support.problems import KINDS, Core, Reference, make_problem, rows_of_nodes, sampled
 
 SETTINGS = settings(max_examples=40, deadline=None, derandomize=True)
 
 
-@pytest.fixture(params=[Twin, Core], ids=["twin", "core"], scope="module")
+@pytest.fixture(params=[Reference, Core], ids=["reference", "core"], scope="module")
 def library(request):
     return request.param
 
@@ -131,7 +131,7 @@ def test_huge_and_tiny_derivatives(
     library, kind, n_outputs, scale, curvature_scale, reg_lambda, reg_alpha
 ):
     p = make_problem(1, n=100, categorical=[2], n_outputs=n_outputs, kind=kind, reg_alpha=reg_alpha)
-    p = p.with_config(reg_lambda=reg_lambda)
+    p = p.replace_config(reg_lambda=reg_lambda)
     h = None if p.h is None else p.h * np.float32(curvature_scale)
     check(library, replace(p, g=p.g * np.float32(scale), h=h))
 

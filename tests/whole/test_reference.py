@@ -5,8 +5,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 import reference
-from problems import KINDS, Twin, all_numeric_splits, exact_gain, make_problem
 from reference import F32, GrowConfig
+from support.problems import KINDS, Reference, all_numeric_splits, exact_gain, make_problem
 
 # --------------------------------------------------------------------------------------------------- channels
 
@@ -17,8 +17,8 @@ def test_quantise_is_within_half_a_step_and_reaches_the_largest_integer():
     back = channels.gradients * channels.gradient_steps.astype(np.float64)
     assert np.all(np.abs(back - p.g) <= 0.5001 * channels.gradient_steps)
     assert np.abs(channels.gradients).max(axis=0).tolist() == [32767] * 3
-    assert channels.curvatures.shape == (500, 3)
-    assert channels.curvatures.min() >= 0
+    assert channels.hessians.shape == (500, 3)
+    assert channels.hessians.min() >= 0
 
 
 def test_quantise_rounds_half_to_even():
@@ -46,7 +46,7 @@ def test_multiplier_and_rows_come_before_the_scale():
     g = np.array([[1.0], [2.0], [100.0]], F32)
     channels = reference.quantise(g, None, "unit", np.array([0, 1]), np.array([4, 1, 1], F32))
     assert channels.gradients.ravel().tolist() == [32767, 16384]  # 4 and 2
-    assert channels.curvatures.shape == (2, 0)
+    assert channels.hessians.shape == (2, 0)
 
 
 # ----------------------------------------------------------------------------------------------------- scores
@@ -113,7 +113,7 @@ def test_the_root_split_is_the_best_of_all_splits(seed, kind, n_outputs):
     channels = reference.quantise(p.g, p.h, p.kind)
     splits = all_numeric_splits(p, np.arange(60))
     gains = {(f, t, m): exact_gain(p, channels, left) for f, t, m, left in splits}
-    tree, _ = Twin.grow(p)
+    tree, _ = Reference.grow(p)
     found = gains[tree.feature[0], tree.threshold[0], tree.missing_left[0]]
     assert float(found) == pytest.approx(float(max(gains.values())), rel=1e-5)
     assert tree.gain[0] == pytest.approx(float(found), rel=1e-4)
@@ -178,7 +178,7 @@ def test_one_output_finds_the_best_of_all_subsets(seed):
     """Fisher's theorem: without smoothing and ridge, the best set is a prefix of the sorted categories."""
     p = category_problem(seed, 7, 1, cat_smooth=0.0, reg_lambda=0.0)
     assert len(np.unique(p.codes[0])) > 4
-    tree, _ = Twin.grow(p)
+    tree, _ = Reference.grow(p)
     assert tree.threshold[0] == -1
     assert tree.gain[0] == pytest.approx(best_subset_gain(p, lambda m: range(1, m)), rel=1e-5)
 
@@ -186,7 +186,7 @@ def test_one_output_finds_the_best_of_all_subsets(seed):
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_few_categories_are_one_against_the_rest(n_outputs):
     p = category_problem(1, 7, n_outputs, max_cat_to_onehot=8)
-    tree, _ = Twin.grow(p)
+    tree, _ = Reference.grow(p)
     assert tree.gain[0] == pytest.approx(best_subset_gain(p, lambda m: [1]), rel=1e-5)
 
 
@@ -203,7 +203,7 @@ def test_categories_are_ordered_along_the_first_principal_direction():
 
 def test_category_set_is_what_goes_left():
     p = make_problem(3, n=300, n_bins=(200,), categorical=[0], missing=0.2, max_leaves=6)
-    tree, leaves = Twin.grow(p)
+    tree, leaves = Reference.grow(p)
     assert tree.categories.shape == (tree.n_leaves - 1, 4)
     words = tree.categories[tree.category_set[0]]
     in_set = [bool(int(words[c // 64]) >> (c % 64) & 1) for c in p.codes[0].tolist()]
@@ -247,7 +247,7 @@ def test_leaf_values_solve_the_leaf_problem(kind, alpha, max_delta_step):
         5, n=100, n_outputs=2, kind=kind, reg_alpha=alpha, max_delta_step=max_delta_step
     )
     leaf_of_row = np.arange(100, dtype=np.int32) % 3
-    values = Twin.leaves(p, leaf_of_row, 4, learning_rate=0.5)
+    values = Reference.leaves(p, leaf_of_row, 4, learning_rate=0.5)
     h = np.ones((100, 1)) if p.h is None else p.h.astype(np.float64)
     for leaf in range(3):
         G = p.g[leaf_of_row == leaf].sum(axis=0, dtype=np.float64)

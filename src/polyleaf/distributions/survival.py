@@ -102,7 +102,7 @@ class SurvivalCurves:
     survival: Floats
     incidence: Floats
 
-    def at(self, time: ArrayLike) -> Floats:
+    def survival_function(self, time: ArrayLike) -> Floats:
         """Survival at some times: between ends as if hazards were even; after the last it stays.
 
         Parameters
@@ -127,7 +127,7 @@ class SurvivalCurves:
         reached = self.survival <= 0.5
         return np.where(reached.any(axis=1), self.ends[reached.argmax(axis=1)], np.inf)
 
-    def risk(self) -> Floats:
+    def risk_score(self) -> Floats:
         """One number a row, larger where the event comes sooner, (n_rows,): the events to expect by the last
         end, which rank-based scores (the index of concordance) compare."""
         return -np.log(np.maximum(self.survival, np.finfo(np.float64).tiny)).sum(axis=1)

@@ -7,6 +7,7 @@ know; its name means nothing outside this folder. How a loss is added: CONTRIBUT
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from polyleaf.objectives import binary, distributional, exponential, location, log_link, softmax
@@ -167,6 +168,9 @@ def objective_from_dict(values: Mapping[str, Any]) -> Objective:
     if name == MultiTask.name and label is None:
         return multitask_from_dict(values, objective_from_dict)
     cls = known().get(name)
+    if cls is not None and is_built_in(cls):
+        names = {stored_name(field.name): field.name for field in fields(cls)}
+        parameters = {names.get(key, key): value for key, value in parameters.items()}
     if label is not None and (cls is None or is_built_in(cls)):
         module, _, qualified = str(label).partition(":")
         raise UnregisteredObjectiveError(

@@ -272,11 +272,17 @@ class Objective(ABC):
     def to_dict(self) -> dict[str, Any]:
         """The objective as JSON values: its name and parameters; of a class that is not built in also its
         `origin`, which tells who loads it what to register."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        rename = stored_name if is_built_in(type(self)) else str
+        values = {rename(field.name): getattr(self, field.name) for field in fields(self)}
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
         if is_built_in(type(self)):
             return to_stored({"name": self.name} | plain)
         return {"name": self.name, "class": origin(type(self))} | plain
+
+
+def stored_name(field: str) -> str:
+    """Return the key of a built-in objective's field in model files: "hessian" is "curvature" there."""
+    return field.replace("hessian", "curvature")
 
 
 def origin(cls: type[Objective]) -> str:

@@ -49,7 +49,7 @@ class Custom(Objective):
         is taken as weighted. The base score is 0 and the loss is not known (NaN).
     n_outputs : int, optional
         Number of scores. Default: columns of the target; for class ids the largest id plus one.
-    curvature : {"exact", "absolute", "clip", "none"}, default "exact"
+    hessian : {"exact", "absolute", "clip", "none"}, default "exact"
         Where a second derivative (or an eigenvalue of a Hessian) is negative: raise, take its absolute value,
         or take 0. "none": no second derivative is used, 1 stands for it, as for losses that have none.
 
@@ -66,13 +66,13 @@ class Custom(Objective):
 
     function: Callable[..., Any] | None = None
     n_outputs: int | None = None
-    curvature: str = "exact"
+    hessian: str = "exact"
 
     def __post_init__(self) -> None:
-        if self.curvature not in curvatures.CHOICES:
+        if self.hessian not in curvatures.CHOICES:
             raise ValueError(
-                f"Objective 'custom': curvature must be one of {', '.join(curvatures.CHOICES)}; got "
-                f"{self.curvature!r}."
+                f"Objective 'custom': hessian must be one of {', '.join(curvatures.CHOICES)}; got "
+                f"{self.hessian!r}."
             )
 
     def n_scores(self, n_targets: int) -> int:
@@ -106,7 +106,7 @@ class Custom(Objective):
         return BoundCustomObjective(self, target, n_outputs, weight).resolved()
 
     def to_dict(self) -> dict[str, Any]:
-        choice = {} if self.curvature == "exact" else {"curvature": self.curvature}
+        choice = {} if self.hessian == "exact" else {stored_name("hessian"): self.hessian}
         return {"name": self.name, "n_outputs": self.n_outputs, **choice}
 
 
@@ -239,7 +239,7 @@ class BoundCustomObjective(BoundObjective):
                 + (f" It is no loss: {self._why_no_loss}." if self._why_no_loss else "")
             )
         gradient = self._checked("gradient", returned[0], {(self.n_rows, self.n_outputs)})
-        if returned[1] is None or self.objective.curvature == "none":
+        if returned[1] is None or self.objective.hessian == "none":
             return gradient, None
         shapes = {
             (self.n_rows, 1),
@@ -250,10 +250,10 @@ class BoundCustomObjective(BoundObjective):
         if self.n_outputs == 1:
             curvature = curvature.reshape(-1, 1)
         if curvature.ndim == 2:
-            return gradient, curvatures.settled(curvature, self.objective.curvature, self._row)
+            return gradient, curvatures.settled(curvature, self.objective.hessian, self._row)
         self._check_symmetric(curvature)
         packed = pack((curvature + curvature.transpose(0, 2, 1)) / 2)
-        packed = curvatures.settled(packed, self.objective.curvature, self._row, self.n_outputs)
+        packed = curvatures.settled(packed, self.objective.hessian, self._row, self.n_outputs)
         return gradient, unpack(packed, self.n_outputs)
 
     def _returned(self, raw: Array) -> Any:

@@ -59,7 +59,7 @@ class NormalLikelihood(_LocationScale):
     name: ClassVar[str] = "normal"
     core_name: ClassVar[str] = "normal"
     aliases: ClassVar[tuple[str, ...]] = ("reg:normal", "gaussian", "rmsewithuncertainty")
-    score_names: ClassVar[tuple[str, str]] = ("mean", "log_std")
+    parameter_names: ClassVar[tuple[str, str]] = ("mean", "log_std")
 
     def make_distribution(self, first: Floats, second: Floats) -> distributions.Distribution:
         return distributions.Normal(first, np.exp(second))
@@ -76,7 +76,7 @@ class LogNormalLikelihood(LikelihoodObjective):
 
     name: ClassVar[str] = "lognormal"
     core_name: ClassVar[str] = "normal"
-    score_names: ClassVar[tuple[str, str]] = ("log_mean", "log_log_std")
+    parameter_names: ClassVar[tuple[str, str]] = ("log_mean", "log_log_std")
     moves: ClassVar[bool] = True
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
@@ -107,7 +107,7 @@ class StudentTLikelihood(_LocationScale):
     name: ClassVar[str] = "student_t"
     core_name: ClassVar[str] = "student_t"
     aliases: ClassVar[tuple[str, ...]] = ("t",)
-    score_names: ClassVar[tuple[str, str]] = ("location", "log_scale")
+    parameter_names: ClassVar[tuple[str, str]] = ("location", "log_scale")
     parameters: ClassVar[Mapping[str, str]] = {"student_t_df": "df"}
 
     df: float = 5.0
@@ -147,7 +147,7 @@ class GammaLikelihood(LikelihoodObjective):
 
     name: ClassVar[str] = "gamma_distribution"
     core_name: ClassVar[str] = "gamma_distribution"
-    score_names: ClassVar[tuple[str, str]] = ("log_mean", "log_variation")
+    parameter_names: ClassVar[tuple[str, str]] = ("log_mean", "log_variation")
     cuts: ClassVar[tuple[float, float]] = (-7.0, 7.0)
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:

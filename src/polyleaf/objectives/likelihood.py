@@ -40,7 +40,7 @@ class LikelihoodObjective(Objective):
     ----------
     core_name : str
         Which of the core's likelihoods it is.
-    score_names : (str, str)
+    parameter_names : (str, str)
         What the scores of one target are called.
     moves : bool
         It depends on the first score less what is learned alone.
@@ -52,7 +52,7 @@ class LikelihoodObjective(Objective):
     has_distribution: ClassVar[bool] = True
     default_metric: ClassVar[str] = "nll"
     core_name: ClassVar[str]
-    score_names: ClassVar[tuple[str, str]]
+    parameter_names: ClassVar[tuple[str, str]]
     moves: ClassVar[bool] = False
     cuts: ClassVar[tuple[float, float]] = (-30.0, 30.0)
 

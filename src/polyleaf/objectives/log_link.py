@@ -47,16 +47,16 @@ class LogLinkObjective(ElementwiseObjective):
 
     Parameters
     ----------
-    curvature : {"symmetric", "exact"}, default "symmetric"
+    hessian : {"symmetric", "exact"}, default "symmetric"
         See the top of this file.
     """
 
-    curvature: str = "symmetric"
+    hessian: str = "symmetric"
 
     def __post_init__(self) -> None:
-        if self.curvature not in ("symmetric", "exact"):
+        if self.hessian not in ("symmetric", "exact"):
             raise ValueError(
-                f"Objective {self.name!r}: curvature must be 'symmetric' or 'exact'; got {self.curvature!r}."
+                f"Objective {self.name!r}: hessian must be 'symmetric' or 'exact'; got {self.hessian!r}."
             )
 
     @property
@@ -66,7 +66,7 @@ class LogLinkObjective(ElementwiseObjective):
 
     def core_loss(self) -> _core.Loss:
         model, data = (
-            (0.5, 0.5) if self.curvature == "symmetric" else (2.0 - self.power, self.power - 1.0)
+            (0.5, 0.5) if self.hessian == "symmetric" else (2.0 - self.power, self.power - 1.0)
         )
         numbers = {"variance_power": self.power, "model_hessian": model, "data_hessian": data}
         return _core.Loss("log_link", numbers)

@@ -132,7 +132,7 @@ class MultiTask(Objective):
         return self._all("full_hessian")
 
     @property
-    def location(self) -> bool:  # type: ignore[override]
+    def is_translation_invariant(self) -> bool:  # type: ignore[override]
         """Offsets are taken off the target of one such task; of several they are added to scores."""
         return len(self.parts) == 1 and self._all("is_translation_invariant")
 

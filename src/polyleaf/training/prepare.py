@@ -209,7 +209,7 @@ def prepare(
         What training goes on from.
     seeds : Seeds
     n_threads : int
-    auto_rounds_metric : Metric, optional
+    trial_metric : Metric, optional
         What a trial is to be measured by; by default there is none.
 
     Raises

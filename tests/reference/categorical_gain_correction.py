@@ -1,4 +1,4 @@
-"""Chance: what the best order of many categories gains where they say nothing.
+"""CategoricalOverfit: what the best order of many categories gains where they say nothing.
 
 Owns how much that is. Must not know which candidates there are.
 """
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.channels import F32, total
-from reference.scores import diagonal_curvature
+from reference.quantised_gradients import F32, total
+from reference.split_gain import diagonal_hessian
 
 BEST_CUT = (
     0.6366197723675814  # 2 / pi: of the squares of many normal numbers, what one cut explains
@@ -16,14 +16,14 @@ BEST_CUT = (
 
 
 @dataclass(frozen=True)
-class Chance:
+class CategoricalOverfit:
     """Gradients as numbers drawn by chance: their variance for each unit of curvature, and how many outputs
     vary (one that varies little counts for little)."""
 
     variance: float
     width: float
 
-    def of_order(self, n_categories):
+    def expected_gain(self, n_categories):
         """Float32: by how much the best cut of so many categories, in the order of their gradients, raises
         the score sum above that of one cut without a choice.
 
@@ -34,8 +34,8 @@ class Chance:
         return F32(BEST_CUT * (rest + 2.0 * np.sqrt(rest * others)) * self.variance)
 
 
-def chance_of(channels):
-    """`Chance` of all rows of `channels`, or None where no gradient differs from 0."""
+def estimate_overfit(channels):
+    """`CategoricalOverfit` of all rows of `channels`, or None where no gradient differs from 0."""
     sums = total(channels)
     squares = np.sum(channels.gradients * channels.gradients, axis=0).astype(np.float64)
     steps = channels.gradient_steps.astype(np.float64)
@@ -50,4 +50,4 @@ def chance_of(channels):
         all_of_them, squared = all_of_them + v, squared + v * v
     if not (all_of_them > 0 and squared > 0):
         return None
-    return Chance(squared / all_of_them, all_of_them * all_of_them / squared)
+    return CategoricalOverfit(squared / all_of_them, all_of_them * all_of_them / squared)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.channels import F32, MISSING, N_CODES, histogram
-from reference.scores import diagonal_curvature, is_worthwhile, parent_score, score_candidates
+from reference.quantised_gradients import F32, MISSING, N_CODES, histogram
+from reference.split_gain import diagonal_hessian, is_worthwhile, parent_score, score_candidates
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Split:
     feature: int
     threshold: int  # last code that goes left; -1: categorical
     goes_left: np.ndarray  # bool (256,)
-    gain: float  # float64, averaged over outputs
+    gain: float  # float64, background_worth over outputs
     output_gain: np.ndarray  # float32 (K,), parts of gain * K
 
 
@@ -35,7 +35,7 @@ class Candidate:
     terms: np.ndarray  # float32 (K,), parts of the sum
 
 
-def may_meet(allowed, path, groups, at_most):
+def filter_interactions(allowed, path, groups, at_most):
     """The features of `allowed` that may follow those on `path`: in one of `groups` with them (bool (n, F);
     None: any), and among them where they are `at_most` (0: any number) already."""
     if at_most and len(path) >= at_most:
@@ -126,7 +126,7 @@ def ordered_sum(terms):
     return np.cumsum(terms, axis=0)[-1]
 
 
-def with_default_direction(goes_left, counts):
+def set_default_direction(goes_left, counts):
     """The candidate, with missing sent to the larger child (left on a tie) when the node has none."""
     if counts[MISSING] == 0:
         n_left = counts[goes_left].sum()
@@ -135,20 +135,28 @@ def with_default_direction(goes_left, counts):
     return goes_left
 
 
-def sets_missing_apart(goes_left, counts):
+def separates_missing(goes_left, counts):
     """Whether the right side has missing values and nothing else."""
     return not np.any(counts[:MISSING][~goes_left[:MISSING]]) and not goes_left[MISSING]
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def best_candidate(
-    codes, n_bins, is_categorical, channels, config, features, chance=None, rules=None, of_node=None
+    codes,
+    n_bins,
+    is_categorical,
+    channels,
+    config,
+    features,
+    chance=None,
+    rules=None,
+    node_sum=None,
 ):
     """The `Candidate` judged best, the first feature on ties; None where children are always too small.
 
     `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed, ascending.
     `chance`: of the rows of the tree; None: no gradient differs from 0. `rules`: which way values may move
-    with each feature, and how far; None: they are free. `of_node`: what the node is worth by itself;
+    with each feature, and how far; None: they are free. `node_sum`: what the node is worth by itself;
     needed where features have factors.
     """
     best = None
@@ -160,40 +168,40 @@ def best_candidate(
             candidates = numeric_candidates(sums.count, int(n_bins[f]))
         own = None if rules is None else rules.of(f)
         scores, terms = score_candidates(sums, candidates, channels, config, own)
-        by_chance = chance_of_feature(sums.count, is_categorical[f], chance, config)
+        correction = gain_correction(sums.count, is_categorical[f], chance, config)
         if len(scores) == 0:
             continue
         c = int(scores.argmax())
-        judged = judged_by(scores[c], by_chance, of_node, config, f)
+        judged = penalise_gain(scores[c], correction, node_sum, config, f)
         if not judged > (-np.inf if best is None else best.judged):
             continue
-        goes_left = with_default_direction(candidates[c], sums.count)
+        goes_left = set_default_direction(candidates[c], sums.count)
         threshold = -1 if is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
-        if own is not None and threshold >= 0 and sets_missing_apart(goes_left, sums.count):
+        if own is not None and threshold >= 0 and separates_missing(goes_left, sums.count):
             threshold = int(n_bins[f]) - 1  # no value will ever be on the right
             goes_left = np.arange(N_CODES) <= threshold
         best = Candidate(scores[c], judged, int(f), threshold, goes_left, terms(c))
     return best
 
 
-def judged_by(sum, by_chance, of_node, config, feature):
+def penalise_gain(sum, correction, node_sum, config, feature):
     """What the best candidate of a feature, whose sum is this, competes by with those of others.
 
     That is its sum, less what chance gives. Where features have factors, by how much that is above what the
     node is worth by itself, times the feature's factor where it is above.
     """
     if config.factors is None:
-        return sum - by_chance
-    rise = sum - by_chance - of_node
+        return sum - correction
+    rise = sum - correction - node_sum
     return rise * config.factors[feature] if rise > 0 else rise
 
 
-def chance_of_feature(counts, is_categorical, chance, config):
+def gain_correction(counts, is_categorical, chance, config):
     """Float32: what is taken off all candidates of a feature when they compete with those of others."""
     n_present = np.count_nonzero(counts)
     if not is_categorical or chance is None or n_present <= config.max_cat_to_onehot:
         return F32(0)
-    return chance.of_order(n_present)
+    return chance.expected_gain(n_present)
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")

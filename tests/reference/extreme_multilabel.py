@@ -21,10 +21,10 @@ from reference import (
     Split,
     newton_steps,
 )
-from reference.candidates import judged_by
+from reference.split_candidates import penalise_gain
 
 N_PROPOSALS = 6  # splits of a node that are judged by exact sums
-JUDGED_ROWS = 4096  # of a large node, about, that they are judged by
+SAMPLED_ROWS = 4096  # of a large node, about, that they are judged by
 TILE_FEATURES = 8
 
 
@@ -72,7 +72,7 @@ def curvature(gradients):
 def worth(sums, unit, H, leaf_k, step):
     """Float64: what a leaf is worth that holds the `leaf_k` outputs of largest |sum| (eq. 20).
 
-    `sums` are integers (K,); the worths are added from the largest on.
+    `sums` are integers (K,); the coalition_worths are added from the largest on.
     """
     total = 0.0
     for magnitude in np.sort(np.abs(sums))[::-1][:leaf_k]:
@@ -90,17 +90,17 @@ class LabelSearch:
         self.integers, self.unit = fixed_point(
             reference.used(gradients.g, gradients.rows, gradients.multiplier)
         )
-        self.curvature, self.curvature_unit = curvature(gradients)
+        self.curvature, self.hessian_unit = curvature(gradients)
 
     def cover(self, positions, parent):
-        return float(self.curvature[positions].sum()) * self.curvature_unit
+        return float(self.curvature[positions].sum()) * self.hessian_unit
 
     def worth(self, positions):
         """Of these rows as one leaf."""
         sums = self.integers[positions].sum(axis=0)
         return worth(sums, self.unit, self.cover(positions, None), self.leaf_k, self.step)
 
-    def worth_of_both(self, positions, left):
+    def split_worth(self, positions, left):
         return self.worth(positions[left]) + self.worth(positions[~left])
 
     def is_large_enough(self, positions):
@@ -110,7 +110,7 @@ class LabelSearch:
             count >= max(1, self.config.min_child_samples) and self.cover(positions, None) >= least
         )
 
-    def admitted(self, best_sum, parent_sum):
+    def validate_gain(self, best_sum, parent_sum):
         """The gain of a split, or None where it may not be taken."""
         difference = best_sum - parent_sum
         gain = 0.5 * difference / self.integers.shape[1]
@@ -119,7 +119,7 @@ class LabelSearch:
         enough = gain > self.config.min_split_gain and difference > GAIN_RESOLUTION * best_sum
         return gain if self.config.post_prune or enough else None
 
-    def divide(self, i, split, children):
+    def record_split(self, i, split, children):
         """Nothing is kept of a node."""
 
 
@@ -134,16 +134,16 @@ class ExactSearch(LabelSearch):
         super().__init__(data, gradients, step, leaf_k, config)
         self.threshold_step = threshold_step
 
-    def look(self, i, positions, may_use):
+    def find_split(self, i, positions, allowed):
         if len(positions) < 2 * max(1, self.config.min_child_samples):
             return None
-        best_sum, best_judged, best, of_node = -np.inf, -np.inf, None, self.worth(positions)
-        for f in may_use:  # ties: the first feature
+        best_sum, best_judged, best, node_sum = -np.inf, -np.inf, None, self.worth(positions)
+        for f in allowed:  # ties: the first feature
             total, threshold, goes_left = self.best_threshold(f, positions)
-            judged = judged_by(total, 0.0, of_node, self.config, f)
+            judged = penalise_gain(total, 0.0, node_sum, self.config, f)
             if judged > best_judged:
                 best_sum, best_judged, best = total, judged, (int(f), threshold, goes_left)
-        gain = None if best is None else self.admitted(best_sum, of_node)
+        gain = None if best is None else self.validate_gain(best_sum, node_sum)
         return None if gain is None else Split(*best, gain, np.zeros(0, F32))
 
     def best_threshold(self, f, positions):
@@ -155,7 +155,7 @@ class ExactSearch(LabelSearch):
                 self.is_large_enough(positions[left]) and self.is_large_enough(positions[~left])
             ):
                 continue
-            total = self.worth_of_both(positions, left)
+            total = self.split_worth(positions, left)
             if total > best[0]:
                 best = total, threshold, goes_left
         return best
@@ -173,7 +173,7 @@ class ExactSearch(LabelSearch):
                 continue
             goes_left = np.arange(N_CODES) <= b
             goes_left[MISSING] = False
-            yield b, reference.with_default_direction(goes_left, counts)
+            yield b, reference.set_default_direction(goes_left, counts)
             if counts[MISSING] > 0:
                 goes_left = goes_left.copy()
                 goes_left[MISSING] = True
@@ -190,22 +190,22 @@ class VerifiedSearch(LabelSearch):
 
     def __init__(self, data, gradients, step, leaf_k, config, channels, numbers, seed):
         super().__init__(data, gradients, step, leaf_k, config)
-        self.channels, self.chance = channels, reference.chance_of(channels)
+        self.channels, self.chance = channels, reference.estimate_overfit(channels)
         self.tiles = tiles(data[1])
         self.numbers, self.seed = numbers, seed
 
-    def look(self, i, positions, may_use):
+    def find_split(self, i, positions, allowed):
         if len(positions) < 2 * max(1, self.config.min_child_samples):
             return None
-        judged = self.some_of(positions)
+        judged = self.sample_rows(positions)
         scale = len(positions) / max(1, len(judged))
         parent_sum = self.worth(judged) * scale
         best_judged, best, gain = 0.0, None, None
-        for p in self.proposals(positions, may_use):
+        for p in self.proposals(positions, allowed):
             left = p.goes_left[self.data[0][p.feature, judged]]
-            total = self.worth_of_both(judged, left) * scale
-            its_gain = self.admitted(total, parent_sum)
-            by = judged_by(total, 0.0, parent_sum, self.config, p.feature)
+            total = self.split_worth(judged, left) * scale
+            its_gain = self.validate_gain(total, parent_sum)
+            by = penalise_gain(total, 0.0, parent_sum, self.config, p.feature)
             if its_gain is None or (
                 best is not None and (by, -p.feature) < (best_judged, -best.feature)
             ):
@@ -215,26 +215,26 @@ class VerifiedSearch(LabelSearch):
             return None
         return Split(best.feature, best.threshold, best.goes_left, gain, np.zeros(0, F32))
 
-    def some_of(self, positions):
+    def sample_rows(self, positions):
         """The rows of a node that splits are judged by: all, or so many, about, of smallest hash."""
-        if len(positions) <= JUDGED_ROWS:
+        if len(positions) <= SAMPLED_ROWS:
             return positions
-        limit = JUDGED_ROWS << 32
+        limit = SAMPLED_ROWS << 32
         keys = [
             reference.feature_hash(self.seed, int(self.numbers[at]), 0) >> 32 for at in positions
         ]
         return positions[[key * len(positions) < limit for key in keys]]
 
-    def proposals(self, positions, may_use):
+    def proposals(self, positions, allowed):
         codes, n_bins, is_categorical = self.data
         channels = reference.take(self.channels, positions)
-        of_node = reference.parent_score(channels, self.config, None)[0]
+        node_sum = reference.parent_score(channels, self.config, None)[0]
         found = []
         for tile in self.tiles:
-            features = [f for f in tile if f in may_use]
+            features = [f for f in tile if f in allowed]
             data = codes[:, positions], n_bins, is_categorical, channels
             best = reference.best_candidate(
-                *data, self.config, features, self.chance, None, of_node
+                *data, self.config, features, self.chance, None, node_sum
             )
             if best is not None and np.isfinite(best.sum):
                 found.append(best)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 
-def with_directions(p, draw=0):
+def add_directions(p, draw=0):
     """The problem with random directions of its numeric features, one vector of them for each output."""
     shape = len(p.n_bins), p.g.shape[1]
     directions = np.random.default_rng(draw).integers(-1, 2, shape).astype(np.int8)
@@ -15,7 +15,7 @@ def with_directions(p, draw=0):
 
 
 # Of problems of four features and two outputs: directions, what else the problem is, and what the error says.
-DIRECTIONS_THAT_DO_NOT_FIT = [
+INVALID_DIRECTIONS = [
     pytest.param(np.ones((3, 2), np.int8), {}, "one row per feature", id="features"),
     pytest.param(
         np.ones((4, 2), np.int8),

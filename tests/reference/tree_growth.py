@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from polyleaf.settings.parameters import PenaltyParameters, TreeParameters
-from reference.candidates import Split, best_split, may_meet, node_features
-from reference.chance import chance_of
-from reference.channels import MISSING, take, total
-from reference.scores import (
-    diagonal_curvature,
-    gradient_and_curvature,
-    mean_curvature,
-    obeying_values,
+from reference.categorical_gain_correction import estimate_overfit
+from reference.output_bounds import NodeConstraints, OutputBounds
+from reference.quantised_gradients import MISSING, take, total
+from reference.split_candidates import Split, best_split, filter_interactions, node_features
+from reference.split_gain import (
+    constrained_values,
+    diagonal_hessian,
+    gradient_and_hessian,
+    mean_hessian,
 )
 from reference.tree import to_tree
-from reference.value_bounds import Rules, ValueBounds
 
 
 @dataclass(frozen=True)
@@ -81,38 +81,40 @@ class ChannelSearch:
     def __init__(self, data, channels, config, directions=None):
         self.data, self.channels, self.config, self.directions = data, channels, config, directions
         self.n_outputs = len(channels.gradient_steps)
-        self.chance = chance_of(channels)
+        self.chance = estimate_overfit(channels)
         self.bounds = {}  # of nodes, where a split above them has pooled an output
 
     def cover(self, positions, parent):
         """Summed curvature of rows that the split of node `parent` (None: the root) has put together."""
-        return cover_of(take(self.channels, positions))
+        return compute_cover(take(self.channels, positions))
 
-    def look(self, i, positions, may_use):
+    def find_split(self, i, positions, allowed):
         """The best `Split` of node `i`, or None."""
         codes, n_bins, is_categorical = self.data
-        of_node = take(self.channels, positions)
-        node = codes[:, positions], n_bins, is_categorical, of_node
-        return best_split(*node, self.config, may_use, self.chance, self.rules_of(i))
+        node_sum = take(self.channels, positions)
+        node = codes[:, positions], n_bins, is_categorical, node_sum
+        return best_split(*node, self.config, allowed, self.chance, self.node_constraints(i))
 
-    def rules_of(self, i):
+    def node_constraints(self, i):
         """What the splits of node `i` must obey, or None."""
         if self.directions is None:
             return None
-        return Rules(self.directions, self.bounds.get(i, ValueBounds.none(self.n_outputs)))
+        return NodeConstraints(
+            self.directions, self.bounds.get(i, OutputBounds.none(self.n_outputs))
+        )
 
-    def divide(self, i, split, children):
+    def record_split(self, i, split, children):
         """Node `i` was split; `children`: two pairs (id, positions), left first."""
         if self.directions is None:
             return
-        rules = self.rules_of(i).of(split.feature)
+        rules = self.node_constraints(i).of(split.feature)
         apart = split.threshold == self.data[1][split.feature] - 1 and not split.goes_left[MISSING]
         sums = [total(take(self.channels, positions)) for _, positions in children]
-        sides = [gradient_and_curvature(of_side, self.channels) for of_side in sums]
-        w, _, is_pooled = obeying_values(*sides, self.config, rules, not apart)
+        sides = [gradient_and_hessian(of_side, self.channels) for of_side in sums]
+        w, _, is_pooled = constrained_values(*sides, self.config, rules, not apart)
         pooled = np.where(is_pooled, w, np.nan)[0]
-        of_children = rules.bounds.of_children(pooled, rules.directions)
-        self.bounds.update(zip([child for child, _ in children], of_children, strict=True))
+        child_bounds = rules.bounds.child_bounds(pooled, rules.directions)
+        self.bounds.update(zip([child for child, _ in children], child_bounds, strict=True))
 
 
 def grow(
@@ -133,25 +135,28 @@ def grow(
     `codes` uint8 (F, n), `channels` of the `rows` in use (None: all), or a search of another kind (a class
     like `ChannelSearch`, on its own codes), `features` bool (F,): allowed. `renew(nodes)` gives new channels
     after every batch of splits, before the new nodes are looked at (TFBT, section V). `groups` and `at_most`
-    say which features may meet on a path (`may_meet`), `directions` which outputs must obey which features.
+    say which features may meet on a path (`filter_interactions`), `directions` which outputs must obey which features.
     """
     codes = codes if rows is None else codes[:, rows]
     allowed = np.arange(len(codes)) if features is None else np.flatnonzero(features)
     data = codes, n_bins, is_categorical
     search = (
-        channels if hasattr(channels, "look") else ChannelSearch(data, channels, config, directions)
+        channels
+        if hasattr(channels, "find_split")
+        else ChannelSearch(data, channels, config, directions)
     )
 
     def make_node(positions, depth, parent, path):
         return Node(positions, depth, path, search.cover(positions, parent))
 
-    def look_at(i):
+    def evaluate(i):
         if nodes[i].depth != config.max_depth:
-            may_use = node_features(may_meet(allowed, nodes[i].path, groups, at_most), i, config)
-            nodes[i].split = search.look(i, nodes[i].positions, may_use)
+            on_path = filter_interactions(allowed, nodes[i].path, groups, at_most)
+            usable = node_features(on_path, i, config)
+            nodes[i].split = search.find_split(i, nodes[i].positions, usable)
 
     nodes, order = [make_node(np.arange(codes.shape[1]), 0, None, frozenset())], []
-    look_at(0)
+    evaluate(0)
     while True:
         gains = {
             i: v.split.gain for i, v in enumerate(nodes) if v.split is not None and not v.children
@@ -169,20 +174,18 @@ def grow(
             path = parent.path | {parent.split.feature}
             for side in (goes_left, ~goes_left):
                 nodes.append(make_node(parent.positions[side], parent.depth + 1, i, path))
-            search.divide(i, parent.split, [(c, nodes[c].positions) for c in parent.children])
+            search.record_split(i, parent.split, [(c, nodes[c].positions) for c in parent.children])
             order.append(i)
         if renew is not None:
             search = ChannelSearch(data, renew(nodes), config, directions)
         for i in range(first, len(nodes)):
-            look_at(i)
+            evaluate(i)
 
 
-def cover_of(channels):
+def compute_cover(channels):
     """Float64: summed curvature of all rows of `channels`, mean over outputs."""
-    H = gradient_and_curvature(total(channels), channels)[1]
-    return float(
-        mean_curvature(diagonal_curvature(H, channels.kind, len(channels.gradient_steps)))[0]
-    )
+    H = gradient_and_hessian(total(channels), channels)[1]
+    return float(mean_hessian(diagonal_hessian(H, channels.kind, len(channels.gradient_steps)))[0])
 
 
 def pruned(nodes, order, config):

@@ -6,13 +6,13 @@ and when a gain is one. Must not know which candidates there are. Scores are flo
 
 import numpy as np
 
-from reference.channels import F32, MISSING, Sums, total
+from reference.quantised_gradients import F32, MISSING, Sums, total
 
 N_LANES = 16
 GAIN_RESOLUTION = 2.0**-20  # relative; below it float32 cannot tell gain from rounding
 # Relative to its diagonal entry; below, a direction counts as having no curvature.
-LEAST_PIVOT = F32(2.0**-13)
-LEAST_LEAF_PIVOT = 2.0**-20  # the same for leaf values, in float64
+MIN_PIVOT = F32(2.0**-13)
+MIN_LEAF_PIVOT = 2.0**-20  # the same for leaf values, in float64
 
 
 def lane_sum(terms):
@@ -29,7 +29,7 @@ def lane_sum(terms):
     return lanes[..., 0]
 
 
-def gradient_and_curvature(sums, channels):
+def gradient_and_hessian(sums, channels):
     """Float32 G (C, K) and H: (C, 1) for unit (the count) and shared, else (C, m)."""
     G = sums.gradients.astype(F32) * channels.gradient_steps
     if channels.kind == "unit":
@@ -43,12 +43,12 @@ def packed_diagonal(n_outputs):
     return i * (i + 3) // 2
 
 
-def diagonal_curvature(H, kind, n_outputs):
+def diagonal_hessian(H, kind, n_outputs):
     """What each output, or all of them, has for itself: H without what is off the diagonal."""
     return H[..., packed_diagonal(n_outputs)] if kind == "full" else H
 
 
-def mean_curvature(H):
+def mean_hessian(H):
     """Float32 (C,): H or its mean over outputs, what `min_child_weight` is compared with; also the cover.
 
     Of a full curvature: its diagonal's.
@@ -56,7 +56,7 @@ def mean_curvature(H):
     return H[:, 0] if H.shape[1] == 1 else lane_sum(H) / F32(H.shape[1])
 
 
-def divide(numerator, denominator):
+def safe_divide(numerator, denominator):
     """Float32 quotient, 0 where the denominator is 0: no curvature, no step (as for leaf values)."""
     zero = denominator == 0
     return np.where(zero, F32(0), numerator / np.where(zero, F32(1), denominator))
@@ -70,7 +70,7 @@ def is_regularised(config):
 def regularised_terms(G, H, config):
     """Float32 (C, K): twice the loss that a thresholded, clipped leaf value removes; H includes lambda."""
     t = np.sign(G) * np.maximum(np.abs(G) - F32(config.reg_alpha), F32(0))
-    w = divide(t, H)
+    w = safe_divide(t, H)
     if config.max_delta_step > 0:
         w = np.clip(w, -F32(config.max_delta_step), F32(config.max_delta_step))
     return F32(2) * t * w - H * w * w
@@ -81,7 +81,7 @@ def leaf_terms(G, H, kind, config):
     H = H + F32(config.reg_lambda)
     if is_regularised(config):
         return regularised_terms(G, H, config)
-    return divide(G * G, H) if kind == "diagonal" else (G * G) * divide(F32(1), H)
+    return safe_divide(G * G, H) if kind == "diagonal" else (G * G) * safe_divide(F32(1), H)
 
 
 def split_terms(G_left, H_left, G_right, H_right, kind, config):
@@ -89,18 +89,18 @@ def split_terms(G_left, H_left, G_right, H_right, kind, config):
     if is_regularised(config) or kind != "diagonal":
         return leaf_terms(G_left, H_left, kind, config) + leaf_terms(G_right, H_right, kind, config)
     a, b = H_left + F32(config.reg_lambda), H_right + F32(config.reg_lambda)
-    return divide((G_left * G_left) * b + (G_right * G_right) * a, a * b)
+    return safe_divide((G_left * G_left) * b + (G_right * G_right) * a, a * b)
 
 
 def free_value(G, H, alpha, config):
     """Float32 (C, K): the best step of one leaf; H includes lambda."""
-    size = divide(np.maximum(np.abs(G) - F32(alpha), F32(0)), H)
+    size = safe_divide(np.maximum(np.abs(G) - F32(alpha), F32(0)), H)
     if config.max_delta_step > 0:
         size = np.minimum(size, F32(config.max_delta_step))
     return np.where(G < 0, size, -size)
 
 
-def obeying_values(left, right, config, rules, is_ordered):
+def constrained_values(left, right, config, rules, is_ordered):
     """The values (C, K) of both children, and which (C, K) are one for both; `left`, `right`: pairs G, H.
     `rules`: of the feature split on, 1 must not fall, -1 must not rise, 0 free.
 
@@ -115,8 +115,8 @@ def obeying_values(left, right, config, rules, is_ordered):
     w_right = nearest(free_value(G_right, H_right, config.reg_alpha, config))
     both_alpha = F32(2) * F32(config.reg_alpha)
     both = nearest(free_value(G_left + G_right, H_left + H_right, both_alpha, config))
-    disobeys = is_ordered * rules.directions.astype(F32) * (w_right - w_left) < 0
-    return np.where(disobeys, both, w_left), np.where(disobeys, both, w_right), disobeys
+    violates = is_ordered * rules.directions.astype(F32) * (w_right - w_left) < 0
+    return np.where(violates, both, w_left), np.where(violates, both, w_right), violates
 
 
 def value_terms(G, H, w, config):
@@ -125,13 +125,13 @@ def value_terms(G, H, w, config):
     return -((F32(2) * G) * w + (H * w) * w) - F32(2) * F32(config.reg_alpha) * np.abs(w)
 
 
-def obeying_terms(left, right, config, rules, is_ordered):
+def constrained_terms(left, right, config, rules, is_ordered):
     """Float32 (C, K): what each output adds to the score sum of a split that obeys."""
-    w_left, w_right, _ = obeying_values(left, right, config, rules, is_ordered)
+    w_left, w_right, _ = constrained_values(left, right, config, rules, is_ordered)
     return value_terms(*left, w_left, config) + value_terms(*right, w_right, config)
 
 
-def keeps_few(config, n_outputs):
+def is_sparse_leaf(config, n_outputs):
     """Whether leaves are sparse: as many outputs as there are is a dense leaf."""
     return 0 < config.leaf_k < n_outputs
 
@@ -177,7 +177,7 @@ def block_outputs(G, config):
     return np.sort(np.argsort(-np.abs(G), kind="stable")[:size])
 
 
-def full_sum(G, H, outputs, ridge, least_pivot=LEAST_PIVOT):
+def full_sum(G, H, outputs, ridge, least_pivot=MIN_PIVOT):
     """(C,): G' (H + ridge I)^-1 G over `outputs` (TFBT, eq. 7 without the half), by elimination.
 
     G (C, K), H (C, K (K + 1) / 2), in their dtype throughout. A pivot that has all but vanished stands for a
@@ -214,7 +214,7 @@ def inverse_pivot(pivot, diagonal, least_pivot):
     return np.where(kept, pivot.dtype.type(1) / np.where(kept, pivot, 1), 0).astype(pivot.dtype)
 
 
-def full_solution(G, H, outputs, ridge, least_pivot=LEAST_PIVOT):
+def full_solution(G, H, outputs, ridge, least_pivot=MIN_PIVOT):
     """(C, K): (H + ridge I)^-1 G over `outputs` (TFBT, eq. 6 without the sign), 0 elsewhere."""
     A, y, diagonal = eliminated(G, H, outputs, ridge, least_pivot)
     w = np.zeros_like(G)
@@ -229,7 +229,7 @@ def full_solution(G, H, outputs, ridge, least_pivot=LEAST_PIVOT):
 
 def parent_score(channels, config, rules=None):
     """Float32 sum and terms (K,) of the node as one leaf."""
-    G, H = gradient_and_curvature(total(channels), channels)
+    G, H = gradient_and_hessian(total(channels), channels)
     if rules is not None:
         w = rules.bounds.nearest(
             free_value(G, H + F32(config.reg_lambda), config.reg_alpha, config)
@@ -241,7 +241,7 @@ def parent_score(channels, config, rules=None):
         ridge = F32(config.reg_lambda)
         return full_sum(G, H, outputs, ridge)[0], (G * full_solution(G, H, outputs, ridge))[0]
     terms = leaf_terms(G, H, channels.kind, config)
-    if keeps_few(config, terms.shape[1]):
+    if is_sparse_leaf(config, terms.shape[1]):
         return largest_sum(terms, config.leaf_k)[0], kept_terms(terms[0], config.leaf_k)
     return lane_sum(terms)[0], terms[0]
 
@@ -253,10 +253,10 @@ def score_candidates(sums, candidates, channels, config, rules=None):
     present = sums.count > 0
     left = Sums(*(candidates[:, present].astype(np.int64) @ part[present] for part in sums.parts()))
     right = total(channels) - left
-    G_left, H_left = gradient_and_curvature(left, channels)
-    G_right, H_right = gradient_and_curvature(right, channels)
+    G_left, H_left = gradient_and_hessian(left, channels)
+    G_right, H_right = gradient_and_hessian(right, channels)
     if channels.kind == "full":
-        G_parent, _ = gradient_and_curvature(total(channels), channels)
+        G_parent, _ = gradient_and_hessian(total(channels), channels)
         outputs, ridge = block_outputs(G_parent[0], config), F32(config.reg_lambda)
         scores = full_sum(G_left, H_left, outputs, ridge) + full_sum(
             G_right, H_right, outputs, ridge
@@ -275,9 +275,9 @@ def score_candidates(sums, candidates, channels, config, rules=None):
         else:
             is_ordered = np.any((~candidates & present)[:, :MISSING], axis=1, keepdims=True)
             sides = (G_left, H_left), (G_right, H_right)
-            all_terms = obeying_terms(*sides, config, rules, is_ordered)
+            all_terms = constrained_terms(*sides, config, rules, is_ordered)
         scores, terms = lane_sum(all_terms), all_terms.__getitem__
-        if keeps_few(config, all_terms.shape[1]):
+        if is_sparse_leaf(config, all_terms.shape[1]):
             sides = (
                 leaf_terms(G, H, channels.kind, config)
                 for G, H in ((G_left, H_left), (G_right, H_right))
@@ -285,7 +285,7 @@ def score_candidates(sums, candidates, channels, config, rules=None):
             finite = np.isfinite(scores)
             scores, terms = topk_candidates(*sides, all_terms, config)
             scores = np.where(finite, scores, -F32(np.inf))
-    own = [diagonal_curvature(H, channels.kind, G_left.shape[1]) for H in (H_left, H_right)]
+    own = [diagonal_hessian(H, channels.kind, G_left.shape[1]) for H in (H_left, H_right)]
     allowed = is_large_enough(left.count, own[0], config) & is_large_enough(
         right.count, own[1], config
     )
@@ -295,12 +295,12 @@ def score_candidates(sums, candidates, channels, config, rules=None):
 def is_large_enough(count, H, config):
     """Bool (C,): whether each child has the rows and the curvature it needs."""
     return (count >= max(1, config.min_child_samples)) & (
-        mean_curvature(H) >= F32(config.min_child_weight)
+        mean_hessian(H) >= F32(config.min_child_weight)
     )
 
 
 def is_worthwhile(best_sum, parent_sum, gain, config):
-    """Whether the gain, averaged over outputs (GBDT-MO, appendix B), passes its threshold and is no noise."""
+    """Whether the gain, background_worth over outputs (GBDT-MO, appendix B), passes its threshold and is no noise."""
     difference = float(best_sum) - float(parent_sum)
     if config.post_prune:
         return np.isfinite(best_sum)

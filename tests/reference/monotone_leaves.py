@@ -6,7 +6,7 @@ grown, or what its leaves were fitted by.
 
 import numpy as np
 
-from reference.channels import MISSING, N_CODES
+from reference.quantised_gradients import MISSING, N_CODES
 from reference.tree import goes_left_table
 
 
@@ -33,17 +33,17 @@ def leaf_order(tree, n_bins, directions):
     """
     codes = codes_of_leaves(tree, n_bins)
     order = np.zeros((len(codes), len(codes)), bool)
-    for a, of_a in enumerate(codes):
-        for b, of_b in enumerate(codes):
-            order[a, b] = a != b and all(map(_can_become, of_a, of_b, directions))
+    for a, codes_a in enumerate(codes):
+        for b, codes_b in enumerate(codes):
+            order[a, b] = a != b and all(map(_can_become, codes_a, codes_b, directions))
     return order
 
 
-def _can_become(of_a, of_b, direction):
+def _can_become(codes_a, codes_b, direction):
     """Whether some code of a is one of b, or becomes one by a move in this direction."""
-    if np.any(of_a & of_b):
+    if np.any(codes_a & codes_b):
         return True
-    a, b = np.flatnonzero(of_a[:MISSING]), np.flatnonzero(of_b[:MISSING])
+    a, b = np.flatnonzero(codes_a[:MISSING]), np.flatnonzero(codes_b[:MISSING])
     if direction == 0 or len(a) == 0 or len(b) == 0:
         return False
     return bool(a[0] < b[-1]) if direction > 0 else bool(a[-1] > b[0])

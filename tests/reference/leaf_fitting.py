@@ -6,10 +6,10 @@ grown.
 
 import numpy as np
 
-from reference.channels import F32, SMALLEST_DERIVATIVE, used
-from reference.growth import GrowConfig
-from reference.leaf_blocks import TopkLeaves
-from reference.scores import LEAST_LEAF_PIVOT, block_outputs, full_solution
+from reference.leaf_arrays import TopkLeaves
+from reference.quantised_gradients import F32, SMALLEST_DERIVATIVE, used
+from reference.split_gain import MIN_LEAF_PIVOT, block_outputs, full_solution
+from reference.tree_growth import GrowConfig
 
 
 def leaf_sums(values, leaves, n_leaves):
@@ -53,7 +53,7 @@ def fit_newton_leaves(
         for leaf in range(n_leaves):
             outputs = block_outputs(G[leaf], GrowConfig(block_size=block_size))
             one = slice(leaf, leaf + 1)
-            w[one] = -full_solution(G[one], H[one], outputs, reg_lambda, LEAST_LEAF_PIVOT)
+            w[one] = -full_solution(G[one], H[one], outputs, reg_lambda, MIN_LEAF_PIVOT)
         return (w * learning_rate).astype(F32)
     H = H + reg_lambda
     t = np.sign(G) * np.maximum(np.abs(G) - reg_alpha, 0.0)

@@ -11,7 +11,7 @@ F32 = np.float32
 
 
 @dataclass(frozen=True)
-class ValueBounds:
+class OutputBounds:
     """`low` and `high`, float32 (K,)."""
 
     low: np.ndarray
@@ -25,7 +25,7 @@ class ValueBounds:
         """The values nearest to `w` (C, K) that keep to them."""
         return np.minimum(np.maximum(w, self.low), self.high)
 
-    def of_children(self, pooled, directions):
+    def child_bounds(self, pooled, directions):
         """Those of the left and the right child.
 
         `pooled` (K,): the one value of both children, NaN where each has its own; `directions` (K,) of the
@@ -34,17 +34,17 @@ class ValueBounds:
         """
         rises, falls = (~np.isnan(pooled) & (sign * directions > 0) for sign in (1, -1))
         lower, upper = np.where(rises, pooled, self.high), np.where(rises, pooled, self.low)
-        left = ValueBounds(np.where(falls, pooled, self.low), lower)
-        right = ValueBounds(upper, np.where(falls, pooled, self.high))
+        left = OutputBounds(np.where(falls, pooled, self.low), lower)
+        right = OutputBounds(upper, np.where(falls, pooled, self.high))
         return left, right
 
 
 @dataclass(frozen=True)
-class Rules:
+class NodeConstraints:
     """What splits of a node must obey: `directions` of all features (F, K), or of one (K,), and bounds."""
 
     directions: np.ndarray
-    bounds: ValueBounds
+    bounds: OutputBounds
 
     def of(self, feature):
-        return Rules(self.directions[feature], self.bounds)
+        return NodeConstraints(self.directions[feature], self.bounds)

@@ -12,6 +12,7 @@ from reference.channels import F32, quantise
 from reference.growth import grow
 from reference.leaves import fit_newton_leaves
 from reference.tree import leaf_of_row
+from reference.tree_growth import grow
 
 
 def dispersion(g, h, weight=None):

@@ -7,7 +7,7 @@ import numpy as np
 BITS = (
     94  # of a total's unit below the power of two above all products: 2^31 rows then fit 128 bits
 )
-MOST_TERM_BITS = (
+MAX_TERM_BITS = (
     41  # of sums that need not be as exact: 4,096 such terms still add up exactly in float64
 )
 SUM_BITS = 62
@@ -15,7 +15,7 @@ SUM_BITS = 62
 
 def term_bits(n_rows):
     """Bits of the terms of such a sum over so many rows, which then fits int64."""
-    return min(MOST_TERM_BITS, SUM_BITS - (max(n_rows, 1) - 1).bit_length())
+    return min(MAX_TERM_BITS, SUM_BITS - (max(n_rows, 1) - 1).bit_length())
 
 
 def exponent_above(largest):
@@ -42,11 +42,11 @@ def _sums(terms, groups, n_groups):
             math.frexp(np.abs(column).max(initial=0.0))[1] - BITS
         )  # of all rows, whatever their group
         for g in range(n_groups):
-            out[g, j] = _times_power(sum(_in_units(x, unit) for x in column[groups == g]), unit)
+            out[g, j] = _scale_by_power(sum(_to_units(x, unit) for x in column[groups == g]), unit)
     return out
 
 
-def _in_units(x, unit):
+def _to_units(x, unit):
     """x / 2^unit without its fraction, which no float could hold."""
     top, bottom = float(x).as_integer_ratio()
     power = 2 ** abs(unit)
@@ -54,7 +54,7 @@ def _in_units(x, unit):
     return abs(top) // bottom * (1 if top > 0 else -1)
 
 
-def _times_power(total, unit):
+def _scale_by_power(total, unit):
     try:
         return math.ldexp(float(total), unit)  # an int is rounded to the nearest float, to even
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Where things lie in the repository."""
+"""Data, models and programs that several test files share."""
 
 from pathlib import Path
 

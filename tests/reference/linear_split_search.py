@@ -13,12 +13,10 @@ import numpy as np
 import reference
 from polyleaf.settings.parameters import LinearLeafParameters
 from reference import F32, LARGEST_INTEGER, LARGEST_SUM, MISSING, SMALLEST_DERIVATIVE, Split, used
-from reference.candidates import chance_of_feature, judged_by
+from reference.split_candidates import gain_correction, penalise_gain
 
-LEAST_SPREAD = (
-    2.0**-30
-)  # of a regressor in a child, relative to its second moment: below, a constant
-LEAST_MOMENT_PIVOT = 2.0**-10  # of a node's own regressor, whose moments are rounded
+MIN_SPREAD = 2.0**-30  # of a regressor in a child, relative to its second moment: below, a constant
+MIN_MOMENT_PIVOT = 2.0**-10  # of a node's own regressor, whose moments are rounded
 OUTPUT_LANES = 8  # in which scores are summed
 
 
@@ -67,7 +65,7 @@ class Moments:
         return self.g
 
     @property
-    def curvatures(self):
+    def hessians(self):
         return self.h[:, :0] if self.kind == "unit" else self.h
 
     @property
@@ -94,7 +92,7 @@ def bounded_channel(values, largest, n_rows):
 
 
 @np.errstate(over="ignore", invalid="ignore", under="ignore")
-def moments_of(g, h, z, kind):
+def quantise_moments(g, h, z, kind):
     """`Moments` of a node's rows: g float32 (n, K), h float32 (n, m), z float32 (p, n) around the middle of
     its range. A product's channel is scaled by the product of its factors' largest magnitudes."""
     p, n_outputs = len(z), g.shape[1]
@@ -120,7 +118,7 @@ def moments_of(g, h, z, kind):
     return Moments(kind, steps=steps, **channels)
 
 
-def around_middle(z):
+def subtract_midrange(z):
     """z less the middle of its range, float32."""
     return z - F32(0.5) * (z.min() + z.max())
 
@@ -181,7 +179,7 @@ def linear_score(s, ridges, noise, reg_lambda, linear_lambda):
     if s.Hx is not None:
         middle = s.Hx * over(s.Hp)
         spread = s.Hxx - s.Hx * middle
-        A[0, 0] = np.where(spread > LEAST_SPREAD * s.Hxx, spread + linear_lambda, 0.0)
+        A[0, 0] = np.where(spread > MIN_SPREAD * s.Hxx, spread + linear_lambda, 0.0)
         for i in range(p):
             A[i + 1, 0] = s.HZx[:, [i]] - middle * s.HZp[:, [i]]
         y[0] = s.Gx - middle * s.Gp
@@ -190,7 +188,7 @@ def linear_score(s, ridges, noise, reg_lambda, linear_lambda):
             second = s.HZZ[:, [i * (i + 1) // 2 + j]]
             A[i + 1, j + 1] = second - (s.HZ[:, [i]] * s.HZ[:, [j]]) * inverse
         A[i + 1, i + 1] = (A[i + 1, i + 1] + ridges[i]) + noise[i] * s.count[:, None]
-        least[i + 1] = LEAST_MOMENT_PIVOT * s.HZZ[:, [i * (i + 3) // 2]]
+        least[i + 1] = MIN_MOMENT_PIVOT * s.HZZ[:, [i * (i + 3) // 2]]
         gz = s.GZ[:, i * n_outputs : (i + 1) * n_outputs]
         y[i + 1] = gz - s.G * (s.HZ[:, [i]] * inverse)
     for j in range(p + 1):
@@ -222,7 +220,7 @@ def one_output_score(s, ridges, noise, reg_lambda, linear_lambda):
         gx, hx, hxx, h_there, g_there = s.Gx[:, 0], s.Hx[:, 0], s.Hxx[:, 0], s.Hp[:, 0], s.Gp[:, 0]
     constant = (g * g) * over(h + reg_lambda)
     spread = h_there * hxx - hx * hx
-    joins = spread > LEAST_SPREAD * (hxx * h_there)
+    joins = spread > MIN_SPREAD * (hxx * h_there)
     v = np.where(joins, h_there * gx - hx * g_there, zero)
     a = np.where(joins, (spread + h_there * linear_lambda) * h_there, one)
     if s.HZ.shape[1] == 0:
@@ -236,12 +234,12 @@ def one_output_score(s, ridges, noise, reg_lambda, linear_lambda):
     b = (h * hzz - hz * hz) + h * (ridges[0] + noise[0] * count)
     w, ch, q = h * gz - g * hz, c * h, a * h
     d, e = a * b - ch * c, a * w - ch * v
-    kept = d > (LEAST_MOMENT_PIVOT * hzz) * q
+    kept = d > (MIN_MOMENT_PIVOT * hzz) * q
     d, e = np.where(kept, d, one), np.where(kept, e, zero)
     return constant + (((v * v) * h) * d + e * e) * over(q * d)
 
 
-def over_outputs(terms):
+def sum_outputs(terms):
     """Float64 (C,): sum over outputs (C, K); lane j adds outputs j, j + 8, ... and lanes fold."""
     lanes = np.zeros((len(terms), OUTPUT_LANES))
     for start in range(0, terms.shape[1], OUTPUT_LANES):
@@ -264,7 +262,7 @@ class LinearSearch:
         self.kind, self.table, self.config, self.linear = kind, table, config, linear
         self.n_outputs = self.g.shape[1]
         self.nodes = {0: (LinearNode([], g=self.g), np.arange(len(self.g)))}
-        self.chance = reference.chance_of(self.moments(0))
+        self.chance = reference.estimate_overfit(self.moments(0))
         self.chosen = {}  # node: (moments, the two sides' sums of the chosen split)
 
     # -- what `grow` asks
@@ -278,41 +276,41 @@ class LinearSearch:
             else np.searchsorted(self.nodes[parent][1], positions)
         )
         H = moments.h[of].sum(axis=0, keepdims=True).astype(F32) * moments.steps["h"]
-        return float(reference.mean_curvature(H)[0])
+        return float(reference.mean_hessian(H)[0])
 
-    def look(self, i, positions, may_use):
+    def find_split(self, i, positions, allowed):
         moments = self.moments(i)
         node, _ = self.nodes[i]
         ridges, noise = self.penalties(node, moments)
         whole = self.sums(moments, np.ones((1, len(positions)), bool))
         parent = linear_score(whole, ridges, noise, *self.lambdas()).score
-        parent_sum = F32(over_outputs(parent)[0])
+        parent_sum = F32(sum_outputs(parent)[0])
         best, best_sum, judged = None, -np.inf, -np.inf
-        for f in may_use:
+        for f in allowed:
             candidates, sides = self.candidates(moments, node, f, positions)
             if len(candidates) == 0:
                 continue
             solutions = [linear_score(s, ridges, noise, *self.lambdas()) for s in sides]
-            sums = [over_outputs(solution.score) for solution in solutions]
+            sums = [sum_outputs(solution.score) for solution in solutions]
             if self.n_outputs == 1 and moments.hz.shape[1] <= 1 and not self.is_categorical[f]:
                 sums = [one_output_score(s, ridges, noise, *self.lambdas()) for s in sides]
             scores = (sums[0] + sums[1]).astype(F32)
             for s in sides:
                 enough = s.count >= max(1, self.config.min_child_samples)
-                weight = over_outputs(s.H) / s.H.shape[1]
+                weight = sum_outputs(s.H) / s.H.shape[1]
                 scores[
                     ~(enough & (weight >= np.float64(F32(self.config.min_child_weight))))
                 ] = -np.inf
             scores[np.isnan(scores)] = -np.inf
             counts = np.bincount(self.codes[f, positions], minlength=256)
-            by_chance = chance_of_feature(counts, self.is_categorical[f], self.chance, self.config)
-            of_feature = judged_by(scores.max(), by_chance, parent_sum, self.config, f)
+            correction = gain_correction(counts, self.is_categorical[f], self.chance, self.config)
+            of_feature = penalise_gain(scores.max(), correction, parent_sum, self.config, f)
             if not of_feature > judged:
                 continue
             best_sum, c, judged = scores.max(), int(scores.argmax()), of_feature
             gain = 0.5 * (float(best_sum) - float(parent_sum)) / self.n_outputs
             terms = solutions[0].score[c] + solutions[1].score[c]
-            goes_left = reference.with_default_direction(candidates[c], counts)
+            goes_left = reference.set_default_direction(candidates[c], counts)
             threshold = -1 if self.is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
             best = Split(
                 int(f), threshold, goes_left, gain, (0.5 * (terms - parent[0])).astype(F32)
@@ -329,9 +327,9 @@ class LinearSearch:
         )
         return best if admissible else None
 
-    def divide(self, i, split, children):
+    def record_split(self, i, split, children):
         """The children's regressors, and in the half-additive fit the slopes that they take on."""
-        node, of_node = self.nodes[i]
+        node, node_sum = self.nodes[i]
         regressors, f = node.regressors, split.feature
         may_join = split.threshold >= 0 and self.table.scale[f] > 0 and f not in regressors
         if may_join and len(regressors) < self.linear.max_regressors:
@@ -339,7 +337,7 @@ class LinearSearch:
         for (slope, middle, slopes), (child, positions) in zip(
             self.chosen[i][1], children, strict=True
         ):
-            of = np.searchsorted(of_node, positions)
+            of = np.searchsorted(node_sum, positions)
             new = LinearNode(regressors, g=node.g[of])
             if self.linear.fit == "half_additive" and self.n_outputs == 1:
                 z = None if node.fitted is None else node.fitted[of]
@@ -381,7 +379,7 @@ class LinearSearch:
         if self.linear.fit == "half_additive" and self.n_outputs > 1:
             return []
         if self.linear.fit == "half_additive":
-            return [] if node.fitted is None else [around_middle(node.fitted)]
+            return [] if node.fitted is None else [subtract_midrange(node.fitted)]
         found = []
         for f in node.regressors:
             codes = self.codes[f, positions]
@@ -397,7 +395,7 @@ class LinearSearch:
     def moments(self, i):
         node, positions = self.nodes[i]
         z = np.array(self.own_regressors(node, positions), F32).reshape(-1, len(positions))
-        return moments_of(node.g, self.h[positions], z, self.kind)
+        return quantise_moments(node.g, self.h[positions], z, self.kind)
 
     def penalties(self, node, moments):
         """Ridge on each of the node's regressors, and the rounding of its second moment per row."""

@@ -1,6 +1,6 @@
 """Leaf blocks: what the leaves of a tree hold, and what they add to the raw scores of a row.
 
-Owns the layouts of sparse and linear leaves, their payloads, and the best outputs of a row. Must not know how
+Owns the layouts of sparse and linear leaves, their leaf_values, and the best outputs of a row. Must not know how
 leaves were fitted.
 """
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.channels import F32
+from reference.quantised_gradients import F32
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class LinearLeaves:
         return self.intercept.shape[1]
 
 
-def payloads(leaves, leaf_of_row, features=None):
+def leaf_values(leaves, leaf_of_row, features=None):
     """Float32 (n, K): what each row's leaf adds to its raw scores.
 
     `leaves` is a matrix (n_leaves, K), a `TopkLeaves` or a `LinearLeaves`, which reads `features`, float32
@@ -47,31 +47,33 @@ def payloads(leaves, leaf_of_row, features=None):
     if isinstance(leaves, np.ndarray):
         return leaves[leaf_of_row]
     if hasattr(leaves, "outputs"):
-        rows = [sparse_payload(leaves, leaf) for leaf in leaf_of_row]
+        rows = [sparse_leaf_value(leaves, leaf) for leaf in leaf_of_row]
     else:
-        rows = [linear_payload(leaves, leaf, features[:, i]) for i, leaf in enumerate(leaf_of_row)]
+        rows = [
+            linear_leaf_value(leaves, leaf, features[:, i]) for i, leaf in enumerate(leaf_of_row)
+        ]
     return np.array(rows, F32).reshape(len(leaf_of_row), leaves.n_outputs)
 
 
-def sparse_payload(leaves, leaf):
+def sparse_leaf_value(leaves, leaf):
     """Float32 (K,), 0 for the outputs that the leaf does not hold."""
     entries = slice(leaves.indptr[leaf], leaves.indptr[leaf + 1])
-    payload = np.zeros(leaves.n_outputs, F32)
-    payload[leaves.outputs[entries]] = leaves.values[entries]
-    return payload
+    leaf_value = np.zeros(leaves.n_outputs, F32)
+    leaf_value[leaves.outputs[entries]] = leaves.values[entries]
+    return leaf_value
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def linear_payload(leaves, leaf, x):
+def linear_leaf_value(leaves, leaf, x):
     """Float32 (K,): the leaf's linear function of one row x, held within its bounds (GBDT-PL, section 4)."""
-    payload = leaves.intercept[leaf].copy()
+    leaf_value = leaves.intercept[leaf].copy()
     for e in range(leaves.indptr[leaf], leaves.indptr[leaf + 1]):
         value = x[leaves.features[e]]
         shift = F32(0) if np.isnan(value) else value - leaves.centre[e]
-        payload += leaves.weights[e] * shift
-    payload = np.where(np.isnan(payload), leaves.intercept[leaf], payload)  # inf - inf
+        leaf_value += leaves.weights[e] * shift
+    leaf_value = np.where(np.isnan(leaf_value), leaves.intercept[leaf], leaf_value)  # inf - inf
     largest = np.finfo(F32).max
-    return np.clip(np.clip(payload, leaves.lower[leaf], leaves.upper[leaf]), -largest, largest)
+    return np.clip(np.clip(leaf_value, leaves.lower[leaf], leaves.upper[leaf]), -largest, largest)
 
 
 def holds(leaves, leaf_of_row, n_outputs, output=-1):

@@ -4,13 +4,13 @@ The specification of `_core.Explainer` (docs/explaining.md). A forest is a list 
 row its codes and, where leaves are linear, its raw features. Everything is float64, and takes 2^F evaluations
 a row.
 
-What is known of a row is a set S of its features. The worth of S is the sum of the trees' payloads that is to
+What is known of a row is a set S of its features. The worth of S is the sum of the trees' leaf_values that is to
 be expected:
 
 - from counts (`expected`): a split on a known feature is followed; at one on an unknown feature both ways
   are, each by its share of the training rows that its two children count (a half each where they count none).
   In a linear leaf an unknown regressor is missing, so it counts as the leaf's centre.
-- from a background (`averaged`): the mean payload of the rows that have the features in S from the row and
+- from a background (`background_worth`): the mean leaf_value of the rows that have the features in S from the row and
   the others from a row of the background.
 """
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import comb
 
 import numpy as np
-from trees import MISSING
+from support.trees import MISSING
 
 
 def goes_left(tree, node, code):
@@ -37,7 +37,7 @@ def share_of_left(tree, node):
     return left / (left + right) if left + right > 0 else 0.5
 
 
-def payload(leaves, leaf, x, known):
+def leaf_value(leaves, leaf, x, known):
     """What a leaf pays out for the raw features x, those that are not known being missing: (K or 1,)."""
     if isinstance(leaves, np.ndarray):
         return leaves[leaf].astype(np.float64)
@@ -58,7 +58,7 @@ def payload(leaves, leaf, x, known):
 def expected(tree, leaves, codes, x, known, node=0):
     """The worth of what is known, by the counts of one tree."""
     if tree.feature[node] < 0:
-        return payload(leaves, tree.leaf[node], x, known)
+        return leaf_value(leaves, tree.leaf[node], x, known)
 
     def of(child):
         return expected(tree, leaves, codes, x, known, child)
@@ -71,7 +71,7 @@ def expected(tree, leaves, codes, x, known, node=0):
     return share * of(tree.left[node]) + (1.0 - share) * of(tree.right[node])
 
 
-def averaged(tree, leaves, codes, x, known, background):
+def background_worth(tree, leaves, codes, x, known, background):
     """The worth of what is known, by the rows of a background: codes and raw features, (F, n) each."""
     mask = np.isin(np.arange(len(codes)), list(known))
     everything = set(range(len(codes)))
@@ -82,7 +82,7 @@ def averaged(tree, leaves, codes, x, known, background):
     return np.mean(rows, axis=0)
 
 
-def worths(parts, n_outputs, codes, x, background=None):
+def coalition_worths(parts, n_outputs, codes, x, background=None):
     """The worth of every set of features, bit f of its number being feature f: (2^F, K)."""
     F = len(codes)
     found = np.zeros((2**F, n_outputs))
@@ -92,7 +92,7 @@ def worths(parts, n_outputs, codes, x, background=None):
             if background is None:
                 worth = expected(tree, leaves, codes, x, known)
             else:
-                worth = averaged(tree, leaves, codes, x, known, background)
+                worth = background_worth(tree, leaves, codes, x, known, background)
             found[number, slice(None) if output < 0 else slice(output, output + 1)] += worth
     return found
 
@@ -132,7 +132,7 @@ def interaction_values(worth):
     return values
 
 
-def explained(parts, n_outputs, codes, features=None, background=None):
+def explain_rows(parts, n_outputs, codes, features=None, background=None):
     """Contributions (n, F, K), interactions (n, F, F, K) and the worth of knowing nothing (K,) of all rows.
 
     codes, features and both parts of the background are (F, n).
@@ -142,7 +142,8 @@ def explained(parts, n_outputs, codes, features=None, background=None):
     if background is not None and background[1] is None:
         background = background[0], np.full(background[0].shape, np.nan)
     of_rows = [
-        worths(parts, n_outputs, *row, background) for row in zip(codes.T, features.T, strict=True)
+        coalition_worths(parts, n_outputs, *row, background)
+        for row in zip(codes.T, features.T, strict=True)
     ]
     values = np.array([shapley_values(worth) for worth in of_rows])
     return values, np.array([interaction_values(worth) for worth in of_rows]), of_rows[0][0]

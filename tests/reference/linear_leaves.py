@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference import F32, MISSING, GrowConfig, LinearLeaves, leaf_sums, linear_payload, used
-from reference.totals import exact_totals, exponent_above, term_bits
+from reference import F32, MISSING, GrowConfig, LinearLeaves, leaf_sums, linear_leaf_value, used
+from reference.exact_totals import exact_totals, exponent_above, term_bits
 
-LEAST_PIVOT = 2.0**-20  # of a leaf's Gram matrix, relative to its diagonal entry
+MIN_PIVOT = 2.0**-20  # of a leaf's Gram matrix, relative to its diagonal entry
 
 
 def rounded_sum(terms):
@@ -60,19 +60,19 @@ def path_regressors(tree, scale, d):
 
     GBDT-PL, section 4.2: a leaf that has d regressors gets no more.
     """
-    of_node = {0: []}
+    node_sum = {0: []}
     for i in range(tree.n_nodes):
         if tree.left[i] < 0:
             continue
-        mine, f = of_node[i], int(tree.feature[i])
+        mine, f = node_sum[i], int(tree.feature[i])
         if tree.category_set[i] < 0 and scale[f] > 0 and f not in mine and len(mine) < d:
             mine = [*mine, f]
-        of_node[int(tree.left[i])] = of_node[int(tree.right[i])] = mine
+        node_sum[int(tree.left[i])] = node_sum[int(tree.right[i])] = mine
     leaves = np.flatnonzero(tree.left < 0)
-    return [of_node[int(i)] for i in leaves[np.argsort(tree.leaf[leaves])]]
+    return [node_sum[int(i)] for i in leaves[np.argsort(tree.leaf[leaves])]]
 
 
-def solve_gram(A, c, least_pivot=LEAST_PIVOT):
+def solve_gram(A, c, least_pivot=MIN_PIVOT):
     """A^-1 c by elimination in order; a regressor that those before it all but determine gets 0.
 
     A (p, p) has the penalty on its diagonal; c (p, K).
@@ -231,7 +231,7 @@ def fit_leaf(g, h, x, scale, G, H, tops, linear_lambda, learning_rate, found):
 
 
 def joined(fits, features, ids, leaves, clip):
-    """The leaves as one block, with the least and largest payload of each leaf's rows in use as bounds."""
+    """The leaves as one block, with the least and largest leaf_value of each leaf's rows in use as bounds."""
     n_leaves, n_outputs = len(fits), len(fits[0][3])
     free = LinearLeaves(
         np.cumsum([0, *(len(f[0]) for f in fits)]).astype(np.int64),
@@ -246,10 +246,10 @@ def joined(fits, features, ids, leaves, clip):
         return free
     lower, upper = free.upper.copy(), free.lower.copy()
     for i, leaf in zip(ids, leaves, strict=True):
-        payload = linear_payload(free, leaf, features[:, i])
+        leaf_value = linear_leaf_value(free, leaf, features[:, i])
         lower[leaf], upper[leaf] = (
-            np.minimum(lower[leaf], payload),
-            np.maximum(upper[leaf], payload),
+            np.minimum(lower[leaf], leaf_value),
+            np.maximum(upper[leaf], leaf_value),
         )
     empty = lower > upper
     lower[empty], upper[empty] = -np.inf, np.inf

@@ -1,6 +1,6 @@
 """Channels: derivatives as integers, and sums of them (GBDT-MO, Algorithm 1).
 
-Owns how float32 gradients and curvatures become int16, and what a set of rows adds up to. Must not know
+Owns how float32 gradients and hessians become int16, and what a set of rows adds up to. Must not know
 scores. m channels of curvature: 0 (unit), 1 (shared), K (diagonal) or K (K + 1) / 2 (full: the lower
 triangle, row after row).
 """
@@ -23,13 +23,13 @@ class Channels:
 
     kind: str  # "unit", "shared", "diagonal" or "full"
     gradients: np.ndarray  # int64 (n_used, K)
-    curvatures: np.ndarray  # int64 (n_used, m)
+    hessians: np.ndarray  # int64 (n_used, m)
     gradient_steps: np.ndarray  # float32 (K,)
     hessian_steps: np.ndarray  # float32 (m,)
 
     def dense(self):
         """int64 (n_used, K + m): gradient channels, then curvature channels."""
-        return np.hstack([self.gradients, self.curvatures])
+        return np.hstack([self.gradients, self.hessians])
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class Sums:
 
     count: np.ndarray  # int64 (C,)
     gradients: np.ndarray  # int64 (C, K)
-    curvatures: np.ndarray  # int64 (C, m)
+    hessians: np.ndarray  # int64 (C, m)
 
     def parts(self):
-        return self.count, self.gradients, self.curvatures
+        return self.count, self.gradients, self.hessians
 
     def __sub__(self, other):
         return Sums(*(mine - its for mine, its in zip(self.parts(), other.parts(), strict=True)))
 
 
 def quantise(g, h, kind, rows=None, multiplier=None):
-    """Integers for float32 gradients `g` (n, K) and curvatures `h` (n, m) or None: a `Channels`.
+    """Integers for float32 gradients `g` (n, K) and hessians `h` (n, m) or None: a `Channels`.
 
     m is 1 (shared), K (diagonal) or K (K + 1) / 2 (full: the lower triangle, row after row).
 
@@ -98,10 +98,10 @@ def histogram(codes, channels):
     sums = Sums(
         np.bincount(codes, minlength=N_CODES),
         np.zeros((N_CODES, channels.gradients.shape[1]), np.int64),
-        np.zeros((N_CODES, channels.curvatures.shape[1]), np.int64),
+        np.zeros((N_CODES, channels.hessians.shape[1]), np.int64),
     )
     np.add.at(sums.gradients, codes, channels.gradients)
-    np.add.at(sums.curvatures, codes, channels.curvatures)
+    np.add.at(sums.hessians, codes, channels.hessians)
     return sums
 
 
@@ -110,7 +110,7 @@ def take(channels, positions):
     return Channels(
         channels.kind,
         channels.gradients[positions],
-        channels.curvatures[positions],
+        channels.hessians[positions],
         channels.gradient_steps,
         channels.hessian_steps,
     )
@@ -121,5 +121,5 @@ def total(channels):
     return Sums(
         np.array([len(channels.gradients)]),
         channels.gradients.sum(axis=0, keepdims=True),
-        channels.curvatures.sum(axis=0, keepdims=True),
+        channels.hessians.sum(axis=0, keepdims=True),
     )
