@@ -27,14 +27,14 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
     throw std::invalid_argument("factors needs one number per feature.");
   search_ = &search;
   config_ = config;
-  context_.start(*rows_, config_, interactions_, features);
+  tree_context_.start(*rows_, config_, interactions_, features);
   policy_ = ExpansionPolicy(config.level_wise, config.max_leaves, config.max_depth);
   nodes_.clear();
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
-  const RowRange rows = rows_->start(search.sample(), context_.tiles());
+  const RowRange rows = rows_->start(search.sample(), tree_context_.tiles());
   const SearchNode root{0, 0, rows, workers_.sum(rows.size()), {}};
-  search.start(context_, root);
+  search.start(tree_context_, root);
   add_node(root);
   new_nodes_.assign(1, 0);
 }
@@ -86,8 +86,8 @@ bool Grower::split() {
     d.missing_left = split_info.missing_left;
     d.n_left = split_info.n_left;
     const int32_t depth = node.at.depth + 1;
-    d.left_is_splittable = context_.can_split(depth, split_info.n_left);
-    d.right_is_splittable = context_.can_split(depth, node.at.count - split_info.n_left);
+    d.left_is_splittable = tree_context_.can_split(depth, split_info.n_left);
+    d.right_is_splittable = tree_context_.can_split(depth, node.at.count - split_info.n_left);
   }
   rows_->partition_rows(requests);
   for (size_t i = 0; i < batch.size(); ++i) make_children(batch[i], requests[i]);
@@ -113,7 +113,7 @@ void Grower::make_children(int32_t id, const RowPartitioner::PartitionRequest& r
   }
   const SearchNode& at = node.at;
   std::vector<int32_t> path = at.path;
-  context_.extend_path(path, split_info.feature);
+  tree_context_.extend_path(path, split_info.feature);
   const SearchNode left{left_id, at.depth + 1, request.left, split_info.n_left, path};
   const SearchNode right{left_id + 1, at.depth + 1, request.right, at.count - split_info.n_left,
                          path};
@@ -128,7 +128,7 @@ void Grower::make_children(int32_t id, const RowPartitioner::PartitionRequest& r
 bool Grower::can_split_further() const {
   return policy_.can_add_leaves() &&
          std::any_of(new_nodes_.begin(), new_nodes_.end(),
-                     [&](int32_t id) { return context_.can_split(nodes_[id].at); });
+                     [&](int32_t id) { return tree_context_.can_split(nodes_[id].at); });
 }
 
 Tree Grower::finish() {

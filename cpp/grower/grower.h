@@ -91,7 +91,7 @@ class Grower {
 
   const std::unique_ptr<RowPartitioner> rows_;
   const Workers workers_;
-  TreeContext context_;
+  TreeContext tree_context_;
   InteractionConstraints interactions_;
   GrowConfig config_{};
   Search* search_ = nullptr;

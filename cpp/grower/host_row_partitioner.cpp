@@ -64,7 +64,7 @@ HostRowPartitioner::HostRowPartitioner(const Bins& bins, const Workers& workers)
     : bins_(bins),
       workers_(workers),
       right_words_(workers.n_threads),
-      sparse_columns_(bins.cells(), workers) {
+      sparse_partition_(bins.cells(), workers) {
   for (auto& words : words_) words.resize(bins.n_tiles());
   leaf_of_row_.reserve(bins.n_rows());
 }
@@ -78,9 +78,9 @@ RowRange HostRowPartitioner::start(const RowSample& sample, const std::vector<in
     ids_[0].reserve(rows_.size());
     std::copy(rows_.begin(), rows_.end(), ids_[0].data());
     fetch_words({&root[0]});
-    sparse_columns_.group(ids_[0].data(), bins_.n_rows(), root);
+    sparse_partition_.group(ids_[0].data(), bins_.n_rows(), root);
   } else {
-    root[0].cells = sparse_columns_.start();
+    root[0].cells = sparse_partition_.start();
   }
   return root[0];
 }
@@ -152,7 +152,7 @@ std::vector<RowRange> HostRowPartitioner::repartition(const RowSample& sample, i
   std::vector<RowRange*> all;
   for (RowRange& range : ranges) all.push_back(&range);
   fetch_words(all);
-  sparse_columns_.group(ids_[0].data(), bins_.n_rows(), ranges);
+  sparse_partition_.group(ids_[0].data(), bins_.n_rows(), ranges);
   return ranges;
 }
 
@@ -160,7 +160,7 @@ void HostRowPartitioner::codes(const RowRange& rows, int feature, uint8_t* out) 
   if (bins_.in_cells(feature)) {
     const int64_t number = bins_.cell_number(feature);
     std::memset(out, bins_.cells().common(number), static_cast<size_t>(rows.size()));
-    const CellRange entries = sparse_columns_.range(rows.cells, number, number + 1);
+    const CellRange entries = sparse_partition_.range(rows.cells, number, number + 1);
     for (const Cell* e = entries.begin; e != entries.end; ++e)
       if (entries.place(*e) != CellRange::kRemoved)
         out[entries.place(*e)] = static_cast<uint8_t>(e->code());
@@ -221,7 +221,7 @@ int64_t HostRowPartitioner::decide_sparse(const PartitionRequest& request, int64
   std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));
   if (common_left && n % 8 != 0) bits[n / 8] = static_cast<uint8_t>((1 << (n % 8)) - 1);
   int64_t n_left = common_left ? n : 0;
-  const CellRange entries = sparse_columns_.range(request.rows.cells, number, number + 1);
+  const CellRange entries = sparse_partition_.range(request.rows.cells, number, number + 1);
   for (const Cell* e = entries.begin; e != entries.end; ++e) {
     const int code = e->code();
     const bool left = code == kMissingCode ? request.missing_left : code <= request.threshold;
@@ -290,7 +290,7 @@ void HostRowPartitioner::partition_cells(std::vector<PartitionRequest>& requests
   bits.pop_back();
   const uint32_t* ids[3];
   for (int copy = 0; copy < 3; ++copy) ids[copy] = ids_[copy].data();
-  sparse_columns_.partition_rows(requests, bits, ids);
+  sparse_partition_.partition_rows(requests, bits, ids);
 }
 
 // Where there are tiles for all threads no second copy is needed, nor the memory and the way to it.

@@ -1,6 +1,6 @@
 // Rows by node: ids of a node's rows lie next to each other. A split moves them to the children and
 // keeps their order (stable), so nothing depends on how rows are cut into blocks. Cells of sparse
-// features: sparse_columns.h.
+// features: sparse_partition.h.
 //
 // Words stay where they are while a node has many of all rows: they are found by the ids, and most
 // of what a line of memory holds is wanted. Of a node of fewer rows they are fetched once, tile by
@@ -98,7 +98,7 @@ class HostRowPartitioner final : public RowPartitioner {
     return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
   }
 
-  const SparseColumnPartition& sparse_columns() const { return sparse_columns_; }
+  const SparseColumnPartition& sparse_partition() const { return sparse_partition_; }
   // One feature's codes of the rows of a range, 255 where missing.
   void codes(const RowRange& rows, int feature, uint8_t* out) const;
 
@@ -132,7 +132,7 @@ class HostRowPartitioner final : public RowPartitioner {
   Buffer<uint32_t> ids_[3];
   Buffer<uint8_t>
       bits_;  // of the requests, one after another; each begins at a multiple of 64 rows
-  SparseColumnPartition sparse_columns_;
+  SparseColumnPartition sparse_partition_;
   Buffer<int32_t> leaf_of_row_;
 };
 

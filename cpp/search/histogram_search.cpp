@@ -735,7 +735,7 @@ void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, con
 void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, int thread,
                                  TileSplit* out) {
   Node& node = nodes_[i];
-  const CellsToScan cells{&scope_->partition().sparse_columns(),
+  const CellsToScan cells{&scope_->partition().sparse_partition(),
                           node.at.rows.cells,
                           bins_.cells().group_begin(group),
                           bins_.cells().group_begin(group + 1),
@@ -755,7 +755,7 @@ void HistogramSearch::set_cell_bounds(const std::vector<Job>& jobs) {
       if (i < 0 || !scope_->can_split(nodes_[i].at)) continue;
       Node& node = nodes_[i];
       if (per_part_ > 1 || !source_->fixed() || !CellBounds::hold_for(scan_node(node)) ||
-          !scope_->partition().sparse_columns().is_indexed(node.at.rows.cells)) {
+          !scope_->partition().sparse_partition().is_indexed(node.at.rows.cells)) {
         node.bounds.reset();
         continue;
       }
