@@ -17,7 +17,7 @@ void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, Hess
   layout_ = ChannelLayout::make(static_cast<int>(g.n_columns), hessian);
   sample_.take(sample);
   const size_t size = static_cast<size_t>(sample.n_all) * layout_.lanes;
-  // Lanes that no column fills must be zero; nobody writes anything else there afterwards.
+  // Unused lanes must be zero; they are never written afterwards.
   if (size > data_.size() || lanes_before != layout_.lanes) data_.clear(size);
   totals_.assign(layout_.lanes + 16, 0);
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(sample.n_used());
@@ -28,7 +28,7 @@ void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, Hess
   hessian_steps_.write(hessian_step_);
 }
 
-// Returns the steps.
+// Quantise some columns and return their steps.
 std::vector<float> DeviceChannels::quantise_part(const DeviceMatrix& values, int offset,
                                                  int count_lane) {
   const int n_columns = static_cast<int>(values.n_columns);

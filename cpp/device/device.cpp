@@ -7,13 +7,13 @@
 namespace polyleaf {
 namespace {
 
-// Numbers of the driver's.
+// Attribute numbers of the CUDA driver.
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kBlockMemory = 97;
 constexpr int kMostSharedOfFunction = 8, kOrdinalOfPointer = 9;
 constexpr unsigned kNonBlocking = 1;
 
 constexpr int64_t kBlocksPerProcessor = 8;
-constexpr size_t kRoom = size_t{4} << 20;  // for what is on its way to the device
+constexpr size_t kRoom = size_t{4} << 20;  // staging memory for small copies to the device
 
 std::string gibibytes(size_t bytes) {
   const auto tenths = static_cast<int64_t>(10.0 * static_cast<double>(bytes) / (1 << 30) + 0.5);
@@ -22,8 +22,8 @@ std::string gibibytes(size_t bytes) {
 
 }  // namespace
 
-// A thread's turn. The device's context is the thread's while this lives; then again the one that
-// was before.
+// Locks the device for a thread and makes its context current; restores the previous context on
+// destruction.
 class Device::Turn {
  public:
   explicit Turn(const Device& device) : lock_(device.mutex_), driver_(device.driver_) {
@@ -190,7 +190,7 @@ void Device::launch(const char* kernel, Grid grid, int threads, size_t shared,
     driver_.check(driver_.function(&function, module_, kernel), "find a kernel");
     driver_.set_function_attribute(
         function, kMostSharedOfFunction,
-        static_cast<int>(block_memory_));  // refused where it declares more itself
+        static_cast<int>(block_memory_));  // fails if the kernel itself declares more
   }
   void* arguments[] = {const_cast<void*>(record)};
   driver_.check(driver_.launch(function, static_cast<unsigned>(grid.x),

@@ -39,7 +39,7 @@ void find(void* library, const char* name, F*& function) {
 
 }  // namespace
 
-// The library stays: what it started cannot be taken back.
+// The library is never unloaded: the driver does not support it.
 Driver::Driver(const std::string& library) {
   void* const from = open(library);
   find(from, "cuInit", init);

@@ -50,7 +50,7 @@ DeviceLeaves::Sums DeviceLeaves::derivatives(const DeviceMatrix& g, const Device
 std::vector<double> DeviceLeaves::hessians(const DeviceMatrix* h, const DeviceRowPartitioner& rows,
                                            int32_t n_leaves) {
   if (h != nullptr) return sums_of(*h, rows, n_leaves);
-  // 1 a row, times its multiplier, of which the largest is known here.
+  // Hessian 1 per row, times its multiplier, whose maximum is known on the host.
   const RowSample& sample = sample_.host();
   float largest = 1.0f;
   for (int64_t i = 0; sample.multiplier != nullptr && i < sample.n_used(); ++i)

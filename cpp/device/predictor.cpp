@@ -72,7 +72,7 @@ int64_t DevicePredictor::row_block_size() const {
   return std::max<int64_t>(1, kTransferBytes / row_bytes);
 }
 
-// Leaves the sums of the leaf values in `raw_`.
+// Write the sums of leaf values to `raw_`.
 void DevicePredictor::add_trees(int64_t n_rows) const {
   raw_.clear(static_cast<size_t>(n_rows) * n_outputs());
   constexpr int kRows = on_device::kPredictedRows;

@@ -1,9 +1,6 @@
-// A frozen model on a device: the bits of the processor. Rows in memory of this machine become
-// codes on processors, walk down the trees there, and their scores come back; rows that lie there
-// stay there.
-//
-// Owns: the trees' memory there. Thread-safe: calls take turns. Must not know: how numbers become
-// codes.
+// A frozen model on a GPU, bitwise equal to the CPU. Rows in host memory are binned on the CPU,
+// predicted on the GPU, and the scores are copied back; rows in GPU memory stay there. Thread-safe:
+// calls are serialised.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,15 +16,15 @@ namespace polyleaf {
 
 class DevicePredictor {
  public:
-  // Throws std::invalid_argument unless all leaves are vectors, or values, of constants.
+  // Throws std::invalid_argument unless all leaves are dense.
   DevicePredictor(std::shared_ptr<const Device> device, std::shared_ptr<const RowPredictor> model);
 
   int32_t n_features() const { return model_->n_features(); }
   int32_t n_outputs() const { return model_->n_outputs(); }
   const std::shared_ptr<const Device>& device() const { return device_; }
-  // scores (n_rows, n_outputs), those of RowPredictor.
+  // Compute scores (n_rows, n_outputs), equal to RowPredictor.
   void scores(const NumberRows& rows, double* scores, const Workers& workers) const;
-  // The same of rows on the device, which are done when this returns.
+  // Same for rows in GPU memory; the result is complete on return.
   DeviceArray scores(const DeviceArray& rows) const;
 
  private:
@@ -46,7 +43,7 @@ class DevicePredictor {
   int32_t n_used_ = 0;
   DeviceBuffer<double> transform_values_;
   ScoreTransform device_transform_;
-  // Of the rows of one call.
+  // Scratch of one call.
   mutable std::mutex mutex_;
   mutable DeviceBuffer<uint8_t> codes_;
   mutable DeviceBuffer<float> raw_;

@@ -6,8 +6,8 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kMoveBlock = 4096;    // rows one block of threads moves
-constexpr int64_t kNumberBlock = 8192;  // rows whose leaves one block writes
+constexpr int64_t kMoveBlock = 4096;    // rows moved by one block
+constexpr int64_t kNumberBlock = 8192;  // rows whose leaf ids one block writes
 
 }  // namespace
 
@@ -107,7 +107,7 @@ void DeviceRowPartitioner::partition_rows(std::vector<PartitionRequest>& request
                 on_device::MoveRows{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()});
 }
 
-// Of rows outside the sample nobody knows the leaf: then all walk down the tree.
+// The leaf of rows outside the sample is unknown, so all rows are routed through the tree.
 void DeviceRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) {
   if (is_listed_) return route(tree);
   std::vector<on_device::LeafPiece> pieces;

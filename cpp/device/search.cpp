@@ -12,15 +12,15 @@
 namespace polyleaf {
 namespace {
 
-constexpr int kFewestHistograms = 4;    // a pair, and a pair that it comes from
-constexpr int kLanesOfBlock = 16;       // that one block adds up
-constexpr int64_t kRowsOfBlock = 8192;  // least rows that a histogram's block is worth
-constexpr int kHistogramBlocks = 4;     // of a batch of histograms, for each processor at most
-constexpr int kScanBlocks = 4;          // for each processor, that have room for what leaves keep
-constexpr int64_t kScanRoom = int64_t{1} << 28;  // bytes that they have between them, at most
+constexpr int kFewestHistograms = 4;    // a pair of children and their parents
+constexpr int kLanesOfBlock = 16;       // lanes per histogram block
+constexpr int64_t kRowsOfBlock = 8192;  // minimum rows per histogram block
+constexpr int kHistogramBlocks = 4;     // maximum histogram blocks per multiprocessor
+constexpr int kScanBlocks = 4;  // maximum scan blocks with scratch memory per multiprocessor
+constexpr int64_t kScanRoom = int64_t{1} << 28;  // maximum bytes of their scratch memory
 constexpr size_t kHead = sizeof(on_device::NodeBest) / sizeof(int32_t);
 
-// Outputs that a node solves for together.
+// Number of outputs that are solved jointly.
 int solved_of(const ChannelLayout& layout, const SplitConfig& split) {
   return split.block_size > 0 ? std::min(split.block_size, layout.n_outputs) : layout.n_outputs;
 }
@@ -68,7 +68,7 @@ void DeviceSearch::start(const TreeContext& scope, const SearchNode& root) {
   chance_ = scope.has_sorted_categories() ? channels_->chance() : Chance();
 }
 
-// As many histograms as a tree can use, as far as memory is allowed.
+// Allocate as many histograms as a tree can use within the memory limit.
 void DeviceSearch::lay_out_memory() {
   histogram_size_ = bins_.n_bins() * (layout().lanes + (layout().count_lane < 0 ? 1 : 0));
   const size_t bytes = static_cast<size_t>(histogram_size_) * sizeof(int32_t);
@@ -126,7 +126,7 @@ void DeviceSearch::split(int32_t parent, const SearchNode& left, const SearchNod
   for (int j = 0; j < layout().lanes; ++j) of_right[j] -= of_left[j];
   const int handed_down = std::exchange(nodes_[parent].histogram, -1);
   add_node(left, std::move(of_left), std::move(bounds_of_left)).histogram =
-      handed_down;  // until the pair is looked at
+      handed_down;  // until the pair is evaluated
   add_node(right, std::move(of_right), std::move(bounds_of_right));
 }
 
@@ -150,7 +150,7 @@ void DeviceSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
   run(batch, choices, first_id);
 }
 
-// Nothing holds of what was summed before derivatives were renewed.
+// Discard all sums after the derivatives have changed.
 void DeviceSearch::forget(const std::vector<SearchNode>& nodes) {
   for (const SearchNode& node : nodes) {
     const int histogram = std::exchange(nodes_[node.id].histogram, -1);
@@ -160,8 +160,8 @@ void DeviceSearch::forget(const std::vector<SearchNode>& nodes) {
   chance_ = scope_->has_sorted_categories() ? channels_->chance() : Chance();
 }
 
-// Two free histograms. Those that were kept longest make way, and their children are built from
-// rows; those of the batch cannot: then false.
+// Free two histograms. The oldest are discarded, and their children are built from rows; those of
+// the batch must be kept: then return false.
 bool DeviceSearch::make_room_for_pair(const Batch& batch) {
   const auto is_in = [](const std::vector<int32_t>& nodes, int32_t id) {
     return std::find(nodes.begin(), nodes.end(), id) != nodes.end();
@@ -235,8 +235,8 @@ void DeviceSearch::run(Batch& batch, std::vector<SplitInfo>& choices, int32_t fi
   }
 }
 
-// Rows are cut so that there are blocks for all processors, but no more than pays for adding up
-// what they have found.
+// Split rows so that all multiprocessors have blocks, but no more than pays for adding partial
+// sums.
 void DeviceSearch::build(const Batch& batch) {
   const int width = std::min(layout().lanes, kLanesOfBlock);
   const bool counts_apart = layout().count_lane < 0;
@@ -245,7 +245,7 @@ void DeviceSearch::build(const Batch& batch) {
   for (const int32_t id : batch.built) n_rows += nodes_[id].at.rows.size();
   const Bins& bins = bins_.host();
   size_t shared = 0;
-  int64_t n_parts = 0;  // of one row: slots of tiles, and lanes
+  int64_t n_parts = 0;  // pieces per row: slots of tiles and lanes
   const auto slots_at_once = [&](const Tile& tile) {
     const size_t of_slot = sizeof(int32_t) * tile.stride() * (width + (counts_apart ? 1 : 0));
     return static_cast<int>(
@@ -296,7 +296,7 @@ void DeviceSearch::build(const Batch& batch) {
   device_->launch(grid, on_device::SubtractHistograms{histograms(), pairs_.data()});
 }
 
-// Leaves what was found in `found_here_`.
+// Write the results to `found_here_`.
 void DeviceSearch::scan(const Batch& batch) {
   const int lanes = layout().lanes, n_features = bins_.host().n_features();
   const auto n_nodes = static_cast<int64_t>(batch.nodes.size());
@@ -347,7 +347,8 @@ void DeviceSearch::scan(const Batch& batch) {
   found_here_ = found_.read(n_nodes * (kHead + lanes));
 }
 
-// What nodes are worth by themselves, where features have factors; returns whether they have.
+// Write the score sums of the nodes themselves if features have gain factors; return whether they
+// have.
 bool DeviceSearch::write_own_sums(const Batch& batch) {
   if (scope_->config().factors.empty()) return false;
   std::vector<float> own;
@@ -356,7 +357,7 @@ bool DeviceSearch::write_own_sums(const Batch& batch) {
   return true;
 }
 
-// Where a scan needs room, no more blocks than have it.
+// If a scan needs scratch memory, limit the number of blocks.
 void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& batch) {
   const SplitConfig& split = scope_->config().split;
   const auto n_nodes = static_cast<int64_t>(batch.nodes.size());
@@ -391,7 +392,7 @@ void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& 
   }
 }
 
-// Of the values of nodes.
+// Write the output bounds of the nodes.
 void DeviceSearch::write_bounds(const Batch& batch) {
   std::vector<float> low, high;
   for (const int32_t id : batch.nodes) {
@@ -403,7 +404,7 @@ void DeviceSearch::write_bounds(const Batch& batch) {
   high_.write(high);
 }
 
-// Writes the lanes that nodes solve for; returns whether they differ.
+// Write the lanes that nodes solve for; return whether they differ between nodes.
 bool DeviceSearch::name_lanes(const Batch& batch) {
   const ChannelLayout& channels = layout();
   const int k = channels.n_outputs, size = solved_of(channels, scope_->config().split);
@@ -425,7 +426,7 @@ bool DeviceSearch::name_lanes(const Batch& batch) {
   return has_node_features;
 }
 
-// Totals of the nodes anew, from the bins of any feature.
+// Recompute the totals of the nodes from the bins of one feature.
 void DeviceSearch::sum_nodes(const Batch& batch) {
   if (scope_->tiles().empty()) return;
   const int tile = scope_->tiles()[0], lanes = layout().lanes;
@@ -438,7 +439,7 @@ void DeviceSearch::sum_nodes(const Batch& batch) {
     std::copy_n(found.begin() + i * lanes, lanes, nodes_[batch.nodes[i]].totals.begin());
 }
 
-// What the device has found in a node: its best numeric split.
+// Store the best numeric split that the GPU has found in a node.
 void DeviceSearch::take_found(Node& node, const int32_t* found) {
   on_device::NodeBest best;
   std::memcpy(&best, found, sizeof(best));
@@ -456,7 +457,8 @@ void DeviceSearch::take_found(Node& node, const int32_t* found) {
   if (best.n_missing == 0) node.best.follow_larger_child(scanned);
 }
 
-// Features of categories, in histograms that are read back; ties go to the smaller feature.
+// Scan categorical features in histograms that are copied to the host; ties go to the smaller
+// feature.
 void DeviceSearch::scan_categories(Node& node) {
   const Bins& bins = bins_.host();
   const int lanes = layout().lanes;

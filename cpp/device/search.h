@@ -1,12 +1,9 @@
-// Best splits from histograms of channels, on a device: what histogram_search.h does on processors,
-// with the same sums and the same order of candidates, so that the splits are the same.
+// Histogram search on a GPU: the same splits as search/histogram_search.h, since sums and the order
+// of candidates are equal.
 //
-// Of a pair of children the smaller one's histogram is built, the larger one's is its parent's less
-// that. Of a batch one record a node is read back; where derivatives are renewed within a tree,
-// what nodes sum to as well. Splits on categories are looked for on this machine, in histograms
-// that are read back; they need sorting.
-//
-// Owns: which histograms are made, and their memory. Must not know: the schedule, leaves.
+// The histogram of the smaller child is built, that of the larger one is its parent's minus it. One
+// result per node is copied back; if derivatives change within a tree, the node totals too.
+// Categorical splits need sorting and are found on the host from copied histograms.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -25,7 +22,7 @@ class DeviceSearch final : public Search {
   DeviceSearch(const DeviceBins& bins, const Workers& workers);
 
   void use(const DeviceChannels& channels) { channels_ = &channels; }
-  // As that of HistogramSearch.
+  // Like HistogramSearch.
   void obey(FeatureDirections directions);
 
   const RowSample& sample() const override { return channels_->sample(); }
@@ -40,17 +37,17 @@ class DeviceSearch final : public Search {
  private:
   struct Node {
     SearchNode at;
-    int histogram = -1;  // -1: none is kept
+    int histogram = -1;  // -1: none
     std::vector<int32_t> totals;
     TileSplit best;
-    ValueBounds value_bounds;  // where values must obey directions
+    ValueBounds value_bounds;  // output bounds under monotone constraints
   };
-  // Nodes that are looked at together, and how their histograms come about.
+  // Nodes that are evaluated together, and how their histograms are obtained.
   struct Batch {
-    std::vector<int32_t> nodes;    // that may have children
-    std::vector<int32_t> built;    // from their rows
-    std::vector<int32_t> pairs;    // of histograms: the first less the second
-    std::vector<int32_t> passing;  // of those built: nodes that may not have children
+    std::vector<int32_t> nodes;    // nodes that may be split
+    std::vector<int32_t> built;    // histograms built from rows
+    std::vector<int32_t> pairs;    // pairs of histograms: subtract the second from the first
+    std::vector<int32_t> passing;  // built histograms of nodes that may not be split
   };
 
   const ChannelLayout& layout() const { return channels_->layout(); }
@@ -82,14 +79,14 @@ class DeviceSearch final : public Search {
 
   FeatureDirections directions_;
 
-  // One tree's state.
+  // State of one tree.
   const DeviceChannels* channels_ = nullptr;
   const TreeContext* scope_ = nullptr;
   const DeviceRowPartitioner* rows_ = nullptr;
   Chance chance_;
   std::vector<Node> nodes_;
-  std::vector<int> free_;  // histograms
-  bool renewed_ = false;   // whether totals of nodes that are looked at are to be summed
+  std::vector<int> free_;  // unused histograms
+  bool renewed_ = false;   // whether node totals must be recomputed
 
   // Memory reused over trees.
   int n_histograms_ = 0;
@@ -102,7 +99,7 @@ class DeviceSearch final : public Search {
   DeviceBuffer<on_device::FeatureBest> best_;
   DeviceBuffer<float> room_, factors_, own_sums_, directions_there_, low_, high_;
   DeviceBuffer<int32_t> lanes_;
-  mutable Buffer<float> workspace_;  // of scores
+  mutable Buffer<float> workspace_;  // workspace of the scores
   std::vector<int32_t> found_here_, sums_here_;
   ScanScratch scratch_;
 };

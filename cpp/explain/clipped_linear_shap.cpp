@@ -27,12 +27,11 @@ void ClippedLinearShap::set_row(const PathProduct& path, const std::vector<uint8
   n_terms_ = n_terms(path.n_features, path.pairs);
   n_sets_ = size_t{1} << regressors.size();
   coefficients_.assign(n_terms_ * n_sets_, 0.0);
-  for (int32_t q = 0; q < path.n_points; ++q)
-    add_point(path, path.at[q], path.weight[q]);
+  for (int32_t q = 0; q < path.n_points; ++q) add_point(path, path.at[q], path.weight[q]);
 }
 
-// others_[term]: the product of the factors of all features that are neither the term's nor
-// regressors, times what the term's own features change.
+// others_[term]: product of the factors of all features that are neither the term's nor regressors,
+// times the change by the term's own features.
 void ClippedLinearShap::multiply_others(const PathProduct& path) {
   others_.assign(n_terms_, 1.0);
   const auto change = [&](int32_t j) {
@@ -60,7 +59,7 @@ void ClippedLinearShap::add_point(const PathProduct& path, double at, double wei
   for (size_t set = 0; set < n_sets_; ++set)
     for (size_t i = 0; i < regressors_.size(); ++i)
       sets_[set] *= set >> i & 1 ? at : (1.0 - at) * path.shares[regressors_[i]];
-  // How much likelier a set of known regressors becomes by a regressor's being known.
+  // Change of the probability of a set of known regressors when one more regressor is known.
   const double grows = 1.0 / at, falls = -1.0 / (1.0 - at);
   const auto change = [&](int32_t bit, size_t set) {
     return bit < 0 ? 1.0 : set >> bit & 1 ? grows : falls;

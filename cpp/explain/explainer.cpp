@@ -12,11 +12,10 @@
 namespace polyleaf {
 namespace {
 
-// Floats of the tables of a group, if all its leaves had one: with a tile they should fit the
-// second-level cache.
+// Maximum floats of the tables of a group; with a tile they should fit the L2 cache.
 constexpr int64_t kGroupFloats = 1 << 19, kGroupFloatsOfPairs = 1 << 22;
-constexpr int32_t kGroupBits = 8;  // no leaf counts as more than one of so many features
-// Floats of a tile; and at most.
+constexpr int32_t kGroupBits = 8;  // a leaf counts as having at most this many features
+// Target and maximum number of floats of a tile.
 constexpr int64_t kTileFloats = 1 << 18;
 constexpr int64_t kMaxTileFloats = 1 << 23;
 
@@ -40,12 +39,12 @@ struct Explainer::Part {
   std::shared_ptr<const LeafBlock> leaves;
   int32_t output;
   std::vector<LeafPaths> paths;
-  std::vector<double> probability;  // of each leaf id
+  std::vector<double> probability;  // probability of each leaf id
   std::vector<int32_t>
-      background_leaf;  // of each row, where leaves are linear and there is a background
+      background_leaf;  // leaf of each background row, for linear leaves with a background
 };
 
-// Some leaves of one tree, ready to be added up.
+// A group of leaves of one tree, ready to be summed.
 struct Explainer::Unit {
   const Part* part;
   const LeafPaths* paths;
@@ -54,17 +53,17 @@ struct Explainer::Unit {
   LinearBackground background;
 };
 
-// A slot is a feature (second: -1), or a pair of features.
+// A slot is a feature (second: -1) or a pair of features.
 struct Explainer::Group {
   struct Slot {
     int32_t first, second;            // columns
-    int32_t first_slot, second_slot;  // slots of these, where this is a pair
+    int32_t first_slot, second_slot;  // slots of the single features, for a pair
   };
   std::vector<Unit> units;
   std::vector<Slot> slots;
 };
 
-// One call of `explain`.
+// Arguments of one call of `explain`.
 struct Explainer::Request {
   const CodeMatrix& codes;
   const FeatureMatrix& features;
@@ -74,7 +73,7 @@ struct Explainer::Request {
   const Workers& workers;
 };
 
-// What one thread needs.
+// Scratch memory of one thread.
 struct Explainer::Worker {
   CoefficientScratch shap_coefficients;
   ShapScratch leaf_values;
@@ -197,7 +196,7 @@ void Explainer::find_background_leaves(const Forest& forest, TreeRange range,
   }
 }
 
-// The mean leaf_value of the background's rows.
+// Add the mean leaf values of the background rows.
 void Explainer::add_background_means(const Part& part, const OutputChunk& chunk,
                                      double* expected) const {
   const LeafView& view = part.leaves->view();
@@ -223,7 +222,7 @@ void Explainer::add_background_means(const Part& part, const OutputChunk& chunk,
   }
 }
 
-// Of each output of the chunk, or of the tree's one.
+// Return the expected value of each output of the chunk, or of the tree's only output.
 std::vector<double> Explainer::compute_expected(const Part& part, const OutputChunk& chunk) const {
   const LeafView& view = part.leaves->view();
   std::vector<double> expected(part.output < 0 ? chunk.n : 1, 0.0);
@@ -362,7 +361,7 @@ void Explainer::explain(const CodeMatrix& codes, const FeatureMatrix& features,
 void Explainer::explain_group(Group& group, const Request& request) const {
   const auto n_units = static_cast<int64_t>(group.units.size()),
              n_slots = static_cast<int64_t>(group.slots.size());
-  if (n_slots == 0) return;  // single leaves
+  if (n_slots == 0) return;  // all trees are single leaves
   parallel_for(request.workers, n_units, [&](int64_t u, int) {
     Unit& unit = group.units[u];
     const bool linear = is_linear(*unit.part->leaves);
@@ -472,7 +471,7 @@ void Explainer::write_tile(const Group& group, const Request& request, int64_t r
                 size = int64_t{tile.n_outputs} * kTileRows;
   const int64_t row_step = (request.interactions ? F * F : F) * K;
   float* out = request.out + row * row_step + first;
-  // Half of what two features do chunk_size stands on either side, and is not what one does alone.
+  // Half of each interaction is stored on either side and is subtracted from the main effects.
   for (size_t s = 0; s < group.slots.size(); ++s) {
     const Group::Slot& slot = group.slots[s];
     if (slot.second < 0) continue;

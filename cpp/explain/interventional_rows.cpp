@@ -30,7 +30,7 @@ int32_t InterventionalRows::find_bit(int32_t entry) const {
   return at == free_.end() ? -1 : static_cast<int32_t>(at - free_.begin());
 }
 
-// Of the mixture that has the free regressors in `set` from the explained row.
+// Compute the values of the mixture that takes the free regressors in `set` from the explained row.
 void InterventionalRows::compute_leaf_values(const InterventionalLeaf& leaf,
                                              const LeafRow& explained, const LeafRow& other,
                                              size_t set) {
@@ -54,7 +54,7 @@ void InterventionalRows::add(const InterventionalLeaf& leaf, const LeafRow& expl
                              const ShapleyWeights& weights, double* contributions) {
   const uint64_t everything =
       leaf.n_features == 64 ? ~uint64_t{0} : (uint64_t{1} << leaf.n_features) - 1;
-  if ((explained.pattern | other.pattern) != everything) return;  // no mixture is in the leaf
+  if ((explained.pattern | other.pattern) != everything) return;  // no mixture reaches the leaf
   find_free_entries(leaf, explained, other);
   side_.resize(leaf.n_features);
   for (size_t set = 0; set < size_t{1} << free_.size(); ++set) {

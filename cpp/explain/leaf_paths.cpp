@@ -5,11 +5,11 @@
 namespace polyleaf {
 namespace {
 
-// Where a node hangs.
+// The parent of a node.
 struct Branch {
   int32_t parent = -1;
   bool left = false;
-  double share = 1.0;  // of the rows of both children
+  double share = 1.0;  // share of the rows of both children
 };
 
 std::vector<Branch> find_branches(const Tree& tree) {
@@ -50,7 +50,7 @@ class PathWriter {
     bool used;
   };
 
-  // The splits above a leaf, from the root on.
+  // Collect the splits above a leaf, from the root on.
   void climb(int32_t node, const std::vector<Branch>& branches) {
     steps_.clear();
     for (; branches[node].parent >= 0; node = branches[node].parent) {
@@ -60,7 +60,7 @@ class PathWriter {
     std::reverse(steps_.begin(), steps_.end());
   }
 
-  // The feature of a step with all later steps on it.
+  // Add the feature of a step with all later steps on it.
   void add_feature(size_t from, LeafPath& path) {
     double share = 1.0;
     for (size_t i = from; i < steps_.size(); ++i) {
@@ -93,7 +93,7 @@ class PathWriter {
 
   int32_t add_split(int32_t node) {
     if (split_ids_[node] >= 0) return split_ids_[node];
-    // As in prediction: with shift 1 the missing code 255 wraps round to 0.
+    // As in prediction, shift 1 wraps the missing code 255 to 0.
     const uint8_t shift = tree_.missing_left[node];
     const int32_t cut = tree_.category_set[node] < 0 ? tree_.threshold[node] + shift : 0;
     paths_.splits.push_back(
@@ -109,7 +109,7 @@ class PathWriter {
   }
 
  public:
-  // Once nothing moves any more.
+  // Set the pointers to category tables; call after all leaves were added.
   void link_categories() {
     for (size_t i = 0; i < categorical_.size(); ++i)
       paths_.splits[categorical_[i]].left = paths_.categories[i].data();
@@ -119,7 +119,7 @@ class PathWriter {
   const Tree& tree_;
   const std::vector<int32_t>& column_of_;
   LeafPaths& paths_;
-  std::vector<int32_t> split_ids_;  // of each node; -1: not met yet
+  std::vector<int32_t> split_ids_;  // split id of each node; -1: none yet
   std::vector<int32_t> categorical_;
   std::vector<Step> steps_;
 };

@@ -14,9 +14,9 @@ int32_t pair_index(int32_t i, int32_t j, int32_t n) {  // i < j
   return i * (2 * n - i - 1) / 2 + (j - i - 1);
 }
 
-// A row of the background that holds `number` of n features, all those of a set of `size` among
-// them, plays a product in which n - number features are in and `size` are out: so many fewer as
-// these say.
+// Consider a background row that satisfies `number` of n features, among them a set of `size`: it
+// contributes a game with n - number players in and `size` players out, minus the players removed
+// here.
 struct RemovedPlayers {
   int32_t in, out;
 };
@@ -24,7 +24,7 @@ struct RemovedPlayers {
 constexpr RemovedPlayers kSingleTerms[] = {{1, 0}, {1, 1}, {0, 1}};
 constexpr RemovedPlayers kPairTerms[] = {{2, 0}, {2, 1}, {2, 2}, {1, 2}, {0, 2}};
 
-// The worth of such rows: counts[number * step] of them hold `number` features.
+// Return the total weight of such rows; counts[number * step] of them satisfy `number` features.
 double weigh(const int64_t* counts, int64_t step, int32_t n, int32_t size, RemovedPlayers fewer,
              const ShapleyWeights& weights) {
   double total = 0.0;
@@ -34,8 +34,8 @@ double weigh(const int64_t* counts, int64_t step, int32_t n, int32_t size, Remov
   return total;
 }
 
-// The coefficients of a row with this pattern. sum(fewer, i, j) is that of the rows of the
-// background which hold all features that the row does not, and i and j, which it does (-1: none).
+// Write the coefficients of a row with this pattern. sum(fewer, i, j) sums over the background rows
+// that satisfy all features that the row does not satisfy, and also i and j (-1: none).
 template <class Sum>
 void write_terms(int32_t n, uint64_t pattern, bool pairs, double n_rows, const Sum& sum,
                  float* coefficients, int64_t step) {
@@ -61,8 +61,8 @@ void write_terms(int32_t n, uint64_t pattern, bool pairs, double n_rows, const S
     }
 }
 
-// How many rows of the background hold all features of a set, of every set, by the number of
-// features they hold.
+// Number of background rows that satisfy all features of a set, for every set, by the number of
+// features they satisfy.
 class SupersetCounts {
  public:
   SupersetCounts(int32_t n_features, const std::vector<uint64_t>& patterns,
@@ -77,7 +77,7 @@ class SupersetCounts {
           if ((set & bit) == 0) set_counts[set] += set_counts[set | bit];
     }
   }
-  // By number, step() apart.
+  // Counts by number of features, step() apart.
   const int64_t* get(uint64_t set) const { return counts_.data() + set; }
   int64_t step() const { return static_cast<int64_t>(size_); }
 
@@ -156,7 +156,7 @@ void PatternCounts::fill_table(bool pairs, const ShapleyWeights& weights, float*
                                int64_t step) const {
   const int32_t n = n_features_;
   const SupersetCounts supersets(n, patterns_, counts_);
-  std::vector<double> sums[9];  // of each kind that is needed: of every set
+  std::vector<double> sums[9];  // sums of every set, for each kind that is needed
   const auto kind = [](RemovedPlayers fewer) { return 3 * fewer.in + fewer.out; };
   const auto find = [&](RemovedPlayers fewer) {
     for (uint64_t set = 0; set <= all_features(); ++set)

@@ -3,7 +3,7 @@
 namespace polyleaf {
 namespace {
 
-// Legendre's polynomials of degree n and n - 1 on [-1, 1], for n >= 1.
+// Legendre polynomials of degree n and n - 1 on [-1, 1], for n >= 1.
 struct Legendre {
   double last, before;
 };
@@ -18,7 +18,7 @@ Legendre legendre(int n, double x) {
   return {last, before};
 }
 
-// The one root of degree n between low and high, by halving until no double lies between.
+// Find the root of degree n between low and high by bisection until no double lies in between.
 double root_between(int n, double low, double high) {
   const bool rises = legendre(n, low).last < 0.0;
   for (;;) {
@@ -32,8 +32,7 @@ double root_between(int n, double low, double high) {
 
 std::vector<Quadrature> gauss_legendre(int max_points) {
   std::vector<Quadrature> config(1);
-  std::vector<double>
-      roots;  // of the degree before: between two of them, and beyond them, lies one of the next
+  std::vector<double> roots;  // roots of the previous degree; they interlace with the next
   for (int n = 1; n <= max_points; ++n) {
     Quadrature rule;
     std::vector<double> next;

@@ -5,13 +5,13 @@
 namespace polyleaf {
 namespace {
 
-// With shares a table is no more than a memory of what was computed; for longer paths it would
-// leave the cache.
+// In path-dependent mode a table only caches computed values; for longer paths it would not fit the
+// cache.
 constexpr int32_t kShareTableBits = 8;
-// More points would change nothing: what they integrate are products of numbers between 0 and 1.
+// More points would change nothing: the integrands are products of numbers between 0 and 1.
 constexpr int32_t kMaxQuadraturePoints = 32;
 
-// Rows that hold, one after the other, all patterns of up to kShareTableBits features.
+// Rows that enumerate all patterns of up to kShareTableBits features.
 class AllPatterns {
  public:
   AllPatterns() {
@@ -118,7 +118,7 @@ void LeafShapCoefficients::add_leaf(int32_t l, bool linear, int64_t n_rows) {
   for (int32_t g = 1; g < n_products; ++g) {
     const auto shares = paths_.shares.begin() + path.first;
     shares_.insert(shares_.end(), shares, shares + path.n_features);
-    // Where the regressor is unknown there is nothing to win.
+    // If the regressor is unknown, its contribution is zero.
     *(shares_.end() - path.n_features + paths_.regressors[path.first_entry + g - 1]) = 0.0;
   }
 }

@@ -25,7 +25,7 @@ void LeafSlots::add_leaf(const std::vector<int32_t>& term_slots) {
 
 void LeafSlots::sort(const LeafShapCoefficients& shap_coefficients, int32_t n_slots) {
   std::vector<int32_t> next(n_slots + 1,
-                            0);  // first counts, then where the next term of a slot goes
+                            0);  // first counts, then the position of a slot's next term
   for (int32_t slot : slots) ++next[slot + 1];
   for (int32_t slot = 0; slot < n_slots; ++slot) {
     next[slot + 1] += next[slot];

@@ -1,4 +1,4 @@
-// Compiles trees into the flat arrays that the prediction kernels read (kernels/predict.h).
+// Compiles trees into the flat arrays that the prediction kernels read (kernels/predict_kernels.h).
 #include "forest/forest.h"
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 namespace polyleaf {
 
-// What compiling a tree works in, used again for the next.
+// Scratch memory of compiling a tree, reused for the next.
 struct CompileScratch {
-  std::vector<uint32_t> sets, positions;  // of each node
+  std::vector<uint32_t> sets, positions;  // per node
   std::vector<int32_t> exits, top_position, order;
   std::vector<int> slots;
 };
@@ -21,21 +21,20 @@ struct CompileScratch {
 namespace {
 
 // Inner nodes in the top of a tree with more than kMaxExits leaves. Evaluating one more level for
-// every row costs as much as the whole top before it, while walking costs each row one step a
-// level: the two meet here.
+// every row costs as much as the whole top above it, while walking costs one step per row and
+// level; this size balances both.
 constexpr int kTopNodes = 127;
 
 int get_shift(const Tree& tree, int32_t node) {
   return tree.category_set[node] < 0 && tree.missing_left[node];
 }
 
-// The last code that goes left, after the shift.
+// Return the last code that goes left, after the shift.
 int get_cut(const Tree& tree, int32_t node) {
   return tree.category_set[node] < 0 ? tree.threshold[node] + get_shift(tree, node) : 0;
 }
 
-// Appends a set for each categorical node, with bit 255 saying where the missing code goes; rows:
-// each node's set.
+// Append a set for each categorical node; bit 255 is the missing code. rows: each node's set.
 void write_sets(const Tree& tree, std::vector<CategorySet>& sets, std::vector<uint32_t>& rows) {
   rows.assign(tree.n_nodes(), kNumeric);
   for (int32_t i = 0; i < tree.n_nodes(); ++i) {
@@ -85,7 +84,7 @@ class TopWriter {
       if (tree_.feature[node] >= 0) take(node);
   }
 
-  // Up to `limit` inner nodes, those first that most training rows passed through: rows then leave
+  // Choose up to `limit` inner nodes, those with the most training rows first, so that rows leave
   // the top late. order_ has parents before their children.
   void choose(size_t limit) {
     const auto less = [this](int32_t a, int32_t b) {
@@ -113,7 +112,7 @@ class TopWriter {
     }
   }
 
-  // Returns where the result of `node` will be.
+  // Emit a node and return where its result will be.
   uint16_t emit(int32_t node) {
     if (!top_position_[node]) {
       if (whole_) return static_cast<uint16_t>(tree_.leaf[node]);
@@ -157,7 +156,7 @@ class TopWriter {
   bool whole_ = false;
 };
 
-// Appends the nodes to walk; position: that of each node of the tree.
+// Append the nodes to walk; position: position of each node of the tree.
 void write_nodes(const Tree& tree, const std::vector<uint32_t>& sets, std::vector<WalkNode>& nodes,
                  std::vector<uint32_t>& node_data, std::vector<uint32_t>& position) {
   const int32_t n = tree.n_nodes();
@@ -279,7 +278,7 @@ void Forest::add(const Tree& tree, Entry entry, CompileScratch& scratch) {
   for (int32_t node : scratch.exits) exits_.push_back(scratch.positions[node]);
   compiled.n_top = static_cast<uint32_t>(tops_.size()) - compiled.top_begin;
 
-  // One output: a vector is a number.
+  // With one output a vector is a number.
   const LeafBlock& leaves = *entry.leaves;
   targets_.push_back(
       {&leaves.view(), n_outputs_ == 1 && !leaves.kind().is_sparse ? 0 : entry.output});

@@ -13,7 +13,7 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kChunk = 1024;  // entries whose derivatives are computed at a time
+constexpr int64_t kChunk = 1024;  // entries per derivative computation
 
 [[noreturn]] void reject(const std::string& what) {
   throw std::invalid_argument("The sparse rows are not valid: " + what + ".");
@@ -23,7 +23,7 @@ std::string describe_row(int64_t row, const std::string& what) {
   return "row " + std::to_string(row) + " " + what;
 }
 
-// Rows [first, first + n) of CSR arrays as a block; `indptr` has been checked.
+// Make a block of rows [first, first + n) of CSR arrays; `indptr` has been checked.
 LabelRows::Block make_block(const int64_t* indptr, const int32_t* outputs, const float* values,
                             int64_t first, int64_t n, int64_t n_outputs) {
   auto pattern = std::make_shared<LabelPattern>();
@@ -50,7 +50,7 @@ LabelRows::Block make_block(const int64_t* indptr, const int32_t* outputs, const
   return block;
 }
 
-// Rows and the payloads they get, merged: output by output, the raw score of each.
+// Rows merged with the leaf values they receive: the raw score of each output.
 struct MergedRow {
   Buffer<int32_t> outputs;
   Buffer<float> raw;
@@ -66,8 +66,7 @@ struct MergedRow {
     raw[n] = raw_score;
     ++n;
   }
-  // `target_entries`: entries of the row that are asked for, ascending; where they are now is
-  // written in their place.
+  // `target_entries`: ascending entries of the row; they are replaced by their new positions.
   void merge(const LabelRow& row, const int32_t* outputs_in, const float* values, int64_t n_in,
              std::span<int64_t> target_entries, int64_t row_begin) {
     int64_t a = 0, b = 0;
@@ -164,7 +163,7 @@ void SparseRawScores::add(const int32_t* leaf_of_row, const LeafView& leaves,
       pattern->begin[r + 1] = merged.n;
     }
     const size_t n = static_cast<size_t>(merged.n);
-    if (merged.n > before.n_entries()) {  // otherwise the rows hold what they held
+    if (merged.n > before.n_entries()) {  // otherwise the set of entries is unchanged
       pattern->outputs.reserve(n);
       std::copy_n(merged.outputs.data(), n, pattern->outputs.data());
       block.pattern = std::move(pattern);

@@ -1,6 +1,6 @@
-// Prediction over all rows: cuts them into blocks, lets the kernels find leaf ids and add leaf
-// vectors, and writes what was asked for. Every row adds its leaf vectors tree after tree in order,
-// whatever the blocks and threads.
+// Prediction over all rows: splits them into blocks, lets the kernels find leaf ids and add leaf
+// values, and writes the result. Every row adds its leaf values tree after tree in order,
+// independent of blocks and threads.
 #include <algorithm>
 #include <iterator>
 #include <mutex>
@@ -16,13 +16,13 @@
 namespace polyleaf {
 namespace {
 
-// Trees whose leaf ids are found before any leaf vector is added: their leaf vectors should stay in
-// the cache.
+// Trees whose leaf ids are found before leaf values are added; their leaf values should fit the
+// cache.
 constexpr int kGroup = 16;
-// Up to this many rows, walking each through the trees costs less than running the tops for a whole
-// slice.
+// Up to this many rows, walking each row through the trees is cheaper than running the tops for a
+// whole slice.
 constexpr int64_t kSmallBlockRows = 12;
-// A thread takes at least so many rows x trees at a time.
+// Minimum rows x trees per task.
 constexpr int64_t kTaskWork = 1 << 14;
 
 // Rows [row, row + n_rows) of the codes: feature f of row r of the block is data[f * stride + r].
@@ -31,10 +31,10 @@ struct BlockCodes {
   int64_t stride;
   int64_t row;
   int n_rows;
-  bool is_small;  // walk row by row; otherwise rows can be read up to a whole slice
+  bool is_small;  // walk row by row; otherwise rows are readable up to a whole slice
 };
 
-// What one thread needs; allocated when the thread has its first block.
+// Memory of one thread, allocated for its first block.
 struct Worker {
   Buffer<uint8_t> top, codes;
   Buffer<uint32_t> leaves;  // [tree of the group][kBlockRows]
@@ -51,8 +51,8 @@ struct Worker {
   }
 };
 
-// The codes of a block that trees split on, copied together, so that a forest's many reads of them
-// stay in the cache.
+// Copy the codes of a block that trees split on, so that a forest's many reads of them stay in the
+// cache.
 BlockCodes copy_block(const CodeMatrix& codes, const std::vector<int32_t>& split_features,
                       int64_t row, int n_rows, Worker& worker) {
   worker.codes.reserve(static_cast<size_t>(codes.n_features) * kBlockRows);
@@ -65,9 +65,8 @@ BlockCodes copy_block(const CodeMatrix& codes, const std::vector<int32_t>& split
   return {worker.codes.data(), kBlockRows, row, n_rows, false};
 }
 
-// Cuts rows [begin, end) into blocks. With many features and few trees most codes are not read at
-// all: then blocks are read where they lie (`in_place`), and the rows after the last whole slice
-// are walked.
+// Split rows [begin, end) into blocks. With many features and few trees most codes are not read;
+// then blocks are read in place (`in_place`), and rows after the last whole slice are walked.
 template <class Visit>
 void visit_row_blocks(const CodeMatrix& codes, const std::vector<int32_t>& split_features,
                       int64_t begin, int64_t end, int block_rows, bool in_place, Worker& worker,
@@ -85,7 +84,7 @@ void visit_row_blocks(const CodeMatrix& codes, const std::vector<int32_t>& split
   }
 }
 
-// Leaf ids of the block's rows, and valid ids for its padding, in n_trees <= kGroup trees.
+// Find leaf ids of the block's rows, and valid ids for its padding, in n_trees <= kGroup trees.
 void find_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
                  const BlockCodes& block, Worker& worker) {
   const PredictKernels& kernels = POLYLEAF_SELECT(predict_kernels);
@@ -108,7 +107,7 @@ void find_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_tr
                           worker.top_scratch(), leaves + t * kBlockRows + r);
 }
 
-// Adds trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's
+// Add trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's
 // block.
 void add_group(const LeafTarget* trees, int n_trees, int width, const BlockCodes& block,
                const FeatureMatrix& features, Worker& worker) {
@@ -129,7 +128,7 @@ void add_group(const LeafTarget* trees, int n_trees, int width, const BlockCodes
       add(*trees[t].leaves, leaves, block.n_rows, block_features, worker.scores.rows(), width);
 }
 
-// Adds the trees of the range to the worker's block.
+// Add the trees of the range to the worker's block.
 void add_trees(const ForestArrays& forest, const CompiledTree* trees, const LeafTarget* targets,
                TreeRange range, int width, const BlockCodes& block, const FeatureMatrix& features,
                Worker& worker) {
@@ -206,7 +205,7 @@ std::vector<int32_t> Forest::regressors(TreeRange range) const {
   return all;
 }
 
-// The trees as they read codes of some features alone, which are numbered anew for that.
+// The trees with feature ids remapped to the rows of a partial code matrix.
 struct Forest::RemappedTrees {
   std::vector<WalkNode> nodes;
   std::vector<TopNode> tops;
@@ -276,7 +275,7 @@ void Forest::visit_score_blocks(const CodeMatrix& codes, const FeatureIds* coded
   if (coded_features != nullptr) remapped.emplace(*this, *coded_features, range);
   const ForestArrays trees = coded_features != nullptr ? remapped->arrays : arrays();
   const bool columns = range.first < range.last && targets_[range.first].output >= 0;
-  // A block of very many outputs would leave the cache, and one of a million must not fill the
+  // Blocks shrink with the number of outputs so that they fit the cache and do not exhaust
   // memory.
   const int block_rows = n_outputs_ <= 1024    ? kBlockRows
                          : n_outputs_ <= 32768 ? kSliceRows
@@ -294,7 +293,7 @@ void Forest::visit_score_blocks(const CodeMatrix& codes, const FeatureIds* coded
 void Forest::visit_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
                           const LeavesVisit& visit) const {
   const int n_trees = range.last - range.first;
-  // All leaf ids of a block are held at a time.
+  // All leaf ids of a block are held in memory.
   const int block_rows = n_trees <= kBlockRows ? kBlockRows : kSliceRows;
   visit_blocks(codes, nullptr, range, block_rows, workers,
                [&](const BlockCodes& block, int thread, Worker& worker) {
@@ -330,12 +329,12 @@ void Forest::scores(const CodeMatrix& codes, const FeatureIds* coded_features,
     check(codes, features, range);
   else
     check({codes.data, kMaxFeatures, codes.n_rows}, features,
-          range);  // RemappedTrees looks at the features
+          range);  // RemappedTrees checks the features
   visit_score_blocks(
       codes, coded_features, features, nullptr, range, workers,
       [&](const BlockRows& rows, ScoreBlock& sums) {
         double* to = scores + rows.first * n_outputs_;
-        if (transform.scale != nullptr)  // asked once, not for every sum
+        if (transform.scale != nullptr)  // tested once, not for every sum
           sums.save(to, [&](int k, float sum) {
             return (transform.base[k] + double{sum}) * transform.scale[k] + transform.offset[k];
           });

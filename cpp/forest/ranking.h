@@ -1,5 +1,4 @@
-// The k best of the outputs of one row: higher scores first, ties by number of the output. NaN
-// never ranks.
+// The k best outputs of one row: higher scores first, ties by output. NaN never ranks.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -17,7 +16,7 @@ class Ranking {
     best_.reserve(k);
   }
 
-  // Whether it is among the k best so far.
+  // Offer a score; return whether it is among the k best so far.
   bool offer(int32_t output, double score) {
     if (!(score >= threshold_)) return false;
     const Entry entry{score, output};
@@ -32,7 +31,7 @@ class Ranking {
     if (static_cast<int32_t>(best_.size()) == k_) threshold_ = best_.front().score;
     return true;
   }
-  // n sums, of `outputs` or (null) of 0 .. n - 1; skip_none: where a sum is -0 there is none.
+  // Offer n sums of `outputs` or (null) of outputs 0 .. n - 1; skip_none: a sum -0 is absent.
   void offer(const float* sums, const int32_t* outputs, int32_t n, const ScoreTransform& transform,
              bool skip_none) {
     const RankingKernels& kernels = POLYLEAF_SELECT(ranking_kernels);
@@ -56,7 +55,7 @@ class Ranking {
       }
     }
   }
-  // Writes k outputs and scores, -1 and -inf where there were not so many, and forgets them.
+  // Write k outputs and scores (-1 and -inf if there are fewer) and reset.
   void take(int32_t* outputs, double* scores) {
     std::sort_heap(best_.begin(), best_.end(), better);
     for (int32_t i = 0; i < k_; ++i) {
@@ -79,8 +78,8 @@ class Ranking {
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   int32_t k_;
-  double threshold_ = -kInfinity;  // of k entries
-  std::vector<Entry> best_;        // a heap: the worst in front
+  double threshold_ = -kInfinity;  // smallest score of k entries
+  std::vector<Entry> best_;        // a heap with the worst entry at the front
   std::vector<double> scores_;
   std::vector<int32_t> positions_;
 };

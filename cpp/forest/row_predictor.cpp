@@ -13,7 +13,7 @@
 namespace polyleaf {
 namespace {
 
-// Rows whose codes and features are held at a time.
+// Rows whose codes and features are in memory at a time.
 constexpr int64_t kRowBlock = 4096;
 
 double read_value(const NumberRows& rows, int64_t row, int32_t feature) {
@@ -24,7 +24,8 @@ double read_value(const NumberRows& rows, int64_t row, int32_t feature) {
 
 uint8_t find_code(const CategoryValues& known, double value) {
   const auto found = std::lower_bound(known.values.begin(), known.values.end(), value);
-  if (found == known.values.end() || *found != value) return kMissingCode;  // NaN is none of them
+  // NaN is not a known value
+  if (found == known.values.end() || *found != value) return kMissingCode;
   return known.codes[found - known.values.begin()];
 }
 

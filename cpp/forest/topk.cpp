@@ -1,5 +1,5 @@
-// The best outputs of each row, and raw scores in sparse form: work grows with what the leaves of a
-// row hold, not with the number of outputs, unless leaves are dense.
+// Top-k outputs and sparse raw scores: work grows with the entries of a row's leaves, not with the
+// number of outputs, unless leaves are dense.
 #include <mutex>
 #include <numeric>
 #include <stdexcept>
@@ -14,7 +14,7 @@
 namespace polyleaf {
 namespace {
 
-// Neighbouring trees whose leaves are of one kind, as ranges that are counted from the first tree.
+// Find runs of consecutive trees with leaves of one kind, counted from the first tree.
 std::vector<TreeRange> find_runs(const LeafTarget* trees, int32_t n_trees) {
   std::vector<TreeRange> runs;
   for (int32_t t = 0; t < n_trees; ++t)
@@ -25,10 +25,10 @@ std::vector<TreeRange> find_runs(const LeafTarget* trees, int32_t n_trees) {
   return runs;
 }
 
-// The outputs that rank first among those that no leaf of a row holds: their score is that of the
-// sum 0. `n` of them are enough where a row holds n - k outputs.
+// The best outputs that no leaf of a row contains; their score is that of the sum 0. `n` of them
+// suffice for rows with n - k outputs.
 struct AbsentOutputs {
-  std::vector<int32_t> outputs;  // by rank
+  std::vector<int32_t> outputs;  // ordered by rank
   std::vector<double> scores;
 
   AbsentOutputs(const ScoreTransform& transform, int32_t n_outputs, int64_t n) {
@@ -74,7 +74,7 @@ int64_t Forest::max_entries(TreeRange range) const {
   return most;
 }
 
-// Ascending. Where no leaf is sparse, these are what every row holds.
+// Return the outputs of the trees, ascending; without sparse leaves every row has all of them.
 std::vector<int32_t> Forest::find_tree_outputs(TreeRange range) const {
   std::vector<uint8_t> held(n_outputs_, 0);
   for (int32_t t = range.first; t < range.last; ++t)
@@ -175,7 +175,7 @@ SparseScores Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix&
         "Scores can be sparse only where leaves are: these trees have leaves that hold all "
         "outputs, or none "
         "has sparse leaves. Use the dense scores.");
-  // Each thread keeps what its rows hold, one row after another, until all sizes are known.
+  // Each thread appends the entries of its rows until all sizes are known.
   struct Part {
     std::vector<int32_t> outputs;
     std::vector<float> values;

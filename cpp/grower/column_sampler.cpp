@@ -9,15 +9,15 @@ namespace {
 
 using HashedColumn = std::pair<uint64_t, size_t>;  // hash and feature
 
-// Where among m random numbers of 64 bits the k-th find_smallest may be expected_order_statistic,
-// `spread` standard deviations off.
+// Return where the k-th smallest of m random 64-bit numbers is expected, `spread` standard
+// deviations off.
 uint64_t expected_order_statistic(double k, double m, double spread) {
   const double share = k / m + spread * std::sqrt(k * (m - k) / m) / m;
   return share <= 0 ? 0 : share >= 1 ? UINT64_MAX : static_cast<uint64_t>(share * 0x1p64);
 }
 
-// The k-th find_smallest of m that are allowed, k from 0 on. Few have to be put in order: hashes
-// are random.
+// Find the k-th smallest hash (k from 0) among the m allowed features. Only hashes near the
+// expected value are sorted.
 HashedColumn find_smallest(const std::vector<uint64_t>& hashes, const std::vector<uint8_t>& allowed,
                            size_t k, size_t m) {
   const ColumnSamplerKernels& kernels = POLYLEAF_SELECT(column_sampler_kernels);
@@ -51,7 +51,7 @@ void sample_columns(uint64_t seed, int32_t node, double fraction, std::vector<ui
   std::vector<uint64_t> hashes(allowed.size());
   kernels.hashes(seed, static_cast<uint64_t>(node), n, hashes.data());
   const auto [first_out, feature] = find_smallest(hashes, allowed, keep, m);
-  // Of the same hash the first features are kept.
+  // Ties are broken by feature index: the first features are kept.
   std::vector<size_t> ties;
   for (size_t f = 0; f < feature; ++f)
     if (hashes[f] == first_out && allowed[f] != 0) ties.push_back(f);

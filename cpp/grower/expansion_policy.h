@@ -1,8 +1,8 @@
-// Which frontier nodes are split next: an order and a stop rule, nothing else. Returns batches of
-// independent nodes.
+// Decide which leaf nodes are expanded next: best-first or level-wise, with a limit on leaves.
+// Returns batches of independent nodes.
 //
-// Best-first is GBDT-MO's Algorithm 5. When no limit on leaves can bind, its order does not matter
-// and whole levels are grown at once.
+// Best-first is GBDT-MO's Algorithm 5. When the leaf limit cannot bind, the order does not matter
+// and whole levels are expanded at once.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -26,8 +26,8 @@ class ExpansionPolicy {
   void push(int32_t node, double gain) { frontier_.push_back({node, gain}); }
   bool can_add_leaves() const { return leaves_left_ > 0; }
 
-  // The nodes to split next, in order of id; empty when growth ends. Every split makes one more
-  // leaf.
+  // Return the nodes to split next, in order of id; empty when growth has ended. Every split adds
+  // one leaf.
   std::vector<int32_t> next() {
     const auto better = [](const ExpandEntry& a, const ExpandEntry& b) {
       return a.gain > b.gain || (a.gain == b.gain && a.node < b.node);

@@ -57,8 +57,7 @@ void Grower::add_node(const SearchNode& at) {
 void Grower::evaluate(bool renewed) {
   if (!policy_.can_add_leaves() || new_nodes_.empty()) return;
   if (renewed && !rows_->has(search_->sample())) repartition();
-  if (renewed && !workers_.is_alone())
-    count_rows();  // those of another rank may have been drawn anew
+  if (renewed && !workers_.is_alone()) count_rows();  // other ranks may have drawn new rows
   std::vector<SearchNode> nodes;
   for (int32_t id : new_nodes_) nodes.push_back(nodes_[id].at);
   std::vector<SplitInfo> splits;
@@ -109,7 +108,7 @@ void Grower::make_children(int32_t id, const RowPartitioner::PartitionRequest& r
     tree_.category_set[id] = static_cast<int32_t>(tree_.categories.size());
     tree_.categories.push_back(split_info.set);
     tree_.categories.back()[3] &=
-        ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
+        ~(uint64_t{1} << 63);  // missing_left alone decides where missing values go
   }
   const SearchNode& at = node.at;
   std::vector<int32_t> path = at.path;
@@ -138,8 +137,8 @@ Tree Grower::finish() {
   return std::move(tree_);
 }
 
-// Cuts subtrees that are not subtree_gain their leaves (TFBT, eq. 8): the sum of their gains, each
-// less min_split_gain. Nodes keep their numbers.
+// Prune subtrees whose total gain does not pay for their leaves (TFBT, eq. 8): the sum of their
+// gains, each minus min_split_gain. Node ids do not change.
 void Grower::prune() {
   const int32_t n = tree_.n_nodes();
   const std::vector<int32_t> left = tree_.left, right = tree_.right;
@@ -164,7 +163,7 @@ void Grower::prune() {
   }
 }
 
-// Numbers nodes and sets of categories anew where some were cut.
+// Renumber nodes and category sets after pruning.
 void Grower::remove_pruned_nodes() {
   Tree kept;
   kept.n_leaves = tree_.n_leaves;
@@ -218,8 +217,7 @@ const Tree& Grower::assign_leaf_ids() {
   return tree_;
 }
 
-// The search has another sample than the nodes were made with: its rows are grouped by the leaves
-// of the tree so far.
+// Partition the rows of the new sample by the leaves of the tree so far.
 void Grower::repartition() {
   assign_leaf_ids();
   const std::vector<RowRange> rows = rows_->repartition(search_->sample(), tree_.n_leaves);
@@ -230,7 +228,7 @@ void Grower::repartition() {
   }
 }
 
-// Rows of the new nodes, over all ranks.
+// Count the rows of the new nodes over all ranks.
 void Grower::count_rows() {
   std::vector<int64_t> counts;
   for (int32_t id : new_nodes_) counts.push_back(nodes_[id].at.rows.size());

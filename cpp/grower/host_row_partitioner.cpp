@@ -8,19 +8,19 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kMoveBlock = 2048;       // rows one task moves
-constexpr int64_t kLeafIdBlock = 8192;     // rows whose leaves one task writes
-constexpr int64_t kWordsPerCacheLine = 8;  // words that memory hands over at once
+constexpr int64_t kMoveBlock = 2048;       // rows moved by one task
+constexpr int64_t kLeafIdBlock = 8192;     // rows whose leaf ids one task writes
+constexpr int64_t kWordsPerCacheLine = 8;  // 64-bit words of a cache line
 
-// A block of one request's rows, and where it goes.
+// A block of rows of one request, and its destination.
 struct Piece {
   size_t request;
-  int64_t begin, end;  // in the copy of the node
-  int64_t bits;        // where those of its rows are
+  int64_t begin, end;  // positions in the node's copy of the ids
+  int64_t bits;        // offset of its first bit
   int64_t n_left = 0, left_to = 0, right_to = 0;
 };
 
-// Where the bits of each request begin, and of one more.
+// Return the offset of each request's bits, and the total size.
 std::vector<int64_t> first_bytes(
     const std::vector<HostRowPartitioner::PartitionRequest>& requests) {
   std::vector<int64_t> first(1, 0);
@@ -40,8 +40,8 @@ std::vector<Piece> make_pieces(const std::vector<HostRowPartitioner::PartitionRe
   return pieces;
 }
 
-// Where each piece's rows go: after those of the pieces before it; the right child's after the left
-// one's.
+// Set the destination of each piece: after the pieces before it; rows of the right child follow
+// those of the left child.
 void place_rows(std::vector<Piece>& pieces,
                 std::vector<HostRowPartitioner::PartitionRequest>& requests) {
   for (HostRowPartitioner::PartitionRequest& d : requests)
@@ -85,7 +85,7 @@ RowRange HostRowPartitioner::start(const RowSample& sample, const std::vector<in
   return root[0];
 }
 
-// A copy of the sample: the caller's may be gone before the tree is finished.
+// Copy the sample: the caller's array may be freed before the tree is finished.
 void HostRowPartitioner::set_sample(const RowSample& sample) {
   sample_ = sample;
   if (sample.rows == nullptr) return;
@@ -93,13 +93,13 @@ void HostRowPartitioner::set_sample(const RowSample& sample) {
   sample_.rows = begin_of(rows_.data(), rows_.size());
 }
 
-// Whether words of so many rows are to lie next to each other: of the lines that hold them most is
-// for others.
+// Return whether a node is so small that its words should be copied next to each other: most of
+// every cache line would belong to other nodes.
 bool HostRowPartitioner::is_small_node(int64_t n_rows) const {
   return !bins_.stay() && n_rows < bins_.n_rows() / kWordsPerCacheLine;
 }
 
-// Copies the words of those ranges that have none and whose rows are few.
+// Copy the words of small nodes that have no copy yet.
 void HostRowPartitioner::fetch_words(const std::vector<RowRange*>& ranges) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   std::vector<RowRange> blocks;
@@ -213,7 +213,7 @@ int64_t HostRowPartitioner::decide(const PartitionRequest& request, int64_t firs
   return n_left;
 }
 
-// All rows go where the common code does, but for those that an entry names.
+// Send all rows where the most common code goes, except those with an explicit entry.
 int64_t HostRowPartitioner::decide_sparse(const PartitionRequest& request, int64_t first,
                                           int64_t last, uint8_t* bits) const {
   const int64_t number = bins_.cell_number(request.feature), n = last - first;
@@ -283,7 +283,7 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests)
   if (bins_.cells().n_entries() > 0) partition_cells(requests);
 }
 
-// Cells go where their rows went.
+// Move sparse entries to the children of their rows.
 void HostRowPartitioner::partition_cells(std::vector<PartitionRequest>& requests) {
   std::vector<const uint8_t*> bits;
   for (const int64_t at : first_bytes(requests)) bits.push_back(bits_.data() + at);
@@ -293,13 +293,13 @@ void HostRowPartitioner::partition_cells(std::vector<PartitionRequest>& requests
   sparse_partition_.partition_rows(requests, bits, ids);
 }
 
-// Where there are tiles for all threads no second copy is needed, nor the memory and the way to it.
+// With enough tiles for all threads words are moved in place, which saves a second copy.
 bool HostRowPartitioner::moves_in_place(const std::vector<PartitionRequest>& requests) const {
   return workers_.n_threads == 1 ||
          requests.size() * tiles_.size() >= 2 * size_t(workers_.n_threads);
 }
 
-// Those that go left move up over those that are read already; the others wait apart.
+// Compact rows that go left in place; stage rows that go right in a buffer of the thread.
 void HostRowPartitioner::move_in_place(const std::vector<PartitionRequest>& requests) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   const std::vector<int64_t> bytes = first_bytes(requests);

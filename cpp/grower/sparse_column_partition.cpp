@@ -10,27 +10,27 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kEntryBlock = 32768;  // cells that one task moves
-// A list is kept where the smaller child has at most one in so moving of its rows and cells:
-// sorting a cell from its row costs about as much as moving so moving.
+constexpr int64_t kEntryBlock = 32768;  // entries moved by one task
+// The larger child keeps the parent's list if the smaller child has at most 1 in so many of its
+// rows and entries: sorting an entry costs about as much as moving this many.
 constexpr int64_t kMaxSmallChildShare = 8;
 constexpr int64_t kMinCellsPerFeature =
-    4;  // cells a feature from which a list knows where features begin
+    4;  // entries per feature from which a list stores where each feature begins
 
 }  // namespace
 
 struct SparseColumnPartition::Plan {
   RowPartitioner::PartitionRequest* division;
   const uint8_t* bits;
-  bool keeps_list = false;        // the larger child keeps_list the list
-  RowRange* smaller = nullptr;    // where it does
-  const uint32_t* ids = nullptr;  // of the smaller one's rows
-  int64_t n_smaller = 0;          // cells of the smaller one
+  bool keeps_list = false;        // the larger child keeps the list
+  RowRange* smaller = nullptr;    // the smaller child, if the list is kept
+  const uint32_t* ids = nullptr;  // row ids of the smaller child
+  int64_t n_smaller = 0;          // entries of the smaller child
   const uint32_t* ranks = nullptr;
   int64_t n_left = 0;  // cells
 };
 
-// A block of the cells of one division, and where it goes.
+// A block of entries of one request, and its destination.
 struct SparseColumnPartition::Piece {
   size_t plan;
   const Cell* begin;
@@ -52,7 +52,7 @@ int32_t SparseColumnPartition::start() {
   return root;
 }
 
-// The unused list whose memory fits best.
+// Return the unused list whose memory fits best.
 int32_t SparseColumnPartition::acquire_list(int64_t n_cells, int64_t n_rows) {
   const auto space = [&](size_t i) { return static_cast<int64_t>(lists_[i]->own.size()); };
   size_t best = lists_.size();
@@ -77,8 +77,8 @@ int32_t SparseColumnPartition::acquire_list(int64_t n_cells, int64_t n_rows) {
   return static_cast<int32_t>(best);
 }
 
-// Unused memory is given back where all lists together would have more than twice the cells there
-// are: those of nodes, and those of their children.
+// Free memory of unused lists while all lists together hold more than twice the number of entries
+// (those of nodes and of their children).
 void SparseColumnPartition::trim(int64_t needed) {
   int64_t held = needed;
   for (const auto& list : lists_) held += static_cast<int64_t>(list->own.size());
@@ -111,7 +111,7 @@ CellRange SparseColumnPartition::range(int32_t at, int64_t first, int64_t last) 
   return {begin, std::lower_bound(begin, end, last, before), positions};
 }
 
-// Cells of rows of no group are left out.
+// Entries of rows outside all groups are dropped.
 void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
                                   std::vector<RowRange>& groups) {
   for (const auto& list : lists_) list->in_use = false;
@@ -124,8 +124,7 @@ void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
       row_group[ids[i]] = static_cast<uint32_t>(g);
       row_position[ids[i]] = static_cast<uint32_t>(i - groups[g].begin);
     }
-  // Blocks are counted, then written behind those before them: the order does not depend on the
-  // blocks.
+  // Blocks are counted first, then written at offsets that do not depend on the thread count.
   const int64_t n_blocks = Block::count(cells_.n_entries(), kEntryBlock);
   std::vector<int64_t> next(static_cast<size_t>(n_blocks) * groups.size(), 0);
   const auto each = [&](int64_t block, auto&& use) {
@@ -196,7 +195,7 @@ SparseColumnPartition::Plan SparseColumnPartition::make_plan(RowPartitioner::Par
   return plan;
 }
 
-// The smaller child leaves the list.
+// Mark the smaller child's rows as removed.
 void SparseColumnPartition::remove_child_rows(Plan& plan, int thread) {
   const RowPartitioner::PartitionRequest& d = *plan.division;
   List& list = *lists_[d.rows.cells];
@@ -204,7 +203,7 @@ void SparseColumnPartition::remove_child_rows(Plan& plan, int thread) {
   list.positions.reserve(static_cast<size_t>(list.n_rows));
   uint32_t* positions = list.positions.data();
   uint32_t next = 0;
-  int64_t row = 0;  // of the node
+  int64_t row = 0;  // row of the node
   for (int64_t i = 0; i < list.n_rows; ++i) {
     if (list.has_positions && positions[i] == CellRange::kRemoved) continue;
     const bool stays = (plan.bits[row / 8] >> (row % 8) & 1u) != leaves;
@@ -233,7 +232,7 @@ void SparseColumnPartition::compact(List& list) {
   index(list);
 }
 
-// Cells of few rows, from what each row has: sorted by key, a digit of eleven bits at a time.
+// Collect the entries of a few rows and sort them by key: a radix sort with 11-bit digits.
 void SparseColumnPartition::sort_rows(const Plan& plan, int thread) {
   List& list = *lists_[plan.smaller->cells];
   Buffer<Cell>& space = scratch_[thread];
@@ -244,7 +243,8 @@ void SparseColumnPartition::sort_rows(const Plan& plan, int thread) {
   for (int64_t i = 0; i < plan.smaller->size(); ++i)
     for (const uint32_t key : cells_.of_row(plan.ids[i])) *at++ = {static_cast<uint32_t>(i), key};
   constexpr int kBits = 11;
-  for (int shift = 0; shift < 32; shift += kBits) {  // three times: the last one writes to the list
+  for (int shift = 0; shift < 32;
+       shift += kBits) {  // three passes; the last one writes to the list
     uint32_t next[(1 << kBits) + 1] = {};
     const auto digit = [&](const Cell& e) { return e.key >> shift & ((1 << kBits) - 1); };
     for (int64_t e = 0; e < list.n; ++e) ++next[digit(from[e]) + 1];
@@ -255,7 +255,7 @@ void SparseColumnPartition::sort_rows(const Plan& plan, int thread) {
   index(list);
 }
 
-// Cells go to the side of their rows.
+// Move entries to the side of their rows.
 void SparseColumnPartition::move_cells(std::vector<Plan>& plans) {
   if (plans.empty()) return;
   const PartitionKernels& kernels = POLYLEAF_SELECT(partition_kernels);

@@ -17,7 +17,7 @@ void add_trees(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row
       .add_trees(trees, n_trees, leaf_of_row, leaf_step, n_padded_rows, width, scores);
 }
 
-// Only of trees for one output: rows that hold few outputs have no others.
+// Used for single-output trees only: sparse sums contain no other dense trees.
 void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
                 SparseAccumulator& sums) {
   for (int32_t t = 0; t < n_trees; ++t) {

@@ -8,12 +8,12 @@ namespace {
 
 using Pairs = std::vector<std::pair<int32_t, int32_t>>;
 
-constexpr double kRounding = 1.0 / (int64_t{1} << 40);   // of the sum of magnitudes
-constexpr double kMinWeight = 1.0 / (int64_t{1} << 40);  // of the largest
+constexpr double kRounding = 1.0 / (int64_t{1} << 40);   // relative to the sum of magnitudes
+constexpr double kMinWeight = 1.0 / (int64_t{1} << 40);  // relative to the largest weight
 
-// The upper set of largest sum, where nodes have an excess (the sum of all is 0) and a chosen a
-// brings every b of (a, b) with it: what is reached from excess that no flow can take upwards to a
-// lack of it. A maximum flow by layers of distance (Dinitz 1970).
+// The upper set with the largest sum of excess (the total is 0; if a of a pair (a, b) is chosen, so
+// is b): the nodes reachable from excess that no flow can move upwards to a deficit. A maximum flow
+// by distance layers (Dinitz 1970).
 class UpperSet {
  public:
   UpperSet(std::vector<double> excess, const Pairs& pairs)
@@ -33,7 +33,7 @@ class UpperSet {
     tolerance_ = kRounding * sum;
   }
 
-  // Flags; all 0: no set has a sum above 0.
+  // Return flags of the set; all 0 if no set has a positive sum.
   std::vector<uint8_t> find() {
     const auto n = static_cast<int32_t>(excess_.size());
     while (find_layers()) {
@@ -48,13 +48,14 @@ class UpperSet {
   }
 
  private:
-  // Where an arc leads from a node, or -1 where it takes nothing more.
+  // Return the node that an arc with residual capacity leads to, or -1.
   int32_t residual_target(int32_t e, int32_t i) const {
     const auto& [a, b] = pairs_[e];
     return a == i ? b : flow_[e] > 0 ? a : -1;
   }
 
-  // Distances of nodes from those of excess, -1: not reached. Whether some that lacks is reached.
+  // Compute the distance of each node from the excess nodes (-1: unreachable); return whether a
+  // deficit node is reachable.
   bool find_layers() {
     layer_.assign(excess_.size(), -1);
     queue_.clear();
@@ -77,7 +78,7 @@ class UpperSet {
     return found;
   }
 
-  // Takes what one path of the layers can from a node to one that lacks; false where there is none.
+  // Push flow along one path of the layers to a deficit node; return false if there is none.
   bool push_from(int32_t source) {
     path_.clear();
     int32_t i = source;
@@ -115,12 +116,12 @@ class UpperSet {
   std::vector<double> excess_;
   const Pairs& pairs_;
   std::vector<double> flow_;
-  std::vector<int32_t> begin_, arcs_;  // of each node
+  std::vector<int32_t> begin_, arcs_;  // arcs of each node
   std::vector<int32_t> layer_, next_, queue_, path_;
   double tolerance_ = 0;
 };
 
-// Members of one block, with the pairs among them in numbers of their own.
+// The members of one block and the order pairs among them, renumbered.
 struct IsotonicBlock {
   std::vector<int32_t> members;
   Pairs pairs;
@@ -131,7 +132,7 @@ struct IsotonicBlock {
     });
   }
 
-  // The part of the block whose flag is `side`.
+  // Return the part of the block whose flag is `side`.
   IsotonicBlock subset(const std::vector<uint8_t>& flags, uint8_t side) const {
     IsotonicBlock out;
     std::vector<int32_t> number(members.size(), -1);
@@ -146,7 +147,7 @@ struct IsotonicBlock {
   }
 };
 
-// The parts of a block between which there are no pairs.
+// Split a block into its connected components.
 std::vector<IsotonicBlock> components(const IsotonicBlock& block) {
   const auto n = static_cast<int32_t>(block.members.size());
   std::vector<int32_t> root(n), number(n);
@@ -157,7 +158,7 @@ std::vector<IsotonicBlock> components(const IsotonicBlock& block) {
   };
   for (const auto& [a, b] : block.pairs) root[find(a)] = find(b);
   std::vector<IsotonicBlock> out;
-  std::vector<int32_t> part(n, -1);  // of a root
+  std::vector<int32_t> part(n, -1);  // component of a root
   for (int32_t i = 0; i < n; ++i) {
     int32_t& own = part[find(i)];
     if (own < 0) {
@@ -182,8 +183,7 @@ double compute_mean(const IsotonicBlock& block, const std::vector<double>& weigh
   return sum / weight;
 }
 
-// Weights that all count: none is so small, beside the largest, that means would be lost in
-// rounding.
+// Raise weights that are so small relative to the largest that means would be lost in rounding.
 std::vector<double> make_positive_weights(const std::vector<double>& weights) {
   const double largest = *std::max_element(weights.begin(), weights.end());
   std::vector<double> out(weights);
@@ -219,7 +219,7 @@ void fit_isotonic(const Pairs& pairs, const std::vector<double>& weights,
       for (IsotonicBlock& part : components(block.subset(upper, side)))
         blocks.push_back(std::move(part));
   }
-  // What rounding of the means has left.
+  // Remove violations left by rounding of the means.
   for (const auto& [a, b] : pairs) values[b] = std::max(values[b], values[a]);
 }
 

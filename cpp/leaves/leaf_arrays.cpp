@@ -49,7 +49,7 @@ int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* ind
             describe_leaf(leaf, std::string("does not have its ") + what + "s in ascending order"));
     }
   }
-  return static_cast<int32_t>(most);  // distinct 32-bit numbers
+  return static_cast<int32_t>(most);  // at most 2^32 distinct 32-bit numbers
 }
 
 void pad_vectors(const float* from, int64_t n, int64_t n_columns, int64_t stride, float* to) {

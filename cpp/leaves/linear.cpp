@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// All that one fit shares.
+// State of one fit.
 class Fit {
  public:
   Fit(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
@@ -56,8 +56,8 @@ class Fit {
   }
 
  private:
-  // Up to kSumBlock rows of one leaf; `x` is where their regressors lie in x_, `slot` their
-  // moments.
+  // Up to kSumBlock rows of one leaf; `x` is the offset of their regressors in x_, `slot` that of
+  // their moments.
   struct Piece {
     int32_t leaf;
     int64_t begin, n;
@@ -70,13 +70,13 @@ class Fit {
   };
 
   int regressors(int64_t leaf) const { return static_cast<int>(regressors_.count(leaf)); }
-  // Gram matrices, their sums of regressors, and the right-hand sides.
+  // Number of moments of a leaf: Gram matrices, sums of regressors and right-hand sides.
   size_t n_moments(int p) const {
     return static_cast<size_t>(h_columns_) * (packed_size(p) + p) +
            static_cast<size_t>(p) * n_outputs_;
   }
 
-  // Rows in order of their leaves, ascending in each, cut into pieces.
+  // Sort rows by leaf, ascending within a leaf, and split them into pieces.
   void split_rows() {
     ids_.resize(sample_.n_used());
     const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
@@ -107,7 +107,7 @@ class Fit {
                  [&](int64_t task, int thread) { f(pieces_[task], scratch_[thread]); });
   }
 
-  // Regressors of the rows of every piece, next to each other, and their range in every leaf.
+  // Gather the regressors of every piece's rows and find their range in every leaf.
   void gather_regressors() {
     std::vector<std::vector<float>> ranges(pieces_.size());
     const Piece* begin = pieces_.data();
@@ -121,7 +121,8 @@ class Fit {
                         range.data() + 2 * j);
       }
     });
-    range_.assign(2 * regressors_.features.size(), -kInfinity);  // minus the least, and the largest
+    // minus the smallest, and the largest
+    range_.assign(2 * regressors_.features.size(), -kInfinity);
     for (size_t i = 0; i < pieces_.size(); ++i) {
       double* of = range_.data() + 2 * regressors_.begin[pieces_[i].leaf];
       for (size_t j = 0; j < ranges[i].size(); j += 2) {
@@ -137,16 +138,15 @@ class Fit {
           if (side == static_cast<double>(kInfinity)) is_finite_[leaf] = 0;
   }
 
-  // What is largest of a regressor in a leaf as `of` sees its values; 0 where it is missing
-  // throughout.
+  // Return the largest magnitude of a transformed regressor in a leaf; 0 if it is always missing.
   template <class Transform>
   double max_magnitude(int64_t entry, Transform transform) const {
     const double low = -range_[2 * entry], high = range_[2 * entry + 1];
     return low > high ? 0.0 : std::max(std::fabs(transform(low)), std::fabs(transform(high)));
   }
 
-  // Float64 Hessian of a piece's rows in the only column, times their multipliers, in units of
-  // the leaf; where there are several, 1.
+  // Return the float64 Hessians of a piece's rows times their multipliers, scaled for the leaf; 1
+  // if there are several Hessian columns.
   const double* weights(const Piece& piece, Scratch& s) const {
     s.weight.resize(kSumBlock);
     const bool is_one = h_columns_ == 1;
@@ -181,8 +181,8 @@ class Fit {
     }
   }
 
-  // Sums of all pieces, of all ranks, where each leaf's begin at `leaf_begin(leaf)`, up to the next
-  // one's.
+  // Sum the pieces over all ranks; the sums of a leaf are leaf_begin(leaf) .. leaf_begin(leaf +
+  // 1) - 1.
   template <class LeafBegin>
   void add_pieces(std::vector<int64_t>& sums, LeafBegin leaf_begin) const {
     for (const Piece& piece : pieces_) {
@@ -198,7 +198,7 @@ class Fit {
     return 1 / table_.scale(regressors_.features[entry]);
   }
 
-  // Powers of two above the standardised regressors of every leaf.
+  // Find powers of two above the standardised regressors of every leaf.
   void find_units() {
     for (int32_t leaf = 0; leaf < n_leaves_; ++leaf)
       for (int64_t e = regressors_.begin[leaf]; e < regressors_.begin[leaf + 1]; ++e) {
@@ -209,7 +209,7 @@ class Fit {
       }
   }
 
-  // What a column of derivatives is multiplied by, for each; and zeros, to a multiple of eight.
+  // Return the scale of each column of derivatives, padded with zeros to a multiple of 8.
   static std::vector<double> make_units(const std::vector<int>& tops, int bits) {
     std::vector<double> units((tops.size() + 7) / 8 * 8, 0.0);
     for (size_t j = 0; j < tops.size(); ++j) units[j] = std::ldexp(1.0, bits - tops[j]);
@@ -241,7 +241,7 @@ class Fit {
         }
         out += triangle + p;
       } else {
-        // Products of regressors stand in line behind them: one pass over the Hessian.
+        // Products of regressors follow them, so that one pass over the Hessians suffices.
         for (int i = 0; i < p; ++i)
           for (int j = 0; j <= i; ++j) {
             double* product = s.z.data() + (p + packed(i, j)) * kSumBlock;
@@ -270,7 +270,7 @@ class Fit {
     });
   }
 
-  // From units of the leaf, in the order of `sum_moments`.
+  // Convert the moments of a leaf to floats, in the order of `sum_moments`.
   std::vector<double> moments_as_floats(int64_t leaf) const {
     const int p = regressors(leaf), m = h_columns_;
     const int64_t* sum = moments_.data() + moments_begin_[leaf];
@@ -295,9 +295,9 @@ class Fit {
     return found;
   }
 
-  // Moments of a leaf, as `sum_moments` lays them out: with one Gram matrix its triangle, then the
-  // sums of regressors; with many the sums, then the triangle, column by column. Products with
-  // gradients are behind.
+  // Moments of a leaf as `sum_moments` lays them out. With one Hessian column: the Gram triangle,
+  // then the sums of regressors; otherwise the sums, then the triangle, column by column.
+  // Products with gradients come last.
   struct Moments {
     const double *gram, *sums, *products;
     int stride;
@@ -328,8 +328,9 @@ class Fit {
     if (!finite) make_constant(leaf, p);
   }
 
-  // The system of `columns` outputs from `first` on, regressors centred on the leaf: A (lower
-  // triangle, with the ridge) and right-hand sides t (p, columns). G: gradients of the leaf.
+  // Set up the system of outputs first .. first + columns - 1 with regressors centred on the
+  // leaf: A (lower triangle, with the ridge) and right-hand sides t (p, columns). G: gradients of
+  // the leaf.
   void set_up(const Moments& of, int p, double total, const double* G, int first, int columns,
               double* A, double* t) const {
     const double inverse = total > 0 ? 1.0 / total : 0.0;
@@ -344,8 +345,8 @@ class Fit {
     }
   }
 
-  // Slopes and intercept of output k from minus its solution (p numbers, `step` apart); whether all
-  // are finite.
+  // Store slopes and intercept of output k from its negated solution (p numbers, `step` apart);
+  // return whether all are finite.
   bool keep_function(int64_t leaf, int k, int p, double total, const Moments& of,
                      const double* solution, int step) {
     const int64_t entry = regressors_.begin[leaf];
@@ -366,7 +367,7 @@ class Fit {
     return finite && std::isfinite(b);
   }
 
-  // What a constant leaf pays out, before the learning rate.
+  // Value of a constant leaf before the learning rate.
   double constant(int64_t leaf, int k, double total) const {
     return total > 0 ? -gradient_[leaf * n_outputs_ + k] / total : 0.0;
   }
@@ -380,7 +381,7 @@ class Fit {
                 static_cast<size_t>(p) * n_outputs_, 0.0f);
   }
 
-  // Ascending order of a leaf's regressors that have a slope.
+  // Return the leaf's regressors with a non-zero slope, sorted by feature.
   std::vector<int> kept(int64_t leaf) const {
     const int64_t first = regressors_.begin[leaf];
     std::vector<int> order;
@@ -394,7 +395,7 @@ class Fit {
     return order;
   }
 
-  // Least and largest payload of every leaf's rows, by the kernel that pays them out.
+  // Compute the smallest and largest value of every leaf's rows with the prediction kernel.
   void bound() {
     const AddLeaves add = kLinear.adder();
     const int64_t stride = padded_columns(n_outputs_),
@@ -491,16 +492,16 @@ class Fit {
   const LinearLeafKernels& kernels_;
   const Regressors regressors_;
   std::vector<Scratch> scratch_;
-  std::vector<double> gradient_, hessian_;  // of the leaves
+  std::vector<double> gradient_, hessian_;  // per leaf
   std::vector<Piece> pieces_;
   std::vector<uint32_t> ids_;
   std::vector<float> x_;
   std::vector<double> terms_,
-      range_;  // sums of pieces; of regressors in leaves: minus the least, and the most
+      range_;  // sums of pieces; range of regressors in leaves: minus the smallest, and the largest
   std::vector<int> bits_, h_top_, g_top_,
-      z_top_;                          // of terms of a leaf; powers of two above what they are of
-  std::vector<char> is_finite_;        // leaves whose regressors are
-  std::vector<size_t> moments_begin_;  // of each leaf in moments_, and the end
+      z_top_;                          // bits of a leaf's terms; powers of two above the values
+  std::vector<char> is_finite_;        // whether a leaf's regressors are finite
+  std::vector<size_t> moments_begin_;  // offset of each leaf in moments_, and the end
   std::vector<int64_t> moments_;
   std::vector<float> centre_, weights_, intercept_, lower_, upper_;
 };

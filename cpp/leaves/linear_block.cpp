@@ -13,7 +13,7 @@ AddLeaves adder() {
   return POLYLEAF_SELECT(linear_block_kernels).add;
 }
 
-// Only of trees for one output: rows that hold few outputs have no others.
+// Used for single-output trees only: sparse sums contain no other dense trees.
 void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures row,
                 SparseAccumulator& sums) {
   const AddLeaves add = adder();

@@ -5,7 +5,7 @@
 namespace polyleaf {
 namespace {
 
-constexpr uint64_t kMissingBit = uint64_t{1} << 63;  // of the last word
+constexpr uint64_t kMissingBit = uint64_t{1} << 63;  // bit 255, in the last word
 static_assert(kMissingCode == 255);
 
 CategorySet all_codes(int n_bins) {
@@ -28,9 +28,8 @@ bool overlap(const CategorySet& a, const CategorySet& b) {
 
 }  // namespace
 
-// What each node holds of the features that the tree splits on: sets of codes where these are
-// categories, spans where they have an order; those without any direction before the others, since
-// they rule most pairs out.
+// The feature ranges of each node: sets of codes for categorical features, spans for ordered ones.
+// Unconstrained features come first, since they rule out most pairs.
 struct MonotoneOrder::Boxes {
   Boxes(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_constrained);
 
@@ -40,7 +39,7 @@ struct MonotoneOrder::Boxes {
   const Span* node_spans(size_t node) const { return spans.data() + node * span_features.size(); }
 
   std::vector<int32_t> set_features, span_features;
-  size_t n_free = 0;  // of span_features: the first are without direction
+  size_t n_free = 0;  // number of unconstrained features at the front of span_features
   std::vector<CategorySet> sets;
   std::vector<Span> spans;
 
@@ -141,8 +140,8 @@ MonotoneOrder::Pairs MonotoneOrder::reduce(Pairs pairs, const std::vector<int32_
     return std::pair(place[one.first], place[one.second]) <
            std::pair(place[other.first], place[other.second]);
   });
-  // From the highest leaf down: what is above a leaf that must not be above another one. Of the
-  // leaves above a, by place, one that is above an earlier one follows from it.
+  // From the highest leaf down, collect the leaves above each leaf. A leaf above a that is above
+  // an earlier one follows by transitivity.
   const size_t n_words = (place.size() + 63) / 64;
   std::vector<uint64_t> above(place.size() * n_words, 0);
   std::vector<uint8_t> keeps(pairs.size(), 0);

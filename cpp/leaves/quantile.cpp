@@ -14,16 +14,16 @@
 namespace polyleaf {
 namespace {
 
-// A level times a total is a float just above the integer meant (0.07 * 100 > 7): this much is
-// forgiven.
+// level * total may be slightly above the intended integer (0.07 * 100 > 7); this slack is
+// tolerated.
 constexpr double kLevelSlack = 1.0 - 1e-12;
-constexpr int kWeightBits = 31;  // 2^31 rows of 2^31 each are within int64
+constexpr int kWeightBits = 31;  // 2^31 rows of weight 2^31 fit int64
 constexpr int kDigitBits = 8;
 constexpr uint32_t kDigits = 1 << kDigitBits;
 constexpr int64_t kQuantileBlock =
-    1 << 14;  // quantiles that ranks look for at once: 32 MiB of counts
+    1 << 14;  // quantiles that ranks search at a time: 32 MiB of counts
 
-// What the values up to a quantile weigh at least, of a total.
+// Return the minimum weight of the values up to a quantile.
 double target_weight(double level, int64_t total) {
   return level * kLevelSlack * static_cast<double>(total);
 }
@@ -49,8 +49,8 @@ T weighted_quantile(std::vector<std::pair<T, uint32_t>>& items, double level) {
   return items.back().first;
 }
 
-// Of each column of weights the power of two that makes integers up to 2^31 of them: their sums are
-// exact, in any order, and integers keep their proportions.
+// Return a power of two per weight column that scales weights to integers up to 2^31, so that sums
+// are exact in any order and integers keep their proportions.
 std::vector<double> integer_scales(const float* weight, int64_t n_rows, int64_t n_columns,
                                    const Workers& workers) {
   std::vector<double> largest(n_columns, 0.0), scale(n_columns, 0.0);
@@ -65,12 +65,12 @@ std::vector<double> integer_scales(const float* weight, int64_t n_rows, int64_t 
   return scale;
 }
 
-// Of a positive weight.
+// Convert a positive weight to an integer.
 uint32_t integer_weight(float weight, double scale) {
   return std::max(uint32_t{1}, static_cast<uint32_t>(std::rint(weight * scale)));
 }
 
-// The rows of every leaf, as pairs of a value and an integer weight.
+// The rows of every leaf as pairs of a value and an integer weight.
 template <class T>
 class LeafRows {
  public:
@@ -87,7 +87,7 @@ class LeafRows {
   }
 
   bool is_weighted() const { return weight_ != nullptr; }
-  // Calls use(value, weight) for the rows of a leaf that have any weight for this column.
+  // Call use(value, weight) for the rows of a leaf with a positive weight in this column.
   template <class Use>
   void each(int64_t leaf, int64_t k, const Use& use) const {
     for (int64_t j = begin_[leaf]; j < begin_[leaf + 1]; ++j) {
@@ -108,11 +108,11 @@ class LeafRows {
   const float* weight_;
   const int64_t weight_columns_;
   std::vector<uint32_t> rows_;
-  const std::vector<int64_t> begin_;  // of each leaf
+  const std::vector<int64_t> begin_;  // first row of each leaf
   std::vector<double> scale_;
 };
 
-// Unsigned integers in the order of floats; zeros of both signs are one.
+// Map floats to unsigned integers of the same order; both zeros are equal.
 template <class T>
 struct OrderedBits {
   using Key = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
@@ -131,16 +131,16 @@ struct OrderedBits {
   }
 };
 
-// Quantiles of the rows of all ranks, of a run of (leaf, column): eight bits of their keys at a
-// time, the first first, by how much weight there is for each of the values that these may have.
+// Find quantiles over all ranks for a run of (leaf, column) pairs, 8 bits of the key at a time from
+// the most significant, by the weight of each of the 256 candidates.
 template <class T>
 void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level, int64_t first,
                  int64_t n, const Workers& workers, T* out) {
   using Key = typename OrderedBits<T>::Key;
   struct Search {
-    Key known = 0;       // the bits found so far
-    int64_t below = 0;   // weight of what comes before these
-    double target = -1;  // weight that the quantile completes
+    Key known = 0;       // key bits found so far
+    int64_t below = 0;   // weight of smaller keys
+    double target = -1;  // weight that the quantile must reach
   };
   std::vector<Search> searches(static_cast<size_t>(n));
   std::vector<int64_t> counts(static_cast<size_t>(n) * kDigits);
@@ -207,7 +207,7 @@ void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight
     T result = 0;
     if (!v.empty()) result = quantile(v, level[k]);
     if (!items.empty()) result = weighted_quantile(items, level[k]);
-    out[task] = result + T{0};  // of zeros, which sort alike, the positive one
+    out[task] = result + T{0};  // turn -0 into +0
   });
 }
 

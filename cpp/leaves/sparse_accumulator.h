@@ -1,14 +1,11 @@
-// Sums of the sparse payloads of one row: which outputs its leaves hold, and the sum of each.
+// Sparse accumulator: the sums of one row's sparse leaf values by output.
 //
-// A sum adds the trees in order, in float32, so it has the bits of a dense sum. Three ways to find
-// an output's sum; which is fastest was measured (docs/leaves.md):
+// Trees are added in order in float32, so a sum has the bits of a dense sum. The strategy that was
+// measured to be fastest is chosen:
 //
 // scan  one float an output, all of them read at the end: rows hold most outputs
 // list  one float an output, and a list of those that were touched
 // hash  open addressing: very many outputs, or too few rows to pay for clearing one float an output
-//
-// Owns: that memory; it is reused from row to row. Must not know: trees, kinds of leaves, base
-// scores, ranks.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -23,7 +20,8 @@ class SparseAccumulator {
  public:
   enum class Strategy { scan, list, hash };
 
-  // entries: of the leaves of one row, in the mean and at most; n_rows: that one thread will sum.
+  // Choose the strategy. entries: mean and maximum entries of one row's leaves; n_rows: rows per
+  // thread.
   static Strategy choose(int64_t n_outputs, int64_t entries, int64_t max_entries, int64_t n_rows) {
     const bool pays = n_outputs <= kMaxDenseOutputs && n_outputs <= 8 * entries * n_rows;
     if (!pays && n_outputs > 4 * max_entries) return Strategy::hash;
@@ -47,7 +45,7 @@ class SparseAccumulator {
     std::fill_n(sums_.data(), n_outputs, kNone);
   }
 
-  // n values, none of them -0, of outputs that ascend.
+  // Add n values of ascending outputs; no value is -0.
   void add(const int32_t* outputs, const float* values, int64_t n) {
     float* sums = sums_.data();
     if (strategy_ == Strategy::scan)
@@ -57,14 +55,14 @@ class SparseAccumulator {
     else
       for (int64_t i = 0; i < n; ++i) add_hashed(outputs[i], values[i]);
   }
-  // One value; -0 counts as +0.
+  // Add one value; -0 counts as +0.
   void add(int32_t output, float value) {
     value += 0.0f;
     add(&output, &value, 1);
   }
 
-  // visit(sums, outputs, n): all that is held. outputs null: 0 .. n - 1, and a sum -0 where one is
-  // not held.
+  // Call visit(sums, outputs, n) once. outputs null: outputs 0 .. n - 1, where a sum -0 marks an
+  // absent output.
   template <class Visit>
   void visit_all(const Visit& visit) {
     if (strategy_ == Strategy::scan)
@@ -76,7 +74,7 @@ class SparseAccumulator {
     }
     visit(values_.data(), outputs_.data(), n_touched_);
   }
-  // visit(output, sum) for each output that is held, ascending.
+  // Call visit(output, sum) for each present output, ascending.
   template <class Visit>
   void visit_ascending(const Visit& visit) {
     if (strategy_ == Strategy::scan) {
@@ -115,17 +113,17 @@ class SparseAccumulator {
   }
 
  private:
-  // Outputs up to which one float for each is worth its memory (16 MiB a thread).
+  // Maximum number of outputs for which one float each is affordable (16 MiB per thread).
   static constexpr int64_t kMaxDenseOutputs = int64_t{1} << 22;
-  // Marks an output that no leaf holds. Payloads are never -0, and adding to -0 gives the other
-  // number, so no sum is -0.
+  // Marks an output without a value. Leaf values are never -0, and adding to -0 returns the other
+  // operand, so no sum is -0.
   static constexpr float kNone = -0.0f;
   static bool is_sum(float x) {
     return std::bit_cast<uint32_t>(x) != std::bit_cast<uint32_t>(kNone);
   }
 
   struct Slot {
-    int32_t output;  // -1: free
+    int32_t output;  // -1: free slot
     float sum;
   };
   size_t find_slot(int32_t output) const {
@@ -134,7 +132,7 @@ class SparseAccumulator {
       at = (at + 1) & (slots_.size() - 1);
     return at;
   }
-  // Without branches: an output stays in the list where it was touched first.
+  // Branch-free: an output is listed where it was first touched.
   static int32_t add_listed(const int32_t* outputs, const float* values, int64_t n, float* sums,
                             int32_t* touched, int32_t n_touched) {
     for (int64_t i = 0; i < n; ++i) {
@@ -160,8 +158,8 @@ class SparseAccumulator {
   int32_t n_touched_ = 0;
   int shift_ = 0;
   Buffer<float> sums_;
-  Buffer<int32_t> touched_;  // outputs, or slots
-  Buffer<int32_t> outputs_;  // of all()
+  Buffer<int32_t> touched_;  // touched outputs or slots
+  Buffer<int32_t> outputs_;  // scratch of visit_all()
   Buffer<float> values_;
   std::vector<Slot> slots_;
 };

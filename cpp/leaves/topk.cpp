@@ -11,14 +11,14 @@
 namespace polyleaf {
 namespace {
 
-// An output that a leaf may hold: what it is worth, and its leaf value.
+// An output that a leaf may keep: its gain and its leaf value.
 struct Candidate {
   double gain;
   int32_t output;
   float value;
 };
 
-// The k candidates of largest worth, the first outputs on ties; in order of output.
+// Keep the k candidates with the largest gain (the first outputs on ties), sorted by output.
 void keep_best(std::vector<Candidate>& candidates, int32_t k) {
   const auto better = [](const Candidate& a, const Candidate& b) {
     return a.gain > b.gain || (a.gain == b.gain && a.output < b.output);
@@ -48,8 +48,8 @@ float leaf_value(const NewtonStep& step, const LeafConfig& config) {
   return static_cast<float>(step.w * config.learning_rate);
 }
 
-// Sums of all nodes from those of the leaves, float64 (n_nodes, n_columns): children before
-// parents.
+// Compute the sums of all nodes, float64 (n_nodes, n_columns), from those of the leaves: children
+// before parents.
 std::vector<double> node_sums(const Tree& tree, const std::vector<double>& leaves, int n_columns) {
   std::vector<double> sums(static_cast<size_t>(tree.n_nodes()) * n_columns, 0.0);
   const auto of = [&](int32_t node) { return sums.data() + static_cast<size_t>(node) * n_columns; };
@@ -77,8 +77,7 @@ TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, i
                                  const Tree* shared) {
   const auto n_leaves = static_cast<int32_t>(G.size() / n_outputs);
   std::vector<std::vector<Candidate>> leaves(n_leaves);
-  // Candidates of a set of rows; the worth is its own, and that of the rows beside it where they
-  // are given.
+  // Find the candidates of a set of rows; the gain includes that of the sibling if one is given.
   const auto candidates = [&](const std::vector<double>& G, const std::vector<double>& H,
                               int64_t set, int64_t sibling) {
     std::vector<Candidate> found;
@@ -111,7 +110,7 @@ TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, i
 
 namespace {
 
-// Sums of few of very many outputs, of one leaf at a time.
+// Sums of a few out of very many outputs, of one leaf at a time.
 class OutputSums {
  public:
   void reserve(int64_t n_outputs) {
@@ -124,7 +123,7 @@ class OutputSums {
     touched_.touch(output);
     sums_[output] += value;
   }
-  // Calls use(output, sum) for what was touched, which is then clear.
+  // Call use(output, sum) for the touched outputs and clear them.
   template <class Use>
   void drain(const Use& use) {
     for (const int32_t k : touched_.outputs()) {
@@ -135,18 +134,17 @@ class OutputSums {
   }
 
  private:
-  Buffer<int64_t> sums_;  // zero but for those touched
+  Buffer<int64_t> sums_;  // zero except for touched outputs
   TouchedOutputs touched_;
 };
 
-// An output's sum in a leaf, as it is sent.
+// An output's sum in a leaf, as sent between ranks.
 struct OutputSum {
   int64_t output, sum;
 };
 
-// The leaves of sparse gradients: what each holds, from the sums of its rows. Where other ranks
-// have further rows, outputs are shared out: each rank is sent the sums of its own, and all are
-// told its best.
+// Fits sparse leaves from sparse gradients. In distributed training the outputs are divided among
+// the ranks: each rank receives the sums of its outputs, and all ranks receive its best candidates.
 class SparseGradientFit {
  public:
   SparseGradientFit(const LabelRows& g, const LeafConfig& config, int32_t leaf_k,
@@ -186,13 +184,13 @@ class SparseGradientFit {
     return sums_[thread];
   }
 
-  // The best candidates of the sums of a leaf, which are cleared.
+  // Return the best candidates of a leaf's sums and clear the sums.
   std::vector<Candidate> best(int64_t leaf, OutputSums& sums) const {
     std::vector<Candidate> found;
     sums.drain([&](int32_t k, int64_t units) {
       const double sum = static_cast<double>(units) * fixed_.unit;
       const NewtonStep step(sum, H_[leaf], config_);
-      // Hessian is one for all outputs, so the largest steps are those of the largest sums.
+      // All outputs share one Hessian, so the largest steps belong to the largest sums.
       if (step.gain > 0) found.push_back({std::fabs(sum), k, leaf_value(step, config_)});
     });
     keep_best(found, leaf_k_);
@@ -224,7 +222,7 @@ class SparseGradientFit {
   const int32_t leaf_k_;
   const Workers& workers_;
   FixedPoint fixed_;
-  std::vector<double> H_;  // of the leaves
+  std::vector<double> H_;  // per leaf
   std::vector<OutputSums> sums_;
 };
 

@@ -6,7 +6,7 @@
 namespace polyleaf {
 namespace {
 
-// Trees ahead whose leaves are fetched into the cache.
+// number of trees whose leaves are prefetched ahead
 constexpr int32_t kPrefetchTrees = 6;
 
 void add(const LeafView& leaves, const uint32_t* leaf_of_row, int64_t n, RowFeatures, float* scores,

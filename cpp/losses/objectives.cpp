@@ -44,7 +44,7 @@ ClassChunk make_class_chunk(const LossInput& input, int64_t row, int64_t n, floa
       scratch};
 }
 
-// Runs `losses(thread, row, n, out)` over all chunks (`columns` losses a row) and returns their
+// Run `losses(thread, row, n, out)` over all chunks (`columns` losses per row) and return their
 // weighted mean.
 template <class F>
 double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& workers,
@@ -71,8 +71,7 @@ double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& 
   return weight > 0 ? total / weight : 0.0;
 }
 
-// Calls kernel(chunk, g, h) for every chunk of rows, and applies the weights. h: (n_rows,
-// h_columns).
+// Call kernel(chunk, g, h) for every chunk of rows and apply the weights. h: (n_rows, h_columns).
 template <class F>
 void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns,
                        const Workers& workers, F&& kernel) {

@@ -13,11 +13,11 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kBlock = 256;            // rows of a task
-constexpr int64_t kMinProductRows = 1024;  // least rows of a part of a transposed product,
-constexpr int64_t kMaxProductParts = 16;   // and most parts
+constexpr int64_t kBlock = 256;            // rows per task
+constexpr int64_t kMinProductRows = 1024;  // minimum rows of a part of a transposed product
+constexpr int64_t kMaxProductParts = 16;   // maximum number of parts
 constexpr double kDependenceTolerance =
-    1e-6;  // a column shorter than this share of its length is dependent
+    1e-6;  // a column is dependent if orthogonalisation shrinks it below this fraction of its norm
 
 const SketchKernels& kernels() {
   return POLYLEAF_SELECT(sketch_kernels);
@@ -27,7 +27,7 @@ int pad_to_lanes(int32_t d) {
   return (d + 15) / 16 * 16;
 }
 
-// A (K, d) matrix with its columns padded to whole vectors.
+// A (K, d) matrix with columns padded to whole vectors.
 class Padded {
  public:
   Padded(int32_t n_rows, int32_t d)
@@ -63,7 +63,7 @@ void project_padded(const float* values, int64_t n, int32_t n_columns, const Pad
   });
 }
 
-// A column-major (K, d) float64 matrix: small, so nothing here is in a hurry.
+// A column-major (K, d) float64 matrix; it is small, so simple loops suffice.
 using Columns = std::vector<std::vector<double>>;
 
 double dot(const std::vector<double>& a, const std::vector<double>& b) {
@@ -93,7 +93,7 @@ Padded rounded(const Columns& q, int32_t n_rows) {
   return matrix;
 }
 
-// values' @ factors, factors (n, lanes): parts of fixed size, each in float32, added in order in
+// Compute values' @ factors, factors (n, lanes): parts of fixed size in float32, added in order in
 // float64.
 Columns transposed_product(const float* values, int64_t n, int32_t n_columns, const float* factors,
                            int lanes, int32_t d, const Workers& workers) {

@@ -1,5 +1,4 @@
-// Codes of numbers in memory of any library's: the search of data/kernels/binning_kernels.h, a
-// number a thread.
+// Binning kernels: the threshold search of data/kernels/binning_kernels.h, one number per thread.
 #include "data/kernels/search_layout.h"
 #include "device/kernels/block.h"
 
@@ -10,7 +9,7 @@ __device__ double number_of(const char* from) {
   return static_cast<double>(*reinterpret_cast<const T*>(from));
 }
 
-// By the numbers of ValueType (data/binning.h).
+// Read a number by its ValueType (data/binning.h).
 __device__ inline double number_at(const Numbers& a, int64_t row, int32_t column) {
   const char* const from = a.data + row * a.row_stride + column * a.column_stride;
   switch (a.type) {
@@ -37,7 +36,7 @@ __device__ inline double number_at(const Numbers& a, int64_t row, int32_t column
   }
 }
 
-// How many of a row of ascending thresholds, the last of which is infinite, lie below x.
+// Count thresholds below x in a row of ascending thresholds that ends with infinity.
 template <class T>
 __device__ int count_below(T x, const T* row) {
   int n = 0;
@@ -52,7 +51,7 @@ __device__ int bin_of(T x, const T* table, int32_t n_fine_rows) {
   return kSearchLanes * j + count_below(x, table + kSearchLanes * (1 + j));
 }
 
-// 255: missing, or no value that is known.
+// Return the code of a number; 255 if it is missing or an unknown category.
 __device__ inline int code_of(const BinSearch& search, int32_t feature, double x) {
   const SearchedFeature f = search.features[feature];
   if (x != x) return 255;

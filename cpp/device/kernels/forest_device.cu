@@ -1,11 +1,11 @@
-// Prediction: every row adds its leaf vectors tree after tree in order, as on a processor. A block
-// has some rows; it finds their leaves in some trees, then adds those of these trees, neighbours of
-// one row at a time.
+// Prediction: every row adds its leaf values tree after tree in order, as on the CPU. A block
+// processes some rows: it finds their leaves in some trees, then adds their values, with
+// neighbouring threads on neighbouring outputs of a row.
 #include "device/kernels/block.h"
 
 namespace polyleaf::on_device {
 
-constexpr int kPredictedTrees = 16;  // whose leaves a block finds at a time
+constexpr int kPredictedTrees = 16;  // trees whose leaves a block finds at a time
 
 __device__ inline int32_t leaf_of(const PredictTrees& a, const TreeAt& tree, int64_t row) {
   TreeNode node = a.nodes[tree.root];

@@ -1,5 +1,5 @@
-// Histograms: sums of channels by bin, in the memory of a block first. Neighbouring threads have
-// neighbouring lanes of one row, so that what they add to lies side by side.
+// Histograms: sums of quantised gradients by bin, first in shared memory. Neighbouring threads have
+// neighbouring lanes of one row, so that they add to contiguous memory.
 #include "device/kernels/block.h"
 
 using namespace polyleaf::on_device;

@@ -1,4 +1,4 @@
-// Sums of derivatives by leaf, in fixed point, and leaf values on their way to raw scores.
+// Leaf kernels: fixed-point sums of derivatives by leaf, and addition of leaf values to raw scores.
 #include "device/kernels/block.h"
 
 using namespace polyleaf::on_device;

@@ -1,18 +1,18 @@
-// Derivatives at raw scores. Element-wise losses are the core's own formulas; softmax is that of
-// losses/kernels/objective_kernels.cpp, a row a thread, its sums in the same parts and order.
+// Derivatives at raw scores. Element-wise losses use the core's formulas; softmax equals
+// losses/kernels/objective_kernels.cpp, one row per thread, with sums in the same order.
 #include "device/kernels/block.h"
 #include "losses/kernels/elementwise_kernels.h"
 
 namespace polyleaf::on_device {
 
-constexpr int kPart = 16;  // classes whose terms are added before they join the sum
+constexpr int kPart = 16;  // classes summed before they are added to the total
 
 __device__ inline float weight_of(const LossAt& at, int64_t row, int k) {
   return at.weight_columns == 1 ? at.weight[row] : at.weight[row * at.n_outputs + k];
 }
 
-// Both for one row and output, times its weight. A Hessian of 1 is that of the weights, which is
-// there from the start.
+// Compute the derivatives of one row and output, times its weight. If the Hessian is 1, h already
+// contains the weights.
 template <class L>
 __device__ void derive(const Derivatives& a, int64_t row, int k) {
   const LossAt& at = a.at;

@@ -1,4 +1,4 @@
-// Rows by node: stable partition of row ids, and the leaf of every row.
+// Row partition: stable partition of row ids, and the leaf of every row.
 #include "device/kernels/block.h"
 
 namespace polyleaf::on_device {
@@ -18,7 +18,8 @@ __device__ inline bool goes_left(const RowsAt& rows, const DivisionAt& d, int64_
   return d.is_set ? is_in(d.set, code) : code <= d.threshold;
 }
 
-// Rows first .. last - 1 of a piece are those of the thread: neighbours, so that their order stays.
+// Rows first .. last - 1 of a piece belong to the thread; they are contiguous, so their order is
+// kept.
 struct OwnRows {
   int64_t first, last;
   __device__ explicit OwnRows(const RowPiece& piece) {

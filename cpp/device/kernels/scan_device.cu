@@ -1,7 +1,7 @@
-// The best numeric split of each feature of each node, and of them that of each node: candidates
-// and sums in the order of docs/design.md, section 4. A block scans one feature of one node; a
-// thread is one candidate bin, and sums its sixteen virtual lanes in registers, or solves its
-// equations. Formulas are those of split_gain/.
+// Best numeric split of each feature and node, then of each node, with candidates and sums in the
+// specified order. A block scans one feature of one node; a thread evaluates one candidate bin,
+// with 16 virtual lanes in registers, or solves its equations. The formulas are those of
+// split_gain/.
 #include "base/penalised_gain.h"
 #include "device/kernels/block.h"
 #include "split_gain/diagonal.h"
@@ -13,18 +13,18 @@
 namespace polyleaf::on_device {
 
 constexpr int kLanes = 16;           // virtual lanes of a sum over outputs
-constexpr int kPadded = kLanes + 1;  // of a bin in the memory of a block: spreads its banks
+constexpr int kPadded = kLanes + 1;  // padded row of a bin, to avoid bank conflicts
 constexpr int kMostBins = kScanThreads;
 constexpr float kNone = __builtin_bit_cast(float, 0xff800000u);  // -inf
 
-// What the threads of a block share while they scan.
+// Shared memory of a scan block.
 struct ScanMemory {
-  int32_t counts[kMostBins], hessians[kMostBins];                     // running sums over bins
-  int32_t gradient[kMostBins][kPadded], hessian[kMostBins][kPadded];  // the same of sixteen lanes
+  int32_t counts[kMostBins], hessians[kMostBins];                     // prefix sums over bins
+  int32_t gradient[kMostBins][kPadded], hessian[kMostBins][kPadded];  // prefix sums of 16 lanes
   int32_t segments[kScanThreads / kLanes][kLanes];
 };
 
-// What the lanes sum to in the order of halves.
+// Sum the lanes pairwise by halves.
 __device__ inline float fold(float* v) {
 #pragma unroll
   for (int half = kLanes / 2; half > 0; half /= 2)
@@ -35,7 +35,7 @@ __device__ inline float fold(float* v) {
 
 // A feature's histogram in one node.
 struct FeatureSums {
-  const int32_t* sums;    // of its first bin
+  const int32_t* sums;    // sums of its first bin
   const int32_t* counts;  // nullptr: a lane counts
   int32_t lanes, count_lane;
 
@@ -56,7 +56,7 @@ __device__ inline FeatureSums sums_of(const Histograms& histograms, int32_t coun
           count_lane};
 }
 
-// to[bin][j]: sums over bins 0 .. bin of lane_of(j), for the value bins; all threads call this.
+// to[bin][j] = sum over bins 0 .. bin of lane_of(j), for the value bins; all threads must call it.
 template <class LaneOf>
 __device__ void sum_up(const FeatureSums& feature, int n_bins, const LaneOf& lane_of, int n_lanes,
                        int32_t (*to)[kPadded], int32_t (*totals)[kLanes]) {
@@ -77,12 +77,12 @@ __device__ void sum_up(const FeatureSums& feature, int n_bins, const LaneOf& lan
   __syncthreads();
 }
 
-// A candidate is better where its sum is larger, and among equals where it comes first.
+// A candidate is better if its sum is larger, or if it comes first among equals.
 __device__ inline bool better(float sum, int order, float than, int order_of_that) {
   return sum > than || (sum == than && order < order_of_that);
 }
 
-// The best of all threads, in all threads; `order` -1: the thread has none.
+// Broadcast the best candidate of the block to all threads; `order` -1: the thread has none.
 __device__ inline void best_of_block(float& sum, int& order) {
   __shared__ float sums[kScanThreads];
   __shared__ int32_t orders[kScanThreads];
@@ -103,21 +103,21 @@ __device__ inline void best_of_block(float& sum, int& order) {
   __syncthreads();
 }
 
-// Whether all rows with a value lie in the bins up to this one: missing values that are not with
-// them are apart.
+// Return whether all rows with a value are in the bins up to this one, so that the split only
+// separates missing values.
 __device__ inline bool is_all_there(const ScanMemory& memory, int b, const FeatureSums& feature,
                                     const FeatureAt& at, int32_t count) {
   return memory.counts[b] + feature.count(at.missing) == count;
 }
 
-// Leaves of all outputs: a candidate's sum is that of its terms.
+// Leaves of all outputs: the sum of all terms.
 struct KeepAll {
   template <class S>
   __device__ void offer(int, const S&, float, float, float, float, float) {}
   __device__ float sum(int, float of_terms) const { return of_terms; }
 };
 
-// Numbers of the threads of a block, those of one apart by the number of threads.
+// Per-thread array, interleaved over the threads of a block.
 template <class T>
 struct OfThread {
   T* first;
@@ -125,16 +125,15 @@ struct OfThread {
   __device__ OfThread operator+(int i) const { return {first + i * kScanThreads}; }
 };
 
-// How many of the largest there are after one more is offered. A function of its own: it is called
-// in loops that are unrolled.
+// Offer a term and return how many are kept. Not inlined: it is called in unrolled loops.
 __attribute__((noinline)) __device__ inline int offered(LargestTerms<float, OfThread<float>> to,
                                                         float term) {
   to.offer(term);
   return to.n;
 }
 
-// Leaves of some outputs: each child keeps its own, or both the same. There is no sum where that of
-// all terms is not finite.
+// Leaves of some outputs: each child keeps its own, or both share them. Non-finite sums are
+// rejected.
 template <bool SHARED>
 struct KeepFew {
   LargestTerms<float, OfThread<float>> largest[2][2];  // [way][right]
@@ -160,18 +159,18 @@ struct KeepFew {
   }
 };
 
-// The score of trees that obey directions, on a feature in a node. Missing values apart from all
-// others are free of them.
+// Score under monotone constraints for a feature in a node. A split that only separates missing
+// values is unconstrained.
 template <bool PER_OUTPUT>
 struct Obeying {
   static constexpr bool kPerOutput = PER_OUTPUT;
   Regularisation r;
-  const float *direction, *low, *high;  // of every output
+  const float *direction, *low, *high;  // per output
 
   __device__ float coefficient(float h) const { return h + r.lambda; }
 };
 
-// A score as it is for one output.
+// Return the score for one output.
 template <class S>
 __device__ inline const S& score_of(const S& score, int, bool) {
   return score;
@@ -181,8 +180,8 @@ __device__ inline ObeyingBlock score_of(const Obeying<P>& score, int k, bool is_
   return {score.r, is_free ? 0.0f : score.direction[k], score.low[k], score.high[k]};
 }
 
-// Score sums of a thread's candidate, for missing values right and left: -inf where a child is too
-// light.
+// Compute the score sums of a thread's candidate for missing values right and left: -inf if a child
+// is too light.
 template <class S, class Keep>
 __device__ void candidate_sums(const ScanNumeric& a, const S& score, const FeatureSums& feature,
                                const FeatureAt& at, const int32_t* totals, int32_t count,
@@ -259,7 +258,7 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
   }
 }
 
-// Calls f with the score that Hessian and penalties ask for.
+// Call f with the score for the Hessian kind and penalties.
 template <class F>
 __device__ void with_score(const ScanNumeric& a, const F& f) {
   const Penalties& p = a.penalties;
@@ -286,7 +285,7 @@ struct Separable {
   }
 };
 
-// Scores of trees that obey directions, of feature f in a node.
+// Scores under monotone constraints for feature f in a node.
 struct Directed {
   static constexpr bool kFreesMissing = true;
   const ScanObeying& a;
@@ -312,13 +311,13 @@ struct Directed {
   }
 };
 
-// Scores of outputs that are solved for together.
+// Scores of outputs that are solved jointly.
 struct Solved {
   static constexpr bool kFreesMissing = false;
   const ScanSolved& a;
   ScanMemory& memory;
   const int32_t* lanes;
-  OfThread<int32_t> left;  // sums of the candidate's left child, of the lanes
+  OfThread<int32_t> left;  // lane sums of the candidate's left child
   OfThread<float> A, y, inverse;
 
   __device__ Solved(const ScanSolved& a, ScanMemory& memory, int64_t node, float* room)
@@ -353,7 +352,7 @@ struct Solved {
     }
   }
 
-  // The i-th of the lanes, of one side.
+  // Sum of the i-th lane of one side.
   __device__ float sum(int i, const int32_t* totals, bool right) const {
     return static_cast<float>(right ? totals[lanes[i]] - left[i] : left[i]);
   }
@@ -369,7 +368,7 @@ struct Solved {
         A, y, inverse);
   }
 
-  // Whether the mean over outputs of both sides' Hessian is enough.
+  // Return whether the mean Hessian of both sides reaches min_child_weight.
   __device__ bool is_heavy(const FeatureSums& feature, const FeatureAt& at, const int32_t* totals,
                            bool missing_left) const {
     const ScanNumeric& scan = a.scan;
@@ -399,8 +398,8 @@ struct Solved {
   }
 };
 
-// The best candidate of feature f in a node; all threads of a block call this. score(feature, at,
-// totals, count, n_ways, sums) writes the sums of the thread's.
+// Find the best candidate of feature f in a node; all threads must call it. score(feature, at,
+// totals, count, n_ways, sums) computes the sums of the thread's candidate.
 template <class Score>
 __device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, ScanMemory& memory,
                              const Score& score) {
@@ -425,7 +424,8 @@ __device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, ScanM
   float sums[2];
   score(feature, at, totals, node.count, n_ways, sums);
 
-  // Empty bins repeat the candidate before them; bin 0 stays, for missing values alone on the left.
+  // Empty bins repeat the candidate before them; bin 0 is kept for a split with only missing
+  // values on the left.
   float sum = kNone;
   int order = -1;
   const int32_t least = a.penalties.min_child_samples;
@@ -441,7 +441,7 @@ __device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, ScanM
   if (b == 0) best = order < 0 ? FeatureBest{kNone, -1, 0} : FeatureBest{sum, order / 2, order % 2};
 }
 
-// Calls f(feature, node) for some of the features of nodes; all threads of the block call this.
+// Call f(feature, node) for this block's (feature, node) pairs; all threads must call it.
 template <class F>
 __device__ void scan_features(const ScanNumeric& scan, int64_t n_scanned, const F& f) {
   for (int64_t i = blockIdx.x; i < n_scanned; i += gridDim.x) {

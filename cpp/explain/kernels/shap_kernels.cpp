@@ -1,5 +1,5 @@
-// Kernels of contributions (contributions.h). A row's numbers never meet another row's, and every
-// sum of one row runs in one order, so all instruction sets give the same bits.
+// SHAP kernels (explainer.h). Rows are independent, and every sum of one row runs in one order, so
+// all instruction sets give the same bits.
 #include "explain/kernels/shap_kernels.h"
 
 #include "base/kernels/float8.h"
@@ -10,8 +10,7 @@ namespace {
 
 #if defined(__AVX512BW__)
 constexpr int kBytes = 64;
-constexpr int kSums =
-    16;  // vectors of sixteen sums that fit in the registers beside what they are made of
+constexpr int kSums = 16;  // accumulators (16 floats each) that fit the registers
 #elif defined(__AVX2__)
 constexpr int kBytes = 32;
 constexpr int kSums = 4;
@@ -48,7 +47,7 @@ void hold(const SplitOnPath* tests, const int32_t* test_begin, int32_t n_feature
     }
 }
 
-// Of up to eight features.
+// Encode patterns of up to eight features.
 void encode_eight_features(const uint8_t* held, int32_t n_features, uint8_t* patterns) {
   for (int r = 0; r < kTileRows; r += kBytes) {
     Bytes number = Bytes{};
@@ -72,7 +71,7 @@ void encode_patterns(const uint8_t* held, int32_t n_features, int32_t* patterns)
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
 #define POLYLEAF_PERMUTES 1
 
-// table[index], of a table of 16 * kVectors entries.
+// Return table[index] of a table with 16 * kVectors entries.
 template <int kVectors>
 POLYLEAF_INLINE f32x16 pick(const f32x16* table, const i32x16& index) {
   if constexpr (kVectors == 1) {
@@ -116,14 +115,14 @@ void look_up(const float* table, int32_t n_bits, int32_t n_terms, const int32_t*
       coefficients[term * int64_t{kTileRows} + r] = table[term * size + patterns[r]];
 }
 
-// What `integrate` keeps of eight rows, a vector a feature.
+// Scratch of `integrate` for eight rows, one vector per feature.
 struct RowVectors {
   f64x8* held;  // 1 or 0
   f64x8 *factors, *before, *after;
   f64x8* sums;  // of the features, then of their pairs
 };
 
-// One point of the quadrature: a term gets the product of the factors of all features but its own.
+// Add one quadrature point: a term gets the product of the factors of all other features.
 template <bool kPairs>
 POLYLEAF_INLINE void add_point(int32_t n, const double* unknown, double known, double weight,
                                const RowVectors& rows) {
@@ -162,7 +161,7 @@ void integrate_rows(const PathProduct& product, const double* unknown, const uin
   for (int32_t t = 0; t < n_terms; ++t) rows.sums[t] = f64x8{};
   for (int32_t q = 0; q < product.n_points; ++q)
     add_point<kPairs>(n, unknown + q * n, product.at[q], product.weight[q], rows);
-  // What being known changes in a feature's own factor.
+  // Change of a feature's own factor when it becomes known.
   for (int32_t j = 0; j < n; ++j) rows.factors[j] = rows.held[j] - product.shares[j];
   for (int32_t j = 0; j < n; ++j)
     store_floats(coefficients + j * step, rows.sums[j] * rows.factors[j]);
@@ -177,8 +176,8 @@ void integrate_rows(const PathProduct& product, const double* unknown, const uin
 void integrate(const PathProduct& product, const uint8_t* held, int64_t held_step, int n_rows,
                float* coefficients, int64_t coefficient_step, double* scratch) {
   const int32_t n = product.n_features;
-  // A feature's factor where it is not known; where it is known and held, the point itself comes on
-  // top.
+  // Factor of a feature that is unknown; if it is known and satisfied, the quadrature point is
+  // added.
   double* unknown = scratch;
   for (int32_t q = 0; q < product.n_points; ++q)
     for (int32_t j = 0; j < n; ++j) unknown[q * n + j] = (1.0 - product.at[q]) * product.shares[j];
@@ -193,7 +192,7 @@ void integrate(const PathProduct& product, const uint8_t* held, int64_t held_ste
                             coefficient_step);
 }
 
-// kOutputs outputs of kBlocks times sixteen rows.
+// Add kOutputs outputs of kBlocks * 16 rows.
 template <int kOutputs, int kBlocks>
 POLYLEAF_INLINE void add_block(const LeafValueTerm* terms, int32_t n_terms,
                                const float* coefficients, const float* leaf_value, int64_t stride,
@@ -223,7 +222,8 @@ POLYLEAF_INLINE void add_block(const LeafValueTerm* terms, int32_t n_terms,
     }
 }
 
-// kOutputs outputs of all rows. With few outputs, rows are what keeps enough sums in the air.
+// Add kOutputs outputs of all rows. With few outputs, several row blocks keep enough sums in
+// flight.
 template <int kOutputs>
 void add_outputs(const LeafValueTerm* terms, int32_t n_terms, const float* coefficients,
                  const float* leaf_value, int64_t stride, int n_rows, float* tile) {
@@ -292,7 +292,7 @@ bool find_clipped(const LeafSlopes& leaf, const float* shifts, int n_rows, uint8
       }
     }
     for (int r = 0; r < n_rows; ++r) {
-      // Comparisons that a NaN fails.
+      // Comparisons with NaN are false.
       clipped[r] = highest[r] <= leaf.upper[k] && lowest[r] >= leaf.lower[k] ? 0 : 255;
       any |= clipped[r];
     }
@@ -313,7 +313,7 @@ void add_slopes(const LeafSlopes& leaf, const float* coefficients, int64_t entry
   }
 }
 
-// Sixteen outputs of sixteen rows become sixteen rows.
+// Transpose 16 outputs of 16 rows and add them to the rows.
 void write_square(const float* tile, int n_rows, float* out, int64_t row_step) {
   i32x16 rows[kLanes];
   transpose(reinterpret_cast<const int32_t*>(tile), kTileRows, rows);

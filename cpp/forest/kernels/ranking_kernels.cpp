@@ -1,5 +1,5 @@
-// Ranking: most outputs are passed over sixteen at a time. The k-th largest of the maxima of
-// sixteen lanes is a threshold that k outputs reach, and few others do.
+// Ranking kernels: most outputs are rejected 16 at a time. The k-th largest of the maxima of 16
+// lanes is a threshold that k outputs reach and few others do.
 #include "forest/kernels/ranking_kernels.h"
 
 #include "base/kernels/lanes.h"
@@ -8,7 +8,7 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// Of one register: GCC takes wider vectors of doubles apart.
+// Doubles per register: GCC splits wider vectors into scalars.
 #if defined(__AVX512F__)
 constexpr int kDoubles = 8;
 #elif defined(__AVX2__)
@@ -21,7 +21,7 @@ typedef int64_t Masks __attribute__((vector_size(kDoubles * 8)));
 typedef float Floats __attribute__((vector_size(kDoubles * 4)));
 typedef int32_t Ints __attribute__((vector_size(kDoubles * 4)));
 
-constexpr int kMaxima = 16;  // lanes, whatever the registers
+constexpr int kMaxima = 16;  // number of lanes, independent of the register width
 constexpr int kVectors = kMaxima / kDoubles;
 
 constexpr double kInfinity = __builtin_inf();
@@ -39,7 +39,7 @@ POLYLEAF_INLINE double score(const RankInput& input, int32_t i) {
   return score;
 }
 
-// Where outputs follow each other; the rest, fewer than a vector, is left.
+// Score contiguous outputs; a remainder of less than a vector is left.
 int32_t score_in_lanes(const RankInput& input, double* scores) {
   int32_t i = 0;
   for (; i + kDoubles <= input.n; i += kDoubles) {
@@ -64,7 +64,7 @@ POLYLEAF_INLINE bool any(Masks mask) {
   return all != 0;
 }
 
-// The k-th largest of the maxima of sixteen lanes: k scores at least reach it.
+// Return the k-th largest of the maxima of 16 lanes: at least k scores reach it.
 double threshold(const double* scores, int32_t n, int32_t k) {
   Doubles lane_maxima[kVectors];
   for (int v = 0; v < kVectors; ++v) lane_maxima[v] = Doubles{} - kInfinity;

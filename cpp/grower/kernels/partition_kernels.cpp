@@ -1,5 +1,5 @@
-// Stable two-way partition (partition.h): vpcompress where the CPU has it, permutations from a
-// table with AVX2, branch-free moves elsewhere.
+// Stable two-way partition (host_row_partitioner.h): vpcompress with AVX-512, table-driven
+// permutations with AVX2, branch-free moves otherwise.
 #include "grower/host_row_partitioner.h"
 
 #ifdef __AVX2__
@@ -14,9 +14,10 @@ namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
-// place[mask]: the lanes whose bit is set, in ascending order; the others do not matter.
+// Permutation for each mask that moves the lanes with a set bit to the front, in ascending order;
+// the other lanes are unspecified.
 struct CompressTable {
-  alignas(64) int32_t lanes64[16][8] = {};  // each lane is two of 32 bits
+  alignas(64) int32_t lanes64[16][8] = {};  // each 64-bit lane is a pair of 32-bit lanes
   alignas(64) uint8_t lanes32[256][8] = {};
   constexpr CompressTable() {
     for (int mask = 0; mask < 256; ++mask) {
@@ -102,8 +103,8 @@ int64_t decide(const uint64_t* words, int64_t n, const Route& route, uint8_t* bi
   return n_left;
 }
 
-// Writes to both sides and advances one of them, until one side is full; the rest goes to the
-// other.
+// Write each value to both sides and advance one of them until one side is full; the rest goes to
+// the other side.
 template <class T, class Value>
 POLYLEAF_INLINE void move_rest(Value value, const uint8_t* bits, int64_t i, int64_t n, T* left,
                                T* left_end, T* right, T* right_end) {
@@ -149,9 +150,8 @@ void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* 
   move_rest([from](int64_t j) { return from[j]; }, bits, i, n, left, left_end, right, right_end);
 }
 
-// Row ids, sixteen at a time where there are instructions for it: `at(i)` is the id of row i,
-// `load_vector(i)` those of i
-// .. i + 15.
+// Move row ids, 16 at a time with SIMD: `at(i)` is the id of row i, `load_vector(i)` loads the ids
+// of rows i .. i + 15.
 template <class At, class LoadVector>
 POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] LoadVector load_vector,
                                  const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
@@ -219,7 +219,7 @@ void move_entries(const Cell* from, int64_t n, const uint8_t* bits, const uint32
     const uint64_t word = load<uint64_t>(bits + row / 64 * 8);
     const uint32_t before = ranks[row / 64] + count_ones(word & ((uint64_t{1} << row % 64) - 1));
     const bool goes_left = (word >> row % 64 & 1) != 0;
-    Cell* to = goes_left ? left : right;  // both sides alike: which one is hard to foresee
+    Cell* to = goes_left ? left : right;  // branch-free: the side is hard to predict
     *to = {goes_left ? before : row - before, from[i].key};
     left += goes_left;
     right += !goes_left;

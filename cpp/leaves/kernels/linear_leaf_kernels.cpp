@@ -1,4 +1,4 @@
-// Sums over rows for linear leaves (linear.h).
+// Kernels that sum over rows for linear leaves (linear.h).
 #include "leaves/kernels/linear_leaf_kernels.h"
 
 #include "base/kernels/float8.h"
@@ -60,7 +60,8 @@ double dot(const double* a, const double* b, int64_t n) {
   return fold(sum) + rest;
 }
 
-// Columns [column, column + 8) of the outer product; the sums of P regressors stay in registers.
+// Compute columns [column, column + 8) of the outer product; the sums of P regressors stay in
+// registers.
 template <int P>
 void outer_columns(const double* z, int64_t z_step, const float* values, const double* units,
                    int n_columns, int column, int width, const uint32_t* ids,

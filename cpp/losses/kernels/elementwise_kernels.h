@@ -1,5 +1,5 @@
-// The element-wise losses: one struct each, and at the end their list. Processors and devices read
-// the same formulas: nothing here needs more of the language than both have.
+// The element-wise losses: one struct each, and a list of them at the end. CPU and GPU compile the
+// same formulas.
 //
 // A struct says its name, the names of its params, where it has any, and the formulas, scalar
 // functions that the loop around them vectorises: `gradient`, if its Hessian is 1, else
@@ -11,7 +11,7 @@
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 
-// Parts of log-link gradients are cut here, so that y * e^-z stays finite and can still be
+// Parts of log-link gradients are clipped here, so that y * e^-z stays finite and can still be
 // multiplied by a weight.
 constexpr float kMaxGradientPart = 1e30f;
 
@@ -29,7 +29,7 @@ struct SquaredError {
   }
 };
 
-// l = |z - y|; the Hessian 1 is a scale for the split search, leaves are renewed by the median.
+// l = |z - y|; the Hessian 1 is a scale for the split search; leaf values are updated to medians.
 struct AbsoluteError {
   static constexpr const char* kName = "absolute_error";
   float gradient(float z, float y, float) const {
@@ -69,9 +69,9 @@ struct Huber {
   }
 };
 
-// Deviances with a log link, variance = mean^p, p in [1, 2]. With the model's part b = e^((2-p) z)
-// and the data's part s = y e^((1-p) z) the gradient is b - s, and the Hessian a mixture of b and
-// s. kPower 1: Poisson (s = y), 2: Gamma (b = 1), 0: Tweedie.
+// Deviances with a log link, variance = mean^p, p in [1, 2]. With the model part b = e^((2-p) z)
+// and the data part s = y e^((1-p) z) the gradient is b - s, and the Hessian a weighted sum of b
+// and s. kPower 1: Poisson (s = y), 2: Gamma (b = 1), 0: Tweedie.
 template <int kPower>
 struct LogLinkPower {
   float one_minus_p, two_minus_p, model_hessian, data_hessian;
@@ -115,7 +115,7 @@ struct LogLink {
 struct Logistic {
   static constexpr const char* kName = "logistic";
   Derivative derivative(float z, float y, float positive) const {
-    // The smaller of p and 1 - p is e / (1 + e): computed so, it keeps its digits.
+    // The smaller of p and 1 - p is e / (1 + e), which keeps its digits.
     const float e = exp_saturating(-magnitude(z));
     const float larger = 1.0f / (1.0f + e), smaller = e * larger;
     const float p = z < 0 ? smaller : larger, not_p = z < 0 ? larger : smaller;
@@ -130,8 +130,8 @@ struct Logistic {
   }
 };
 
-// l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The Hessian 1 is an upper bound,
-// reached inside the margin.
+// l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The Hessian 1 is an upper bound, reached
+// inside the margin.
 struct SquaredHinge {
   static constexpr const char* kName = "squared_hinge";
   float gradient(float z, float y, float) const {
@@ -147,7 +147,7 @@ struct SquaredHinge {
 template <class L>
 constexpr bool kHasUnitHessian = requires(const L loss) { loss.gradient(0.0f, 0.0f, 0.0f); };
 
-// Calls f with the loss of these numbers.
+// Call f with the loss that has these parameters.
 template <class L, class F>
 void dispatch_loss(const LossParams& params, F&& f) {
   if constexpr (requires { L::choose(params, f); })
@@ -158,7 +158,7 @@ void dispatch_loss(const LossParams& params, F&& f) {
     f(L());
 }
 
-// By the numbers that the table of the core has them under.
+// The losses in the order of the registry.
 template <class... L>
 struct Losses {};
 using ElementwiseLosses =

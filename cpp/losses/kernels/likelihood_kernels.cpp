@@ -1,23 +1,22 @@
-// The likelihoods: one struct each, and at the end the table of them. As in elementwise.h a struct
-// says its name, the names of its numbers and the formulas, here of both scores of one target at
-// once.
+// The likelihoods: one struct each, and a table of them at the end. As in elementwise_kernels.h, a
+// struct defines its name, the names of its parameters and the formulas, here for both scores of
+// one target.
 //
-// The second score s is the logarithm of a spread; `lowest` and `highest` are where it is chunks,
-// and beyond them derivatives are those at the chunks. No likelihood meets NaN or infinity for
-// finite scores and targets.
+// The second score s is the logarithm of a scale; it is clipped to [`lowest`, `highest`], and
+// derivatives outside are those at the bound. Finite scores and targets never give NaN or infinity.
 #include "losses/kernels/gamma_math.h"
 #include "losses/likelihoods.h"
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// One row's step, before the ridge: a target far from where it was expected asks to multiply a
-// spread by e^50 where Fisher's information knows only what was expected.
+// Maximum step of one row before the ridge: a far outlier would multiply the scale by e^50, since
+// Fisher's information only reflects what was expected.
 constexpr float kMaxStep = 2.0f;
-// Deviations in units of the spread are cut here, so that their squares can still be multiplied by
-// a weight.
+// Standardised deviations are clipped here, so that their squares can still be multiplied by a
+// weight.
 constexpr float kMaxDeviation = 1e12f;
-// ... and so are logarithms of means, so that squares of the means are finite.
+// Logarithms of means are clipped here, so that squares of the means are finite.
 constexpr float kMaxLogMean = 40.0f;
 
 struct Derivatives {
@@ -95,8 +94,9 @@ struct NegativeBinomial {
     const float gm = (u - y) * share;
     const float gs = -2.0f * shape_derivative(r, y, u);
     const float shape_information = trigamma_excess(r) * ((1.0f - share) * (1.0f - share));
-    // An upper bound of the information: sums over all counts have no closed form. It is exact
-    // where counts or r are large, within 2.5 from r = .2 on, and 5 at r = .05.
+    // An upper bound of the information: the sum over all counts has no closed form. It is
+    // exact for large counts or large r, within a factor of 2.5 from r = .2 on, and 5 at r =
+    // .05.
     return {{gm, gs},
             {bound_hessian(gm, u * share),
              bound_hessian(gs, 4.0f * shape_information * (whole / (whole + 1.0f)))}};

@@ -1,8 +1,8 @@
-// Loops around the element-wise losses (elementwise.h), the losses of classes themselves, and at
-// the end the tables of both.
+// Loops around the element-wise losses (elementwise_kernels.h), the class losses themselves, and
+// the tables of both.
 //
 // Derivatives are float32; losses are float64 sums of float32 transcendentals, so squares of large
-// residuals do not overflow. No loss meets NaN or infinity for finite raw scores and targets.
+// residuals do not overflow. Finite raw scores and targets never give NaN or infinity.
 #include "base/kernels/lanes.h"
 #include "losses/kernels/elementwise_kernels.h"
 #include "losses/objectives.h"
@@ -45,13 +45,13 @@ void losses(const LossParams& params, const LossChunk& chunk, double* out) {
   });
 }
 
-// Losses of classes work on 16 rows at a time, transposed: scores[k * 16 + lane] for class k of row
+// Class losses process 16 rows at a time, transposed: scores[k * 16 + lane] is class k of row
 // `lane`. Every step is then one vector operation for any number of classes, and sums over classes
-// run in order of class.
-constexpr int64_t kMinTransposedClasses = 4;  // that are moved one by one as fast as in squares
+// run in class order.
+// below this, copying single elements is as fast as transposing
+constexpr int64_t kMinTransposedClasses = 4;
 
-// Calls square(k) for squares of sixteen classes from k on; the last may share classes with the one
-// before.
+// Call square(k) for blocks of 16 classes from k on; the last block may overlap the one before.
 template <class F>
 POLYLEAF_INLINE void visit_squares(int64_t n_outputs, const F& square) {
   for (int64_t k = 0; k + kLanes <= n_outputs; k += kLanes) square(k);
@@ -62,7 +62,7 @@ POLYLEAF_INLINE void transpose_square(const float* from, int64_t stride, i32x16*
   transpose(reinterpret_cast<const int32_t*>(from), static_cast<int>(stride), to);
 }
 
-// Sixteen whole rows.
+// Read 16 whole rows.
 inline void read_rows(const float* rows, int64_t n_outputs, float* scores) {
   i32x16 square[kLanes];
   if (n_outputs >= kLanes)
@@ -77,7 +77,7 @@ inline void read_rows(const float* rows, int64_t n_outputs, float* scores) {
   for (int c = 0; c < n_outputs; ++c) store(scores + c * kLanes, square[c]);
 }
 
-// Reads up to 16 rows (the last one fills the lanes left over) and adds the offset.
+// Read up to 16 rows (the last one fills the remaining lanes) and add the offset.
 inline void read_group(const ClassChunk& chunk, int64_t first, float* scores_out) {
   const int64_t n_outputs = chunk.n_outputs;
   float* __restrict scores = scores_out;
@@ -96,7 +96,7 @@ inline void read_group(const ClassChunk& chunk, int64_t first, float* scores_out
   }
 }
 
-// The inverse of `read_rows`.
+// Inverse of `read_rows`.
 inline void write_rows(const float* scores, int64_t n_outputs, float* rows) {
   i32x16 square[kLanes];
   if (n_outputs >= kLanes)
@@ -110,7 +110,7 @@ inline void write_rows(const float* scores, int64_t n_outputs, float* rows) {
   __builtin_memcpy(rows, buffer, static_cast<size_t>(n_outputs) * kLanes * sizeof(float));
 }
 
-// The inverse of `read_group`, without the offset.
+// Inverse of `read_group`, without the offset.
 inline void write_group(const float* scores, int64_t n_rows, int64_t n_outputs, float* rows) {
   if (n_rows == kLanes && n_outputs >= kMinTransposedClasses)
     return write_rows(scores, n_outputs, rows);
@@ -129,7 +129,7 @@ struct SoftmaxGroup {
   float sum[kLanes];
 };
 
-// Leaves e^(score - largest) in `chunk.scratch`.
+// Write e^(score - largest) to `chunk.scratch`.
 inline void softmax_group(const ClassChunk& chunk, int64_t first, SoftmaxGroup& group) {
   const int64_t n_outputs = chunk.n_outputs;
   float* __restrict scores = chunk.scratch;
@@ -139,7 +139,7 @@ inline void softmax_group(const ClassChunk& chunk, int64_t first, SoftmaxGroup& 
   for (int64_t k = 1; k < n_outputs; ++k)
     maximum = larger(load<f32x16>(scores + k * kLanes), maximum);
   store(largest, maximum);
-  // The sum is kept in parts of 16 classes, so its error does not grow with thousands of them.
+  // Sum in parts of 16 classes, so that the error does not grow with thousands of them.
   for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;
   for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
     const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
@@ -158,7 +158,7 @@ inline void softmax_group(const ClassChunk& chunk, int64_t first, SoftmaxGroup& 
   }
 }
 
-// Leaves the probabilities in `chunk.scratch`.
+// Write the probabilities to `chunk.scratch`.
 inline void probability_group(const ClassChunk& chunk, int64_t first) {
   SoftmaxGroup group;
   softmax_group(chunk, first, group);
@@ -169,8 +169,8 @@ inline void probability_group(const ClassChunk& chunk, int64_t first) {
     for (int j = 0; j < kLanes; ++j) p[k * kLanes + j] *= inverse[j];
 }
 
-// Rows of a packed matrix are written 16 entries at a time: what runs past the end of one is
-// written again by the next, so the inner loop has no remainder. Up to 15 floats behind `out` are
+// Rows of a packed matrix are written 16 entries at a time: what runs past the end of one row is
+// overwritten by the next, so the inner loop has no remainder. Up to 15 floats behind `out` are
 // overwritten.
 inline void softmax_hessian(const float* p, const float* others, int64_t n_outputs, float* out) {
   for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
@@ -181,8 +181,8 @@ inline void softmax_hessian(const float* p, const float* others, int64_t n_outpu
   }
 }
 
-// l = ln sum of e^score - score of the class. `factor`: the diagonal is taken as factor * p (1 -
-// p); 0: as |p - y|.
+// l = ln sum of e^score - score of the class. `factor`: the Hessian diagonal is factor * p (1 - p);
+// 0: |p - y|.
 struct Softmax {
   static constexpr const char* kName = "softmax";
   static constexpr const char* kParameters[] = {"factor"};
@@ -194,7 +194,7 @@ struct Softmax {
       probability_group(chunk, first);
       write_group(chunk.scratch, count_group_rows(chunk, first), n_outputs, g + first * n_outputs);
     }
-    // Row-major again; what follows is flat.
+    // Row-major again; the following loops are flat.
     const int64_t n = chunk.n_rows * n_outputs;
     float* __restrict gradient = g, * __restrict hessian = h;
     if (factor != 0.0f)
@@ -205,9 +205,9 @@ struct Softmax {
       for (int64_t i = 0; i < n; ++i) hessian[i] = max(magnitude(gradient[i]), kMinHessian);
   }
 
-  // diag(p) - p p'. 1 - p is taken as the sum of the other probabilities, which keeps its digits
-  // where p is next to 1: the matrix then stays one whose rows sum to zero, positive semi-definite
-  // up to rounding.
+  // diag(p) - p p'. 1 - p is computed as the sum of the other probabilities, which keeps its
+  // digits for p near 1: rows sum to zero, and the matrix is positive semi-definite up to
+  // rounding.
   static void hessians(const ClassChunk& chunk, float* g, float* h) {
     const int64_t n_outputs = chunk.n_outputs, size = packed_size(n_outputs);
     const float* __restrict p = chunk.scratch;
@@ -236,7 +236,7 @@ struct Softmax {
         gi[chunk.label[first + j]] -= 1.0f;
         float* hi = h + (first + j) * size;
         const bool is_at_end =
-            (chunk.n_rows - 1 - first - j) * size < kLanes;  // what follows is not ours
+            (chunk.n_rows - 1 - first - j) * size < kLanes;  // writing past the end is not allowed
         softmax_hessian(row, others + j, n_outputs, is_at_end ? packed : hi);
         if (is_at_end) __builtin_memcpy(hi, packed, static_cast<size_t>(size) * sizeof(float));
       }
@@ -256,9 +256,8 @@ struct Softmax {
   }
 };
 
-// What losses of code vectors have in common: of sixteen rows at a time `L::group` finds the
-// factors, one a row, and `L::rows` and `L::hessian` make derivatives of them. The factor is the
-// loss.
+// Base of losses with code vectors: `L::group` computes one factor per row for 16 rows, and
+// `L::rows` and `L::hessian` compute derivatives from it. The factor is the loss.
 template <class L>
 struct CodedLoss {
   static void derivatives(const LossParams&, const ClassChunk& chunk, float* g, float* h) {
@@ -291,7 +290,7 @@ struct CodedLoss {
   }
 };
 
-// l = e^(mean of the scores - score of the class): one factor a row, e.
+// l = e^(mean of the scores - score of the class); the factor of a row is e^(...).
 struct Exponential : CodedLoss<Exponential> {
   static constexpr const char* kName = "exponential";
 
@@ -308,8 +307,8 @@ struct Exponential : CodedLoss<Exponential> {
       e[j] = min(exp_saturating(sum[j] / n_outputs - own[j]), kMaxGradientPart);
   }
 
-  // Rows [first, first + 16) of the gradients and, unless it is nullptr, of the diagonal of the
-  // Hessians.
+  // Write rows [first, first + 16) of the gradients and, unless h is nullptr, of the Hessian
+  // diagonal.
   static void rows(const ClassChunk& chunk, int64_t first, const float* e, float* g, float* h) {
     const int64_t n_outputs = chunk.n_outputs;
     const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
@@ -323,7 +322,7 @@ struct Exponential : CodedLoss<Exponential> {
     }
   }
 
-  // e v v', v the code of the class: 1 - 1 / K for itself, -1 / K for the others.
+  // e v v' with the code vector v of the class: 1 - 1 / K for itself, -1 / K for the others.
   static void hessian(const float*, float e, int64_t label, int64_t n_outputs, float* packed) {
     const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
     const float plain = (other * other) * e, mixed = -((own * other) * e);
@@ -334,8 +333,8 @@ struct Exponential : CodedLoss<Exponential> {
   }
 };
 
-// l = sum over the other classes k of e^((score k - score of the class) / 2): a part for each of
-// them, left in `chunk.scratch`, 0 for the class itself; the factor of the row is their sum.
+// l = sum over the other classes k of e^((score k - score of the class) / 2). Each term is written
+// to `chunk.scratch` (0 for the class itself); the factor of a row is their sum.
 struct ExponentialMargin : CodedLoss<ExponentialMargin> {
   static constexpr const char* kName = "exponential_margin";
 
@@ -370,7 +369,7 @@ struct ExponentialMargin : CodedLoss<ExponentialMargin> {
     }
   }
 
-  // The other classes couple with the class only. `e`: the parts of one row, 16 apart.
+  // The other classes interact with the class only. `e`: the terms of one row, 16 apart.
   static void hessian(const float* e, float total, int64_t label, int64_t n_outputs,
                       float* packed) {
     for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {

@@ -1,4 +1,4 @@
-// Sparse rows times a dense matrix (csr_product.h).
+// Kernel of sparse rows times a dense matrix (csr_product.h).
 #include "base/kernels/lanes.h"
 #include "sketch/csr_product.h"
 
@@ -15,9 +15,9 @@ typedef float Vector __attribute__((vector_size(16)));
 #endif
 constexpr int kWidth = sizeof(Vector) / sizeof(float);
 constexpr int64_t kRun = 256;             // terms summed before they join the total
-constexpr int64_t kPrefetchDistance = 8;  // entries whose matrix rows are fetched ahead
+constexpr int64_t kPrefetchDistance = 8;  // entries whose matrix rows are prefetched
 
-// kN vectors of columns, starting at c.
+// Compute kN vectors of columns, starting at c.
 template <int kN>
 POLYLEAF_INLINE void columns(const int32_t* indices, const float* values, int64_t n,
                              const float* matrix, int64_t d, int64_t c, float* out) {
@@ -36,7 +36,7 @@ POLYLEAF_INLINE void columns(const int32_t* indices, const float* values, int64_
   for (int v = 0; v < kN; ++v) store(out + c + v * kWidth, total[v]);
 }
 
-// One column.
+// Compute one column.
 POLYLEAF_INLINE void column(const int32_t* indices, const float* values, int64_t n,
                             const float* matrix, int64_t d, int64_t c, float* out) {
   float total = 0.0f;
