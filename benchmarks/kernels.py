@@ -109,7 +109,7 @@ class Workload:
             if columns
             else None
         )
-        return _core.Channels(self.gradients(n_outputs), h, kind, None, None, 1)
+        return _core.QuantisedGradients(self.gradients(n_outputs), h, kind, None, None, 1)
 
 
 def run(
@@ -225,7 +225,7 @@ def growing(work: Workload) -> Iterator[Kernel]:
                 "row x output",
                 "float32 gradients to int16, both passes, in memory that is reused",
                 work.n_rows * n_outputs,
-                partial(_core.Channels().quantise, g, None, "unit", None, None, 1),
+                partial(_core.QuantisedGradients().quantise, g, None, "unit", None, None, 1),
             )
         yield from _histograms(work, channels, name)
 
@@ -319,7 +319,7 @@ def leaves(work: Workload) -> Iterator[Kernel]:
     """Leaf values of a grown tree, and their addition to the raw scores."""
     for n_outputs in (1, 16):
         g = work.gradients(n_outputs)
-        tree = work.grow(_core.Channels(g, None, "unit", None, None, 1), _grow_config())
+        tree = work.grow(_core.QuantisedGradients(g, None, "unit", None, None, 1), _grow_config())
         leaf_of_row, n_leaves = work.grower.leaf_of_row.copy(), tree.n_leaves
         newton = partial(
             _core.fit_newton_leaves, g, None, leaf_of_row, n_leaves, STEP, None, None, 1
@@ -348,7 +348,7 @@ def prediction(work: Workload) -> Iterator[Kernel]:
         forest = _core.Forest(n_outputs)
         for _ in range(n_trees):
             g = work.gradients(n_outputs)
-            channels = _core.Channels(g, None, "unit", None, None, 1)
+            channels = _core.QuantisedGradients(g, None, "unit", None, None, 1)
             tree = work.grow(channels, _grow_config())
             rows = work.grower.leaf_of_row, tree.n_leaves
             forest.append(tree, _core.fit_newton_leaves(g, None, *rows, STEP, None, None, 1))
@@ -366,7 +366,7 @@ def other_leaves(work: Workload) -> Iterator[Kernel]:
     """Forests whose leaves are sparse, or linear: random payloads on trees that were grown."""
     n_trees, n_rows = 100, min(work.n_rows, 20_000)
     codes = np.ascontiguousarray(work.codes[:, :n_rows])
-    channels = _core.Channels(work.gradients(1), None, "unit", None, None, 1)
+    channels = _core.QuantisedGradients(work.gradients(1), None, "unit", None, None, 1)
     tree = work.grow(channels, _grow_config())
     n_held = 20
     for n_outputs in (1_000, 100_000):

@@ -7,8 +7,8 @@
 
 #include "arrays.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "data/binning.h"
-#include "value_types.h"
 
 namespace polyleaf {
 namespace {
@@ -44,7 +44,7 @@ struct Table {
     require(values.ndim() == 2 && static_cast<int64_t>(values.shape(0)) == columns.n_rows &&
                 values.shape(1) == features.shape(0),
             "A dense block must be an array (n_rows, number of its features).");
-    const ValueType type = type_of(values.dtype());
+    const ValueType type = to_value_type(values.dtype());
     const auto size = static_cast<ptrdiff_t>(values.itemsize());
     for (size_t c = 0; c < features.shape(0); ++c) {
       const int32_t feature = claim(features.data()[c]);
@@ -67,7 +67,7 @@ struct Table {
         nb::cast<nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[2]);
     const auto features =
         nb::cast<nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[3]);
-    const ValueType type = type_of(values.dtype());
+    const ValueType type = to_value_type(values.dtype());
     require(type == ValueType::f32 || type == ValueType::f64,
             "Sparse values must be float32 or float64.");
     require(values.ndim() == 1 && (values.shape(0) < 2 || values.stride(0) == 1),
@@ -110,7 +110,7 @@ struct Table {
 
 nb::tuple find_thresholds_of(nb::list dense, nb::list sparse, int64_t n_rows, int64_t n_features,
                              Optional1<const int64_t> rows, Optional1<const int64_t> weights,
-                             int max_bins, const Workers& workers) {
+                             int max_bins, const Context& context) {
   require(max_bins >= 2 && max_bins <= kMaxBins, "max_bins must be between 2 and 255.");
   Table table(n_rows, n_features);
   for (nb::handle block : dense) table.add_dense(block);
@@ -131,7 +131,7 @@ nb::tuple find_thresholds_of(nb::list dense, nb::list sparse, int64_t n_rows, in
   {
     nb::gil_scoped_release release;
     found =
-        find_thresholds(table.columns, sample, static_cast<int32_t>(n_features), max_bins, workers);
+        find_thresholds(table.columns, sample, static_cast<int32_t>(n_features), max_bins, context);
   }
   nb::list thresholds;
   NewArray<bool> wide({static_cast<size_t>(n_features)});
@@ -164,7 +164,7 @@ BinTable make_bin_table(Array1<const double> values, Array1<const int64_t> offse
 // wanted: the features whose codes are written. compact: `codes` has rows for these alone, in
 // order.
 void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list categories,
-               Array2<uint8_t> codes, const Workers& workers, Optional1<const bool> wanted,
+               Array2<uint8_t> codes, const Context& context, Optional1<const bool> wanted,
                bool compact) {
   const auto n_features = static_cast<size_t>(bins.n_features());
   require(!wanted.has_value() || wanted->shape(0) == n_features,
@@ -183,11 +183,11 @@ void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list c
   for (nb::handle block : sparse) table.add_stored(block);
   for (nb::handle block : categories) table.add_category(block);
   nb::gil_scoped_release release;
-  bins.transform(table.columns, codes.data(), workers, row_of.data());
+  bins.transform(table.columns, codes.data(), context, row_of.data());
 }
 
 nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows,
-                           const Workers& workers) {
+                           const Context& context) {
   Table table(n_rows, bins.n_features());
   table.add_stored(block);
   size_t n_stored = 0;
@@ -195,18 +195,18 @@ nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows
   NewArray<uint8_t> codes({n_stored}), zero_codes({table.columns.stored.size()});
   {
     nb::gil_scoped_release release;
-    bins.transform_stored(table.columns.stored, codes.data, zero_codes.data, workers);
+    bins.transform_stored(table.columns.stored, codes.data, zero_codes.data, context);
   }
   return nb::make_tuple(codes.array, zero_codes.array);
 }
 
 template <class T>
 bool has_infinite_of(nb::ndarray<const T, nb::ndim<2>, nb::device::cpu> values,
-                     const Workers& workers) {
+                     const Context& context) {
   nb::gil_scoped_release release;
   return has_infinite(
       values.data(), static_cast<int64_t>(values.shape(0)), static_cast<int64_t>(values.shape(1)),
-      static_cast<ptrdiff_t>(values.stride(0)), static_cast<ptrdiff_t>(values.stride(1)), workers);
+      static_cast<ptrdiff_t>(values.stride(0)), static_cast<ptrdiff_t>(values.stride(1)), context);
 }
 
 }  // namespace

@@ -10,19 +10,15 @@
 #include "arrays.h"
 #include "base/packed.h"
 #include "context_caster.h"
-#include "curvature_of.h"
+#include "conversions.h"
 #include "device/bins.h"
 #include "device/channels.h"
 #include "device/leaves.h"
 #include "device/losses.h"
 #include "device/search.h"
 #include "device/sources.h"
-#include "device_array.h"
-#include "directions_of.h"
 #include "grower_handle.h"
-#include "labels.h"
 #include "leaf_blocks.h"
-#include "sample_of.h"
 #include "search_handle.h"
 
 namespace polyleaf {
@@ -38,10 +34,10 @@ void require_rows(const DeviceMatrix& matrix, int64_t n_rows, const char* name) 
   require(matrix.n_rows == n_rows, std::string(name) + " needs one row for each row of the data.");
 }
 
-class DeviceSearchHandle final : public HeldSearch {
+class DeviceSearchHandle final : public SearchHandle {
  public:
-  DeviceSearchHandle(const DeviceBins& bins, const Workers& workers)
-      : HeldSearch(bins.host()), device_(bins.device().get()), search_(bins, workers) {}
+  DeviceSearchHandle(const DeviceBins& bins, const Context& context)
+      : SearchHandle(bins.host()), device_(bins.device().get()), search_(bins, context) {}
 
   void use(const nb::handle_t<DeviceChannels>& handle) {
     const auto& channels = nb::cast<const DeviceChannels&>(handle);
@@ -49,12 +45,12 @@ class DeviceSearchHandle final : public HeldSearch {
             "The channels lie on another device than the bins.");
     require(channels.sample().n_all == bins().n_rows(),
             "The channels must have as many rows as the bins.");
-    release();
+    reset();
     search_.use(channels);
-    hold(nb::borrow(handle));
+    retain(nb::borrow(handle));
   }
-  void obey(const std::optional<Array2<const int8_t>>& directions) {
-    search_.obey(directions_of(bins(), directions));
+  void set_monotone_constraints(const std::optional<Array2<const int8_t>>& directions) {
+    search_.set_monotone_constraints(parse_monotone_constraints(bins(), directions));
   }
   DeviceSearch& search() override { return search_; }
 
@@ -66,10 +62,10 @@ class DeviceSearchHandle final : public HeldSearch {
 void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h,
                     const std::string& kind, const Optional1<const uint32_t>& rows,
                     const Optional1<const float>& multiplier) {
-  const Hessian hessian = hessian_of(kind);
+  const HessianKind hessian = parse_hessian_kind(kind);
   check_hessian(hessian, g.n_columns, h != nullptr ? h->n_columns : -1);
   if (h != nullptr) require_rows(*h, g.n_rows, "h");
-  const RowSample sample = sample_of(g.n_rows, rows, multiplier);
+  const RowSample sample = make_row_sample(g.n_rows, rows, multiplier);
   nb::gil_scoped_release release;
   channels.quantise(g, h, hessian, sample);
 }
@@ -90,7 +86,7 @@ RowSample checked_rows(const DeviceMatrix* h, GrowerHandle& grower, int32_t n_le
   if (h != nullptr) require_rows(*h, n_rows, "h");
   require(n_leaves == static_cast<int32_t>(grower.grower.node_of_leaf().size()),
           "n_leaves must be that of the grower's last tree.");
-  return sample_of(n_rows, rows, multiplier);
+  return make_row_sample(n_rows, rows, multiplier);
 }
 RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, GrowerHandle& grower,
                        int32_t n_leaves, const Optional1<const uint32_t>& rows,
@@ -140,7 +136,8 @@ std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const
   require(shared == nullptr || shared->n_leaves == n_leaves,
           "The tree has another number of leaves.");
   nb::gil_scoped_release release;
-  return block_of(self.topk(g, h, sample, on_device, n_leaves, step, leaf_k, shared), g.n_columns);
+  return make_topk_block(self.topk(g, h, sample, on_device, n_leaves, step, leaf_k, shared),
+                         g.n_columns);
 }
 
 void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& grower,
@@ -347,15 +344,16 @@ void bind_device_parts(nb::module_& m) {
           },
           nb::arg("device"))
       .def("quantise", &quantise_there, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
-           nb::arg("rows").none(), nb::arg("multiplier").none(), "As Channels.quantise.")
+           nb::arg("rows").none(), nb::arg("multiplier").none(), "As QuantisedGradients.quantise.")
       .def("read", &read_channels, "int16 (n_rows, lanes), for tests.");
-  nb::class_<DeviceSearchHandle, HeldSearch>(m, "DeviceSearch",
-                                             "Best splits from histograms, on a device.")
-      .def(nb::init<const DeviceBins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
+  nb::class_<DeviceSearchHandle, SearchHandle>(m, "DeviceSearch",
+                                               "Best splits from histograms, on a device.")
+      .def(nb::init<const DeviceBins&, const Context&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &DeviceSearchHandle::use, nb::arg("channels"),
            "What the next tree, or the next layer of a tree, is judged by.")
-      .def("obey", &DeviceSearchHandle::obey, nb::arg("directions").none(), kObeyDoc);
+      .def("set_monotone_constraints", &DeviceSearchHandle::set_monotone_constraints,
+           nb::arg("directions").none(), kMonotoneConstraintsDoc);
   nb::class_<DeviceLeaves>(m, "DeviceLeaves", "Leaf values, on a device.")
       .def(
           "__init__",

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "device_array.h"
-#include "value_types.h"
+#include "conversions.h"
 
 namespace polyleaf {
 namespace {
@@ -28,7 +27,7 @@ DeviceView make_view(DeviceAddress data, ValueType type, const std::vector<int64
   const bool is_matrix = shape.size() == 2;
   require(shape[0] <= INT32_MAX && (!is_matrix || shape[1] <= INT32_MAX),
           "An array on a device must have at most 2147483647 rows and columns.");
-  const auto size = static_cast<int64_t>(size_of(type));
+  const auto size = static_cast<int64_t>(value_size(type));
   const DeviceView view{
       data, type, shape[0], is_matrix ? shape[1] : 1, strides[0], is_matrix ? strides[1] : size};
   require(static_cast<int64_t>(data) % size == 0 && view.row_stride % size == 0 &&
@@ -39,8 +38,8 @@ DeviceView make_view(DeviceAddress data, ValueType type, const std::vector<int64
 
 DeviceArrayHandle* from_dlpack(const SharedDevice& device, nb::handle capsule) {
   auto array = nb::cast<ArrayAnywhere>(capsule);
-  const ValueType type = type_of(array.dtype());
-  const auto size = static_cast<int64_t>(size_of(type));
+  const ValueType type = to_value_type(array.dtype());
+  const auto size = static_cast<int64_t>(value_size(type));
   std::vector<int64_t> shape, strides;
   for (size_t i = 0; i < array.ndim(); ++i) {
     shape.push_back(static_cast<int64_t>(array.shape(i)));
@@ -82,7 +81,7 @@ auto copy_rows(const DeviceArrayHandle& self, const Optional1<const int64_t>& ro
   }
   const size_t shape[] = {static_cast<size_t>(n), static_cast<size_t>(view.n_columns)};
   return nb::ndarray<nb::numpy>(data, self.n_dimensions, shape, owner, nullptr,
-                                dtype_of(view.type));
+                                to_dlpack_type(view.type));
 }
 
 nb::dict make_array_interface(const DeviceArrayHandle& self) {
@@ -102,7 +101,7 @@ nb::object make_dlpack(nb::handle self, const nb::kwargs& options) {
   const DeviceView& view = held.array.view();
   const size_t shape[] = {static_cast<size_t>(view.n_rows), static_cast<size_t>(view.n_columns)};
   const nb::ndarray<nb::array_api> array(reinterpret_cast<void*>(view.data), held.n_dimensions,
-                                         shape, self, nullptr, dtype_of(view.type),
+                                         shape, self, nullptr, to_dlpack_type(view.type),
                                          nb::device::cuda::value, 0);
   return nb::cast(array).attr("__dlpack__")(**options);
 }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "arrays.h"
-#include "codes.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "explain/explainer.h"
 #include "forest/forest.h"
 #include "leaf_blocks.h"
@@ -21,12 +21,12 @@ using AnyOut = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
 
 void make(Explainer* self, const Forest& forest, int32_t first, std::optional<int32_t> last,
           const Optional2<const uint8_t>& background, const AnyFeatures& features,
-          const Workers& workers) {
+          const Context& context) {
   const TreeRange range{first, last.value_or(forest.n_trees())};
   nb::gil_scoped_release release;
   if (background)
     new (self)
-        Explainer(forest, range, code_matrix(*background), feature_matrix(features), workers);
+        Explainer(forest, range, code_matrix(*background), feature_matrix(features), context);
   else
     new (self) Explainer(forest, range);
 }
@@ -60,7 +60,7 @@ nb::ndarray<nb::numpy, double> expected_values(const Explainer& explainer,
 
 void explain(const Explainer& explainer, const Array2<const uint8_t>& codes, const AnyOut& out,
              const Array1<const int32_t>& outputs, const Optional1<const double>& scale,
-             bool interactions, const Workers& workers, const AnyFeatures& features) {
+             bool interactions, const Context& context, const AnyFeatures& features) {
   const ExplainedOutputs chosen = checked_outputs(explainer, outputs, scale);
   std::vector<size_t> shape{codes.shape(1)};
   shape.insert(shape.end(), interactions ? 2 : 1, codes.shape(0));
@@ -71,7 +71,7 @@ void explain(const Explainer& explainer, const Array2<const uint8_t>& codes, con
                              : "`out` must have shape (n_rows, n_features, outputs).");
   nb::gil_scoped_release release;
   explainer.explain(code_matrix(codes), feature_matrix(features), chosen, interactions, out.data(),
-                    workers);
+                    context);
 }
 
 }  // namespace

@@ -4,13 +4,12 @@
 
 #include "base/packed.h"
 #include "context_caster.h"
-#include "labels.h"
+#include "conversions.h"
 #include "leaf_blocks.h"
 #include "leaves/linear.h"
 #include "leaves/monotone.h"
 #include "leaves/newton.h"
 #include "leaves/topk.h"
-#include "sample_of.h"
 
 namespace polyleaf {
 namespace {
@@ -28,7 +27,7 @@ RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves,
   const RowSample sample = sample_of(n, rows, multiplier, workers);
   require(static_cast<int64_t>(leaf_of_row.size()) == n, "leaf_of_row needs one entry per row.");
   require(n_leaves >= 1, "There must be at least one leaf.");
-  check_leaf_ids(leaf_of_row.data(), n, n_leaves, workers);
+  check_leaf_ids(leaf_of_row.data(), n, n_leaves, context);
   return sample;
 }
 
@@ -51,7 +50,7 @@ nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Hessians& h
                                          const Multiplier& multiplier, const Workers& workers) {
   const size_t n = g.shape(0), k = g.shape(1);
   const RowSample sample =
-      checked_rows(static_cast<int64_t>(n), leaf_of_row, n_leaves, rows, multiplier, workers);
+      checked_rows(static_cast<int64_t>(n), leaf_of_row, n_leaves, rows, multiplier, context);
   require(!h || (h->shape(0) == n &&
                  (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == packed_size(k))),
           "h must have g's rows, and one column, one per output, or K (K + 1) / 2.");
@@ -59,7 +58,7 @@ nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Hessians& h
   {
     nb::gil_scoped_release release;
     fit_newton_leaves(g.data(), data(h), static_cast<int>(k), columns(h), sample,
-                      leaf_of_row.data(), n_leaves, step, workers, out.data);
+                      leaf_of_row.data(), n_leaves, step, context, out.data);
   }
   return out.array;
 }
@@ -70,7 +69,7 @@ std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Hessians& h,
                                     const SampleRows& rows, const Multiplier& multiplier,
                                     const Workers& workers) {
   const RowSample sample = checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves,
-                                        rows, multiplier, workers);
+                                        rows, multiplier, context);
   check_hessian(g, h);
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   require(shared == nullptr || shared->n_leaves == n_leaves,
@@ -78,8 +77,8 @@ std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Hessians& h,
   nb::gil_scoped_release release;
   const TopkLeafArrays leaves =
       fit_topk_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample,
-                      leaf_of_row.data(), n_leaves, step, leaf_k, shared, workers);
-  return block_of(leaves, static_cast<int64_t>(g.shape(1)));
+                      leaf_of_row.data(), n_leaves, step, leaf_k, shared, context);
+  return make_topk_block(leaves, static_cast<int64_t>(g.shape(1)));
 }
 
 std::shared_ptr<LeafBlock> fit_topk_sparse(const LabelRows& g, const Optional1<const float>& weight,
@@ -88,15 +87,15 @@ std::shared_ptr<LeafBlock> fit_topk_sparse(const LabelRows& g, const Optional1<c
                                            const SampleRows& rows, const Multiplier& multiplier,
                                            const Workers& workers) {
   const RowSample sample =
-      checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, workers);
+      checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, context);
   require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(),
           "Weights need one entry per row.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   nb::gil_scoped_release release;
   const TopkLeafArrays leaves =
       fit_topk_leaves(g, weight ? weight->data() : nullptr, sample, leaf_of_row.data(), n_leaves,
-                      step, leaf_k, workers);
-  return block_of(leaves, g.n_outputs());
+                      step, leaf_k, context);
+  return make_topk_block(leaves, g.n_outputs());
 }
 
 std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h,
@@ -106,7 +105,7 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h
                                          const SampleRows& rows, const Multiplier& multiplier,
                                          const Workers& workers) {
   const auto n = static_cast<int64_t>(g.shape(0));
-  const RowSample sample = checked_rows(n, leaf_of_row, tree.n_leaves, rows, multiplier, workers);
+  const RowSample sample = checked_rows(n, leaf_of_row, tree.n_leaves, rows, multiplier, context);
   check_hessian(g, h);
   require(
       static_cast<int>(features.shape(0)) == table.n_features() && features.shape(1) == g.shape(0),
@@ -117,19 +116,19 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h
   return fit_linear_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), h ? columns(h) : 1,
                            sample, leaf_of_row.data(), tree,
                            {features.data(), static_cast<int64_t>(features.shape(0)), n}, table,
-                           step, workers);
+                           step, context);
 }
 
 auto leaf_hessians(const Hessians& h, const Leaves& leaf_of_row, int32_t n_leaves,
                    const SampleRows& rows, const Multiplier& multiplier, const Workers& workers) {
   const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row,
-                                        n_leaves, rows, multiplier, workers);
+                                        n_leaves, rows, multiplier, context);
   require(!h || h->shape(0) == leaf_of_row.size(),
           "h must have one row for each entry of leaf_of_row.");
   NewArray<double> out({static_cast<size_t>(n_leaves), static_cast<size_t>(h ? columns(h) : 1)});
   nb::gil_scoped_release release;
   const std::vector<double> sums =
-      sum_leaf_hessians(data(h), h ? columns(h) : 1, sample, leaf_of_row.data(), n_leaves, workers);
+      sum_leaf_hessians(data(h), h ? columns(h) : 1, sample, leaf_of_row.data(), n_leaves, context);
   std::copy(sums.begin(), sums.end(), out.data);
   return out.array;
 }
@@ -138,7 +137,7 @@ nb::ndarray<nb::numpy, float> monotone_leaves(const Array2<const float>& values,
                                               const Array2<const int8_t>& directions,
                                               const Array1<const uint16_t>& n_bins,
                                               const Tree& tree, const Array2<const double>& weights,
-                                              const Workers& workers) {
+                                              const Context& context) {
   const size_t k = values.shape(1), features = n_bins.size();
   require(static_cast<int32_t>(values.shape(0)) == tree.n_leaves && k >= 1,
           "values must have one row per leaf.");
@@ -156,7 +155,7 @@ nb::ndarray<nb::numpy, float> monotone_leaves(const Array2<const float>& values,
   nb::gil_scoped_release release;
   enforce_monotone_constraints(tree, n_bins.data(),
                                {directions.data(), static_cast<int>(features), static_cast<int>(k)},
-                               own, static_cast<int>(weights.shape(1)), workers, out.data);
+                               own, static_cast<int>(weights.shape(1)), context, out.data);
   return out.array;
 }
 

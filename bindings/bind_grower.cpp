@@ -1,4 +1,4 @@
-// Bins, Channels and Grower at the border.
+// Bins, QuantisedGradients and Grower at the border.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -10,27 +10,27 @@
 
 #include "arrays.h"
 #include "context_caster.h"
-#include "curvature_of.h"
+#include "conversions.h"
 #include "grower/grower.h"
 #include "grower_handle.h"
 #include "quantised_gradients/quantised_gradients.h"
-#include "sample_of.h"
 #include "search_handle.h"
 
 namespace polyleaf {
 namespace {
 
-void quantise(Channels& channels, Array2<const float> g, const Optional2<const float>& h,
+void quantise(QuantisedGradients& channels, Array2<const float> g, const Optional2<const float>& h,
               const std::string& kind, const Optional1<const uint32_t>& rows,
-              const Optional1<const float>& multiplier, const Workers& workers) {
-  const Hessian hessian = hessian_of(kind);
+              const Optional1<const float>& multiplier, const Context& context) {
+  const HessianKind hessian = parse_hessian_kind(kind);
   const int n_outputs = static_cast<int>(g.shape(1));
   require(n_outputs >= 1, "There must be at least one output.");
   check_hessian(hessian, n_outputs, h ? static_cast<int64_t>(h->shape(1)) : -1);
   require(!h || h->shape(0) == g.shape(0), "g and h must have the same number of rows.");
-  const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier, workers);
+  const RowSample sample =
+      make_row_sample(static_cast<int64_t>(g.shape(0)), rows, multiplier, context);
   nb::gil_scoped_release release;
-  channels.quantise(g.data(), h ? h->data() : nullptr, n_outputs, hessian, sample, workers);
+  channels.quantise(g.data(), h ? h->data() : nullptr, n_outputs, hessian, sample, context);
 }
 
 nb::ndarray<nb::numpy, float> steps(const float* from, size_t n) {
@@ -39,7 +39,7 @@ nb::ndarray<nb::numpy, float> steps(const float* from, size_t n) {
   return out.array;
 }
 
-nb::ndarray<nb::numpy, int32_t> dense(const Channels& channels) {
+nb::ndarray<nb::numpy, int32_t> dense(const QuantisedGradients& channels) {
   const ChannelLayout& layout = channels.layout();
   const size_t width = static_cast<size_t>(layout.n_outputs + layout.n_hessian());
   const size_t n = static_cast<size_t>(channels.sample().n_used());
@@ -53,16 +53,16 @@ nb::ndarray<nb::numpy, int32_t> dense(const Channels& channels) {
 }
 
 void bind_channels(nb::module_& m) {
-  nb::class_<Channels>(m, "Channels",
-                       "Quantised derivatives: what one row adds to a histogram bin.")
+  nb::class_<QuantisedGradients>(m, "QuantisedGradients",
+                                 "Quantised derivatives: what one row adds to a histogram bin.")
       .def(nb::init<>())
       .def(
           "__init__",
-          [](Channels* self, Array2<const float> g, Optional2<const float> h,
+          [](QuantisedGradients* self, Array2<const float> g, Optional2<const float> h,
              const std::string& kind, Optional1<const uint32_t> rows,
-             Optional1<const float> multiplier, const Workers& workers) {
-            new (self) Channels();
-            quantise(*self, g, h, kind, rows, multiplier, workers);
+             Optional1<const float> multiplier, const Context& context) {
+            new (self) QuantisedGradients();
+            quantise(*self, g, h, kind, rows, multiplier, context);
           },
           nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("rows").none(),
           nb::arg("multiplier").none(), nb::arg("n_threads"))
@@ -75,17 +75,21 @@ void bind_channels(nb::module_& m) {
            "int32 (rows used, K + hessian columns): the quantised values, for tests.")
       .def_prop_ro(
           "gradient_steps",
-          [](const Channels& c) { return steps(c.gradient_step(), c.layout().n_outputs); },
+          [](const QuantisedGradients& c) {
+            return steps(c.gradient_step(), c.layout().n_outputs);
+          },
           nb::rv_policy::move)
       .def_prop_ro(
           "hessian_steps",
-          [](const Channels& c) { return steps(c.hessian_step(), c.layout().n_hessian()); },
+          [](const QuantisedGradients& c) {
+            return steps(c.hessian_step(), c.layout().n_hessian());
+          },
           nb::rv_policy::move);
   m.def(
       "channel_lanes",
       [](int n_outputs, const std::string& kind, int regressors) {
         require(n_outputs >= 1, "There must be at least one output.");
-        return ChannelLayout::make(n_outputs, hessian_of(kind), regressors).lanes;
+        return ChannelLayout::make(n_outputs, parse_hessian_kind(kind), regressors).lanes;
       },
       nb::arg("n_outputs"), nb::arg("kind"), nb::arg("regressors"),
       "How many channels a row has with these; -1 regressors: leaves are constant.");
@@ -105,9 +109,9 @@ void set_interaction_constraints(GrowerHandle& self,
   self.grower.set_interaction_constraints(std::move(interactions));
 }
 
-Tree grow(GrowerHandle& self, HeldSearch& search, const GrowConfig& config,
+Tree grow(GrowerHandle& self, SearchHandle& search, const GrowConfig& config,
           const Optional1<const bool>& features) {
-  Search& ready = search.ready(self.grower.bins());
+  Search& ready = search.get(self.grower.bins());
   const uint8_t* flags = self.flags(features);
   self.held.reset();
   search.grower = nullptr;
@@ -115,10 +119,10 @@ Tree grow(GrowerHandle& self, HeldSearch& search, const GrowConfig& config,
   return self.grower.grow(ready, config, flags);
 }
 
-void begin(GrowerHandle& self, const nb::handle_t<HeldSearch>& handle, const GrowConfig& config,
+void begin(GrowerHandle& self, const nb::handle_t<SearchHandle>& handle, const GrowConfig& config,
            const Optional1<const bool>& features) {
-  auto& search = nb::cast<HeldSearch&>(handle);
-  Search& ready = search.ready(self.grower.bins());
+  auto& search = nb::cast<SearchHandle&>(handle);
+  Search& ready = search.get(self.grower.bins());
   const uint8_t* flags = self.flags(features);
   self.held = nb::borrow(handle);
   search.grower = &self;
@@ -134,7 +138,7 @@ bool split(GrowerHandle& self) {
 }
 
 void evaluate(GrowerHandle& self) {
-  self.search().ready(self.grower.bins());
+  self.search().get(self.grower.bins());
   nb::gil_scoped_release release;
   self.grower.evaluate(true);
 }
@@ -153,12 +157,12 @@ nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>> leaf_of_row(nb::handle self) 
 
 void bind_growers(nb::module_& m) {
   nb::class_<GrowerHandle>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
-      .def(nb::init<const Bins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
+      .def(nb::init<const Bins&, const Context&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def(
           "__init__",
-          [](GrowerHandle* self, const DeviceBins& bins, const Workers& workers) {
-            new (self) GrowerHandle(std::make_unique<DeviceRowPartitioner>(bins), workers);
+          [](GrowerHandle* self, const DeviceBins& bins, const Context& context) {
+            new (self) GrowerHandle(std::make_unique<DeviceRowPartitioner>(bins), context);
           },
           nb::arg("bins"), nb::arg("n_threads"), nb::keep_alive<1, 2>(),
           "Rows lie on the device of the bins.")
@@ -208,7 +212,7 @@ void bind_growers(nb::module_& m) {
 using CellArrays = std::tuple<Array1<const int32_t>, Array1<const uint8_t>, Array1<const int64_t>,
                               Array1<const int32_t>, Array1<const uint8_t>>;
 
-CellColumns cell_columns(const std::optional<CellArrays>& sparse) {
+CompressedColumns cell_columns(const std::optional<CellArrays>& sparse) {
   if (!sparse.has_value()) return {};
   const auto& [features, common, begin, rows, codes] = *sparse;
   const size_t n = features.size();
@@ -254,9 +258,9 @@ void bind_grower(nb::module_& m) {
       .def(
           "__init__",
           [](Bins* self, Array2<const uint8_t> codes, Array1<const uint16_t> n_bins,
-             Array1<const bool> is_categorical, const Workers& workers,
+             Array1<const bool> is_categorical, const Context& context,
              std::optional<CellArrays> sparse) {
-            const CellColumns columns = cell_columns(sparse);
+            const CompressedColumns columns = cell_columns(sparse);
             require(codes.shape(0) + static_cast<size_t>(columns.n) == n_bins.size() &&
                         n_bins.size() == is_categorical.size(),
                     "codes must have one row per feature that is not sparse, and n_bins and "
@@ -267,7 +271,7 @@ void bind_grower(nb::module_& m) {
             new (self)
                 Bins(codes.data(), static_cast<int64_t>(codes.shape(1)),
                      static_cast<int>(n_bins.size()), n_bins.data(),
-                     reinterpret_cast<const uint8_t*>(is_categorical.data()), workers, columns);
+                     reinterpret_cast<const uint8_t*>(is_categorical.data()), context, columns);
           },
           nb::arg("codes"), nb::arg("n_bins"), nb::arg("is_categorical"), nb::arg("n_threads"),
           nb::arg("sparse").none(),
@@ -301,7 +305,7 @@ void bind_grower(nb::module_& m) {
           [](Bins& self, Array2<const uint8_t> codes, int64_t first, const Workers& workers) {
             const int64_t n = check_rows(self, codes, first);
             nb::gil_scoped_release release;
-            self.pack(codes.data(), first, n, workers);
+            self.pack(codes.data(), first, n, context);
           },
           nb::arg("codes"), nb::arg("first"), nb::arg("n_threads"),
           "Write the codes (F, m) of rows first .. first + m - 1.")
@@ -310,7 +314,7 @@ void bind_grower(nb::module_& m) {
           [](const Bins& self, Array2<uint8_t> codes, int64_t first, const Workers& workers) {
             const int64_t n = check_rows(self, codes, first);
             nb::gil_scoped_release release;
-            self.unpack(codes.data(), first, n, workers);
+            self.unpack(codes.data(), first, n, context);
           },
           nb::arg("codes").noconvert(), nb::arg("first"), nb::arg("n_threads"),
           "The codes again, into `codes`.")

@@ -136,7 +136,7 @@ void bind_linear_leaves(nb::module_& m) {
 }
 
 void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_row,
-                const AnyLeaves& leaves, int32_t output, const Workers& workers,
+                const AnyLeaves& leaves, int32_t output, const Context& context,
                 const AnyFeatures& features) {
   const auto n = static_cast<int64_t>(raw.shape(0)), n_outputs = static_cast<int64_t>(raw.shape(1));
   const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves);
@@ -149,11 +149,11 @@ void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_r
   if (output >= n_outputs || view.n_columns != (output >= 0 ? 1 : n_outputs) ||
       (output >= 0 && view.kind->is_sparse))
     throw std::invalid_argument("Leaf values do not fit the raw scores.");
-  check_leaf_ids(leaf_of_row.data(), n, n_leaves, workers);
+  check_leaf_ids(leaf_of_row.data(), n, n_leaves, context);
   if (block != nullptr) check_features(feature_matrix(features), (*block)->n_features(), n);
   nb::gil_scoped_release release;
   add_leaf_values(raw.data(), n, n_outputs, output, leaf_of_row.data(), view,
-                  feature_matrix(features), workers);
+                  feature_matrix(features), context);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "arrays.h"
-#include "bind_loss.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "losses/likelihoods.h"
 
 namespace polyleaf {
@@ -15,7 +15,7 @@ void likelihood_derivatives(const Likelihood& likelihood, const Array2<const flo
                             const Array2<const float>& target,
                             const std::optional<Array2<const float>>& weight,
                             const Array1<const float>& offset, const Array2<float>& g,
-                            const Array2<float>& h, const Workers& workers) {
+                            const Array2<float>& h, const Context& context) {
   const size_t n = target.shape(0), scores = 2 * target.shape(1);
   require(raw.shape(0) == n && raw.shape(1) == scores,
           "raw must have two columns for each of target.");
@@ -34,7 +34,7 @@ void likelihood_derivatives(const Likelihood& likelihood, const Array2<const flo
     input.weight_columns = static_cast<int64_t>(weight->shape(1));
   }
   nb::gil_scoped_release release;
-  derivatives(likelihood, input, g.data(), h.data(), workers);
+  derivatives(likelihood, input, g.data(), h.data(), context);
 }
 
 template <void (*LikelihoodTable::*kFunction)(const float*, float*, int64_t)>

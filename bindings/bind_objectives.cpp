@@ -10,11 +10,10 @@
 
 #include "arrays.h"
 #include "base/exact_totals.h"
-#include "bind_loss.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "leaves/quantile.h"
 #include "losses/objectives.h"
-#include "sample_of.h"
 
 namespace polyleaf {
 namespace {
@@ -69,20 +68,20 @@ LossInput class_input(const FloatMatrix& raw, const Array1<const int32_t>& label
 void loss_derivatives(const Loss& loss, const FloatMatrix& raw, const FloatMatrix& target,
                       const OptionalMatrix& weight, const Array1<const float>& offset,
                       const Array1<const float>& parameter, const Array2<float>& g,
-                      const Optional2<float>& h, const Workers& workers) {
+                      const Optional2<float>& h, const Context& context) {
   const LossInput input = element_input(raw, target, weight, offset, parameter);
   require(rows(g) == input.n_rows && columns(g) == input.n_outputs, "g must be shaped like raw.");
   require(!h || rows(*h) == input.n_rows, "h must have one row for each row of raw.");
   nb::gil_scoped_release release;
-  derivatives(loss, input, g.data(), h ? h->data() : nullptr, h ? columns(*h) : 0, workers);
+  derivatives(loss, input, g.data(), h ? h->data() : nullptr, h ? columns(*h) : 0, context);
 }
 
 double loss_mean(const Loss& loss, const FloatMatrix& raw, const FloatMatrix& target,
                  const OptionalMatrix& weight, const Array1<const float>& offset,
-                 const Array1<const float>& parameter, const Workers& workers) {
+                 const Array1<const float>& parameter, const Context& context) {
   const LossInput input = element_input(raw, target, weight, offset, parameter);
   nb::gil_scoped_release release;
-  return mean_loss(loss, input, workers);
+  return mean_loss(loss, input, context);
 }
 
 void require_like(const Array2<float>& array, const FloatMatrix& raw, int64_t n_columns,
@@ -93,32 +92,32 @@ void require_like(const Array2<float>& array, const FloatMatrix& raw, int64_t n_
 void class_loss_derivatives(const ClassLoss& loss, const FloatMatrix& raw,
                             const Array1<const int32_t>& label, const OptionalMatrix& weight,
                             const Array1<const float>& offset, const Array2<float>& g,
-                            const Array2<float>& h, const Workers& workers) {
+                            const Array2<float>& h, const Context& context) {
   const LossInput input = class_input(raw, label, weight, offset);
   require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
   require_like(h, raw, input.n_outputs, "h must be shaped like raw.");
   nb::gil_scoped_release release;
-  derivatives(loss, input, g.data(), h.data(), workers);
+  derivatives(loss, input, g.data(), h.data(), context);
 }
 
 void class_loss_hessians(const ClassLoss& loss, const FloatMatrix& raw,
                          const Array1<const int32_t>& label, const OptionalMatrix& weight,
                          const Array1<const float>& offset, const Array2<float>& g,
-                         const Array2<float>& h, const Workers& workers) {
+                         const Array2<float>& h, const Context& context) {
   const LossInput input = class_input(raw, label, weight, offset);
   require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
   require_like(h, raw, packed_size(input.n_outputs),
                "h must have K (K + 1) / 2 columns for K outputs.");
   nb::gil_scoped_release release;
-  hessians(loss, input, g.data(), h.data(), workers);
+  hessians(loss, input, g.data(), h.data(), context);
 }
 
 double class_loss_mean(const ClassLoss& loss, const FloatMatrix& raw,
                        const Array1<const int32_t>& label, const OptionalMatrix& weight,
-                       const Array1<const float>& offset, const Workers& workers) {
+                       const Array1<const float>& offset, const Context& context) {
   const LossInput input = class_input(raw, label, weight, offset);
   nb::gil_scoped_release release;
-  return mean_loss(loss, input, workers);
+  return mean_loss(loss, input, context);
 }
 
 template <class T>
@@ -131,7 +130,7 @@ void check_weight(const Array2<const T>& values, const OptionalMatrix& weight) {
 
 template <class T>
 auto totals(const Array2<const T>& values, const OptionalMatrix& weight,
-            const Optional1<const int32_t>& group, int64_t n_groups, const Workers& workers) {
+            const Optional1<const int32_t>& group, int64_t n_groups, const Context& context) {
   check_weight(values, weight);
   require(n_groups >= 1, "n_groups must be at least 1.");
   TotalsInput input{rows(values), columns(values)};
@@ -146,7 +145,7 @@ auto totals(const Array2<const T>& values, const OptionalMatrix& weight,
   NewArray<double> out({2, static_cast<size_t>(input.n_groups), values.shape(1)});
   {
     nb::gil_scoped_release release;
-    exact_totals(values.data(), input, out.data, workers);
+    exact_totals(values.data(), input, out.data, context);
   }
   return out.array;
 }
@@ -155,11 +154,11 @@ template <class T>
 auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
                const Optional1<const int32_t>& leaf_of_row, int32_t n_leaves,
                const Optional1<const uint32_t>& used, const Array1<const double>& level,
-               const Workers& workers) {
+               const Context& context) {
   check_weight(values, weight);
   require(n_leaves >= 1, "n_leaves must be at least 1.");
   require(rows(level) == columns(values), "level must have one value for each column of values.");
-  const RowSample sample = sample_of(rows(values), used, std::nullopt, workers);
+  const RowSample sample = make_row_sample(rows(values), used, std::nullopt, context);
   if (leaf_of_row) {
     require(rows(*leaf_of_row) == rows(values),
             "leaf_of_row must have one id for each row of values.");
@@ -170,10 +169,11 @@ auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
   NewArray<T> out({static_cast<size_t>(n_leaves), values.shape(1)});
   {
     nb::gil_scoped_release release;
-    fit_quantile_leaves(
-        values.data(), columns(values), weight ? begin_of(weight->data(), weight->size()) : nullptr,
-        weight ? columns(*weight) : 0, sample, leaf_of_row ? leaf_of_row->data() : nullptr,
-        n_leaves, level.data(), workers, out.data);
+    fit_quantile_leaves(values.data(), columns(values),
+                        weight ? non_null_data(weight->data(), weight->size()) : nullptr,
+                        weight ? columns(*weight) : 0, sample,
+                        leaf_of_row ? leaf_of_row->data() : nullptr, n_leaves, level.data(),
+                        context, out.data);
   }
   return out.array;
 }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "arrays.h"
-#include "codes.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "forest/forest.h"
 #include "grower/tree.h"
 #include "leaf_blocks.h"
@@ -114,7 +114,7 @@ TreeRange tree_range(const Forest& forest, int32_t first, std::optional<int32_t>
 }
 
 void predict(const Forest& forest, const Array2<const uint8_t>& codes, const Array2<float>& raw,
-             int32_t first, std::optional<int32_t> last, const Workers& workers,
+             int32_t first, std::optional<int32_t> last, const Context& context,
              const AnyFeatures& features) {
   if (raw.shape(0) != codes.shape(1) || raw.shape(1) != static_cast<size_t>(forest.n_outputs()))
     throw std::invalid_argument(
@@ -123,7 +123,7 @@ void predict(const Forest& forest, const Array2<const uint8_t>& codes, const Arr
         ", " + std::to_string(raw.shape(1)) + ").");
   const TreeRange range = tree_range(forest, first, last);
   nb::gil_scoped_release release;
-  forest.predict(code_matrix(codes), feature_matrix(features), raw.data(), range, workers);
+  forest.predict(code_matrix(codes), feature_matrix(features), raw.data(), range, context);
 }
 
 const double* outputs_data(const Forest& forest, const Optional1<const double>& array,
@@ -153,7 +153,7 @@ nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const u
                                       const Array1<const double>& base,
                                       const Optional1<const double>& scale,
                                       const Optional1<const double>& offset, int32_t first,
-                                      std::optional<int32_t> last, const Workers& workers,
+                                      std::optional<int32_t> last, const Context& context,
                                       const AnyFeatures& features,
                                       const Optional1<const int32_t>& coded) {
   const FeatureIds some =
@@ -192,13 +192,13 @@ nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
 }
 
 nb::tuple sparse_scores(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
-                        std::optional<int32_t> last, const Workers& workers,
+                        std::optional<int32_t> last, const Context& context,
                         const AnyFeatures& features) {
   const TreeRange range = tree_range(forest, first, last);
   SparseScores rows;
   {
     nb::gil_scoped_release release;
-    rows = forest.sparse_scores(code_matrix(codes), feature_matrix(features), range, workers);
+    rows = forest.sparse_scores(code_matrix(codes), feature_matrix(features), range, context);
   }
   return nb::make_tuple(to_numpy(std::move(rows.begin)), to_numpy(std::move(rows.outputs)),
                         to_numpy(std::move(rows.values)));
@@ -206,13 +206,13 @@ nb::tuple sparse_scores(const Forest& forest, const Array2<const uint8_t>& codes
 
 nb::ndarray<nb::numpy, int32_t> apply(const Forest& forest, const Array2<const uint8_t>& codes,
                                       int32_t first, std::optional<int32_t> last,
-                                      const Workers& workers) {
+                                      const Context& context) {
   const TreeRange range = tree_range(forest, first, last);
   NewArray<int32_t> result(
       {codes.shape(1), static_cast<size_t>(range.last > first ? range.last - first : 0)});
   {
     nb::gil_scoped_release release;
-    forest.apply(code_matrix(codes), result.data, range, workers);
+    forest.apply(code_matrix(codes), result.data, range, context);
   }
   return result.array;
 }

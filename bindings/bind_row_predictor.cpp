@@ -8,8 +8,8 @@
 
 #include "arrays.h"
 #include "context_caster.h"
+#include "conversions.h"
 #include "device/predictor.h"
-#include "device_array.h"
 #include "forest/row_predictor.h"
 
 namespace polyleaf {
@@ -38,7 +38,7 @@ RowPredictor* make_row_predictor(std::shared_ptr<Forest> forest, std::shared_ptr
 template <class Predictor>
 nb::ndarray<nb::numpy, double> scores_of_rows(const Predictor& predictor,
                                               const nb::ndarray<nb::ro, nb::device::cpu>& rows,
-                                              const Workers& workers) {
+                                              const Context& context) {
   const bool narrow = rows.dtype() == nb::dtype<float>();
   require(narrow || rows.dtype() == nb::dtype<double>(), "Rows must be float32 or float64.");
   require(rows.ndim() == 1 || rows.ndim() == 2,
@@ -59,7 +59,7 @@ nb::ndarray<nb::numpy, double> scores_of_rows(const Predictor& predictor,
       {static_cast<size_t>(numbers.n_rows), static_cast<size_t>(predictor.n_outputs())});
   {
     nb::gil_scoped_release release;
-    predictor.scores(numbers, result.data, workers);
+    predictor.scores(numbers, result.data, context);
   }
   return result.array;
 }

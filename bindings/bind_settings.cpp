@@ -78,7 +78,7 @@ void init_linear_config(LinearConfig* self, const std::string& fit, int max_regr
 }  // namespace
 
 void bind_settings(nb::module_& m) {
-  nb::class_<GrowConfig>(m, "GrowConfig", "How one tree grows; see docs/design.md section 4.")
+  nb::class_<GrowConfig>(m, "GrowConfig", "How one tree grows; see docs/development/arithmetic.md.")
       .def("__init__", &init_grow_config, nb::kw_only(), nb::arg("max_leaves"),
            nb::arg("max_depth"), nb::arg("level_wise"), nb::arg("reg_lambda"), nb::arg("reg_alpha"),
            nb::arg("min_split_gain"), nb::arg("min_child_weight"), nb::arg("min_child_samples"),

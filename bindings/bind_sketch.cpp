@@ -37,7 +37,7 @@ nb::ndarray<nb::numpy, float> make_sketch(int64_t n, int32_t d, F&& fill) {
 }
 
 auto sketch_project(Array2<const float> values, Array2<const float> matrix, float scale,
-                    const Workers& workers) {
+                    const Context& context) {
   const Shape shape(values);
   require(matrix.shape(0) == values.shape(1),
           "The matrix must have one row for each column of values.");
@@ -48,7 +48,7 @@ auto sketch_project(Array2<const float> values, Array2<const float> matrix, floa
 }
 
 auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float scale,
-                  const Workers& workers) {
+                  const Context& context) {
   const Shape shape(values);
   return make_sketch(shape.n, d, [&](float* out) {
     project_signs(values.data(), shape.n, shape.n_columns, seed, d, scale, out, workers);
@@ -56,16 +56,16 @@ auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float sc
 }
 
 auto sketch_subspace(Array2<const float> values, int32_t d, uint64_t seed, int n_iterations,
-                     float scale, const Workers& workers) {
+                     float scale, const Context& context) {
   const Shape shape(values);
   return make_sketch(shape.n, d, [&](float* out) {
     project_subspace(values.data(), shape.n, shape.n_columns, seed, d, n_iterations, scale, out,
-                     workers);
+                     context);
   });
 }
 
 auto sketch_count(Array2<const float> values, int32_t d, uint64_t seed, float scale,
-                  const Workers& workers) {
+                  const Context& context) {
   const Shape shape(values);
   return make_sketch(shape.n, d, [&](float* out) {
     count_sketch(values.data(), shape.n, shape.n_columns, seed, d, scale, out, workers);
@@ -73,7 +73,7 @@ auto sketch_count(Array2<const float> values, int32_t d, uint64_t seed, float sc
 }
 
 auto sketch_take(Array2<const float> values, Array1<const int32_t> columns,
-                 Array1<const float> scale, const Workers& workers) {
+                 Array1<const float> scale, const Context& context) {
   const Shape shape(values);
   require(columns.shape(0) == scale.shape(0), "Every column taken needs a scale.");
   for (size_t j = 0; j < columns.shape(0); ++j)
@@ -82,7 +82,7 @@ auto sketch_take(Array2<const float> values, Array1<const int32_t> columns,
   const auto d = static_cast<int32_t>(columns.shape(0));
   return make_sketch(shape.n, d, [&](float* out) {
     take_columns(values.data(), shape.n, shape.n_columns, columns.data(), scale.data(), d, out,
-                 workers);
+                 context);
   });
 }
 
@@ -91,7 +91,7 @@ auto compute_column_energy(Array2<const float> values, const Workers& workers) {
   NewArray<double> out({values.shape(1)});
   {
     nb::gil_scoped_release release;
-    column_energy(values.data(), shape.n, shape.n_columns, out.data, workers);
+    column_energy(values.data(), shape.n, shape.n_columns, out.data, context);
   }
   return out.array;
 }

@@ -1,17 +1,96 @@
 // What Python may give where the core asks who does the work: a number of threads, or an object
 // that says so in `n_threads` and knows the other ranks in `communicator`
-// (polyleaf.runtime.context.Context). Included wherever a bound function takes `Workers`.
+// (polyleaf.runtime.context.Context). Included wherever a bound function takes `Context`.
 #pragma once
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
+#include <cstring>
+#include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/context.h"
-#include "python_communicator.h"
+
+namespace polyleaf {
+
+class PythonCommunicator final : public Communicator {
+ public:
+  // With the GIL held.
+  explicit PythonCommunicator(nanobind::object object)
+      : object_(std::move(object)),
+        rank_(nanobind::cast<int>(object_.attr("rank"))),
+        size_(nanobind::cast<int>(object_.attr("size"))) {}
+  ~PythonCommunicator() override {
+    const nanobind::gil_scoped_acquire gil;
+    object_.reset();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void allreduce_sum(std::span<int64_t> numbers) override {
+    const nanobind::gil_scoped_acquire gil;
+    object_.attr("sum")(array(numbers));
+  }
+  void allreduce_max(std::span<double> numbers) override {
+    const nanobind::gil_scoped_acquire gil;
+    object_.attr("largest")(array(numbers));
+  }
+  void reduce_scatter(std::span<int32_t> numbers, std::span<const int64_t> begin,
+                      const std::shared_ptr<const void>& owner) override {
+    const nanobind::gil_scoped_acquire gil;
+    using Owner = std::shared_ptr<const void>;
+    const nanobind::capsule held(new Owner(owner),
+                                 [](void* p) noexcept { delete static_cast<Owner*>(p); });
+    nanobind::list shares;
+    for (size_t r = 0; r + 1 < begin.size(); ++r)
+      shares.append(array(numbers.subspan(begin[r], begin[r + 1] - begin[r]), held));
+    using Summed = nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig>;
+    const Summed found = nanobind::cast<Summed>(object_.attr("sum_shares")(shares));
+    if (found.data() != numbers.data() + begin[rank_])  // they may be added up in place
+      std::memcpy(numbers.data() + begin[rank_], found.data(), found.size() * sizeof(int32_t));
+  }
+  std::vector<std::vector<std::byte>> alltoall(
+      const std::vector<std::vector<std::byte>>& blocks) override {
+    const nanobind::gil_scoped_acquire gil;
+    nanobind::list handed;
+    for (const std::vector<std::byte>& block : blocks)
+      handed.append(nanobind::bytes(block.data(), block.size()));
+    return copied(object_.attr("exchange")(handed));
+  }
+  std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> data) override {
+    const nanobind::gil_scoped_acquire gil;
+    return copied(object_.attr("gather")(nanobind::bytes(data.data(), data.size())));
+  }
+
+ private:
+  static std::vector<std::vector<std::byte>> copied(nanobind::handle blocks) {
+    std::vector<std::vector<std::byte>> found;
+    for (nanobind::handle each : blocks) {
+      const nanobind::bytes bytes(each);
+      const std::byte* begin = static_cast<const std::byte*>(bytes.data());
+      found.emplace_back(begin, begin + bytes.size());
+    }
+    return found;
+  }
+
+  template <class T>
+  static nanobind::object array(std::span<T> numbers, nanobind::handle owner = {}) {
+    return nanobind::cast(nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<1>>(
+                              numbers.data(), {numbers.size()}, owner),
+                          nanobind::rv_policy::reference);
+  }
+
+  nanobind::object object_;
+  int rank_, size_;
+};
+
+}  // namespace polyleaf
 
 template <>
-struct nanobind::detail::type_caster<polyleaf::Workers> {
-  using Value = polyleaf::Workers;
+struct nanobind::detail::type_caster<polyleaf::Context> {
+  using Value = polyleaf::Context;
   static constexpr auto Name = const_name("int | polyleaf.runtime.context.Context");
   template <class>
   using Cast = Value;
@@ -21,31 +100,31 @@ struct nanobind::detail::type_caster<polyleaf::Workers> {
   }
 
   bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
-    const object told = steal(
+    const object context = steal(
         PyLong_Check(source.ptr()) ? nullptr : PyObject_GetAttrString(source.ptr(), "n_threads"));
     PyErr_Clear();
-    PyObject* number = told.is_valid() ? told.ptr() : source.ptr();
+    PyObject* number = context.is_valid() ? context.ptr() : source.ptr();
     if (!PyLong_Check(number)) return false;
     int overflow = 0;
     const long long n = PyLong_AsLongLongAndOverflow(number, &overflow);
-    const long long most = Value::kMostThreads;
-    workers_.emplace(overflow > 0 || n > most ? Value::kMostThreads
+    const long long most = Value::kMaxThreads;
+    context_.emplace(overflow > 0 || n > most ? Value::kMaxThreads
                      : n < 1                  ? 1
                                               : static_cast<int>(n));
-    return told.is_valid() ? knows_others(source) : true;
+    return context.is_valid() ? read_communicator(source) : true;
   }
-  explicit operator Value() const { return *workers_; }
+  explicit operator Value() const { return *context_; }
 
  private:
-  bool knows_others(handle source) noexcept try {
+  bool read_communicator(handle source) noexcept try {
     const object communicator = getattr(source, "communicator");
     if (cast<int>(communicator.attr("size")) > 1)
-      workers_->communicator = std::make_shared<polyleaf::PythonCommunicator>(communicator);
+      context_->communicator = std::make_shared<polyleaf::PythonCommunicator>(communicator);
     return true;
   } catch (const std::exception&) {
     PyErr_Clear();
     return false;
   }
 
-  std::optional<Value> workers_;
+  std::optional<Value> context_;
 };

@@ -12,9 +12,9 @@ namespace polyleaf {
 
 // A grower, and the search of the tree that it grows step by step.
 struct GrowerHandle {
-  GrowerHandle(const Bins& bins, const Workers& workers) : grower(bins, workers) {}
-  GrowerHandle(std::unique_ptr<RowPartitioner> rows, const Workers& workers)
-      : grower(std::move(rows), workers) {}
+  GrowerHandle(const Bins& bins, const Context& context) : grower(bins, context) {}
+  GrowerHandle(std::unique_ptr<RowPartitioner> rows, const Context& context)
+      : grower(std::move(rows), context) {}
   Grower grower;
   nb::object held;
 
@@ -24,9 +24,9 @@ struct GrowerHandle {
             "features needs one flag per feature.");
     return reinterpret_cast<const uint8_t*>(features->data());
   }
-  HeldSearch& search() const {
+  SearchHandle& search() const {
     require(held.is_valid(), "No tree is being grown: call begin first.");
-    auto& search = nb::cast<HeldSearch&>(held);
+    auto& search = nb::cast<SearchHandle&>(held);
     require(search.grower == this, "The search has begun another tree.");
     return search;
   }

@@ -20,10 +20,9 @@ void bind_row_predictor(nb::module_& m);
 void bind_searches(nb::module_& m);
 void bind_settings(nb::module_& m);
 void bind_sketch(nb::module_& m);
-void bind_labels(nb::module_& m);
+void bind_sparse(nb::module_& m);
 void bind_device_parts(nb::module_& m);
 void bind_csr_product(nb::module_& m);
-void bind_label_text(nb::module_& m);
 }  // namespace polyleaf
 
 NB_MODULE(_core, m) {
@@ -47,7 +46,6 @@ NB_MODULE(_core, m) {
   polyleaf::bind_searches(m);
   polyleaf::bind_device_parts(m);
   polyleaf::bind_sketch(m);
-  polyleaf::bind_labels(m);
+  polyleaf::bind_sparse(m);
   polyleaf::bind_csr_product(m);
-  polyleaf::bind_label_text(m);
 }

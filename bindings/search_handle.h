@@ -13,16 +13,16 @@
 
 namespace polyleaf {
 
-class HeldSearch {
+class SearchHandle {
  public:
-  explicit HeldSearch(const Bins& bins) : bins_(bins) {}
-  virtual ~HeldSearch() = default;
-  HeldSearch(const HeldSearch&) = delete;
-  HeldSearch& operator=(const HeldSearch&) = delete;
+  explicit SearchHandle(const Bins& bins) : bins_(bins) {}
+  virtual ~SearchHandle() = default;
+  SearchHandle(const SearchHandle&) = delete;
+  SearchHandle& operator=(const SearchHandle&) = delete;
 
   const Bins& bins() const { return bins_; }
   // The search, for the next tree or layer of a grower on `bins`.
-  Search& ready(const Bins& bins) {
+  Search& get(const Bins& bins) {
     require(&bins == &bins_, "The search must be over the grower's bins.");
     require(is_ready(), "The search must be told what to use before a tree is grown.");
     require(search().sample().n_all == bins.n_rows(),
@@ -31,7 +31,7 @@ class HeldSearch {
   }
   virtual bool is_ready() const { return held_ != nullptr; }
   // Call with the GIL held.
-  void release() { held_.reset(); }
+  void reset() { held_.reset(); }
 
   const void* grower = nullptr;  // that grows a tree with it step by step
 
@@ -40,7 +40,7 @@ class HeldSearch {
   // Keeps Python objects and arrays alive. Released before the search is told to use others, so
   // that one that fails to take them on is not asked for a tree.
   template <class... Objects>
-  void hold(Objects... objects) {
+  void retain(Objects... objects) {
     held_ = std::make_shared<std::tuple<Objects...>>(std::move(objects)...);
   }
 

@@ -1,7 +1,7 @@
 """A report of several tasks on one page of HTML: heating as a number, cooling by class and as quantiles.
 
 Each task has its section, with the scores and pictures of its kind, and what they share stands above and
-below them (docs/looking.md). `python examples/report.py report.html` writes the page, which needs no network.
+below them (docs/visualisation.md). `python examples/report.py report.html` writes the page, which needs no network.
 """
 
 import sys

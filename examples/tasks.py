@@ -1,7 +1,7 @@
 """Tasks of unlike kind in one model: the heating load of a building, and which class it is in for cooling.
 
 Only every twentieth heating load has been measured, while all buildings have a class for cooling. One tree
-learns both (docs/tasks.md), so the rows without a heating load help to find the splits for it.
+learns both (docs/multitask.md), so the rows without a heating load help to find the splits for it.
 """
 
 import numpy as np

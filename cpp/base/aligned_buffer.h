@@ -32,7 +32,7 @@ class Buffer {
     std::free(data_);
     data_ = nullptr;
     size_ = 0;
-    const size_t bytes = bytes_of(size), align = bytes >= kHuge ? kHuge : kAlign;
+    const size_t bytes = allocated_bytes(size), align = bytes >= kHuge ? kHuge : kAlign;
     void* data = nullptr;
     if (posix_memalign(&data, align, bytes) != 0) throw std::bad_alloc();
     data_ = static_cast<T*>(data);
@@ -43,7 +43,7 @@ class Buffer {
   }
   // Memory that `size` elements take. Large buffers sit on huge pages where the system has them, as
   // far as they fill them: histograms touch memory at random.
-  static size_t bytes_of(size_t size) {
+  static size_t allocated_bytes(size_t size) {
     return (size * sizeof(T) + 2 * kAlign - 1) / kAlign * kAlign;
   }
   T* data() { return data_; }

@@ -1,38 +1,84 @@
-// Who else grows trees on rows of the same data: the few numbers that depend on the rows of all
-// ranks. Sums are of integers only, so that it does not show who holds which row.
+// Lists that ranks hand one another: of so many groups, the same on every rank, each with as many
+// entries as a rank happens to have.
 //
-// All ranks call the same verbs in the same order, from the thread that was called, never from a
-// task.
-//
-// Must not know: what the numbers mean, how they travel.
+// Owns: how they are packed. Must not know: what groups and entries are.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <cstring>
 #include <span>
+#include <stdexcept>
+#include <type_traits>
 #include <vector>
+
+#include "base/context.h"
 
 namespace polyleaf {
 
-class Communicator {
- public:
-  virtual ~Communicator() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  // In place, over all ranks.
-  virtual void sum(std::span<int64_t> numbers) = 0;
-  // In place; NaN where a rank has NaN.
-  virtual void largest(std::span<double> numbers) = 0;
-  // Share r is numbers begin[r] .. begin[r + 1] - 1, on all ranks. Those of all ranks, added, go to
-  // rank r, which finds them in place of its own. Its other shares stay, and are to stay until the
-  // next call has returned: they are read where they lie, in memory that `owner` holds.
-  virtual void sum_shares(std::span<int32_t> numbers, std::span<const int64_t> begin,
-                          const std::shared_ptr<const void>& owner) = 0;
-  // Block r goes to rank r; what each rank has handed to this one, in order of rank.
-  virtual std::vector<std::vector<std::byte>> exchange(
-      const std::vector<std::vector<std::byte>>& blocks) = 0;
-  // What every rank gives, in order of rank.
-  virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data) = 0;
-};
+template <class T>
+using Lists = std::vector<std::vector<T>>;  // of the groups
+
+// Sizes of the lists, then their entries.
+template <class T>
+std::vector<std::byte> packed_lists(const Lists<T>& lists) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<int64_t> sizes;
+  int64_t n = 0;
+  for (const std::vector<T>& list : lists) {
+    sizes.push_back(static_cast<int64_t>(list.size()));
+    n += sizes.back();
+  }
+  const size_t head = sizeof(int64_t) * sizes.size();
+  std::vector<std::byte> packed(head + sizeof(T) * static_cast<size_t>(n));
+  if (head > 0) std::memcpy(packed.data(), sizes.data(), head);
+  size_t at = head;
+  for (const std::vector<T>& list : lists) {
+    if (!list.empty()) std::memcpy(packed.data() + at, list.data(), sizeof(T) * list.size());
+    at += sizeof(T) * list.size();
+  }
+  return packed;
+}
+
+// Adds what `packed_lists` has made elsewhere to the ends of the lists.
+template <class T>
+void append_packed(std::span<const std::byte> packed, Lists<T>& lists) {
+  const auto take = [&](auto& into, size_t from, size_t n) {
+    using Entry = std::remove_reference_t<decltype(into[0])>;
+    if (n > packed.size() / sizeof(Entry))
+      throw std::runtime_error(
+          "Ranks have lost step: one has sent lists of other groups than another.");
+    into.resize(from + n);
+    if (n > 0) std::memcpy(into.data() + from, packed.data(), n * sizeof(Entry));
+    packed = packed.subspan(n * sizeof(Entry));
+  };
+  std::vector<int64_t> sizes;
+  take(sizes, 0, lists.size());
+  for (size_t i = 0; i < lists.size(); ++i)
+    take(lists[i], lists[i].size(), static_cast<size_t>(sizes[i]));
+}
+
+// Every list becomes those of all ranks, rank after rank.
+template <class T>
+void allgather_lists(const Context& context, Lists<T>& lists) {
+  if (!context.is_distributed()) return;
+  const std::vector<std::vector<std::byte>> all =
+      context.communicator->allgather(packed_lists(lists));
+  for (std::vector<T>& list : lists) list.clear();
+  for (const std::vector<std::byte>& packed : all) append_packed<T>(packed, lists);
+}
+
+// for_ranks[r] goes to rank r; the lists that all ranks have for this one, rank after rank.
+template <class T>
+Lists<T> alltoall_lists(const Context& context, std::vector<Lists<T>>& for_ranks) {
+  std::vector<std::vector<std::byte>> blocks;
+  Lists<T> found(for_ranks[0].size());
+  for (Lists<T>& lists : for_ranks) {
+    blocks.push_back(packed_lists(lists));
+    Lists<T>().swap(lists);
+  }
+  for (const std::vector<std::byte>& packed : context.communicator->alltoall(blocks))
+    append_packed<T>(packed, found);
+  return found;
+}
 
 }  // namespace polyleaf

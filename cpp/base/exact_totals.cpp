@@ -53,10 +53,10 @@ double size_of(double x) {
 
 // Largest magnitude of each column of terms; infinite where one is not finite.
 template <class T>
-std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const Workers& workers) {
+std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const Context& context) {
   const int64_t k = terms.n_columns();
-  std::vector<double> largest(static_cast<size_t>(workers.n_threads * k), 0.0);
-  parallel_for(workers, Block::count(n_rows, kRows), [&](int64_t task, int thread) {
+  std::vector<double> largest(static_cast<size_t>(context.n_threads * k), 0.0);
+  parallel_for(context, Block::count(n_rows, kRows), [&](int64_t task, int thread) {
     double* own = largest.data() + thread * k;
     const Block block(n_rows, kRows, task);
     if (terms.is_one()) {  // stays in a register
@@ -73,7 +73,7 @@ std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const W
     largest[i % k] = std::max(largest[i % k], largest[i]);
   largest.resize(k);
   if (!terms.is_weighted() && n_rows > 0) std::fill(largest.begin() + k / 2, largest.end(), 1.0);
-  workers.largest(largest);
+  context.allreduce_max(largest);
   return largest;
 }
 
@@ -173,14 +173,14 @@ class Sums {
 };
 
 // Those of all ranks: limbs of 32 bits, the highest with the sign, are added apart.
-void add_ranks(std::vector<Int128>& sums, const Workers& workers) {
-  if (workers.is_alone()) return;
+void add_ranks(std::vector<Int128>& sums, const Context& context) {
+  if (!context.is_distributed()) return;
   std::vector<int64_t> limbs;
   for (const Int128 sum : sums)
     for (int i = 0; i < 4; ++i)
       limbs.push_back(i < 3 ? static_cast<int64_t>(static_cast<uint32_t>(sum >> (32 * i)))
                             : static_cast<int64_t>(sum >> 96));
-  workers.sum(limbs);
+  context.allreduce_sum(limbs);
   for (size_t s = 0; s < sums.size(); ++s) {
     sums[s] = 0;
     for (int i = 3; i >= 0; --i) sums[s] = sums[s] * (Int128{1} << 32) + limbs[4 * s + i];
@@ -191,17 +191,17 @@ void add_ranks(std::vector<Int128>& sums, const Workers& workers) {
 
 template <class T>
 void exact_totals(const T* values, const TotalsInput& input, double* totals,
-                  const Workers& workers) {
+                  const Context& context) {
   const Terms<T> terms(values, input);
   const int64_t k = terms.n_columns(), n = input.n_rows;
   std::vector<Unit> units;
-  for (const double largest : largest_terms(terms, n, workers)) units.emplace_back(largest);
-  std::vector<Sums<T>> parts(workers.n_threads, Sums<T>(terms, units, input));
-  parallel_for(workers, Block::count(n, kRows),
+  for (const double largest : largest_terms(terms, n, context)) units.emplace_back(largest);
+  std::vector<Sums<T>> parts(context.n_threads, Sums<T>(terms, units, input));
+  parallel_for(context, Block::count(n, kRows),
                [&](int64_t task, int thread) { parts[thread].add(Block(n, kRows, task)); });
   std::vector<Int128> all(static_cast<size_t>(input.n_groups * k), 0);
   for (const Sums<T>& part : parts) part.add_to(all);
-  add_ranks(all, workers);
+  add_ranks(all, context);
   for (int64_t g = 0; g < input.n_groups; ++g)
     for (int64_t j = 0; j < k; ++j) {
       const int64_t what = j / input.n_columns, column = j % input.n_columns;
@@ -210,7 +210,7 @@ void exact_totals(const T* values, const TotalsInput& input, double* totals,
     }
 }
 
-template void exact_totals(const float*, const TotalsInput&, double*, const Workers&);
-template void exact_totals(const double*, const TotalsInput&, double*, const Workers&);
+template void exact_totals(const float*, const TotalsInput&, double*, const Context&);
+template void exact_totals(const double*, const TotalsInput&, double*, const Context&);
 
 }  // namespace polyleaf

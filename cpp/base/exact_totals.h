@@ -23,6 +23,6 @@ struct TotalsInput {
 // with a product that is not finite has NaN. values: (n_rows, n_columns), fewer than 2^31 rows.
 template <class T>
 void exact_totals(const T* values, const TotalsInput& input, double* totals,
-                  const Workers& workers);
+                  const Context& context);
 
 }  // namespace polyleaf

@@ -15,18 +15,18 @@
 namespace polyleaf {
 
 constexpr int64_t kSumBlock = 4096;  // rows whose terms are added as floats
-constexpr int kMostTermBits = 41;    // 2^41 * 2^12 is 2^53
+constexpr int kMaxTermBits = 41;     // 2^41 * 2^12 is 2^53
 constexpr int kSumBits = 62;
 
 // Bits of the terms of a sum over so many rows, which then fits int64.
-inline int term_bits(int64_t n_rows) {
+inline int get_term_bits(int64_t n_rows) {
   return std::min<int>(
-      kMostTermBits,
+      kMaxTermBits,
       kSumBits - std::bit_width(static_cast<uint64_t>(std::max<int64_t>(n_rows, 1) - 1)));
 }
 
 // The power of two above a magnitude; 0 for 0.
-inline int exponent_above(double largest) {
+inline int get_exponent_above(double largest) {
   int e = 0;
   std::frexp(largest, &e);  // largest = m * 2^e with 0.5 <= m < 1
   return e;

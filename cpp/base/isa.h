@@ -5,7 +5,7 @@
 // The rest of the core calls through `POLYLEAF_SELECT(table)`. Kernel files must not use std
 // containers or algorithms: a template the linker merges across instruction sets could carry
 // AVX-512 code onto a machine without it. For the same reason what kernels and the rest of the core
-// both use is POLYLEAF_INLINE, or a POLYLEAF_METHOD: it leaves nothing to merge.
+// both use is POLYLEAF_INLINE, or a POLYLEAF_INLINE_MEMBER: it leaves nothing to merge.
 //
 // Owns: the choice. Must not know: what any kernel does.
 #pragma once
@@ -18,10 +18,10 @@ namespace polyleaf {
 
 // Whether kernels have code of their own for what is usual, beside code for all (CMakeLists.txt
 // says where not).
-#ifdef POLYLEAF_CODE_FOR_ALL
-constexpr bool kOwnCode = false;
+#ifdef POLYLEAF_GENERIC_KERNELS
+constexpr bool kSpecialised = false;
 #else
-constexpr bool kOwnCode = true;
+constexpr bool kSpecialised = true;
 #endif
 
 enum class Isa { baseline = 0, avx2 = 1, avx512 = 2 };

@@ -8,7 +8,7 @@
 namespace polyleaf {
 
 template <class T>
-class Pool {
+class ObjectPool {
  public:
   size_t size() const { return size_; }
   void clear() { size_ = 0; }

@@ -9,7 +9,7 @@
 //
 // Owns: the layout and the elimination. Must not know: what is solved for.
 #pragma once
-#include "base/select.h"
+#include "base/inline.h"
 
 namespace polyleaf {
 
@@ -50,7 +50,7 @@ POLYLEAF_INLINE void eliminate(Matrix A, int m, Vector y, int columns, Vector in
 
 // What `eliminate` makes of one more right-hand side.
 template <class V>
-POLYLEAF_INLINE void follow(const V* A, int m, V* y, const V* inverse) {
+POLYLEAF_INLINE void eliminate_right_hand_side(const V* A, int m, V* y, const V* inverse) {
   for (int j = 0; j < m; ++j)
     for (int i = j + 1; i < m; ++i) y[i] = y[i] - (A[packed(i, j)] * inverse[j]) * y[j];
 }

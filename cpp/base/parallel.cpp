@@ -34,7 +34,7 @@ thread_local bool inside_task = false;
 // `leave`.
 struct Job {
   TaskFunction function;
-  void* context;
+  void* closure;
   int64_t n_tasks;
   std::atomic<int64_t> next{0};
   std::mutex error_mutex;
@@ -46,7 +46,7 @@ struct Job {
       const int64_t task = next.fetch_add(1, std::memory_order_relaxed);
       if (task >= n_tasks) break;
       try {
-        function(context, task, thread);
+        function(closure, task, thread);
       } catch (...) {
         std::lock_guard<std::mutex> lock(error_mutex);
         if (!error) error = std::current_exception();
@@ -57,9 +57,9 @@ struct Job {
   }
 };
 
-class Pool {
+class ThreadPool {
  public:
-  // Workers spin this often before they sleep: long enough to span the serial gaps inside one tree.
+  // Context spin this often before they sleep: long enough to span the serial gaps inside one tree.
   static constexpr int kSpins = 2000;
 
   void run(int n_threads, Job& job) {
@@ -75,7 +75,7 @@ class Pool {
     }
     wake_.notify_all();
     job.work(0);
-    // Nothing is left to take. Workers that have not come by now, because the machine is busy with
+    // Nothing is left to take. Context that have not come by now, because the machine is busy with
     // other programs, need not come: to wait for each would cost a time slice of the system, many
     // times a tree.
     int joined = 0;
@@ -143,14 +143,14 @@ class Pool {
 
 // Never destroyed: detached workers may outlive static destructors. After a fork the child starts
 // afresh, because threads do not survive it.
-Pool* pool_instance = nullptr;
+ThreadPool* pool_instance = nullptr;
 std::once_flag pool_once;
 
-Pool& pool() {
+ThreadPool& pool() {
   std::call_once(pool_once, [] {
-    pool_instance = new Pool;
+    pool_instance = new ThreadPool;
 #if defined(__unix__) || defined(__APPLE__)
-    pthread_atfork(nullptr, nullptr, [] { pool_instance = new Pool; });
+    pthread_atfork(nullptr, nullptr, [] { pool_instance = new ThreadPool; });
 #endif
   });
   return *pool_instance;
@@ -158,12 +158,12 @@ Pool& pool() {
 
 }  // namespace
 
-void run_tasks(const Workers& workers, int64_t n_tasks, TaskFunction function, void* context) {
+void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function, void* closure) {
   if (n_tasks <= 0) return;
-  Job job{function, context, n_tasks, {}, {}, nullptr};
-  const int n_threads = workers.at_most(n_tasks).n_threads;
+  Job job{function, closure, n_tasks, {}, {}, nullptr};
+  const int n_threads = context.with_max_threads(n_tasks).n_threads;
   if (inside_task) {
-    for (int64_t task = 0; task < n_tasks; ++task) function(context, task, 0);
+    for (int64_t task = 0; task < n_tasks; ++task) function(closure, task, 0);
     return;
   }
   if (n_threads <= 1)

@@ -11,20 +11,20 @@
 
 namespace polyleaf {
 
-using TaskFunction = void (*)(void* context, int64_t task, int thread);
+using TaskFunction = void (*)(void* closure, int64_t task, int thread);
 
-// Runs task 0..n_tasks-1, each once, on at most workers.n_threads threads (the caller is one of
+// Runs task 0..n_tasks-1, each once, on at most context.n_threads threads (the caller is one of
 // them; `thread` is in [0, n_threads)). Tasks are handed out in order. The first exception thrown
 // by a task is rethrown here after the others have ended. A call from inside a task runs its tasks
 // on the calling thread.
-void run_tasks(const Workers& workers, int64_t n_tasks, TaskFunction function, void* context);
+void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function, void* closure);
 
 template <class F>
-void parallel_for(const Workers& workers, int64_t n_tasks, F&& f) {
+void parallel_for(const Context& context, int64_t n_tasks, F&& f) {
   using Body = std::remove_reference_t<F>;
   run_tasks(
-      workers, n_tasks,
-      [](void* context, int64_t task, int thread) { (*static_cast<Body*>(context))(task, thread); },
+      context, n_tasks,
+      [](void* closure, int64_t task, int thread) { (*static_cast<Body*>(closure))(task, thread); },
       const_cast<void*>(static_cast<const void*>(&f)));
 }
 

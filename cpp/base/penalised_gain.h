@@ -7,7 +7,7 @@ namespace polyleaf {
 
 // sum: what the children are worth; of_node: what the node is worth by itself.
 template <class T>
-POLYLEAF_INLINE T judged_by(T factor, T sum, T of_node) {
+POLYLEAF_INLINE T penalised_gain(T factor, T sum, T of_node) {
   const T rise = sum - of_node;
   return rise > 0 ? rise * factor : rise;
 }

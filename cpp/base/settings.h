@@ -25,7 +25,7 @@ struct SplitConfig {
   bool shared_support;  // sparse leaves: the two children of a node hold the same outputs
 
   // As many outputs as there are is a dense leaf.
-  bool keeps_few(int n_outputs) const { return leaf_k > 0 && leaf_k < n_outputs; }
+  bool is_topk(int n_outputs) const { return leaf_k > 0 && leaf_k < n_outputs; }
 };
 
 struct GrowConfig {
@@ -42,8 +42,10 @@ struct GrowConfig {
   // What the best split on a feature, whose children are worth `sum`, competes by with those of
   // others; of_node: what the node is worth by itself.
   template <class T>
-  T judged(int feature, T sum, T of_node) const {
-    return factors.empty() ? sum : judged_by(static_cast<T>(factors[feature]), sum, of_node);
+  T penalised_gain(int feature, T sum, T of_node) const {
+    return factors.empty()
+               ? sum
+               : polyleaf::penalised_gain(static_cast<T>(factors[feature]), sum, of_node);
   }
 };
 

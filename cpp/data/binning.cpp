@@ -298,13 +298,13 @@ class SampledColumns {
 
  public:
   SampledColumns(const Column* columns, int64_t n_columns, const Sample& sample,
-                 const Workers& workers)
+                 const Context& context)
       : columns_(columns), sample_(sample), offsets_(static_cast<size_t>(n_columns) + 1, 0) {
     for (int64_t c = 0; c < n_columns; ++c)
       offsets_[c + 1] = offsets_[c] + sampled_bytes(columns[c].type, sample.n);
     bytes_.reserve(offsets_[n_columns]);
     // Rows outside, columns inside: in a row-major matrix the values of one row share cache lines.
-    parallel_for(workers, Block::count(sample.n, kBlockRows), [&](int64_t task, int) {
+    parallel_for(context, Block::count(sample.n, kBlockRows), [&](int64_t task, int) {
       const Block block(sample.n, kBlockRows, task);
       for (int64_t c = 0; c < n_columns; ++c)
         with_values(c, [&](auto* values) { read(columns[c], block, values); });
@@ -465,14 +465,14 @@ std::vector<double> choose_thresholds(const std::vector<double>& values,
 }
 
 std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample,
-                                        int32_t n_features, int max_bins, const Workers& workers) {
+                                        int32_t n_features, int max_bins, const Context& context) {
   std::vector<Thresholds> result(static_cast<size_t>(n_features));
   const auto n_dense = static_cast<int64_t>(columns.dense.size());
   for (int64_t begin = 0; begin < n_dense; begin += kSampledFeatures) {
     const int64_t n = std::min(kSampledFeatures, n_dense - begin);
     const Column* group = columns.dense.data() + begin;
-    SampledColumns sampled(group, n, sample, workers);
-    parallel_for(workers, n, [&](int64_t c, int) {
+    SampledColumns sampled(group, n, sample, context);
+    parallel_for(context, n, [&](int64_t c, int) {
       result[group[c].feature] = sampled.thresholds(c, max_bins);
     });
   }
@@ -484,7 +484,7 @@ std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sa
     if (sample.rows != nullptr) place[sample.rows[i]] = static_cast<int32_t>(i);
     total_weight += sample.weights == nullptr ? 1 : sample.weights[i];
   }
-  parallel_for(workers, static_cast<int64_t>(columns.stored.size()), [&](int64_t c, int) {
+  parallel_for(context, static_cast<int64_t>(columns.stored.size()), [&](int64_t c, int) {
     const StoredColumn& column = columns.stored[c];
     result[column.feature] =
         thresholds_of_cells(column, sample, columns.n_rows, place, total_weight, max_bins);
@@ -585,10 +585,10 @@ void BinTable::bin_cells(const StoredColumn& column, int64_t n_rows, uint8_t* co
 }
 
 void BinTable::transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes,
-                                uint8_t* zero_codes, const Workers& workers) const {
+                                uint8_t* zero_codes, const Context& context) const {
   std::vector<int64_t> at(columns.size() + 1, 0);
   for (size_t c = 0; c < columns.size(); ++c) at[c + 1] = at[c] + columns[c].n;
-  parallel_for(workers, static_cast<int64_t>(columns.size()), [&](int64_t c, int) {
+  parallel_for(context, static_cast<int64_t>(columns.size()), [&](int64_t c, int) {
     zero_codes[c] = zero_code(columns[c].feature);
     for (int64_t begin = 0; begin < columns[c].n; begin += kBlockRows)
       bin_stored(columns[c], begin, std::min(kBlockRows, columns[c].n - begin),
@@ -596,11 +596,11 @@ void BinTable::transform_stored(const std::vector<StoredColumn>& columns, uint8_
   });
 }
 
-void BinTable::transform(const Columns& columns, uint8_t* codes, const Workers& workers,
+void BinTable::transform(const Columns& columns, uint8_t* codes, const Context& context,
                          const int32_t* row_of) const {
   const int64_t n = columns.n_rows;
   const auto codes_of = [&](int32_t feature) { return codes + row_of[feature] * n; };
-  const Workers busy = n * n_features() < kSerialValues ? 1 : workers;
+  const Context busy = n * n_features() < kSerialValues ? 1 : context;
   const auto n_dense = static_cast<int64_t>(columns.dense.size());
 
   // 8-bit columns: the codes of all 256 values, found once.
@@ -653,7 +653,7 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, const Workers& 
 
 template <class T>
 bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t row_stride,
-                  ptrdiff_t column_stride, const Workers& workers) {
+                  ptrdiff_t column_stride, const Context& context) {
   const BinningKernels& kernels = POLYLEAF_SELECT(binning_kernels);
   const auto found_in = [&](const T* x, int64_t n) {
     if constexpr (std::is_same_v<T, float>)
@@ -661,7 +661,7 @@ bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t ro
     else
       return kernels.has_infinite_double(x, n);
   };
-  const Workers busy = n_rows * n_columns < kSerialValues ? 1 : workers;
+  const Context busy = n_rows * n_columns < kSerialValues ? 1 : context;
   // The inner loop goes along the shorter step.
   if (std::abs(row_stride) < std::abs(column_stride)) {
     std::swap(n_rows, n_columns);
@@ -687,7 +687,7 @@ bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t ro
   return found;
 }
 
-template bool has_infinite(const float*, int64_t, int64_t, ptrdiff_t, ptrdiff_t, const Workers&);
-template bool has_infinite(const double*, int64_t, int64_t, ptrdiff_t, ptrdiff_t, const Workers&);
+template bool has_infinite(const float*, int64_t, int64_t, ptrdiff_t, ptrdiff_t, const Context&);
+template bool has_infinite(const double*, int64_t, int64_t, ptrdiff_t, ptrdiff_t, const Context&);
 
 }  // namespace polyleaf

@@ -1,5 +1,5 @@
 // Binning: columns of numbers in, thresholds and uint8 codes out. What a code means:
-// docs/design.md, section 3.
+// docs/development/arithmetic.md.
 //
 // Owns: reading columns of any type and layout, choosing thresholds, finding codes. Must not know:
 // Python, names of features, what a category is called, trees.
@@ -19,7 +19,7 @@ namespace polyleaf {
 
 // Numbered as kernels of devices read them, too (device/kernels/binning_device.cu).
 enum class ValueType : uint8_t { u8, i8, u16, i16, u32, i32, u64, i64, f32, f64 };
-constexpr size_t size_of(ValueType type) {
+constexpr size_t value_size(ValueType type) {
   return type == ValueType::f32   ? 4
          : type == ValueType::f64 ? 8
                                   : size_t{1} << (static_cast<int>(type) / 2);
@@ -85,7 +85,7 @@ struct Thresholds {
 // feature). Exact (between adjacent distinct values) where the sample has at most max_bins distinct
 // values.
 std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample,
-                                        int32_t n_features, int max_bins, const Workers& workers);
+                                        int32_t n_features, int max_bins, const Context& context);
 
 // Distinct values, ascending, and their weights -> at most max_bins - 1 ascending thresholds t,
 // with a <= t < b for the neighbours a, b that it parts.
@@ -105,11 +105,11 @@ class BinTable {
   int32_t n_features() const { return static_cast<int32_t>(features_.size()); }
   // codes: (n_features, n_rows), C order. Rows of features that occur in no column are left as they
   // are. row_of: the row of codes that each feature gets.
-  void transform(const Columns& columns, uint8_t* codes, const Workers& workers,
+  void transform(const Columns& columns, uint8_t* codes, const Context& context,
                  const int32_t* row_of) const;
   // Codes of the values that columns store, one column after another, and the code of 0 in each.
   void transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes,
-                        uint8_t* zero_codes, const Workers& workers) const;
+                        uint8_t* zero_codes, const Context& context) const;
 
   // The tables (kernels/search_layout.h) of all features one after another, for whoever searches
   // elsewhere.
@@ -133,6 +133,6 @@ class BinTable {
 // infinity.
 template <class T>
 bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t row_stride,
-                  ptrdiff_t column_stride, const Workers& workers);
+                  ptrdiff_t column_stride, const Context& context);
 
 }  // namespace polyleaf

@@ -62,19 +62,19 @@ std::vector<int32_t> all_of(int n_features) {
 }  // namespace
 
 Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
-           const uint8_t* is_categorical, const Workers& workers, const CellColumns& sparse)
+           const uint8_t* is_categorical, const Context& context, const CompressedColumns& sparse)
     : n_rows_(n_rows),
       n_bins_(n_bins, n_bins + n_features),
       is_categorical_(is_categorical, is_categorical + n_features) {
   check();
-  cells_ = Cells(sparse, n_bins, n_features, n_rows, workers);  // checks what lay_out reads
+  cells_ = SparseColumns(sparse, n_bins, n_features, n_rows, context);  // checks what lay_out reads
   lay_out(sparse);
   owned_.resize(tiles_.size());
   for (auto& w : owned_) {
     w.reserve(n_rows);
     words_.push_back(w.data());
   }
-  pack(codes, 0, n_rows, workers);
+  pack(codes, 0, n_rows, context);
 }
 
 Bins::Bins(uint64_t* words, int64_t n_rows, int n_features, const uint16_t* n_bins,
@@ -103,7 +103,7 @@ void Bins::check() const {
 }
 
 // Which tile and slot every feature has.
-void Bins::lay_out(const CellColumns& sparse) {
+void Bins::lay_out(const CompressedColumns& sparse) {
   const int n_features = static_cast<int>(n_bins_.size());
   slot_of_.assign(n_features, -1);
   for (int64_t number = 0; number < sparse.n; ++number) {
@@ -127,10 +127,10 @@ void Bins::lay_out(const CellColumns& sparse) {
     for (int s = 0; s < tile.n_features; ++s) slot_of_[tile.features[s]] = s;
 }
 
-void Bins::pack(const uint8_t* codes, int64_t first, int64_t n, const Workers& workers) {
+void Bins::pack(const uint8_t* codes, int64_t first, int64_t n, const Context& context) {
   const int64_t n_blocks = Block::count(n, kBlock);
   std::atomic<bool> bad{false};
-  parallel_for(workers, n_blocks * n_tiles(), [&](int64_t task, int) {
+  parallel_for(context, n_blocks * n_tiles(), [&](int64_t task, int) {
     const Tile& tile = tiles_[task / n_blocks];
     uint64_t* words = words_[task / n_blocks] + first;
     const Block rows(n, kBlock, task % n_blocks);
@@ -151,9 +151,9 @@ void Bins::pack(const uint8_t* codes, int64_t first, int64_t n, const Workers& w
   if (bad) throw std::invalid_argument("A feature code is not below its feature's number of bins.");
 }
 
-void Bins::unpack(uint8_t* codes, int64_t first, int64_t n, const Workers& workers) const {
+void Bins::unpack(uint8_t* codes, int64_t first, int64_t n, const Context& context) const {
   const int64_t n_blocks = Block::count(n, kBlock);
-  parallel_for(workers, n_blocks * n_tiles(), [&](int64_t task, int) {
+  parallel_for(context, n_blocks * n_tiles(), [&](int64_t task, int) {
     const Tile& tile = tiles_[task / n_blocks];
     const uint64_t* words = words_[task / n_blocks] + first;
     const Block rows(n, kBlock, task % n_blocks);
@@ -167,9 +167,9 @@ void Bins::unpack(uint8_t* codes, int64_t first, int64_t n, const Workers& worke
   });
 }
 
-std::vector<int64_t> Bins::most_rows(const Workers& workers) const {
+std::vector<int64_t> Bins::count_max_bin_rows(const Context& context) const {
   std::vector<int64_t> most(tiles_.size(), 0);
-  parallel_for(workers, n_tiles(), [&](int64_t t, int) {
+  parallel_for(context, n_tiles(), [&](int64_t t, int) {
     std::array<std::array<uint32_t, 256>, kTileFeatures> counts = {};
     for (int64_t i = 0; i < n_rows_; ++i)
       for (int s = 0; s < kTileFeatures; ++s) ++counts[s][words_[t][i] >> (8 * s) & 255];
@@ -179,9 +179,10 @@ std::vector<int64_t> Bins::most_rows(const Workers& workers) const {
   return most;
 }
 
-std::vector<std::vector<uint32_t>> Bins::runs(int64_t at_most, const Workers& workers) const {
+std::vector<std::vector<uint32_t>> Bins::find_row_runs(int64_t at_most,
+                                                       const Context& context) const {
   std::vector<std::vector<uint32_t>> ends(tiles_.size());
-  parallel_for(workers, n_tiles(), [&](int64_t t, int) {
+  parallel_for(context, n_tiles(), [&](int64_t t, int) {
     std::array<std::array<uint32_t, 256>, kTileFeatures> counts = {};
     for (int64_t i = 0; i < n_rows_; ++i) {
       bool is_full = false;

@@ -40,7 +40,7 @@ class Bins {
   // codes: a row for each feature that is not among the sparse ones, in order; code 255 is missing.
   // n_bins: value bins of each feature, 1..255 (0: all missing).
   Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
-       const uint8_t* is_categorical, const Workers& workers, const CellColumns& sparse = {});
+       const uint8_t* is_categorical, const Context& context, const CompressedColumns& sparse = {});
   // Of no codes yet, no feature sparse: `pack` writes them to `words`, which outlive this;
   // n_words(...) of them. nullptr: words lie elsewhere, and this says only where codes stand in
   // them.
@@ -50,16 +50,16 @@ class Bins {
 
   // Codes of rows first .. first + n - 1, a row for each feature that is not sparse, `n` in each.
   // In any order, each row once.
-  void pack(const uint8_t* codes, int64_t first, int64_t n, const Workers& workers);
+  void pack(const uint8_t* codes, int64_t first, int64_t n, const Context& context);
   // What was packed; no feature may be sparse.
-  void unpack(uint8_t* codes, int64_t first, int64_t n, const Workers& workers) const;
+  void unpack(uint8_t* codes, int64_t first, int64_t n, const Context& context) const;
   // The most rows that one code of a feature has, for each tile. Reads all words.
-  std::vector<int64_t> most_rows(const Workers& workers) const;
+  std::vector<int64_t> count_max_bin_rows(const Context& context) const;
   // Runs of rows in which no code of a feature has more than `at_most`, for each tile: where each
   // ends, the last one behind all rows. Reads all words.
-  std::vector<std::vector<uint32_t>> runs(int64_t at_most, const Workers& workers) const;
+  std::vector<std::vector<uint32_t>> find_row_runs(int64_t at_most, const Context& context) const;
   // Whether words are not to be copied.
-  bool stay() const { return stay_; }
+  bool is_external() const { return stay_; }
 
   Bins(const Bins&) = delete;
   Bins& operator=(const Bins&) = delete;
@@ -68,16 +68,16 @@ class Bins {
   int n_features() const { return static_cast<int>(n_bins_.size()); }
   int n_tiles() const { return static_cast<int>(tiles_.size()); }
   const Tile& tile(int t) const { return tiles_[t]; }
-  bool in_cells(int feature) const { return tile_of_[feature] < 0; }
+  bool is_sparse(int feature) const { return tile_of_[feature] < 0; }
   // Where a feature that is not sparse lies.
-  int tile_of(int feature) const { return tile_of_[feature]; }
-  int slot_of(int feature) const { return slot_of_[feature]; }
+  int tile_index(int feature) const { return tile_of_[feature]; }
+  int slot_index(int feature) const { return slot_of_[feature]; }
   // The tile that a feature would lie in were none sparse: features that are looked at together,
   // however they are held.
-  int group_of(int feature) const { return group_of_[feature]; }
-  const Cells& cells() const { return cells_; }
+  int feature_group(int feature) const { return group_of_[feature]; }
+  const SparseColumns& sparse_columns() const { return cells_; }
   // Of a sparse feature: its number among them.
-  int cell_number(int feature) const { return slot_of_[feature]; }
+  int sparse_index(int feature) const { return slot_of_[feature]; }
   int n_bins(int feature) const { return n_bins_[feature]; }
   bool is_categorical(int feature) const { return is_categorical_[feature] != 0; }
   const uint64_t* words(int t) const { return words_[t]; }
@@ -85,7 +85,7 @@ class Bins {
 
   // Code of one cell, 255 for missing.
   int code(int feature, int64_t row) const {
-    if (in_cells(feature)) return cells_.code(cell_number(feature), row);
+    if (is_sparse(feature)) return cells_.code(sparse_index(feature), row);
     const Tile& tile = tiles_[tile_of_[feature]];
     const int code =
         static_cast<int>(words_[tile_of_[feature]][row] >> (8 * slot_of_[feature])) & 255;
@@ -99,13 +99,13 @@ class Bins {
   std::vector<Tile> tiles_;
   std::vector<int32_t> tile_of_, slot_of_, group_of_;
   void check() const;
-  void lay_out(const CellColumns& sparse);
+  void lay_out(const CompressedColumns& sparse);
 
   std::vector<uint64_t*> words_;         // of each tile, n_rows_ of them
   std::vector<Buffer<uint64_t>> owned_;  // where they do not stay
   bool stay_ = false;
   std::vector<int32_t> row_of_;  // of codes: that of each feature that is not sparse
-  Cells cells_;
+  SparseColumns cells_;
 };
 
 }  // namespace polyleaf

@@ -35,25 +35,26 @@ struct LinearTable::Column {
 };
 
 LinearTable::LinearTable(const Bins& bins, const float* features, const float* weight,
-                         const Workers& workers)
+                         const Context& context)
     : centre_(bins.n_features(), 0.0),
       scale_(bins.n_features(), 0.0),
       means_(static_cast<size_t>(bins.n_features()) * 256, 0.0) {
-  if (bins.cells().n_features() > 0)
+  if (bins.sparse_columns().n_features() > 0)
     throw std::invalid_argument(
         "Linear leaves need the codes of every row; none may be held sparse.");
   Column column(bins.n_rows(), weight != nullptr);
   for (int f = 0; f < bins.n_features(); ++f)
     if (!bins.is_categorical(f))
-      measure(bins, features + static_cast<int64_t>(f) * bins.n_rows(), weight, f, column, workers);
+      measure(bins, features + static_cast<int64_t>(f) * bins.n_rows(), weight, f, column, context);
 }
 
 void LinearTable::measure(const Bins& bins, const float* values, const float* weight, int feature,
-                          Column& column, const Workers& workers) {
-  const uint64_t* words = bins.words(bins.tile_of(feature));
-  const int shift = 8 * bins.slot_of(feature), missing = bins.tile(bins.tile_of(feature)).missing();
+                          Column& column, const Context& context) {
+  const uint64_t* words = bins.words(bins.tile_index(feature));
+  const int shift = 8 * bins.slot_index(feature),
+            missing = bins.tile(bins.tile_index(feature)).missing();
   const int64_t n_rows = bins.n_rows(), n_blocks = Block::count(n_rows, kRows);
-  parallel_for(workers, n_blocks, [&](int64_t task, int) {
+  parallel_for(context, n_blocks, [&](int64_t task, int) {
     const Block block(n_rows, kRows, task);
     for (int64_t i = block.begin; i < block.end; ++i) {
       const int code = static_cast<int>(words[i] >> shift) & 255;
@@ -65,7 +66,7 @@ void LinearTable::measure(const Bins& bins, const float* values, const float* we
     }
   });
   double of_bins[2][256];  // sums, weights
-  exact_totals(column.x.data(), column.by_bin(), of_bins[0], workers);
+  exact_totals(column.x.data(), column.by_bin(), of_bins[0], context);
   of_bins[1][missing] = 0;
   double total = 0, sum = 0;
   for (int b = 0; b < 256; ++b) {
@@ -74,7 +75,7 @@ void LinearTable::measure(const Bins& bins, const float* values, const float* we
   }
   if (!(total > 0)) return;
   const double centre = sum / total;
-  parallel_for(workers, n_blocks, [&](int64_t task, int) {
+  parallel_for(context, n_blocks, [&](int64_t task, int) {
     const Block block(n_rows, kRows, task);
     for (int64_t i = block.begin; i < block.end; ++i) {
       const double d = column.x[i] - centre, w = weight != nullptr ? column.w[i] : 1.0;
@@ -82,7 +83,7 @@ void LinearTable::measure(const Bins& bins, const float* values, const float* we
     }
   });
   double squares[2];  // and their number
-  exact_totals(column.x.data(), column.of_all(), squares, workers);
+  exact_totals(column.x.data(), column.of_all(), squares, context);
   centre_[feature] = centre;
   const double scale = std::sqrt(squares[0] / total);
   if (!(scale > 0) || !std::isfinite(scale)) return;

@@ -15,7 +15,7 @@ namespace polyleaf {
 class LinearTable {
  public:
   // features: (n_features, n_rows) float32, NaN where missing; weight: (n_rows,) or nullptr.
-  LinearTable(const Bins& bins, const float* features, const float* weight, const Workers& workers);
+  LinearTable(const Bins& bins, const float* features, const float* weight, const Context& context);
 
   int n_features() const { return static_cast<int>(scale_.size()); }
   // 0: no regressor (categorical, constant, all missing).
@@ -32,7 +32,7 @@ class LinearTable {
   struct Column;
 
   void measure(const Bins& bins, const float* values, const float* weight, int feature,
-               Column& column, const Workers& workers);
+               Column& column, const Context& context);
 
   std::vector<double> centre_, scale_, means_;
 };

@@ -11,7 +11,7 @@ namespace polyleaf {
 // Where rows, or what there is for each, begin that are none: no rows at all are something else
 // than all of them, and no weights than weights of 1.
 template <class T>
-const T* begin_of(const T* values, size_t n) {
+const T* non_null_data(const T* values, size_t n) {
   static constexpr T kNone{};
   return n > 0 ? values : &kNone;
 }
@@ -24,10 +24,10 @@ struct RowSample {
   const float* multiplier = nullptr;
   bool operator==(const RowSample&) const = default;  // the same arrays
 
-  POLYLEAF_METHOD int64_t n_used() const { return rows != nullptr ? n_rows : n_all; }
+  POLYLEAF_INLINE_MEMBER int64_t n_used() const { return rows != nullptr ? n_rows : n_all; }
   // The i-th row of the sample.
-  POLYLEAF_METHOD int64_t row(int64_t i) const { return rows != nullptr ? rows[i] : i; }
-  POLYLEAF_METHOD float factor(int64_t row) const {
+  POLYLEAF_INLINE_MEMBER int64_t row(int64_t i) const { return rows != nullptr ? rows[i] : i; }
+  POLYLEAF_INLINE_MEMBER float factor(int64_t row) const {
     return multiplier != nullptr ? multiplier[row] : 1.0f;
   }
 };
@@ -35,7 +35,22 @@ struct RowSample {
 // Writes the rows of the sample to `out` (n_used), leaf after leaf, in their order in each, without
 // those of a negative leaf. Returns where each leaf begins, and the end (n_leaves + 1). leaf_of_row
 // (n_all) nullptr: one leaf.
-std::vector<int64_t> rows_by_leaf(const RowSample& sample, const int32_t* leaf_of_row,
-                                  int32_t n_leaves, uint32_t* out);
+inline std::vector<int64_t> group_rows_by_leaf(const RowSample& sample, const int32_t* leaf_of_row,
+                                               int32_t n_leaves, uint32_t* out) {
+  const int64_t n = sample.n_used();
+  const auto leaf = [&](int64_t row) { return leaf_of_row != nullptr ? leaf_of_row[row] : 0; };
+  // A leaf's rows are counted two places on; its own then moves from where it begins to where it
+  // ends.
+  std::vector<int64_t> begin(static_cast<size_t>(n_leaves) + 2, 0);
+  for (int64_t i = 0; i < n; ++i)
+    if (const int32_t l = leaf(sample.row(i)); l >= 0) ++begin[l + 2];
+  for (int32_t l = 0; l < n_leaves; ++l) begin[l + 2] += begin[l + 1];
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t row = sample.row(i);
+    if (const int32_t l = leaf(row); l >= 0) out[begin[l + 1]++] = static_cast<uint32_t>(row);
+  }
+  begin.pop_back();
+  return begin;
+}
 
 }  // namespace polyleaf

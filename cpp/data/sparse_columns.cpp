@@ -13,8 +13,8 @@ constexpr int64_t kMostFeatures = int64_t{1} << 24;
 
 }  // namespace
 
-Cells::Cells(const CellColumns& columns, const uint16_t* n_bins, int32_t n_features, int64_t n_rows,
-             const Workers& workers)
+SparseColumns::SparseColumns(const CompressedColumns& columns, const uint16_t* n_bins,
+                             int32_t n_features, int64_t n_rows, const Context& context)
     : n_rows_(n_rows),
       features_(columns.features, columns.features + columns.n),
       common_(columns.common, columns.common + columns.n) {
@@ -36,16 +36,17 @@ Cells::Cells(const CellColumns& columns, const uint16_t* n_bins, int32_t n_featu
       groups_.push_back(number + 1);
   }
   entries_.reserve(n_entries());
-  parallel_for(workers, n_groups(), [&](int64_t g, int) {
+  parallel_for(context, n_groups(), [&](int64_t g, int) {
     for (int64_t number = groups_[g]; number < groups_[g + 1]; ++number) {
       check(columns, number, n_bins[features_[number]], n_rows);
       sort(columns, number);
     }
   });
-  list_by_row(workers);
+  list_by_row(context);
 }
 
-void Cells::check(const CellColumns& columns, int64_t number, int n_bins, int64_t n_rows) const {
+void SparseColumns::check(const CompressedColumns& columns, int64_t number, int n_bins,
+                          int64_t n_rows) const {
   int64_t last_row = -1;
   for (int64_t i = columns.begin[number]; i < columns.begin[number + 1]; ++i) {
     const int64_t row = columns.rows[i];
@@ -60,7 +61,7 @@ void Cells::check(const CellColumns& columns, int64_t number, int n_bins, int64_
 
 // The cells of one feature that do not hold its common code. Counting sort by code: rows stay in
 // order.
-void Cells::sort(const CellColumns& columns, int64_t number) {
+void SparseColumns::sort(const CompressedColumns& columns, int64_t number) {
   int64_t next[257] = {};
   const auto each = [&](const auto& use) {
     for (int64_t i = columns.begin[number]; i < columns.begin[number + 1]; ++i)
@@ -70,20 +71,20 @@ void Cells::sort(const CellColumns& columns, int64_t number) {
   each([&](uint32_t, int code) { ++next[code + 1]; });
   for (int code = 0; code < 256; ++code) next[code + 1] += next[code];
   each([&](uint32_t row, int code) {
-    entries_[begin_[number] + next[code]++] = {row, Cell::key_of(number, code)};
+    entries_[begin_[number] + next[code]++] = {row, SparseEntry::make_key(number, code)};
   });
 }
 
 // Every thread reads all entries and writes those of its own rows.
-void Cells::list_by_row(const Workers& workers) {
+void SparseColumns::list_by_row(const Context& context) {
   if (n_entries() == 0) return;
   row_begin_.assign(static_cast<size_t>(n_rows_) + 1, 0);
   keys_.reserve(n_entries());
   for (int64_t e = 0; e < n_entries(); ++e) ++row_begin_[entries_[e].row + 1];
   for (int64_t row = 0; row < n_rows_; ++row) row_begin_[row + 1] += row_begin_[row];
   std::vector<int64_t> next(row_begin_.begin(), row_begin_.end() - 1);
-  const int64_t n_blocks = std::min<int64_t>(workers.n_threads, n_rows_);
-  parallel_for(workers, n_blocks, [&](int64_t block, int) {
+  const int64_t n_blocks = std::min<int64_t>(context.n_threads, n_rows_);
+  parallel_for(context, n_blocks, [&](int64_t block, int) {
     const uint64_t first = static_cast<uint64_t>(n_rows_ * block / n_blocks);
     const uint64_t n = static_cast<uint64_t>(n_rows_ * (block + 1) / n_blocks) - first;
     for (int64_t e = 0; e < n_entries(); ++e)
@@ -91,15 +92,15 @@ void Cells::list_by_row(const Workers& workers) {
   });
 }
 
-int Cells::code(int64_t number, int64_t row) const {
-  const std::span<const uint32_t> keys = of_row(row);
-  const auto at = std::lower_bound(keys.begin(), keys.end(), Cell::key_of(number, 0));
+int SparseColumns::code(int64_t number, int64_t row) const {
+  const std::span<const uint32_t> keys = row_keys(row);
+  const auto at = std::lower_bound(keys.begin(), keys.end(), SparseEntry::make_key(number, 0));
   return at != keys.end() && *at >> 8 == static_cast<uint32_t>(number) ? static_cast<int>(*at & 255)
                                                                        : common_[number];
 }
 
-size_t Cells::n_bytes() const {
-  return static_cast<size_t>(n_entries()) * (sizeof(uint32_t) + sizeof(Cell)) +
+size_t SparseColumns::n_bytes() const {
+  return static_cast<size_t>(n_entries()) * (sizeof(uint32_t) + sizeof(SparseEntry)) +
          row_begin_.size() * sizeof(int64_t);
 }
 

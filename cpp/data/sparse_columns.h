@@ -15,11 +15,11 @@
 namespace polyleaf {
 
 // One cell that does not hold its feature's common code.
-struct Cell {
+struct SparseEntry {
   uint32_t row;  // of the data; in a node: its place among the node's rows
   uint32_t key;  // number of the feature among the sparse ones, and the code
 
-  static uint32_t key_of(int64_t number, int code) {
+  static uint32_t make_key(int64_t number, int code) {
     return static_cast<uint32_t>(number) << 8 | static_cast<uint32_t>(code);
   }
   int32_t number() const { return static_cast<int32_t>(key >> 8); }
@@ -27,7 +27,7 @@ struct Cell {
 };
 
 // As they are handed over: compressed columns of codes, rows ascending in each.
-struct CellColumns {
+struct CompressedColumns {
   int64_t n = 0;                      // features, fewer than 2^24
   const int32_t* features = nullptr;  // ascending
   const uint8_t* common = nullptr;    // code of the rows that a column does not name
@@ -36,12 +36,12 @@ struct CellColumns {
   const uint8_t* codes = nullptr;
 };
 
-class Cells {
+class SparseColumns {
  public:
-  Cells() = default;
+  SparseColumns() = default;
   // n_bins: of every feature of the data. `std::invalid_argument` where columns are malformed.
-  Cells(const CellColumns& columns, const uint16_t* n_bins, int32_t n_features, int64_t n_rows,
-        const Workers& workers);
+  SparseColumns(const CompressedColumns& columns, const uint16_t* n_bins, int32_t n_features,
+                int64_t n_rows, const Context& context);
 
   int64_t n_features() const { return static_cast<int64_t>(features_.size()); }
   int32_t feature(int64_t number) const { return features_[number]; }
@@ -50,14 +50,14 @@ class Cells {
   size_t n_bytes() const;
 
   // By feature, then code (255 is missing), then row.
-  const Cell* entries() const { return entries_.data(); }
+  const SparseEntry* entries() const { return entries_.data(); }
   int64_t n_entries() const { return begin_.empty() ? 0 : begin_.back(); }
 
   // Where the entries of each feature begin, and after the last one where they end.
   const int64_t* begin() const { return begin_.data(); }
 
   // Keys of one row's cells, ascending.
-  std::span<const uint32_t> of_row(int64_t row) const {
+  std::span<const uint32_t> row_keys(int64_t row) const {
     if (row_begin_.empty()) return {};
     return {keys_.data() + row_begin_[row],
             static_cast<size_t>(row_begin_[row + 1] - row_begin_[row])};
@@ -69,16 +69,16 @@ class Cells {
   int64_t group_begin(int g) const { return groups_[g]; }
 
  private:
-  void check(const CellColumns& columns, int64_t number, int n_bins, int64_t n_rows) const;
-  void sort(const CellColumns& columns, int64_t number);
-  void list_by_row(const Workers& workers);
+  void check(const CompressedColumns& columns, int64_t number, int n_bins, int64_t n_rows) const;
+  void sort(const CompressedColumns& columns, int64_t number);
+  void list_by_row(const Context& context);
 
   int64_t n_rows_ = 0;
   std::vector<int32_t> features_;
   std::vector<uint8_t> common_;
   std::vector<int64_t> begin_;  // of each feature, in entries_
   std::vector<int64_t> groups_ = {0};
-  Buffer<Cell> entries_;
+  Buffer<SparseEntry> entries_;
   std::vector<int64_t> row_begin_;  // of each row, in keys_
   Buffer<uint32_t> keys_;
 };

@@ -112,7 +112,7 @@ struct Chunk {
 
 class Reader {
  public:
-  Reader(RowSyntax syntax, const LabelTextLimits& limits, Chunk& chunk)
+  Reader(RowSyntax syntax, const XmcTextLimits& limits, Chunk& chunk)
       : syntax_(syntax), limits_(limits), rows_(chunk.rows), chunk_(chunk) {}
 
   void read(const char* at, const char* end) {
@@ -251,7 +251,7 @@ class Reader {
   }
 
   RowSyntax syntax_;
-  LabelTextLimits limits_;
+  XmcTextLimits limits_;
   TextRows& rows_;
   Chunk& chunk_;
   std::vector<std::pair<int32_t, float>> order_;
@@ -285,12 +285,11 @@ void append_indptr(std::vector<int64_t>& to, const std::vector<int64_t>& from) {
 
 }  // namespace
 
-TextRows read_label_text(const char* text, int64_t size, RowSyntax syntax,
-                         const LabelTextLimits& limits, int64_t first_line,
-                         const Workers& workers) {
+TextRows read_xmc_text(const char* text, int64_t size, RowSyntax syntax,
+                       const XmcTextLimits& limits, int64_t first_line, const Context& context) {
   const std::vector<int64_t> ends = chunk_ends(text, size);
   std::vector<Chunk> chunks(ends.size());
-  parallel_for(workers, static_cast<int64_t>(ends.size()), [&](int64_t c, int) {
+  parallel_for(context, static_cast<int64_t>(ends.size()), [&](int64_t c, int) {
     Reader(syntax, limits, chunks[c]).read(text + (c == 0 ? 0 : ends[c - 1]), text + ends[c]);
   });
   int64_t line = first_line;
@@ -321,7 +320,7 @@ TextRows read_label_text(const char* text, int64_t size, RowSyntax syntax,
   return all;
 }
 
-std::string write_label_text(const RowsToWrite& rows) {
+std::string write_xmc_text(const RowsToWrite& rows) {
   std::string text;
   char number[32];
   const auto add = [&](auto x) {

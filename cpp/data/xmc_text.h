@@ -23,7 +23,7 @@ enum class RowSyntax {
   arff,      // "{0 1.5, 7 2}"; lines that are blank or start with '%' are skipped
 };
 
-struct LabelTextLimits {
+struct XmcTextLimits {
   int64_t n_features = INT32_MAX;  // indices must be below
   int64_t n_labels = INT32_MAX;
 };
@@ -37,8 +37,8 @@ struct TextRows {
 
 // `first_line`: number of the first line of `text` in its file, for errors. Throws
 // std::invalid_argument with "line 17: what is wrong".
-TextRows read_label_text(const char* text, int64_t size, RowSyntax syntax,
-                         const LabelTextLimits& limits, int64_t first_line, const Workers& workers);
+TextRows read_xmc_text(const char* text, int64_t size, RowSyntax syntax,
+                       const XmcTextLimits& limits, int64_t first_line, const Context& context);
 
 // CSR rows -> text in the syntax `labelled` (or `pairs`, where labels are nullptr), one line each.
 // Values are written with as many digits as float32 needs to come back the same.
@@ -51,6 +51,6 @@ struct RowsToWrite {
   const float* values;
   int32_t index_base = 0;  // what the first feature is called
 };
-std::string write_label_text(const RowsToWrite& rows);
+std::string write_xmc_text(const RowsToWrite& rows);
 
 }  // namespace polyleaf

@@ -23,7 +23,7 @@ DeviceArray::DeviceArray(std::shared_ptr<const Device> device, int64_t n_rows, i
 }
 
 size_t DeviceArray::item_size() const {
-  return size_of(view_.type);
+  return value_size(view_.type);
 }
 
 on_device::Numbers DeviceArray::rows(int64_t begin, int64_t end) const {

@@ -15,7 +15,7 @@ DeviceBins::DeviceBins(std::shared_ptr<const Device> device, const Bins* borrowe
       features_(device),
       places_(device) {
   const Bins& bins = bins_;
-  if (bins.cells().n_features() > 0)
+  if (bins.sparse_columns().n_features() > 0)
     throw std::invalid_argument("A device reads features that are held dense.");
   words_.reserve(static_cast<size_t>(bins.n_rows()) * bins.n_tiles());
   std::vector<on_device::TileAt> tiles(bins.n_tiles());

@@ -11,7 +11,7 @@ DeviceChannels::DeviceChannels(std::shared_ptr<const Device> device)
       hessian_steps_(device),
       sums_(device) {}
 
-void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, Hessian hessian,
+void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, HessianKind hessian,
                               const RowSample& sample) {
   const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(static_cast<int>(g.n_columns), hessian);
@@ -50,7 +50,7 @@ std::vector<float> DeviceChannels::quantise_part(const DeviceMatrix& values, int
   return scales.step;
 }
 
-Chance DeviceChannels::chance() const {
+CategoricalOverfit DeviceChannels::categorical_overfit() const {
   const int n_columns = layout_.n_outputs;
   DeviceBuffer<int64_t> squares(device_);
   squares.clear(n_columns);
@@ -58,8 +58,9 @@ Chance DeviceChannels::chance() const {
   device_->launch(
       device_->grid_for(std::max<int64_t>(n_used * n_columns, n_columns)),
       on_device::SumSquares{data_.data(), n_columns, layout_.lanes, sample_.at(), squares.data()});
-  return chance_of({&layout_, totals_.data(), n_used, gradient_step_.data(), hessian_step_.data()},
-                   squares.read(n_columns));
+  return estimate_categorical_overfit(
+      {&layout_, totals_.data(), n_used, gradient_step_.data(), hessian_step_.data()},
+      squares.read(n_columns));
 }
 
 }  // namespace polyleaf

@@ -6,7 +6,7 @@
 
 #include "device/device.h"
 #include "device/sample.h"
-#include "quantised_gradients/categorical_gain_correction.h"
+#include "quantised_gradients/quantised_gradients.h"
 
 namespace polyleaf {
 

@@ -89,7 +89,7 @@ void DevicePredictor::scores(const NumberRows& rows, double* scores, const Worke
   for (int64_t begin = 0; begin < rows.n_rows; begin += block_rows) {
     const NumberRows part = rows.part(begin, std::min(begin + block_rows, rows.n_rows));
     codes.resize(static_cast<size_t>(part.n_rows) * n_features());
-    model_->find_codes(part, codes.data(), workers);
+    model_->find_codes(part, codes.data(), context);
     sums.resize(static_cast<size_t>(part.n_rows) * n_outputs());
     {
       const std::lock_guard turn(mutex_);

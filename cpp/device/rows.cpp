@@ -47,7 +47,8 @@ std::vector<RowRange> DeviceRowPartitioner::repartition(const RowSample& sample,
   take(sample);
   is_listed_ = true;
   std::vector<uint32_t> ids(sample.n_used());
-  const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row(), n_leaves, ids.data());
+  const std::vector<int64_t> begin =
+      group_rows_by_leaf(sample, leaf_of_row(), n_leaves, ids.data());
   ids_[0].write(ids);
   std::vector<RowRange> ranges;
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf)
@@ -57,7 +58,7 @@ std::vector<RowRange> DeviceRowPartitioner::repartition(const RowSample& sample,
 
 on_device::DivisionAt DeviceRowPartitioner::at(const PartitionRequest& d) const {
   const Bins& bins = bins_.host();
-  const int tile = bins.tile_of(d.feature);
+  const int tile = bins.tile_index(d.feature);
   on_device::DivisionAt at{};
   at.begin = d.rows.begin;
   at.end = d.rows.end;
@@ -66,7 +67,7 @@ on_device::DivisionAt DeviceRowPartitioner::at(const PartitionRequest& d) const 
   at.from = d.rows.copy;
   at.to = d.left.copy;
   at.tile = tile;
-  at.shift = 8 * bins.slot_of(d.feature);
+  at.shift = 8 * bins.slot_index(d.feature);
   at.missing = bins.tile(tile).missing();
   at.threshold = d.threshold;
   at.missing_left = d.missing_left;

@@ -14,7 +14,7 @@ void DeviceSample::take(const RowSample& sample) {
   sample_ = sample;
   if (sample.rows != nullptr) {
     rows_.assign(sample.rows, sample.rows + sample.n_rows);
-    sample_.rows = begin_of(rows_.data(), rows_.size());
+    sample_.rows = non_null_data(rows_.data(), rows_.size());
     rows_on_device_.write(rows_);
   }
   if (sample.multiplier != nullptr)

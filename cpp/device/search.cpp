@@ -6,8 +6,8 @@
 
 #include "base/packed.h"
 #include "search/histogram_search.h"
-#include "search/monotone_split.h"
 #include "split_gain/full.h"
+#include "split_gain/monotone_constraints.h"
 
 namespace polyleaf {
 namespace {
@@ -27,10 +27,10 @@ int solved_of(const ChannelLayout& layout, const SplitConfig& split) {
 
 }  // namespace
 
-DeviceSearch::DeviceSearch(const DeviceBins& bins, const Workers& workers)
+DeviceSearch::DeviceSearch(const DeviceBins& bins, const Context& context)
     : bins_(bins),
       device_(bins.device()),
-      workers_(workers),
+      context_(context),
       histograms_(device_),
       pieces_(device_),
       pairs_(device_),
@@ -47,10 +47,10 @@ DeviceSearch::DeviceSearch(const DeviceBins& bins, const Workers& workers)
       own_sums_(device_),
       lanes_(device_) {}
 
-void DeviceSearch::obey(FeatureDirections directions) {
+void DeviceSearch::set_monotone_constraints(MonotoneConstraints directions) {
   directions_ = std::move(directions);
   if (directions_.any())
-    directions_there_.write(directions_.of(0),
+    directions_there_.write(directions_.row(0),
                             static_cast<size_t>(bins_.host().n_features()) * directions_.stride());
 }
 
@@ -59,13 +59,13 @@ void DeviceSearch::start(const TreeContext& scope, const SearchNode& root) {
   rows_ = dynamic_cast<const DeviceRowPartitioner*>(&scope.rows());
   if (rows_ == nullptr)
     throw std::invalid_argument("A search on a device needs rows that lie there.");
-  check_directions(directions_, layout(), scope.config().split);
+  check_monotone_constraints(directions_, layout(), scope.config().split);
   lay_out_memory();
   if (!scope.config().factors.empty()) factors_.write(scope.config().factors);
   workspace_.reserve(workspace_floats(layout(), scope.config().split) + 16);
   nodes_.clear();
-  add_node(root, channels_->totals(), ValueBounds(directions_.stride()));
-  chance_ = scope.has_sorted_categories() ? channels_->chance() : Chance();
+  add_node(root, channels_->totals(), OutputBounds(directions_.stride()));
+  chance_ = scope.has_sorted_categories() ? channels_->categorical_overfit() : CategoricalOverfit();
 }
 
 // Allocate as many histograms as a tree can use within the memory limit.
@@ -90,7 +90,7 @@ int DeviceSearch::n_histograms_wanted() const {
 }
 
 DeviceSearch::Node& DeviceSearch::add_node(const SearchNode& at, std::vector<int32_t> totals,
-                                           ValueBounds bounds) {
+                                           OutputBounds bounds) {
   nodes_.emplace_back();
   nodes_.back().at = at;
   nodes_.back().totals = std::move(totals);
@@ -106,9 +106,9 @@ ScanNode DeviceSearch::scan_node(const Node& node) const {
                    node.totals.data(),
                    static_cast<int32_t>(node.at.count),
                    workspace_.data()};
-  scanned.chance = chance_;
-  if (directions_.any()) scanned = scanned.obeying(directions_, node.value_bounds);
-  return with_factors(scanned, scope_->config());
+  scanned.categorical_overfit = chance_;
+  if (directions_.any()) scanned = scanned.constrain(directions_, node.value_bounds);
+  return apply_gain_factors(scanned, scope_->config());
 }
 
 double DeviceSearch::cover(int32_t node) const {
@@ -118,10 +118,12 @@ double DeviceSearch::cover(int32_t node) const {
 void DeviceSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right,
                          float* output_gain) {
   const TileSplit& best = nodes_[parent].best;
-  const ScanNode judged = split_like(scan_node(nodes_[parent]), bins_.host(), best);
+  const ScanNode judged = best.candidate_node(scan_node(nodes_[parent]), bins_.host());
   scores().output_terms(judged, best.left.data(), best.left_count, output_gain);
-  ValueBounds bounds_of_left, bounds_of_right;
-  if (directions_.any()) bound_children(judged, best, bounds_of_left, bounds_of_right);
+  OutputBounds bounds_of_left, bounds_of_right;
+  if (directions_.any())
+    propagate_bounds(judged, best.feature, best.left.data(), best.left_count, bounds_of_left,
+                     bounds_of_right);
   std::vector<int32_t> of_left = best.left, of_right = nodes_[parent].totals;
   for (int j = 0; j < layout().lanes; ++j) of_right[j] -= of_left[j];
   const int handed_down = std::exchange(nodes_[parent].histogram, -1);
@@ -155,9 +157,10 @@ void DeviceSearch::forget(const std::vector<SearchNode>& nodes) {
   for (const SearchNode& node : nodes) {
     const int histogram = std::exchange(nodes_[node.id].histogram, -1);
     if (histogram >= 0) free_.push_back(histogram);
-    nodes_[node.id].value_bounds = ValueBounds(directions_.stride());
+    nodes_[node.id].value_bounds = OutputBounds(directions_.stride());
   }
-  chance_ = scope_->has_sorted_categories() ? channels_->chance() : Chance();
+  chance_ =
+      scope_->has_sorted_categories() ? channels_->categorical_overfit() : CategoricalOverfit();
 }
 
 // Free two histograms. The oldest are discarded, and their children are built from rows; those of
@@ -228,7 +231,7 @@ void DeviceSearch::run(Batch& batch, std::vector<SplitInfo>& choices, int32_t fi
     if (bins_.has_categories()) scan_categories(node);
     const TileSplit* const best = node.best.feature >= 0 ? &node.best : nullptr;
     const float node_sum = best != nullptr ? scores().node_sum(scan_node(node)) : 0.0f;
-    const SplitInfo choice = admitted(best, node_sum, layout().n_outputs, config);
+    const SplitInfo choice = validate_gain(best, node_sum, layout().n_outputs, config);
     choices[node.at.id - first_id] = choice;
     const bool is_last = config.max_depth >= 0 && node.at.depth + 1 >= config.max_depth;
     if (choice.feature < 0 || is_last) free_.push_back(std::exchange(node.histogram, -1));
@@ -370,7 +373,7 @@ void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& 
     room_.reserve(static_cast<size_t>(n_blocks * of_block));
     return n_blocks;
   };
-  if (layout().hessian == Hessian::full) {
+  if (layout().hessian == HessianKind::full) {
     const bool has_node_features = name_lanes(batch);
     const auto m = static_cast<int32_t>(solved_of(layout(), split));
     const int64_t n_blocks = make_room(on_device::room_of_solved(m));
@@ -378,7 +381,7 @@ void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& 
         {n_blocks},
         on_device::ScanSolved{scan, n_scanned, m, lanes_.data(),
                               has_node_features ? on_device::lanes_solved(m) : 0, room_.data()});
-  } else if (split.keeps_few(layout().n_outputs)) {
+  } else if (split.is_topk(layout().n_outputs)) {
     const int64_t n_blocks = make_room(on_device::room_of_few(split.leaf_k));
     device_->launch({n_blocks}, on_device::ScanFew{scan, n_scanned, split.leaf_k,
                                                    split.shared_support, room_.data()});
@@ -396,7 +399,7 @@ void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& 
 void DeviceSearch::write_bounds(const Batch& batch) {
   std::vector<float> low, high;
   for (const int32_t id : batch.nodes) {
-    const ValueBounds& bounds = nodes_[id].value_bounds;
+    const OutputBounds& bounds = nodes_[id].value_bounds;
     low.insert(low.end(), bounds.low(), bounds.low() + directions_.stride());
     high.insert(high.end(), bounds.high(), bounds.high() + directions_.stride());
   }
@@ -415,7 +418,7 @@ bool DeviceSearch::name_lanes(const Batch& batch) {
     const auto magnitude = [&](int i) {
       return std::fabs(static_cast<float>(node.totals[i]) * node.gradient_step[i]);
     };
-    const int m = solved_outputs(k, size, magnitude, outputs.data());
+    const int m = select_solved_outputs(k, size, magnitude, outputs.data());
     lanes.insert(lanes.end(), outputs.begin(), outputs.begin() + m);
     for (int i = 0; i < m; ++i)
       for (int j = 0; j <= i; ++j)
@@ -444,17 +447,17 @@ void DeviceSearch::take_found(Node& node, const int32_t* found) {
   on_device::NodeBest best;
   std::memcpy(&best, found, sizeof(best));
   const ScanNode scanned = scan_node(node);
-  node.best.begin(scanned);
+  node.best.reset(scanned);
   if (best.feature < 0) return;
   node.best.sum = best.sum;
-  node.best.judged = scanned.split_on(best.feature).judged(best.sum);
+  node.best.penalised_gain = scanned.select_feature(best.feature).penalised_gain(best.sum);
   node.best.feature = best.feature;
   node.best.bin = best.bin;
   node.best.missing_left = best.missing_left != 0;
   node.best.set = {};
   node.best.left_count = best.left_count;
   std::copy_n(found + kHead, layout().lanes, node.best.left.begin());
-  if (best.n_missing == 0) node.best.follow_larger_child(scanned);
+  if (best.n_missing == 0) node.best.send_missing_to_larger_child(scanned);
 }
 
 // Scan categorical features in histograms that are copied to the host; ties go to the smaller

@@ -19,7 +19,7 @@ namespace polyleaf {
 
 class DeviceSearch final : public Search {
  public:
-  DeviceSearch(const DeviceBins& bins, const Workers& workers);
+  DeviceSearch(const DeviceBins& bins, const Context& context);
 
   void use(const DeviceChannels& channels) { channels_ = &channels; }
   // Like HistogramSearch.
@@ -51,12 +51,14 @@ class DeviceSearch final : public Search {
   };
 
   const ChannelLayout& layout() const { return channels_->layout(); }
-  const ScoreKernels& scores() const { return scores_of(layout(), scope_->config().split); }
+  const ScoreKernels& scores() const {
+    return select_score_kernels(layout(), scope_->config().split);
+  }
   ScanNode scan_node(const Node& node) const;
   void forget(const std::vector<SearchNode>& nodes);
   void lay_out_memory();
   int n_histograms_wanted() const;
-  Node& add_node(const SearchNode& at, std::vector<int32_t> totals, ValueBounds bounds);
+  Node& add_node(const SearchNode& at, std::vector<int32_t> totals, OutputBounds bounds);
   int take_histogram();
   bool make_room_for_pair(const Batch& batch);
   void plan_pair(int32_t left, int32_t right, Batch& batch);
@@ -75,15 +77,15 @@ class DeviceSearch final : public Search {
 
   const DeviceBins& bins_;
   const std::shared_ptr<const Device> device_;
-  const Workers workers_;
+  const Context context_;
 
-  FeatureDirections directions_;
+  MonotoneConstraints directions_;
 
   // State of one tree.
   const DeviceChannels* channels_ = nullptr;
   const TreeContext* scope_ = nullptr;
   const DeviceRowPartitioner* rows_ = nullptr;
-  Chance chance_;
+  CategoricalOverfit chance_;
   std::vector<Node> nodes_;
   std::vector<int> free_;  // unused histograms
   bool renewed_ = false;   // whether node totals must be recomputed

@@ -70,7 +70,7 @@ struct Explainer::Request {
   const ExplainedOutputs& outputs;
   bool interactions;
   float* out;
-  const Workers& workers;
+  const Context& context;
 };
 
 // Scratch memory of one thread.
@@ -97,7 +97,7 @@ Explainer::Explainer(const Forest& forest, TreeRange range) : n_outputs_(forest.
 }
 
 Explainer::Explainer(const Forest& forest, TreeRange range, const CodeMatrix& background,
-                     const FeatureMatrix& features, const Workers& workers)
+                     const FeatureMatrix& features, const Context& context)
     : n_outputs_(forest.n_outputs()), has_background_(true) {
   if (background.n_rows < 1) throw std::invalid_argument("The background has no rows.");
   read(forest, range);
@@ -187,7 +187,7 @@ void Explainer::find_background_leaves(const Forest& forest, TreeRange range,
   for (size_t t = 0; t < parts_.size(); ++t) {
     Part& part = parts_[t];
     const auto tree = range.first + static_cast<int32_t>(t);
-    forest.apply(background, leaves.data(), {tree, tree + 1}, workers);
+    forest.apply(background, leaves.data(), {tree, tree + 1}, context);
     part.probability.assign(part.leaves->n_leaves(), 0.0);
     for (int32_t leaf : leaves) part.probability[leaf] += 1.0;
     for (double& probability : part.probability)
@@ -320,14 +320,14 @@ std::vector<Explainer::Group> Explainer::groups(bool pairs) const {
 }
 
 void Explainer::assign_slots(Group& group, bool pairs) const {
-  std::vector<int32_t> slot_of(features_.size(), -1);
+  std::vector<int32_t> slot_index(features_.size(), -1);
   std::unordered_map<uint64_t, int32_t> slot_of_pair;
   const auto single = [&](int32_t column) {
-    if (slot_of[column] < 0) {
-      slot_of[column] = static_cast<int32_t>(group.slots.size());
+    if (slot_index[column] < 0) {
+      slot_index[column] = static_cast<int32_t>(group.slots.size());
       group.slots.push_back({column, -1, -1, -1});
     }
-    return slot_of[column];
+    return slot_index[column];
   };
   std::vector<int32_t> term_slots;
   for (Unit& unit : group.units)
@@ -348,7 +348,7 @@ void Explainer::assign_slots(Group& group, bool pairs) const {
 
 void Explainer::explain(const CodeMatrix& codes, const FeatureMatrix& features,
                         const ExplainedOutputs& outputs, bool interactions, float* out,
-                        const Workers& workers) const {
+                        const Context& context) const {
   check(codes, features);
   if (codes.n_rows == 0 || outputs.n == 0) return;
   const Request request{codes, features, outputs, interactions, out, workers};

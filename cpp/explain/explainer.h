@@ -29,7 +29,7 @@ class Explainer {
   // Explain with a non-empty background data set as the distribution of unknown features
   // (interventional TreeSHAP); `features` for linear leaves. Only what the trees read is copied.
   Explainer(const Forest& forest, TreeRange range, const CodeMatrix& background,
-            const FeatureMatrix& features, const Workers& workers);
+            const FeatureMatrix& features, const Context& context);
   ~Explainer();
 
   int32_t n_outputs() const { return n_outputs_; }
@@ -41,7 +41,7 @@ class Explainer {
   // contributions in float32.
   void explain(const CodeMatrix& codes, const FeatureMatrix& features,
                const ExplainedOutputs& outputs, bool interactions, float* out,
-               const Workers& workers) const;
+               const Context& context) const;
 
  private:
   struct Part;

@@ -95,7 +95,7 @@ class Forest {
                              TreeRange range, const Workers& workers) const;
   // leaves (n_rows, number of trees): leaf id of each row in each tree.
   void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
-             const Workers& workers) const;
+             const Context& context) const;
 
  private:
   struct Entry {

@@ -30,7 +30,7 @@ LabelRows::Block make_block(const int64_t* indptr, const int32_t* outputs, const
   const int64_t from = indptr[first], size = indptr[first + n] - from;
   pattern->begin.resize(static_cast<size_t>(n) + 1);
   pattern->outputs.reserve(static_cast<size_t>(size));
-  LabelRows::Block block;
+  SparseRows::Block block;
   block.values.reserve(static_cast<size_t>(size));
   for (int64_t r = 0; r <= n; ++r) pattern->begin[r] = indptr[first + r] - from;
   for (int64_t r = 0; r < n; ++r)
@@ -93,8 +93,9 @@ struct MergedRow {
 
 }  // namespace
 
-LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float* values,
-                     int64_t n_rows, int64_t n_entries, int64_t n_outputs, const Workers& workers) {
+SparseRows make_sparse_rows(const int64_t* indptr, const int32_t* outputs, const float* values,
+                            int64_t n_rows, int64_t n_entries, int64_t n_outputs,
+                            const Context& context) {
   if (indptr[0] != 0 || indptr[n_rows] != n_entries)
     reject("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
   for (int64_t i = 0; i < n_rows; ++i)
@@ -111,18 +112,18 @@ LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float*
 
 SparseRawScores::SparseRawScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_outputs) {
   for (int64_t b = 0; b < raw_.n_blocks(); ++b) {
-    const Block block(n_rows, kLabelBlock, b);
-    auto pattern = std::make_shared<LabelPattern>();
+    const Block block(n_rows, kSparseBlockRows, b);
+    auto pattern = std::make_shared<SparsePattern>();
     pattern->begin.assign(static_cast<size_t>(block.end - block.begin) + 1, 0);
     raw_.block(b).pattern = std::move(pattern);
   }
 }
 
-SparseRawScores::SparseRawScores(const LabelRows& targets, const Workers& workers)
+SparseRawScores::SparseRawScores(const SparseRows& targets, const Context& context)
     : raw_(targets.n_rows(), targets.n_outputs()),
       targets_(static_cast<size_t>(targets.n_blocks())) {
-  parallel_for(workers, targets.n_blocks(), [&](int64_t b, int) {
-    const LabelRows::Block& from = targets.block(b);
+  parallel_for(context, targets.n_blocks(), [&](int64_t b, int) {
+    const SparseRows::Block& from = targets.block(b);
     const size_t size = static_cast<size_t>(from.pattern->n_entries());
     raw_.block(b).pattern = from.pattern;
     raw_.block(b).values.reserve(size);
@@ -179,16 +180,16 @@ void SparseRawScores::Targets::write(int64_t first, int64_t n, float* out) const
   for (; i < at.size() && at[i] < first + n; ++i) out[at[i] - first] = values[i];
 }
 
-void SparseRawScores::gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
-                                const Workers& workers) const {
+void SparseRawScores::gradients(const Loss& loss, float base, const float* weight, SparseRows& out,
+                                const Context& context) const {
   if (targets_.empty() && raw_.n_blocks() > 0)
     throw std::invalid_argument("These sparse scores have no targets.");
   if (out.n_rows() != raw_.n_rows() || out.n_outputs() != raw_.n_outputs())
-    out = LabelRows(raw_.n_rows(), raw_.n_outputs());
+    out = SparseRows(raw_.n_rows(), raw_.n_outputs());
   const std::vector<float> offset(kChunk, base), parameter(kChunk, 1.0f);
-  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int) {
-    const LabelRows::Block& block = raw_.block(b);
-    LabelRows::Block& to = out.block(b);
+  parallel_for(context, raw_.n_blocks(), [&](int64_t b, int) {
+    const SparseRows::Block& block = raw_.block(b);
+    SparseRows::Block& to = out.block(b);
     const int64_t n = block.pattern->n_entries();
     to.pattern = block.pattern;
     to.values.reserve(static_cast<size_t>(n));
@@ -203,31 +204,31 @@ void SparseRawScores::gradients(const Loss& loss, float base, const float* weigh
     if (weight == nullptr) return;
     const std::vector<int64_t>& begin = block.pattern->begin;
     for (int64_t r = 0; r < block.pattern->n_rows(); ++r) {
-      const float w = weight[b * kLabelBlock + r];
+      const float w = weight[b * kSparseBlockRows + r];
       for (int64_t e = begin[r]; e < begin[r + 1]; ++e) to.values[e] *= w;
     }
   });
 }
 
 void SparseRawScores::topk(int32_t k, int32_t* outputs, double* scores,
-                           const Workers& workers) const {
+                           const Context& context) const {
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
-  std::vector<Ranking> rankings(static_cast<size_t>(workers.n_threads), Ranking(k));
-  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
-    const Block block(raw_.n_rows(), kLabelBlock, b);
+  std::vector<Ranking> rankings(static_cast<size_t>(context.n_threads), Ranking(k));
+  parallel_for(context, raw_.n_blocks(), [&](int64_t b, int thread) {
+    const Block block(raw_.n_rows(), kSparseBlockRows, b);
     for (int64_t i = block.begin; i < block.end; ++i) {
-      const LabelRow row = raw_.row(i);
+      const SparseRow row = raw_.row(i);
       rankings[thread].offer(row.values, row.outputs, static_cast<int32_t>(row.n), {}, false);
       rankings[thread].take(outputs + i * k, scores + i * k);
     }
   });
 }
 
-void row_norms(const LabelRows& rows, float* out, const Workers& workers) {
-  parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
-    const Block block(rows.n_rows(), kLabelBlock, b);
+void compute_row_norms(const SparseRows& rows, float* out, const Context& context) {
+  parallel_for(context, rows.n_blocks(), [&](int64_t b, int) {
+    const Block block(rows.n_rows(), kSparseBlockRows, b);
     for (int64_t i = block.begin; i < block.end; ++i) {
-      const LabelRow row = rows.row(i);
+      const SparseRow row = rows.row(i);
       double sum = 0;
       for (int64_t e = 0; e < row.n; ++e) sum += static_cast<double>(row.values[e]) * row.values[e];
       out[i] = static_cast<float>(std::sqrt(sum));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/context.h"
-#include "data/sparse_labels.h"
+#include "data/sparse_rows.h"
 #include "leaves/leaf_kind.h"
 #include "losses/objectives.h"
 
@@ -33,7 +33,7 @@ class SparseRawScores {
   // first, ties by output; -1 and -inf where there are fewer.
   void topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const;
 
-  const LabelRows& raw() const { return raw_; }
+  const SparseRows& raw() const { return raw_; }
 
  private:
   // The non-zero targets of a block: their entries, ascending, and their values.

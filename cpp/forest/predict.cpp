@@ -311,7 +311,7 @@ void Forest::visit_leaves(const CodeMatrix& codes, TreeRange range, const Worker
 }
 
 void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw,
-                     TreeRange range, const Workers& workers) const {
+                     TreeRange range, const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (range.first == range.last) return;
@@ -344,7 +344,7 @@ void Forest::scores(const CodeMatrix& codes, const FeatureIds* coded_features,
 }
 
 void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
-                   const Workers& workers) const {
+                   const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, range);
   const int64_t n_trees = range.last - range.first;

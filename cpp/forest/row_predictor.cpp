@@ -74,7 +74,7 @@ RowPredictor::RowPredictor(std::shared_ptr<const Forest> forest,
 }
 
 void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes,
-                              const Workers& workers) const {
+                              const Context& context) const {
   Columns columns;
   columns.n_rows = rows.n_rows;
   columns.dense.reserve(numeric_.size());
@@ -101,14 +101,14 @@ void RowPredictor::copy_features(const NumberRows& rows, float* features) const 
     }
 }
 
-void RowPredictor::scores(const NumberRows& rows, double* scores, const Workers& workers) const {
+void RowPredictor::scores(const NumberRows& rows, double* scores, const Context& context) const {
   thread_local Buffer<uint8_t> codes;
   thread_local Buffer<float> features;
   for (int64_t begin = 0; begin < rows.n_rows; begin += kRowBlock) {
     const NumberRows part = rows.part(begin, std::min(begin + kRowBlock, rows.n_rows));
     const size_t size = static_cast<size_t>(part.n_rows) * part.n_features;
     codes.reserve(size);
-    find_codes(part, codes.data(), workers);
+    find_codes(part, codes.data(), context);
     FeatureMatrix raw;
     if (!regressors_.empty()) {
       features.reserve(size);

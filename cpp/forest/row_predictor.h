@@ -42,7 +42,7 @@ class RowPredictor {
   // Parts of a prediction: the trees, the codes (n_features, n_rows) of the features that they
   // split on, and the transform of their sums.
   const Forest& forest() const { return *forest_; }
-  void find_codes(const NumberRows& rows, uint8_t* codes, const Workers& workers) const;
+  void find_codes(const NumberRows& rows, uint8_t* codes, const Context& context) const;
   const BinTable& bins() const { return *bins_; }
   // numeric features that trees split on
   const std::vector<int32_t>& numeric() const { return numeric_; }

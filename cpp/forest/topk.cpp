@@ -122,7 +122,7 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
-  std::vector<Ranking> rankings(workers.n_threads, Ranking(k));
+  std::vector<Ranking> rankings(context.n_threads, Ranking(k));
   const auto take = [&](int64_t row, Ranking& ranking) {
     ranking.take(outputs + row * k, scores + row * k);
   };
@@ -164,7 +164,7 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
 }
 
 SparseScores Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features,
-                                   TreeRange range, const Workers& workers) const {
+                                   TreeRange range, const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   SparseScores result;
@@ -196,7 +196,7 @@ SparseScores Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix&
   std::partial_sum(result.begin.begin(), result.begin.end(), result.begin.begin());
   result.outputs.resize(result.begin.back());
   result.values.resize(result.begin.back());
-  parallel_for(workers, static_cast<int64_t>(parts.size()), [&](int64_t task, int) {
+  parallel_for(context, static_cast<int64_t>(parts.size()), [&](int64_t task, int) {
     int64_t from = 0;
     for (int64_t row : parts[task].rows) {
       const int64_t to = result.begin[row], n = result.begin[row + 1] - to;

@@ -7,11 +7,11 @@
 #include "grower/host_row_partitioner.h"
 
 namespace polyleaf {
-Grower::Grower(const Bins& bins, const Workers& workers)
-    : Grower(std::make_unique<HostRowPartitioner>(bins, workers), workers) {}
+Grower::Grower(const Bins& bins, const Context& context)
+    : Grower(std::make_unique<HostRowPartitioner>(bins, context), context) {}
 
-Grower::Grower(std::unique_ptr<RowPartitioner> rows, const Workers& workers)
-    : rows_(std::move(rows)), workers_(workers) {}
+Grower::Grower(std::unique_ptr<RowPartitioner> rows, const Context& context)
+    : rows_(std::move(rows)), context_(context) {}
 
 Tree Grower::grow(Search& search, const GrowConfig& config, const uint8_t* features) {
   begin(search, config, features);
@@ -232,7 +232,7 @@ void Grower::repartition() {
 void Grower::count_rows() {
   std::vector<int64_t> counts;
   for (int32_t id : new_nodes_) counts.push_back(nodes_[id].at.rows.size());
-  workers_.sum(counts);
+  context_.allreduce_sum(counts);
   for (size_t i = 0; i < counts.size(); ++i) nodes_[new_nodes_[i]].at.count = counts[i];
 }
 

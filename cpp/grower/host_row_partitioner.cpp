@@ -60,7 +60,7 @@ void place_rows(std::vector<Piece>& pieces,
 
 }  // namespace
 
-HostRowPartitioner::HostRowPartitioner(const Bins& bins, const Workers& workers)
+HostRowPartitioner::HostRowPartitioner(const Bins& bins, const Context& context)
     : bins_(bins),
       workers_(workers),
       right_words_(workers.n_threads),
@@ -90,7 +90,7 @@ void HostRowPartitioner::set_sample(const RowSample& sample) {
   sample_ = sample;
   if (sample.rows == nullptr) return;
   rows_.assign(sample.rows, sample.rows + sample.n_rows);
-  sample_.rows = begin_of(rows_.data(), rows_.size());
+  sample_.rows = non_null_data(rows_.data(), rows_.size());
 }
 
 // Return whether a node is so small that its words should be copied next to each other: most of
@@ -112,7 +112,7 @@ void HostRowPartitioner::fetch_words(const std::vector<RowRange*>& ranges) {
   if (blocks.empty()) return;
   for (int t : tiles_) words_[0][t].reserve(sample_.n_used());
   const auto n_blocks = static_cast<int64_t>(blocks.size());
-  parallel_for(workers_, n_blocks * static_cast<int64_t>(tiles_.size()), [&](int64_t task, int) {
+  parallel_for(context_, n_blocks * static_cast<int64_t>(tiles_.size()), [&](int64_t task, int) {
     const int t = tiles_[task / n_blocks];
     const RowRange& rows = blocks[task % n_blocks];
     move.gather_words(bins_.words(t), ids(rows), rows.size(), words_at(1, t, rows.begin));
@@ -146,7 +146,7 @@ std::vector<RowRange> HostRowPartitioner::repartition(const RowSample& sample, i
   is_sample_ = true;
   ids_[0].reserve(sample.n_used());
   const std::vector<int64_t> begin =
-      rows_by_leaf(sample_, leaf_of_row_.data(), n_leaves, ids_[0].data());
+      group_rows_by_leaf(sample_, leaf_of_row_.data(), n_leaves, ids_[0].data());
   std::vector<RowRange> ranges(n_leaves);
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges[leaf] = {begin[leaf], begin[leaf + 1], 0};
   std::vector<RowRange*> all;
@@ -166,7 +166,7 @@ void HostRowPartitioner::codes(const RowRange& rows, int feature, uint8_t* out) 
         out[entries.place(*e)] = static_cast<uint8_t>(e->code());
     return;
   }
-  const int t = bins_.tile_of(feature), shift = 8 * bins_.slot_of(feature);
+  const int t = bins_.tile_index(feature), shift = 8 * bins_.slot_index(feature);
   const int missing = bins_.tile(t).missing();
   uint64_t buffer[kGatherWords + 8];
   for (int64_t first = 0; first < rows.size(); first += kGatherWords) {
@@ -253,7 +253,7 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests)
     if (!in_place && words != 0)
       for (int t : tiles_) words_[words - 1][t].reserve(sample_.n_used());
   }
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
     const PartitionRequest& d = requests[piece.request];
     const int to = d.left.copy;

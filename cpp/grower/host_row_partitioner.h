@@ -57,7 +57,7 @@ POLYLEAF_DECLARE_KERNELS(PartitionKernels, partition_kernels)
 
 class HostRowPartitioner final : public RowPartitioner {
  public:
-  HostRowPartitioner(const Bins& bins, const Workers& workers);
+  HostRowPartitioner(const Bins& bins, const Context& context);
 
   HostRowPartitioner(const HostRowPartitioner&) = delete;
   HostRowPartitioner& operator=(const HostRowPartitioner&) = delete;
@@ -120,7 +120,7 @@ class HostRowPartitioner final : public RowPartitioner {
                         uint8_t* bits) const;
 
   const Bins& bins_;
-  const Workers workers_;
+  const Context context_;
   RowSample sample_;
   bool is_sample_ = false;      // the root uses a row sample, so copy 0 has its own words and ids
   std::vector<uint32_t> rows_;  // row ids of the sample

@@ -37,8 +37,8 @@ struct SparseColumnPartition::Piece {
   int64_t n, n_left = 0, left_to = 0, right_to = 0;
 };
 
-SparseColumnPartition::SparseColumnPartition(const Cells& cells, const Workers& workers)
-    : cells_(cells), workers_(workers), scratch_(static_cast<size_t>(workers.n_threads)) {}
+SparseColumnPartition::SparseColumnPartition(const SparseColumns& cells, const Context& context)
+    : cells_(cells), context_(context), scratch_(static_cast<size_t>(context.n_threads)) {}
 
 int32_t SparseColumnPartition::start() {
   for (const auto& list : lists_) list->in_use = false;
@@ -86,7 +86,7 @@ void SparseColumnPartition::trim(int64_t needed) {
     if (held <= 2 * cells_.n_entries()) return;
     if (list->in_use) continue;
     held -= static_cast<int64_t>(list->own.size());
-    list->own = Buffer<Cell>();
+    list->own = Buffer<SparseEntry>();
   }
 }
 
@@ -94,7 +94,8 @@ void SparseColumnPartition::index(List& list) {
   list.begin = nullptr;
   if (list.n < kMinCellsPerFeature * cells_.n_features()) return;
   list.own_begin.assign(static_cast<size_t>(cells_.n_features()) + 1, 0);
-  for (const Cell* e = list.cells; e != list.cells + list.n; ++e) ++list.own_begin[e->number() + 1];
+  for (const SparseEntry* e = list.cells; e != list.cells + list.n; ++e)
+    ++list.own_begin[e->number() + 1];
   std::partial_sum(list.own_begin.begin(), list.own_begin.end(), list.own_begin.begin());
   list.begin = list.own_begin.data();
 }
@@ -135,10 +136,10 @@ void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
       if (g != kNoGroup) use(entry, g, next[block * groups.size() + g]);
     }
   };
-  parallel_for(workers_, n_blocks, [&](int64_t block, int) {
-    each(block, [](const Cell&, uint32_t, int64_t& n) { ++n; });
+  parallel_for(context_, n_blocks, [&](int64_t block, int) {
+    each(block, [](const SparseEntry&, uint32_t, int64_t& n) { ++n; });
   });
-  std::vector<Cell*> to(groups.size());
+  std::vector<SparseEntry*> to(groups.size());
   for (size_t g = 0; g < groups.size(); ++g) {
     int64_t n = 0;
     for (int64_t block = 0; block < n_blocks; ++block)
@@ -246,7 +247,7 @@ void SparseColumnPartition::sort_rows(const Plan& plan, int thread) {
   for (int shift = 0; shift < 32;
        shift += kBits) {  // three passes; the last one writes to the list
     uint32_t next[(1 << kBits) + 1] = {};
-    const auto digit = [&](const Cell& e) { return e.key >> shift & ((1 << kBits) - 1); };
+    const auto digit = [&](const SparseEntry& e) { return e.key >> shift & ((1 << kBits) - 1); };
     for (int64_t e = 0; e < list.n; ++e) ++next[digit(from[e]) + 1];
     std::partial_sum(std::begin(next), std::end(next), std::begin(next));
     for (int64_t e = 0; e < list.n; ++e) to[next[digit(from[e])]++] = from[e];
@@ -278,7 +279,7 @@ void SparseColumnPartition::move_cells(std::vector<Plan>& plans) {
     for (int64_t e = 0; e < list.n; e += kEntryBlock)
       pieces.push_back({i, list.cells + e, std::min(kEntryBlock, list.n - e)});
   }
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
     const uint8_t* bits = plans[p.plan].bits;
     for (const Cell* e = p.begin; e != p.begin + p.n; ++e)
@@ -295,7 +296,7 @@ void SparseColumnPartition::move_cells(std::vector<Plan>& plans) {
     d.left.cells = acquire_list(plan.n_left, d.left.size());
     d.right.cells = acquire_list(n - plan.n_left, d.right.size());
   }
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& p = pieces[task];
     const Plan& plan = plans[p.plan];
     kernels.move_entries(p.begin, p.n, plan.bits, plan.ranks,

@@ -32,7 +32,7 @@ struct CellRange {
 
 class SparseColumnPartition {
  public:
-  SparseColumnPartition(const Cells& cells, const Workers& workers);
+  SparseColumnPartition(const SparseColumns& cells, const Context& context);
 
   // Create the list of all rows; -1 if there are no sparse features.
   int32_t start();
@@ -76,8 +76,8 @@ class SparseColumnPartition {
   void sort_rows(const Plan& plan, int thread);
   void move_cells(std::vector<Plan>& plans);
 
-  const Cells& cells_;
-  const Workers workers_;
+  const SparseColumns& cells_;
+  const Context context_;
   std::vector<std::unique_ptr<List>> lists_;
   std::vector<Buffer<Cell>> scratch_;  // of each thread
   Buffer<uint32_t> ranks_;             // prefix counts of rows that go left, one per 64 rows

@@ -15,9 +15,9 @@ constexpr int64_t kBlock = 16384;
 }  // namespace
 
 void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
-                    const Workers& workers) {
+                    const Context& context) {
   std::atomic<bool> bad{false};
-  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
+  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
     uint32_t largest = 0;  // a negative id becomes a large unsigned number
     for (int64_t i = rows.begin; i < rows.end; ++i)
@@ -42,11 +42,11 @@ void check_features(const FeatureMatrix& features, int32_t n_features, int64_t n
 
 void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, int32_t output,
                      const int32_t* leaf_of_row, const LeafView& view,
-                     const FeatureMatrix& features, const Workers& workers) {
+                     const FeatureMatrix& features, const Context& context) {
   const uint32_t* leaves = reinterpret_cast<const uint32_t*>(leaf_of_row);
   const AddLeaves add = view.kind->adder();
   raw += std::max(output, 0);
-  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
+  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
     add(view, leaves + rows.begin, rows.end - rows.begin, features.from_row(rows.begin),
         raw + rows.begin * n_outputs, n_outputs);

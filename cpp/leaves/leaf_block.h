@@ -43,7 +43,7 @@ class LeafBlock {
 
 // Throw unless 0 <= leaf_of_row[i] < n_leaves for all n rows.
 void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
-                    const Workers& workers);
+                    const Context& context);
 
 // Throw unless `features` has at least n_features rows and n_rows columns.
 void check_features(const FeatureMatrix& features, int32_t n_features, int64_t n_rows);
@@ -52,6 +52,6 @@ void check_features(const FeatureMatrix& features, int32_t n_features, int64_t n
 // column. View and leaf ids must have been checked.
 void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, int32_t output,
                      const int32_t* leaf_of_row, const LeafView& view,
-                     const FeatureMatrix& features, const Workers& workers);
+                     const FeatureMatrix& features, const Context& context);
 
 }  // namespace polyleaf

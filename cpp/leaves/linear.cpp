@@ -21,7 +21,7 @@ class Fit {
  public:
   Fit(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
       const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,
-      const LinearTable& table, const LinearLeafConfig& config, const Workers& workers)
+      const LinearTable& table, const LinearLeafConfig& config, const Context& context)
       : g_(g),
         h_(h),
         n_outputs_(n_outputs),
@@ -32,11 +32,11 @@ class Fit {
         features_(features),
         table_(table),
         config_(config),
-        workers_(workers),
+        context_(context),
         kernels_(POLYLEAF_SELECT(linear_leaf_kernels)),
         regressors_(path_regressors(
             tree, table, std::isfinite(config.linear_lambda) ? config.max_regressors : 0)),
-        scratch_(workers.n_threads) {}
+        scratch_(context.n_threads) {}
 
   std::shared_ptr<LinearLeaves> run() {
     std::vector<float> max_h, max_g;
@@ -79,7 +79,8 @@ class Fit {
   // Sort rows by leaf, ascending within a leaf, and split them into pieces.
   void split_rows() {
     ids_.resize(sample_.n_used());
-    const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
+    const std::vector<int64_t> begin =
+        group_rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
     std::vector<int64_t> counts(n_leaves_);
     size_t x = 0, slot = 0;
     moments_begin_.push_back(0);
@@ -97,8 +98,8 @@ class Fit {
     }
     x_.resize(x);
     terms_.resize(slot);
-    workers_.sum(counts);
-    for (const int64_t count : counts) bits_.push_back(term_bits(count));
+    context_.allreduce_sum(counts);
+    for (const int64_t count : counts) bits_.push_back(get_term_bits(count));
   }
 
   template <class F>
@@ -130,7 +131,7 @@ class Fit {
         of[j + 1] = std::max<double>(of[j + 1], ranges[i][j + 1]);
       }
     }
-    workers_.largest(range_);
+    context_.allreduce_max(range_);
     is_finite_.assign(n_leaves_, 1);
     for (int32_t leaf = 0; leaf < n_leaves_; ++leaf)
       for (int64_t e = regressors_.begin[leaf]; e < regressors_.begin[leaf + 1]; ++e)
@@ -191,7 +192,7 @@ class Fit {
       for (size_t j = 0; j < n; ++j)
         sums[begin + j] += static_cast<int64_t>(terms_[piece.slot + j]);
     }
-    if (!sums.empty()) workers_.sum(sums);
+    if (!sums.empty()) context_.allreduce_sum(sums);
   }
 
   double inverse_scale(int64_t entry) const {
@@ -205,7 +206,7 @@ class Fit {
         const double centre = centre_[e], inverse = inverse_scale(e);
         const double largest = max_magnitude(e, [&](double x) { return (x - centre) * inverse; });
         if (!std::isfinite(largest)) is_finite_[leaf] = 0;
-        z_top_.push_back(std::isfinite(largest) ? exponent_above(largest) : 0);
+        z_top_.push_back(std::isfinite(largest) ? get_exponent_above(largest) : 0);
       }
   }
 
@@ -262,7 +263,7 @@ class Fit {
   void solve() {
     weights_.assign(regressors_.features.size() * static_cast<size_t>(n_outputs_), 0.0f);
     intercept_.assign(static_cast<size_t>(n_leaves_) * n_outputs_, 0.0f);
-    parallel_for(workers_, n_leaves_, [&](int64_t leaf, int) {
+    parallel_for(context_, n_leaves_, [&](int64_t leaf, int) {
       if (is_finite_[leaf])
         solve_leaf(leaf, regressors(leaf), moments_as_floats(leaf));
       else
@@ -445,10 +446,10 @@ class Fit {
   }
 
   void bound_by_ranks() {
-    if (workers_.is_alone()) return;
+    if (!context_.is_distributed()) return;
     std::vector<double> widest(upper_.begin(), upper_.end());
     for (const float lower : lower_) widest.push_back(-lower);
-    workers_.largest(widest);
+    context_.allreduce_max(widest);
     for (size_t i = 0; i < upper_.size(); ++i) {
       upper_[i] = static_cast<float>(widest[i]);
       lower_[i] = static_cast<float>(-widest[upper_.size() + i]);
@@ -488,7 +489,7 @@ class Fit {
   const FeatureMatrix& features_;
   const LinearTable& table_;
   const LinearLeafConfig& config_;
-  const Workers workers_;
+  const Context context_;
   const LinearLeafKernels& kernels_;
   const Regressors regressors_;
   std::vector<Scratch> scratch_;
@@ -535,9 +536,9 @@ Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t m
 std::shared_ptr<LinearLeaves> fit_linear_leaves(
     const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
     const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,
-    const LinearTable& table, const LinearLeafConfig& config, const Workers& workers) {
+    const LinearTable& table, const LinearLeafConfig& config, const Context& context) {
   return Fit(g, h, n_outputs, h_columns, sample, leaf_of_row, tree, features, table, config,
-             workers)
+             context)
       .run();
 }
 

@@ -33,6 +33,6 @@ Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t m
 std::shared_ptr<LinearLeaves> fit_linear_leaves(
     const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
     const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,
-    const LinearTable& table, const LinearLeafConfig& config, const Workers& workers);
+    const LinearTable& table, const LinearLeafConfig& config, const Context& context);
 
 }  // namespace polyleaf

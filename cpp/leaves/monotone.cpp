@@ -29,7 +29,7 @@ void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
     const std::vector<int>& outputs = group.second;
     const auto pairs = order.pairs([&](int32_t f) { return own[f]; });
     if (pairs.empty()) continue;
-    parallel_for(workers, static_cast<int64_t>(outputs.size()), [&](int64_t task, int) {
+    parallel_for(context, static_cast<int64_t>(outputs.size()), [&](int64_t task, int) {
       const int k = outputs[task], column = weight_columns == 1 ? 0 : k;
       std::vector<float> value(tree.n_leaves);
       std::vector<double> weight(tree.n_leaves);

@@ -18,8 +18,8 @@ constexpr int kFixedPointBits = 30;
 FixedColumns::FixedColumns(const std::vector<float>& largest, int n_columns)
     : scale(largest.size(), 0.0f), exponent(n_columns, 0) {
   for (int j = 0; j < n_columns; ++j) {
-    const int above = exponent_above(largest[j]);
-    if (largest[j] >= kSmallestDerivative) scale[j] = std::ldexp(1.0f, kFixedPointBits - above);
+    const int above = get_exponent_above(largest[j]);
+    if (largest[j] >= kMinDerivative) scale[j] = std::ldexp(1.0f, kFixedPointBits - above);
     exponent[j] = above - kFixedPointBits;
   }
 }
@@ -33,14 +33,14 @@ std::vector<double> FixedColumns::sums(const std::vector<int64_t>& integers) con
 
 std::vector<double> sum_by_leaf(const float* values, int n_columns, const RowSample& sample,
                                 const int32_t* leaf_of_row, int32_t n_leaves,
-                                const Workers& workers, std::vector<float>* largest_of_all) {
+                                const Context& context, std::vector<float>* largest_of_all) {
   const int64_t n_used = sample.n_used(), n_blocks = Block::count(n_used, kBlock);
-  const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, workers);
+  const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, context);
   if (largest_of_all != nullptr) *largest_of_all = largest;
   const FixedColumns fixed(largest, n_columns);
   const size_t size = static_cast<size_t>(n_leaves) * n_columns;
-  std::vector<std::vector<int64_t>> sums(workers.n_threads);
-  parallel_for(workers, n_blocks, [&](int64_t task, int thread) {
+  std::vector<std::vector<int64_t>> sums(context.n_threads);
+  parallel_for(context, n_blocks, [&](int64_t task, int thread) {
     if (sums[thread].empty()) sums[thread].assign(size, 0);
     const Block rows(n_used, kBlock, task);
     POLYLEAF_SELECT(leaf_kernels)
@@ -50,7 +50,7 @@ std::vector<double> sum_by_leaf(const float* values, int n_columns, const RowSam
   std::vector<int64_t> all(size, 0);
   for (const auto& part : sums)
     for (size_t i = 0; i < part.size(); ++i) all[i] += part[i];
-  workers.sum(all);
+  context.allreduce_sum(all);
   return fixed.sums(all);
 }
 
@@ -58,22 +58,22 @@ namespace {
 
 // Hessian 1 per row: count the rows of each leaf, or sum their multipliers.
 std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of_row,
-                                 int32_t n_leaves, const Workers& workers,
+                                 int32_t n_leaves, const Context& context,
                                  std::vector<float>* largest) {
   if (sample.multiplier != nullptr) {
     const std::vector<float> ones(static_cast<size_t>(sample.n_all), 1.0f);
-    return sum_by_leaf(ones.data(), 1, sample, leaf_of_row, n_leaves, workers, largest);
+    return sum_by_leaf(ones.data(), 1, sample, leaf_of_row, n_leaves, context, largest);
   }
   if (largest != nullptr) largest->assign(1, 1.0f);
-  std::vector<std::vector<int64_t>> counts(workers.n_threads, std::vector<int64_t>(n_leaves, 0));
-  parallel_for(workers, Block::count(sample.n_used(), kBlock), [&](int64_t task, int thread) {
+  std::vector<std::vector<int64_t>> counts(context.n_threads, std::vector<int64_t>(n_leaves, 0));
+  parallel_for(context, Block::count(sample.n_used(), kBlock), [&](int64_t task, int thread) {
     const Block rows(sample.n_used(), kBlock, task);
     int64_t* count = counts[thread].data();
     for (int64_t i = rows.begin; i < rows.end; ++i) ++count[leaf_of_row[sample.row(i)]];
   });
   for (size_t t = 1; t < counts.size(); ++t)
     for (int32_t leaf = 0; leaf < n_leaves; ++leaf) counts[0][leaf] += counts[t][leaf];
-  workers.sum(counts[0]);
+  context.allreduce_sum(counts[0]);
   return {counts[0].begin(), counts[0].end()};
 }
 
@@ -110,9 +110,9 @@ void solve_full(const double* G, const double* H, int n_outputs, const LeafConfi
 
 std::vector<double> sum_leaf_hessians(const float* h, int h_columns, const RowSample& sample,
                                       const int32_t* leaf_of_row, int32_t n_leaves,
-                                      const Workers& workers, std::vector<float>* largest) {
-  return h != nullptr ? sum_by_leaf(h, h_columns, sample, leaf_of_row, n_leaves, workers, largest)
-                      : leaf_weights(sample, leaf_of_row, n_leaves, workers, largest);
+                                      const Context& context, std::vector<float>* largest) {
+  return h != nullptr ? sum_by_leaf(h, h_columns, sample, leaf_of_row, n_leaves, context, largest)
+                      : leaf_weights(sample, leaf_of_row, n_leaves, context, largest);
 }
 
 void solve_newton_leaves(const std::vector<double>& G, const std::vector<double>& H, int n_outputs,
@@ -132,10 +132,10 @@ void solve_newton_leaves(const std::vector<double>& G, const std::vector<double>
 
 void fit_newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                        const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                       const LeafConfig& config, const Workers& workers, float* out) {
-  const std::vector<double> G = sum_by_leaf(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
+                       const LeafConfig& config, const Context& context, float* out) {
+  const std::vector<double> G = sum_by_leaf(g, n_outputs, sample, leaf_of_row, n_leaves, context);
   const std::vector<double> H =
-      sum_leaf_hessians(h, h_columns, sample, leaf_of_row, n_leaves, workers);
+      sum_leaf_hessians(h, h_columns, sample, leaf_of_row, n_leaves, context);
   solve_newton_leaves(G, H, n_outputs, h != nullptr ? h_columns : 1, config, out);
 }
 

@@ -38,13 +38,13 @@ struct FixedColumns {
 // of a power of two above the column's largest magnitude, which is returned in `largest`.
 std::vector<double> sum_by_leaf(const float* values, int n_columns, const RowSample& sample,
                                 const int32_t* leaf_of_row, int32_t n_leaves,
-                                const Workers& workers, std::vector<float>* largest = nullptr);
+                                const Context& context, std::vector<float>* largest = nullptr);
 
 // Sum Hessians per leaf, float64 (n_leaves, h_columns). If h is nullptr, the result is one column:
 // the number of rows of each leaf (or the sum of their multipliers).
 std::vector<double> sum_leaf_hessians(const float* h, int h_columns, const RowSample& sample,
                                       const int32_t* leaf_of_row, int32_t n_leaves,
-                                      const Workers& workers,
+                                      const Context& context,
                                       std::vector<float>* largest = nullptr);
 
 // Newton step `w` of one output from its summed derivatives, before the learning rate, and the
@@ -68,6 +68,6 @@ void solve_newton_leaves(const std::vector<double>& G, const std::vector<double>
 // size of a packed lower triangle (TFBT eq. 6), or nullptr: Hessian 1.
 void fit_newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                        const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                       const LeafConfig& config, const Workers& workers, float* out);
+                       const LeafConfig& config, const Context& context, float* out);
 
 }  // namespace polyleaf

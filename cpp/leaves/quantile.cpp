@@ -52,11 +52,11 @@ T weighted_quantile(std::vector<std::pair<T, uint32_t>>& items, double level) {
 // Return a power of two per weight column that scales weights to integers up to 2^31, so that sums
 // are exact in any order and integers keep their proportions.
 std::vector<double> integer_scales(const float* weight, int64_t n_rows, int64_t n_columns,
-                                   const Workers& workers) {
+                                   const Context& context) {
   std::vector<double> largest(n_columns, 0.0), scale(n_columns, 0.0);
   for (int64_t i = 0; i < n_rows * n_columns; ++i)
     largest[i % n_columns] = std::max<double>(largest[i % n_columns], weight[i]);
-  workers.largest(largest);
+  context.allreduce_max(largest);
   for (int64_t k = 0; k < n_columns; ++k) {
     int exponent = 0;
     std::frexp(largest[k], &exponent);
@@ -76,14 +76,14 @@ class LeafRows {
  public:
   LeafRows(const T* values, int64_t n_columns, const float* weight, int64_t weight_columns,
            const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-           const Workers& workers)
+           const Context& context)
       : values_(values),
         n_columns_(n_columns),
         weight_(weight),
         weight_columns_(weight_columns),
         rows_(static_cast<size_t>(sample.n_used())),
-        begin_(rows_by_leaf(sample, leaf_of_row, n_leaves, rows_.data())) {
-    if (weight != nullptr) scale_ = integer_scales(weight, sample.n_all, weight_columns, workers);
+        begin_(group_rows_by_leaf(sample, leaf_of_row, n_leaves, rows_.data())) {
+    if (weight != nullptr) scale_ = integer_scales(weight, sample.n_all, weight_columns, context);
   }
 
   bool is_weighted() const { return weight_ != nullptr; }
@@ -154,7 +154,7 @@ void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level
         if (key >> kDigitBits == known) digit_counts[key % kDigits] += weight;
       });
     });
-    workers.sum(counts);
+    context.allreduce_sum(counts);
     for (int64_t i = 0; i < n; ++i) {
       Search& search = searches[i];
       const int64_t* digit_counts = counts.data() + i * kDigits;
@@ -179,9 +179,9 @@ template <class T>
 void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight,
                          int64_t weight_columns, const RowSample& sample,
                          const int32_t* leaf_of_row, int32_t n_leaves, const double* level,
-                         const Workers& workers, T* out) {
+                         const Context& context, T* out) {
   const LeafRows<T> rows(values, n_columns, weight, weight_columns, sample, leaf_of_row, n_leaves,
-                         workers);
+                         context);
   const int64_t n_all = n_leaves * n_columns;
   if (!workers.is_alone()) {
     for (int64_t first = 0; first < n_all; first += kQuantileBlock)
@@ -189,10 +189,10 @@ void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight
                   out);
     return;
   }
-  const size_t n_slots = static_cast<size_t>(workers.n_threads);
+  const size_t n_slots = static_cast<size_t>(context.n_threads);
   std::vector<std::vector<T>> plain(n_slots);
   std::vector<std::vector<std::pair<T, uint32_t>>> weighted(n_slots);
-  parallel_for(workers, n_all, [&](int64_t task, int thread) {
+  parallel_for(context, n_all, [&](int64_t task, int thread) {
     const int64_t leaf = task / n_columns, k = task % n_columns;
     auto& v = plain[thread];
     auto& items = weighted[thread];
@@ -212,8 +212,8 @@ void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight
 }
 
 template void fit_quantile_leaves(const float*, int64_t, const float*, int64_t, const RowSample&,
-                                  const int32_t*, int32_t, const double*, const Workers&, float*);
+                                  const int32_t*, int32_t, const double*, const Context&, float*);
 template void fit_quantile_leaves(const double*, int64_t, const float*, int64_t, const RowSample&,
-                                  const int32_t*, int32_t, const double*, const Workers&, double*);
+                                  const int32_t*, int32_t, const double*, const Context&, double*);
 
 }  // namespace polyleaf

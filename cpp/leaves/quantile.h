@@ -18,6 +18,6 @@ template <class T>
 void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight,
                          int64_t weight_columns, const RowSample& sample,
                          const int32_t* leaf_of_row, int32_t n_leaves, const double* level,
-                         const Workers& workers, T* out);
+                         const Context& context, T* out);
 
 }  // namespace polyleaf

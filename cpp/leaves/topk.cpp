@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/collective.h"
 #include "base/parallel.h"
-#include "base/rank_lists.h"
 #include "quantised_gradients/sparse_target_sums.h"
 
 namespace polyleaf {
@@ -65,9 +65,9 @@ std::vector<double> node_sums(const Tree& tree, const std::vector<double>& leave
 TopkLeafArrays fit_topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                                const RowSample& sample, const int32_t* leaf_of_row,
                                int32_t n_leaves, const LeafConfig& config, int32_t leaf_k,
-                               const Tree* shared, const Workers& workers) {
-  std::vector<double> G = sum_by_leaf(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
-  std::vector<double> H = sum_leaf_hessians(h, h_columns, sample, leaf_of_row, n_leaves, workers);
+                               const Tree* shared, const Context& context) {
+  std::vector<double> G = sum_by_leaf(g, n_outputs, sample, leaf_of_row, n_leaves, context);
+  std::vector<double> H = sum_leaf_hessians(h, h_columns, sample, leaf_of_row, n_leaves, context);
   return solve_topk_leaves(std::move(G), std::move(H), n_outputs, h != nullptr ? h_columns : 1,
                            config, leaf_k, shared);
 }
@@ -153,14 +153,15 @@ class SparseGradientFit {
 
   TopkLeafArrays fit(const float* weight, const RowSample& sample, const int32_t* leaf_of_row,
                      int32_t n_leaves) {
-    fixed_ = fixed_point(g_, sample, workers_);
+    fixed_ = fixed_point(g_, sample, context_);
     H_ = sum_leaf_hessians(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves,
-                           workers_);
+                           context_);
     std::vector<uint32_t> rows(static_cast<size_t>(sample.n_used()));
-    const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
+    const std::vector<int64_t> begin =
+        group_rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
     const auto add_rows = [&](int64_t leaf, OutputSums& sums) {
       for (int64_t i = begin[leaf]; i < begin[leaf + 1]; ++i) {
-        const LabelRow row = g_.row(rows[i]);
+        const SparseRow row = g_.row(rows[i]);
         const float m = sample.factor(rows[i]);
         for (int64_t e = 0; e < row.n; ++e) sums.add(row.outputs[e], fixed_(row.values[e] * m));
       }
@@ -213,14 +214,14 @@ class SparseGradientFit {
       for (const OutputSum& of : own[leaf]) sums.add(static_cast<int32_t>(of.output), of.sum);
       leaves[leaf] = best(leaf, sums);
     });
-    gather_lists(workers_, leaves);
+    allgather_lists(context_, leaves);
     for (std::vector<Candidate>& leaf : leaves) keep_best(leaf, leaf_k_);
   }
 
-  const LabelRows& g_;
+  const SparseRows& g_;
   const LeafConfig& config_;
   const int32_t leaf_k_;
-  const Workers& workers_;
+  const Context& context_;
   FixedPoint fixed_;
   std::vector<double> H_;  // per leaf
   std::vector<OutputSums> sums_;
@@ -228,7 +229,7 @@ class SparseGradientFit {
 
 }  // namespace
 
-TopkLeafArrays fit_topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
+TopkLeafArrays fit_topk_leaves(const SparseRows& g, const float* weight, const RowSample& sample,
                                const int32_t* leaf_of_row, int32_t n_leaves,
                                const LeafConfig& config, int32_t leaf_k, const Workers& workers) {
   return SparseGradientFit(g, config, leaf_k, workers).fit(weight, sample, leaf_of_row, n_leaves);

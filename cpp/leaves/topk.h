@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/context.h"
-#include "data/sparse_labels.h"
+#include "data/sparse_rows.h"
 #include "grower/tree.h"
 #include "leaves/newton.h"
 
@@ -25,7 +25,7 @@ struct TopkLeafArrays {
 TopkLeafArrays fit_topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                                const RowSample& sample, const int32_t* leaf_of_row,
                                int32_t n_leaves, const LeafConfig& config, int32_t leaf_k,
-                               const Tree* shared, const Workers& workers);
+                               const Tree* shared, const Context& context);
 
 // Same from summed derivatives of the leaves; H: 1 or n_outputs columns.
 TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, int n_outputs,
@@ -35,6 +35,6 @@ TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, i
 // Fit from sparse gradients; every output has the Hessian of its row: `weight` (n_all), or 1.
 TopkLeafArrays fit_topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
                                const int32_t* leaf_of_row, int32_t n_leaves,
-                               const LeafConfig& config, int32_t leaf_k, const Workers& workers);
+                               const LeafConfig& config, int32_t leaf_k, const Context& context);
 
 }  // namespace polyleaf

@@ -11,7 +11,7 @@ LossTable<LikelihoodKernels> likelihood_table() {
 }
 
 void derivatives(const Likelihood& likelihood, const LikelihoodInput& input, float* g, float* h,
-                 const Workers& workers) {
+                 const Context& context) {
   const int64_t n_targets = input.n_targets, n_scores = 2 * n_targets;
   if (n_targets < 1) throw std::invalid_argument("A likelihood needs at least one target.");
   if (input.weight != nullptr && input.weight_columns != 1 && input.weight_columns != n_targets)

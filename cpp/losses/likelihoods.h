@@ -54,6 +54,6 @@ using Likelihood = NamedLoss<LikelihoodKernels, likelihood_table>;
 // Compute g and h, (n_rows, 2 n_targets); the same bits for any number of threads and any
 // instruction set.
 void derivatives(const Likelihood& likelihood, const LikelihoodInput& input, float* g, float* h,
-                 const Workers& workers);
+                 const Context& context);
 
 }  // namespace polyleaf

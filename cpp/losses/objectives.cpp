@@ -47,7 +47,7 @@ ClassChunk make_class_chunk(const LossInput& input, int64_t row, int64_t n, floa
 // Run `losses(thread, row, n, out)` over all chunks (`columns` losses per row) and return their
 // weighted mean.
 template <class F>
-double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& workers,
+double mean_over_chunks(const LossInput& input, int64_t columns, const Context& context,
                         F&& losses) {
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const RowChunks chunks(input.n_rows, input.n_outputs);
@@ -74,7 +74,7 @@ double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& 
 // Call kernel(chunk, g, h) for every chunk of rows and apply the weights. h: (n_rows, h_columns).
 template <class F>
 void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns,
-                       const Workers& workers, F&& kernel) {
+                       const Context& context, F&& kernel) {
   check_labels(input);
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const int64_t k = input.n_outputs;
@@ -101,7 +101,7 @@ LossTable<ClassLossKernels> class_loss_table() {
 }
 
 void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
-                 const Workers& workers) {
+                 const Context& context) {
   check_input(input);
   const LossKernels& loss_kernels = loss.kernels();
   const bool unit = loss_kernels.unit_hessian;
@@ -132,19 +132,19 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
 }
 
 void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h,
-                 const Workers& workers) {
-  class_derivatives(input, g, h, input.n_outputs, workers,
+                 const Context& context) {
+  class_derivatives(input, g, h, input.n_outputs, context,
                     [&](const ClassChunk& chunk, float* gi, float* hi) {
                       loss.kernels().derivatives(loss.params(), chunk, gi, hi);
                     });
 }
 
 void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
-              const Workers& workers) {
-  class_derivatives(input, g, h, packed_size(input.n_outputs), workers, loss.kernels().hessians);
+              const Context& context) {
+  class_derivatives(input, g, h, packed_size(input.n_outputs), context, loss.kernels().hessians);
 }
 
-double mean_loss(const Loss& loss, const LossInput& input, const Workers& workers) {
+double mean_loss(const Loss& loss, const LossInput& input, const Context& context) {
   check_input(input);
   const RowChunks chunks(input.n_rows, input.n_outputs);
   const Buffer<float> offset = tile(input.offset, chunks),
@@ -155,7 +155,7 @@ double mean_loss(const Loss& loss, const LossInput& input, const Workers& worker
       });
 }
 
-double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& workers) {
+double mean_loss(const ClassLoss& loss, const LossInput& input, const Context& context) {
   check_labels(input);
   auto scratch = make_thread_scratch(workers, class_scratch(input.n_outputs));
   return mean_over_chunks(input, 1, workers, [&](int thread, int64_t row, int64_t n, double* out) {

@@ -97,7 +97,7 @@ void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float*
                  const Workers& workers);
 // Compute g and the full Hessians h (n_rows, packed_size(n_outputs)).
 void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
-              const Workers& workers);
+              const Context& context);
 
 // Return the weighted mean of the loss over rows and outputs (class losses: over rows); 0 if no row
 // has weight.

@@ -14,7 +14,7 @@ constexpr int64_t kRowBlock = 4096;
 constexpr int kFixedPointBits = 30;
 
 // Magnitudes compare as their bits do, and what is not finite is larger than all others.
-uint32_t largest_bits(const LabelRow& row, float multiplier) {
+uint32_t largest_bits(const SparseRow& row, float multiplier) {
   uint32_t largest = 0;
   for (int64_t e = 0; e < row.n; ++e) {
     const float value = row.values[e] * multiplier;
@@ -28,17 +28,17 @@ uint32_t largest_bits(const LabelRow& row, float multiplier) {
 }  // namespace
 
 FixedPoint FixedPoint::above(float largest) {
-  if (largest < kSmallestDerivative) return {};
+  if (largest < kMinDerivative) return {};
   int exponent = 0;
   std::frexp(largest, &exponent);  // largest = m * 2^exponent with 0.5 <= m < 1
   return {std::ldexp(1.0f, kFixedPointBits - exponent),
           std::ldexp(1.0, exponent - kFixedPointBits)};
 }
 
-FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Workers& workers) {
+FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, const Context& context) {
   const int64_t n_used = sample.n_used();
-  std::vector<uint32_t> largest(static_cast<size_t>(workers.n_threads), 0);
-  parallel_for(workers, Block::count(n_used, kRowBlock), [&](int64_t task, int thread) {
+  std::vector<uint32_t> largest(static_cast<size_t>(context.n_threads), 0);
+  parallel_for(context, Block::count(n_used, kRowBlock), [&](int64_t task, int thread) {
     const Block block(n_used, kRowBlock, task);
     for (int64_t i = block.begin; i < block.end; ++i) {
       const int64_t row = sample.row(i);
@@ -49,21 +49,21 @@ FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Wor
   float of_rank;
   std::memcpy(&of_rank, &bits, sizeof(of_rank));
   double of_all = of_rank;
-  workers.largest({&of_all, 1});
+  context.allreduce_max({&of_all, 1});
   check_finite(static_cast<float>(of_all));
   return FixedPoint::above(static_cast<float>(of_all));
 }
 
-std::vector<double> label_totals(const LabelRows& rows, const Workers& workers) {
+std::vector<double> sum_sparse_outputs(const SparseRows& rows, const Context& context) {
   RowSample all;
   all.n_all = rows.n_rows();
-  const FixedPoint fixed = fixed_point(rows, all, workers);
+  const FixedPoint fixed = fixed_point(rows, all, context);
   std::vector<int64_t> sums(static_cast<size_t>(rows.n_outputs()), 0);
   for (int64_t i = 0; i < rows.n_rows(); ++i) {
-    const LabelRow row = rows.row(i);
+    const SparseRow row = rows.row(i);
     for (int64_t e = 0; e < row.n; ++e) sums[row.outputs[e]] += fixed(row.values[e]);
   }
-  workers.sum(sums);
+  context.allreduce_sum(sums);
   std::vector<double> totals;
   for (const int64_t sum : sums) totals.push_back(static_cast<double>(sum) * fixed.unit);
   return totals;

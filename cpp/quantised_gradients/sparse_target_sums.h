@@ -9,7 +9,7 @@
 
 #include "base/context.h"
 #include "data/sample.h"
-#include "data/sparse_labels.h"
+#include "data/sparse_rows.h"
 
 namespace polyleaf {
 
@@ -26,10 +26,10 @@ struct FixedPoint {
 // One power of two for all outputs: 2^30 units are the smallest one above every |value *
 // multiplier| of the sample, of all ranks. Throws std::invalid_argument where a value is not
 // finite.
-FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Workers& workers);
+FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, const Context& context);
 
 // Sum of every output over all rows, of all ranks.
-std::vector<double> label_totals(const LabelRows& rows, const Workers& workers);
+std::vector<double> sum_sparse_outputs(const SparseRows& rows, const Context& context);
 
 // The outputs that have been touched since the last `clear`, whatever their number, in the order of
 // touching.

@@ -19,7 +19,7 @@ int64_t round_up(int64_t n) {
 class Writer {
  public:
   void write(const TileSplit& split) {
-    put(Head{split.sum, split.judged, split.feature, split.bin, split.missing_left,
+    put(Head{split.sum, split.penalised_gain, split.feature, split.bin, split.missing_left,
              split.left_count, split.n_absent, split.set});
     if (split.feature < 0) return;
     put_all(split.left);
@@ -30,7 +30,7 @@ class Writer {
   std::vector<std::byte> sent;
 
   struct Head {
-    float sum, judged;
+    float sum, penalised_gain;
     int32_t feature, bin, missing_left, left_count, n_absent;
     CategorySet set;
   };
@@ -61,7 +61,7 @@ class Reader {
     get(&head, sizeof head);
     TileSplit split;
     split.sum = head.sum;
-    split.judged = head.judged;
+    split.penalised_gain = head.penalised_gain;
     split.feature = head.feature;
     split.bin = head.bin;
     split.missing_left = head.missing_left != 0;
@@ -104,7 +104,7 @@ class Reader {
 
 void SharedTiles::share_out(const Bins& bins, const std::vector<int>& tiles,
                             const ChannelLayout& layout) {
-  const int64_t n_ranks = workers_.communicator->size();
+  const int64_t n_ranks = context_.communicator->size();
   const auto n_bins = [&](int t) {
     return int64_t{bins.tile(t).n_features} * bins.tile(t).stride();
   };
@@ -153,15 +153,15 @@ TileBins SharedTiles::bins(size_t histogram, int i, const ChannelLayout& layout)
 }
 
 void SharedTiles::add_ranks() {
-  workers_.communicator->sum_shares({room_->data(), static_cast<size_t>(begin_.back())}, begin_,
-                                    room_);
+  context_.communicator->reduce_scatter({room_->data(), static_cast<size_t>(begin_.back())}, begin_,
+                                        room_);
 }
 
 std::vector<TileSplit> SharedTiles::gather(const std::vector<TileSplit>& found) const {
   Writer writer;
   for (const TileSplit& split : found) writer.write(split);
   std::vector<TileSplit> all;
-  for (const std::vector<std::byte>& part : workers_.communicator->gather(writer.sent)) {
+  for (const std::vector<std::byte>& part : context_.communicator->allgather(writer.sent)) {
     Reader reader(part);
     for (size_t i = 0; i < found.size(); ++i) all.push_back(reader.read());
     if (!reader.is_at_end()) Reader::lost_step();

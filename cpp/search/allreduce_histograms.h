@@ -22,13 +22,13 @@ namespace polyleaf {
 
 class SharedTiles {
  public:
-  explicit SharedTiles(const Workers& workers) : workers_(workers) {}
+  explicit SharedTiles(const Context& context) : context_(context) {}
 
   // The tiles of a tree: runs of them, with about as many bins for each rank. Nodes may have fewer
   // lanes.
   void share_out(const Bins& bins, const std::vector<int>& tiles, const ChannelLayout& layout);
   // Whether tile i of those is this rank's.
-  bool is_own(int i) const { return owner_[i] == workers_.communicator->rank(); }
+  bool is_own(int i) const { return owner_[i] == context_.communicator->rank(); }
 
   // How many histograms are best sent at once.
   size_t at_once() const;
@@ -43,7 +43,7 @@ class SharedTiles {
   std::vector<TileSplit> gather(const std::vector<TileSplit>& found) const;
 
  private:
-  const Workers workers_;
+  const Context context_;
   int lanes_ = 0;
   bool counts_apart_ = false;  // from the sums, in some nodes
   std::vector<int> owner_;     // of each tile

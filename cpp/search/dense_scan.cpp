@@ -69,8 +69,8 @@ void place_categories(const ScanNode& node, const ScanFeature& feature,
   for (size_t i = 0; i < n; ++i) {
     const int32_t* at = feature.bin(layout, categories[i].bin);
     for (int k = 0; k < K; ++k) {
-      const int own = layout.hessian_of(k);
-      const double h = layout.hessian == Hessian::unit
+      const int own = layout.hessian_index(k);
+      const double h = layout.hessian == HessianKind::unit
                            ? static_cast<double>(categories[i].count)
                            : static_cast<double>(at[layout.hessian_offset + own]) *
                                  static_cast<double>(node.hessian_step[own]);
@@ -147,7 +147,7 @@ class CategoricalScan {
       }
       return;
     }
-    chance_ = node_.chance.of_order(static_cast<int64_t>(categories_.size()));
+    chance_ = node_.categorical_overfit.expected_gain(static_cast<int64_t>(categories_.size()));
     place_categories(node_, feature_, categories_);
     std::stable_sort(categories_.begin(), categories_.end(),
                      [](const Category& a, const Category& b) { return a.position < b.position; });
@@ -174,11 +174,11 @@ class CategoricalScan {
   void consider() {
     const int32_t least = node_.config->min_child_samples;
     if (count_ < least || node_.count - count_ < least) return;
-    const float sum = scores_of(node_).candidate_sum(node_, left_.data(), count_);
-    const float judged = node_.judged(sum, chance_);
-    if (!(judged > best_.judged)) return;
+    const float sum = select_score_kernels(node_).candidate_sum(node_, left_.data(), count_);
+    const float gain = node_.penalised_gain(sum, chance_);
+    if (!(gain > best_.penalised_gain)) return;
     best_.sum = sum;
-    best_.judged = judged;
+    best_.penalised_gain = gain;
     best_.feature = feature_id_;
     best_.bin = -1;
     best_.set = set_;
@@ -200,31 +200,36 @@ class CategoricalScan {
 
 }  // namespace
 
-void TileSplit::begin(const ScanNode& node) {
-  sum = judged = kNone;
+void TileSplit::reset(const ScanNode& node) {
+  sum = penalised_gain = kNone;
   feature = -1;
   left.assign(node.layout->lanes + 16, 0);
 }
 
-bool TileSplit::take_if_better(const NumericBest& found, int of_feature, float judged_so) {
-  if (!(judged_so > judged)) return false;
+bool TileSplit::update_if_better(const NumericBest& found, int split_feature, float gain) {
+  if (!(gain > penalised_gain)) return false;
   sum = found.sum;
-  judged = judged_so;
-  feature = of_feature;
+  penalised_gain = gain;
+  feature = split_feature;
   bin = found.bin;
   missing_left = found.missing_left != 0;
   return true;
 }
 
-void TileSplit::follow_larger_child(const ScanNode& node) {
+void TileSplit::send_missing_to_larger_child(const ScanNode& node) {
   missing_left = left_count >= node.count - left_count;
+}
+
+ScanNode TileSplit::candidate_node(const ScanNode& node, const Bins& bins) const {
+  const bool separates_missing = bin == bins.n_bins(feature) - 1 && !missing_left;
+  return separates_missing ? node.unconstrained() : node.select_feature(feature);
 }
 
 void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram,
                         const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
                         TileSplit& best) {
   const Tile& t = bins.tile(tile);
-  const ScoreKernels& scores = scores_of(node);
+  const ScoreKernels& scores = select_score_kernels(node);
   const auto feature_of = [&](int slot) {
     const int64_t first = static_cast<int64_t>(slot) * t.stride();
     return ScanFeature{
@@ -238,13 +243,13 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
             ? node.linear->table->means(t.features[slot])
             : nullptr};
   };
-  best.begin(node);
+  best.reset(node);
   int best_slot = -1;
   for (int s = 0; s < t.n_features; ++s) {
     if (!allowed[s]) continue;
     const int f = t.features[s];
     const ScanFeature feature = feature_of(s);
-    const ScanNode split_on = node.split_on(f);
+    const ScanNode split_on = node.select_feature(f);
     if (bins.is_categorical(f)) {
       CategoricalScan(split_on, feature, f, best).run();
       if (best.feature == f) best_slot = s;
@@ -253,7 +258,7 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
     NumericBest numeric;
     if (node.factors != nullptr) scratch.floor = kNone;  // the largest sum need not win
     scores.scan_numeric(split_on, feature, scratch, &numeric);
-    if (best.take_if_better(numeric, f, split_on.judged(numeric.sum))) best_slot = s;
+    if (best.update_if_better(numeric, f, split_on.penalised_gain(numeric.sum))) best_slot = s;
   }
   if (best_slot < 0) return;
   const ScanFeature feature = feature_of(best_slot);
@@ -262,7 +267,7 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
     std::fill(best.left.begin(), best.left.end(), 0);
     add_left(node, feature, best);
   }
-  if (feature.count(*node.layout, feature.missing) == 0) best.follow_larger_child(node);
+  if (feature.count(*node.layout, feature.missing) == 0) best.send_missing_to_larger_child(node);
   if (node.linear != nullptr) keep_products(node, feature, best);
 }
 

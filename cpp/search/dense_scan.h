@@ -1,6 +1,6 @@
 // The best split of one node over the features of one tile. Sums are exact integers; scores are
-// float32 in one fixed order (docs/design.md section 4), so the answer is the same for any thread
-// count and instruction set.
+// float32 in one fixed order (docs/development/arithmetic.md, so the answer is the same for any
+// thread count and instruction set.
 //
 // Owns: candidates and their order. Must not know: rows, trees, which node comes next.
 #pragma once
@@ -28,8 +28,8 @@ POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
 
 // The best candidate of a tile. `left` are the exact sums of the left child.
 struct TileSplit {
-  float sum = 0;     // -inf: none
-  float judged = 0;  // what splits on different features compete by
+  float sum = 0;             // -inf: none
+  float penalised_gain = 0;  // what splits on different features compete by
   int32_t feature = -1;
   int32_t bin = -1;  // -1: categorical
   bool missing_left = false;
@@ -44,15 +44,19 @@ struct TileSplit {
 
   // Whether this one is better than that on another feature, or as good and the first.
   bool comes_before(const TileSplit& other) const {
-    return judged > other.judged || (judged == other.judged && feature < other.feature);
+    return penalised_gain > other.penalised_gain ||
+           (penalised_gain == other.penalised_gain && feature < other.feature);
   }
   // Nothing is found yet.
-  void begin(const ScanNode& node);
-  // Whether a feature's best, judged so, is better; its sums follow once the best of all is known.
-  // Features come in ascending order: ties keep the first.
-  bool take_if_better(const NumericBest& found, int of_feature, float judged_so);
+  void reset(const ScanNode& node);
+  // Whether a feature's best, penalised_gain so, is better; its sums follow once the best of all is
+  // known. Features come in ascending order: ties keep the first.
+  bool update_if_better(const NumericBest& found, int split_feature, float gain);
   // Missing values, of which the node has none.
-  void follow_larger_child(const ScanNode& node);
+  void send_missing_to_larger_child(const ScanNode& node);
+  // Return the node with the constraints that hold for this split. A split that separates missing
+  // values from all others is unconstrained.
+  ScanNode candidate_node(const ScanNode& node, const Bins& bins) const;
 };
 
 // Histogram of a tile: sums [slot][bin][lane], counts [slot][bin] or nullptr, touched [slot][4] or

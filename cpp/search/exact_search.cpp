@@ -8,8 +8,8 @@
 
 namespace polyleaf {
 
-ExactSearch::ExactSearch(const Bins& bins, const Workers& workers)
-    : LabelSearch(bins, workers), scratch_(static_cast<size_t>(workers_.n_threads)) {}
+ExactSearch::ExactSearch(const Bins& bins, const Context& context)
+    : SparseTargetSearch(bins, context), scratch_(static_cast<size_t>(context_.n_threads)) {}
 
 void ExactSearch::start(const TreeContext& scope, const SearchNode&) {
   begin(scope);
@@ -25,14 +25,15 @@ void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool,
     const std::vector<uint8_t> allowed = scope_->get_allowed_features(node);
     gather(node, allowed);
     Lists<Best> found(1, std::vector<Best>(static_cast<size_t>(bins_.n_features())));
-    parallel_for(workers_, bins_.n_features(), [&](int64_t f, int thread) {
+    parallel_for(context_, bins_.n_features(), [&](int64_t f, int thread) {
       const int feature = static_cast<int>(f);
       if (allowed[f] && is_own(feature)) found[0][f] = scan(node, feature, scratch_[thread]);
     });
-    gather_lists(workers_, found);
+    allgather_lists(context_, found);
     Best best;
     for (Best& b : found[0]) {
-      if (b.feature >= 0) b.judged = scope_->config().judged(b.feature, b.sum, entries_.worth);
+      if (b.feature >= 0)
+        b.penalised_gain = scope_->config().penalised_gain(b.feature, b.sum, entries_.worth);
       if (b.is_better(best)) best = b;
     }
     double gain = 0;
@@ -48,12 +49,12 @@ void ExactSearch::gather(const SearchNode& node, const std::vector<uint8_t>& all
   clear_entries();
   for (int64_t i = 0; i < n; ++i) {
     const int64_t id = ids != nullptr ? ids[i] : node.rows.begin + i;
-    const LabelRow row = gradients_->row(id);
+    const SparseRow row = gradients_->row(id);
     const float m = sample_.factor(id);
     for (int64_t e = 0; e < row.n; ++e) add_entry(row.outputs[e], fixed_(row.values[e] * m));
     end_row(row_hessian(id));
   }
-  if (!workers_.is_alone()) hear_ranks(node, allowed);
+  if (context_.is_distributed()) hear_ranks(node, allowed);
   Entries& entries = entries_;
   largest_.start(leaf_k_);
   for (int64_t total : entries.totals) largest_.offer(std::abs(total));
@@ -68,9 +69,9 @@ void ExactSearch::hear_ranks(const SearchNode& node, const std::vector<uint8_t>&
     entries[0].push_back(static_cast<int32_t>(entries_.begin[i + 1] - entries_.begin[i]));
   for (const int32_t number : entries_.number) entries[1].push_back(met_[number]);
   entries[2] = entries_.value;
-  gather_lists(workers_, entries);
+  allgather_lists(context_, entries);
   Lists<int64_t> hessian = {entries_.hessian};
-  if (!counts_rows()) gather_lists(workers_, hessian);
+  if (!counts_rows()) allgather_lists(context_, hessian);
   clear_entries();
   size_t e = 0;
   for (size_t i = 0; i < entries[0].size(); ++i) {
@@ -79,7 +80,7 @@ void ExactSearch::hear_ranks(const SearchNode& node, const std::vector<uint8_t>&
     end_row(counts_rows() ? 1 : hessian[0][i]);
   }
 
-  const int n_features = bins_.n_features(), n_ranks = workers_.communicator->size();
+  const int n_features = bins_.n_features(), n_ranks = context_.communicator->size();
   std::vector<Lists<uint8_t>> codes(n_ranks, Lists<uint8_t>(static_cast<size_t>(n_features)));
   for (int f = 0; f < n_features; ++f) {
     if (!allowed[f]) continue;
@@ -87,7 +88,7 @@ void ExactSearch::hear_ranks(const SearchNode& node, const std::vector<uint8_t>&
     of_feature.resize(static_cast<size_t>(node.rows.size()));
     scope_->partition().codes(node.rows, f, of_feature.data());
   }
-  codes_ = exchange_lists(workers_, codes);
+  codes_ = alltoall_lists(context_, codes);
 }
 
 void ExactSearch::clear_entries() {
@@ -107,7 +108,7 @@ double ExactSearch::worth(Largest& magnitudes, int64_t hessian) const {
 }
 
 const uint8_t* ExactSearch::codes_of(const SearchNode& node, int feature, Scratch& s) const {
-  if (!workers_.is_alone()) return codes_[feature].data();
+  if (context_.is_distributed()) return codes_[feature].data();
   s.codes.resize(static_cast<size_t>(node.rows.size()));
   scope_->partition().codes(node.rows, feature, s.codes.data());
   return s.codes.data();

@@ -8,21 +8,21 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/collective.h"
 #include "base/context.h"
-#include "base/rank_lists.h"
 #include "search/sparse_target_search.h"
 
 namespace polyleaf {
 
-class ExactSearch final : public LabelSearch {
+class ExactSearch final : public SparseTargetSearch {
  public:
-  ExactSearch(const Bins& bins, const Workers& workers);
+  ExactSearch(const Bins& bins, const Context& context);
 
-  // As LabelSearch::use. threshold_step: a threshold at every such share of a node's rows; 0: at
-  // every bin.
-  void use(const LabelRows& gradients, const float* weight, const RowSample& sample,
+  // As SparseTargetSearch::use. threshold_step: a threshold at every such share of a node's rows;
+  // 0: at every bin.
+  void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
            const LeafConfig& step, int32_t leaf_k, double threshold_step) {
-    LabelSearch::use(gradients, weight, sample, step, leaf_k);
+    SparseTargetSearch::use(gradients, weight, sample, step, leaf_k);
     threshold_step_ = threshold_step;
   }
 
@@ -52,10 +52,11 @@ class ExactSearch final : public LabelSearch {
     int32_t feature = -1, bin = -1;
     bool missing_left = false;
     int64_t n_left = 0, left_hessian = 0;
-    double judged = 0;  // what features compete by
+    double penalised_gain = 0;  // what features compete by
     bool is_better(const Best& other) const {
       if (feature < 0 || other.feature < 0) return feature >= 0;
-      return judged > other.judged || (judged == other.judged && feature < other.feature);
+      return penalised_gain > other.penalised_gain ||
+             (penalised_gain == other.penalised_gain && feature < other.feature);
     }
   };
   // One thread's memory.
@@ -86,8 +87,8 @@ class ExactSearch final : public LabelSearch {
   }
   // What ranks do for one another.
   bool is_own(int feature) const {
-    return workers_.is_alone() ||
-           feature % workers_.communicator->size() == workers_.communicator->rank();
+    return !context_.is_distributed() ||
+           feature % context_.communicator->size() == context_.communicator->rank();
   }
   void hear_ranks(const SearchNode& node, const std::vector<uint8_t>& allowed);
   const uint8_t* codes_of(const SearchNode& node, int feature, Scratch& s) const;

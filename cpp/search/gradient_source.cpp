@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
-#include "search/histogram.h"
+#include "search/packed_histogram.h"
 
 namespace polyleaf {
 namespace {
@@ -12,14 +12,14 @@ constexpr int64_t kGatherBlock = 2048;  // rows whose channels one task gathers
 
 }  // namespace
 
-Chance FixedChannels::chance() const {
-  return chance_of({&layout(), totals().data(), channels_->n_used(), channels_->gradient_step(),
-                    channels_->hessian_step()},
-                   sum_squares(layout(), channels_->row(0), sample(), workers_));
+CategoricalOverfit FixedGradients::categorical_overfit() const {
+  return estimate_categorical_overfit({&layout(), totals().data(), channels_->n_used(),
+                                       channels_->gradient_step(), channels_->hessian_step()},
+                                      sum_squares(layout(), channels_->row(0), sample(), context_));
 }
 
 // Gathered once, then read once per tile.
-void FixedChannels::fill(std::vector<Request>& requests) {
+void FixedGradients::fill(std::vector<Request>& requests) {
   const int lanes = layout().lanes;
   struct Piece {
     const uint32_t* ids;
@@ -44,7 +44,7 @@ void FixedChannels::fill(std::vector<Request>& requests) {
   }
   gathered_.reserve(static_cast<size_t>(total) * lanes + 64);
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
     kernels.gather(channels_->row(0), piece.ids, piece.n, lanes,
                    gathered_.data() + piece.to * lanes);

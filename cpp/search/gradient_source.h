@@ -9,7 +9,6 @@
 #include "base/aligned_buffer.h"
 #include "base/context.h"
 #include "grower/search.h"
-#include "quantised_gradients/categorical_gain_correction.h"
 #include "quantised_gradients/quantised_gradients.h"
 #include "search/dense_scan.h"
 
@@ -25,9 +24,9 @@ struct ChannelView {
       nullptr;  // magnitude of a row's channel, of every lane; nullptr: not known
 };
 
-class ChannelSource {
+class GradientSource {
  public:
-  virtual ~ChannelSource() = default;
+  virtual ~GradientSource() = default;
 
   // Rows of the next tree, or the next layer.
   virtual const RowSample& sample() const = 0;
@@ -48,13 +47,13 @@ class ChannelSource {
     const int16_t* channels = nullptr;
     std::vector<int32_t>* totals = nullptr;
   };
-  // Channels stay where they are until the next call.
+  // QuantisedGradients stay where they are until the next call.
   virtual void fill(std::vector<Request>& requests) = 0;
   // Of the root, or of a node that `fill` was asked for; the root's sums.
   virtual ChannelView view(int32_t node) const = 0;
   virtual const std::vector<int32_t>& totals() const = 0;
   // Of the gradients of all rows of the tree, or of the layer. Asked for before any call of `fill`.
-  virtual Chance chance() const = 0;
+  virtual CategoricalOverfit categorical_overfit() const = 0;
 
   // The node's split was found to be this, and is taken. Writes what each output adds to gain *
   // n_outputs, unless channels are fixed.
@@ -62,11 +61,11 @@ class ChannelSource {
                      const SearchNode& left, const SearchNode& right, float* output_gain) = 0;
 };
 
-// Channels that a row keeps.
-class FixedChannels final : public ChannelSource {
+// QuantisedGradients that a row keeps.
+class FixedGradients final : public GradientSource {
  public:
-  explicit FixedChannels(const Workers& workers) : workers_(workers) {}
-  void use(const Channels& channels) { channels_ = &channels; }
+  explicit FixedGradients(const Context& context) : context_(context) {}
+  void use(const QuantisedGradients& channels) { channels_ = &channels; }
   const int16_t* row(int64_t id) const { return channels_->row(id); }
 
   const RowSample& sample() const override { return channels_->sample(); }
@@ -81,13 +80,13 @@ class FixedChannels final : public ChannelSource {
             channels_->largest().data()};
   }
   const std::vector<int32_t>& totals() const override { return channels_->totals(); }
-  Chance chance() const override;
+  CategoricalOverfit categorical_overfit() const override;
   void split(int32_t, const TileSplit&, const ScanNode&, const SearchNode&, const SearchNode&,
              float*) override {}
 
  private:
-  const Workers workers_;
-  const Channels* channels_ = nullptr;
+  const Context context_;
+  const QuantisedGradients* channels_ = nullptr;
   const HostRowPartitioner* partition_ = nullptr;
   Buffer<int16_t> gathered_;
 };

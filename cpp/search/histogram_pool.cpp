@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "search/histogram.h"
+#include "search/packed_histogram.h"
 
 namespace polyleaf {
 namespace {
@@ -69,7 +69,7 @@ void HistogramPool::start(size_t budget) {
 
 int HistogramPool::take() {
   if (free_.empty()) {
-    if ((slots_.size() + 1) * Buffer<int32_t>::bytes_of(ints_) > budget_) return -1;
+    if ((slots_.size() + 1) * Buffer<int32_t>::allocated_bytes(ints_) > budget_) return -1;
     slots_.emplace_back(ints_);
     return static_cast<int>(slots_.size()) - 1;
   }

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "base/parallel.h"
-#include "search/monotone_split.h"
+#include "split_gain/monotone_constraints.h"
 
 namespace polyleaf {
 namespace {
@@ -47,17 +47,17 @@ void leave_out_constant(const uint64_t* words, int64_t n, Slots& slots) {
 
 }  // namespace
 
-HistogramSearch::HistogramSearch(const Bins& bins, const Workers& workers)
-    : bins_(bins), workers_(workers), fixed_(workers), shared_(workers) {
-  scratch_.resize(workers_.n_threads);
+HistogramSearch::HistogramSearch(const Bins& bins, const Context& context)
+    : bins_(bins), context_(context), fixed_(context), shared_(context) {
+  scratch_.resize(context_.n_threads);
 }
 
 void HistogramSearch::start(const TreeContext& scope, const SearchNode& root) {
   scope_ = &scope;
   source_->start(scope, root);
-  check_directions(directions_, source_->layout(), scope.config().split);
-  if (!workers_.is_alone()) {
-    if (bins_.cells().n_features() > 0)
+  check_monotone_constraints(directions_, source_->layout(), scope.config().split);
+  if (context_.is_distributed()) {
+    if (bins_.sparse_columns().n_features() > 0)
       throw std::invalid_argument("Ranks add up channels of features that are held dense.");
     shared_.share_out(bins_, scope.tiles(), source_->layout());
   }
@@ -72,48 +72,48 @@ void HistogramSearch::start(const TreeContext& scope, const SearchNode& root) {
   nodes_.clear();
   Node& added = add_node(root, source_->view(root.id));
   added.totals = source_->totals();
-  added.value_bounds = ValueBounds(directions_.stride());
+  added.value_bounds = OutputBounds(directions_.stride());
   set_joint_formats();
   find_runs();
-  chance_ = scope_->has_sorted_categories() ? source_->chance() : Chance();
+  chance_ = scope_->has_sorted_categories() ? source_->categorical_overfit() : CategoricalOverfit();
 }
 
 // Of rows in which few enough share a bin for counts to ride.
 void HistogramSearch::find_runs() {
   if (!may_ride(layout_) || !runs_.empty()) return;
-  if (bins_.stay()) return;  // words may have to be read from a disk
-  runs_ = bins_.runs(kRidingRows, workers_);
+  if (bins_.is_external()) return;  // words may have to be read from a disk
+  runs_ = bins_.find_row_runs(kMaxPackedCount, context_);
 }
 
-// Channels that a row keeps are known to their largest; of those made for each node sums are kept
-// apart.
+// QuantisedGradients that a row keeps are known to their largest; of those made for each node sums
+// are kept apart.
 void HistogramSearch::set_joint_formats() {
   const ChannelView view = source_->view(0);
   joint_.assign(bins_.n_tiles(), {});
-  if (view.largest == nullptr || layout_.lanes != JointFormat::kChannels) return;
+  if (view.largest == nullptr || layout_.lanes != PackedSumFormat::kChannels) return;
   if (most_rows_.empty()) {
     // Words that stay may have to be read from a disk.
-    if (bins_.n_rows() <= kChunkRows || bins_.stay())
+    if (bins_.n_rows() <= kChunkRows || bins_.is_external())
       most_rows_.assign(bins_.n_tiles(), bins_.n_rows());
     else
-      most_rows_ = bins_.most_rows(workers_);
+      most_rows_ = bins_.count_max_bin_rows(context_);
   }
-  ChannelRange channels[JointFormat::kChannels];
-  for (int j = 0; j < JointFormat::kChannels; ++j)
+  ChannelRange channels[PackedSumFormat::kChannels];
+  for (int j = 0; j < PackedSumFormat::kChannels; ++j)
     channels[j] = {j < layout_.n_outputs ? -view.largest[j] : 0, view.largest[j]};
   for (const int t : scope_->tiles()) {
     // Numbers are spread over the sums bin by bin: only after many rows.
-    const JointFormat format = JointFormat::make(channels, most_rows_[t]);
+    const PackedSumFormat format = PackedSumFormat::make(channels, most_rows_[t]);
     const int64_t n_bins = int64_t{bins_.tile(t).n_features} * bins_.tile(t).stride();
     if (format.rows == most_rows_[t] || format.rows >= kJointRows * n_bins)
       joint_[t] = {format};
-    else if (bins_.n_rows() > kChunkRows && !bins_.stay())
-      joint_[t] = {JointFormat::make(channels, kJointRunRows), true};
+    else if (bins_.n_rows() > kChunkRows && !bins_.is_external())
+      joint_[t] = {PackedSumFormat::make(channels, kJointRunRows), true};
     if (joint_[t].format.rows < kJointRunRows && joint_[t].in_runs) joint_[t] = {};
   }
   const bool any =
       std::any_of(joint_.begin(), joint_.end(), [](const Joint& joint) { return joint.in_runs; });
-  if (any && joint_runs_.empty()) joint_runs_ = bins_.runs(kJointRunRows, workers_);
+  if (any && joint_runs_.empty()) joint_runs_ = bins_.find_row_runs(kJointRunRows, context_);
 }
 
 // For channels of this layout.
@@ -138,32 +138,32 @@ void HistogramSearch::Scratch::reserve(const ChannelLayout& layout, size_t most_
   clean = false;
   below.reserve(most_bins + 16);
   std::memset(below.data(), 0, sizeof(int32_t) * below.size());
-  if (layout.lanes != JointFormat::kChannels) return;
+  if (layout.lanes != PackedSumFormat::kChannels) return;
   joint.reserve(most_bins + 16);
   std::memset(joint.data(), 0, sizeof(uint64_t) * joint.size());
 }
 
 // Which nodes are worth a histogram.
 void HistogramSearch::set_thresholds() {
-  const int64_t n_in_tiles = bins_.n_features() - bins_.cells().n_features();
+  const int64_t n_in_tiles = bins_.n_features() - bins_.sparse_columns().n_features();
   const double bins_per_feature =
       static_cast<double>(pool_.n_bins()) / static_cast<double>(std::max<int64_t>(1, n_in_tiles));
   // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a
   // histogram is written, read and cleared bin by bin. One output, and one Hessian for all, are
   // scanned from histograms alone.
   const int vectors = layout_.lanes / 16;
-  const bool can_order = layout_.n_outputs > 1 && layout_.hessian != Hessian::shared &&
-                         vectors >= 1 && layout_.hessian != Hessian::full && !layout_.linear();
+  const bool can_order = layout_.n_outputs > 1 && layout_.hessian != HessianKind::shared &&
+                         vectors >= 1 && layout_.hessian != HessianKind::full && !layout_.linear();
   ordered_rows_ =
       can_order
           ? std::min<int64_t>(
                 60000, static_cast<int64_t>(bins_per_feature * 4 * vectors / (2.2 + 0.1 * vectors)))
           : 0;
   // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows
-  // at which both cost the same, from the costs measured in docs/design.md section 5. Histograms
-  // that have to be sent cost more than either.
+  // at which both cost the same, from the costs measured in docs/development/decisions.md.
+  // Histograms that have to be sent cost more than either.
   direct_rows_ =
-      !workers_.is_alone()
+      context_.is_distributed()
           ? 0
           : std::max<int64_t>(std::max(kLabelRows, ordered_rows_),
                               static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes /
@@ -202,7 +202,9 @@ void HistogramSearch::split(int32_t parent, const SearchNode& left, const Search
   for (int j = 0; j < node.view.layout->lanes; ++j) r.totals[j] -= l.totals[j];
   l.histogram = handed_down;
   hand_down_bounds(node, l, r);
-  if (directions_.any()) bound_children(of_best(node), node.best, l.value_bounds, r.value_bounds);
+  if (directions_.any())
+    propagate_bounds(of_best(node), node.best.feature, node.best.left.data(), node.best.left_count,
+                     l.value_bounds, r.value_bounds);
 }
 
 // What each output gains by the node's split.
@@ -211,7 +213,7 @@ void HistogramSearch::judge_split(const Node& node, float* output_gain) const {
 }
 
 ScanNode HistogramSearch::of_best(const Node& node) const {
-  return split_like(scan_node(node), bins_, node.best);
+  return node.best.candidate_node(scan_node(node), bins_);
 }
 
 HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const ChannelView& view) {
@@ -220,7 +222,7 @@ HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const Cha
   node.view = view;
   node.histogram = -1;
   node.bounds.reset();
-  node.out_of_reach = node.floor = 0;
+  node.prune_bound = node.floor = 0;
   return node;
 }
 
@@ -231,31 +233,32 @@ double HistogramSearch::cover(int32_t node) const {
 void HistogramSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
                                std::vector<SplitInfo>& choices) {
   choices.assign(nodes.size(), SplitInfo());
-  const Pool<Proposals>& found = propose(nodes, renewed);
+  const ObjectPool<Proposals>& found = propose(nodes, renewed);
   for (size_t i = 0; i < found.size(); ++i)
     choices[found[i].node - nodes[0].id] =
         choose(found[i]);  // ids of a batch of children follow each other
 }
 
-const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(
+const ObjectPool<HistogramSearch::Proposals>& HistogramSearch::propose(
     const std::vector<SearchNode>& nodes, bool renewed, size_t wanted) {
-  per_part_ =
-      wanted > 1 && bins_.cells().n_features() > 0 ? kTileFeatures : 1;  // else a tile is a group
+  per_part_ = wanted > 1 && bins_.sparse_columns().n_features() > 0 ? kTileFeatures
+                                                                    : 1;  // else a tile is a group
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
   if (renewed) {
     for (const SearchNode& node : nodes) {
       drop_histogram(nodes_[node.id]);
       nodes_[node.id].bounds.reset();
-      nodes_[node.id].value_bounds = ValueBounds(directions_.stride());
+      nodes_[node.id].value_bounds = OutputBounds(directions_.stride());
     }
     set_joint_formats();
-    chance_ = scope_->has_sorted_categories() ? source_->chance() : Chance();
+    chance_ =
+        scope_->has_sorted_categories() ? source_->categorical_overfit() : CategoricalOverfit();
   }
   std::vector<Job> jobs = plan(nodes);
   proposals_.clear();
   if (jobs.empty()) return proposals_;
   if (scope_->has_node_features())
-    parallel_for(workers_, static_cast<int64_t>(nodes.size()), [&](int64_t i, int) {
+    parallel_for(context_, static_cast<int64_t>(nodes.size()), [&](int64_t i, int) {
       nodes_[nodes[i].id].allowed =
           scope_->can_split(nodes[i]) ? scope_->get_allowed_features(nodes[i]) : scope_->features();
     });
@@ -263,16 +266,16 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(
   if (renewed) sum_totals(jobs);
   build_chunks(jobs);
   set_bounds(jobs);
-  if (bins_.cells().n_features() > 0) set_cell_bounds(jobs);
+  if (bins_.sparse_columns().n_features() > 0) set_cell_bounds(jobs);
   make_room(jobs);
-  const size_t at_once = workers_.is_alone() ? jobs.size() : shared_.at_once();
+  const size_t at_once = !context_.is_distributed() ? jobs.size() : shared_.at_once();
   for (size_t first = 0; first < jobs.size(); first += at_once) {
     const std::span<Job> some =
         std::span(jobs).subspan(first, std::min(at_once, jobs.size() - first));
-    if (!workers_.is_alone()) add_ranks(some);
+    if (context_.is_distributed()) add_ranks(some);
     run(some);
   }
-  if (!workers_.is_alone()) hear_ranks(wanted);
+  if (context_.is_distributed()) hear_ranks(wanted);
   return proposals_;
 }
 
@@ -285,11 +288,12 @@ void HistogramSearch::run(std::span<Job> jobs) {
   std::stable_sort(order.begin(), order.end(), [&](const Job* a, const Job* b) {
     return nodes_[a->build].size() > nodes_[b->build].size();
   });
-  parallel_for(workers_, n_jobs * n_parts, [&](int64_t task, int thread) {
+  parallel_for(context_, n_jobs * n_parts, [&](int64_t task, int thread) {
     // Words that stay may have to be read from a disk: all that is wanted of one tile before the
     // next one.
-    const int64_t job = bins_.stay() ? task % n_jobs : task / n_parts;
-    run_part(*order[job], static_cast<int>(bins_.stay() ? task / n_jobs : task % n_parts), thread);
+    const int64_t job = bins_.is_external() ? task % n_jobs : task / n_parts;
+    run_part(*order[job], static_cast<int>(bins_.is_external() ? task / n_jobs : task % n_parts),
+             thread);
   });
 }
 
@@ -298,7 +302,7 @@ void HistogramSearch::add_ranks(std::span<Job> jobs) {
   const auto n_tiles = static_cast<int64_t>(scope_->tiles().size());
   shared_.start(jobs.size());
   for (size_t j = 0; j < jobs.size(); ++j) jobs[j].shared = j;
-  parallel_for(workers_, static_cast<int64_t>(jobs.size()) * n_tiles,
+  parallel_for(context_, static_cast<int64_t>(jobs.size()) * n_tiles,
                [&](int64_t task, int thread) {
                  const Job& job = jobs[task / n_tiles];
                  const auto tile = static_cast<int>(task % n_tiles);
@@ -313,7 +317,7 @@ void HistogramSearch::hear_ranks(size_t wanted) {
   std::vector<TileSplit> own;
   for (size_t i = 0; i < proposals_.size(); ++i) {
     std::vector<const TileSplit*> best = {best_of(proposals_[i].splits)};
-    if (wanted > 1) best = in_order(proposals_[i].splits);
+    if (wanted > 1) best = sorted_by_gain(proposals_[i].splits);
     best.resize(wanted, nullptr);
     for (const TileSplit* split : best) own.push_back(split != nullptr ? *split : TileSplit());
   }
@@ -347,8 +351,8 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
     if (!scope_->can_split(node.at)) return;
     Job job;
     job.build = i;
-    job.by_rows = workers_.is_alone() && node.at.count <= ordered_rows_;
-    job.few = workers_.is_alone() && node.at.count <= kLabelRows;
+    job.by_rows = !context_.is_distributed() && node.at.count <= ordered_rows_;
+    job.few = !context_.is_distributed() && node.at.count <= kLabelRows;
     if (!job.by_rows && keeps_histogram(node)) node.histogram = pool_.take();
     job.keep = node.histogram >= 0;
     jobs.push_back(job);
@@ -383,16 +387,16 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
   return jobs;
 }
 
-// Channels of the rows to be read, next to each other: read once per tile. Cells of sparse features
-// are read for both siblings: there is nothing to subtract from.
+// QuantisedGradients of the rows to be read, next to each other: read once per tile. SparseColumns
+// of sparse features are read for both siblings: there is nothing to subtract from.
 void HistogramSearch::gather_channels(std::vector<Job>& jobs) {
-  std::vector<ChannelSource::Request> requests;
+  std::vector<GradientSource::Request> requests;
   const auto ask = [&](int32_t node) {
     requests.push_back(
         {node, nodes_[node].at.rows, nodes_[node].at.count, nullptr, &nodes_[node].totals});
   };
   for (const Job& job : jobs) ask(job.build);
-  if (bins_.cells().n_features() > 0)
+  if (bins_.sparse_columns().n_features() > 0)
     for (const Job& job : jobs)
       if (job.subtract >= 0) ask(job.subtract);
   source_->fill(requests);
@@ -408,16 +412,16 @@ void HistogramSearch::gather_channels(std::vector<Job>& jobs) {
 // Totals of the nodes from their rows, where they cannot come from the parent's split.
 void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  parallel_for(workers_, static_cast<int64_t>(jobs.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(jobs.size()), [&](int64_t task, int) {
     Node& node = nodes_[jobs[task].build];
     node.totals.assign(layout_.lanes + 16, 0);
     kernels.sum(jobs[task].channels, node.size(), layout_.lanes, node.totals.data());
   });
-  if (workers_.is_alone()) return;
+  if (!context_.is_distributed()) return;
   std::vector<int64_t> sums;
   for (const Job& job : jobs)
     sums.insert(sums.end(), nodes_[job.build].totals.begin(), nodes_[job.build].totals.end());
-  workers_.sum(sums);
+  context_.allreduce_sum(sums);
   for (size_t j = 0; j < jobs.size(); ++j) {
     std::vector<int32_t>& totals = nodes_[jobs[j].build].totals;
     std::copy_n(sums.begin() + static_cast<int64_t>(j * totals.size()), totals.size(),
@@ -427,16 +431,16 @@ void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
 
 // Sparse leaves: where the nodes' candidates need not be looked at closely.
 void HistogramSearch::set_bounds(const std::vector<Job>& jobs) {
-  if (scores().out_of_reach == nullptr) return;
+  if (scores().prune_bound == nullptr) return;
   const GrowConfig& config = scope_->config();
   const double needed =
       2.0 * layout_.n_outputs * config.split.min_split_gain;  // above the node's own sum
-  parallel_for(workers_, static_cast<int64_t>(2 * jobs.size()), [&](int64_t task, int thread) {
+  parallel_for(context_, static_cast<int64_t>(2 * jobs.size()), [&](int64_t task, int thread) {
     const Job& job = jobs[task / 2];
     const int32_t i = task % 2 == 0 ? job.build : job.subtract;
     if (i < 0 || !scope_->can_split(nodes_[i].at)) return;
     const ScanNode node = scan_node(nodes_[i], thread);
-    nodes_[i].out_of_reach = scores().out_of_reach(node);
+    nodes_[i].prune_bound = scores().prune_bound(node);
     nodes_[i].floor =
         config.post_prune || chance_.variance > 0 ||
                 !config.factors.empty()  // the largest sum need not win
@@ -451,8 +455,8 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   const std::vector<int>& tiles = scope_->tiles();
   const int64_t n_tiles = static_cast<int64_t>(tiles.size());
   const int64_t n_tasks = static_cast<int64_t>(jobs.size()) * n_tiles;
-  if (workers_.n_threads == 1 || n_tasks == 0 || n_tasks >= 4 * workers_.n_threads) return;
-  const int64_t wanted = (4 * workers_.n_threads + n_tasks - 1) / n_tasks;
+  if (context_.n_threads == 1 || n_tasks == 0 || n_tasks >= 4 * context_.n_threads) return;
+  const int64_t wanted = (4 * context_.n_threads + n_tasks - 1) / n_tasks;
   struct Piece {
     size_t job;
     int tile, chunk;
@@ -469,7 +473,7 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   }
   if (pieces.empty()) return;
   if (chunk_.size() < pieces.size()) chunk_.resize(pieces.size());
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int thread) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int thread) {
     const Piece& piece = pieces[task];
     const Job& job = jobs[piece.job];
     const Node& node = nodes_[job.build];
@@ -506,7 +510,7 @@ void HistogramSearch::run_part(const Job& job, int part, int thread) {
 // Builds one tile of a job's histogram, subtracts it from the parent's, and scans both.
 void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileSplit* of_built,
                                TileSplit* of_sibling) {
-  if (!workers_.is_alone() && !shared_.is_own(tile_index)) return;
+  if (context_.is_distributed() && !shared_.is_own(tile_index)) return;
   const int t = scope_->tiles()[tile_index];
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
@@ -521,14 +525,14 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   const int lanes = node.view.layout->lanes;
   const bool counts_apart = node.view.layout->count_lane < 0;
   const TileBins bins = job.keep ? pool_.tile(node.histogram, t) : scratch.bins(counts_apart);
-  if (!workers_.is_alone())
+  if (context_.is_distributed())
     bins.copy(shared_.bins(job.shared, tile_index, *node.view.layout), tile, lanes);
   else if (!job.few)
     bins.clear(tile, lanes);
   else if (!scratch.clean)
     scratch.clear();
   if (!job.keep) scratch.clean = job.few;
-  if (workers_.is_alone()) build_tile(job, tile_index, bins, thread);
+  if (!context_.is_distributed()) build_tile(job, tile_index, bins, thread);
   if (of_sibling != nullptr) {
     const TileBins parent = pool_.tile(job.parent, t);
     parent.subtract(bins, tile, layout_.lanes);
@@ -558,7 +562,7 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
   const Tile& tile = bins_.tile(t);
   const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
-  const JointFormat& format = joint_[t].format;
+  const PackedSumFormat& format = joint_[t].format;
   const int64_t n_runs = joint_[t].in_runs ? static_cast<int64_t>(joint_runs_[t].size()) : 1;
   if (format.rows > 0 && end - begin >= kJointRows * n_bins * n_runs) {
     uint64_t* joint = scratch_[thread].joint.data();
@@ -566,8 +570,8 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
       last = end_of_joint(job, t, i, end);
       const HostRowPartitioner::Words from =
           scope_->partition().locate_words(nodes_[job.build].at.rows, t, i);
-      kernels.build_joint(from.words, from.ids, job.channels + i * JointFormat::kChannels, last - i,
-                          tile.n_features, tile.log2_stride, format, joint);
+      kernels.build_joint(from.words, from.ids, job.channels + i * PackedSumFormat::kChannels,
+                          last - i, tile.n_features, tile.log2_stride, format, joint);
       kernels.spread(joint, n_bins, format, bins.sums);
     }
     return;
@@ -582,8 +586,8 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
                                bins.sums, bins.counts);
                });
     if (riding)
-      kernels.dismount(bins.sums, n_bins, lanes, last == end, scratch_[thread].below.data(),
-                       bins.counts);
+      kernels.unpack_counts(bins.sums, n_bins, lanes, last == end, scratch_[thread].below.data(),
+                            bins.counts);
   }
 }
 
@@ -684,10 +688,10 @@ ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
                    static_cast<int32_t>(node.at.count),
                    scratch_[thread].workspace.data(),
                    node.view.linear,
-                   node.out_of_reach};
-  scanned.chance = chance_;
-  if (directions_.any()) scanned = scanned.obeying(directions_, node.value_bounds);
-  return with_factors(scanned, scope_->config());
+                   node.prune_bound};
+  scanned.categorical_overfit = chance_;
+  if (directions_.any()) scanned = scanned.constrain(directions_, node.value_bounds);
+  return apply_gain_factors(scanned, scope_->config());
 }
 
 Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {
@@ -722,10 +726,10 @@ void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, con
     if (per_part_ == 1)
       return best_split_of_tile(bins_, t, histogram, scan_node(node, thread), slots, scratch, *out);
     for (int first = 0, last; first < tile.n_features; first = last, ++out) {
-      const int group = bins_.group_of(tile.features[first]);
+      const int group = bins_.feature_group(tile.features[first]);
       Slots own = {};
-      for (last = first; last < tile.n_features && bins_.group_of(tile.features[last]) == group;
-           ++last)
+      for (last = first;
+           last < tile.n_features && bins_.feature_group(tile.features[last]) == group; ++last)
         own[last] = slots[last];
       best_split_of_tile(bins_, t, histogram, scan_node(node, thread), own, scratch, *out);
     }
@@ -737,8 +741,8 @@ void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, 
   Node& node = nodes_[i];
   const CellsToScan cells{&scope_->partition().sparse_partition(),
                           node.at.rows.cells,
-                          bins_.cells().group_begin(group),
-                          bins_.cells().group_begin(group + 1),
+                          bins_.sparse_columns().group_begin(group),
+                          bins_.sparse_columns().group_begin(group + 1),
                           channels,
                           allowed_of(node).data(),
                           node.bounds.get()};
@@ -762,7 +766,7 @@ void HistogramSearch::set_cell_bounds(const std::vector<Job>& jobs) {
       node.floor = -std::numeric_limits<float>::infinity();
       if (node.bounds != nullptr) continue;
       node.bounds = std::make_unique<CellBounds>();
-      node.bounds->start(bins_.cells().n_features());
+      node.bounds->start(bins_.sparse_columns().n_features());
     }
 }
 
@@ -777,7 +781,7 @@ void HistogramSearch::hand_down_bounds(Node& parent, Node& left, Node& right) {
   const uint32_t* ids = scope_->partition().ids(others);
   for (int64_t i = 0; i < others.size(); ++i) {
     const CellBounds::RowSums row = CellBounds::row_of(node, fixed_.row(ids[i]));
-    for (const uint32_t key : bins_.cells().of_row(ids[i])) bounds->leave(key >> 8, row);
+    for (const uint32_t key : bins_.sparse_columns().row_keys(ids[i])) bounds->leave(key >> 8, row);
   }
   bounds->renew(CellBounds::sums_of(node));
   keeper.bounds = std::move(bounds);
@@ -788,7 +792,7 @@ SplitInfo HistogramSearch::choose(const Proposals& proposals) {
   const TileSplit* best = best_of(proposals.splits);
   const float node_sum =
       best == nullptr ? 0.0f : scores().node_sum(scan_node(nodes_[proposals.node]));
-  const SplitInfo choice = admitted(best, node_sum, layout_.n_outputs, scope_->config());
+  const SplitInfo choice = validate_gain(best, node_sum, layout_.n_outputs, scope_->config());
   take(proposals.node, choice.feature >= 0 ? best : nullptr);
   return choice;
 }
@@ -800,7 +804,7 @@ void HistogramSearch::take(int32_t node, const TileSplit* split) {
     drop_histogram(nodes_[node]);
 }
 
-std::vector<const TileSplit*> in_order(const std::vector<TileSplit>& splits) {
+std::vector<const TileSplit*> sorted_by_gain(const std::vector<TileSplit>& splits) {
   std::vector<const TileSplit*> found;
   for (const TileSplit& split : splits)
     if (split.feature >= 0 && std::isfinite(split.sum)) found.push_back(&split);
@@ -809,16 +813,17 @@ std::vector<const TileSplit*> in_order(const std::vector<TileSplit>& splits) {
   return found;
 }
 
-SplitInfo choice_of(const TileSplit& split, double gain) {
+SplitInfo to_split_info(const TileSplit& split, double gain) {
   return {gain, split.feature, split.bin, split.missing_left, split.set, split.left_count};
 }
 
-SplitInfo admitted(const TileSplit* best, float node_sum, int n_outputs, const GrowConfig& config) {
+SplitInfo validate_gain(const TileSplit* best, float node_sum, int n_outputs,
+                        const GrowConfig& config) {
   if (best == nullptr || !std::isfinite(best->sum)) return SplitInfo();
   const double sum = best->sum, difference = sum - node_sum;
   const double gain = 0.5 * difference / n_outputs;
   const bool pays = gain > config.split.min_split_gain && difference > kMinRelativeGain * sum;
-  return config.post_prune || pays ? choice_of(*best, gain) : SplitInfo();
+  return config.post_prune || pays ? to_split_info(*best, gain) : SplitInfo();
 }
 
 }  // namespace polyleaf

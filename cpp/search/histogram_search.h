@@ -25,38 +25,39 @@
 #include "search/allreduce_histograms.h"
 #include "search/dense_scan.h"
 #include "search/gradient_source.h"
-#include "search/histogram.h"
 #include "search/histogram_pool.h"
-#include "search/packed_count.h"
 #include "search/packed_histogram.h"
 #include "search/sparse_scan.h"
 
 namespace polyleaf {
 
 // A split that a node may get, as the grower sees it.
-SplitInfo choice_of(const TileSplit& split, double gain);
+SplitInfo to_split_info(const TileSplit& split, double gain);
 // The same for the best that was found (nullptr: none) in a node that is worth `node_sum` itself;
 // of no feature where it is not admissible.
-SplitInfo admitted(const TileSplit* best, float node_sum, int n_outputs, const GrowConfig& config);
+SplitInfo validate_gain(const TileSplit* best, float node_sum, int n_outputs,
+                        const GrowConfig& config);
 // Those of finite sum, the most promising first.
-std::vector<const TileSplit*> in_order(const std::vector<TileSplit>& splits);
+std::vector<const TileSplit*> sorted_by_gain(const std::vector<TileSplit>& splits);
 
 class HistogramSearch final : public Search {
  public:
-  explicit HistogramSearch(const Bins& bins, const Workers& workers);
+  explicit HistogramSearch(const Bins& bins, const Context& context);
 
   HistogramSearch(const HistogramSearch&) = delete;
   HistogramSearch& operator=(const HistogramSearch&) = delete;
 
   // What the next tree, or the next layer, is judged by.
-  void use(const Channels& channels) {
+  void use(const QuantisedGradients& channels) {
     fixed_.use(channels);
     source_ = &fixed_;
   }
-  void use(ChannelSource& source) { source_ = &source; }
+  void use(GradientSource& source) { source_ = &source; }
 
   // Where outputs must not fall or rise with features, from the next tree on.
-  void obey(FeatureDirections directions) { directions_ = std::move(directions); }
+  void set_monotone_constraints(MonotoneConstraints directions) {
+    directions_ = std::move(directions);
+  }
 
   const RowSample& sample() const override { return source_->sample(); }
   int n_outputs() const override { return source_->layout().n_outputs; }
@@ -75,11 +76,11 @@ class HistogramSearch final : public Search {
     int32_t node;
     std::vector<TileSplit> splits;
   };
-  // More than one wanted: of each part the best of every group of features (`Bins::group_of`), at
-  // most kTileFeatures of them, so that what is proposed does not depend on how features are held;
-  // otherwise the best of the part. Valid until the next call.
-  const Pool<Proposals>& propose(const std::vector<SearchNode>& nodes, bool renewed,
-                                 size_t wanted = 1);
+  // More than one wanted: of each part the best of every group of features (`Bins::feature_group`),
+  // at most kTileFeatures of them, so that what is proposed does not depend on how features are
+  // held; otherwise the best of the part. Valid until the next call.
+  const ObjectPool<Proposals>& propose(const std::vector<SearchNode>& nodes, bool renewed,
+                                       size_t wanted = 1);
   void take(int32_t node, const TileSplit* split);
 
  private:
@@ -92,8 +93,8 @@ class HistogramSearch final : public Search {
     std::vector<uint8_t> allowed;  // features, where they are sampled per node
     TileSplit best;
     std::unique_ptr<CellBounds> bounds;  // of sparse features; nullptr: none are kept
-    ValueBounds value_bounds;            // where values must obey directions
-    float out_of_reach = 0, floor = 0;   // sparse leaves: see ScanNode and ScanScratch
+    OutputBounds value_bounds;           // where values must obey directions
+    float prune_bound = 0, floor = 0;    // sparse leaves: see ScanNode and ScanScratch
     int64_t size() const {
       return at.rows.size();
     }  // rows that lie here; what is built, by `count`
@@ -157,7 +158,9 @@ class HistogramSearch final : public Search {
   const std::vector<uint8_t>& allowed_of(const Node& node) const;
   SplitInfo choose(const Proposals& proposals);
 
-  const ScoreKernels& scores() const { return scores_of(layout_, scope_->config().split); }
+  const ScoreKernels& scores() const {
+    return select_score_kernels(layout_, scope_->config().split);
+  }
   void judge_split(const Node& node, float* output_gain) const;
   // The node where candidates split like the best one.
   ScanNode of_best(const Node& node) const;
@@ -170,19 +173,19 @@ class HistogramSearch final : public Search {
   ScanNode scan_node(const Node& node, int thread = 0) const;
 
   const Bins& bins_;
-  const Workers workers_;
+  const Context context_;
 
-  FeatureDirections directions_;
-  FixedChannels fixed_;
+  MonotoneConstraints directions_;
+  FixedGradients fixed_;
 
   // One tree's state.
-  ChannelSource* source_ = nullptr;
+  GradientSource* source_ = nullptr;
   const TreeContext* scope_ = nullptr;
-  Chance chance_;
+  CategoricalOverfit chance_;
   ChannelLayout layout_;  // that memory is laid out for
   bool laid_out_ = false;
-  Pool<Node> nodes_;
-  Pool<Proposals> proposals_;
+  ObjectPool<Node> nodes_;
+  ObjectPool<Proposals> proposals_;
   int per_part_ = 1;    // splits that a part may propose
   SharedTiles shared_;  // of those that are not alone
 
@@ -193,7 +196,7 @@ class HistogramSearch final : public Search {
   // How the channels of a row are one number, for each tile; `rows` of the format are 0 where they
   // are not.
   struct Joint {
-    JointFormat format;
+    PackedSumFormat format;
     bool in_runs = false;  // for the rows of a run, not for so many of a node
   };
   std::vector<Joint> joint_;

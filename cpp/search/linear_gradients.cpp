@@ -17,17 +17,17 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-void LinearChannels::use(const float* g, const float* h, int n_outputs, Hessian hessian,
-                         const RowSample& sample, const LinearConfig& config,
-                         const Workers& workers) {
+void LinearGradients::use(const float* g, const float* h, int n_outputs, HessianKind hessian,
+                          const RowSample& sample, const LinearConfig& config,
+                          const Context& context) {
   config_ = config;
   hessian_ = hessian;
   n_outputs_ = n_outputs;
-  workers_ = workers;
+  context_ = context;
   sample_ = sample;
   if (sample.rows != nullptr) {
     sample_rows_.assign(sample.rows, sample.rows + sample.n_rows);
-    sample_.rows = begin_of(sample_rows_.data(), sample_rows_.size());
+    sample_.rows = non_null_data(sample_rows_.data(), sample_rows_.size());
   }
   sample_.multiplier = nullptr;  // it is in the copies
   layouts_.clear();
@@ -36,7 +36,7 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Hessian 
   stride_ = n_derivatives() <= 4 ? 4 : (n_derivatives() + 7) / 8 * 8;
   rows_.reserve(static_cast<size_t>(sample.n_all) * stride_ + 16);
   std::atomic<bool> finite{true};
-  parallel_for(workers_, Block::count(sample.n_all, kRowBlock), [&](int64_t task, int) {
+  parallel_for(context_, Block::count(sample.n_all, kRowBlock), [&](int64_t task, int) {
     const Block block(sample.n_all, kRowBlock, task);
     bool good = true;
     for (int64_t i = block.begin; i < block.end; ++i) {
@@ -57,7 +57,7 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Hessian 
   if (!finite) check_finite(kInfinity);
 }
 
-void LinearChannels::start(const TreeContext& scope, const SearchNode& root) {
+void LinearGradients::start(const TreeContext& scope, const SearchNode& root) {
   scope_ = &scope;
   root_ = root;
   nodes_.clear();
@@ -68,21 +68,21 @@ void LinearChannels::start(const TreeContext& scope, const SearchNode& root) {
   root_channels_ = request[0].channels;
 }
 
-Chance LinearChannels::chance() const {
+CategoricalOverfit LinearGradients::categorical_overfit() const {
   const Node& root = nodes_[0];
   RowSample rows;
   rows.n_all = root_.rows.size();
-  return chance_of({root.layout, root_totals_.data(), root_.count, root.gradient_step.data(),
-                    root.hessian_step.data()},
-                   sum_squares(*root.layout, root_channels_, rows, workers_));
+  return estimate_categorical_overfit({root.layout, root_totals_.data(), root_.count,
+                                       root.gradient_step.data(), root.hessian_step.data()},
+                                      sum_squares(*root.layout, root_channels_, rows, context_));
 }
 
-ChannelView LinearChannels::view(int32_t node) const {
+ChannelView LinearGradients::view(int32_t node) const {
   const Node& n = nodes_[node];
   return {n.layout, n.gradient_step.data(), n.hessian_step.data(), &n.scan};
 }
 
-void LinearChannels::fill(std::vector<Request>& requests) {
+void LinearGradients::fill(std::vector<Request>& requests) {
   if (requests.empty()) return;
   if (requests[0].node == 0 && root_channels_ != nullptr) {
     requests[0].channels = root_channels_;
@@ -114,7 +114,7 @@ void LinearChannels::fill(std::vector<Request>& requests) {
   }
 }
 
-void LinearChannels::cut_into_pieces() {
+void LinearGradients::cut_into_pieces() {
   pieces_.clear();
   for (size_t i = 0; i < batch_.size(); ++i) {
     const int64_t rows = batch_[i].request->rows.size();
@@ -128,13 +128,13 @@ void LinearChannels::cut_into_pieces() {
 }
 
 // Derivatives and regressors of the nodes' rows next to each other, and their largest magnitudes.
-void LinearChannels::read_rows() {
+void LinearGradients::read_rows() {
   const auto clear = [&](auto& of, int p) {
     of.largest.assign(stride_, 0.0f);
     of.range.clear();
     for (int j = 0; j < p; ++j) of.range.insert(of.range.end(), {kInfinity, -kInfinity});
   };
-  parallel_for(workers_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
     Piece& piece = pieces_[task];
     const Columns& c = batch_[piece.of];
     clear(piece, c.p);
@@ -155,8 +155,8 @@ void LinearChannels::read_rows() {
 }
 
 // Of the rows of all ranks.
-void LinearChannels::hear_ranges() {
-  if (workers_.is_alone()) return;
+void LinearGradients::hear_ranges() {
+  if (!context_.is_distributed()) return;
   std::vector<double> largest;
   for (size_t i = 0; i < batch_.size(); ++i) {
     const Columns& c = batch_[i];
@@ -164,7 +164,7 @@ void LinearChannels::hear_ranges() {
     for (size_t j = 0; j < c.range.size(); ++j)
       largest.push_back(j % 2 == 0 ? -c.range[j] : c.range[j]);
   }
-  workers_.largest(largest);
+  context_.allreduce_max(largest);
   const double* next = largest.data();
   for (size_t i = 0; i < batch_.size(); ++i) {
     for (float& of_derivative : batch_[i].largest) of_derivative = static_cast<float>(*next++);
@@ -173,14 +173,14 @@ void LinearChannels::hear_ranges() {
   }
 }
 
-void LinearChannels::read_block(const Columns& c, int64_t begin, int64_t n, float* largest,
-                                float* range) {
+void LinearGradients::read_block(const Columns& c, int64_t begin, int64_t n, float* largest,
+                                 float* range) {
   if (config_.full) return read_columns(c, begin, n, largest, range);
   return narrow() ? read_narrow(c, begin, n, largest, range) : read_many(c, begin, n, largest);
 }
 
-void LinearChannels::read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest,
-                                 float* range) {
+void LinearGradients::read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest,
+                                  float* range) {
   const HostRowPartitioner& partition = scope_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
@@ -188,12 +188,12 @@ void LinearChannels::read_narrow(const Columns& c, int64_t begin, int64_t n, flo
   const int32_t f = c.node->feature;
   uint64_t room[kRowBlock + 8];
   const uint64_t* words =
-      c.p > 0 ? partition.words(rows, bins.tile_of(f), begin, n, room) : nullptr;
+      c.p > 0 ? partition.words(rows, bins.tile_index(f), begin, n, room) : nullptr;
   float least[4] = {kInfinity, kInfinity, kInfinity, kInfinity}, most[4];
   for (int j = 0; j < 4; ++j) most[j] = -kInfinity;
-  POLYLEAF_SELECT(linear_channel_kernels)
+  POLYLEAF_SELECT(linear_gradient_kernels)
       .read_narrow(rows_.data(), ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
-                   words, c.p > 0 ? 8 * bins.slot_of(f) : 0, c.node->old, c.node->line,
+                   words, c.p > 0 ? 8 * bins.slot_index(f) : 0, c.node->old, c.node->line,
                    columns_.data() + c.at + 4 * begin, least, most);
   for (int j = 0; j < n_derivatives(); ++j)
     largest[j] = std::max(std::fabs(least[j]), std::fabs(most[j]));
@@ -202,7 +202,7 @@ void LinearChannels::read_narrow(const Columns& c, int64_t begin, int64_t n, flo
   range[1] = most[2];
 }
 
-void LinearChannels::read_many(const Columns& c, int64_t begin, int64_t n, float* largest) {
+void LinearGradients::read_many(const Columns& c, int64_t begin, int64_t n, float* largest) {
   const HostRowPartitioner& partition = scope_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
@@ -211,24 +211,24 @@ void LinearChannels::read_many(const Columns& c, int64_t begin, int64_t n, float
   FittedStep step{};
   uint64_t room[kRowBlock + 8];
   if (node.feature >= 0) {
-    const int tile = bins.tile_of(node.feature);
+    const int tile = bins.tile_index(node.feature);
     step = {partition.words(rows, tile, begin, n, room),
-            8 * bins.slot_of(node.feature),
+            8 * bins.slot_index(node.feature),
             bins.tile(tile).missing(),
             node.line,
             node.middle.data(),
             node.slope.data()};
   }
-  POLYLEAF_SELECT(linear_channel_kernels)
+  POLYLEAF_SELECT(linear_gradient_kernels)
       .read_many(rows_.data(), stride_, n_outputs_, n_hessian(),
                  ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
                  node.feature >= 0 ? &step : nullptr, columns_.data() + c.at + begin * stride_,
                  largest);
 }
 
-void LinearChannels::read_columns(const Columns& c, int64_t begin, int64_t n, float* largest,
-                                  float* range) {
-  const LinearChannelKernels& kernels = POLYLEAF_SELECT(linear_channel_kernels);
+void LinearGradients::read_columns(const Columns& c, int64_t begin, int64_t n, float* largest,
+                                   float* range) {
+  const LinearGradientKernels& kernels = POLYLEAF_SELECT(linear_gradient_kernels);
   const HostRowPartitioner& partition = scope_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
@@ -239,22 +239,23 @@ void LinearChannels::read_columns(const Columns& c, int64_t begin, int64_t n, fl
                  n, n_derivatives(), rows.size(), out, largest);
   for (int j = 0; j < c.p; ++j) {
     const int32_t f = c.node->regressors[j];
-    const int tile = bins.tile_of(f);
+    const int tile = bins.tile_index(f);
     float* z = out + (n_derivatives() + j) * rows.size();
     float line[256];
     std::copy_n(table_.means(f), 256, line);
     line[bins.tile(tile).missing()] = std::numeric_limits<float>::quiet_NaN();
-    kernels.look_up(partition.words(rows, tile, begin, n, room), 8 * bins.slot_of(f), n, line, z);
+    kernels.look_up(partition.words(rows, tile, begin, n, room), 8 * bins.slot_index(f), n, line,
+                    z);
     kernels.range(z, n, range + 2 * j);
   }
 }
 
 // Scales of a node's channels: a product's from those of its factors, so that no sum leaves int32.
-void LinearChannels::set_scales(Columns& c) {
+void LinearGradients::set_scales(Columns& c) {
   Node& node = *c.node;
   const ChannelLayout& layout = *node.layout;
   const int K = n_outputs_;
-  float z[kMostRegressors];
+  float z[kMaxRegressors];
   for (int j = 0; j < c.p; ++j) {
     float* range = c.range.data() + 2 * j;
     if (range[0] > range[1]) range[0] = range[1] = 0;  // missing throughout
@@ -269,7 +270,7 @@ void LinearChannels::set_scales(Columns& c) {
   scan.step.assign(layout.lanes + 16, 0.0f);
   c.inverse.assign(layout.lanes + 16, 0.0f);
   const auto set = [&](int lane, float largest) {
-    if (!(largest >= kSmallestDerivative) || !std::isfinite(largest)) return;
+    if (!(largest >= kMinDerivative) || !std::isfinite(largest)) return;
     c.inverse[lane] = std::ldexp(32767.0f / largest, -shift);
     scan.step[lane] = std::ldexp(largest / 32767.0f, shift);
   };
@@ -299,7 +300,7 @@ void LinearChannels::set_scales(Columns& c) {
 }
 
 // What the lanes of a node of p regressors are products of: columns of `Columns`.
-std::vector<LaneProduct> LinearChannels::lane_products(int p) const {
+std::vector<LaneProduct> LinearGradients::lane_products(int p) const {
   const int K = n_outputs_, h = K, z = n_derivatives();
   const bool unit = n_hessian() == 0;
   std::vector<LaneProduct> lanes;
@@ -315,8 +316,8 @@ std::vector<LaneProduct> LinearChannels::lane_products(int p) const {
 }
 
 // Rows [begin, begin + n) of a request as integers.
-void LinearChannels::fill_channels(const Columns& c, int64_t begin, int64_t n, int64_t* totals) {
-  const LinearChannelKernels& kernels = POLYLEAF_SELECT(linear_channel_kernels);
+void LinearGradients::fill_channels(const Columns& c, int64_t begin, int64_t n, int64_t* totals) {
+  const LinearGradientKernels& kernels = POLYLEAF_SELECT(linear_gradient_kernels);
   const ChannelLayout& layout = *c.node->layout;
   int16_t* out = channels_.data() + c.channels + begin * layout.lanes;
   float* rows = columns_.data() + c.at + begin * stride_;
@@ -337,12 +338,12 @@ void LinearChannels::fill_channels(const Columns& c, int64_t begin, int64_t n, i
                    c.inverse.data(), layout.count_lane, layout.lanes, out, totals);
 }
 
-void LinearChannels::quantise() {
+void LinearGradients::quantise() {
   for (size_t i = 0; i < batch_.size(); ++i) {
     set_scales(batch_[i]);
     batch_[i].totals.assign(batch_[i].node->layout->lanes + 16, 0);
   }
-  parallel_for(workers_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
     Piece& piece = pieces_[task];
     const Columns& c = batch_[piece.of];
     piece.totals.assign(c.node->layout->lanes, 0);
@@ -360,19 +361,19 @@ void LinearChannels::quantise() {
 }
 
 // Of the rows of all ranks.
-void LinearChannels::hear_totals() {
-  if (workers_.is_alone()) return;
+void LinearGradients::hear_totals() {
+  if (!context_.is_distributed()) return;
   std::vector<int64_t> sums;
   for (size_t i = 0; i < batch_.size(); ++i)
     sums.insert(sums.end(), batch_[i].totals.begin(), batch_[i].totals.end());
-  workers_.sum(sums);
+  context_.allreduce_sum(sums);
   auto next = sums.begin();
   for (size_t i = 0; i < batch_.size(); ++i)
     for (int64_t& total : batch_[i].totals) total = *next++;
 }
 
 // What a side of the split is solved from.
-void LinearChannels::set_side(int side, const TileSplit& split, const ScanNode& node) {
+void LinearGradients::set_side(int side, const TileSplit& split, const ScanNode& node) {
   const ChannelLayout& layout = *node.layout;
   Side& s = sides_[side];
   s.all.resize(layout.lanes + 16);
@@ -387,8 +388,8 @@ void LinearChannels::set_side(int side, const TileSplit& split, const ScanNode& 
       s.products[q] = split.products[q] - s.products[q];
 }
 
-void LinearChannels::split(int32_t parent, const TileSplit& split, const ScanNode& node,
-                           const SearchNode&, const SearchNode&, float* output_gain) {
+void LinearGradients::split(int32_t parent, const TileSplit& split, const ScanNode& node,
+                            const SearchNode&, const SearchNode&, float* output_gain) {
   const LinearKernels& kernels = POLYLEAF_SELECT(linear_kernels);
   const int K = n_outputs_, p = node.layout->regressors;
   for (Side& s : sides_) {
@@ -416,8 +417,8 @@ void LinearChannels::split(int32_t parent, const TileSplit& split, const ScanNod
             nodes_.add());
 }
 
-void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const double* slopes,
-                             const double* middle, Node& child) const {
+void LinearGradients::pass_on(const Node& parent, const TileSplit& split, const double* slopes,
+                              const double* middle, Node& child) const {
   const int32_t f = split.feature;
   child.start();
   child.regressors = parent.regressors;
@@ -455,7 +456,7 @@ void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const d
   for (int code = 0; code < 256; ++code)
     child.line[code] = joins ? static_cast<float>(slope * table_.means(f)[code]) : 0.0f;
   if (joins)
-    child.line[bins.tile(bins.tile_of(f)).missing()] = static_cast<float>(slope * middle[0]);
+    child.line[bins.tile(bins.tile_index(f)).missing()] = static_cast<float>(slope * middle[0]);
 }
 
 }  // namespace polyleaf

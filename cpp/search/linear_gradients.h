@@ -1,4 +1,4 @@
-// Channels of nodes whose leaves will be linear (GBDT-PL, sections 3.2 and 4): the node's
+// QuantisedGradients of nodes whose leaves will be linear (GBDT-PL, sections 3.2 and 4): the node's
 // derivatives, and their products with the regressors that the node has of its own. With the bin
 // means of a candidate's feature these give the least loss of both children.
 //
@@ -25,16 +25,16 @@
 
 namespace polyleaf {
 
-class LinearChannels final : public ChannelSource {
+class LinearGradients final : public GradientSource {
  public:
-  explicit LinearChannels(const LinearTable& table) : table_(table) {}
-  LinearChannels(const LinearChannels&) = delete;
-  LinearChannels& operator=(const LinearChannels&) = delete;
+  explicit LinearGradients(const LinearTable& table) : table_(table) {}
+  LinearGradients(const LinearGradients&) = delete;
+  LinearGradients& operator=(const LinearGradients&) = delete;
 
   // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared Hessian,
   // (n_all, n_outputs) for diagonal (half-additive only), nullptr for unit. Copied.
-  void use(const float* g, const float* h, int n_outputs, Hessian hessian, const RowSample& sample,
-           const LinearConfig& config, const Workers& workers);
+  void use(const float* g, const float* h, int n_outputs, HessianKind hessian,
+           const RowSample& sample, const LinearConfig& config, const Context& context);
 
   const RowSample& sample() const override { return sample_; }
   const ChannelLayout& layout() const override { return layouts_.back(); }
@@ -43,7 +43,7 @@ class LinearChannels final : public ChannelSource {
   void fill(std::vector<Request>& requests) override;
   ChannelView view(int32_t node) const override;
   const std::vector<int32_t>& totals() const override { return root_totals_; }
-  Chance chance() const override;
+  CategoricalOverfit categorical_overfit() const override;
   void split(int32_t parent, const TileSplit& split, const ScanNode& node, const SearchNode& left,
              const SearchNode& right, float* output_gain) override;
 
@@ -96,7 +96,7 @@ class LinearChannels final : public ChannelSource {
   };
 
   int n_hessian() const {
-    return hessian_ == Hessian::unit ? 0 : hessian_ == Hessian::shared ? 1 : n_outputs_;
+    return hessian_ == HessianKind::unit ? 0 : hessian_ == HessianKind::shared ? 1 : n_outputs_;
   }
   int n_derivatives() const { return n_outputs_ + n_hessian(); }
   // One output, half-additive: rows (g, h or 1, fitted, 1).
@@ -124,16 +124,16 @@ class LinearChannels final : public ChannelSource {
 
   const LinearTable& table_;
   LinearConfig config_{};
-  Hessian hessian_ = Hessian::unit;
-  Workers workers_ = 1;
+  HessianKind hessian_ = HessianKind::unit;
+  Context context_ = 1;
   int n_outputs_ = 1, stride_ = 4;
   RowSample sample_;
   std::vector<uint32_t> sample_rows_;
   std::vector<ChannelLayout> layouts_;  // by number of regressors
   const TreeContext* scope_ = nullptr;
-  Pool<Node> nodes_;     // in the order of their ids
-  Pool<Columns> batch_;  // of one call of `fill`
-  Pool<Piece> pieces_;
+  ObjectPool<Node> nodes_;     // in the order of their ids
+  ObjectPool<Columns> batch_;  // of one call of `fill`
+  ObjectPool<Piece> pieces_;
   Side sides_[3];  // left, right, and the node without the split
   SearchNode root_;
   std::vector<int32_t> root_totals_;

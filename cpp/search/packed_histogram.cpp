@@ -17,8 +17,8 @@ bool fits(std::span<const ChannelRange> channels, int64_t rows) {
 
 }  // namespace
 
-JointFormat JointFormat::make(std::span<const ChannelRange> channels, int64_t rows) {
-  JointFormat format;
+PackedSumFormat PackedSumFormat::make(std::span<const ChannelRange> channels, int64_t rows) {
+  PackedSumFormat format;
   if (channels.size() > kChannels || rows < 1) return format;
   if (!fits(channels, rows))
     rows = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows)));
@@ -33,7 +33,7 @@ JointFormat JointFormat::make(std::span<const ChannelRange> channels, int64_t ro
     format.mask[j] = ~uint64_t{0} >> (64 - width);
     format.middle[j] =
         static_cast<uint64_t>(rows) * static_cast<uint64_t>(-int64_t{channels[j].least});
-    format.all_middles += format.middle[j] << below;
+    format.total_bias += format.middle[j] << below;
     below += width;
   }
   return format;

@@ -19,7 +19,7 @@ float rounded_up(double x) {
 
 bool CellBounds::hold_for(const ScanNode& node) {
   const SplitConfig& config = *node.config;
-  return are_separable(*node.layout, config) && node.directions == nullptr &&
+  return are_separable(*node.layout, config) && node.constraints == nullptr &&
          node.factors == nullptr && config.reg_alpha == 0 && config.max_delta_step == 0 &&
          config.reg_lambda > 0;
 }
@@ -54,7 +54,7 @@ CellBounds::NodeSums CellBounds::sums_of(const ScanNode& node) {
   sums.least += sums.lambda;
   sums.most += sums.lambda;
   sums.least_side = sums.lambda;
-  if (layout.hessian == Hessian::unit)
+  if (layout.hessian == HessianKind::unit)
     sums.least_side += std::max(1, node.config->min_child_samples);
   // Terms are rounded a few times each, and sixteen lanes of them are added one after another;
   // bounds are rounded too.
@@ -64,7 +64,7 @@ CellBounds::NodeSums CellBounds::sums_of(const ScanNode& node) {
 
 CellBounds::RowSums CellBounds::row_of(const ScanNode& node, const int16_t* channels) {
   const ChannelLayout& layout = *node.layout;
-  double squares = 0, largest = layout.hessian == Hessian::unit ? 1 : 0;
+  double squares = 0, largest = layout.hessian == HessianKind::unit ? 1 : 0;
   for (int k = 0; k < layout.n_outputs; ++k) {
     const double g = static_cast<double>(channels[k]) * static_cast<double>(node.gradient_step[k]);
     squares += g * g;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "search/histogram.h"
+#include "search/packed_histogram.h"
 
 namespace polyleaf {
 
@@ -26,7 +26,7 @@ class CellScan {
         lanes_(node.layout->lanes),
         channels_(channels),
         node_(node),
-        scores_(scores_of(node)),
+        scores_(select_score_kernels(node)),
         kernels_(POLYLEAF_SELECT(histogram_kernels)),
         scratch_(scratch),
         histogram_(histogram),
@@ -46,7 +46,8 @@ class CellScan {
   void choose(TileSplit* best, int n_best) {
     std::vector<FoundSplit>& found = histogram_.found;
     const auto is_better = [](const FoundSplit& a, const FoundSplit& b) {
-      return a.judged > b.judged || (a.judged == b.judged && a.feature < b.feature);
+      return a.penalised_gain > b.penalised_gain ||
+             (a.penalised_gain == b.penalised_gain && a.feature < b.feature);
     };
     if (n_best > 1)
       std::sort(found.begin(), found.end(), is_better);
@@ -54,9 +55,9 @@ class CellScan {
       std::iter_swap(found.begin(), std::min_element(found.begin(), found.end(), is_better));
     int n = 0;
     for (size_t i = 0; i < found.size() && n < n_best; ++i) {
-      const int group = bins_.group_of(found[i].feature);
+      const int group = bins_.feature_group(found[i].feature);
       if (std::none_of(best, best + n,
-                       [&](const TileSplit& b) { return bins_.group_of(b.feature) == group; }))
+                       [&](const TileSplit& b) { return bins_.feature_group(b.feature) == group; }))
         finish(found[i], best[n++]);
     }
   }
@@ -89,13 +90,13 @@ class CellScan {
   }
 
   bool is_allowed(const CellsToScan& cells, int64_t number) const {
-    return cells.allowed[bins_.cells().feature(number)] != 0;
+    return cells.allowed[bins_.sparse_columns().feature(number)] != 0;
   }
 
   // Lists of few cells do not know where features begin.
   void visit_runs(const CellsToScan& cells) {
     const CellRange all = cells.lists->range(cells.list, cells.first, cells.last);
-    for (const Cell *at = all.begin, *next; at != all.end; at = next) {
+    for (const SparseEntry *at = all.begin, *next; at != all.end; at = next) {
       const int32_t number = at->number();
       next = at + 1;
       while (next != all.end && next->number() == number) ++next;
@@ -111,19 +112,19 @@ class CellScan {
     // One child of every split has none but rows that cells name.
     if (there.size() < std::max(1, node_.config->min_child_samples)) return found.sum;
     if (has_one_cut(there)) return consider_cut(number, cells, there);
-    const int f = bins_.cells().feature(number), n_bins = bins_.n_bins(f);
+    const int f = bins_.sparse_columns().feature(number), n_bins = bins_.n_bins(f);
     uint64_t touched[4] = {};
     build(number, there.begin, there.size(), touched);
     const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins,
                               n_bins};
-    const ScanNode split_on = node_.split_on(f);
+    const ScanNode split_on = node_.select_feature(f);
     if (node_.factors != nullptr)
       scratch_.floor = -std::numeric_limits<float>::infinity();  // as tiles have it
     scores_.scan_numeric(split_on, feature, scratch_, &found);
     clear(touched);
     weight_ = weight_of(there.size());
     if (found.sum > -std::numeric_limits<float>::infinity())
-      histogram_.found.push_back({found, split_on.judged(found.sum), f, number, cells});
+      histogram_.found.push_back({found, split_on.penalised_gain(found.sum), f, number, cells});
     return found.sum;
   }
 
@@ -142,25 +143,25 @@ class CellScan {
     std::fill_n(left, lanes_, 0);
     kernels_.sum_few(there.begin, n, channels_, lanes_, left);
     weight_ = weight_of(n);
-    const int common = bins_.cells().common(number), code = there.begin->code();
+    const int common = bins_.sparse_columns().common(number), code = there.begin->code();
     if (common < code)
       for (int j = 0; j < lanes_; ++j) left[j] = node_.totals[j] - left[j];
-    const int f = bins_.cells().feature(number);
-    const ScanNode split_on = node_.split_on(f);
+    const int f = bins_.sparse_columns().feature(number);
+    const ScanNode split_on = node_.select_feature(f);
     const float sum = scores_.candidate_sum(split_on, left, common < code ? node_.count - n : n);
     if (!(sum > none)) return none;                       // NaN, too
     if (node_.factors != nullptr) scratch_.floor = none;  // as tiles have it
     histogram_.found.push_back(
-        {{sum, std::min(common, code), 0}, split_on.judged(sum), f, number, cells});
+        {{sum, std::min(common, code), 0}, split_on.penalised_gain(sum), f, number, cells});
     return sum;
   }
 
-  // Cells of rows that have not left, with their places.
+  // SparseColumns of rows that have not left, with their places.
   CellRange there_of(const CellRange& cells) {
     if (cells.positions == nullptr) return cells;
     histogram_.there.reserve(static_cast<size_t>(cells.size()));
-    Cell* to = histogram_.there.data();
-    for (const Cell* e = cells.begin; e != cells.end; ++e) {
+    SparseEntry* to = histogram_.there.data();
+    for (const SparseEntry* e = cells.begin; e != cells.end; ++e) {
       const uint32_t place = cells.positions[e->row];
       *to = {place, e->key};
       to += place != CellRange::kRemoved;
@@ -171,7 +172,7 @@ class CellScan {
   // The largest Hessian that an output has in the cells whose sums were built.
   double weight_of(int64_t n_cells) const {
     const ChannelLayout& layout = *node_.layout;
-    double weight = layout.hessian == Hessian::unit ? static_cast<double>(n_cells) : 0.0;
+    double weight = layout.hessian == HessianKind::unit ? static_cast<double>(n_cells) : 0.0;
     for (int j = 0; j < layout.n_hessian(); ++j)
       weight = std::max(weight, static_cast<double>(histogram_.all[layout.hessian_offset + j]) *
                                     static_cast<double>(node_.hessian_step[j]));
@@ -180,17 +181,19 @@ class CellScan {
 
   // The split, with the exact sums of its left child.
   void finish(const FoundSplit& found, TileSplit& best) {
-    best.take_if_better(found.best, found.feature, found.judged);
+    best.update_if_better(found.best, found.feature, found.penalised_gain);
     best.set = {};
     const auto [begin, end, places] = there_of(found.cells);
     const auto from = [&, first = begin, last = end](int code) {
-      return std::lower_bound(first, last, Cell::key_of(found.number, code),
-                              [](const Cell& entry, uint32_t key) { return entry.key < key; });
+      return std::lower_bound(
+          first, last, SparseEntry::make_key(found.number, code),
+          [](const SparseEntry& entry, uint32_t key) { return entry.key < key; });
     };
-    const Cell* after = from(best.bin + 1);
-    const Cell* missing = from(kMissingCode);
+    const SparseEntry* after = from(best.bin + 1);
+    const SparseEntry* missing = from(kMissingCode);
     int64_t count = 0;
-    if (bins_.cells().common(found.number) <= best.bin) {  // all, less those that entries name
+    if (bins_.sparse_columns().common(found.number) <=
+        best.bin) {  // all, less those that entries name
       std::fill_n(histogram_.all.data(), lanes_, 0);
       add(begin, end - begin, histogram_.all.data());
       for (int j = 0; j < lanes_; ++j) best.left[j] = node_.totals[j] - histogram_.all[j];
@@ -203,14 +206,14 @@ class CellScan {
       count += end - missing;
     }
     best.left_count = static_cast<int32_t>(count);
-    if (missing == end) best.follow_larger_child(node_);
+    if (missing == end) best.send_missing_to_larger_child(node_);
   }
 
   // The bins of one feature: those that entries name, and the common one, which holds all other
   // rows.
-  void build(int64_t number, const Cell* entries, int64_t n, uint64_t* touched) {
-    const int common = bins_.cells().common(number),
-              missing = bins_.n_bins(bins_.cells().feature(number));
+  void build(int64_t number, const SparseEntry* entries, int64_t n, uint64_t* touched) {
+    const int common = bins_.sparse_columns().common(number),
+              missing = bins_.n_bins(bins_.sparse_columns().feature(number));
     int32_t* sums = histogram_.sums.data();
     int32_t* all = histogram_.all.data();
     std::fill_n(sums, lanes_, 0);  // scans read the first bin in any case
@@ -230,7 +233,7 @@ class CellScan {
         histogram_.counts[word * 64 + __builtin_ctzll(bits)] = 0;
   }
 
-  void add(const Cell* entries, int64_t n, int32_t* out) {
+  void add(const SparseEntry* entries, int64_t n, int32_t* out) {
     uint64_t touched[4] = {};
     if (n == 0) return;
     kernels_.build_few(entries, n, channels_, lanes_, kMissingCode, histogram_.sums.data(),
@@ -255,7 +258,7 @@ class CellScan {
 void best_splits_of_cells(const Bins& bins, const CellsToScan& cells, const ScanNode& node,
                           ScanScratch& scratch, CellHistogram& histogram, TileSplit* best,
                           int n_best) {
-  for (int i = 0; i < n_best; ++i) best[i].begin(node);
+  for (int i = 0; i < n_best; ++i) best[i].reset(node);
   CellScan scan(bins, cells.channels, node, scratch, histogram);
   scan.run(cells);
   scan.choose(best, n_best);

@@ -17,7 +17,7 @@ namespace polyleaf {
 // The best split of one feature, and the cells that it was found in.
 struct FoundSplit {
   NumericBest best;
-  float judged;
+  float penalised_gain;
   int32_t feature;
   int64_t number;  // among the sparse features
   CellRange cells;
@@ -29,8 +29,8 @@ struct CellHistogram {
   Buffer<uint32_t> counts;  // zero between features
   Buffer<int32_t> all;      // lanes
   std::vector<FoundSplit> found;
-  Buffer<int32_t> reach;  // features that have to be looked at
-  Buffer<Cell> there;     // cells of the node alone, where others lie between them
+  Buffer<int32_t> reach;      // features that have to be looked at
+  Buffer<SparseEntry> there;  // cells of the node alone, where others lie between them
   void reserve(int lanes);
 };
 

@@ -5,17 +5,17 @@
 
 namespace polyleaf {
 
-LabelSearch::LabelSearch(const Bins& bins, const Workers& workers)
-    : bins_(bins), workers_(workers) {}
+SparseTargetSearch::SparseTargetSearch(const Bins& bins, const Context& context)
+    : bins_(bins), context_(context) {}
 
-void LabelSearch::use(const LabelRows& gradients, const float* weight, const RowSample& sample,
-                      const LeafConfig& step, int32_t leaf_k) {
+void SparseTargetSearch::use(const SparseRows& gradients, const float* weight,
+                             const RowSample& sample, const LeafConfig& step, int32_t leaf_k) {
   gradients_ = &gradients;
   weight_ = weight;
   sample_ = sample;
   step_ = step;
   leaf_k_ = leaf_k;
-  fixed_ = fixed_point(gradients, sample, workers_);
+  fixed_ = fixed_point(gradients, sample, context_);
   if (counts_rows()) return;
   double largest = 0;
   for (int64_t i = 0; i < sample.n_used(); ++i) {
@@ -23,19 +23,19 @@ void LabelSearch::use(const LabelRows& gradients, const float* weight, const Row
     const float of_row = (weight != nullptr ? weight[row] : 1.0f) * sample.factor(row);
     largest = std::max<double>(largest, of_row);
   }
-  workers_.largest({&largest, 1});
+  context_.allreduce_max({&largest, 1});
   fixed_weight_ = FixedPoint::above(static_cast<float>(largest));
 }
 
-void LabelSearch::begin(const TreeContext& scope) {
+void SparseTargetSearch::begin(const TreeContext& scope) {
   scope_ = &scope;
   int64_t sum = 0;
   for (int64_t i = 0; i < sample_.n_used(); ++i) sum += row_hessian(sample_.row(i));
-  hessian_.assign(1, static_cast<double>(workers_.sum(sum)) * hessian_unit());
+  hessian_.assign(1, static_cast<double>(context_.allreduce_sum(sum)) * hessian_unit());
   left_hessian_.assign(1, 0.0);
 }
 
-bool LabelSearch::admits(double sum, double parent, double& gain) const {
+bool SparseTargetSearch::admits(double sum, double parent, double& gain) const {
   const double difference = sum - parent;
   gain = 0.5 * difference / static_cast<double>(gradients_->n_outputs());
   if (!std::isfinite(sum)) return false;
@@ -43,11 +43,11 @@ bool LabelSearch::admits(double sum, double parent, double& gain) const {
          (gain > scope_->config().split.min_split_gain && difference > kMinRelativeGain * sum);
 }
 
-void LabelSearch::note_choice(int32_t node, double left_hessian) {
+void SparseTargetSearch::note_choice(int32_t node, double left_hessian) {
   left_hessian_[node] = left_hessian;
 }
 
-void LabelSearch::note_split(int32_t parent, int32_t left, int32_t right) {
+void SparseTargetSearch::note_split(int32_t parent, int32_t left, int32_t right) {
   hessian_.resize(std::max<size_t>(hessian_.size(), right + 1));
   left_hessian_.resize(hessian_.size());
   hessian_[left] = left_hessian_[parent];

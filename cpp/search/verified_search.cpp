@@ -25,10 +25,10 @@ int64_t* line_of(SetSums& sums, int32_t output) {
 
 }  // namespace
 
-VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Workers& workers)
-    : LabelSearch(bins, workers),
+VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Context& context)
+    : SparseTargetSearch(bins, context),
       proposals_(proposals),
-      scratch_(static_cast<size_t>(workers_.n_threads)) {
+      scratch_(static_cast<size_t>(context_.n_threads)) {
   for (int sides = 0; sides < (1 << kCandidates); ++sides)
     for (int lane = 0; lane < kSetLanes; ++lane)
       lanes_[sides][lane] =
@@ -64,7 +64,7 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
                               std::vector<SplitInfo>& choices) {
   choices.assign(nodes.size(), SplitInfo());
   const int32_t first = nodes[0].id;  // ids of a batch follow each other
-  const Pool<HistogramSearch::Proposals>& proposals =
+  const ObjectPool<HistogramSearch::Proposals>& proposals =
       proposals_.propose(nodes, renewed, kCandidates);
   std::vector<Case> cases;
   for (size_t i = 0; i < proposals.size(); ++i) {
@@ -74,10 +74,10 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
     else
       cases.push_back(std::move(c));
   }
-  if (!workers_.is_alone()) {
+  if (context_.is_distributed()) {
     judge_with_ranks(cases);
   } else {
-    parallel_for(workers_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+    parallel_for(context_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
       Case& c = cases[task];
       add_rows(c, scratch_[thread]);
       find_largest(c, scratch_[thread]);
@@ -87,7 +87,7 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
   for (const Case& c : cases) {
     proposals_.take(c.node.id, c.best);
     if (c.best == nullptr) continue;
-    choices[c.node.id - first] = choice_of(*c.best, c.gain);
+    choices[c.node.id - first] = to_split_info(*c.best, c.gain);
     note_choice(c.node.id, static_cast<double>(c.left_hessian) * hessian_unit());
   }
 }
@@ -97,13 +97,13 @@ void VerifiedSearch::judge_with_ranks(std::span<Case> cases) {
   for (size_t first = 0, last; first < cases.size(); first = last) {
     int64_t n_rows = 0;
     for (last = first; last < cases.size() && n_rows < kSentRows; ++last)
-      n_rows += std::min(cases[last].node.count, kJudgedRows);
+      n_rows += std::min(cases[last].node.count, kSampledRows);
     const std::span<Case> some = cases.subspan(first, last - first);
     std::vector<Lists<Line>> lines = lines_for_ranks(some);
-    Lists<int64_t> largest = largest_of_own(some, exchange_lists(workers_, lines));
-    gather_lists(workers_, largest);
+    Lists<int64_t> largest = largest_of_own(some, alltoall_lists(context_, lines));
+    allgather_lists(context_, largest);
     sum_over_ranks(some);
-    parallel_for(workers_, static_cast<int64_t>(some.size()), [&](int64_t task, int thread) {
+    parallel_for(context_, static_cast<int64_t>(some.size()), [&](int64_t task, int thread) {
       Scratch& s = scratch_[thread];
       for (int i = 0; i < kMagnitudes; ++i) {
         s.magnitudes[i].start(leaf_k_);
@@ -116,15 +116,15 @@ void VerifiedSearch::judge_with_ranks(std::span<Case> cases) {
   if (counts_rows()) return;
   std::vector<int64_t> hessian;
   for (const Case& c : cases) hessian.push_back(c.left_hessian);
-  workers_.sum(hessian);
+  context_.allreduce_sum(hessian);
   for (size_t i = 0; i < cases.size(); ++i) cases[i].left_hessian = hessian[i];
 }
 
 // Sums of this rank's rows: for each rank, and each case, those of the outputs that are the rank's.
 std::vector<Lists<VerifiedSearch::Line>> VerifiedSearch::lines_for_ranks(std::span<Case> cases) {
-  const int n_ranks = workers_.communicator->size();
+  const int n_ranks = context_.communicator->size();
   std::vector<Lists<Line>> lines(n_ranks, Lists<Line>(cases.size()));
-  parallel_for(workers_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+  parallel_for(context_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
     Scratch& s = scratch_[thread];
     add_rows(cases[task], s);
     for (int64_t i = 0; i < s.sums.n_touched; ++i) {
@@ -140,7 +140,7 @@ std::vector<Lists<VerifiedSearch::Line>> VerifiedSearch::lines_for_ranks(std::sp
 // Of this rank's outputs the largest magnitudes of every case, given the sums of all ranks' rows.
 Lists<int64_t> VerifiedSearch::largest_of_own(std::span<Case> cases, const Lists<Line>& lines) {
   Lists<int64_t> largest(cases.size() * kMagnitudes);
-  parallel_for(workers_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+  parallel_for(context_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
     Scratch& s = scratch_[thread];
     for (const Line& line : lines[task]) {
       int64_t* sums = line_of(s.sums, static_cast<int32_t>(line.output));
@@ -160,7 +160,7 @@ void VerifiedSearch::sum_over_ranks(std::span<Case> cases) const {
     numbers.insert(numbers.end(), c.hessian, c.hessian + kSets);
     numbers.push_back(c.n_judged);
   }
-  workers_.sum(numbers);
+  context_.allreduce_sum(numbers);
   const int64_t* of_case = numbers.data();
   for (Case& c : cases) {
     std::copy_n(of_case, kSets, c.hessian);
@@ -174,13 +174,13 @@ VerifiedSearch::Case VerifiedSearch::case_of(const SearchNode& node,
   Case c;
   c.node = node;
   // Of each group of features the best, wherever its features lie.
-  const auto group_of = [&](const TileSplit* split) {
-    return scope_->bins().group_of(split->feature);
+  const auto feature_group = [&](const TileSplit* split) {
+    return scope_->bins().feature_group(split->feature);
   };
-  for (const TileSplit* split : in_order(splits)) {
+  for (const TileSplit* split : sorted_by_gain(splits)) {
     if (c.splits.size() == kCandidates) break;
     const bool is_new = std::none_of(c.splits.begin(), c.splits.end(), [&](const TileSplit* other) {
-      return group_of(other) == group_of(split);
+      return feature_group(other) == feature_group(split);
     });
     if (is_new) c.splits.push_back(split);
   }
@@ -202,7 +202,7 @@ void VerifiedSearch::decide(const Case& c, const TileSplit& split, int64_t first
 
 // Adds the node's rows, or those that stand for them, to the sets that they are in.
 void VerifiedSearch::add_rows(Case& c, Scratch& s) const {
-  const LabelSumKernels& kernels = POLYLEAF_SELECT(label_sum_kernels);
+  const SparseTargetKernels& kernels = POLYLEAF_SELECT(sparse_target_kernels);
   const uint32_t* ids = scope_->partition().ids(c.node.rows);
   const int64_t size = c.node.rows.size();
   for (int64_t first = 0; first < size; first += kRowBlock) {
@@ -218,7 +218,7 @@ void VerifiedSearch::add_rows(Case& c, Scratch& s) const {
       const int64_t id = ids != nullptr ? ids[at] : c.node.rows.begin + at;
       if (!is_judged(id, c.node.count)) continue;
       ++c.n_judged;
-      const LabelRow row = gradients_->row(id);
+      const SparseRow row = gradients_->row(id);
       const int64_t* lanes = lanes_[s.sides[at - first]];
       kernels.add_row(row.outputs, row.values, row.n, sample_.factor(id), fixed_.scale, lanes,
                       &s.sums);
@@ -259,7 +259,7 @@ void VerifiedSearch::judge(Case& c, Scratch& s) const {
     const TileSplit* split = c.splits[set - 1];
     double gain = 0;
     if (!admits(worth[set], worth[0], gain)) continue;
-    const double judged = scope_->config().judged(split->feature, worth[set], worth[0]);
+    const double judged = scope_->config().penalised_gain(split->feature, worth[set], worth[0]);
     if (c.best != nullptr &&
         (judged < best || (judged == best && split->feature > c.best->feature)))
       continue;

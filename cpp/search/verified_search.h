@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/collective.h"
 #include "base/context.h"
-#include "base/rank_lists.h"
 #include "base/rng.h"
 #include "search/histogram_search.h"
 #include "search/kernels/sparse_target_kernels.h"
@@ -24,16 +24,16 @@
 
 namespace polyleaf {
 
-class VerifiedSearch final : public LabelSearch {
+class VerifiedSearch final : public SparseTargetSearch {
  public:
-  VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Workers& workers);
+  VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Context& context);
 
-  // As LabelSearch::use. `proposals` must be using channels of the same sample. What draws the rows
-  // that stand for a large node: their numbers (nullptr: places) among all, wherever they lie, and
-  // a seed.
-  void use(const LabelRows& gradients, const float* weight, const RowSample& sample,
+  // As SparseTargetSearch::use. `proposals` must be using channels of the same sample. What draws
+  // the rows that stand for a large node: their numbers (nullptr: places) among all, wherever they
+  // lie, and a seed.
+  void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
            const LeafConfig& step, int32_t leaf_k, const int64_t* numbers, uint64_t seed) {
-    LabelSearch::use(gradients, weight, sample, step, leaf_k);
+    SparseTargetSearch::use(gradients, weight, sample, step, leaf_k);
     numbers_ = numbers;
     seed_ = seed;
   }
@@ -46,7 +46,7 @@ class VerifiedSearch final : public LabelSearch {
 
  private:
   static constexpr int kCandidates = kSets - 1;  // set 0 is the node itself
-  static constexpr int64_t kJudgedRows = 4096;   // of a large node, about
+  static constexpr int64_t kSampledRows = 4096;  // of a large node, about
   static constexpr int kMagnitudes =
       2 * kSets;  // of the sets, and of what the sets leave of the node
 
@@ -78,9 +78,9 @@ class VerifiedSearch final : public LabelSearch {
   Case case_of(const SearchNode& node, const std::vector<TileSplit>& splits) const;
   void decide(const Case& c, const TileSplit& split, int64_t first, int64_t last, Scratch& s) const;
   bool is_judged(int64_t row, int64_t count) const {
-    if (count <= kJudgedRows) return true;
+    if (count <= kSampledRows) return true;
     const uint64_t number = static_cast<uint64_t>(numbers_ != nullptr ? numbers_[row] : row);
-    return (hash(seed_, number, 0) >> 32) * static_cast<uint64_t>(count) < uint64_t{kJudgedRows}
+    return (hash(seed_, number, 0) >> 32) * static_cast<uint64_t>(count) < uint64_t{kSampledRows}
                                                                                << 32;
   }
   void add_rows(Case& c, Scratch& s) const;

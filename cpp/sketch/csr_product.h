@@ -19,7 +19,7 @@ struct CsrMatrix {
 };
 
 void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out,
-                 const Workers& workers);
+                 const Context& context);
 
 struct CsrProductKernels {
   void (*product)(const CsrMatrix& rows, int64_t begin, int64_t end, const float* matrix, int32_t d,

@@ -55,8 +55,8 @@ Padded random_signs(int32_t n_rows, int32_t d, uint64_t seed) {
 }
 
 void project_padded(const float* values, int64_t n, int32_t n_columns, const Padded& matrix,
-                    float scale, float* out, int width, const Workers& workers) {
-  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
+                    float scale, float* out, int width, const Context& context) {
+  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
     kernels().project(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
                       matrix.data(), matrix.lanes(), scale, out + rows.begin * width, width);
@@ -100,7 +100,7 @@ Columns transposed_product(const float* values, int64_t n, int32_t n_columns, co
   const int64_t size = std::max(kMinProductRows, Block::count(n, kMaxProductParts));
   const int64_t n_parts = Block::count(n, size), n_sums = static_cast<int64_t>(n_columns) * lanes;
   Buffer<float> sums(static_cast<size_t>(n_parts * n_sums));
-  parallel_for(workers, n_parts, [&](int64_t part, int) {
+  parallel_for(context, n_parts, [&](int64_t part, int) {
     const Block rows(n, size, part);
     float* own_sums = sums.data() + part * n_sums;
     std::fill_n(own_sums, n_sums, 0.0f);
@@ -119,20 +119,20 @@ Columns transposed_product(const float* values, int64_t n, int32_t n_columns, co
 }  // namespace
 
 void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d,
-             float scale, float* out, const Workers& workers) {
+             float scale, float* out, const Context& context) {
   Padded padded(n_columns, d);
   for (int32_t k = 0; k < n_columns; ++k)
     std::copy_n(matrix + static_cast<int64_t>(k) * d, d, padded.row(k));
-  project_padded(values, n, n_columns, padded, scale, out, d, workers);
+  project_padded(values, n, n_columns, padded, scale, out, d, context);
 }
 
 void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                   float scale, float* out, const Workers& workers) {
-  project_padded(values, n, n_columns, random_signs(n_columns, d, seed), scale, out, d, workers);
+                   float scale, float* out, const Context& context) {
+  project_padded(values, n, n_columns, random_signs(n_columns, d, seed), scale, out, d, context);
 }
 
 void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                      int n_iterations, float scale, float* out, const Workers& workers) {
+                      int n_iterations, float scale, float* out, const Context& context) {
   Padded basis = random_signs(n_columns, d, seed);
   Columns q(static_cast<size_t>(d), std::vector<double>(static_cast<size_t>(n_columns)));
   for (int32_t j = 0; j < d; ++j)
@@ -141,15 +141,15 @@ void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_
   Buffer<float> factors(static_cast<size_t>(n) * pad_to_lanes(d));
   for (int iteration = 0; iteration < n_iterations; ++iteration) {
     basis = rounded(q, n_columns);
-    project_padded(values, n, n_columns, basis, 1.0f, factors.data(), basis.lanes(), workers);
-    q = transposed_product(values, n, n_columns, factors.data(), basis.lanes(), d, workers);
+    project_padded(values, n, n_columns, basis, 1.0f, factors.data(), basis.lanes(), context);
+    q = transposed_product(values, n, n_columns, factors.data(), basis.lanes(), d, context);
     orthonormalise(q);
   }
-  project_padded(values, n, n_columns, rounded(q, n_columns), scale, out, d, workers);
+  project_padded(values, n, n_columns, rounded(q, n_columns), scale, out, d, context);
 }
 
 void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                  float scale, float* out, const Workers& workers) {
+                  float scale, float* out, const Context& context) {
   Buffer<int32_t> bucket(static_cast<size_t>(n_columns));
   Buffer<float> sign(static_cast<size_t>(n_columns));
   for (int32_t k = 0; k < n_columns; ++k) {
@@ -157,9 +157,9 @@ void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t se
     bucket[k] = get_bucket(z, d);
     sign[k] = get_sign(z);
   }
-  std::vector<Buffer<float>> space(static_cast<size_t>(workers.n_threads));
+  std::vector<Buffer<float>> space(static_cast<size_t>(context.n_threads));
   for (auto& buffer : space) buffer.reserve(static_cast<size_t>(d) * 16);
-  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int thread) {
+  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int thread) {
     const Block rows(n, kBlock, task);
     kernels().count(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
                     bucket.data(), sign.data(), d, scale, space[thread].data(),
@@ -167,23 +167,23 @@ void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t se
   });
 }
 
-void count_sketch(const LabelRows& rows, uint64_t seed, int32_t d, float scale, float* out,
-                  const Workers& workers) {
-  parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
-    const LabelRows::Block& block = rows.block(b);
-    const LabelPattern& pattern = *block.pattern;
+void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale, float* out,
+                  const Context& context) {
+  parallel_for(context, rows.n_blocks(), [&](int64_t b, int) {
+    const SparseRows::Block& block = rows.block(b);
+    const SparsePattern& pattern = *block.pattern;
     kernels().count_csr(
         {0, pattern.n_rows(), pattern.begin.data(), pattern.outputs.data(), block.values.data()},
-        seed, d, scale, out + b * kLabelBlock * d);
+        seed, d, scale, out + b * kSparseBlockRows * d);
   });
 }
 
 void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy,
-                   const Workers& workers) {
+                   const Context& context) {
   const int64_t n_blocks = Block::count(n, kSumBlock);
-  const auto n_threads = static_cast<int64_t>(workers.n_threads);
+  const auto n_threads = static_cast<int64_t>(context.n_threads);
   std::vector<uint32_t> bits(static_cast<size_t>(n_threads * n_columns), 0);
-  parallel_for(workers, n_blocks, [&](int64_t task, int thread) {
+  parallel_for(context, n_blocks, [&](int64_t task, int thread) {
     const Block rows(n, kSumBlock, task);
     kernels().largest(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
                       bits.data() + thread * n_columns);
@@ -197,13 +197,13 @@ void column_energy(const float* values, int64_t n, int32_t n_columns, double* en
     std::memcpy(&value, &most, sizeof(value));
     largest[k] = value;
   }
-  workers.largest(largest);
-  const int term = term_bits(workers.sum(n));
+  context.allreduce_max(largest);
+  const int term = get_term_bits(context.allreduce_sum(n));
   for (int32_t k = 0; k < n_columns; ++k)
-    unit[k] =
-        std::isfinite(largest[k]) ? std::ldexp(1.0, term - 2 * exponent_above(largest[k])) : 0.0;
+    unit[k] = std::isfinite(largest[k]) ? std::ldexp(1.0, term - 2 * get_exponent_above(largest[k]))
+                                        : 0.0;
   std::vector<double> parts(static_cast<size_t>(n_blocks) * n_columns, 0.0);
-  parallel_for(workers, n_blocks, [&](int64_t task, int) {
+  parallel_for(context, n_blocks, [&](int64_t task, int) {
     const Block rows(n, kSumBlock, task);
     kernels().energy(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, unit.data(),
                      parts.data() + task * n_columns);
@@ -212,15 +212,15 @@ void column_energy(const float* values, int64_t n, int32_t n_columns, double* en
   for (int64_t task = 0; task < n_blocks; ++task)
     for (int32_t k = 0; k < n_columns; ++k)
       if (unit[k] > 0) sums[k] += static_cast<int64_t>(parts[task * n_columns + k]);
-  workers.sum(sums);
+  context.allreduce_sum(sums);
   for (int32_t k = 0; k < n_columns; ++k)
     energy[k] = unit[k] > 0 ? static_cast<double>(sums[k]) / unit[k]
                             : std::numeric_limits<double>::quiet_NaN();
 }
 
 void row_means(const float* values, int64_t n, int32_t n_columns, float* out,
-               const Workers& workers) {
-  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
+               const Context& context) {
+  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
     kernels().row_means(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
                         out + rows.begin);
@@ -228,8 +228,8 @@ void row_means(const float* values, int64_t n, int32_t n_columns, float* out,
 }
 
 void take_columns(const float* values, int64_t n, int32_t n_columns, const int32_t* columns,
-                  const float* scale, int32_t d, float* out, const Workers& workers) {
-  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
+                  const float* scale, int32_t d, float* out, const Context& context) {
+  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
     for (int64_t i = rows.begin; i < rows.end; ++i)
       for (int32_t j = 0; j < d; ++j)

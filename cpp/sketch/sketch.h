@@ -10,31 +10,31 @@
 #include "base/context.h"
 #include "base/isa.h"
 #include "base/rng.h"
-#include "data/sparse_labels.h"
+#include "data/sparse_rows.h"
 
 namespace polyleaf {
 
 // out = scale * values @ matrix (K, d), terms in order of k.
 void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d,
-             float scale, float* out, const Workers& workers);
+             float scale, float* out, const Context& context);
 
 // `project` on random signs: the sign of output k and column j is one bit of hash(seed, k, j / 64)
 // (Achlioptas, "Database-friendly random projections", 2003).
 void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                   float scale, float* out, const Workers& workers);
+                   float scale, float* out, const Context& context);
 
 // `project` on an orthonormal basis close to the leading right singular vectors: subspace iteration
 // from random signs (Halko, Martinsson and Tropp, 2011, algorithm 4.4).
 void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                      int n_iterations, float scale, float* out, const Workers& workers);
+                      int n_iterations, float scale, float* out, const Context& context);
 
 // Count-sketch (Charikar, Chen and Farach-Colton, 2002): output k is added to one of d buckets with
 // a sign, both from hash(seed, k, 0). The second form takes sparse rows and costs O(non-zeros)
 // whatever K is; it gives the same bits as the first on the same matrix made dense.
 void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                  float scale, float* out, const Workers& workers);
-void count_sketch(const LabelRows& rows, uint64_t seed, int32_t d, float scale, float* out,
-                  const Workers& workers);
+                  float scale, float* out, const Context& context);
+void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale, float* out,
+                  const Context& context);
 struct CsrRows {
   int64_t begin, end;  // range of rows
   const int64_t* indptr;
@@ -52,15 +52,15 @@ static inline float get_sign(uint64_t z) {
 // energy (K,): sum of squares of each column over the rows of all ranks, with terms rounded as in
 // fixed_point.h; NaN for columns with non-finite values.
 void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy,
-                   const Workers& workers);
+                   const Context& context);
 
 // out (n,): mean of each row.
 void row_means(const float* values, int64_t n, int32_t n_columns, float* out,
-               const Workers& workers);
+               const Context& context);
 
 // out (n, d): column columns[j] times scale[j].
 void take_columns(const float* values, int64_t n, int32_t n_columns, const int32_t* columns,
-                  const float* scale, int32_t d, float* out, const Workers& workers);
+                  const float* scale, int32_t d, float* out, const Context& context);
 
 // Kernels, compiled once per instruction set. Matrices have `lanes` columns, d rounded up to a
 // multiple of 16.

@@ -15,7 +15,8 @@ constexpr int kScorePivotBits = 13;
 // The outputs of the largest of these magnitudes, `size` of k, the first on ties, in ascending
 // order; all of them where size is 0. Returns how many.
 template <class Magnitude>
-POLYLEAF_INLINE int solved_outputs(int k, int size, const Magnitude& magnitude, int32_t* outputs) {
+POLYLEAF_INLINE int select_solved_outputs(int k, int size, const Magnitude& magnitude,
+                                          int32_t* outputs) {
   int m = 0;
   if (size <= 0 || size >= k) {
     for (; m < k; ++m) outputs[m] = m;
@@ -38,8 +39,8 @@ POLYLEAF_INLINE int solved_outputs(int k, int size, const Magnitude& magnitude, 
 // g' (H + lambda I)^-1 g of one side: gradient(i) and Hessian(i, j) of the i-th and j-th of m
 // outputs.
 template <class Gradient, class Hessian, class Matrix, class Vector>
-POLYLEAF_INLINE auto worth_of_side(int m, float lambda, const Gradient& gradient,
-                                   const Hessian& hessian, Matrix A, Vector y, Vector inverse) {
+POLYLEAF_INLINE auto compute_side_gain(int m, float lambda, const Gradient& gradient,
+                                       const Hessian& hessian, Matrix A, Vector y, Vector inverse) {
   for (int i = 0; i < m; ++i) {
     y[i] = gradient(i);
     for (int j = 0; j <= i; ++j) A[packed(i, j)] = hessian(i, j);

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "base/isa.h"
+#include "base/packed.h"
 #include "base/settings.h"
-#include "quantised_gradients/categorical_gain_correction.h"
 #include "quantised_gradients/quantised_gradients.h"
-#include "split_gain/directions.h"
-#include "split_gain/value_bounds.h"
+#include "split_gain/monotone_constraints.h"
 
 namespace polyleaf {
 
@@ -39,13 +38,14 @@ struct ScanNode {
   int32_t count;
   float* workspace;                    // workspace_floats() of the layout
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
-  float out_of_reach = 0;              // sparse leaves: see ScoreKernels
+  float prune_bound = 0;               // sparse leaves: see ScoreKernels
   // Where values must obey directions: those of all features, and those of the feature at hand, for
   // each output and readable to the next sixteen. nullptr: all are free.
-  const FeatureDirections* directions = nullptr;
-  const float* direction = nullptr;
-  const ValueBounds* bounds = nullptr;  // the same: of the node
-  Chance chance = {};                   // what is taken off where categories are put in order
+  const MonotoneConstraints* constraints = nullptr;
+  const float* feature_constraints = nullptr;
+  const OutputBounds* bounds = nullptr;  // the same: of the node
+  CategoricalOverfit categorical_overfit =
+      {};  // what is taken off where categories are put in order
   // Where features have factors: those of all, what the node is worth by itself, and that of the
   // feature at hand.
   const GrowConfig* factors = nullptr;
@@ -53,29 +53,29 @@ struct ScanNode {
   int feature = -1;
 
   // What the best candidate of the feature at hand competes by with those of others.
-  float judged(float sum, float by_chance = 0) const {
+  float penalised_gain(float sum, float by_chance = 0) const {
     return factors == nullptr ? sum - by_chance
-                              : factors->judged(feature, sum - by_chance, own_sum);
+                              : factors->penalised_gain(feature, sum - by_chance, own_sum);
   }
   // The same, where values must obey these directions within these bounds.
-  ScanNode obeying(const FeatureDirections& all, const ValueBounds& of_node) const {
+  ScanNode constrain(const MonotoneConstraints& all, const OutputBounds& of_node) const {
     ScanNode node = *this;
-    node.directions = &all;
-    node.direction = all.none();
+    node.constraints = &all;
+    node.feature_constraints = all.unconstrained_row();
     node.bounds = &of_node;
     return node;
   }
   // The same, where candidates split on this feature.
-  ScanNode split_on(int feature) const {
+  ScanNode select_feature(int feature) const {
     ScanNode node = *this;
     node.feature = feature;
-    if (directions != nullptr) node.direction = directions->of(feature);
+    if (constraints != nullptr) node.feature_constraints = constraints->row(feature);
     return node;
   }
   // The same, where the children need not obey each other.
-  ScanNode split_freely() const {
+  ScanNode unconstrained() const {
     ScanNode node = *this;
-    if (directions != nullptr) node.direction = directions->none();
+    if (constraints != nullptr) node.feature_constraints = constraints->unconstrained_row();
     return node;
   }
 };
@@ -138,11 +138,11 @@ struct ScoreKernels {
   void (*output_terms)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out);
   // Sparse leaves (nullptr otherwise): what of a sum over all outputs no children of the node can
   // hold, at least. -inf: nothing is known.
-  float (*out_of_reach)(const ScanNode& node) = nullptr;
+  float (*prune_bound)(const ScanNode& node) = nullptr;
   // Where values must obey (nullptr where they cannot): the one value of both children, for each
   // output; NaN where each has its own. `out` is writable to the next sixteen.
-  void (*pooled_values)(const ScanNode& node, const int32_t* left, int32_t left_count,
-                        float* out) = nullptr;
+  void (*tied_values)(const ScanNode& node, const int32_t* left, int32_t left_count,
+                      float* out) = nullptr;
 };
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, separable_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, topk_scores)
@@ -153,29 +153,50 @@ POLYLEAF_DECLARE_KERNELS(ScoreKernels,
 // Whether leaves hold one value an output, each with its own step: sums are those of one term an
 // output.
 inline bool are_separable(const ChannelLayout& layout, const SplitConfig& config) {
-  return !layout.linear() && layout.hessian != Hessian::full && !config.keeps_few(layout.n_outputs);
+  return !layout.linear() && layout.hessian != HessianKind::full &&
+         !config.is_topk(layout.n_outputs);
 }
-inline const ScoreKernels& scores_of(const ChannelLayout& layout, const SplitConfig& config) {
+inline const ScoreKernels& select_score_kernels(const ChannelLayout& layout,
+                                                const SplitConfig& config) {
   if (are_separable(layout, config)) return POLYLEAF_SELECT(separable_scores);
   if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
-  return layout.hessian == Hessian::full ? POLYLEAF_SELECT(full_scores)
-                                         : POLYLEAF_SELECT(topk_scores);
+  return layout.hessian == HessianKind::full ? POLYLEAF_SELECT(full_scores)
+                                             : POLYLEAF_SELECT(topk_scores);
 }
-inline const ScoreKernels& scores_of(const ScanNode& node) {
-  return scores_of(*node.layout, *node.config);
+inline const ScoreKernels& select_score_kernels(const ScanNode& node) {
+  return select_score_kernels(*node.layout, *node.config);
 }
 
 // The same node, whose features compete by their factors, where they have any.
-inline ScanNode with_factors(ScanNode node, const GrowConfig& config) {
+inline ScanNode apply_gain_factors(ScanNode node, const GrowConfig& config) {
   if (config.factors.empty()) return node;
   node.factors = &config;
-  node.own_sum = scores_of(node).node_sum(node);
+  node.own_sum = select_score_kernels(node).node_sum(node);
   return node;
 }
 
 // Floats, and doubles, that a layout's scores need for one thread.
-size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& config);
-size_t moment_doubles(const ChannelLayout& layout);
+inline size_t moment_doubles(const ChannelLayout& layout) {
+  // Rows of 272 candidates: a product with x for every gradient, Hessian and regressor, a sum for
+  // every lane.
+  return layout.linear()
+             ? 272 * static_cast<size_t>(layout.n_regressor_products() + 16 + layout.lanes)
+             : 0;
+}
+
+inline size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& config) {
+  if (layout.linear()) return layout.lanes + 16;
+  // Sixteen candidates: their sums as rows, the largest terms of both sides. Of one candidate: all
+  // terms.
+  if (config.is_topk(layout.n_outputs))
+    return 16 * (static_cast<size_t>(layout.lanes) + 2 * static_cast<size_t>(layout.n_outputs)) +
+           layout.lanes + 3 * static_cast<size_t>(layout.n_outputs) + 96;
+  if (layout.hessian != HessianKind::full) return 0;
+  const size_t k = layout.n_outputs, lanes = layout.lanes;
+  // Sixteen candidates: their sums as rows and by lane, and one system of equations with its
+  // solution.
+  return 16 * (2 * lanes + packed_size(k) + 3 * k) + lanes + k + 64;
+}
 
 // What the winner of a search for linear leaves is asked for.
 struct LinearKernels {

@@ -6,7 +6,7 @@
 // Without alpha and limit the loss falls by g^2 / (2 c): shared.h and diagonal.h write that down
 // with fewer divisions.
 #pragma once
-#include "base/select.h"
+#include "base/inline.h"
 
 namespace polyleaf {
 
@@ -15,11 +15,11 @@ struct Step {
   V kept;  // what alpha leaves of |g|
   V size;  // |w|; no Hessian, no step
 
-  POLYLEAF_METHOD Step(const V& g, const V& c, Real alpha, Real limit) {  // limit 0: none
+  POLYLEAF_INLINE_MEMBER Step(const V& g, const V& c, Real alpha, Real limit) {  // limit 0: none
     const V zero{};
-    kept = larger(select(g < zero, -g, g) - alpha, zero);
+    kept = max(select(g < zero, -g, g) - alpha, zero);
     size = select(c > zero, kept / c, zero);
-    if (limit > 0) size = smaller(size, limit - zero);
+    if (limit > 0) size = min(size, limit - zero);
   }
 };
 

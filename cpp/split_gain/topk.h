@@ -13,16 +13,16 @@ struct LargestTerms {
   int k;
   int n = 0;
 
-  POLYLEAF_METHOD void offer(V v) {
+  POLYLEAF_INLINE_MEMBER void offer(V v) {
     if (n == k && !any_above(v, best[k - 1])) return;
     for (int i = 0; i < n; ++i) {
       const V there = best[i];
-      best[i] = larger(there, v);
+      best[i] = max(there, v);
       v = select(there > v, v, there);
     }
     if (n < k) best[n++] = v;
   }
-  POLYLEAF_METHOD V sum() const {
+  POLYLEAF_INLINE_MEMBER V sum() const {
     V total = best[0];
     for (int i = 1; i < n; ++i) total = total + best[i];
     return total;

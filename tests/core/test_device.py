@@ -389,7 +389,7 @@ def test_directions_do_not_outlive_their_rule():
     search.use(on_device.channels)
     gains = []
     for directions in (add_directions(p).directions, None):
-        search.obey(directions)
+        search.set_monotone_constraints(directions)
         gains.append(
             np.array(on_device.grower.grow(search, grow_config(p.config), p.features).gain)
         )
@@ -569,7 +569,7 @@ def test_rows_and_search_lie_in_the_same_place():
     here, there = _core.HistogramSearch(bins, 1), _core.DeviceSearch(on_device, 1)
     channels = _core.DeviceChannels(device())
     channels.quantise(sent(p.g), None, "unit", None, None)
-    here.use(_core.Channels(p.g, None, "unit", None, None, 1))
+    here.use(_core.QuantisedGradients(p.g, None, "unit", None, None, 1))
     there.use(channels)
     with pytest.raises(ValueError, match="needs rows that lie there"):
         _core.Grower(bins, 1).grow(there, grow_config(), None)

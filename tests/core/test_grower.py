@@ -690,7 +690,7 @@ def test_a_grower_can_be_used_again():
     p, q = make_problem(12, n_outputs=2), sampled(make_problem(12, n_outputs=2), multiplied=False)
     grower = HistogramGrower(core_bins(p.codes, p.n_bins, p.is_categorical), 2)
     for problem in (p, q, p):
-        channels = _core.Channels(problem.g, None, "unit", problem.rows, None, 2)
+        channels = _core.QuantisedGradients(problem.g, None, "unit", problem.rows, None, 2)
         tree = grower.grow(channels, grow_config(), None)
         expected, leaves = Reference.grow(problem)
         np.testing.assert_array_equal(tree.feature, expected.feature)

@@ -24,7 +24,7 @@ from polyleaf import _core
 
 def by_core(p, features, linear, n_threads=1):
     bins = core_bins(p.codes, p.n_bins, p.is_categorical, n_threads=n_threads)
-    channels = _core.LinearChannels(_core.LinearTable(bins, features, None, n_threads))
+    channels = _core.LinearGradients(_core.LinearTable(bins, features, None, n_threads))
     channels.renew(p.g, p.h, p.kind, linear_config(linear), p.rows, p.multiplier, n_threads)
     grower = HistogramGrower(bins, n_threads)
     tree = grower.grow(channels, grow_config(p.config), p.features)

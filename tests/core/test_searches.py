@@ -21,7 +21,7 @@ def bins_of(p=P):
 def gradients_of(n=N):
     """One output a row."""
     every = np.arange(n)
-    return _core.LabelGradients(
+    return _core.SparseGradients(
         np.arange(n + 1), (every % 3).astype(np.int32), (every % 7 - 3.0).astype(np.float32), 3, 1
     )
 
@@ -68,7 +68,7 @@ def test_release_lets_go_of_gradients_and_weights():
     exact.use(gradients, weight, None, None, STEP, 1, 0.05)
     assert sys.getrefcount(gradients) == before[0] + 2
     for search in (verified, exact):
-        search.release()
+        search.reset()
         with pytest.raises(ValueError, match="told what to use"):
             _core.Grower(bins, 1).grow(search, CONFIG, None)
     assert (sys.getrefcount(gradients), sys.getrefcount(weight)) == before
@@ -80,7 +80,7 @@ def test_a_search_is_told_what_to_use_first():
         _core.Grower(bins, 1).grow(_core.HistogramSearch(bins, 1), CONFIG, None)
     histograms, verified = verified_search(bins)
     verified.use(gradients_of(), None, core_channels(P, 1), STEP, 1)
-    histograms.release()
+    histograms.reset()
     with pytest.raises(ValueError, match="told what to use"):
         _core.Grower(bins, 1).grow(verified, CONFIG, None)
 

@@ -24,7 +24,7 @@ def core_leaves(p, tree, leaf_of_row, n_threads=1):
     """The core's sparse leaves of a reference tree; learning rate 0.3."""
     c = p.config
     grower = Core.grower(p, n_threads)
-    channels = _core.Channels(p.g, p.h, p.kind, p.rows, p.multiplier, n_threads)
+    channels = _core.QuantisedGradients(p.g, p.h, p.kind, p.rows, p.multiplier, n_threads)
     grown = grower.grow(channels, grow_config(c), p.features)
     kept = c.leaf_k, grown if c.shared_support else None, make_leaf_config(c, learning_rate=0.3)
     sample = p.rows, p.multiplier, n_threads

@@ -69,7 +69,7 @@ VARIANTS = {
 def core_gradients(g, n_threads=1):
     rows = sp.csr_matrix(g)
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
-    return _core.LabelGradients(indptr, indices, rows.data, g.shape[1], n_threads)
+    return _core.SparseGradients(indptr, indices, rows.data, g.shape[1], n_threads)
 
 
 def sketched(problem, d=8):
@@ -102,7 +102,7 @@ def core_tree(
         chosen.use(gradients, p.weight, p.rows, p.multiplier, step, leaf_k, threshold_step)
     else:
         kind, g, h = sketched(problem)
-        channels = _core.Channels(g, h, kind, p.rows, p.multiplier, n_threads)
+        channels = _core.QuantisedGradients(g, h, kind, p.rows, p.multiplier, n_threads)
         chosen = _core.VerifiedSearch(_core.HistogramSearch(bins, n_threads), n_threads)
         chosen.use(gradients, p.weight, channels, step, leaf_k, problem.numbers, SEED)
     grower = _core.Grower(bins, n_threads)

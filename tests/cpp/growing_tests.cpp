@@ -22,7 +22,7 @@ namespace polyleaf::tests {
 namespace {
 
 // One tree and its leaf values for every thread count, sampled or not: the same each time.
-void test_grow(const Problem& p, Hessian hessian, const GrowConfig& config, bool sampled) {
+void test_grow(const Problem& p, HessianKind hessian, const GrowConfig& config, bool sampled) {
   std::vector<uint32_t> rows;
   std::vector<float> multiplier(p.n, 1.0f);
   for (int64_t i = 0; i < p.n; i += 1 + i % 3) rows.push_back(static_cast<uint32_t>(i));
@@ -34,14 +34,14 @@ void test_grow(const Problem& p, Hessian hessian, const GrowConfig& config, bool
     sample.n_rows = static_cast<int64_t>(rows.size());
     sample.multiplier = multiplier.data();
   }
-  const int h_columns = hessian == Hessian::diagonal ? p.n_outputs : 1;
-  const float* h = hessian == Hessian::unit ? nullptr : p.h.data();
+  const int h_columns = hessian == HessianKind::diagonal ? p.n_outputs : 1;
+  const float* h = hessian == HessianKind::unit ? nullptr : p.h.data();
   std::vector<float> first;
   std::vector<int32_t> first_leaves;
   for (int n_threads : {1, 2, 3}) {
     const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
                     n_threads);
-    Channels channels;
+    QuantisedGradients channels;
     Grower grower(bins, n_threads);
     HistogramSearch search(bins, n_threads);
     Tree tree;
@@ -94,7 +94,7 @@ void test_grow(const Problem& p, Hessian hessian, const GrowConfig& config, bool
 void test_growing() {
   uint32_t seed = 0;
   for (int n_outputs : {1, 3, 16, 37, 70})
-    for (Hessian hessian : {Hessian::unit, Hessian::shared, Hessian::diagonal})
+    for (HessianKind hessian : {HessianKind::unit, HessianKind::shared, HessianKind::diagonal})
       for (bool sampled : {false, true}) {
         const Problem p = make_problem(++seed, sampled ? 700 : 900, 11, n_outputs);
         GrowConfig config = grow_config();
@@ -108,9 +108,9 @@ void test_growing() {
       }
   GrowConfig deep = grow_config();
   deep.max_leaves = 3000;
-  test_grow(make_problem(99, 40000, 3, 2), Hessian::shared, deep,
-            false);                                                  // chunks, kept histograms
-  test_grow(make_problem(98, 1, 2, 2), Hessian::unit, deep, false);  // one row
+  test_grow(make_problem(99, 40000, 3, 2), HessianKind::shared, deep,
+            false);                                                      // chunks, kept histograms
+  test_grow(make_problem(98, 1, 2, 2), HessianKind::unit, deep, false);  // one row
 }
 
 // In whatever order rows lie, their sums are the same: as they come, where runs of them are added
@@ -143,8 +143,8 @@ void test_orders() {
     for (const int n_threads : {1, 3}) {
       const Bins bins(problem->codes.data(), n, kFeatures, problem->n_bins.data(),
                       problem->categorical.data(), n_threads);
-      Channels channels;
-      channels.quantise(problem->g.data(), problem->h.data(), 1, Hessian::shared, sample,
+      QuantisedGradients channels;
+      channels.quantise(problem->g.data(), problem->h.data(), 1, HessianKind::shared, sample,
                         n_threads);
       HistogramSearch search(bins, n_threads);
       search.use(channels);
@@ -216,7 +216,7 @@ void test_refusals() {
   const int64_t begin[] = {0, 0, 0};
   refused = false;
   try {
-    const CellColumns columns{.n = 2, .features = beyond, .common = common, .begin = begin};
+    const CompressedColumns columns{.n = 2, .features = beyond, .common = common, .begin = begin};
     Bins bins(p.codes.data(), p.n, 3, p.n_bins.data(), p.categorical.data(), 2, columns);
   } catch (const std::invalid_argument&) {
     refused = true;
@@ -227,7 +227,7 @@ void test_refusals() {
   RowSample sample;
   sample.n_all = p.n;
   try {
-    Channels().quantise(p.g.data(), nullptr, 2, Hessian::unit, sample, 3);
+    QuantisedGradients().quantise(p.g.data(), nullptr, 2, HessianKind::unit, sample, 3);
   } catch (const std::invalid_argument&) {
     refused = true;
   }

@@ -11,12 +11,12 @@
 namespace polyleaf::tests {
 namespace {
 
-constexpr int kChannels = JointFormat::kChannels;
+constexpr int kChannels = PackedSumFormat::kChannels;
 
 // As many rows as fit, in one bin, each channel at one end of its range or the other, the ends of
 // different channels in every combination; and in another bin rows in between.
 void check_at_the_ends(const std::vector<ChannelRange>& channels, int64_t rows, bool all_fit) {
-  const JointFormat format = JointFormat::make(channels, rows);
+  const PackedSumFormat format = PackedSumFormat::make(channels, rows);
   CHECK(all_fit ? format.rows == rows : format.rows > 0 && format.rows < rows);
   for (int isa = 0; isa < static_cast<int>(available_isas().size()); ++isa)
     for (unsigned ends = 0; ends < 1u << channels.size(); ++ends) {
@@ -69,8 +69,8 @@ void test_joint_sums() {
   check_at_the_ends({gradient, gradient, hessian, count}, 5000, false);
   check_at_the_ends({{-1023, 1023}, {0, 2047}, count}, 8191, true);
   check_at_the_ends({{0, 0}, {0, 0}, count}, 100, true);
-  CHECK(JointFormat::make(std::vector<ChannelRange>(5, count), 10).rows == 0);
-  CHECK(JointFormat::make(std::vector<ChannelRange>{count}, 0).rows == 0);
+  CHECK(PackedSumFormat::make(std::vector<ChannelRange>(5, count), 10).rows == 0);
+  CHECK(PackedSumFormat::make(std::vector<ChannelRange>{count}, 0).rows == 0);
 }
 
 }  // namespace polyleaf::tests

@@ -1,6 +1,6 @@
 // Kernels of histograms by instruction set.
 #pragma once
-#include "search/histogram.h"
+#include "search/packed_histogram.h"
 
 namespace polyleaf::tests {
 

@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "data/bins.h"
-#include "data/sparse_labels.h"
+#include "data/sparse_rows.h"
 #include "forest/forest.h"
 #include "forest/label_scores.h"
 #include "grower/grower.h"
@@ -28,7 +28,7 @@ namespace {
 // Some rounds of training on sparse targets.
 struct LabelTraining {
   int64_t n_outputs;
-  LabelRows targets;
+  SparseRows targets;
   bool exact, sampled;
 };
 
@@ -64,16 +64,16 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
   config.split.min_child_samples = 5;
   const int32_t n_rounds = 4, leaf_k = 3;
   for (int32_t round = 0; round < n_rounds; ++round) {
-    LabelRows gradients;
+    SparseRows gradients;
     scores.gradients(loss, -1.0f, w, gradients, n_threads);
-    Channels channels;
+    QuantisedGradients channels;
     Tree tree;
     if (training.exact) {
       exact.use(gradients, w, sample, kStep, leaf_k, 0.05);
       tree = grower.grow(exact, config, nullptr);
     } else {
       count_sketch(gradients, static_cast<uint64_t>(round), 8, 0.5f, sketch.data(), n_threads);
-      const Hessian hessian = w != nullptr ? Hessian::shared : Hessian::unit;
+      const HessianKind hessian = w != nullptr ? HessianKind::shared : HessianKind::unit;
       channels.quantise(sketch.data(), w, 8, hessian, sample, n_threads);
       histograms.use(channels);
       verified.use(gradients, w, channels.sample(), kStep, leaf_k, nullptr, 0);
@@ -93,7 +93,7 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
   std::vector<double> results;
   for (int64_t i = 0; i < p.n;
        ++i) {  // every output that a leaf has held is among what the row holds
-    const LabelRow row = scores.raw().row(i);
+    const SparseRow row = scores.raw().row(i);
     int64_t e = 0;
     for (int64_t at = predicted.begin[i]; at < predicted.begin[i + 1]; ++at) {
       while (e < row.n && row.outputs[e] < predicted.outputs[at]) ++e;
@@ -131,10 +131,10 @@ void test_sparse() {
         std::vector<double> first;
         for (int n_threads : {1, 2, 3}) {
           const auto n_entries = static_cast<int64_t>(labels.size());
-          const LabelTraining training{
-              n_outputs,
-              label_rows(indptr.data(), labels.data(), nullptr, n, n_entries, n_outputs, n_threads),
-              exact, sampled};
+          const LabelTraining training{n_outputs,
+                                       make_sparse_rows(indptr.data(), labels.data(), nullptr, n,
+                                                        n_entries, n_outputs, n_threads),
+                                       exact, sampled};
           const std::vector<double> found = train_labels(p, training, n_threads);
           if (n_threads == 1) first = found;
           CHECK(found == first);
@@ -146,7 +146,7 @@ void test_sparse() {
   for (const int32_t* outputs : {unsorted, outside}) {
     bool refused = false;
     try {
-      label_rows(indptr, outputs, nullptr, 1, 2, 3, 1);
+      make_sparse_rows(indptr, outputs, nullptr, 1, 2, 3, 1);
     } catch (const std::invalid_argument&) {
       refused = true;
     }

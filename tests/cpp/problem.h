@@ -98,7 +98,7 @@ struct HeldLabels {
       begin.push_back(static_cast<int64_t>(rows.size()));
     }
   }
-  CellColumns columns() const {
+  CompressedColumns columns() const {
     return {static_cast<int64_t>(features.size()),
             features.data(),
             common.data(),

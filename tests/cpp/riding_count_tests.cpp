@@ -8,7 +8,7 @@
 #include "data/bins.h"
 #include "kernels_of.h"
 #include "problem.h"
-#include "search/packed_count.h"
+#include "search/packed_histogram.h"
 #include "tests.h"
 
 namespace polyleaf::tests {
@@ -21,18 +21,18 @@ void check_at_the_ends(int lanes, bool in_turn) {
   for (int isa = 0; isa < static_cast<int>(available_isas().size()); ++isa) {
     std::vector<int32_t> sums(kBins * lanes, 0), below(kBins, 0), expected(lanes, 0);
     std::vector<uint32_t> counts(kBins, 0);
-    const std::vector<uint64_t> words(kRidingRows, kBin);
+    const std::vector<uint64_t> words(kMaxPackedCount, kBin);
     for (int run = 0; run < kRuns; ++run) {
       const auto value = static_cast<int16_t>(in_turn && run % 2 == 1 ? -INT16_MAX : INT16_MAX);
       const std::vector<int16_t> channels(words.size() * lanes, value);
-      kernels_of(isa).build(words.data(), channels.data(), kRidingRows, 1, 2, lanes, true,
+      kernels_of(isa).build(words.data(), channels.data(), kMaxPackedCount, 1, 2, lanes, true,
                             sums.data(), counts.data());
-      kernels_of(isa).dismount(sums.data(), kBins, lanes, run == kRuns - 1, below.data(),
-                               counts.data());
-      for (int32_t& sum : expected) sum += static_cast<int32_t>(kRidingRows) * value;
+      kernels_of(isa).unpack_counts(sums.data(), kBins, lanes, run == kRuns - 1, below.data(),
+                                    counts.data());
+      for (int32_t& sum : expected) sum += static_cast<int32_t>(kMaxPackedCount) * value;
     }
     for (int bin = 0; bin < kBins; ++bin) {
-      CHECK(counts[bin] == (bin == kBin ? kRuns * kRidingRows : 0));
+      CHECK(counts[bin] == (bin == kBin ? kRuns * kMaxPackedCount : 0));
       CHECK(below[bin] == 0);
       for (int lane = 0; lane < lanes; ++lane)
         CHECK(sums[bin * lanes + lane] == (bin == kBin ? expected[lane] : 0));
@@ -42,10 +42,10 @@ void check_at_the_ends(int lanes, bool in_turn) {
 
 void check_runs(int64_t at_most) {
   const Problem p = make_problem(7, 3000, 20, 1);
-  const Workers workers{2};
+  const Context context{2};
   const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
-                  workers);
-  const auto runs = bins.runs(at_most, workers);
+                  context);
+  const auto runs = bins.find_row_runs(at_most, context);
   CHECK(static_cast<int>(runs.size()) == bins.n_tiles());
   for (int t = 0; t < bins.n_tiles(); ++t) {
     CHECK(!runs[t].empty() && runs[t].back() == p.n);
@@ -70,7 +70,7 @@ void check_runs(int64_t at_most) {
 void test_riding_counts() {
   for (const int lanes : {16, 32, 48, 64})
     for (const bool in_turn : {false, true}) check_at_the_ends(lanes, in_turn);
-  for (const int64_t at_most : {int64_t{1}, int64_t{40}, kRidingRows, int64_t{3000}})
+  for (const int64_t at_most : {int64_t{1}, int64_t{40}, kMaxPackedCount, int64_t{3000}})
     check_runs(at_most);
 }
 

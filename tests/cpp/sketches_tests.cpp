@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "data/sparse_labels.h"
+#include "data/sparse_rows.h"
 #include "sketch/csr_product.h"
 #include "sketch/sketch.h"
 #include "tests.h"
@@ -52,9 +52,9 @@ void test_sketches() {
       count_sketch(values.data(), n, n_columns, 5, dim, 0.5f, out.data(), n_threads);
       const std::vector<float> dense = out;
       const auto n_entries = static_cast<int64_t>(indices.size());
-      count_sketch(
-          label_rows(indptr.data(), indices.data(), stored.data(), n, n_entries, k, n_threads), 5,
-          dim, 0.5f, out.data(), n_threads);
+      count_sketch(make_sparse_rows(indptr.data(), indices.data(), stored.data(), n, n_entries, k,
+                                    n_threads),
+                   5, dim, 0.5f, out.data(), n_threads);
       CHECK(out == dense);
       row_means(values.data(), n, n_columns, means.data(), n_threads);
       all.insert(all.end(), means.begin(), means.end());

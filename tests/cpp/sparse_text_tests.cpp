@@ -17,19 +17,19 @@ void test_label_text() {
   for (int n_threads : {1, 3}) {
     const auto size = static_cast<int64_t>(text.size());
     const TextRows rows =
-        read_label_text(text.data(), size, RowSyntax::labelled, {32, 12}, 1, n_threads);
+        read_xmc_text(text.data(), size, RowSyntax::labelled, {32, 12}, 1, n_threads);
     CHECK(rows.indptr.size() == 40001 && rows.indptr.back() == 80000 &&
           rows.label_indptr.back() == 80000);
     CHECK(rows.indices[0] == 2 && rows.indices[1] == 31 && rows.values[79999] == 39999.5f);
     const std::string again =
-        write_label_text({40000, rows.label_indptr.data(), rows.labels.data(), rows.indptr.data(),
-                          rows.indices.data(), rows.values.data(), 0});
-    const TextRows back = read_label_text(again.data(), static_cast<int64_t>(again.size()),
-                                          RowSyntax::labelled, {32, 12}, 1, n_threads);
+        write_xmc_text({40000, rows.label_indptr.data(), rows.labels.data(), rows.indptr.data(),
+                        rows.indices.data(), rows.values.data(), 0});
+    const TextRows back = read_xmc_text(again.data(), static_cast<int64_t>(again.size()),
+                                        RowSyntax::labelled, {32, 12}, 1, n_threads);
     CHECK(back.values == rows.values && back.indices == rows.indices && back.labels == rows.labels);
     bool refused = false;
     try {
-      read_label_text(text.data(), size, RowSyntax::labelled, {31, 12}, 1, n_threads);
+      read_xmc_text(text.data(), size, RowSyntax::labelled, {31, 12}, 1, n_threads);
     } catch (const std::invalid_argument& error) {
       refused = std::string(error.what()).rfind("line 1: feature 31", 0) == 0;
     }
@@ -42,7 +42,7 @@ void test_label_text() {
     for (RowSyntax syntax :
          {RowSyntax::pairs, RowSyntax::labelled, RowSyntax::libsvm, RowSyntax::arff})
       try {
-        read_label_text(part.data(), static_cast<int64_t>(size), syntax, {100, 100}, 1, 1);
+        read_xmc_text(part.data(), static_cast<int64_t>(size), syntax, {100, 100}, 1, 1);
       } catch (const std::invalid_argument&) {
       }
   }

@@ -140,8 +140,8 @@ def test_numbers_are_rounded_correctly(tmp_path, text):
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
 def test_written_numbers_come_back(x):
     arrays = np.array([0, 1]), np.zeros(1, np.int32), np.array([x], np.float32)
-    text = core.write_label_text(None, None, arrays[0].astype(np.int64), *arrays[1:], 0)
-    back = core.read_label_text(np.frombuffer(text, np.uint8), "pairs", 1, 0, 1, 1)
+    text = core.write_xmc_text(None, None, arrays[0].astype(np.int64), *arrays[1:], 0)
+    back = core.read_xmc_text(np.frombuffer(text, np.uint8), "pairs", 1, 0, 1, 1)
     assert back[4].tolist() == ([np.float32(x)] if x != 0 else [])
 
 
@@ -400,4 +400,4 @@ def test_the_core_checks_what_memory_safety_needs(arrays, message):
         np.array(a, t) for a, t in zip(arrays, (np.int64, np.int32, np.float32), strict=True)
     )
     with pytest.raises(ValueError, match=message):
-        core.write_label_text(None, None, indptr, indices, data, 0)
+        core.write_xmc_text(None, None, indptr, indices, data, 0)

@@ -1,4 +1,4 @@
-"""The NumPy reference implementation of the core: the specification of docs/design.md section 4, slow and obvious.
+"""The NumPy reference implementation of the core: the specification of docs/development/arithmetic.md, slow and obvious.
 
 Owns: the arithmetic of quantisation, scores, split search, growth order and leaf values, bit for bit, and
 small boosting loops on top. A file for each noun, in the order of that section: channels, scores, candidates,

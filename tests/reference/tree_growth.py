@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from polyleaf.settings.parameters import PenaltyParameters, TreeParameters
+from polyleaf.settings.parameters import RegularisationParameters, TreeParameters
 from reference.categorical_gain_correction import estimate_overfit
 from reference.output_bounds import NodeConstraints, OutputBounds
 from reference.quantised_gradients import MISSING, take, total
@@ -31,12 +31,12 @@ class GrowConfig:
     max_leaves: int = TreeParameters.max_leaves  # at least 1
     max_depth: int = -1  # -1: unlimited
     level_wise: bool = False  # False: best-first (lossguide); True: by level (depthwise)
-    reg_lambda: float = PenaltyParameters.reg_lambda
-    reg_alpha: float = PenaltyParameters.reg_alpha
+    reg_lambda: float = RegularisationParameters.reg_lambda
+    reg_alpha: float = RegularisationParameters.reg_alpha
     min_split_gain: float = TreeParameters.min_split_gain
     min_child_weight: float = 0.0
     min_child_samples: int = TreeParameters.min_child_samples
-    max_delta_step: float = PenaltyParameters.max_delta_step  # 0: no limit
+    max_delta_step: float = RegularisationParameters.max_delta_step  # 0: no limit
     max_cat_to_onehot: int = TreeParameters.max_cat_to_onehot
     cat_smooth: float = TreeParameters.cat_smooth
     colsample_bynode: float = 1.0

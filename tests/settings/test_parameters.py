@@ -1,4 +1,5 @@
-"""A parameter is declared once: all that is said of it follows from there, and no file says it again."""
+"""A parameter is declared once: all that is said of it follows from there, and no file says it
+again."""
 
 import ast
 import inspect
@@ -47,8 +48,9 @@ PREPARATION = OF_OBJECTIVES | {
 }  # fmt: skip
 """What objectives, estimators and the preparation of data read, and no part of a run."""
 
-# Names that mean something else where they stand: the rows that thresholds are chosen from, the seed of that
-# draw, kinds of curvature of single losses, a recipe's own value, and values that make a part do nothing.
+# Names that mean something else where they stand: the rows that thresholds are chosen from, the
+# seed of that draw, kinds of curvature of single losses, a recipe's own value, and values that make
+# a part do nothing.
 SOMETHING_ELSE = {
     ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "curvature"),
     ("log_link.py", "curvature"), ("presets.py", "leaf_k"), ("binary.py", "scale_pos_weight"),
@@ -57,11 +59,12 @@ SOMETHING_ELSE = {
 }  # fmt: skip
 
 
-# --- one home ----------------------------------------------------------------------------------------
+# --- one home -------------------------------------------------------------------------------------
 
 
 def literal_defaults(path):
-    """(file, name, value) of whatever in a file gives a parameter's name a default that is a literal."""
+    """(file, name, value) of whatever in a file gives a parameter's name a default that is a
+    literal."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         found = []
         if isinstance(node, ast.FunctionDef):
@@ -123,7 +126,7 @@ def test_the_border_of_the_core_has_no_defaults(name):
     )  # an array's type has "dtype=float32"
 
 
-# --- what follows from a declaration -------------------------------------------------------------------
+# --- what follows from a declaration --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
@@ -168,20 +171,18 @@ def test_defaults_are_allowed_and_checks_are_those_declared(estimator, declared)
 
 
 @pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
-def test_the_docstring_has_the_everyday_parameters_first(estimator, declared):
-    everyday, rest = estimator.__doc__.split("Other Parameters\n")
+def test_the_docstring_has_the_common_parameters_first(estimator, declared):
+    common, rest = estimator.__doc__.split("Other Parameters\n")
     found = get_param_specs(declared)
     lines = [line.strip() for line in estimator.__doc__.split("Attributes\n")[0].splitlines()]
     documented = [line.split(" : ")[0] for line in lines if " : " in line and ", default=" in line]
     assert sorted(documented) == sorted(p.name for p in found)
-    assert documented[0] == "objective" and "reg_alpha" not in everyday.split("learning_rate")[0]
-    assert 10 <= sum(p.is_common for p in found) <= 16
+    assert documented[0] == "objective" and "reg_alpha" not in common.split("learning_rate")[0]
+    assert 10 <= sum(p.common for p in found) <= 16
     for p in found:
-        assert p.text and (
-            f"\n{p.name} : {p.kind}, default=" in (everyday if p.is_common else rest)
-        )
-        assert p.is_common or p.topic in lines
-    assert "subsample : float in (0, 1], default=1.0" in everyday
+        assert p.text and (f"\n{p.name} : {p.kind}, default=" in (common if p.common else rest))
+        assert p.common or p.topic in lines
+    assert "subsample : float in (0, 1], default=1.0" in common
     assert 'grow_policy : {"lossguide", "depthwise"}, default="lossguide"' in rest
 
 
@@ -196,9 +197,9 @@ def test_texts_that_say_what_None_stands_for_are_true():
     assert spreads["colsample_bynode"] == usual["colsample_bynode"]
     assert all(EVERY[name].default is None for name in (*usual, "n_estimators"))
     rows = f"with {auto_n_estimators.MIN_ROWS} to {auto_n_estimators.MAX_ROWS:,} rows"
-    assert f"None: {parameters.DEFAULT_N_ESTIMATORS}; but {rows}" in EVERY[
-        "n_estimators"
-    ].text.replace("\n", " ")
+    assert f"None: {parameters.DEFAULT_N_ESTIMATORS}; {rows}" in EVERY["n_estimators"].text.replace(
+        "\n", " "
+    )
     assert (
         f"at most {auto_n_estimators.MOST_ROUNDS:.0f} / `learning_rate`"
         in EVERY["n_estimators"].text
@@ -218,7 +219,7 @@ def test_without_source_nothing_but_documentation_is_lost(monkeypatch):
 
     before = get_param_specs(RegressorParameters)
     monkeypatch.setattr(param_spec.inspect, "getsource", no_source)
-    for kept in ("_texts", "_declarations"):
+    for kept in ("_read_texts", "_get_param_specs"):
         monkeypatch.setattr(param_spec, kept, getattr(param_spec, kept).__wrapped__)
     assert get_param_specs(RegressorParameters) == tuple(p._replace(text="") for p in before)
     assert "max_depth : int in [1, 2147483647] or None" in param_spec.format_parameters(
@@ -261,7 +262,7 @@ def test_copies_and_representations():
     assert vars(PolyleafRegressor()) == PolyleafRegressor().get_params()
 
 
-# --- parts ---------------------------------------------------------------------------------------------
+# --- parts ----------------------------------------------------------------------------------------
 
 
 def test_every_parameter_has_one_part_or_is_for_the_preparation():
@@ -273,7 +274,9 @@ def test_every_parameter_has_one_part_or_is_for_the_preparation():
 
 def made(**parameters):
     p = RegressorParameters(**parameters)
-    return train_config.make_train_config(p, rounds=7, sparse_targets=False, seed=3, n_threads=2)
+    return train_config.make_train_config(
+        p, n_rounds=7, has_sparse_targets=False, seed=3, n_threads=2
+    )
 
 
 def test_parts_hold_what_was_asked_for_and_cannot_be_changed():
@@ -306,7 +309,7 @@ def test_what_depends_on_other_parameters_is_resolved():
     sparse = {"leaf": "sparse", "split_search": "auto"}
     assert made(**sparse).leaf.split_search == "histogram" and not made(**sparse).has_sparse_targets
     of_sparse = train_config.make_train_config(
-        RegressorParameters(**sparse), rounds=1, sparse_targets=True, seed=0, n_threads=1
+        RegressorParameters(**sparse), n_rounds=1, has_sparse_targets=True, seed=0, n_threads=1
     )
     assert of_sparse.leaf.split_search == "count_sketch" and of_sparse.has_sparse_targets
 

@@ -1,4 +1,5 @@
-"""Which settings go together: every combination trains, or is refused by a sentence that says why."""
+"""Compatibility of parameters: every combination trains, or raises an error that names the
+reason."""
 
 import re
 from itertools import product
@@ -31,23 +32,22 @@ CHOICES = {
 }
 COUPLED = ("full", "block")
 
-# What is refused, and the words of the sentence.
+# Incompatible combinations, and words of their message.
 REFUSED = [
     (lambda c: c["hessian"] in COUPLED and c["multi_strategy"] == "one_output_per_tree",
-     'hessian="(full|block)" couples the outputs of a leaf.*use "diagonal"'),
-    (lambda c: _leaves(c) in COUPLED and c["multi_strategy"] == "one_output_per_tree",
-     'leaf_hessian="(full|block)" couples the outputs of a leaf.*use "diagonal"'),
-    (lambda c: c["hessian"] in COUPLED and c["sketch"], 'hessian="(full|block)" needs.*set sketch=None'),
-    (lambda c: {c["hessian"], _leaves(c)} & {*COUPLED} and c["reg_alpha"] > 0,
-     "reg_alpha and max_delta_step act on each leaf value alone; set both to 0"),
-    (lambda c: c["boosting_step"] == "layer" and c["grow_policy"] == "lossguide", 'set grow_policy="depthwise"'),
-    (lambda c: c["sampling"] == "rows_per_layer" and c["boosting_step"] != "layer", 'set boosting_step="layer" as well'),
-    (lambda c: c["sketch"] and c["multi_strategy"] == "one_output_per_tree", "A sketch stands.*sketch=None"),
-    (lambda c: c["sketch"] and c["hessian"] == "diagonal", 'hessian="diagonal" judges.*use "auto"'),
+     'hessian="(full|block)" couples the outputs.*multi_strategy'),
+    (lambda c: _leaf_hessian(c) in COUPLED and c["multi_strategy"] == "one_output_per_tree",
+     'leaf_hessian="(full|block)" couples the outputs.*multi_strategy'),
+    (lambda c: c["hessian"] in COUPLED and c["sketch"], 'hessian="(full|block)" needs.*sketch=None'),
+    (lambda c: {c["hessian"], _leaf_hessian(c)} & {*COUPLED} and c["reg_alpha"] > 0, "reg_alpha"),
+    (lambda c: c["boosting_step"] == "layer" and c["grow_policy"] == "lossguide", "grow_policy"),
+    (lambda c: c["sampling"] == "rows_per_layer" and c["boosting_step"] != "layer", "rows_per_layer"),
+    (lambda c: c["sketch"] and c["multi_strategy"] == "one_output_per_tree", "A sketch.*multi_strategy"),
+    (lambda c: c["sketch"] and c["hessian"] == "diagonal", 'hessian="diagonal"'),
 ]  # fmt: skip
 
 
-def _leaves(c):
+def _leaf_hessian(c):
     follows = c["leaf_hessian"] == "auto" and c["hessian"] in COUPLED
     return c["hessian"] if follows else c["leaf_hessian"]
 
@@ -56,8 +56,8 @@ def combinations():
     return [dict(zip(CHOICES, values, strict=True)) for values in product(*CHOICES.values())]
 
 
-def make_train_config(combination):
-    """Parameters of an estimator: small trees."""
+def make_parameters(combination):
+    """Parameters of an estimator with small trees."""
     own = {name: value for name, value in combination.items() if name != "sampling"}
     small = {
         "n_estimators": 1,
@@ -70,52 +70,49 @@ def make_train_config(combination):
     return {**own, **SAMPLING[combination["sampling"]], **sketch, **small}
 
 
-def sentence(combination):
-    """What `make_train_config` says to a combination, None where nothing."""
-    estimator = PolyleafClassifier(**make_train_config(combination))
+def get_error(combination):
+    """The error message of a combination, or None."""
+    estimator = PolyleafClassifier(**make_parameters(combination))
     try:
         train_config.make_train_config(
-            estimator, rounds=1, sparse_targets=False, seed=0, n_threads=1
+            estimator, n_rounds=1, has_sparse_targets=False, seed=0, n_threads=1
         )
     except ValueError as error:
         return str(error)
     return None
 
 
-def test_every_combination_is_refused_for_its_reason_or_not_at_all():
+def test_error_of_every_incompatible_combination():
     refused = 0
     for combination in combinations():
         expected = [words for condition, words in REFUSED if condition(combination)]
-        said = sentence(combination)
-        assert (said is not None) == bool(expected), combination
-        assert said is None or any(re.search(words, said) for words in expected), (
-            combination,
-            said,
-        )
-        refused += said is not None
+        message = get_error(combination)
+        assert (message is not None) == bool(expected), combination
+        assert message is None or any(re.search(words, message) for words in expected), combination
+        refused += message is not None
     assert 1000 < refused < len(combinations()) - 1000
 
 
 def train(combination):
-    """Train on a few rows; a ValueError where and only where the combination is refused."""
-    estimator = PolyleafClassifier(**make_train_config(combination), random_state=0)
-    said = sentence(combination)
-    if said is None:
+    """Train on a few rows; incompatible combinations raise their error."""
+    estimator = PolyleafClassifier(**make_parameters(combination), random_state=0)
+    message = get_error(combination)
+    if message is None:
         estimator.fit(X[:80], CLASSES[:80])
         assert np.isfinite(estimator.decision_function(X)).all()
     else:
-        with pytest.raises(ValueError, match=re.escape(said)):
+        with pytest.raises(ValueError, match=re.escape(message)):
             estimator.fit(X[:80], CLASSES[:80])
 
 
-def test_combinations_train_or_say_why_not():
-    """Every seventeenth; with the next test all."""
+def test_combinations_train_or_raise():
+    """Every seventeenth combination; the next test covers all."""
     for combination in combinations()[::17]:
         train(combination)
 
 
 @pytest.mark.slow
-def test_all_combinations_train_or_say_why_not():
+def test_all_combinations_train_or_raise():
     for combination in combinations():
         train(combination)
 
@@ -170,13 +167,13 @@ def test_all_combinations_train_or_say_why_not():
         ({"leaf_hessian": "block", "max_delta_step": 1.0}, "set both to 0"),
     ],
 )
-def test_bad_settings_of_layers_and_curvature(parameters, match):
+def test_invalid_layer_and_hessian_parameters(parameters, match):
     with pytest.raises(ValueError, match=match):
         PolyleafClassifier(n_estimators=1, **parameters).fit(X, CLASSES)
 
 
 @pytest.mark.parametrize("parameters", [{"hessian": "full"}, {"leaf_hessian": "block"}])
-def test_hessians_that_do_not_fit_are_refused_before_any_work(parameters):
+def test_hessians_that_exceed_memory_raise_before_training(parameters):
     y = np.arange(400) % 200
     features = np.random.default_rng(0).standard_normal((400, 3))
     limit = {"histogram_memory": 30_000_000}
@@ -187,41 +184,40 @@ def test_hessians_that_do_not_fit_are_refused_before_any_work(parameters):
     PolyleafClassifier(n_estimators=1, **parameters, **limit).fit(features, y % 5)
 
 
-def test_a_thousand_outputs_are_too_many_for_full_curvature_of_few_rows():
-    """Little is held for few rows, but the bins of half a million channels are four gigabytes."""
+def test_full_hessian_of_a_thousand_outputs_exceeds_memory():
+    """Few rows need little memory, but histograms of half a million channels take four GiB."""
     y = np.random.default_rng(0).standard_normal((60, 1000))
     with pytest.raises(ValueError, match=r"500500 numbers a row and need at least [4-9]\.\d GiB"):
         PolyleafRegressor(n_estimators=1, hessian="full").fit(X[:60], y)
 
 
-# --- what None stands for ------------------------------------------------------------------------------
+# --- defaults that depend on the objective --------------------------------------------------------
 
 
-def rate_and_features(estimator):
-    found = train_config.make_train_config(
-        estimator, rounds=1, sparse_targets=False, seed=0, n_threads=1
+def get_rates(estimator):
+    config = train_config.make_train_config(
+        estimator, n_rounds=1, has_sparse_targets=False, seed=0, n_threads=1
     )
-    return found.boosting.learning_rate, found.growth.colsample_bynode
+    return config.boosting.learning_rate, config.growth.colsample_bynode
 
 
 @pytest.mark.parametrize(
     "objective", ["poisson", "count:poisson", Poisson, Poisson(hessian="exact")]
 )
-def test_what_is_left_open_goes_by_the_objective(objective):
-    """Counts have defaults of their own."""
-    assert rate_and_features(PolyleafRegressor(objective=objective)) == (0.05, 1.0)
+def test_default_rates_depend_on_the_objective(objective):
+    assert get_rates(PolyleafRegressor(objective=objective)) == (0.05, 1.0)
     for other in ("squared_error", "tweedie", "gamma", lambda y, score: (score - y, y)):
-        assert rate_and_features(PolyleafRegressor(objective=other)) == (0.1, 0.5)
-    assert rate_and_features(PolyleafRegressor(objective="negative_binomial")) == (0.05, 1.0)
+        assert get_rates(PolyleafRegressor(objective=other)) == (0.1, 0.5)
+    assert get_rates(PolyleafRegressor(objective="negative_binomial")) == (0.05, 1.0)
     for other in ("normal", "gamma_distribution"):
-        assert rate_and_features(PolyleafRegressor(objective=other)) == (0.05, 0.5)
+        assert get_rates(PolyleafRegressor(objective=other)) == (0.05, 0.5)
     for other in ("auto", "softmax"):
-        assert rate_and_features(PolyleafClassifier(objective=other)) == (0.1, 0.5)
+        assert get_rates(PolyleafClassifier(objective=other)) == (0.1, 0.5)
 
 
 @pytest.mark.parametrize("objective", ["poisson", "squared_error"])
-def test_what_is_set_stays(objective):
+def test_explicit_rates_are_kept(objective):
     estimator = PolyleafRegressor(objective=objective, learning_rate=0.3, colsample_bynode=0.7)
-    assert rate_and_features(estimator) == (0.3, 0.7)
+    assert get_rates(estimator) == (0.3, 0.7)
     estimator = PolyleafRegressor(objective=objective, learning_rate=0.1)
-    assert rate_and_features(estimator)[0] == 0.1
+    assert get_rates(estimator)[0] == 0.1

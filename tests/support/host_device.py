@@ -86,7 +86,7 @@ class DeviceCore:
         self.leaves = _core.DeviceLeaves(device())
 
     def dense(self):
-        """int16 (n_used, K and curvatures): as `_core.Channels.dense`."""
+        """int16 (n_used, K and curvatures): as `_core.QuantisedGradients.dense`."""
         width = self.problem.g.shape[1] + (0 if self.problem.h is None else self.problem.h.shape[1])
         return self.channels.read()[self.problem.rows_in_use, :width]
 
@@ -98,7 +98,7 @@ class DeviceCore:
         """The tree as the core has it."""
         p, search = self.problem, _core.DeviceSearch(self.bins, 1)
         search.use(self.channels)
-        search.obey(p.directions)
+        search.set_monotone_constraints(p.directions)
         self.grower.set_interaction_constraints(p.groups, p.at_most)
         return self.grower.grow(search, grow_config(p.config, **only_core), p.features)
 

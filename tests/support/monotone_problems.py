@@ -17,13 +17,8 @@ def add_directions(p, draw=0):
 # Of problems of four features and two outputs: directions, what else the problem is, and what the error says.
 INVALID_DIRECTIONS = [
     pytest.param(np.ones((3, 2), np.int8), {}, "one row per feature", id="features"),
-    pytest.param(
-        np.ones((4, 2), np.int8),
-        {"categorical": [1]},
-        "Categories have no direction",
-        id="categories",
-    ),
-    pytest.param(np.ones((4, 3), np.int8), {}, "another number of outputs", id="outputs"),
-    pytest.param(np.ones((4, 2), np.int8), {"leaf_k": 1}, "one value an output", id="few outputs"),
-    pytest.param(np.ones((4, 2), np.int8), {"kind": "full"}, "one value an output", id="full"),
+    pytest.param(np.ones((4, 2), np.int8), {"categorical": [1]}, "categorical", id="categories"),
+    pytest.param(np.ones((4, 3), np.int8), {}, "different numbers of outputs", id="outputs"),
+    pytest.param(np.ones((4, 2), np.int8), {"leaf_k": 1}, "one value per output", id="few outputs"),
+    pytest.param(np.ones((4, 2), np.int8), {"kind": "full"}, "one value per output", id="full"),
 ]

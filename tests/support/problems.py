@@ -227,7 +227,7 @@ class Core:
         grower = grower or Core.grower(p, n_threads)
         config = grow_config(p.config, **only_core)
         grower.grower.set_interaction_constraints(p.groups, p.at_most)
-        grower.search.obey(p.directions)
+        grower.search.set_monotone_constraints(p.directions)
         tree = grower.grow(core_channels(p, n_threads), config, p.features)
         return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
@@ -238,7 +238,7 @@ class Core:
         p, both = layers[0], Core.grower(layers[0], n_threads)
         grower, search = both.grower, both.search
         channels = iter([core_channels(p, n_threads) for p in layers])
-        search.obey(p.directions)
+        search.set_monotone_constraints(p.directions)
         search.use(next(channels))
         grower.begin(search, grow_config(p.config), p.features)
         while grower.split() and grower.can_split_further:
@@ -280,7 +280,7 @@ class HistogramGrower:
 def core_channels(p, n_threads):
     from polyleaf import _core
 
-    return _core.Channels(p.g, p.h, p.kind, p.rows, p.multiplier, n_threads)
+    return _core.QuantisedGradients(p.g, p.h, p.kind, p.rows, p.multiplier, n_threads)
 
 
 def as_reference_tree(tree):

@@ -39,7 +39,7 @@ LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise"}
 def settings(sparse_targets=False, **parameters):
     estimator = PolyleafRegressor(**parameters)
     return make_train_config(
-        estimator, rounds=2, sparse_targets=sparse_targets, seed=0, n_threads=1
+        estimator, n_rounds=2, has_sparse_targets=sparse_targets, seed=0, n_threads=1
     )
 
 

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/select.h"
+#include "base/inline.h"
 
 #ifdef __AVX2__
 #include <immintrin.h>
@@ -21,10 +21,10 @@ constexpr int kLanes = 16;
 // Two vectors as one of twice as many lanes. GCC keeps vectors that are wider than the registers in
 // memory; these it does not.
 template <class Half>
-struct Two {
+struct VectorPair {
   Half low, high;
 
-  POLYLEAF_METHOD auto operator[](int i) const {
+  POLYLEAF_INLINE_MEMBER auto operator[](int i) const {
     constexpr int n = sizeof(Half) / sizeof(low[0]);
     return i < n ? low[i] : high[i - n];
   }
@@ -36,18 +36,20 @@ struct ElementOf {
 template <class Half>
 using Element = typename ElementOf<Half>::type;
 
-#define POLYLEAF_OPERATOR(op)                                                                   \
-  template <class Half>                                                                         \
-  POLYLEAF_INLINE auto operator op(const Two<Half>& a, const Two<Half>& b) {                    \
-    return Two<decltype(a.low op b.low)>{a.low op b.low, a.high op b.high};                     \
-  }                                                                                             \
-  template <class Half>                                                                         \
-  POLYLEAF_INLINE auto operator op(const Two<Half>& a, std::type_identity_t<Element<Half>> b) { \
-    return Two<decltype(a.low op b)>{a.low op b, a.high op b};                                  \
-  }                                                                                             \
-  template <class Half>                                                                         \
-  POLYLEAF_INLINE auto operator op(std::type_identity_t<Element<Half>> a, const Two<Half>& b) { \
-    return Two<decltype(a op b.low)>{a op b.low, a op b.high};                                  \
+#define POLYLEAF_OPERATOR(op)                                                              \
+  template <class Half>                                                                    \
+  POLYLEAF_INLINE auto operator op(const VectorPair<Half>& a, const VectorPair<Half>& b) { \
+    return VectorPair<decltype(a.low op b.low)>{a.low op b.low, a.high op b.high};         \
+  }                                                                                        \
+  template <class Half>                                                                    \
+  POLYLEAF_INLINE auto operator op(const VectorPair<Half>& a,                              \
+                                   std::type_identity_t<Element<Half>> b) {                \
+    return VectorPair<decltype(a.low op b)>{a.low op b, a.high op b};                      \
+  }                                                                                        \
+  template <class Half>                                                                    \
+  POLYLEAF_INLINE auto operator op(std::type_identity_t<Element<Half>> a,                  \
+                                   const VectorPair<Half>& b) {                            \
+    return VectorPair<decltype(a op b.low)>{a op b.low, a op b.high};                      \
   }
 POLYLEAF_OPERATOR(+)
 POLYLEAF_OPERATOR(-)
@@ -61,15 +63,15 @@ POLYLEAF_OPERATOR(==)
 POLYLEAF_OPERATOR(!=)
 #undef POLYLEAF_OPERATOR
 template <class Half>
-POLYLEAF_INLINE Two<Half> operator-(const Two<Half>& a) {
+POLYLEAF_INLINE VectorPair<Half> operator-(const VectorPair<Half>& a) {
   return {-a.low, -a.high};
 }
 template <class Half>
-POLYLEAF_INLINE Two<Half>& operator+=(Two<Half>& a, const Two<Half>& b) {
+POLYLEAF_INLINE VectorPair<Half>& operator+=(VectorPair<Half>& a, const VectorPair<Half>& b) {
   return a = a + b;
 }
 template <class Half>
-POLYLEAF_INLINE Two<Half>& operator-=(Two<Half>& a, const Two<Half>& b) {
+POLYLEAF_INLINE VectorPair<Half>& operator-=(VectorPair<Half>& a, const VectorPair<Half>& b) {
   return a = a - b;
 }
 
@@ -85,13 +87,13 @@ typedef float f32x16 __attribute__((vector_size(64)));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef int16_t i16x16 __attribute__((vector_size(32)));
 #elif defined(__AVX2__)
-using f32x16 = Two<f32x8>;
-using i32x16 = Two<i32x8>;
+using f32x16 = VectorPair<f32x8>;
+using i32x16 = VectorPair<i32x8>;
 typedef int16_t i16x16 __attribute__((vector_size(32)));
 #else
-using f32x16 = Two<Two<f32x4>>;
-using i32x16 = Two<Two<i32x4>>;
-using i16x16 = Two<Two<i16x4>>;
+using f32x16 = VectorPair<VectorPair<f32x4>>;
+using i32x16 = VectorPair<VectorPair<i32x4>>;
+using i16x16 = VectorPair<VectorPair<i16x4>>;
 #endif
 
 // n floats.
@@ -106,20 +108,20 @@ struct Floats<1> {
 
 template <class V>
 struct Loader {
-  static POLYLEAF_METHOD V load(const void* from) {
+  static POLYLEAF_INLINE_MEMBER V load(const void* from) {
     V v;
     std::memcpy(&v, from, sizeof(V));
     return v;
   }
-  static POLYLEAF_METHOD void store(void* to, const V& v) { std::memcpy(to, &v, sizeof(V)); }
+  static POLYLEAF_INLINE_MEMBER void store(void* to, const V& v) { std::memcpy(to, &v, sizeof(V)); }
 };
 template <class Half>  // half by half: a copy of the whole would go through memory
-struct Loader<Two<Half>> {
-  static POLYLEAF_METHOD Two<Half> load(const void* from) {
+struct Loader<VectorPair<Half>> {
+  static POLYLEAF_INLINE_MEMBER VectorPair<Half> load(const void* from) {
     const char* at = static_cast<const char*>(from);
     return {Loader<Half>::load(at), Loader<Half>::load(at + sizeof(Half))};
   }
-  static POLYLEAF_METHOD void store(void* to, const Two<Half>& v) {
+  static POLYLEAF_INLINE_MEMBER void store(void* to, const VectorPair<Half>& v) {
     Loader<Half>::store(to, v.low);
     Loader<Half>::store(static_cast<char*>(to) + sizeof(Half), v.high);
   }
@@ -133,11 +135,12 @@ POLYLEAF_INLINE void store(T* to, const V& v) {
   Loader<V>::store(to, v);
 }
 
-using polyleaf::larger;
+using polyleaf::max;
+using polyleaf::min;
 using polyleaf::select;
-using polyleaf::smaller;
 template <class M, class Half>
-POLYLEAF_INLINE Two<Half> select(const Two<M>& mask, const Two<Half>& yes, const Two<Half>& no) {
+POLYLEAF_INLINE VectorPair<Half> select(const VectorPair<M>& mask, const VectorPair<Half>& yes,
+                                        const VectorPair<Half>& no) {
   return {select(mask.low, yes.low, no.low), select(mask.high, yes.high, no.high)};
 }
 
@@ -145,11 +148,11 @@ POLYLEAF_INLINE Two<Half> select(const Two<M>& mask, const Two<Half>& yes, const
 // integers.
 template <class To, class From>
 struct Converter {
-  static POLYLEAF_METHOD To convert(const From& v) { return __builtin_convertvector(v, To); }
+  static POLYLEAF_INLINE_MEMBER To convert(const From& v) { return __builtin_convertvector(v, To); }
 };
 template <class To, class From>
-struct Converter<Two<To>, Two<From>> {
-  static POLYLEAF_METHOD Two<To> convert(const Two<From>& v) {
+struct Converter<VectorPair<To>, VectorPair<From>> {
+  static POLYLEAF_INLINE_MEMBER VectorPair<To> convert(const VectorPair<From>& v) {
     return {Converter<To, From>::convert(v.low), Converter<To, From>::convert(v.high)};
   }
 };
@@ -159,8 +162,8 @@ struct HalfOf {
   typedef Element<V> type __attribute__((vector_size(sizeof(V) / 2)));
 };
 template <class To, class From>
-struct Converter<Two<To>, From> {
-  static POLYLEAF_METHOD Two<To> convert(const From& v) {
+struct Converter<VectorPair<To>, From> {
+  static POLYLEAF_INLINE_MEMBER VectorPair<To> convert(const From& v) {
     using Half = typename HalfOf<From>::type;
     Half halves[2];
     std::memcpy(halves, &v, sizeof(v));
@@ -168,8 +171,8 @@ struct Converter<Two<To>, From> {
   }
 };
 template <class To, class From>
-struct Converter<To, Two<From>> {
-  static POLYLEAF_METHOD To convert(const Two<From>& v) {
+struct Converter<To, VectorPair<From>> {
+  static POLYLEAF_INLINE_MEMBER To convert(const VectorPair<From>& v) {
     using Half = typename HalfOf<To>::type;
     const Half halves[2] = {Converter<Half, From>::convert(v.low),
                             Converter<Half, From>::convert(v.high)};
@@ -203,7 +206,7 @@ POLYLEAF_INLINE Element<V> fold(const V& v) {
   }
 }
 template <class Half>
-POLYLEAF_INLINE Element<Half> fold(const Two<Half>& v) {
+POLYLEAF_INLINE Element<Half> fold(const VectorPair<Half>& v) {
   return fold(v.low + v.high);
 }
 
@@ -287,6 +290,84 @@ POLYLEAF_INLINE void transpose(const int32_t* from, int stride, i32x16* to) {
     for (int j = 0; j < 16; ++j)
       columns[16 * j + i] = load<int32_t>(from + static_cast<int64_t>(i) * stride + j);
 #endif
+}
+
+// Eight doubles: one zmm register, or two vectors of four. With double in their place the same
+// formulas do one candidate.
+//
+// Included by kernels only, inside the namespace of an instruction set.
+typedef double f64x4 __attribute__((vector_size(32)));
+#if defined(__AVX512F__)
+typedef double f64x8 __attribute__((vector_size(64)));
+#else
+using f64x8 = VectorPair<f64x4>;
+#endif
+
+POLYLEAF_INLINE f64x8 broadcast(double x) {
+  return x - f64x8{};
+}
+POLYLEAF_INLINE f64x8 to_double(const i32x8& v) {
+#if defined(__AVX512F__)  // GCC converts half by half
+  return (f64x8)_mm512_cvtepi32_pd((__m256i)v);
+#else
+  return convert<f64x8>(v);
+#endif
+}
+POLYLEAF_INLINE f64x8 to_double(const float* eight) {
+#if defined(__AVX512F__)
+  return (f64x8)_mm512_cvtps_pd(_mm256_loadu_ps(eight));
+#else
+  return convert<f64x8>(load<f32x8>(eight));
+#endif
+}
+POLYLEAF_INLINE void store_floats(float* to, const f64x8& v) {
+  store(to, convert<f32x8>(v));
+}
+
+POLYLEAF_INLINE f64x8 join(const f64x4& low, const f64x4& high) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  return {low, high};
+#endif
+}
+
+// Sums of the lanes of eight vectors at once, each folded exactly as `fold` does.
+POLYLEAF_INLINE f64x8 fold_eight(const f64x8* v) {
+#if defined(__AVX512F__)
+  f64x8 four[4], two[2];
+  for (int i = 0; i < 4; ++i)
+    four[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 1, 2, 3, 8, 9, 10, 11) +
+              __builtin_shufflevector(v[2 * i], v[2 * i + 1], 4, 5, 6, 7, 12, 13, 14, 15);
+  for (int i = 0; i < 2; ++i)
+    two[i] = __builtin_shufflevector(four[2 * i], four[2 * i + 1], 0, 1, 4, 5, 8, 9, 12, 13) +
+             __builtin_shufflevector(four[2 * i], four[2 * i + 1], 2, 3, 6, 7, 10, 11, 14, 15);
+  return __builtin_shufflevector(two[0], two[1], 0, 2, 4, 6, 8, 10, 12, 14) +
+         __builtin_shufflevector(two[0], two[1], 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+  f64x4 two[4], one[2];
+  for (int i = 0; i < 4; ++i) {
+    const f64x4 a = v[2 * i].low + v[2 * i].high, b = v[2 * i + 1].low + v[2 * i + 1].high;
+    two[i] = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  }
+  for (int i = 0; i < 2; ++i)
+    one[i] = __builtin_shufflevector(two[2 * i], two[2 * i + 1], 0, 2, 4, 6) +
+             __builtin_shufflevector(two[2 * i], two[2 * i + 1], 1, 3, 5, 7);
+  return {one[0], one[1]};
+#endif
+}
+
+// Lines of memory that are asked for some rows before their turn, where rows are found by their
+// numbers.
+//
+// They go to the second cache: far more of such requests may be under way than of those for the
+// first one.
+//
+// Included by kernels only, inside the namespace of an instruction set.
+constexpr int64_t kRowsAhead = 128;
+
+POLYLEAF_INLINE void prefetch(const void* line) {
+  __builtin_prefetch(line, 0, 2);
 }
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

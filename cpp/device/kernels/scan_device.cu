@@ -4,10 +4,9 @@
 // split_gain/.
 #include "base/penalised_gain.h"
 #include "device/kernels/block.h"
-#include "split_gain/diagonal.h"
 #include "split_gain/full.h"
-#include "split_gain/monotone.h"
-#include "split_gain/shared.h"
+#include "split_gain/monotone_score.h"
+#include "split_gain/separable_score.h"
 #include "split_gain/topk.h"
 
 namespace polyleaf::on_device {
@@ -176,8 +175,8 @@ __device__ inline const S& score_of(const S& score, int, bool) {
   return score;
 }
 template <bool P>
-__device__ inline ObeyingBlock score_of(const Obeying<P>& score, int k, bool is_free) {
-  return {score.r, is_free ? 0.0f : score.direction[k], score.low[k], score.high[k]};
+__device__ inline MonotoneBlock score_of(const MonotoneScore<P>& score, int k, bool is_free) {
+  return {score.r, is_free ? 0.0f : score.constraint[k], score.low[k], score.high[k]};
 }
 
 // Compute the score sums of a thread's candidate for missing values right and left: -inf if a child
@@ -306,8 +305,8 @@ struct Directed {
     const auto score = [&](const auto& s) {
       candidate_sums(a.scan, s, feature, at, totals, count, n_ways, KeepAll{}, memory, sums);
     };
-    a.scan.hessian == 2 ? score(Obeying<true>{r, direction, low, high})
-                        : score(Obeying<false>{r, direction, low, high});
+    a.scan.hessian == 2 ? score(MonotoneScore<true>{r, direction, low, high})
+                        : score(MonotoneScore<false>{r, direction, low, high});
   }
 };
 
@@ -358,7 +357,7 @@ struct Solved {
   }
   __device__ float side(const int32_t* totals, bool right) const {
     const ScanNumeric& scan = a.scan;
-    return worth_of_side(
+    return compute_side_gain(
         a.m, scan.penalties.lambda,
         [&](int i) { return sum(i, totals, right) * scan.gradient_step[lanes[i]]; },
         [&](int i, int j) {
@@ -494,8 +493,9 @@ extern "C" __global__ void best_of_nodes(const BestOfNodes a) {
   for (int f = t; f < a.n_features; f += blockDim.x) {
     if (of_features[f].bin < 0) continue;
     const float sum = of_features[f].sum;
-    const float by =
-        a.factors == nullptr ? sum : polyleaf::judged_by(a.factors[f], sum, a.own_sums[blockIdx.x]);
+    const float by = a.factors == nullptr
+                         ? sum
+                         : polyleaf::penalised_gain(a.factors[f], sum, a.own_sums[blockIdx.x]);
     if (!(by > judged)) continue;
     judged = by;
     feature = f;

@@ -2,7 +2,6 @@
 // all instruction sets give the same bits.
 #include "explain/kernels/shap_kernels.h"
 
-#include "base/kernels/float8.h"
 #include "base/kernels/lanes.h"
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {

@@ -7,7 +7,6 @@
 #endif
 
 #include "base/kernels/lanes.h"
-#include "base/kernels/prefetch.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -212,8 +211,8 @@ void rank(const uint8_t* bits, int64_t n, uint32_t* ranks) {
   }
 }
 
-void move_entries(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
-                  Cell* left, Cell* right) {
+void move_entries(const SparseEntry* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
+                  SparseEntry* left, SparseEntry* right) {
   for (int64_t i = 0; i < n; ++i) {
     const uint32_t row = from[i].row;
     const uint64_t word = load<uint64_t>(bits + row / 64 * 8);
@@ -228,7 +227,7 @@ void move_entries(const Cell* from, int64_t n, const uint8_t* bits, const uint32
 
 void gather_words(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out) {
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kRowsAhead < n) ask_for(words + ids[i + kRowsAhead]);
+    if (i + kRowsAhead < n) prefetch(words + ids[i + kRowsAhead]);
     out[i] = words[ids[i]];
   }
 }

@@ -39,7 +39,7 @@ void add(const LeafView& leaves, const uint32_t* leaf_of_row, int64_t n, RowFeat
   }
 }
 
-constexpr int smaller(int a, int b) {
+constexpr int min(int a, int b) {
   return a < b ? a : b;
 }
 
@@ -48,9 +48,9 @@ constexpr int smaller(int a, int b) {
 template <int kWidth>
 void add_chunk(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row, int64_t leaf_step,
                int n_rows, int64_t stride, int64_t offset, float* scores) {
-  constexpr int kFloats = smaller(kWidth, kFloatsOfRegister);
+  constexpr int kFloats = min(kWidth, kFloatsOfRegister);
   constexpr int kVectors = kWidth / kFloats;
-  constexpr int kRows = smaller(kPadRows, kSums > kVectors ? kSums / kVectors : 1);
+  constexpr int kRows = min(kPadRows, kSums > kVectors ? kSums / kVectors : 1);
   using V = typename Floats<kFloats>::type;
   for (int row = 0; row < n_rows; row += kRows) {
     V sums[kRows][kVectors];

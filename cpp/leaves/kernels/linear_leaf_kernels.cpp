@@ -1,8 +1,7 @@
 // Kernels that sum over rows for linear leaves (linear.h).
 #include "leaves/kernels/linear_leaf_kernels.h"
 
-#include "base/kernels/float8.h"
-#include "base/kernels/prefetch.h"
+#include "base/kernels/lanes.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -11,7 +10,7 @@ namespace {
 void gather(const float* values, const uint32_t* ids, int64_t n, float* out, float* range) {
   float lowest = range[0], highest = range[1];
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kRowsAhead < n) ask_for(values + ids[i + kRowsAhead]);
+    if (i + kRowsAhead < n) prefetch(values + ids[i + kRowsAhead]);
     const float x = values[ids[i]];
     out[i] = x;
     lowest = x < lowest ? x : lowest;

@@ -50,7 +50,7 @@ void largest_of_few(const float* values, int n_columns, const RowSample& sample,
       std::memcpy(end_of_row, v, sizeof(float) * n_columns);
       v = end_of_row;
     }
-    for (int z = 0; z < Z; ++z) best[z] = larger(magnitudes(load<f32x16>(v + 16 * z) * m), best[z]);
+    for (int z = 0; z < Z; ++z) best[z] = max(magnitudes(load<f32x16>(v + 16 * z) * m), best[z]);
   }
   int32_t found_in[16 * Z];
   for (int z = 0; z < Z; ++z) store(found_in + 16 * z, best[z]);
@@ -136,7 +136,7 @@ void quantise_sixteen(const float* values, int n_columns, int c, const RowSample
       v = end_of_row;
     }
     const i32x16 q = convert<i32x16>(round_even(load<f32x16>(v) * sample.factor(row) * scale));
-    size += larger(q, -q);
+    size += max(q, -q);
     total += q;
     store(channels + row * lanes + offset + c, convert<i16x16>(q));
   }
@@ -166,7 +166,7 @@ void quantise_narrow(const float* values, int n_columns, const RowSample& sample
       v = alone;
     }
     const Integers q = convert<Integers>(round_even(load<Floats>(v) * sample.factor(row) * scale));
-    size += larger(q, -q);
+    size += max(q, -q);
     total += q;
     int16_t* to = channels + row * kWidth;
     store(to, (load<Row>(to) & others) | (convert<Row>(q) & ~others));
@@ -233,7 +233,7 @@ void quantise(const float* values, int n_columns, const RowSample& sample, int64
 
 }  // namespace
 
-const ChannelKernels channel_kernels = {largest_of, quantise};
+const QuantiseKernels quantise_kernels = {largest_of, quantise};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

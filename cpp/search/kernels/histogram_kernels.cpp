@@ -2,8 +2,9 @@
 // updates.
 #include "base/bin_code.h"
 #include "base/kernels/lanes.h"
-#include "base/kernels/prefetch.h"
-#include "search/histogram.h"
+#include "search/dense_scan.h"
+#include "search/packed_histogram.h"
+#include "split_gain/kernels/candidates.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -20,7 +21,7 @@ template <int Z, int LOG2_STRIDE, Counts COUNTS>
 void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
                 int lanes, int32_t* sums, uint32_t* counts) {
   int32_t of_row[16] = {};
-  of_row[15] = kRidingRow;
+  of_row[15] = kCountUnit;
   const i32x16 count = load<i32x16>(of_row);
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t word = words[i];
@@ -111,12 +112,12 @@ void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_feat
   build(words, channels, n, n_features, lanes, riding, sums, counts);
 }
 
-void dismount(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* below,
-              uint32_t* counts) {
+void unpack_counts(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* below,
+                   uint32_t* counts) {
   for (int64_t b = 0; b < n_bins; ++b) {
     int32_t& lane = sums[(b + 1) * lanes - 1];
-    const uint32_t both = static_cast<uint32_t>(lane), rows = (both + kRidingMiddle) / kRidingRow;
-    const int32_t sum = below[b] + static_cast<int32_t>(both - rows * kRidingRow);
+    const uint32_t both = static_cast<uint32_t>(lane), rows = (both + kCountBias) / kCountUnit;
+    const int32_t sum = below[b] + static_cast<int32_t>(both - rows * kCountUnit);
     lane = last ? sum : 0;
     below[b] = last ? 0 : sum;
     counts[b] += rows;
@@ -127,11 +128,11 @@ void dismount(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* belo
 // sums wait for their stores.
 template <bool FOUR, bool BY_ID, int LOG2_STRIDE>
 void build_joint_as(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
-                    int n_features, const JointFormat& format, uint64_t* joint) {
+                    int n_features, const PackedSumFormat& format, uint64_t* joint) {
   const uint64_t s1 = format.shift[1], s2 = format.shift[2], s3 = format.shift[3];
   const auto widened = [](int16_t x) { return static_cast<uint64_t>(int64_t{x}); };
   for (int64_t i = 0; i < n; ++i) {
-    if (BY_ID && i + kRowsAhead < n) ask_for(words + ids[i + kRowsAhead]);
+    if (BY_ID && i + kRowsAhead < n) prefetch(words + ids[i + kRowsAhead]);
     const uint64_t word = words[BY_ID ? ids[i] : i];
     const int16_t* c = channels + 4 * i;
     uint64_t value = widened(c[0]) + (widened(c[1]) << s1) + (widened(c[2]) << s2);
@@ -146,7 +147,8 @@ void build_joint_as(const uint64_t* words, const uint32_t* ids, const int16_t* c
 
 template <bool FOUR, bool BY_ID>
 void build_joint_of(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
-                    int n_features, int log2_stride, const JointFormat& format, uint64_t* joint) {
+                    int n_features, int log2_stride, const PackedSumFormat& format,
+                    uint64_t* joint) {
 #define POLYLEAF_JOINT(bits) \
   if (log2_stride == bits)   \
     return build_joint_as<FOUR, BY_ID, bits>(words, ids, channels, n, n_features, format, joint);
@@ -158,7 +160,7 @@ void build_joint_of(const uint64_t* words, const uint32_t* ids, const int16_t* c
 }
 
 void build_joint(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
-                 int n_features, int log2_stride, const JointFormat& format, uint64_t* joint) {
+                 int n_features, int log2_stride, const PackedSumFormat& format, uint64_t* joint) {
   const bool four = format.mask[3] != 0;
   const auto build = ids == nullptr
                          ? (four ? build_joint_of<true, false> : build_joint_of<false, false>)
@@ -166,11 +168,11 @@ void build_joint(const uint64_t* words, const uint32_t* ids, const int16_t* chan
   build(words, ids, channels, n, n_features, log2_stride, format, joint);
 }
 
-void spread(uint64_t* joint, int64_t n_bins, const JointFormat& format, int32_t* sums) {
+void spread(uint64_t* joint, int64_t n_bins, const PackedSumFormat& format, int32_t* sums) {
   const auto shift = load<u64x4>(format.shift), mask = load<u64x4>(format.mask);
   const auto middle = load<u64x4>(format.middle);
   for (int64_t b = 0; b < n_bins; ++b) {
-    const u64x4 number = (joint[b] + format.all_middles) - u64x4{};
+    const u64x4 number = (joint[b] + format.total_bias) - u64x4{};
     const u64x4 digits = ((number >> shift) & mask) - middle;
     store(sums + 4 * b, load<i32x4>(sums + 4 * b) + __builtin_convertvector(digits, i32x4));
     joint[b] = 0;
@@ -189,7 +191,7 @@ template <class Row>
 void gather_rows(const int16_t* channels, const uint32_t* ids, int64_t n, int16_t* out) {
   constexpr int width = sizeof(Row) / sizeof(int16_t);
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kRowsAhead < n) ask_for(channels + static_cast<size_t>(ids[i + kRowsAhead]) * width);
+    if (i + kRowsAhead < n) prefetch(channels + static_cast<size_t>(ids[i + kRowsAhead]) * width);
     store(out + i * width, load<Row>(channels + static_cast<size_t>(ids[i]) * width));
   }
 }
@@ -231,8 +233,8 @@ void touch(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) 
 // Z vectors of Row's width, of rows that are `lanes` wide. COUNTS: the first of the passes over the
 // entries.
 template <class Row, class Sum, int Z, bool COUNTS>
-void build_few_as(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing,
-                  int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
+void build_few_as(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
+                  int missing, int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
   constexpr int kWidth = sizeof(Row) / sizeof(int16_t), kAhead = 12;
   Sum total[Z], run[Z];
   for (int z = 0; z < Z; ++z) total[z] = load<Sum>(all + z * kWidth);
@@ -261,8 +263,8 @@ void build_few_as(const Cell* entries, int64_t n, const int16_t* channels, int l
   for (int z = 0; z < Z; ++z) store(all + z * kWidth, total[z]);
 }
 
-void build_few(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing,
-               int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
+void build_few(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
+               int missing, int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
   const auto pass = [&](auto build, int at) {
     build(entries, n, channels + at, lanes, missing, sums + at, counts, all + at, touched);
   };
@@ -278,7 +280,7 @@ void build_few(const Cell* entries, int64_t n, const int16_t* channels, int lane
 }
 
 template <class Row, class Sum>
-void sum_few_lanes(const Cell* entries, int64_t n, const int16_t* channels, int lanes,
+void sum_few_lanes(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
                    int32_t* out) {
   constexpr int64_t kAhead = 12;
   const auto row = [&](int64_t i) __attribute__((always_inline)) {
@@ -296,17 +298,68 @@ void sum_few_lanes(const Cell* entries, int64_t n, const int16_t* channels, int 
   store(out, even + odd);
 }
 
-void sum_few(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int32_t* out) {
+void sum_few(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
+             int32_t* out) {
   if (lanes == 4) return sum_few_lanes<i16x4, i32x4>(entries, n, channels, lanes, out);
   if (lanes == 8) return sum_few_lanes<i16x8, i32x8>(entries, n, channels, lanes, out);
   for (int j = 0; j < lanes; j += 16)
     sum_few_lanes<i16x16, i32x16>(entries, n, channels + j, lanes, out + j);
 }
 
+void order_rows(const uint64_t* words, int64_t n, int slot, int stride, uint32_t* counts,
+                uint32_t* start, uint16_t* order) {
+  for (int b = 0; b < stride; ++b) counts[b] = 0;
+  const int shift = 8 * slot;
+  for (int64_t i = 0; i < n; ++i) ++counts[(words[i] >> shift) & 255];
+  uint32_t next[256];
+  uint32_t before = 0;
+  int b = 0;
+#ifdef __AVX512F__
+  for (; b + 16 <= stride; b += 16) {
+    const __m512i count = _mm512_loadu_si512(counts + b);
+    const __m512i sums = running_sums(count, static_cast<int32_t>(before));
+    const __m512i first = _mm512_sub_epi32(sums, count);
+    _mm512_storeu_si512(start + b, first);
+    _mm512_storeu_si512(next + b, first);
+    before = static_cast<uint32_t>(last_lane(sums));
+  }
+#endif
+  for (; b < stride; ++b) {
+    start[b] = next[b] = before;
+    before += counts[b];
+  }
+  for (int64_t i = 0; i < n; ++i)
+    order[next[(words[i] >> shift) & 255]++] = static_cast<uint16_t>(i);
+}
+
+void add_rows(const RowsByBin& rows, int lanes, uint32_t first, uint32_t last, int32_t* out) {
+  for (uint32_t i = first; i < last; ++i) {
+    const int16_t* at = rows.channels + static_cast<int64_t>(rows.order[i]) * lanes;
+    for (int j = 0; j < lanes; j += 4)
+      store(out + j, load<i32x4>(out + j) + __builtin_convertvector(load<i16x4>(at + j), i32x4));
+  }
+}
+
+void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
+  if (lanes == 16) {  // the sum stays in a register
+    i32x16 total = load<i32x16>(out);
+    for (int b = 0; b < n_bins; ++b) total += load<i32x16>(sums + b * 16);
+    store(out, total);
+    return;
+  }
+  for (int b = 0; b < n_bins; ++b)
+    for (int j = 0; j < lanes; j += 4)
+      store(out + j,
+            load<i32x4>(out + j) + load<i32x4>(sums + static_cast<int64_t>(b) * lanes + j));
+}
+
 }  // namespace
 
-const HistogramKernels histogram_kernels = {build,  dismount, build_joint, spread,    subtract, add,
-                                            gather, sum,      touch,       build_few, sum_few};
+const HistogramKernels histogram_kernels = {build,    unpack_counts, build_joint, spread,
+                                            subtract, add,           gather,      sum,
+                                            touch,    build_few,     sum_few};
+
+const SumKernels sum_kernels = {add_bins, order_rows, add_rows};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -1,10 +1,9 @@
-// Channels of nodes whose leaves are linear (linear_channels.h).
+// QuantisedGradients of nodes whose leaves are linear (linear_channels.h).
 #include "search/kernels/linear_gradient_kernels.h"
 
 #include <type_traits>
 
 #include "base/kernels/lanes.h"
-#include "base/kernels/prefetch.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -14,7 +13,7 @@ void gather(const float* rows, int stride, const uint32_t* ids, int64_t first, i
             int n_columns, int64_t step, float* out, float* largest) {
   for (int64_t i = 0; i < n; ++i) {
     if (ids != nullptr && i + kRowsAhead < n)
-      ask_for(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * stride);
+      prefetch(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * stride);
     const float* row = rows + (ids != nullptr ? static_cast<int64_t>(ids[i]) : first + i) * stride;
     for (int c = 0; c < n_columns; ++c) out[c * step + i] = row[c];
   }
@@ -40,7 +39,7 @@ void read_rows(float* rows, const uint32_t* ids, int64_t first, int64_t n, const
   f32x4 low = load<f32x4>(least), high = load<f32x4>(most);
   for (int64_t i = 0; i < n; ++i) {
     if (ids != nullptr && i + kRowsAhead < n)
-      ask_for(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * 4);
+      prefetch(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * 4);
     float* row = rows + (ids != nullptr ? static_cast<int64_t>(ids[i]) : first + i) * 4;
     f32x4 v = load<f32x4>(row);
     if (RENEW) {
@@ -162,7 +161,7 @@ void read_many_as(float* rows, int stride, int n_outputs, int n_hessian, const u
   Floats most = load<Floats>(largest);
   for (int64_t i = 0; i < n; ++i) {
     if (ids != nullptr && i + kRowsAhead < n)
-      ask_for(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * stride);
+      prefetch(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * stride);
     float* row = rows + (ids != nullptr ? static_cast<int64_t>(ids[i]) : first + i) * stride;
     if (step != nullptr) {
       const int code = static_cast<int>((step->words[i] >> step->shift) & 255);
@@ -170,12 +169,12 @@ void read_many_as(float* rows, int stride, int n_outputs, int n_hessian, const u
         take_step<V, ONE>(row, n_outputs, n_hessian, step->line[code], step->middle, step->slope);
     }
     for (int c = 0; c < (ONE ? V::kWidth : stride); c += V::kWidth) {
-      const Floats v = load<Floats>(row + c), size = larger(v, -v);
+      const Floats v = load<Floats>(row + c), size = max(v, -v);
       store(out + i * stride + c, v);
       if (ONE)
-        most = larger(size, most);
+        most = max(size, most);
       else
-        store(largest + c, larger(size, load<Floats>(largest + c)));
+        store(largest + c, max(size, load<Floats>(largest + c)));
     }
   }
   if (ONE) store(largest, most);
@@ -273,9 +272,9 @@ void quantise(const float* const* columns, int64_t n, const LaneProduct* product
 
 }  // namespace
 
-const LinearChannelKernels linear_channel_kernels = {gather,    read_narrow,   quantise_narrow,
-                                                     read_many, quantise_many, look_up,
-                                                     range,     centre,        quantise};
+const LinearGradientKernels linear_gradient_kernels = {gather,    read_narrow,   quantise_narrow,
+                                                       read_many, quantise_many, look_up,
+                                                       range,     centre,        quantise};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

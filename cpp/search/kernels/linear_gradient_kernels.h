@@ -1,5 +1,5 @@
-// Channels of nodes whose leaves are linear: columns of a node's rows, then products of columns as
-// integers.
+// QuantisedGradients of nodes whose leaves are linear: columns of a node's rows, then products of
+// columns as integers.
 #pragma once
 #include <cstdint>
 
@@ -21,7 +21,7 @@ struct FittedStep {
   const float *line, *middle, *slope;
 };
 
-struct LinearChannelKernels {
+struct LinearGradientKernels {
   // Column c of row i <- rows[ids[i] * stride + c] for the first n_columns columns (ids nullptr:
   // first + i), column after column, `step` floats apart. largest[c] = max(largest[c], |value|).
   void (*gather)(const float* rows, int stride, const uint32_t* ids, int64_t first, int64_t n,
@@ -33,9 +33,9 @@ struct LinearChannelKernels {
   void (*read_narrow)(float* rows, const uint32_t* ids, int64_t first, int64_t n,
                       const uint64_t* words, int shift, float old, const float* line, float* out,
                       float* least, float* most);
-  // Channels of such rows with z = fitted - middle: of 0 or 1 regressors, with a Hessian of 1 or
-  // h, in the order of ChannelLayout; inverse: of every lane, 1 in the count lane. totals[j] +=
-  // their sums.
+  // QuantisedGradients of such rows with z = fitted - middle: of 0 or 1 regressors, with a
+  // Hessian of 1 or h, in the order of ChannelLayout; inverse: of every lane, 1 in the count
+  // lane. totals[j] += their sums.
   void (*quantise_narrow)(const float* rows, int64_t n, int regressors, bool unit, float middle,
                           const float* inverse, int16_t* channels, int64_t* totals);
   // Many outputs, half-additive: rows of `stride` floats, g of n_outputs, then n_hessian
@@ -43,8 +43,8 @@ struct LinearChannelKernels {
   // takes the step. largest[c] = max(largest[c], |value|) of all columns.
   void (*read_many)(float* rows, int stride, int n_outputs, int n_hessian, const uint32_t* ids,
                     int64_t first, int64_t n, const FittedStep* step, float* out, float* largest);
-  // Channels of such rows: rint(value * inverse), 0 where that is no number; 1 in the count lane, 0
-  // behind them. totals[j] += their sums.
+  // QuantisedGradients of such rows: rint(value * inverse), 0 where that is no number; 1 in the
+  // count lane, 0 behind them. totals[j] += their sums.
   void (*quantise_many)(const float* rows, int64_t n, int stride, const float* inverse,
                         int count_lane, int lanes, int16_t* channels, int64_t* totals);
   // out[i] = line[code]
@@ -60,6 +60,6 @@ struct LinearChannelKernels {
                    int n_products, const float* inverse, int count_lane, int lanes,
                    int16_t* channels, int64_t* totals);
 };
-POLYLEAF_DECLARE_KERNELS(LinearChannelKernels, linear_channel_kernels)
+POLYLEAF_DECLARE_KERNELS(LinearGradientKernels, linear_gradient_kernels)
 
 }  // namespace polyleaf

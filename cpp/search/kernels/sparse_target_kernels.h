@@ -19,12 +19,12 @@ struct SetSums {
   int64_t n_touched;
 };
 
-struct LabelSumKernels {
+struct SparseTargetKernels {
   // Adds trunc(value * multiplier * scale) of every entry to the sets of `lanes`: -1 in the lanes
   // of sets that the row is in, 0 in others.
   void (*add_row)(const int32_t* outputs, const float* values, int64_t n, float multiplier,
                   float scale, const int64_t* lanes, SetSums* sums);
 };
-POLYLEAF_DECLARE_KERNELS(LabelSumKernels, label_sum_kernels)
+POLYLEAF_DECLARE_KERNELS(SparseTargetKernels, sparse_target_kernels)
 
 }  // namespace polyleaf

@@ -130,7 +130,7 @@ POLYLEAF_INLINE Candidates list_candidates(const ScanNode& node, const ScanFeatu
 static inline int first_largest(float* sums, int first, int last) {
   f32x16 lanes = broadcast(kNone);
   for (int i = last; i < last + 15; ++i) sums[i] = kNone;
-  for (int i = first; i < last; i += 16) lanes = larger(load<f32x16>(sums + i), lanes);
+  for (int i = first; i < last; i += 16) lanes = max(load<f32x16>(sums + i), lanes);
   float best = kNone;
   for (int j = 0; j < 16; ++j) best = lanes[j] > best ? lanes[j] : best;
   if (best == kNone) return -1;

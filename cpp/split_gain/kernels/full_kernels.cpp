@@ -34,7 +34,7 @@ struct System {
 
   // Those of the largest gradients of the node. Inlined, this makes scans take 1.02 of the time.
   __attribute__((noinline)) void choose_outputs() {
-    m = solved_outputs(
+    m = select_solved_outputs(
         layout.n_outputs, node.config->block_size,
         [&](int i) {
           return __builtin_fabsf(static_cast<float>(node.totals[i]) * node.gradient_step[i]);
@@ -59,7 +59,7 @@ struct System {
 
   // g' (H + lambda I)^-1 g of one side, over the outputs solved for.
   f32x16 side(bool right) const {
-    return worth_of_side(
+    return compute_side_gain(
         m, node.config->reg_lambda,
         [&](int i) __attribute__((always_inline)) { return gradient(outputs[i], right); },
         [&](int i, int j) __attribute__((always_inline)) {

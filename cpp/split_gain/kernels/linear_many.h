@@ -6,7 +6,6 @@
 // Included by linear.cpp only, inside the namespace of an instruction set.
 #pragma once
 #include "split_gain/kernels/linear_side.h"
-#include "split_gain/linear.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -46,12 +45,13 @@ struct ManySide {
     f64x8 weight, shrunk, middle, kept;
   };
   template <class V>
-  POLYLEAF_METHOD void hessian(V h, V h_there, V hx, V hxx, V* shrunk, V* middle, V* kept) const {
+  POLYLEAF_INLINE_MEMBER void hessian(V h, V h_there, V hx, V hxx, V* shrunk, V* middle,
+                                      V* kept) const {
     *shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
     *middle = *kept = V{};
     if (with_x) centre_of(node, h_there, hx, hxx, middle, kept);
   }
-  POLYLEAF_METHOD Hessian for_all() const {  // one Hessian, or none but the number of rows
+  POLYLEAF_INLINE_MEMBER Hessian for_all() const {  // one Hessian, or none but the number of rows
     if (common != nullptr)
       return {broadcast(common[kWeight * kRow]), broadcast(common[kShrunk * kRow]),
               broadcast(common[kMiddle * kRow]), broadcast(common[kKept * kRow])};
@@ -64,7 +64,7 @@ struct ManySide {
             with_x ? product(K + 1)[0] * step : 0.0, &shrunk, &middle, &kept);
     return {broadcast(h), broadcast(shrunk), broadcast(middle), broadcast(kept)};
   }
-  POLYLEAF_METHOD Hessian of_outputs(int k) const {
+  POLYLEAF_INLINE_MEMBER Hessian of_outputs(int k) const {
     const int K = node.layout->n_outputs;
     const f64x8 step = to_double(node.hessian_step + k);
     Hessian c;
@@ -77,7 +77,7 @@ struct ManySide {
 
   // Eight numbers whose sum is twice the loss removed; `weights`: eight whose sum is the Hessian
   // of the side (DIAGONAL), or each of which is.
-  POLYLEAF_METHOD f64x8 terms(f64x8* weights, const SideSolution* wanted) const {
+  POLYLEAF_INLINE_MEMBER f64x8 terms(f64x8* weights, const SideSolution* wanted) const {
     const int K = node.layout->n_outputs;
     f64x8 sum = {};
     Hessian c;
@@ -102,14 +102,14 @@ struct ManySide {
     return sum;
   }
   // Their sum; `weight`: the Hessian of the side, mean over outputs.
-  POLYLEAF_METHOD double score(double* weight, const SideSolution* wanted) const {
+  POLYLEAF_INLINE_MEMBER double score(double* weight, const SideSolution* wanted) const {
     f64x8 weights;
     const double sum = fold(terms(&weights, wanted));
     *weight = DIAGONAL ? fold(weights) / node.layout->n_outputs : weights[0];
     return sum;
   }
-  POLYLEAF_METHOD void keep(const SideSolution& out, int k, f64x8 term, f64x8 minus_slope,
-                            f64x8 middle) const {
+  POLYLEAF_INLINE_MEMBER void keep(const SideSolution& out, int k, f64x8 term, f64x8 minus_slope,
+                                   f64x8 middle) const {
     const int n = node.layout->n_outputs - k < 8 ? node.layout->n_outputs - k : 8;
     for (int j = 0; j < n; ++j) {
       out.terms[k + j] = term[j];
@@ -203,7 +203,7 @@ class Many {
   }
 
   // to += a bin's lanes times its mean.
-  POLYLEAF_METHOD void add_products(int b, int32_t count, double* to) const {
+  POLYLEAF_INLINE_MEMBER void add_products(int b, int32_t count, double* to) const {
     const int32_t* at = feature.bin(*node.layout, b);
     const double x = feature.means[b], xx = x * x;
     add_times(at, x, to);
@@ -217,7 +217,7 @@ class Many {
     }
   }
 
-  POLYLEAF_METHOD void add_times(const int32_t* at, double x, double* to) const {
+  POLYLEAF_INLINE_MEMBER void add_times(const int32_t* at, double x, double* to) const {
     int k = 0;
     for (; k + 8 <= K; k += 8)
       store(to + k, load<f64x8>(to + k) + to_double(load<i32x8>(at + k)) * x);
@@ -239,8 +239,8 @@ class Many {
                  (whole[K] - hx) * step, (whole[K + 1] - hxx) * step, with_x);
     }
   }
-  POLYLEAF_METHOD void share_side(int side, int i, f64x8 h, f64x8 h_there, f64x8 hx, f64x8 hxx,
-                                  bool with_x) const {
+  POLYLEAF_INLINE_MEMBER void share_side(int side, int i, f64x8 h, f64x8 h_there, f64x8 hx,
+                                         f64x8 hxx, bool with_x) const {
     const f64x8 shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
     f64x8 middle = {}, kept = {};
     if (with_x) centre_of(node, h_there, hx, hxx, &middle, &kept);
@@ -326,14 +326,14 @@ class Many {
     }
   }
 
-  POLYLEAF_METHOD void add_candidate(int i) const {
+  POLYLEAF_INLINE_MEMBER void add_candidate(int i) const {
     const int32_t* at = feature.bin(*node.layout, scratch.bins[i]);
     for (int j = 0; j < n_lanes; j += 8) store(run + j, load<i32x8>(run + j) + load<i32x8>(at + j));
     const int32_t count = i == 0 ? scratch.count[0] : scratch.count[i] - scratch.count[i - 1];
     if (n_products > 0) add_products(scratch.bins[i], count, before);
   }
   // Hessian of one side of eight candidates.
-  POLYLEAF_METHOD f64x8 weight_of(const f64x8* weights) const {
+  POLYLEAF_INLINE_MEMBER f64x8 weight_of(const f64x8* weights) const {
     if (DIAGONAL) return fold_eight(weights) / static_cast<double>(K);
     double each[8];
     for (int j = 0; j < 8; ++j) each[j] = weights[j][0];
@@ -342,7 +342,8 @@ class Many {
 
   // Candidate i, at which the running sums stand.
   template <bool MISSING, bool MISSING_LEFT>
-  POLYLEAF_METHOD void sides(int i, f64x8 (&sums)[2][8], f64x8 (&weights)[2][8], int at) const {
+  POLYLEAF_INLINE_MEMBER void sides(int i, f64x8 (&sums)[2][8], f64x8 (&weights)[2][8],
+                                    int at) const {
     const int32_t* totals = node.totals;
     const auto there_left = [&](int j)
                                 __attribute__((always_inline)) { return load<i32x8>(run + j); };

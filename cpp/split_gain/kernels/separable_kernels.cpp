@@ -59,7 +59,7 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
 template <class S>
 void shared_coefficients(const S& score, const ScanNode& node, const Candidates& c, ScanScratch& s,
                          float* penalty) {
-  const bool unit = node.layout->hessian == Hessian::unit;
+  const bool unit = node.layout->hessian == HessianKind::unit;
   const float step = unit ? 1.0f : node.hessian_step[0];
   const int32_t total = unit ? node.count : node.totals[node.layout->hessian_offset];
   const int32_t* left = unit ? s.count : s.hessian;
@@ -85,7 +85,7 @@ void scan_narrow(const S& score, const ScanNode& node, const Candidates& c, Scan
     const i32x16 l = load<i32x16>(s.gradient + i);
     const f32x16 gl = to_float(l) * step, gr = to_float(total - l) * step;
     const f32x16 term =
-        narrow_of(score).pair(gl, gr, load<f32x16>(s.left + i), load<f32x16>(s.right + i));
+        get_narrow(score).pair(gl, gr, load<f32x16>(s.left + i), load<f32x16>(s.right + i));
     store(sums + i, term + load<f32x16>(sums + i));
   }
 }
@@ -168,7 +168,7 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
           cl = broadcast(s.left[i]);
           cr = broadcast(s.right[i]);
         }
-        const f32x16 term = block_of(score, z).pair(gl, gr, cl, cr);
+        const f32x16 term = get_block(score, z).pair(gl, gr, cl, cr);
         v = z == 0 ? term : v + term;
       }
       terms[j] = v;
@@ -186,7 +186,7 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
 
 // Scores that most trainings ask for, which are worth code for each number of registers.
 template <class S>
-constexpr bool kUsual = kOwnCode && (std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>);
+constexpr bool kUsual = kSpecialised && (std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>);
 
 template <class S, bool ROWS>
 void scan_direction(const S& score, const ScanNode& node, const ScanFeature& feature,
@@ -210,8 +210,8 @@ void scan_direction(const S& score, const ScanNode& node, const ScanFeature& fea
 }
 
 template <class S>
-void terms_of(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count,
-              float* out) {
+void write_output_terms(const S& score, const ScanNode& node, const int32_t* left,
+                        int32_t left_count, float* out) {
   const Terms<S> after(score, node, left, left_count), before(score, node, nullptr, 0);
   for (int k = 0; k < node.layout->n_outputs; k += 16) {
     const f32x16 gain = 0.5f * (after(k / 16) - before(k / 16));
@@ -223,7 +223,7 @@ void terms_of(const S& score, const ScanNode& node, const int32_t* left, int32_t
 // they can be neither raised nor lowered, if no value is ever to come to their side.
 void set_missing_apart(const ScanNode& node, const ScanFeature& feature, const Candidates& c,
                        ScanScratch& s, float* sums) {
-  separable_sums(node.split_freely(), feature, false, {c.n, c.last - 1, c.last}, s, sums);
+  separable_sums(node.unconstrained(), feature, false, {c.n, c.last - 1, c.last}, s, sums);
   s.bins[c.last - 1] = feature.n_bins - 1;
 }
 
@@ -232,23 +232,22 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
   scan_both_ways(node, feature, hessian_in_lane(*node.layout), node.layout->n_outputs == 1, scratch,
                  best, [&](bool missing_left, const Candidates& c, float* sums) {
                    separable_sums(node, feature, missing_left, c, scratch, sums);
-                   if (node.directions != nullptr && !missing_left && c.last == c.n)
+                   if (node.constraints != nullptr && !missing_left && c.last == c.n)
                      set_missing_apart(node, feature, c, scratch, sums);
                  });
 }
 
 float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_count) {
-  return with_score_or_obeying(
-      node, [&](const auto& score) { return sum_of(score, node, left, left_count); });
+  return visit_score(node,
+                     [&](const auto& score) { return compute_sum(score, node, left, left_count); });
 }
 
 float node_sum(const ScanNode& node) {
-  return with_score_or_obeying(node,
-                               [&](const auto& score) { return sum_of(score, node, nullptr, 0); });
+  return visit_score(node, [&](const auto& score) { return compute_sum(score, node, nullptr, 0); });
 }
 
 float node_hessian(const ScanNode& node) {
-  return with_score(node, [&](const auto& score) {
+  return visit_plain_score(node, [&](const auto& score) {
     using S = std::decay_t<decltype(score)>;
     const Terms<S> terms(score, node, nullptr, 0);
     f32x16 h = terms.hessian(0, false);
@@ -259,14 +258,14 @@ float node_hessian(const ScanNode& node) {
 }
 
 void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
-  with_score_or_obeying(node,
-                        [&](const auto& score) { terms_of(score, node, left, left_count, out); });
+  visit_score(node,
+              [&](const auto& score) { write_output_terms(score, node, left, left_count, out); });
 }
 
-void pooled_values(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
-  with_obeying(node, [&](const auto& score) {
+void tied_values(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
+  visit_monotone_score(node, [&](const auto& score) {
     const Terms terms(score, node, left, left_count);
-    for (int z = 0; 16 * z < node.layout->n_outputs; ++z) store(out + 16 * z, terms.pooled(z));
+    for (int z = 0; 16 * z < node.layout->n_outputs; ++z) store(out + 16 * z, terms.tied(z));
   });
 }
 
@@ -274,7 +273,7 @@ void pooled_values(const ScanNode& node, const int32_t* left, int32_t left_count
 
 void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left,
                     const Candidates& c, ScanScratch& s, float* sums) {
-  with_score_or_obeying(node, [&](const auto& score) {
+  visit_score(node, [&](const auto& score) {
     using S = std::decay_t<decltype(score)>;
     if (node.layout->n_outputs == 1)
       scan_narrow(score, node, c, s, sums);
@@ -285,8 +284,8 @@ void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missi
   });
 }
 
-const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum,     node_hessian,
-                                       output_terms, nullptr,       pooled_values};
+const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum,   node_hessian,
+                                       output_terms, nullptr,       tied_values};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

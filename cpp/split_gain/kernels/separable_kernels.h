@@ -3,52 +3,51 @@
 #pragma once
 #include <type_traits>
 
-#include "split_gain/diagonal.h"
 #include "split_gain/kernels/candidates.h"
-#include "split_gain/kernels/obeying.h"
-#include "split_gain/shared.h"
+#include "split_gain/monotone_score.h"
+#include "split_gain/separable_score.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-// Score sums over all outputs of the candidates [first, last) of one direction, -inf where a child
-// is too light. Where one Hessian serves all outputs, the scratch then holds both sides'
+// Score sums over all outputs of the candidates [first, last) of one constraint, -inf where a child
+// is too light. Where one Hessian serves all outputs, the scratch then holds tied_both sides'
 // coefficients.
 void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left,
                     const Candidates& c, ScanScratch& s, float* sums);
 
 // Whether the Hessian of candidates is listed with them.
 POLYLEAF_INLINE bool hessian_in_lane(const ChannelLayout& layout) {
-  return layout.hessian == Hessian::shared ||
-         (layout.n_outputs == 1 && layout.hessian == Hessian::diagonal);
+  return layout.hessian == HessianKind::shared ||
+         (layout.n_outputs == 1 && layout.hessian == HessianKind::diagonal);
 }
 
 // Calls f with the score that the node's layout and regularisation ask for.
 template <class F>
-auto with_score(const ScanNode& node, F f) {
+auto visit_plain_score(const ScanNode& node, F f) {
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha,
                          node.config->max_delta_step};
   const bool plain = r.alpha == 0.0f && r.max_delta_step == 0.0f;
-  if (node.layout->hessian == Hessian::diagonal)
+  if (node.layout->hessian == HessianKind::diagonal)
     return plain ? f(Diagonal{r}) : f(Regularised<true>{r});
   return plain ? f(Shared{r}) : f(Regularised<false>{r});
 }
 
 // Calls f with the score of trees that obey directions.
 template <class F>
-auto with_obeying(const ScanNode& node, const F& f) {
+auto visit_monotone_score(const ScanNode& node, const F& f) {
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha,
                          node.config->max_delta_step};
   const float *low = node.bounds->low(), *high = node.bounds->high();
-  return node.layout->hessian == Hessian::diagonal
-             ? f(Obeying<true>{r, node.direction, low, high})
-             : f(Obeying<false>{r, node.direction, low, high});
+  return node.layout->hessian == HessianKind::diagonal
+             ? f(MonotoneScore<true>{r, node.feature_constraints, low, high})
+             : f(MonotoneScore<false>{r, node.feature_constraints, low, high});
 }
 
 // With whichever of the two the node asks for.
 template <class F>
-auto with_score_or_obeying(const ScanNode& node, const F& f) {
-  return node.directions == nullptr ? with_score(node, f) : with_obeying(node, f);
+auto visit_score(const ScanNode& node, const F& f) {
+  return node.constraints == nullptr ? visit_plain_score(node, f) : visit_monotone_score(node, f);
 }
 
 // Terms of one candidate, or of the node itself (left == nullptr), sixteen outputs at a time.
@@ -63,7 +62,7 @@ struct Terms {
       : score(score), node(node), left(left) {
     const ChannelLayout& layout = *node.layout;
     if (S::kPerOutput && layout.n_outputs > 1) return;
-    const bool unit = layout.hessian == Hessian::unit;
+    const bool unit = layout.hessian == HessianKind::unit;
     const float step = unit ? 1.0f : node.hessian_step[0];
     const int32_t total = unit ? node.count : node.totals[layout.hessian_offset];
     const int32_t part = left == nullptr ? total : unit ? left_count : left[layout.hessian_offset];
@@ -85,28 +84,28 @@ struct Terms {
     return to_float(right ? total - l : l) * load<f32x16>(node.gradient_step + 16 * z);
   }
 
-  // The one value of both children; NaN where each has its own.
-  f32x16 pooled(int z) const {
+  // The one value of tied_both children; NaN where each has its own.
+  f32x16 tied(int z) const {
     const f32x16 cl = score.coefficient(hessian(z, false)),
                  cr = score.coefficient(hessian(z, true));
-    return block_of(score, z).pooled(gradient(z, false), gradient(z, true), cl, cr);
+    return get_block(score, z).tied(gradient(z, false), gradient(z, true), cl, cr);
   }
 
   f32x16 side(int z, bool right) const {
-    return block_of(score, z).single(gradient(z, right), score.coefficient(hessian(z, right)));
+    return get_block(score, z).single(gradient(z, right), score.coefficient(hessian(z, right)));
   }
 
   f32x16 operator()(int z) const {
     if (left == nullptr) return side(z, false);
     const f32x16 cl = score.coefficient(hessian(z, false));
     const f32x16 cr = score.coefficient(hessian(z, true));
-    return block_of(score, z).pair(gradient(z, false), gradient(z, true), cl, cr);
+    return get_block(score, z).pair(gradient(z, false), gradient(z, true), cl, cr);
   }
 };
 
 // Its sum; -inf where a child is too light.
 template <class S>
-float sum_of(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count) {
+float compute_sum(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count) {
   const Terms<S> terms(score, node, left, left_count);
   const int blocks = (node.layout->n_outputs + 15) / 16;
   f32x16 v = terms(0), weight_left = terms.hessian(0, false), weight_right = terms.hessian(0, true);

@@ -2,8 +2,8 @@
 // Algorithm 3) or both the same (Algorithm 4).
 //
 // Choosing k outputs for every candidate would cost more than its sum over all of them. That sum
-// bounds it (docs/design.md section 5), so candidates are first summed as if leaves were dense; few
-// blocks of sixteen are then looked at closely, those of the largest bound first.
+// bounds it (docs/development/decisions.md, so candidates are first summed as if leaves were dense;
+// few blocks of sixteen are then looked at closely, those of the largest bound first.
 #include "base/kernels/lanes.h"
 #include "split_gain/kernels/candidates.h"
 #include "split_gain/kernels/separable_kernels.h"
@@ -154,7 +154,7 @@ void scan_direction(const S& score, const Room& room, const ScanFeature& feature
     const float largest = largest_lane(dense[b], size(b));
     bound[b] = largest == kNone
                    ? kNone
-                   : largest * (1.0f + rounding) - room.node.out_of_reach * (1.0f - rounding);
+                   : largest * (1.0f + rounding) - room.node.prune_bound * (1.0f - rounding);
     if (bound[b] > bound[first]) first = b;
     store(at, broadcast(kNone));
   }
@@ -180,7 +180,7 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
   const Room room(node);
   scan_both_ways(node, feature, hessian_in_lane(*node.layout), false, scratch, best,
                  [&](bool missing_left, const Candidates& c, float* sums) {
-                   with_score(node, [&](const auto& score) {
+                   visit_plain_score(node, [&](const auto& score) {
                      if (room.shared)
                        scan_direction<true>(score, room, feature, missing_left, c, scratch, sums);
                      else
@@ -200,7 +200,7 @@ void write_terms(const Terms<S>& terms, const Room& room) {
   }
 }
 
-LargestTerms<float> largest_of(const Room& room, const float* terms, int k) {
+LargestTerms<float> select_largest(const Room& room, const float* terms, int k) {
   LargestTerms<float> largest{room.largest(), k};
   for (int i = 0; i < room.layout.n_outputs; ++i) largest.offer(terms[i]);
   return largest;
@@ -208,19 +208,19 @@ LargestTerms<float> largest_of(const Room& room, const float* terms, int k) {
 
 float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_count) {
   const Room room(node);
-  return with_score(node, [&](const auto& score) {
-    if (!__builtin_isfinite(sum_of(score, node, left, left_count))) return kNone;
+  return visit_plain_score(node, [&](const auto& score) {
+    if (!__builtin_isfinite(compute_sum(score, node, left, left_count))) return kNone;
     write_terms(Terms(score, node, left, left_count), room);
-    const float sum = largest_of(room, room.left_terms, room.k).sum();
-    return room.shared ? sum : sum + largest_of(room, room.right_terms, room.k).sum();
+    const float sum = select_largest(room, room.left_terms, room.k).sum();
+    return room.shared ? sum : sum + select_largest(room, room.right_terms, room.k).sum();
   });
 }
 
 float node_sum(const ScanNode& node) {
   const Room room(node);
-  return with_score(node, [&](const auto& score) {
+  return visit_plain_score(node, [&](const auto& score) {
     write_terms(Terms(score, node, nullptr, 0), room);
-    return largest_of(room, room.left_terms, room.k).sum();
+    return select_largest(room, room.left_terms, room.k).sum();
   });
 }
 
@@ -230,7 +230,7 @@ float node_hessian(const ScanNode& node) {
 
 // Terms that are not among the k largest, the first ones on ties, become 0.
 void drop_others(const Room& room, float* terms) {
-  const LargestTerms<float> largest = largest_of(room, terms, room.k);
+  const LargestTerms<float> largest = select_largest(room, terms, room.k);
   const float least = largest.best[room.k - 1];
   int n_least = 0;
   for (int i = 0; i < room.k; ++i) n_least += largest.best[i] == least;
@@ -246,7 +246,7 @@ void drop_others(const Room& room, float* terms) {
 void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
   const Room room(node);
   const int n = room.layout.n_outputs;
-  with_score(node, [&](const auto& score) {
+  visit_plain_score(node, [&](const auto& score) {
     write_terms(Terms(score, node, left, left_count), room);
     drop_others(room, room.left_terms);
     for (int i = 0; i < n; ++i) out[i] = room.left_terms[i];
@@ -263,8 +263,8 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count,
 // Two children are worth, in every output, at least what one leaf of all rows with their two
 // penalties would be. So whatever outputs they keep, the others take at least the smallest such
 // worths out of the sum over all.
-float out_of_reach(const ScanNode& node) {
-  if (node.layout->hessian != Hessian::unit && node.config->reg_lambda < 1e-12f) return kNone;
+float prune_bound(const ScanNode& node) {
+  if (node.layout->hessian != HessianKind::unit && node.config->reg_lambda < 1e-12f) return kNone;
   SplitConfig config = *node.config;
   config.reg_lambda *= 2.0f;
   config.reg_alpha *= 2.0f;
@@ -273,11 +273,11 @@ float out_of_reach(const ScanNode& node) {
   const Room room(one_leaf);
   const int n = room.layout.n_outputs, most = room.shared ? room.k : 2 * room.k;
   if (most >= n) return 0.0f;
-  return with_score(one_leaf, [&](const auto& score) {
+  return visit_plain_score(one_leaf, [&](const auto& score) {
     write_terms(Terms(score, one_leaf, nullptr, 0), room);
     double others = 0;
     for (int i = 0; i < n; ++i) others += static_cast<double>(room.left_terms[i]);
-    const LargestTerms<float> largest = largest_of(room, room.left_terms, most);
+    const LargestTerms<float> largest = select_largest(room, room.left_terms, most);
     for (int i = 0; i < most; ++i) others -= static_cast<double>(largest.best[i]);
     return others > 0 ? static_cast<float>(others) : 0.0f;
   });
@@ -286,7 +286,7 @@ float out_of_reach(const ScanNode& node) {
 }  // namespace
 
 const ScoreKernels topk_scores = {scan_numeric, candidate_sum, node_sum,
-                                  node_hessian, output_terms,  out_of_reach};
+                                  node_hessian, output_terms,  prune_bound};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -1,4 +1,4 @@
-"""`Codes`: the codes of a table as training keeps them (what a code means: docs/design.md, section 3).
+"""`Codes`: the codes of a table as training keeps them (what a code means: docs/development/arithmetic.md.
 
 Owns: which features are held as columns of codes, and which as the cells that differ from what most rows
 hold; codes in a file (`MemmapCodes`), and on a device (`DeviceCodes`). Must not know: thresholds, trees.

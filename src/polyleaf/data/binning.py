@@ -1,4 +1,4 @@
-"""`BinMapper`: features -> uint8 codes (what a code means: docs/design.md, section 3).
+"""`BinMapper`: features -> uint8 codes (what a code means: docs/development/arithmetic.md.
 
 Owns: thresholds, categories and their numbering, the sample they are chosen from, their saved form. Must not
 know: how X was read, trees. The work is done in ``cpp/data/binning.cpp``.

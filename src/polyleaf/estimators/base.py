@@ -16,7 +16,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from numbers import Integral
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, overload
@@ -160,10 +159,9 @@ class FitPlan(NamedTuple):
     metrics: list[Metric]
     seeds: Seeds
 
-    def with_n_estimators(self, n: int) -> FitPlan:
+    def replace_n_estimators(self, n: int) -> FitPlan:
         """The same with so many rounds."""
-        boosting = replace(self.settings.boosting, n_estimators=n)
-        return self._replace(settings=replace(self.settings, boosting=boosting))
+        return self._replace(settings=self.settings.replace_n_estimators(n))
 
 
 class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
@@ -333,7 +331,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             if found.boosted.was_interrupted:
                 self._store_result(found.boosted, target.encoding)
                 return self
-            plan = plan.with_n_estimators(found.n)
+            plan = plan.replace_n_estimators(found.n)
         training = self._train(plan, ready, base_score, callbacks)
         self._after_training(training, ready, given)
         return self
@@ -342,8 +340,14 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         """What a training is to be, and what it is to learn."""
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
-        settings = make_train_config(self, rounds, is_sparse(given.y), seeds.training, n_threads)
-        settings = settings.on(get_device(self.device))
+        settings = make_train_config(
+            self,
+            rounds,
+            is_sparse(given.y),
+            seeds.training,
+            n_threads,
+            device=get_device(self.device),
+        )
         encode = self._encode_sparse_target if settings.has_sparse_targets else self._encode_target
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)

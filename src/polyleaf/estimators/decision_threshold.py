@@ -22,7 +22,7 @@ from polyleaf.training.evaluation import EvalSet
 
 __all__ = ["Decides"]
 
-# Where there is no evaluation set. Measured: docs/thresholds.md.
+# Where there is no evaluation set. Measured: docs/decision-thresholds.md.
 FOLDS = 3
 
 

@@ -261,7 +261,7 @@ def read_names(path: str | Path) -> tuple[str, ...]:
 def _parse(
     text: np.ndarray, syntax: str, n_features: int, n_labels: int, first_line: int, n_threads: int
 ) -> Any:
-    return _core.read_label_text(
+    return _core.read_xmc_text(
         np.asarray(text), syntax, n_features, n_labels, first_line=first_line, n_threads=n_threads
     )
 
@@ -388,7 +388,7 @@ def _write_rows(
             (None, None) if labels is None else get_csr_arrays(labels[part])[:2]
         )
         stream.write(
-            _core.write_label_text(
+            _core.write_xmc_text(
                 label_indptr, label_indices, *get_csr_arrays(rows[part]), index_base
             )
         )

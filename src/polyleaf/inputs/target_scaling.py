@@ -25,7 +25,7 @@ _SMALLEST = 1e-15  # ... and the squares of smaller ones vanish
 _LIGHT = 0.1  # a mean weight
 
 # Of the largest spread: what "auto" gives each output at least. Trees that see outputs of somewhat unlike
-# scale turn to one after the other, which is mostly better than equal scales (docs/scales.md); from a tenth
+# scale turn to one after the other, which is mostly better than equal scales (docs/target-scaling.md); from a tenth
 # downwards the small ones come too late.
 MIN_SPREAD = 0.1
 

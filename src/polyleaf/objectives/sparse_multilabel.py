@@ -81,7 +81,7 @@ class BoundSparseObjective:
         indptr, indices = t.indptr.astype(np.int64), t.indices.astype(np.int32, copy=False)
         return _core.SparseRawScores(indptr, indices, values, self.n_outputs, n_threads)
 
-    def gradients(self, scores: _core.SparseRawScores, n_threads: int = 1) -> _core.LabelGradients:
+    def gradients(self, scores: _core.SparseRawScores, n_threads: int = 1) -> _core.SparseGradients:
         """Gradients at the raw scores, times the weights; outputs without an entry have none."""
         base = self.objective.sparse_base_score
         assert base is not None

@@ -51,7 +51,7 @@ from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import (
     DEFAULT_N_ESTIMATORS,
     DEFAULTS,
-    RunningParameters,
+    RuntimeParameters,
     SearchParameters,
 )
 from polyleaf.training.auto_n_estimators import max_rounds
@@ -98,7 +98,7 @@ _REFUSED = {
 _QUIETLY = {"early_stopping_rounds": None, "verbose": 0}
 # Set on the search, but nothing that the winner would be another model without.
 _NOT_OF_CANDIDATES = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
-    p.name for p in get_param_specs(RunningParameters) if p.name != "random_state"
+    p.name for p in get_param_specs(RuntimeParameters) if p.name != "random_state"
 }
 
 

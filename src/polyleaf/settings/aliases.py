@@ -1,6 +1,7 @@
 """What other libraries call things, for those who come from them: "did you mean".
 
-Owns the names of others and what they are here. Must not know what parameters there are: it is told.
+Owns the names of others and what they are here. Must not know what parameters there are: it is
+told.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 # By our name: what XGBoost, LightGBM, CatBoost and scikit-learn call it.
 _OTHERS_CALL_IT = {
     "n_estimators": (
-        "n_round n_rounds num_round num_rounds nrounds num_boost_round num_iterations num_iteration n_iter "
-        "n_iters max_iter iterations num_trees n_trees"
+        "n_round n_rounds num_round num_rounds nrounds num_boost_round num_iterations "
+        "num_iteration n_iter n_iters max_iter iterations num_trees n_trees"
     ),
     "learning_rate": "eta lr shrinkage shrinkage_rate",
     "max_leaves": "num_leaves num_leaf n_leaves max_leaf max_leaf_nodes",
@@ -57,8 +58,8 @@ _OTHERS_CALL_IT = {
     "class_weight": "class_weights auto_class_weights is_unbalance unbalance",
     "grow_policy": "growing_policy tree_growth",
     "monotone_constraints": (
-        "monotone_constraint monotonic_constraints monotonic_cst monotone_cst monotonicity mono_constraints "
-        "mc constraints"
+        "monotone_constraint monotonic_constraints monotonic_cst monotone_cst monotonicity "
+        "mono_constraints mc constraints"
     ),
     "interaction_constraints": "interaction_cst interaction_constraint",
     "quantile_alpha": "quantile quantiles quantile_level alpha_quantile",
@@ -74,7 +75,8 @@ _OTHERS_CALL_IT = {
     "sample_weight": "weight weights",
     "offset": "base_margin init init_score baseline exposure",
     "iteration_range": (
-        "ntree_limit ntree_start ntree_end num_iteration start_iteration best_ntree_limit n_estimators"
+        "ntree_limit ntree_start ntree_end num_iteration start_iteration best_ntree_limit "
+        "n_estimators"
     ),
 }
 # Of these, what the constructor does not take, by the method that does.
@@ -171,8 +173,8 @@ _VALUES: dict[str, list[tuple[str, str]]] = {
     "objective": [
         (
             r"\{.*",
-            "a loss is a name or an object; other parameters are keywords, and a dict of them is given as "
-            "**parameters; a dict of losses by column is for PolyleafMultiTask",
+            "a loss is a name or an object; other parameters are keywords, and a dict of them is "
+            "given as **parameters; a dict of losses by column is for PolyleafMultiTask",
         ),
         (
             r"\[.*|\(.*",
@@ -197,7 +199,8 @@ _ATTRIBUTES = {
     "calc_leaf_indexes": "apply gives leaves",
     "partial_fit refit": "fit(..., init_model=) goes on from a model",
     "grid_search randomized_search": (
-        "scikit-learn's searches take the estimator, and those of names that end in CV choose parameters"
+        "scikit-learn's searches take the estimator, and those of names that end in CV choose "
+        "parameters"
     ),
     "save": "save_model writes a file",
 }
@@ -225,7 +228,8 @@ _FUNCTION_INSTEAD = {name: words for names, words in _FUNCTIONS.items() for name
 
 
 def get_foreign_function_hint(name: str) -> str:
-    """What there is in place of another package's function or class: words behind a sentence, or nothing."""
+    """What there is in place of another package's function or class: words behind a sentence, or
+    nothing."""
     return f": {_FUNCTION_INSTEAD[name]}" if name in _FUNCTION_INSTEAD else ""
 
 
@@ -257,16 +261,17 @@ def warn_one_vs_rest(objective: object, ours: str, n_classes: int, whose: str = 
     """
     if isinstance(objective, str) and objective.lower() != ours:
         warnings.warn(
-            f"{whose}objective={objective!r} is {ours!r} here, which learns each of the {n_classes} classes "
-            f'against the others. Write objective="softmax" for one choice among them, or '
-            f'objective="{ours}" if this is meant.',
+            f"{whose}objective={objective!r} is {ours!r} here, which learns each of the "
+            f'{n_classes} classes against the others. Write objective="softmax" for one choice '
+            f'among them, or objective="{ours}" if this is meant.',
             UserWarning,
             stacklevel=_callers_level(),
         )
 
 
 def _callers_level() -> int:
-    """For a warning by whoever asks: the level of the nearest caller that is in no estimator's machinery."""
+    """For a warning by whoever asks: the level of the nearest caller that is in no estimator's
+    machinery."""
     level = 1
     while sys._getframe(level).f_globals.get("__name__", "").partition(".")[0] in (
         "polyleaf",
@@ -304,7 +309,8 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 
 def suggest_on_unknown_kwargs(method: _Method) -> _Method:
-    """A decorator for methods of estimators: `raise_unknown_parameters` sees keywords that they do not take."""
+    """A decorator for methods of estimators: `raise_unknown_parameters` sees keywords that they do
+    not take."""
     known = [name for name in inspect.signature(method).parameters if name != "self"]
 
     @functools.wraps(method)
@@ -318,7 +324,8 @@ def suggest_on_unknown_kwargs(method: _Method) -> _Method:
 
 
 class _WarnsOnInstances:
-    """A class method that gives an estimator, and says so where it is called on one: XGBoost's fills it."""
+    """A class method that gives an estimator, and says so where it is called on one: XGBoost's
+    fills it."""
 
     def __init__(self, method: Any) -> None:
         self._method = method
@@ -334,8 +341,8 @@ class _WarnsOnInstances:
             found = method(*args, **kwargs)
             name = method.__name__
             warnings.warn(
-                f"{name} gives the estimator that it has read, and leaves the one that it is called on as it "
-                f"is. Write m = {owner.__name__}.{name}(path).",
+                f"{name} gives the estimator that it has read, and leaves the one that it is "
+                f"called on as it is. Write m = {owner.__name__}.{name}(path).",
                 UserWarning,
                 stacklevel=_callers_level(),
             )

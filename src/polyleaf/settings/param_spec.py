@@ -1,12 +1,10 @@
-"""How a parameter is declared: once, with its name, type, default, allowed values and text.
+"""Declaration of estimator parameters: name, type, default, allowed values and text, each stated
+once.
 
-Owns what follows from a declaration: the constructor, scikit-learn's checks, the documentation, and how a
-value is read from text. Must not know any parameter.
-
-A group of parameters is a class under `declares`; a parameter is a line `name: type = parameter(default=...)`
-and the string below it. The constructor that the class gets is one that `inspect`, editors and type checkers
-read (PEP 681). Groups are inherited: by the estimators, and by the frozen parts of `settings.py` that a run
-is handed.
+A group of parameters is a class under `parameter_group`; a parameter is a line `name: type =
+parameter(default=...)` with a string below it that documents it. `estimator_parameters` merges
+groups into one class, whose constructor `inspect`, editors and type checkers read (PEP 681).
+scikit-learn's constraints (`make_constraints`) and the docstring (`format_parameters`) follow.
 """
 
 from __future__ import annotations
@@ -40,12 +38,13 @@ from polyleaf.settings.aliases import raise_unknown_parameters
 
 __all__ = [
     "ParamSpec",
-    "Frozen",
-    "make_constraints",
-    "get_param_specs",
-    "declares",
+    "estimator_parameters",
     "format_parameters",
+    "frozen_config",
+    "get_param_specs",
+    "make_constraints",
     "parameter",
+    "parameter_group",
 ]
 
 T = TypeVar("T")
@@ -54,90 +53,124 @@ T = TypeVar("T")
 def parameter(
     *,
     default: T,
-    within: str = "",
+    interval: str = "",
     choices: Iterable[str] = (),
     common: bool = False,
     kw_only: bool = True,
 ) -> T:
-    """Declare one parameter. What it means is said by the string below; its first sentence does on its own.
+    """Declare a parameter. The first sentence of the string below it is its summary.
 
     Parameters
     ----------
     default
-        Its only home.
-    within : str
-        What numbers must be in: "(0, 1]", "[1, inf)".
+    interval : str
+        Allowed range of numbers, such as "(0, 1]" or "[1, inf)".
     choices : iterable of str
-        The only texts that are allowed, where the type says no more than `str`.
+        Allowed strings, where the annotation is just `str`.
     common : bool
-        One of the dozen to look at first.
+        Whether it is listed among the first, most common parameters of the docstring.
     kw_only : bool
     """
-    about = {"within": within, "choices": tuple(choices), "is_common": common}
-    field: Any = dataclasses.field(default=default, kw_only=kw_only, metadata=about)
+    metadata = {"interval": interval, "choices": tuple(choices), "common": common}
+    field: Any = dataclasses.field(default=default, kw_only=kw_only, metadata=metadata)
     return field
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(parameter,))
-def declares(cls: type[T]) -> type[T]:
-    """Give a group of parameters its constructor. What the class has of `==` and `repr` stays."""
-    made = dataclasses.dataclass(eq=False, repr=False, match_args=False, kw_only=True)(cls)
-    plain: Any = made.__init__
-    fields = dataclasses.fields(made)  # type: ignore[arg-type]
-    names = [field.name for field in fields]
-    n_by_place = sum(field.init and not field.kw_only for field in fields)
+def parameter_group(cls: type[T]) -> type[T]:
+    """Make a group of parameters: a frozen dataclass, base of a part of the training
+    configuration."""
+    group = dataclasses.dataclass(frozen=True, eq=False, repr=False, match_args=False)(cls)
+    group._is_parameter_group = True  # type: ignore[attr-defined]
+    return group
 
-    @functools.wraps(plain)
-    def checked(self: Any, *args: Any, **parameters: Any) -> None:
-        raise_unknown_parameters(type(self).__name__, parameters, names)
-        if len(args) > n_by_place:
-            taken = f"takes {n_by_place} parameter{'' if n_by_place == 1 else 's'} by place"
-            others = "write the others by name, such as n_estimators=100."
-            raise TypeError(f"{type(self).__name__}() {taken} and was given {len(args)}: {others}")
-        if args and isinstance(args[0], Mapping) and not _may_be_mapping(type(self)):
-            raise TypeError(
-                f"{type(self).__name__}() was given a dict in the place of one parameter: parameters are "
-                f"keywords, {type(self).__name__}(**parameters)."
-            )
-        plain(self, *args, **parameters)
 
-    made.__init__ = checked  # type: ignore[method-assign]
+@dataclass_transform(kw_only_default=True)
+def frozen_config(cls: type[T]) -> type[T]:
+    """Make a frozen dataclass that extends a group of parameters."""
+    return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(parameter,))
+def estimator_parameters(cls: type[T]) -> type[T]:
+    """Make the base class of an estimator: constructor and class attributes of its parameters.
+
+    Bases made by `parameter_group` are merged into the class, last base first, and do not appear in
+    the method resolution order. `==` and `repr` stay those of the class.
+    """
+    made = dataclasses.dataclass(eq=False, repr=False, match_args=False)(_merge_groups(cls))
+    initialise: Any = made.__init__
+    fields = [field for field in dataclasses.fields(made) if field.init]  # type: ignore[arg-type]
+    names = frozenset(field.name for field in fields)
+    positional = [field.name for field in fields if not field.kw_only]
+
+    @functools.wraps(initialise)
+    def __init__(self: Any, *args: Any, **parameters: Any) -> None:
+        if args or not parameters.keys() <= names:
+            _check_arguments(type(self), positional, names, args, parameters)
+        initialise(self, *args, **parameters)
+
+    made.__init__ = __init__  # type: ignore[method-assign]
     return made
 
 
-def _may_be_mapping(cls: type) -> bool:
-    """Whether what a class takes by place may be a mapping."""
-    by_place = [field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only]  # type: ignore[arg-type]
-    taken = [t for p in get_param_specs(cls) if p.name in by_place for t in p.types]
-    return any((get_origin(t) or t) is Mapping for t in taken)
+def _merge_groups(cls: Any) -> Any:
+    groups = [base for base in reversed(cls.__mro__) if "_is_parameter_group" in vars(base)]
+    if not groups:
+        return cls
+    names = {name: group for group in groups for name in inspect.get_annotations(group)}
+    own = inspect.get_annotations(cls)
+    namespace = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
+    for name, group in names.items():
+        field = group.__dataclass_fields__[name]
+        namespace[name] = dataclasses.field(
+            default=field.default, kw_only=field.kw_only, metadata=field.metadata
+        )
+    hints = {name: inspect.get_annotations(group)[name] for name, group in names.items()}
+    namespace["__annotations__"] = hints | own
+    namespace["_group_of_parameter"] = names
+    bases = tuple(base for base in cls.__bases__ if base not in groups)
+    return type(cls)(cls.__name__, bases, namespace)
 
 
-class Frozen:
-    """Values that only the constructor sets.
-
-    `dataclass(frozen=True)` cannot be had: estimators inherit the same groups, and they may be changed.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.__dict__:
-            raise dataclasses.FrozenInstanceError(f"{type(self).__name__}.{name} is set once.")
-        object.__setattr__(self, name, value)
+def _check_arguments(
+    cls: type,
+    positional: Sequence[str],
+    names: Iterable[str],
+    args: Sequence[Any],
+    parameters: Mapping[str, Any],
+) -> None:
+    """Raise a TypeError for arguments that the constructor does not take."""
+    raise_unknown_parameters(cls.__name__, parameters, names)
+    n = len(positional)
+    if len(args) > n:
+        raise TypeError(
+            f"{cls.__name__}() takes {n} positional parameter{'' if n == 1 else 's'} and was given "
+            f"{len(args)}: pass the others by name, such as n_estimators=100."
+        )
+    types = [t for spec in get_param_specs(cls) if spec.name in positional for t in spec.types]
+    takes_mapping = any((get_origin(t) or t) is Mapping for t in types)
+    if args and isinstance(args[0], Mapping) and not takes_mapping:
+        raise TypeError(
+            f"{cls.__name__}() was given a dict as its first parameter: pass parameters as keywords, "
+            f"{cls.__name__}(**parameters)."
+        )
 
 
 class ParamSpec(NamedTuple):
-    """One parameter, as it was declared.
+    """Declaration of a parameter.
 
     Attributes
     ----------
     name, text : str
     default : object
     types : tuple
-        What its annotation allows, one by one.
+        Alternatives of its annotation.
     topic : str
-        What the class says of itself that declares it.
-    within : str
+        First line of the docstring of its group.
+    interval : str
     choices : tuple of str
-    is_common : bool
+    common : bool
     """
 
     name: str
@@ -145,35 +178,35 @@ class ParamSpec(NamedTuple):
     default: Any
     types: tuple[Any, ...]
     topic: str
-    within: str
+    interval: str
     choices: tuple[str, ...]
-    is_common: bool
+    common: bool
 
     @property
     def kind(self) -> str:
-        """Its type in words: `float in (0, 1]`, `{"pre", "post"}`, `int or None`."""
-        return " or ".join(_distinct(self._in_words(t) for t in self.types))
+        """Its type in a docstring: `float in (0, 1]`, `{"pre", "post"}`, `int or None`."""
+        return " or ".join(_distinct(self._describe_type(t) for t in self.types))
 
-    def _in_words(self, t: Any) -> str:
+    def _describe_type(self, t: Any) -> str:
         texts = get_args(t) if get_origin(t) is Literal else self.choices if t is str else ()
         if texts:
             return f"{{{', '.join(map(json.dumps, texts))}}}"
         kind = get_origin(t) or t
         words = _KINDS[kind][0] if kind in _KINDS else kind.__name__
-        return f"{words} in {self.within}" if self.within and kind in (int, float) else words
+        return f"{words} in {self.interval}" if self.interval and kind in (int, float) else words
 
     @property
     def summary(self) -> str:
-        """The first sentence of its text."""
+        """First sentence of its text."""
         return self.text.split(". ")[0].removesuffix(".") + "."
 
     def read(self, text: str) -> Any:
-        """A value that was typed: JSON, None, True, False, or plain text where that is allowed.
+        """Parse a value: JSON, None, True, False, or plain text if the parameter takes strings.
 
         Raises
         ------
         ValueError
-            Where it is plain text, and the parameter is no text.
+            If it is plain text and the parameter takes no strings.
         """
         words = {"None": None, "True": True, "False": False}
         if text in words:
@@ -187,36 +220,35 @@ class ParamSpec(NamedTuple):
 
 
 def get_param_specs(cls: type) -> tuple[ParamSpec, ...]:
-    """The parameters of a class, in the order of its constructor."""
-    return _declarations(cls)
+    """Return the parameters of a class in the order of its constructor."""
+    return _get_param_specs(cls)
 
 
 @functools.cache
-def _declarations(cls: Any) -> tuple[ParamSpec, ...]:
+def _get_param_specs(cls: Any) -> tuple[ParamSpec, ...]:
     hints = get_type_hints(cls)
-    homes = {
-        name: home
-        for home in reversed(cls.__mro__)
-        for name in vars(home).get("__annotations__", ())
-    }
-    found = []
+    homes: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        homes |= dict.fromkeys(inspect.get_annotations(base), base)
+        homes |= vars(base).get("_group_of_parameter", {})
+    specs = []
     for field in sorted(dataclasses.fields(cls), key=lambda field: bool(field.kw_only)):
         if not field.metadata:
             continue
         name, hint, home = field.name, hints[field.name], homes[field.name]
         types = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         topic = (home.__doc__ or home.__name__).splitlines()[0].rstrip(".")
-        text = _texts(home.__module__).get((home.__name__, name), "")
-        found.append(ParamSpec(name, text, field.default, types, topic, **field.metadata))
-    return tuple(found)
+        text = _read_texts(home.__module__).get((home.__name__, name), "")
+        specs.append(ParamSpec(name, text, field.default, types, topic, **field.metadata))
+    return tuple(specs)
 
 
 @functools.cache
-def _texts(module: str) -> dict[tuple[str, str], str]:
-    """The strings below the fields of the classes of a module, by class and field.
+def _read_texts(module: str) -> dict[tuple[str, str], str]:
+    """Return the strings below the fields of the classes of a module, by class and field.
 
-    Bytecode does not keep them, so they are read from the source. Where there is none, nothing is lost but
-    documentation.
+    They are read from the source, since bytecode does not keep them. Without source the
+    documentation is empty.
     """
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
@@ -241,7 +273,7 @@ def _distinct(values: Iterable[T]) -> list[T]:
     return found
 
 
-# What types that are no numbers and no texts are called, by the documentation and by scikit-learn's checks.
+# Types other than numbers and strings: name in the documentation, scikit-learn constraint.
 _KINDS: dict[Any, tuple[str, Any]] = {
     NoneType: ("None", None),
     bool: ("bool", "boolean"),
@@ -252,18 +284,20 @@ _KINDS: dict[Any, tuple[str, Any]] = {
 }
 
 
-# --- scikit-learn's checks -------------------------------------------------------------------------
+# --- scikit-learn's checks ------------------------------------------------------------------------
 
 
 def make_constraints(cls: type) -> dict[str, list[Any] | str]:
-    """What scikit-learn's validation allows each parameter to be."""
+    """Return the constraints that scikit-learn validates parameters with."""
     return {
-        p.name: "no_validation" if Any in p.types else _distinct(_constraint(t, p) for t in p.types)
+        p.name: "no_validation"
+        if Any in p.types
+        else _distinct(_make_constraint(t, p) for t in p.types)
         for p in get_param_specs(cls)
     }
 
 
-def _constraint(t: Any, p: ParamSpec) -> Any:
+def _make_constraint(t: Any, p: ParamSpec) -> Any:
     from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
     kind = get_origin(t) or t
@@ -271,33 +305,33 @@ def _constraint(t: Any, p: ParamSpec) -> Any:
         return StrOptions(set(get_args(t) or p.choices))
     if kind in (int, float):
         numbers = Integral if kind is int else Real
-        if not p.within:
+        if not p.interval:
             return numbers
         low, high = (
-            None if end.strip() == "inf" else kind(end) for end in p.within[1:-1].split(",")
+            None if end.strip() == "inf" else kind(end) for end in p.interval[1:-1].split(",")
         )
         closed = {"[]": "both", "[)": "left", "(]": "right", "()": "neither"}
-        return Interval(numbers, low, high, closed=closed[p.within[0] + p.within[-1]])
+        return Interval(numbers, low, high, closed=closed[p.interval[0] + p.interval[-1]])
     if getattr(kind, "_is_protocol", False):
         return HasMethods([name for name in vars(kind) if not name.startswith("_")])
     return _KINDS[kind][1] if kind in _KINDS else kind
 
 
-# --- documentation ---------------------------------------------------------------------------------
+# --- documentation --------------------------------------------------------------------------------
 
 
 def format_parameters(cls: type) -> str:
-    """The sections Parameters, with the everyday ones, and Other Parameters, with the others by topic."""
-    found = get_param_specs(cls)
-    rest = [p for p in found if not p.is_common]
-    lines = ["Parameters", "----------", *(_entry(p) for p in found if p.is_common)]
+    """Return the numpydoc sections Parameters (common ones) and Other Parameters (by topic)."""
+    specs = get_param_specs(cls)
+    rest = [p for p in specs if not p.common]
+    lines = ["Parameters", "----------", *(_format_entry(p) for p in specs if p.common)]
     lines += ["", "Other Parameters", "----------------"]
     for topic in _distinct(p.topic for p in rest):
-        lines += ["", topic, *(_entry(p) for p in rest if p.topic == topic)]
+        lines += ["", topic, *(_format_entry(p) for p in rest if p.topic == topic)]
     return "\n".join(lines)
 
 
-def _entry(p: ParamSpec) -> str:
+def _format_entry(p: ParamSpec) -> str:
     default = json.dumps(p.default) if isinstance(p.default, str) else repr(p.default)
-    text = textwrap.fill(p.text, 102, break_long_words=False, break_on_hyphens=False)
+    text = textwrap.fill(p.text, 96, break_long_words=False, break_on_hyphens=False)
     return f"{p.name} : {p.kind}, default={default}\n{textwrap.indent(text, '    ')}"

@@ -1,9 +1,8 @@
-"""The parameters of the estimators: the one place where a default, an allowed value or its meaning stands.
+"""Parameters of the estimators: type, default, allowed values and documentation of each, stated
+once.
 
-Owns the declarations. Must not know what becomes of them: constructors, checks and documentation follow from
-`declaration.py`, what a run is handed from `settings.py`.
-
-Each class is a topic of the documentation. The order of the bases, last to first, is that of the constructor.
+Each class under `parameter_group` is a topic of the documentation. The order of the bases of
+`SharedParameters`, last to first, is that of the constructor.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import numpy as np
 from polyleaf.data.binning import MAX_BINS
 from polyleaf.inputs.features import FROM_DTYPE
 from polyleaf.objectives import Huber, Objective, Quantile, Softmax, StudentTLikelihood, Tweedie
-from polyleaf.objectives.softmax import CURVATURES as SOFTMAX_CURVATURES
-from polyleaf.settings.param_spec import declares, parameter
+from polyleaf.objectives.softmax import CURVATURES as SOFTMAX_HESSIANS
+from polyleaf.settings.param_spec import estimator_parameters, parameter, parameter_group
 from polyleaf.sketching.projections import Kind as ProjectionKind
 from polyleaf.sketching.projections import Projector
 from polyleaf.sketching.sketches import SKETCHES, Sketch
@@ -26,18 +25,18 @@ __all__ = [
     "BoostingParameters",
     "ClassifierParameters",
     "ClassifierSearchParameters",
-    "HessianParameters",
     "DataParameters",
     "EvaluationParameters",
+    "HessianParameters",
     "LeafParameters",
     "LinearLeafParameters",
     "MultiTaskParameters",
     "OutputParameters",
-    "PenaltyParameters",
     "ProjectionParameters",
     "RegressorParameters",
     "RegressorSearchParameters",
-    "RunningParameters",
+    "RegularisationParameters",
+    "RuntimeParameters",
     "SamplingParameters",
     "SearchParameters",
     "SharedParameters",
@@ -46,355 +45,371 @@ __all__ = [
     "TreeParameters",
 ]
 
-FewTogether = Literal["pairwise", "no_interactions"]
+InteractionLimit = Literal["pairwise", "no_interactions"]
+HessianKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 
-_MOST = 2**31 - 1  # that a whole number of the core can be
-_MOST_BYTES = 2**63 - 1
+_MAX_INT = 2**31 - 1  # integers of the core have 32 bits
+_MAX_BYTES = 2**63 - 1
 
-# What None stands for where that depends on the objective. Of counts (docs/objectives.md): the logarithm of a
-# mean overfits faster, and their interactions want every feature at a node.
+# Values that None stands for where the default depends on the objective. Log-link count models
+# overfit earlier and need every feature at a node. Distributions need small steps, because a scale
+# that is too small costs far more than one that is too large.
 DEFAULT_N_ESTIMATORS = 300
 DEFAULTS = {"learning_rate": 0.1, "colsample_bynode": 0.5}
 COUNT_DEFAULTS = {"learning_rate": 0.05, "colsample_bynode": 1.0}
-# Where a spread is learned (docs/distributions.md): one that is too small costs far more than one too large.
 DISTRIBUTION_DEFAULTS = {"learning_rate": 0.05, "colsample_bynode": 0.5}
 
-HessianKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 
-
-@declares
+@parameter_group
 class BoostingParameters:
     """Boosting."""
 
-    n_estimators: int | None = parameter(default=None, within="[1, inf)", common=True)
-    """Rounds of boosting. Each adds one tree (or one per output, see `multi_strategy`). With `warm_start` the
-    total, with `init_model` the rounds to add. None: 300; but with 50 to 10,000 rows as many as a fifth of
-    them, held out, asks for, at most 60 / `learning_rate`, and then all rows are trained on. That is not done
-    where rounds are watched (evaluation sets, `validation_fraction`, callbacks) or gone on with, nor with
-    `projection`, sparse `y` or `device="cuda"`."""
+    n_estimators: int | None = parameter(default=None, interval="[1, inf)", common=True)
+    """Number of boosting rounds. Each round adds one tree, or one tree per output (see
+    `multi_strategy`). With `warm_start` it is the total number, with `init_model` the number of
+    rounds to add. None: 300; with 50 to 10,000 rows the number is found by early stopping on a 20 %
+    hold-out (at most 60 / `learning_rate` rounds) and the model is then fitted on all rows. The
+    search is skipped with evaluation sets, `validation_fraction`, callbacks, `warm_start`,
+    `init_model`, `projection`, sparse `y` or `device="cuda"`."""
 
-    learning_rate: float | None = parameter(default=None, within="(0, inf)", common=True)
-    """Factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts ("poisson") and where
-    distributions are learned ("normal"), unless beside other tasks."""
+    learning_rate: float | None = parameter(default=None, interval="(0, inf)", common=True)
+    """Step size shrinkage: factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts
+    ("poisson") and for objectives that learn a distribution ("normal"), except in multi-task
+    models of several tasks."""
 
     boosting_step: Literal["round", "tree", "layer"] = parameter(default="round")
-    """When derivatives are computed anew: once a round; after every tree (with one tree per output, each then
-    sees what those before it did: TFBT's tree-per-class); or after every layer, which makes each layer a step
-    of boosting: fewer trees are needed (with `grow_policy="depthwise"`)."""
+    """When gradients are recomputed: "round", once per boosting round; "tree", after every tree, so
+    that with one tree per output each tree sees the outputs before it (TFBT's tree-per-class);
+    "layer", after every layer of a tree (layer-by-layer boosting), which needs fewer trees and
+    `grow_policy="depthwise"`."""
 
 
-@declares
+@parameter_group
 class TreeParameters:
-    """Growth of a tree."""
+    """Tree growth."""
 
-    max_depth: int | None = parameter(default=None, within=f"[1, {_MOST}]", common=True)
-    """Longest path from the root to a leaf. None: no limit (LightGBM: -1, XGBoost: 0)."""
+    max_depth: int | None = parameter(default=None, interval=f"[1, {_MAX_INT}]", common=True)
+    """Maximum depth of a tree. None: no limit (LightGBM: -1, XGBoost: 0)."""
 
-    max_leaves: int | None = parameter(default=31, within=f"[2, {_MOST}]", common=True)
-    """Leaves per tree (LightGBM: num_leaves). None: no limit, which needs `max_depth`."""
+    max_leaves: int | None = parameter(default=31, interval=f"[2, {_MAX_INT}]", common=True)
+    """Maximum number of leaves of a tree (LightGBM: num_leaves). None: no limit; `max_depth` must
+    then be set."""
 
-    min_child_samples: int = parameter(default=1, within=f"[0, {_MOST}]", common=True)
-    """Smallest number of rows in a leaf; rows of weight 0 do not count."""
+    min_child_samples: int = parameter(default=1, interval=f"[0, {_MAX_INT}]", common=True)
+    """Minimum number of rows in a leaf. Rows with weight 0 do not count."""
 
-    min_child_weight: float = parameter(default=1e-3, within="[0, inf)")
-    """Smallest sum of curvature (Hessian) in a leaf, averaged over outputs."""
+    min_child_weight: float = parameter(default=1e-3, interval="[0, inf)")
+    """Minimum sum of the Hessian in a leaf, averaged over outputs."""
 
-    min_split_gain: float = parameter(default=0.0, within="[0, inf)")
-    """Smallest gain of a split, averaged over outputs (XGBoost: gamma)."""
+    min_split_gain: float = parameter(default=0.0, interval="[0, inf)")
+    """Minimum gain of a split, averaged over outputs (XGBoost: gamma)."""
 
     grow_policy: Literal["lossguide", "depthwise"] = parameter(default="lossguide")
-    """Split the node of largest gain first (LightGBM; "lossguide" in XGBoost), or level by level."""
+    """Order in which nodes are split: "lossguide", the node with the largest gain first (as in
+    LightGBM); "depthwise", level by level."""
 
     pruning: Literal["pre", "post"] = parameter(default="pre")
-    """Split only where that gains; or ("post") whatever the gain, and cut back the subtrees whose gains, each
-    less `min_split_gain`, do not add up to more than 0 (TFBT, section III)."""
+    """"pre" splits a node only if the gain is positive. "post" grows the tree regardless of the
+    gain and then removes subtrees whose gains, each less `min_split_gain`, do not sum to more than
+    0 (TFBT, section III)."""
 
-    colsample_bynode: float | None = parameter(default=None, within="(0, 1]")
-    """Fraction of the tree's features (see `colsample_bytree`) that each node sees, rounded up. None: 0.5;
-    all for counts ("poisson")."""
+    colsample_bynode: float | None = parameter(default=None, interval="(0, 1]")
+    """Fraction of the tree's features (see `colsample_bytree`) that are sampled at each node,
+    rounded up. None: 0.5; all for counts ("poisson")."""
 
-    interaction_constraints: FewTogether | Sequence[Sequence[Any]] | None = parameter(default=None)
-    """Which features may meet on a path from the root to a leaf, and so interact. A list of groups of names
-    or numbers: a path stays within one of them, and features that no group has are a group together (as in
-    scikit-learn); "pairwise": at most two features a path; "no_interactions": one, which makes the model a
-    sum of functions of one feature. None: any."""
+    interaction_constraints: InteractionLimit | Sequence[Sequence[Any]] | None = parameter(
+        default=None
+    )
+    """Features that may appear together on a path from the root to a leaf. A list of groups of
+    feature names or indices: a path uses the features of one group only, and features without a
+    group form one of their own (as in scikit-learn). "pairwise": at most two features per path.
+    "no_interactions": one feature per path, which makes the model additive. None: no
+    constraint."""
 
     monotone_constraints: Mapping[Any, Any] | Sequence[Any] | np.ndarray | None = parameter(
         default=None
     )
-    """Which raw scores must not fall (1) or not rise (-1) as a feature rises: one direction a feature; an
-    array of one row a feature and one column an output; or a dict of features by name or number, each with
-    a direction or with a dict of outputs. Features and outputs without one, or with 0, are free, and so are
-    steps to or from a missing value. No model disobeys, at any pair of rows. None: all are free."""
+    """Monotonicity of raw scores in each feature: 1 (increasing), -1 (decreasing) or 0 (none). One
+    number per feature, an array of shape (n_features, n_outputs), or a dict from feature names or
+    indices to a number or to a dict of outputs. Constraints hold exactly between any two rows in
+    which the feature is not missing. None: no constraint."""
 
     feature_penalties: Mapping[Any, Any] | Sequence[Any] | np.ndarray | None = parameter(
         default=None
     )
-    """Features that are dear, or trusted less: the share of its gain, from 0 to below 1, that is taken off
-    where the best split on a feature competes with those on others. One number a feature, or a dict of
-    features by name or number. What a split that is taken gains is not changed by it. None: 0 for all."""
+    """Penalty in [0, 1) on split gain where features compete, for example for features that are
+    expensive to acquire: the best gain of the feature is multiplied by 1 - penalty. One number per
+    feature, or a dict from feature names or indices. The gain that is recorded for a split is not
+    penalised. None: 0 for all features."""
 
-    max_cat_to_onehot: int = parameter(default=4, within=f"[1, {_MOST}]")
-    """Up to this many categories in a node, splits are one category against the rest; above, sets of
-    categories."""
+    max_cat_to_onehot: int = parameter(default=4, interval=f"[1, {_MAX_INT}]")
+    """With up to this many categories in a node, one category is split from the rest; with more
+    categories, they are partitioned into two sets."""
 
-    cat_smooth: float = parameter(default=10.0, within="[0, inf)")
-    """Smoothing of the statistics that categories are ordered by."""
+    cat_smooth: float = parameter(default=10.0, interval="[0, inf)")
+    """Smoothing of the statistics by which categories are sorted."""
 
-    histogram_memory: int | None = parameter(default=None, within=f"[1, {_MOST_BYTES}]")
-    """Most bytes that histograms kept for subtraction may take; None: 1 GiB. Less means more work, never
-    another model."""
+    histogram_memory: int | None = parameter(default=None, interval=f"[1, {_MAX_BYTES}]")
+    """Maximum memory in bytes of histograms that are kept for subtraction. None: 1 GiB. A smaller
+    value makes training slower; the model is the same."""
 
 
-@declares
-class PenaltyParameters:
-    """Penalties on leaf values, in gains as in leaves."""
+@parameter_group
+class RegularisationParameters:
+    """Regularisation of leaf values."""
 
-    reg_lambda: float = parameter(default=1.0, within="[0, inf)", common=True)
+    reg_lambda: float = parameter(default=1.0, interval="[0, inf)", common=True)
     """L2 regularisation of leaf values."""
 
-    reg_alpha: float = parameter(default=0.0, within="[0, inf)")
+    reg_alpha: float = parameter(default=0.0, interval="[0, inf)")
     """L1 regularisation of leaf values."""
 
-    max_delta_step: float = parameter(default=0.0, within="[0, inf)")
-    """Largest absolute leaf value before the learning rate. 0: no limit."""
+    max_delta_step: float = parameter(default=0.0, interval="[0, inf)")
+    """Maximum absolute leaf value before the learning rate is applied. 0: no limit."""
 
 
-@declares
+@parameter_group
 class HessianParameters:
-    """Curvature."""
+    """Second-order derivatives."""
 
     hessian: HessianKind = parameter(default="auto")
     """Second-order statistics that trees are grown on: none (first order), one number per row, one per row
     and output, all pairs of outputs, or the pairs of a block of outputs. "auto": one per row and output, up
     to 64 outputs. "full" is for few outputs: sums and memory grow with their square, solving for each
     candidate with their cube. Above 30 take "diagonal", and "full" for `leaf_hessian` alone; "block" saves
-    the cube only (docs/curvature.md)."""
+    the cube only (docs/hessians.md)."""
 
     leaf_hessian: HessianKind = parameter(default="auto")
-    """Second-order statistics that leaf values are computed from. "auto": what the objective has; as
-    `hessian` where that is "full" or "block"."""
+    """Part of the Hessian that leaf values use, as for `hessian`. "auto": what the objective
+    provides; the value of `hessian` if that is "full" or "block"."""
 
-    block_size: int = parameter(default=2, within=f"[1, {_MOST}]")
-    """Outputs of a "block": those of largest gradient in a node; the others keep their scores."""
+    block_size: int = parameter(default=2, interval=f"[1, {_MAX_INT}]")
+    """Number of outputs in a block: those with the largest gradients in a node. The other outputs
+    keep their scores."""
 
 
-@declares
+@parameter_group
 class SoftmaxParameters:
-    """Curvature of classes."""
+    """Hessian of the softmax objective."""
 
-    softmax_hessian: str = parameter(default=Softmax.softmax_hessian, choices=SOFTMAX_CURVATURES)
-    """Curvature of the softmax objective of classifiers: see :mod:`polyleaf.objectives.softmax`. Regressors
-    take it as well, and do nothing with it, so that a recipe is one for both."""
+    softmax_hessian: str = parameter(default=Softmax.softmax_hessian, choices=SOFTMAX_HESSIANS)
+    """Diagonal Hessian of the softmax objective of classifiers: see
+    :mod:`polyleaf.objectives.softmax`. Accepted and ignored by regressors, so that one preset works
+    for both estimators."""
 
 
-@declares
+@parameter_group
 class OutputParameters:
-    """Many outputs."""
+    """Multiple outputs."""
 
     multi_strategy: Literal["multi_output_tree", "one_output_per_tree"] = parameter(
         default="multi_output_tree"
     )
-    """One tree for all outputs with a vector in each leaf (GBDT-MO), or one tree per output and round (the
-    default of XGBoost, and what LightGBM does)."""
+    """"multi_output_tree": one tree for all outputs, with a vector in each leaf (GBDT-MO).
+    "one_output_per_tree": one tree per output and round (the default of XGBoost and the method of
+    LightGBM)."""
 
     sketch: str | Callable[..., Any] | Sketch | None = parameter(
         default=None, choices=("auto", *SKETCHES)
     )
-    """Grow each tree on a few columns that stand for all outputs (SketchBoost), which makes a thousand
-    outputs cost little more than sixteen; leaf values are always fitted on all of them. What there is:
-    :mod:`polyleaf.sketching.sketches`; "auto": no sketch for few outputs, else the best measured. Splits then have one
-    curvature a row, and `reg_alpha` and `max_delta_step` act on leaf values only."""
+    """Sketch of the gradients that trees are grown on (SketchBoost): a few columns stand for all
+    outputs, which makes a thousand outputs cost little more than sixteen. Leaf values are always
+    fitted on all outputs. See :mod:`polyleaf.sketching.sketches`; "auto": no sketch for few
+    outputs, else the best method in benchmarks. Splits then use one Hessian value per row, and
+    `reg_alpha` and `max_delta_step` apply to leaf values only."""
 
-    sketch_dim: int | None = parameter(default=None, within="[1, 4096]")
-    """Columns of the sketch; None: 14, and 32 for `split_search="count_sketch"`."""
+    sketch_dim: int | None = parameter(default=None, interval="[1, 4096]")
+    """Number of columns of the sketch. None: 14, and 32 for `split_search="count_sketch"`."""
 
 
-@declares
+@parameter_group
 class SamplingParameters:
-    """Rows and features that a tree sees."""
+    """Sampling of rows and features."""
 
-    subsample: float = parameter(default=1.0, within="(0, 1]", common=True)
-    """Fraction of the rows that each tree sees, drawn without replacement."""
+    subsample: float = parameter(default=1.0, interval="(0, 1]", common=True)
+    """Fraction of the rows that each tree is grown on, sampled without replacement."""
 
-    colsample_bytree: float = parameter(default=1.0, within="(0, 1]", common=True)
-    """Fraction of the features that each tree sees."""
+    colsample_bytree: float = parameter(default=1.0, interval="(0, 1]", common=True)
+    """Fraction of the features that each tree is grown on."""
 
     sampling_method: Literal["uniform", "goss"] = parameter(default="uniform")
-    """How rows are drawn. "goss": gradient-based one-side sampling as in LightGBM, with `top_rate` and
-    `other_rate`; not together with `subsample`."""
+    """How rows are sampled: "uniform", or "goss" for gradient-based one-side sampling as in
+    LightGBM, with `top_rate` and `other_rate` in place of `subsample`."""
 
-    top_rate: float = parameter(default=0.2, within="[0, 1]")
-    """GOSS: fraction of the rows that is kept for its large gradients."""
+    top_rate: float = parameter(default=0.2, interval="[0, 1]")
+    """GOSS: fraction of the rows with the largest gradients, which are all kept."""
 
-    other_rate: float = parameter(default=0.1, within="(0, 1]")
-    """GOSS: fraction of the rows that is drawn from the rest."""
+    other_rate: float = parameter(default=0.1, interval="(0, 1]")
+    """GOSS: fraction of the rows that is sampled from the rest."""
 
     rows_per_layer: Sequence[float] | np.ndarray | None = parameter(default=None)
-    """With `boosting_step="layer"`: rows for each layer, as fractions or numbers of rows; the last entry holds for
-    all deeper layers. `[0.25, 0.5, 1.0]` grows the upper layers on fewer rows."""
+    """With `boosting_step="layer"`: rows of each layer, as fractions or numbers of rows. The last
+    entry holds for all deeper layers; `[0.25, 0.5, 1.0]` grows the upper layers on fewer rows."""
 
 
-@declares
+@parameter_group
 class LeafParameters:
-    """What a leaf holds."""
+    """Kind of leaf."""
 
     leaf: Literal["constant", "linear", "sparse"] = parameter(default="constant")
-    """What a leaf holds. A value for each output; a linear function of a few features (GBDT-PL), which needs
-    fewer trees where targets are smooth in the features; or a value for the `leaf_k` outputs that gain most,
-    while the others keep their scores, which makes trees small and fast where outputs are very many. Linear
-    leaves read the features themselves, so a :class:`polyleaf.Dataset` must keep them
-    (`keep_features=True`)."""
+    """Model in a leaf: "constant", a value for each output; "linear", a linear function of a few
+    features (GBDT-PL), which needs fewer trees if targets are smooth in the features; "sparse",
+    values of the `leaf_k` outputs with the largest gains, which keeps trees small and fast with
+    very many outputs. Linear leaves read raw feature values, so a :class:`polyleaf.Dataset` must
+    keep them (`keep_features=True`)."""
 
 
-@declares
+@parameter_group
 class LinearLeafParameters:
     """Linear leaves."""
 
     linear_fit: Literal["half_additive", "full", "post"] = parameter(default="half_additive")
-    """How splits are judged with linear leaves. By what lines in the feature split on, and the parent's own
-    function, will achieve in the children (GBDT-PL, section 4.3); by refitting all features of the leaf at
-    every candidate (slower; its eq. 6); or as if leaves were constant, lines being fitted at the end."""
+    """How split gains account for linear leaves: "half_additive", by a linear fit in the split
+    feature and the function of the parent (GBDT-PL, section 4.3); "full", by refitting all features
+    of the leaf at every candidate split (eq. 6 of the paper; slower); "post", as if leaves were
+    constant, with linear functions fitted to the finished tree."""
 
-    linear_features: int = parameter(default=5, within=f"[0, {_MOST}]")
-    """Features that one leaf may be linear in: the first that the path to it splits on. 0: constant
-    leaves."""
-
-    linear_lambda: float | None = parameter(default=None, within="[0, inf]")
-    """L2 regularisation of slopes, per standard deviation of the feature. None: `reg_lambda`; infinite:
+    linear_features: int = parameter(default=5, interval=f"[0, {_MAX_INT}]")
+    """Maximum number of features of a linear leaf: the first ones on its path from the root. 0:
     constant leaves."""
 
+    linear_lambda: float | None = parameter(default=None, interval="[0, inf]")
+    """L2 regularisation of slopes, per standard deviation of the feature. None: `reg_lambda`;
+    infinity: constant leaves."""
+
     linear_extrapolation: Literal["clip", "none"] = parameter(default="clip")
-    """What new rows get beyond the bounds of a leaf. "clip" holds what a leaf predicts for new rows within
-    what it predicted for the rows it was fitted on; "none" lets lines run on."""
+    """Predictions of a linear leaf outside the range of its training rows: "clip" limits them to
+    the range of its predictions on those rows; "none" does not limit them."""
 
 
-@declares
+@parameter_group
 class TopkLeafParameters:
     """Sparse leaves."""
 
-    leaf_k: int = parameter(default=20, within="[1, inf)")
-    """Outputs of a sparse leaf, at most as many as there are."""
+    leaf_k: int = parameter(default=20, interval="[1, inf)")
+    """Number of outputs of a sparse leaf, at most the number of outputs."""
 
     leaf_output_set: Literal["own", "shared"] = parameter(default="own")
-    """Each sparse leaf chooses its outputs, or the two children of a node share theirs."""
+    """Whether each sparse leaf chooses its own outputs, or the two children of a node share
+    theirs."""
 
     split_search: Literal["auto", "histogram", "exact", "count_sketch"] = parameter(default="auto")
-    """How splits are found. "histogram": from histograms of all outputs (or of `sketch`). With
-    `leaf="sparse"` and an objective that leaves zeros alone ("squared_hinge", "squared_error") targets,
-    scores and gradients can stay sparse whatever the number of outputs: "count_sketch" lets a small sketch of the
-    gradients propose splits and judges them by exact sums; "exact" tries every feature (GBDT-SPARSE as
-    published), which is slower. "auto": "count_sketch" where y is a SciPy sparse matrix and leaves are sparse, else
-    "histogram"."""
+    """How splits are found: "histogram", from histograms of all outputs (or of `sketch`). With
+    `leaf="sparse"` and the objectives "squared_hinge" and "squared_error", targets, scores and
+    gradients can stay sparse for any number of outputs: "count_sketch" proposes splits from a
+    small sketch of the gradients and computes their gains exactly; "exact" scans every feature
+    (GBDT-SPARSE as published) and is slower. "auto": "count_sketch" if y is a SciPy sparse matrix
+    and leaves are sparse, else "histogram"."""
 
-    threshold_step: float = parameter(default=0.05, within="[0, 1)")
-    """With `split_search="exact"`: a threshold at every such share of a node's rows; 0: wherever there is
-    one."""
+    threshold_step: float = parameter(default=0.05, interval="[0, 1)")
+    """With `split_search="exact"`: candidate thresholds are this fraction of a node's rows apart.
+    0: every possible threshold."""
 
 
-@declares
+@parameter_group
 class DataParameters:
     """Features and targets."""
 
-    max_bins: int = parameter(default=MAX_BINS, within=f"[2, {MAX_BINS}]")
-    """Bins per numeric feature; missing values have a bin of their own. Unused where X is a
-    :class:`polyleaf.Dataset`."""
+    max_bins: int = parameter(default=MAX_BINS, interval=f"[2, {MAX_BINS}]")
+    """Maximum number of bins per numeric feature; missing values have a bin of their own. Ignored
+    if X is a :class:`polyleaf.Dataset`."""
 
     categorical_features: Literal["from_dtype"] | Sequence[Any] | np.ndarray | None = parameter(
         default=FROM_DTYPE
     )
-    """Which features are categories without order: the categorical columns of a pandas, polars or Arrow
-    table; none; or a list of names, of indices, or a boolean mask. Unused where X is a
+    """Categorical features: "from_dtype", the categorical columns of a pandas, polars or Arrow
+    table; a list of names or indices, or a boolean mask; or None. Ignored if X is a
     :class:`polyleaf.Dataset`."""
 
     missing_targets: Literal["error", "ignore"] = parameter(default="error")
-    """What NaN in y means. "ignore": a value that is not known; the row still teaches the other outputs. Not
-    for multi-class."""
+    """How NaN in y is handled: "error" raises; "ignore" leaves these targets out, and the row still
+    contributes to its other outputs. Not for multi-class targets."""
 
     base_score: float | Sequence[float] | np.ndarray | None = parameter(default=None)
-    """Raw score, or one for each output, that boosting starts from. In the unit of y where there is no link
-    function, otherwise before the link (log-odds, log of the mean). None: the best constant for the training
+    """Initial raw score, one number or one per output: in the unit of y without a link function,
+    else before the link (log-odds, logarithm of the mean). None: the best constant for the training
     data."""
 
 
-@declares
+@parameter_group
 class ProjectionParameters:
     """Projection of wide features."""
 
     projection: ProjectionKind | Projector | None = parameter(default=None)
-    """Turn wide and sparse X into few dense features first. Part of the fitted model, applied by every
-    prediction; see :mod:`polyleaf.sketching.projections`. "leml" learns from y. It needs numbers, of which
-    none is missing."""
+    """Projection of wide and sparse X to a few dense features before training. It is part of the
+    fitted model and applied in every prediction; see :mod:`polyleaf.sketching.projections`. "leml"
+    is learned from y. Features must be numeric without missing values."""
 
-    projection_dim: int | None = parameter(default=None, within="[1, inf)")
-    """Features that come out of it; None: 100."""
+    projection_dim: int | None = parameter(default=None, interval="[1, inf)")
+    """Number of features after the projection. None: 100."""
 
     tfidf: bool = parameter(default=Projector.tfidf)
-    """Before the projection, weight columns by inverse frequency and give rows length 1: for counts of
-    words."""
+    """Whether columns are weighted by inverse document frequency and rows scaled to length 1 before
+    the projection, for word counts."""
 
 
-@declares
+@parameter_group
 class EvaluationParameters:
     """Evaluation."""
 
     eval_metric: str | Callable[..., Any] | list[Any] | tuple[Any, ...] | None = parameter(
         default=None, common=True
     )
-    """What to measure on evaluation sets, or a list of it. A callable takes `(y_true, y_pred)` and returns a
-    number, of which smaller is better for early stopping unless told otherwise. None: the metric that goes
-    with the objective; of several targets also, and last, its mean in units of each target's spread
-    ("relative_rmse")."""
+    """Metric, or list of metrics, that is computed on evaluation sets. A callable takes
+    `(y_true, y_pred)` and returns a number; early stopping minimises it unless it returns
+    `(name, value, greater_is_better)`. None: the metric of the objective; with several targets also
+    its mean relative to the spread of each target ("relative_rmse"), as the last metric."""
 
-    early_stopping_rounds: int | None = parameter(default=None, within="[1, inf)", common=True)
-    """Stop when the last metric of the last evaluation set has not improved for so many rounds. Prediction
-    then uses the rounds up to the best one. Needs an evaluation set or `validation_fraction`. For more
-    control use :class:`polyleaf.callbacks.EarlyStopping`."""
+    early_stopping_rounds: int | None = parameter(default=None, interval="[1, inf)", common=True)
+    """Training stops if the last metric on the last evaluation set has not improved for this many
+    rounds. Predictions then use the rounds up to the best one. Requires an evaluation set or
+    `validation_fraction`. See :class:`polyleaf.callbacks.EarlyStopping` for more options."""
 
-    validation_fraction: float | None = parameter(default=None, within="(0, 1)", common=True)
-    """Set aside this fraction of the training rows (stratified by class where possible) as an evaluation set,
-    called "validation" and the last of all. Not together with `X_val` of `fit`. None: train on all."""
+    validation_fraction: float | None = parameter(default=None, interval="(0, 1)", common=True)
+    """Fraction of the training rows that is held out (stratified by class if possible) as an
+    evaluation set "validation", the last of all. Cannot be combined with `X_val` of `fit`. None:
+    train on all rows."""
 
     callbacks: Any = parameter(default=None)
-    """List of callbacks: see :mod:`polyleaf.callbacks`. Those passed to `fit` come on top."""
+    """List of callbacks: see :mod:`polyleaf.callbacks`. Callbacks passed to `fit` are added."""
 
 
-@declares
-class RunningParameters:
-    """Running."""
+@parameter_group
+class RuntimeParameters:
+    """Runtime."""
 
     random_state: int | np.random.RandomState | None = parameter(
-        default=0, within=f"[0, {2**32 - 1}]", common=True
+        default=0, interval=f"[0, {2**32 - 1}]", common=True
     )
-    """Seed of all sampling. With an int, the same call gives the same model, bit for bit, on any number of
-    threads. None: another seed each time."""
+    """Random seed. With an int, the same call gives the same model, bit for bit, for any number of
+    threads. None: a different seed each time."""
 
     n_jobs: int | None = parameter(default=None, common=True)
-    """Threads. None: all cores (or OMP_NUM_THREADS, where set); -1: all cores."""
+    """Number of threads. None: all cores, or OMP_NUM_THREADS if set; -1: all cores."""
 
     device: Literal["cpu", "cuda", "auto"] = parameter(default="cpu")
-    """Where trees are trained: on the processor, or on a CUDA card, which makes the same model, bit for bit
-    (docs/gpu.md: what it takes, and which parameters it does not take yet). "auto": the processor, until
-    cards have been measured. Predictions are made on the processor, unless
-    `predictor(device="cuda")` is asked for."""
+    """Device that trees are trained on: the CPU, or a CUDA GPU, which gives the same model, bit for
+    bit. "auto": currently the CPU. Some parameters are not available on the GPU; see the user
+    guide. Predictions run on the CPU unless `predictor(device="cuda")` is used."""
 
-    verbose: int | bool | None = parameter(default=None, within="[0, inf)", common=True)
-    """0: silent. 1: a progress bar (where there is no terminal: about ten lines). n > 1: the metric values
-    every n rounds. None: silent in scripts; in an interactive session a progress bar appears after two
-    seconds."""
+    verbose: int | bool | None = parameter(default=None, interval="[0, inf)", common=True)
+    """Verbosity. 0: silent. 1: a progress bar (without a terminal: about ten lines). n > 1: metric
+    values every n rounds. None: silent in scripts; a progress bar after two seconds in interactive
+    sessions."""
 
     on_interrupt: Literal["raise", "keep"] = parameter(default="raise")
-    """What Ctrl-C does. The rounds that were complete are kept by the estimator, which can predict with them
-    or go on (`warm_start`). "raise": then `KeyboardInterrupt` goes on, so that a cross-validation or a search
-    stops as well; "keep": `fit` returns, with a warning, which suits notebooks."""
+    """Behaviour on Ctrl-C. Complete rounds are always kept: the estimator can predict with them or
+    continue (`warm_start`). "raise": raise `KeyboardInterrupt`, which also stops a surrounding
+    cross-validation or search; "keep": `fit` returns with a warning, for notebooks."""
 
     warm_start: bool = parameter(default=False)
-    """Go on from the model of the last `fit`; `n_estimators` is then the total."""
+    """Whether `fit` continues the model of the last call; `n_estimators` is then the total number
+    of rounds."""
 
 
-@declares
+@estimator_parameters
 class SharedParameters(
-    RunningParameters,
+    RuntimeParameters,
     EvaluationParameters,
     ProjectionParameters,
     DataParameters,
@@ -405,148 +420,153 @@ class SharedParameters(
     SoftmaxParameters,
     HessianParameters,
     SamplingParameters,
-    PenaltyParameters,
+    RegularisationParameters,
     TreeParameters,
     BoostingParameters,
 ):
-    """What both estimators have."""
+    """Parameters of all estimators."""
 
 
-@declares
+@estimator_parameters
 class RegressorParameters(SharedParameters):
     """Regression."""
 
     objective: str | Callable[..., Any] | Objective = parameter(
         default="squared_error", kw_only=False, common=True
     )
-    """Loss to minimise. "squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma",
-    "tweedie", "logistic" (y in [0, 1]); "normal", "lognormal", "student_t", "gamma_distribution" and
-    "negative_binomial", which learn a distribution (docs/distributions.md); a name that XGBoost or LightGBM
-    has for these, or a loss written with JAX, or a function that returns `(gradient, curvature)`: see
+    """Loss function. "squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma",
+    "tweedie" or "logistic" (y in [0, 1]); "normal", "lognormal", "student_t", "gamma_distribution"
+    or "negative_binomial", which learn a distribution; the name of one of these in XGBoost or
+    LightGBM; a loss written with JAX; or a function that returns `(gradient, hessian)`: see
     :class:`polyleaf.objectives.Custom`."""
 
     quantile_alpha: float | Sequence[float] | np.ndarray = parameter(
-        default=Quantile.alpha, within="(0, 1)"
+        default=Quantile.alpha, interval="(0, 1)"
     )
-    """Levels for objective "quantile". Several make several outputs: for y with T columns and A levels,
-    predictions are `(n_rows, T * A)`, the levels of the first column first."""
+    """Quantile levels of the objective "quantile". Several levels give several outputs: for y with
+    T columns and A levels, predictions have shape `(n_rows, T * A)`, with the levels of the first
+    column first."""
 
     calibrate_quantiles: bool = parameter(default=True)
-    """Of objective "quantile": move each level but the median to where rows that were not trained on have it,
-    so that intervals cover what they promise. Costs one training more on many rows, 4 at 6,000 and 20 below
-    2,000; see docs/intervals.md."""
+    """Objective "quantile": whether each level but the median is shifted by cross-fitting, so that
+    it has its nominal coverage on rows outside the training data. Costs about one more training
+    with many rows, 4 with 6,000 and 20 below 2,000 rows."""
 
-    huber_delta: float = parameter(default=Huber.delta, within="(0, inf)")
-    """Where the Huber loss becomes linear; in the unit of y, or of the normalised y."""
+    huber_delta: float = parameter(default=Huber.delta, interval="(0, inf)")
+    """Error above which the Huber loss is linear, in the unit of y or of normalised y."""
 
-    tweedie_variance_power: float = parameter(default=Tweedie.variance_power, within="(1, 2)")
-    """Between 1 (Poisson) and 2 (gamma)."""
+    tweedie_variance_power: float = parameter(default=Tweedie.variance_power, interval="(1, 2)")
+    """Variance power of the Tweedie distribution, between 1 (Poisson) and 2 (gamma)."""
 
-    student_t_df: float = parameter(default=StudentTLikelihood.df, within="(1, 1000000)")
-    """Degrees of freedom of objective "student_t": few have heavy tails."""
+    student_t_df: float = parameter(default=StudentTLikelihood.df, interval="(1, 1000000)")
+    """Degrees of freedom of the objective "student_t". Fewer mean heavier tails."""
 
     normalize_targets: Literal["auto"] | bool = parameter(default="auto")
-    """Train on outputs of mean 0 and standard deviation 1, so that outputs on large scales do not decide the
-    splits alone. "auto": where one tree learns outputs of unlike scale by squared error, those that vary by
-    less than a tenth of the one that varies most are brought up to that tenth. Predictions and metrics are in
-    the unit of y; `reg_alpha`, `max_delta_step` and `min_split_gain` are in that of the outputs that are
-    trained on."""
+    """Whether targets are standardised for training, so that outputs on large scales do not
+    dominate the splits. "auto": if one tree learns outputs on different scales by squared error,
+    outputs whose standard deviation is less than a tenth of the largest are scaled up to a tenth.
+    Predictions and metrics are in the unit of y; `reg_alpha`, `max_delta_step` and `min_split_gain`
+    apply to the scaled targets."""
 
 
-@declares
+@estimator_parameters
 class ClassifierParameters(SharedParameters):
     """Classification."""
 
     objective: str | Callable[..., Any] | Objective = parameter(
         default="auto", kw_only=False, common=True
     )
-    """Loss to minimise. "auto": "logistic" for two classes and for labels, "softmax" for more classes.
-    "exponential" and "exponential_margin" are for classes, too; named for two classes, these three have a
-    score for each. "logistic" and "squared_hinge" (which gives no probabilities) take more classes one
-    against the rest. Or a name that XGBoost or LightGBM has for these (those of
-    "logistic" warn where there are more than two classes), or a loss written with JAX, or a function that
-    returns `(gradient, curvature)`: see
-    :class:`polyleaf.objectives.Custom`. Targets are then class numbers, or 0 and 1."""
+    """Loss function. "auto": "logistic" for two classes and multi-label targets, "softmax" for more
+    classes. "softmax", "exponential" and "exponential_margin" are for classes; for two classes they
+    have one score per class. "logistic" and "squared_hinge" (no probabilities) learn more than two
+    classes one-vs-rest. The name of one of these in XGBoost or LightGBM (names for binary targets
+    warn if there are more than two classes); a loss written with JAX; or a function that returns
+    `(gradient, hessian)`: see :class:`polyleaf.objectives.Custom`, which receives class indices, or
+    0 and 1."""
 
     class_weight: dict[Any, Any] | list[Any] | Literal["balanced"] | None = parameter(default=None)
-    """`{label: weight}`; "balanced": inverse to the frequency. Multi-label: `{0: weight, 1: weight}` for all
-    labels, a list of these, or `{label: {0: weight, 1: weight}}` by name or number; "balanced" is done for
-    each label."""
+    """Class weights, `{label: weight}`; "balanced": inversely proportional to class frequencies.
+    Multi-label: `{0: weight, 1: weight}` for all labels, a list of these, or
+    `{label: {0: weight, 1: weight}}` by name or index; "balanced" applies to each label."""
 
     scale_pos_weight: float | Sequence[float] | np.ndarray | Literal["balanced", "sqrt"] | None = (
-        parameter(default=None, within="(0, inf)")
+        parameter(default=None, interval="(0, inf)")
     )
-    """Weight of the positive class, or of the positives of each label. "balanced": as many times as there are
-    negatives for each positive; "sqrt": the root of that. Objective "logistic" only."""
+    """Weight of the positive class, or of the positives of each label. "balanced": the ratio of
+    negatives to positives; "sqrt": its square root. Objective "logistic" only."""
 
     threshold: float | Literal["f1", "f1_macro"] | dict[Any, float] = parameter(
-        default=0.5, within="(0, 1)"
+        default=0.5, interval="(0, 1)"
     )
-    """Probability above which `predict` says yes, for two classes and for labels. "f1": one for all labels,
-    where F1 over all cells is largest; "f1_macro": where the mean of the labels' F1 is. These are chosen on
-    the last evaluation set, where there is one, otherwise on the training rows, by three models that are each
-    trained without a third of them. Or `{label: probability}`, one half for the others. `predict_proba` does
-    not change."""
+    """Decision threshold on the probability, for two classes and multi-label targets. "f1": the
+    threshold with the largest micro-averaged F1, the same for all labels; "f1_macro": with the
+    largest mean F1 of the labels. These are chosen on the last evaluation set, or else on training
+    rows by three-fold cross-fitting. Or `{label: probability}`, with 0.5 for other labels.
+    `predict_proba` does not change."""
 
 
-@declares
+@estimator_parameters
 class MultiTaskParameters(SharedParameters):
-    """Several tasks."""
+    """Multi-task learning."""
 
     objective: Mapping[Any, Any] | None = parameter(default=None, kw_only=False, common=True)
-    """Loss of each task, by the name of its column of Y, or a tuple of names that are learned together: as
-    the objectives of :class:`polyleaf.PolyleafRegressor` and :class:`polyleaf.PolyleafClassifier`, by name
-    or, with parameters, as objects of :mod:`polyleaf.objectives` (`Quantile((.1, .5, .9))`). Columns of Y
-    that are not named are not learned. None: all columns, text, categories and booleans as classes, 0 and 1
-    as two classes, other numbers by squared error."""
+    """Loss function of each task: a dict from the name of a column of Y, or a tuple of names that
+    form one task, to an objective of :class:`polyleaf.PolyleafRegressor` or
+    :class:`polyleaf.PolyleafClassifier`, by name or as an object of :mod:`polyleaf.objectives`
+    (`Quantile((.1, .5, .9))`). Other columns of Y are ignored. None: all columns; text, categories
+    and booleans are classes, 0 and 1 are two classes, other numbers use squared error."""
 
     task_weight: Mapping[Any, float] | None = parameter(default=None, common=True)
-    """How much the gains of a task count when splits are chosen, by its name; 1 for those left out. Leaf
-    values are each task's own whatever its weight."""
+    """Weight of each task in split gains, by name; 1 for tasks that are left out. Leaf values of a
+    task do not depend on its weight."""
 
     calibrate_quantiles: bool = parameter(default=RegressorParameters.calibrate_quantiles)
-    """As for regression, of the tasks that learn quantiles."""
+    """Whether quantiles are calibrated, as in regression, for tasks that learn quantiles."""
 
     eval_metric: str | Mapping[Any, Any] | list[Any] | tuple[Any, ...] | None = parameter(  # type: ignore[assignment]
         default=None, common=True
     )
-    """What to measure on evaluation sets: a dict from tasks to metrics, each as for one target; or "d2",
-    the mean over tasks of the share of the best constant's error that predictions are without. None: the
-    metric that goes with each task, and last "d2", which early stopping then watches."""
+    """Metrics that are computed on evaluation sets: a dict from tasks to metrics, each as for a
+    single target; or "d2", the mean over tasks of the fraction of the constant baseline's error
+    that is removed. None: the metric of each task and "d2" as the last one, which early stopping
+    uses."""
 
 
-@declares
+@estimator_parameters
 class SearchParameters:
-    """Search for parameters."""
+    """Hyperparameter search."""
 
-    time_limit: float | None = parameter(default=None, within="(0, inf)", common=True)
-    """Seconds for all of `fit`, the last training on all rows included. What is found then depends on the
-    machine: for the same model everywhere set `n_candidates` instead."""
+    time_limit: float | None = parameter(default=None, interval="(0, inf)", common=True)
+    """Time limit of `fit` in seconds, including the final fit on all rows. The result then depends
+    on the speed of the machine; set `n_candidates` for a reproducible search."""
 
-    n_candidates: int | None = parameter(default=None, within="[1, inf)", common=True)
-    """Sets of parameters to try, at most: first the portfolio, then variations of its winners. The default
-    settings are always the first. None: the portfolio alone, or as many as `time_limit` leaves time for."""
+    n_candidates: int | None = parameter(default=None, interval="[1, inf)", common=True)
+    """Maximum number of configurations: first the portfolio, then mutations of the best ones. The
+    default configuration is always the first. None: the portfolio only, or as many as `time_limit`
+    allows."""
 
     cv: Any = parameter(default=None, common=True)
-    """What candidates are compared on. An int: so many folds, drawn at random, by class or by `groups`; a
-    splitter of scikit-learn, or an iterable of (rows to train, rows to validate). None: three folds, and
-    three others for the leaders in the end (with a `time_limit` one where it is short, or nine, drawn three
-    times, where it is long), or a fifth of the rows, held out, above 20,000 rows; or the last `eval_set`,
-    where one is given."""
+    """Cross-validation: the number of folds, drawn at random, stratified by class or by `groups`; a
+    splitter of scikit-learn; or an iterable of (training rows, validation rows). None: the last
+    `eval_set` if given, else three folds and three other folds to re-validate the leaders (with a
+    short `time_limit` one fold, with a long one nine folds of three repetitions), or a hold-out of
+    20 % above 20,000 rows."""
 
     metric: str | Callable[..., Any] | None = parameter(default=None, common=True)
-    """What is to be best: a name or function as for `eval_metric`. None: the last of `eval_metric`."""
+    """Metric to optimise: a name or function, as for `eval_metric`. None: the last
+    `eval_metric`."""
 
-    ensemble: int | None = parameter(default=None, within="[2, inf)", common=True)
-    """Blend up to so many candidates, weighted by how they score together on the folds, into one model. It
-    is as large and as slow as all of them together; `report` says how much that is. None: the best alone."""
+    ensemble: int | None = parameter(default=None, interval="[2, inf)", common=True)
+    """Maximum number of configurations in a weighted average, which is chosen by its score on the
+    folds and is one model. Its size and prediction time are those of all members together; see
+    `report`. None: the best configuration only."""
 
 
-@declares
+@estimator_parameters
 class RegressorSearchParameters(SearchParameters, RegressorParameters):
     """Regression with a search."""
 
 
-@declares
+@estimator_parameters
 class ClassifierSearchParameters(SearchParameters, ClassifierParameters):
     """Classification with a search."""

@@ -210,13 +210,13 @@ class CountSketch(Sketch):
         )
 
     def sketch_labels(
-        self, gradients: _core.LabelGradients, round: int, seed: int, n_threads: int
+        self, gradients: _core.SparseGradients, round: int, seed: int, n_threads: int
     ) -> np.ndarray:
         """The same for sparse gradients.
 
         Parameters
         ----------
-        gradients : _core.LabelGradients of shape (n_rows, K)
+        gradients : _core.SparseGradients of shape (n_rows, K)
         round, seed, n_threads
             As in `sketch`.
 

@@ -204,7 +204,9 @@ class DeviceSplits:
 
     def use(self, draw: Draw, output: int) -> _core.Search:
         if self._directions is not None:
-            self._search.obey(self._directions if output < 0 else column(self._directions, output))
+            self._search.set_monotone_constraints(
+                self._directions if output < 0 else column(self._directions, output)
+            )
         kind, g, h = self._columns(draw, output) or self._columns_from_here(draw, output)
         self._channels.quantise(g, h, kind, *draw.sample)
         self._search.use(self._channels)

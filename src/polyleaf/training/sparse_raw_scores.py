@@ -66,7 +66,7 @@ class LabelState:
     ----------
     weight : ndarray of shape (n_rows,), float32, or None
         Also the curvature of a row.
-    gradients : _core.LabelGradients or None
+    gradients : _core.SparseGradients or None
         At the raw scores of the last `renew`; None once these have changed, because both are large.
     """
 

@@ -40,9 +40,11 @@ class PlainChannels:
     """Quantised derivatives, as they are."""
 
     def __init__(self, workers: Context) -> None:
-        self._channels, self._workers = _core.Channels(), workers
+        self._channels, self._workers = _core.QuantisedGradients(), workers
 
-    def of(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> _core.Channels:
+    def of(
+        self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw
+    ) -> _core.QuantisedGradients:
         """The core's channels of these gradients and curvatures; they are overwritten by the next."""
         self._channels.quantise(g, h, kind, *draw.sample, self._workers)
         return self._channels
@@ -52,7 +54,7 @@ class LookaheadChannels:
     """The same, for splits whose sides are worth what linear leaves will achieve (GBDT-PL)."""
 
     def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, workers: Context) -> None:
-        self._channels, self._workers = _core.LinearChannels(table), workers
+        self._channels, self._workers = _core.LinearGradients(table), workers
         self._config = _core.LinearConfig(
             fit=leaf.linear_fit,
             max_regressors=leaf.linear_features,
@@ -61,7 +63,7 @@ class LookaheadChannels:
 
     def of(
         self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw
-    ) -> _core.LinearChannels:
+    ) -> _core.LinearGradients:
         """As those of `PlainChannels`."""
         self._channels.renew(g, h, kind, self._config, *draw.sample, self._workers)
         return self._channels
@@ -84,7 +86,9 @@ class HistogramSplits:
 
     def use(self, draw: Draw, output: int) -> _core.Search:
         if self._directions is not None:
-            self._search.obey(self._directions if output < 0 else column(self._directions, output))
+            self._search.set_monotone_constraints(
+                self._directions if output < 0 else column(self._directions, output)
+            )
         self._search.use(self._channels.of(*self._columns.of(draw, output), draw))
         return self._search
 

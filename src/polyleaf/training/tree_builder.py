@@ -89,7 +89,7 @@ class Structure:
         """One tree, for one output or for all (-1)."""
         search = self._splits.use(draw, output)
         tree = self._grower.grow(search, self._config(draw.round, output), draw.features)
-        search.release()  # what it uses may be as large as the scores, which are about to grow
+        search.reset()  # what it uses may be as large as the scores, which are about to grow
         return Grown(tree, self._grower)
 
     # --- layer by layer: begin, then split, so_far, evaluate in turn, finish ---

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "base/select.h"
+#include "base/inline.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -13,6 +13,10 @@ using i32x16 = int32_t;
 
 POLYLEAF_INLINE f32x16 broadcast(float x) {
   return x;
+}
+template <class V, class T>
+POLYLEAF_INLINE V load(const T* from) {
+  return *from;
 }
 POLYLEAF_INLINE bool any_above(float a, float b) {
   return a > b;

@@ -6,7 +6,7 @@
 // (kernels/separable.h), a twin in tests/reference/scores.py. Scores of other kinds (full
 // Hessian, leaves of few outputs, linear leaves) fill a ScoreKernels of their own
 // (score_kernels.h): that is the contract of all scores. Of its entries `output_terms` may be null
-// where LinearKernels::solve answers for it, `out_of_reach` where leaves hold all outputs.
+// where LinearKernels::solve answers for it, `prune_bound` where leaves hold all outputs.
 #pragma once
 #include <concepts>
 
@@ -41,14 +41,53 @@ template <bool PER_OUTPUT>
 struct Regularised {
   static constexpr bool kPerOutput = PER_OUTPUT;
   Regularisation r;
-  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
-  POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+  POLYLEAF_INLINE_MEMBER f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
+  POLYLEAF_INLINE_MEMBER f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
     return regularised_term(gl, cl, r) + regularised_term(gr, cr, r);
   }
-  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return regularised_term(g, c, r); }
+  POLYLEAF_INLINE_MEMBER f32x16 single(f32x16 g, f32x16 c) const {
+    return regularised_term(g, c, r);
+  }
 };
 
 static_assert(Score<Regularised<false>> && Score<Regularised<true>>);
+
+// One Hessian for all outputs (a shared channel, or the row count): GBDT-MO eq. 16 with H common
+// to all outputs, and C-GB eq. 10 where it is the count. The gain needs two multiplications per
+// side and no division per output.
+
+struct Shared {
+  static constexpr bool kPerOutput = false;
+  Regularisation r;
+  POLYLEAF_INLINE_MEMBER f32x16 coefficient(f32x16 h) const {
+    const f32x16 c = h + r.lambda;
+    return select(c > 0.0f, 1.0f / c, f32x16{});
+  }
+  POLYLEAF_INLINE_MEMBER f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+    return (gl * gl) * cl + (gr * gr) * cr;
+  }
+  POLYLEAF_INLINE_MEMBER f32x16 single(f32x16 g, f32x16 c) const { return (g * g) * c; }
+};
+
+static_assert(Score<Shared>);
+
+// One Hessian per output: GBDT-MO eq. 16, TFBT's diagonal Hessian. Both sides share one division.
+
+struct Diagonal {
+  static constexpr bool kPerOutput = true;
+  Regularisation r;
+  POLYLEAF_INLINE_MEMBER f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
+  POLYLEAF_INLINE_MEMBER f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+    const f32x16 product = cl * cr;
+    const f32x16 term = ((gl * gl) * cr + (gr * gr) * cl) / product;
+    return select(product != 0.0f, term, f32x16{});
+  }
+  POLYLEAF_INLINE_MEMBER f32x16 single(f32x16 g, f32x16 c) const {
+    return select(c != 0.0f, (g * g) / c, f32x16{});
+  }
+};
+
+static_assert(Score<Diagonal>);
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

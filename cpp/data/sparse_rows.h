@@ -14,41 +14,41 @@ namespace polyleaf {
 
 // So few that an array of a block stays below the 2 MiB from which `Buffer` takes whole huge pages,
 // which the system would have to clear for every tree: up to 8,192 entries a row.
-constexpr int kLabelBlockBits = 6;
-constexpr int64_t kLabelBlock = int64_t{1} << kLabelBlockBits;  // rows of a block
+constexpr int kSparseBlockBits = 6;
+constexpr int64_t kSparseBlockRows = int64_t{1} << kSparseBlockBits;  // rows of a block
 
 // Which outputs the rows of a block hold. Never changes once made, so that scores and gradients
 // share it.
-struct LabelPattern {
+struct SparsePattern {
   std::vector<int64_t> begin;  // entries of row r of the block: begin[r] .. begin[r + 1] - 1
   Buffer<int32_t> outputs;
   int64_t n_entries() const { return begin.back(); }
   int64_t n_rows() const { return static_cast<int64_t>(begin.size()) - 1; }
 };
 
-struct LabelRow {
+struct SparseRow {
   int64_t n;
   const int32_t* outputs;
   const float* values;
 };
 
 // One float for each entry of each block.
-class LabelRows {
+class SparseRows {
  public:
   struct Block {
-    std::shared_ptr<const LabelPattern> pattern;
+    std::shared_ptr<const SparsePattern> pattern;
     Buffer<float> values;
   };
 
-  LabelRows() = default;
-  LabelRows(int64_t n_rows, int64_t n_outputs) : n_rows_(n_rows), n_outputs_(n_outputs) {
-    blocks_.resize(static_cast<size_t>((n_rows + kLabelBlock - 1) >> kLabelBlockBits));
+  SparseRows() = default;
+  SparseRows(int64_t n_rows, int64_t n_outputs) : n_rows_(n_rows), n_outputs_(n_outputs) {
+    blocks_.resize(static_cast<size_t>((n_rows + kSparseBlockRows - 1) >> kSparseBlockBits));
   }
 
-  LabelRows(const LabelRows&) = delete;
-  LabelRows& operator=(const LabelRows&) = delete;
-  LabelRows(LabelRows&&) noexcept = default;
-  LabelRows& operator=(LabelRows&&) noexcept = default;
+  SparseRows(const SparseRows&) = delete;
+  SparseRows& operator=(const SparseRows&) = delete;
+  SparseRows(SparseRows&&) noexcept = default;
+  SparseRows& operator=(SparseRows&&) noexcept = default;
 
   int64_t n_rows() const { return n_rows_; }
   int64_t n_outputs() const { return n_outputs_; }
@@ -60,9 +60,9 @@ class LabelRows {
   }
   Block& block(int64_t b) { return blocks_[b]; }
   const Block& block(int64_t b) const { return blocks_[b]; }
-  LabelRow row(int64_t i) const {
-    const Block& b = blocks_[i >> kLabelBlockBits];
-    const int64_t r = i & (kLabelBlock - 1), from = b.pattern->begin[r];
+  SparseRow row(int64_t i) const {
+    const Block& b = blocks_[i >> kSparseBlockBits];
+    const int64_t r = i & (kSparseBlockRows - 1), from = b.pattern->begin[r];
     return {b.pattern->begin[r + 1] - from, b.pattern->outputs.data() + from,
             b.values.data() + from};
   }
@@ -74,10 +74,11 @@ class LabelRows {
 
 // Rows from CSR arrays, which are checked: std::invalid_argument, in a sentence, where they do not
 // fit together. values nullptr: 1 throughout.
-LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float* values,
-                     int64_t n_rows, int64_t n_entries, int64_t n_outputs, const Workers& workers);
+SparseRows make_sparse_rows(const int64_t* indptr, const int32_t* outputs, const float* values,
+                            int64_t n_rows, int64_t n_entries, int64_t n_outputs,
+                            const Context& context);
 
 // out (n_rows,): Euclidean length of every row.
-void row_norms(const LabelRows& rows, float* out, const Workers& workers);
+void compute_row_norms(const SparseRows& rows, float* out, const Context& context);
 
 }  // namespace polyleaf

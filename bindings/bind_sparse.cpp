@@ -1,5 +1,6 @@
 // Rows over very many outputs at the border: sparse raw scores and their gradients.
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <memory>
@@ -9,18 +10,18 @@
 
 #include "base/parallel.h"
 #include "context_caster.h"
+#include "conversions.h"
+#include "data/xmc_text.h"
 #include "forest/label_scores.h"
-#include "labels.h"
 #include "leaves/topk.h"
 #include "quantised_gradients/sparse_target_sums.h"
-#include "sample_of.h"
 #include "sketch/sketch.h"
 
 namespace polyleaf {
 namespace {
 
 // (indptr, outputs, values): copies.
-nb::tuple csr(const LabelRows& rows) {
+nb::tuple csr(const SparseRows& rows) {
   const size_t n_entries = static_cast<size_t>(rows.n_entries());
   NewArray<int64_t> indptr({static_cast<size_t>(rows.n_rows()) + 1});
   NewArray<int32_t> outputs({n_entries});
@@ -28,10 +29,10 @@ nb::tuple csr(const LabelRows& rows) {
   int64_t at = 0;
   indptr.data[0] = 0;
   for (int64_t b = 0; b < rows.n_blocks(); ++b) {
-    const LabelRows::Block& block = rows.block(b);
-    const LabelPattern& pattern = *block.pattern;
+    const SparseRows::Block& block = rows.block(b);
+    const SparsePattern& pattern = *block.pattern;
     for (int64_t r = 0; r < pattern.n_rows(); ++r)
-      indptr.data[b * kLabelBlock + r + 1] = at + pattern.begin[r + 1];
+      indptr.data[b * kSparseBlockRows + r + 1] = at + pattern.begin[r + 1];
     std::copy_n(pattern.outputs.data(), pattern.n_entries(), outputs.data + at);
     std::copy_n(block.values.data(), pattern.n_entries(), values.data + at);
     at += pattern.n_entries();
@@ -39,47 +40,47 @@ nb::tuple csr(const LabelRows& rows) {
   return nb::make_tuple(indptr.array, outputs.array, values.array);
 }
 
-nb::ndarray<nb::numpy, float> sketched(const LabelRows& rows, int32_t d, uint64_t seed, float scale,
-                                       const Workers& workers) {
+nb::ndarray<nb::numpy, float> sketched(const SparseRows& rows, int32_t d, uint64_t seed,
+                                       float scale, const Context& context) {
   require(d >= 1 && d <= 4096, "A sketch must have between 1 and 4096 columns.");
   NewArray<float> out({static_cast<size_t>(rows.n_rows()), static_cast<size_t>(d)});
   {
     nb::gil_scoped_release release;
-    count_sketch(rows, seed, d, scale, out.data, workers);
+    count_sketch(rows, seed, d, scale, out.data, context);
   }
   return out.array;
 }
 
 void bind_rows(nb::module_& m) {
-  nb::class_<LabelRows>(m, "LabelGradients",
-                        "Gradients of rows over very many outputs of which few are not 0.")
+  nb::class_<SparseRows>(m, "SparseGradients",
+                         "Gradients of rows over very many outputs of which few are not 0.")
       .def(
           "__init__",
-          [](LabelRows* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
-             Array1<const float> values, int64_t n_outputs, const Workers& workers) {
-            new (self) LabelRows(label_rows_of(indptr, outputs, values, n_outputs, workers));
+          [](SparseRows* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
+             Array1<const float> values, int64_t n_outputs, const Context& context) {
+            new (self) SparseRows(parse_sparse_rows(indptr, outputs, values, n_outputs, context));
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values"), nb::arg("n_outputs"),
           nb::arg("n_threads"),
           "From CSR arrays: indptr int64 (n_rows + 1,), outputs int32 (nnz,) ascending in each "
           "row, values "
           "float32 (nnz,).")
-      .def_prop_ro("n_rows", &LabelRows::n_rows)
-      .def_prop_ro("n_outputs", &LabelRows::n_outputs)
-      .def_prop_ro("n_entries", &LabelRows::n_entries)
+      .def_prop_ro("n_rows", &SparseRows::n_rows)
+      .def_prop_ro("n_outputs", &SparseRows::n_outputs)
+      .def_prop_ro("n_entries", &SparseRows::n_entries)
       .def("csr", &csr, "Copies: indptr int64, outputs int32, values float32.")
       .def(
           "dense",
-          [](const LabelRows& rows, const Workers& workers) {
+          [](const SparseRows& rows, const Context& context) {
             const int64_t k = rows.n_outputs();
             NewArray<float> out({static_cast<size_t>(rows.n_rows()), static_cast<size_t>(k)});
             {
               nb::gil_scoped_release release;
-              parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
-                const Block block(rows.n_rows(), kLabelBlock, b);
+              parallel_for(context, rows.n_blocks(), [&](int64_t b, int) {
+                const Block block(rows.n_rows(), kSparseBlockRows, b);
                 std::fill(out.data + block.begin * k, out.data + block.end * k, 0.0f);
                 for (int64_t i = block.begin; i < block.end; ++i) {
-                  const LabelRow row = rows.row(i);
+                  const SparseRow row = rows.row(i);
                   for (int64_t e = 0; e < row.n; ++e)
                     out.data[i * k + row.outputs[e]] = row.values[e];
                 }
@@ -90,22 +91,22 @@ void bind_rows(nb::module_& m) {
           nb::arg("n_threads"), "float32 (n_rows, n_outputs), for few outputs.")
       .def(
           "norms",
-          [](const LabelRows& rows, const Workers& workers) {
+          [](const SparseRows& rows, const Context& context) {
             NewArray<float> out({static_cast<size_t>(rows.n_rows()), 1});
             {
               nb::gil_scoped_release release;
-              row_norms(rows, out.data, workers);
+              compute_row_norms(rows, out.data, context);
             }
             return out.array;
           },
           nb::arg("n_threads"), "float32 (n_rows, 1): Euclidean length of each row.")
       .def(
           "totals",
-          [](const LabelRows& rows, const Workers& workers) {
+          [](const SparseRows& rows, const Context& context) {
             NewArray<double> out({static_cast<size_t>(rows.n_outputs())});
             {
               nb::gil_scoped_release release;
-              const std::vector<double> totals = label_totals(rows, workers);
+              const std::vector<double> totals = sum_sparse_outputs(rows, context);
               std::copy(totals.begin(), totals.end(), out.data);
             }
             return out.array;
@@ -134,9 +135,10 @@ void bind_scores(nb::module_& m) {
       .def(
           "__init__",
           [](SparseRawScores* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
-             Optional1<const float> values, int64_t n_outputs, const Workers& workers) {
-            const LabelRows targets = label_rows_of(indptr, outputs, values, n_outputs, workers);
-            new (self) SparseRawScores(targets, workers);
+             Optional1<const float> values, int64_t n_outputs, const Context& context) {
+            const SparseRows targets =
+                parse_sparse_rows(indptr, outputs, values, n_outputs, context);
+            new (self) SparseRawScores(targets, context);
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values").none(), nb::arg("n_outputs"),
           nb::arg("n_threads"),
@@ -147,42 +149,42 @@ void bind_scores(nb::module_& m) {
       .def(
           "add",
           [](SparseRawScores& self, Array1<const int32_t> leaf_of_row, const TopkLeaves& leaves,
-             const Workers& workers) {
+             const Context& context) {
             require(static_cast<int64_t>(leaf_of_row.size()) == self.raw().n_rows(),
                     "leaf_of_row needs one entry per row.");
             require(leaves.n_columns() == self.raw().n_outputs(),
                     "The leaves are for another number of outputs.");
             nb::gil_scoped_release release;
-            check_leaf_ids(leaf_of_row.data(), self.raw().n_rows(), leaves.n_leaves(), workers);
-            self.add(leaf_of_row.data(), leaves.view(), workers);
+            check_leaf_ids(leaf_of_row.data(), self.raw().n_rows(), leaves.n_leaves(), context);
+            self.add(leaf_of_row.data(), leaves.view(), context);
           },
           nb::arg("leaf_of_row"), nb::arg("leaves"), nb::arg("n_threads"),
           "Adds the payload of its leaf, int32 (n_rows,), to every row.")
       .def(
           "gradients",
           [](const SparseRawScores& self, const Loss& loss, float base,
-             Optional1<const float> weight, const Workers& workers) {
+             Optional1<const float> weight, const Context& context) {
             require(!weight || static_cast<int64_t>(weight->size()) == self.raw().n_rows(),
                     "Weights need one entry per row.");
-            LabelRows out;
+            SparseRows out;
             nb::gil_scoped_release release;
-            self.gradients(loss, base, weight ? weight->data() : nullptr, out, workers);
+            self.gradients(loss, base, weight ? weight->data() : nullptr, out, context);
             return out;
           },
           nb::arg("loss"), nb::arg("base"), nb::arg("weight").none(), nb::arg("n_threads"),
-          "LabelGradients at raw + base, times the rows' weights. An output that is not stored "
+          "SparseGradients at raw + base, times the rows' weights. An output that is not stored "
           "must have "
           "the derivative 0.")
       .def(
           "topk",
-          [](const SparseRawScores& self, int32_t k, const Workers& workers) {
+          [](const SparseRawScores& self, int32_t k, const Context& context) {
             const size_t n = static_cast<size_t>(self.raw().n_rows()),
                          columns = static_cast<size_t>(std::max(0, k));
             NewArray<int32_t> outputs({n, columns});
             NewArray<double> scores({n, columns});
             {
               nb::gil_scoped_release release;
-              self.topk(k, outputs.data, scores.data, workers);
+              self.topk(k, outputs.data, scores.data, context);
             }
             return nb::make_tuple(outputs.array, scores.array);
           },
@@ -197,11 +199,75 @@ void bind_scores(nb::module_& m) {
           "Copies: indptr int64, outputs int32, raw scores float32.");
 }
 
+RowSyntax syntax_of(const std::string& name) {
+  if (name == "pairs") return RowSyntax::pairs;
+  if (name == "labelled") return RowSyntax::labelled;
+  if (name == "libsvm") return RowSyntax::libsvm;
+  if (name == "arff") return RowSyntax::arff;
+  throw std::invalid_argument("Unknown syntax '" + name + "'.");
+}
+
+template <class T>
+nb::ndarray<nb::numpy, T> copied(const std::vector<T>& from) {
+  NewArray<T> out({from.size()});
+  std::copy(from.begin(), from.end(), out.data);
+  return out.array;
+}
+
+nb::tuple read_rows(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> text,
+                    const std::string& syntax, int64_t n_features, int64_t n_labels,
+                    int64_t first_line, const Context& context) {
+  require(n_features >= 0 && n_features <= INT32_MAX && n_labels >= 0 && n_labels <= INT32_MAX,
+          "Features and labels must be at most 2147483647.");
+  TextRows rows;
+  {
+    nb::gil_scoped_release release;
+    rows = read_xmc_text(reinterpret_cast<const char*>(text.data()),
+                         static_cast<int64_t>(text.shape(0)), syntax_of(syntax),
+                         {n_features, n_labels}, first_line, context);
+  }
+  return nb::make_tuple(copied(rows.label_indptr), copied(rows.labels), copied(rows.indptr),
+                        copied(rows.indices), copied(rows.values));
+}
+
+void require_indptr(const Array1<const int64_t>& indptr, size_t n_rows, size_t n_stored) {
+  require(indptr.shape(0) == n_rows + 1, "indptr must have one entry per row and one more.");
+  for (size_t i = 0; i < n_rows; ++i)
+    require(indptr.data()[i] <= indptr.data()[i + 1], "indptr must ascend.");
+  require(indptr.data()[0] >= 0 && indptr.data()[n_rows] <= static_cast<int64_t>(n_stored),
+          "indptr must stay within the stored values.");
+}
+
+nb::bytes write_rows(Optional1<const int64_t> label_indptr, Optional1<const int32_t> labels,
+                     Array1<const int64_t> indptr, Array1<const int32_t> indices,
+                     Array1<const float> values, int32_t index_base) {
+  require(indptr.shape(0) >= 1, "indptr must have one entry per row and one more.");
+  const size_t n_rows = indptr.shape(0) - 1;
+  require(indices.shape(0) == values.shape(0), "indices and data must have the same length.");
+  require_indptr(indptr, n_rows, indices.shape(0));
+  require(label_indptr.has_value() == labels.has_value(), "Labels need their indptr.");
+  if (labels) require_indptr(*label_indptr, n_rows, labels->shape(0));
+  std::string text;
+  {
+    nb::gil_scoped_release release;
+    text = write_xmc_text({static_cast<int64_t>(n_rows), labels ? label_indptr->data() : nullptr,
+                           labels ? labels->data() : nullptr, indptr.data(), indices.data(),
+                           values.data(), index_base});
+  }
+  return nb::bytes(text.data(), text.size());
+}
+
 }  // namespace
 
-void bind_labels(nb::module_& m) {
+void bind_sparse(nb::module_& m) {
   bind_rows(m);
   bind_scores(m);
+  m.def("read_xmc_text", &read_rows, nb::arg("text").noconvert(), nb::arg("syntax"),
+        nb::arg("n_features"), nb::arg("n_labels"), nb::arg("first_line"), nb::arg("n_threads"),
+        "Bytes of text -> (label_indptr, labels, indptr, indices, data) of its rows.");
+  m.def("write_xmc_text", &write_rows, nb::arg("label_indptr").none(), nb::arg("labels").none(),
+        nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("index_base"),
+        "CSR rows -> bytes of text.");
 }
 
 }  // namespace polyleaf

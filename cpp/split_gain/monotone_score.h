@@ -1,0 +1,84 @@
+// The score of trees that must obey directions: of an output whose children would disobey the
+// feature's constraint tied_both take the one value that is best for tied_both, which what is below
+// them must not pass. What leaves hold in the end obeys by itself (leaves/monotone.h); here splits
+// learn what that will cost.
+#pragma once
+#include "split_gain/separable_score.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+
+// Of sixteen outputs, or sixteen candidates of one. Coefficients are Hessian and lambda.
+struct MonotoneBlock {
+  const Regularisation& r;
+  f32x16 constraint, low, high;
+
+  POLYLEAF_INLINE_MEMBER f32x16 value(f32x16 g, f32x16 c, float alpha) const {
+    const Step<f32x16, float> step(g, c, alpha, r.max_delta_step);
+    return min(max(select(g < 0.0f, step.size, -step.size), low), high);
+  }
+  // Twice what a value takes off the loss.
+  POLYLEAF_INLINE_MEMBER f32x16 term(f32x16 g, f32x16 c, f32x16 w) const {
+    return -((2.0f * g) * w + (c * w) * w) - (2.0f * r.alpha) * select(w < 0.0f, -w, w);
+  }
+  POLYLEAF_INLINE_MEMBER f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+    const f32x16 wl = value(gl, cl, r.alpha), wr = value(gr, cr, r.alpha),
+                 tied_value = get_tied_value(gl, gr, cl, cr);
+    const auto is_violated = constraint * (wr - wl) < 0.0f;
+    return term(gl, cl, select(is_violated, tied_value, wl)) +
+           term(gr, cr, select(is_violated, tied_value, wr));
+  }
+  // NaN where each child has its own.
+  POLYLEAF_INLINE_MEMBER f32x16 tied(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+    const f32x16 wl = value(gl, cl, r.alpha), wr = value(gr, cr, r.alpha);
+    const f32x16 none = broadcast(__builtin_bit_cast(float, 0x7fc00000u));
+    return select(constraint * (wr - wl) < 0.0f, get_tied_value(gl, gr, cl, cr), none);
+  }
+  POLYLEAF_INLINE_MEMBER f32x16 get_tied_value(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+    return value(gl + gr, cl + cr, 2.0f * r.alpha);
+  }
+  POLYLEAF_INLINE_MEMBER f32x16 single(f32x16 g, f32x16 c) const {
+    return term(g, c, value(g, c, r.alpha));
+  }
+};
+
+// The score of trees that obey directions (monotone.h), of any number of outputs, and how it and
+// others are asked for those at hand. Included by kernels only, inside the namespace of an
+// instruction set.
+
+template <bool PER_OUTPUT>
+struct MonotoneScore {
+  static constexpr bool kPerOutput = PER_OUTPUT;
+  Regularisation r;
+  const float *constraint, *low, *high;  // of every output, readable to the next sixteen
+
+  POLYLEAF_INLINE_MEMBER f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
+  POLYLEAF_INLINE_MEMBER MonotoneBlock block(int z) const {
+    return {r, load<f32x16>(constraint + 16 * z), load<f32x16>(low + 16 * z),
+            load<f32x16>(high + 16 * z)};
+  }
+  POLYLEAF_INLINE_MEMBER MonotoneBlock narrow() const {
+    return {r, broadcast(constraint[0]), broadcast(low[0]), broadcast(high[0])};
+  }
+};
+
+// A score as it is for the outputs 16 z to 16 z + 15, and for one output.
+template <Score S>
+POLYLEAF_INLINE const S& get_block(const S& score, int) {
+  return score;
+}
+template <bool P>
+POLYLEAF_INLINE MonotoneBlock get_block(const MonotoneScore<P>& score, int z) {
+  return score.block(z);
+}
+template <Score S>
+POLYLEAF_INLINE const S& get_narrow(const S& score) {
+  return score;
+}
+template <bool P>
+POLYLEAF_INLINE MonotoneBlock get_narrow(const MonotoneScore<P>& score) {
+  return score.narrow();
+}
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf
