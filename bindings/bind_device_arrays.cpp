@@ -59,7 +59,8 @@ DeviceArrayHandle* from_address(const SharedDevice& device, DeviceAddress data,
                     : kind == "i"                ? Code::Int
                     : kind == "u" || kind == "b" ? Code::UInt
                                                  : Code::Complex;
-  const ValueType type = type_of({static_cast<uint8_t>(code), static_cast<uint8_t>(8 * size), 1});
+  const ValueType type =
+      to_value_type({static_cast<uint8_t>(code), static_cast<uint8_t>(8 * size), 1});
   return new DeviceArrayHandle{DeviceArray(device, make_view(data, type, shape, strides)),
                                shape.size(),
                                std::move(owner),

@@ -23,8 +23,8 @@ using Hessians = Optional2<const float>;
 // The sample of a tree's n rows, of which each is in one of the leaves.
 RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves,
                        const SampleRows& rows, const Multiplier& multiplier,
-                       const Workers& workers) {
-  const RowSample sample = sample_of(n, rows, multiplier, workers);
+                       const Context& context) {
+  const RowSample sample = make_row_sample(n, rows, multiplier, context);
   require(static_cast<int64_t>(leaf_of_row.size()) == n, "leaf_of_row needs one entry per row.");
   require(n_leaves >= 1, "There must be at least one leaf.");
   check_leaf_ids(leaf_of_row.data(), n, n_leaves, context);
@@ -47,7 +47,7 @@ int columns(const Hessians& h) {
 nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Hessians& h,
                                          const Leaves& leaf_of_row, int32_t n_leaves,
                                          const LeafConfig& step, const SampleRows& rows,
-                                         const Multiplier& multiplier, const Workers& workers) {
+                                         const Multiplier& multiplier, const Context& context) {
   const size_t n = g.shape(0), k = g.shape(1);
   const RowSample sample =
       checked_rows(static_cast<int64_t>(n), leaf_of_row, n_leaves, rows, multiplier, context);
@@ -67,7 +67,7 @@ std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Hessians& h,
                                     const Leaves& leaf_of_row, int32_t n_leaves, int32_t leaf_k,
                                     const Tree* shared, const LeafConfig& step,
                                     const SampleRows& rows, const Multiplier& multiplier,
-                                    const Workers& workers) {
+                                    const Context& context) {
   const RowSample sample = checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves,
                                         rows, multiplier, context);
   check_hessian(g, h);
@@ -81,11 +81,12 @@ std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Hessians& h,
   return make_topk_block(leaves, static_cast<int64_t>(g.shape(1)));
 }
 
-std::shared_ptr<LeafBlock> fit_topk_sparse(const LabelRows& g, const Optional1<const float>& weight,
+std::shared_ptr<LeafBlock> fit_topk_sparse(const SparseRows& g,
+                                           const Optional1<const float>& weight,
                                            const Leaves& leaf_of_row, int32_t n_leaves,
                                            int32_t leaf_k, const LeafConfig& step,
                                            const SampleRows& rows, const Multiplier& multiplier,
-                                           const Workers& workers) {
+                                           const Context& context) {
   const RowSample sample =
       checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, context);
   require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(),
@@ -103,7 +104,7 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h
                                          const Array2<const float>& features,
                                          const LinearTable& table, const LinearLeafConfig& step,
                                          const SampleRows& rows, const Multiplier& multiplier,
-                                         const Workers& workers) {
+                                         const Context& context) {
   const auto n = static_cast<int64_t>(g.shape(0));
   const RowSample sample = checked_rows(n, leaf_of_row, tree.n_leaves, rows, multiplier, context);
   check_hessian(g, h);
@@ -120,7 +121,7 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h
 }
 
 auto leaf_hessians(const Hessians& h, const Leaves& leaf_of_row, int32_t n_leaves,
-                   const SampleRows& rows, const Multiplier& multiplier, const Workers& workers) {
+                   const SampleRows& rows, const Multiplier& multiplier, const Context& context) {
   const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row,
                                         n_leaves, rows, multiplier, context);
   require(!h || h->shape(0) == leaf_of_row.size(),

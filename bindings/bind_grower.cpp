@@ -241,7 +241,7 @@ int count_features(const Array1<const uint16_t>& n_bins, const Array1<const bool
 // Of codes of some rows of bins that are packed in turn.
 template <class T>
 int64_t check_rows(const Bins& bins, const Array2<T>& codes, int64_t first) {
-  require(bins.stay(), "Only bins at words of the caller's are packed in turn.");
+  require(bins.is_external(), "Only bins at words of the caller's are packed in turn.");
   const auto n = static_cast<int64_t>(codes.shape(1));
   require(static_cast<int64_t>(codes.shape(0)) == bins.n_features(),
           "codes must have one row per feature.");
@@ -302,7 +302,7 @@ void bind_grower(nb::module_& m) {
           nb::arg("n_rows"), nb::arg("n_bins"), "How many words `at` needs.")
       .def(
           "pack",
-          [](Bins& self, Array2<const uint8_t> codes, int64_t first, const Workers& workers) {
+          [](Bins& self, Array2<const uint8_t> codes, int64_t first, const Context& context) {
             const int64_t n = check_rows(self, codes, first);
             nb::gil_scoped_release release;
             self.pack(codes.data(), first, n, context);
@@ -311,7 +311,7 @@ void bind_grower(nb::module_& m) {
           "Write the codes (F, m) of rows first .. first + m - 1.")
       .def(
           "unpack",
-          [](const Bins& self, Array2<uint8_t> codes, int64_t first, const Workers& workers) {
+          [](const Bins& self, Array2<uint8_t> codes, int64_t first, const Context& context) {
             const int64_t n = check_rows(self, codes, first);
             nb::gil_scoped_release release;
             self.unpack(codes.data(), first, n, context);

@@ -39,7 +39,8 @@ void renew(LinearGradients& channels, const Array2<const float>& g, const Option
   require(!config.full || config.max_regressors <= kMaxRegressors,
           "The full fit takes at most 8 regressors.");
   require(!config.full || !diagonal, "The full fit needs one Hessian for all outputs.");
-  const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier, workers);
+  const RowSample sample =
+      make_row_sample(static_cast<int64_t>(g.shape(0)), rows, multiplier, context);
   nb::gil_scoped_release release;
   channels.use(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
                !h                           ? HessianKind::unit

@@ -169,7 +169,7 @@ nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const u
   {
     nb::gil_scoped_release release;
     forest.scores(code_matrix(codes), coded ? &some : nullptr, feature_matrix(features), transform,
-                  result.data, range, workers);
+                  result.data, range, context);
   }
   return result.array;
 }
@@ -177,7 +177,7 @@ nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const u
 nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
                const Optional1<const double>& base, int32_t k, const Optional1<const double>& scale,
                const Optional1<const double>& offset, int32_t first, std::optional<int32_t> last,
-               const Workers& workers, const AnyFeatures& features) {
+               const Context& context, const AnyFeatures& features) {
   const ScoreTransform transform = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   const size_t n_columns = static_cast<size_t>(std::max(0, k));
@@ -186,7 +186,7 @@ nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
   {
     nb::gil_scoped_release release;
     forest.topk(code_matrix(codes), feature_matrix(features), transform, k, outputs.data,
-                scores.data, range, workers);
+                scores.data, range, context);
   }
   return nb::make_tuple(outputs.array, scores.array);
 }

@@ -43,7 +43,7 @@ auto sketch_project(Array2<const float> values, Array2<const float> matrix, floa
           "The matrix must have one row for each column of values.");
   const auto d = static_cast<int32_t>(matrix.shape(1));
   return make_sketch(shape.n, d, [&](float* out) {
-    project(values.data(), shape.n, shape.n_columns, matrix.data(), d, scale, out, workers);
+    project(values.data(), shape.n, shape.n_columns, matrix.data(), d, scale, out, context);
   });
 }
 
@@ -51,7 +51,7 @@ auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float sc
                   const Context& context) {
   const Shape shape(values);
   return make_sketch(shape.n, d, [&](float* out) {
-    project_signs(values.data(), shape.n, shape.n_columns, seed, d, scale, out, workers);
+    project_signs(values.data(), shape.n, shape.n_columns, seed, d, scale, out, context);
   });
 }
 
@@ -68,7 +68,7 @@ auto sketch_count(Array2<const float> values, int32_t d, uint64_t seed, float sc
                   const Context& context) {
   const Shape shape(values);
   return make_sketch(shape.n, d, [&](float* out) {
-    count_sketch(values.data(), shape.n, shape.n_columns, seed, d, scale, out, workers);
+    count_sketch(values.data(), shape.n, shape.n_columns, seed, d, scale, out, context);
   });
 }
 
@@ -86,7 +86,7 @@ auto sketch_take(Array2<const float> values, Array1<const int32_t> columns,
   });
 }
 
-auto compute_column_energy(Array2<const float> values, const Workers& workers) {
+auto compute_column_energy(Array2<const float> values, const Context& context) {
   const Shape shape(values);
   NewArray<double> out({values.shape(1)});
   {
@@ -96,10 +96,10 @@ auto compute_column_energy(Array2<const float> values, const Workers& workers) {
   return out.array;
 }
 
-auto compute_row_means(Array2<const float> values, const Workers& workers) {
+auto compute_row_means(Array2<const float> values, const Context& context) {
   const Shape shape(values);
   return make_sketch(shape.n, 1, [&](float* out) {
-    row_means(values.data(), shape.n, shape.n_columns, out, workers);
+    row_means(values.data(), shape.n, shape.n_columns, out, context);
   });
 }
 

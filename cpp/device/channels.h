@@ -16,7 +16,7 @@ class DeviceChannels {
 
   // g: (n_all, K); h: (n_all, 1 or K), nullptr for unit Hessians. Memory is reused. Throws
   // std::invalid_argument if a derivative is not finite.
-  void quantise(const DeviceMatrix& g, const DeviceMatrix* h, Hessian hessian,
+  void quantise(const DeviceMatrix& g, const DeviceMatrix* h, HessianKind hessian,
                 const RowSample& sample);
 
   const ChannelLayout& layout() const { return layout_; }
@@ -32,7 +32,7 @@ class DeviceChannels {
   const float* hessian_steps() const { return hessian_steps_.data(); }
 
   // Expected gain of random categories, for features with many categories.
-  Chance chance() const;
+  CategoricalOverfit categorical_overfit() const;
 
   std::vector<int16_t> read() const {
     return data_.read(static_cast<size_t>(sample().n_all) * layout_.lanes);

@@ -82,7 +82,7 @@ void DevicePredictor::add_trees(int64_t n_rows) const {
                                           sets_.data(), values_.data(), raw_.data()});
 }
 
-void DevicePredictor::scores(const NumberRows& rows, double* scores, const Workers& workers) const {
+void DevicePredictor::scores(const NumberRows& rows, double* scores, const Context& context) const {
   const int64_t block_rows = row_block_size();
   std::vector<uint8_t> codes;
   std::vector<float> sums;

@@ -23,7 +23,7 @@ class DevicePredictor {
   int32_t n_outputs() const { return model_->n_outputs(); }
   const std::shared_ptr<const Device>& device() const { return device_; }
   // Compute scores (n_rows, n_outputs), equal to RowPredictor.
-  void scores(const NumberRows& rows, double* scores, const Workers& workers) const;
+  void scores(const NumberRows& rows, double* scores, const Context& context) const;
   // Same for rows in GPU memory; the result is complete on return.
   DeviceArray scores(const DeviceArray& rows) const;
 

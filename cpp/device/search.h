@@ -23,7 +23,7 @@ class DeviceSearch final : public Search {
 
   void use(const DeviceChannels& channels) { channels_ = &channels; }
   // Like HistogramSearch.
-  void obey(FeatureDirections directions);
+  void set_monotone_constraints(MonotoneConstraints directions);
 
   const RowSample& sample() const override { return channels_->sample(); }
   int n_outputs() const override { return layout().n_outputs; }
@@ -40,7 +40,7 @@ class DeviceSearch final : public Search {
     int histogram = -1;  // -1: none
     std::vector<int32_t> totals;
     TileSplit best;
-    ValueBounds value_bounds;  // output bounds under monotone constraints
+    OutputBounds value_bounds;  // output bounds under monotone constraints
   };
   // Nodes that are evaluated together, and how their histograms are obtained.
   struct Batch {

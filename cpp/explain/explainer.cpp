@@ -104,7 +104,7 @@ Explainer::Explainer(const Forest& forest, TreeRange range, const CodeMatrix& ba
   check(background, features);
   background_ = make_tiles(background);
   config_.background = &background_;
-  find_background_leaves(forest, range, background, features, workers);
+  find_background_leaves(forest, range, background, features, context);
   prepare();
 }
 
@@ -178,7 +178,7 @@ CodeTiles Explainer::make_tiles(const CodeMatrix& codes) const {
 
 void Explainer::find_background_leaves(const Forest& forest, TreeRange range,
                                        const CodeMatrix& background, const FeatureMatrix& features,
-                                       const Workers& workers) {
+                                       const Context& context) {
   for (int32_t c : regressors_) {
     const float* from = features.data + features_[c] * features.n_rows;
     background_features_.insert(background_features_.end(), from, from + background.n_rows);
@@ -351,7 +351,7 @@ void Explainer::explain(const CodeMatrix& codes, const FeatureMatrix& features,
                         const Context& context) const {
   check(codes, features);
   if (codes.n_rows == 0 || outputs.n == 0) return;
-  const Request request{codes, features, outputs, interactions, out, workers};
+  const Request request{codes, features, outputs, interactions, out, context};
   for (Group& group : groups(interactions)) {
     assign_slots(group, interactions);
     explain_group(group, request);
@@ -362,7 +362,7 @@ void Explainer::explain_group(Group& group, const Request& request) const {
   const auto n_units = static_cast<int64_t>(group.units.size()),
              n_slots = static_cast<int64_t>(group.slots.size());
   if (n_slots == 0) return;  // all trees are single leaves
-  parallel_for(request.workers, n_units, [&](int64_t u, int) {
+  parallel_for(request.context, n_units, [&](int64_t u, int) {
     Unit& unit = group.units[u];
     const bool linear = is_linear(*unit.part->leaves);
     if (linear && has_background_) {
@@ -388,7 +388,7 @@ void Explainer::explain_group(Group& group, const Request& request) const {
         request.outputs.outputs + first, size, position_of.data(),
         request.outputs.scale == nullptr ? nullptr : request.outputs.scale + first};
     std::vector<std::unique_ptr<ShapLeafValues>> made(n_units);
-    parallel_for(request.workers, n_units, [&](int64_t u, int) {
+    parallel_for(request.context, n_units, [&](int64_t u, int) {
       const Part& part = *group.units[u].part;
       made[u] = std::make_unique<ShapLeafValues>(*group.units[u].paths, part.leaves->view(),
                                                  part.output, chunk, compute_expected(part, chunk));
@@ -404,11 +404,11 @@ void Explainer::explain_chunk(const Group& group, const std::vector<ShapLeafValu
                               const Request& request, int64_t first, int32_t n,
                               int tile_rows) const {
   const int64_t n_tiles = Block::count(request.codes.n_rows, tile_rows);
-  const Workers at_work = request.workers.at_most(n_tiles);
-  std::vector<Worker> workers(at_work.n_threads);
+  const Context at_work = request.context.with_max_threads(n_tiles);
+  std::vector<Worker> context(at_work.n_threads);
   const size_t size = group.slots.size() * static_cast<size_t>(n) * kTileRows;
   parallel_for(at_work, n_tiles, [&](int64_t task, int thread) {
-    Worker& worker = workers[thread];
+    Worker& worker = context[thread];
     const Block rows(request.codes.n_rows, tile_rows, task);
     const auto n_rows = static_cast<int>(rows.end - rows.begin);
     worker.tile.reserve(size);

@@ -76,23 +76,23 @@ class Forest {
   // raw (n_rows, n_outputs) += leaf values, tree after tree in order, in float32. `features` are
   // the raw features of linear leaves.
   void predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
-               const Workers& workers) const;
+               const Context& context) const;
   // Compute scores (n_rows, n_outputs) from float32 sums of leaf values that start at 0.
   // `coded_features`: the features that `codes` has rows for, including all that the trees split
   // on.
   void scores(const CodeMatrix& codes, const FeatureIds* coded_features,
               const FeatureMatrix& features, const ScoreTransform& transform, double* scores,
-              TreeRange range, const Workers& workers) const;
+              TreeRange range, const Context& context) const;
   // Find outputs and scores (n_rows, k): the k outputs of each row with the highest scores,
   // highest first, ties by output. Without a base only outputs in a leaf of the row take part;
   // with one all do. Missing ranks are -1, -inf.
   void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreTransform& transform,
             int32_t k, int32_t* outputs, double* scores, TreeRange range,
-            const Workers& workers) const;
+            const Context& context) const;
   // Compute the float32 sums of the outputs in the leaves of each row. Trees of all outputs must
   // have sparse leaves.
   SparseScores sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features,
-                             TreeRange range, const Workers& workers) const;
+                             TreeRange range, const Context& context) const;
   // leaves (n_rows, number of trees): leaf id of each row in each tree.
   void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
              const Context& context) const;
@@ -121,7 +121,7 @@ class Forest {
   struct RemappedTrees;
   template <class Visit>
   void visit_blocks(const CodeMatrix& codes, const FeatureIds* coded_features, TreeRange range,
-                    int block_rows, const Workers& workers, const Visit& visit) const;
+                    int block_rows, const Context& context, const Visit& visit) const;
   struct BlockRows {
     int64_t first;
     int n_rows, thread;
@@ -130,15 +130,15 @@ class Forest {
   using BlockVisit = std::function<void(const BlockRows& rows, ScoreBlock& sums)>;
   void visit_score_blocks(const CodeMatrix& codes, const FeatureIds* coded_features,
                           const FeatureMatrix& features, const float* start, TreeRange range,
-                          const Workers& workers, const BlockVisit& visit) const;
+                          const Context& context, const BlockVisit& visit) const;
   // Call visit(rows, leaves) for each block of rows with leaf ids [row][tree].
   using LeavesVisit = std::function<void(const BlockRows& rows, const uint32_t* leaves)>;
-  void visit_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
+  void visit_leaves(const CodeMatrix& codes, TreeRange range, const Context& context,
                     const LeavesVisit& visit) const;
   // Call visit(row, thread, sums) for each row; requires has_sparse_sums(range).
   using SumsVisit = std::function<void(int64_t row, int thread, SparseAccumulator& sums)>;
   void visit_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                  const Workers& workers, const SumsVisit& visit) const;
+                  const Context& context, const SumsVisit& visit) const;
   // Return whether sums of a row are sparse: every tree has sparse leaves or is for one output.
   bool has_sparse_sums(TreeRange range) const;
   int64_t max_entries(TreeRange range) const;  // of the leaves of one row

@@ -24,9 +24,9 @@ std::string describe_row(int64_t row, const std::string& what) {
 }
 
 // Make a block of rows [first, first + n) of CSR arrays; `indptr` has been checked.
-LabelRows::Block make_block(const int64_t* indptr, const int32_t* outputs, const float* values,
-                            int64_t first, int64_t n, int64_t n_outputs) {
-  auto pattern = std::make_shared<LabelPattern>();
+SparseRows::Block make_block(const int64_t* indptr, const int32_t* outputs, const float* values,
+                             int64_t first, int64_t n, int64_t n_outputs) {
+  auto pattern = std::make_shared<SparsePattern>();
   const int64_t from = indptr[first], size = indptr[first + n] - from;
   pattern->begin.resize(static_cast<size_t>(n) + 1);
   pattern->outputs.reserve(static_cast<size_t>(size));
@@ -67,7 +67,7 @@ struct MergedRow {
     ++n;
   }
   // `target_entries`: ascending entries of the row; they are replaced by their new positions.
-  void merge(const LabelRow& row, const int32_t* outputs_in, const float* values, int64_t n_in,
+  void merge(const SparseRow& row, const int32_t* outputs_in, const float* values, int64_t n_in,
              std::span<int64_t> target_entries, int64_t row_begin) {
     int64_t a = 0, b = 0;
     size_t m = 0;
@@ -101,9 +101,9 @@ SparseRows make_sparse_rows(const int64_t* indptr, const int32_t* outputs, const
   for (int64_t i = 0; i < n_rows; ++i)
     if (indptr[i] > indptr[i + 1])
       reject(describe_row(i, "ends before it begins: indptr must ascend"));
-  LabelRows rows(n_rows, n_outputs);
-  parallel_for(workers, rows.n_blocks(), [&](int64_t task, int) {
-    const Block block(n_rows, kLabelBlock, task);
+  SparseRows rows(n_rows, n_outputs);
+  parallel_for(context, rows.n_blocks(), [&](int64_t task, int) {
+    const Block block(n_rows, kSparseBlockRows, task);
     rows.block(task) =
         make_block(indptr, outputs, values, block.begin, block.end - block.begin, n_outputs);
   });
@@ -137,18 +137,18 @@ SparseRawScores::SparseRawScores(const SparseRows& targets, const Context& conte
 }
 
 void SparseRawScores::add(const int32_t* leaf_of_row, const LeafView& leaves,
-                          const Workers& workers) {
-  std::vector<MergedRow> scratch(static_cast<size_t>(workers.n_threads));
-  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
-    LabelRows::Block& block = raw_.block(b);
-    const LabelPattern& before = *block.pattern;
-    const int32_t* leaf = leaf_of_row + b * kLabelBlock;
+                          const Context& context) {
+  std::vector<MergedRow> scratch(static_cast<size_t>(context.n_threads));
+  parallel_for(context, raw_.n_blocks(), [&](int64_t b, int thread) {
+    SparseRows::Block& block = raw_.block(b);
+    const SparsePattern& before = *block.pattern;
+    const int32_t* leaf = leaf_of_row + b * kSparseBlockRows;
     int64_t max_entries = before.n_entries();
     for (int64_t r = 0; r < before.n_rows(); ++r)
       max_entries += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
     MergedRow& merged = scratch[thread];
     merged.reserve(max_entries);
-    auto pattern = std::make_shared<LabelPattern>();
+    auto pattern = std::make_shared<SparsePattern>();
     pattern->begin.assign(before.begin.size(), 0);
     std::span<int64_t> target_entries;
     if (!targets_.empty()) target_entries = targets_[b].at;

@@ -17,21 +17,21 @@ class SparseRawScores {
   // Rows without targets, for data that are only scored.
   SparseRawScores(int64_t n_rows, int64_t n_outputs);
   // `targets` contain every non-zero entry, and possibly zeros.
-  SparseRawScores(const LabelRows& targets, const Workers& workers);
+  SparseRawScores(const SparseRows& targets, const Context& context);
 
   SparseRawScores(const SparseRawScores&) = delete;
   SparseRawScores& operator=(const SparseRawScores&) = delete;
 
   // Add the sparse leaf value of every row, in float32, as prediction does.
-  void add(const int32_t* leaf_of_row, const LeafView& leaves, const Workers& workers);
+  void add(const int32_t* leaf_of_row, const LeafView& leaves, const Context& context);
 
   // Compute the gradients of all entries at raw + base, times the row weights (nullptr: 1).
-  void gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
-                 const Workers& workers) const;
+  void gradients(const Loss& loss, float base, const float* weight, SparseRows& out,
+                 const Context& context) const;
 
   // Find outputs and scores (n_rows, k): the k outputs of highest raw score in each row, highest
   // first, ties by output; -1 and -inf where there are fewer.
-  void topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const;
+  void topk(int32_t k, int32_t* outputs, double* scores, const Context& context) const;
 
   const SparseRows& raw() const { return raw_; }
 
@@ -44,7 +44,7 @@ class SparseRawScores {
     void write(int64_t first, int64_t n, float* out) const;
   };
 
-  LabelRows raw_;
+  SparseRows raw_;
   std::vector<Targets> targets_;  // parallel to the blocks of raw_; empty: no targets
 };
 

@@ -241,7 +241,7 @@ struct Forest::RemappedTrees {
 
 template <class Visit>
 void Forest::visit_blocks(const CodeMatrix& codes, const FeatureIds* coded_features,
-                          TreeRange range, int block_rows, const Workers& workers,
+                          TreeRange range, int block_rows, const Context& context,
                           const Visit& visit) const {
   const int64_t n_trees = range.last - range.first;
   int64_t n_tops = 0;
@@ -249,7 +249,7 @@ void Forest::visit_blocks(const CodeMatrix& codes, const FeatureIds* coded_featu
   const bool in_place = codes.n_features > n_tops;
   const int64_t task_rows = std::max<int64_t>(
       kBlockRows, kTaskWork / std::max<int64_t>(1, n_trees) / kBlockRows * kBlockRows);
-  const Workers busy = workers.at_most(Block::count(codes.n_rows, task_rows) + 1);
+  const Context busy = context.with_max_threads(Block::count(codes.n_rows, task_rows) + 1);
   std::vector<Worker> per_thread(busy.n_threads);
   std::vector<int32_t> split_features;
   if (!in_place && codes.n_rows > kSmallBlockRows) {
@@ -270,7 +270,7 @@ void Forest::visit_blocks(const CodeMatrix& codes, const FeatureIds* coded_featu
 
 void Forest::visit_score_blocks(const CodeMatrix& codes, const FeatureIds* coded_features,
                                 const FeatureMatrix& features, const float* start, TreeRange range,
-                                const Workers& workers, const BlockVisit& visit) const {
+                                const Context& context, const BlockVisit& visit) const {
   std::optional<RemappedTrees> remapped;
   if (coded_features != nullptr) remapped.emplace(*this, *coded_features, range);
   const ForestArrays trees = coded_features != nullptr ? remapped->arrays : arrays();
@@ -280,7 +280,7 @@ void Forest::visit_score_blocks(const CodeMatrix& codes, const FeatureIds* coded
   const int block_rows = n_outputs_ <= 1024    ? kBlockRows
                          : n_outputs_ <= 32768 ? kSliceRows
                                                : kPadRows;
-  visit_blocks(codes, coded_features, range, block_rows, workers,
+  visit_blocks(codes, coded_features, range, block_rows, context,
                [&](const BlockCodes& block, int thread, Worker& worker) {
                  worker.scores.reset(block.n_rows, n_outputs_, width_, columns);
                  if (start != nullptr) worker.scores.load(start + block.row * n_outputs_);
@@ -290,12 +290,12 @@ void Forest::visit_score_blocks(const CodeMatrix& codes, const FeatureIds* coded
                });
 }
 
-void Forest::visit_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
+void Forest::visit_leaves(const CodeMatrix& codes, TreeRange range, const Context& context,
                           const LeavesVisit& visit) const {
   const int n_trees = range.last - range.first;
   // All leaf ids of a block are held in memory.
   const int block_rows = n_trees <= kBlockRows ? kBlockRows : kSliceRows;
-  visit_blocks(codes, nullptr, range, block_rows, workers,
+  visit_blocks(codes, nullptr, range, block_rows, context,
                [&](const BlockCodes& block, int thread, Worker& worker) {
                  worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
                  for (int32_t first = 0; first < n_trees; first += kGroup) {
@@ -315,7 +315,7 @@ void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, flo
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (range.first == range.last) return;
-  visit_score_blocks(codes, nullptr, features, raw, range, workers,
+  visit_score_blocks(codes, nullptr, features, raw, range, context,
                      [&](const BlockRows& rows, ScoreBlock& sums) {
                        sums.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
                      });
@@ -323,7 +323,7 @@ void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, flo
 
 void Forest::scores(const CodeMatrix& codes, const FeatureIds* coded_features,
                     const FeatureMatrix& features, const ScoreTransform& transform, double* scores,
-                    TreeRange range, const Workers& workers) const {
+                    TreeRange range, const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   if (coded_features == nullptr)
     check(codes, features, range);
@@ -331,7 +331,7 @@ void Forest::scores(const CodeMatrix& codes, const FeatureIds* coded_features,
     check({codes.data, kMaxFeatures, codes.n_rows}, features,
           range);  // RemappedTrees checks the features
   visit_score_blocks(
-      codes, coded_features, features, nullptr, range, workers,
+      codes, coded_features, features, nullptr, range, context,
       [&](const BlockRows& rows, ScoreBlock& sums) {
         double* to = scores + rows.first * n_outputs_;
         if (transform.scale != nullptr)  // tested once, not for every sum
@@ -348,7 +348,7 @@ void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, range);
   const int64_t n_trees = range.last - range.first;
-  visit_leaves(codes, range, workers, [&](const BlockRows& rows, const uint32_t* found) {
+  visit_leaves(codes, range, context, [&](const BlockRows& rows, const uint32_t* found) {
     std::copy_n(found, rows.n_rows * n_trees, leaves + rows.first * n_trees);
   });
 }

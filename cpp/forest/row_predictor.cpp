@@ -81,7 +81,7 @@ void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes,
   for (int32_t feature : numeric_)
     columns.dense.push_back(
         {feature, rows.type, rows.data + feature * rows.column_stride, rows.row_stride});
-  bins_->transform(columns, codes, workers, row_positions_.data());
+  bins_->transform(columns, codes, context, row_positions_.data());
   for (const CategoryValues& known : categories_)
     for (int64_t r = 0; r < rows.n_rows; ++r)
       codes[known.feature * rows.n_rows + r] = find_code(known, read_value(rows, r, known.feature));
@@ -116,7 +116,7 @@ void RowPredictor::scores(const NumberRows& rows, double* scores, const Context&
       raw = {features.data(), part.n_features, part.n_rows};
     }
     forest_->scores({codes.data(), part.n_features, part.n_rows}, nullptr, raw, transform(),
-                    scores + begin * n_outputs(), {0, forest_->n_trees()}, workers);
+                    scores + begin * n_outputs(), {0, forest_->n_trees()}, context);
   }
 }
 

@@ -37,7 +37,7 @@ class RowPredictor {
   int32_t n_features() const { return bins_->n_features(); }
   int32_t n_outputs() const { return forest_->n_outputs(); }
   // Compute scores (n_rows, n_outputs), equal to Forest::scores.
-  void scores(const NumberRows& rows, double* scores, const Workers& workers) const;
+  void scores(const NumberRows& rows, double* scores, const Context& context) const;
 
   // Parts of a prediction: the trees, the codes (n_features, n_rows) of the features that they
   // split on, and the transform of their sums.

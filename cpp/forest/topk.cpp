@@ -89,19 +89,19 @@ std::vector<int32_t> Forest::find_tree_outputs(TreeRange range) const {
 }
 
 void Forest::visit_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                        const Workers& workers, const SumsVisit& visit) const {
+                        const Context& context, const SumsVisit& visit) const {
   const int64_t most = max_entries(range);
   double entries = 0;
   for (int32_t t = range.first; t < range.last; ++t)
     entries +=
         static_cast<double>(entries_[t].leaves->n_entries()) / entries_[t].leaves->n_leaves();
   const SparseAccumulator::Strategy strategy = SparseAccumulator::choose(
-      n_outputs_, static_cast<int64_t>(entries), most, codes.n_rows / workers.n_threads);
-  std::vector<std::unique_ptr<SparseAccumulator>> per_thread(workers.n_threads);
+      n_outputs_, static_cast<int64_t>(entries), most, codes.n_rows / context.n_threads);
+  std::vector<std::unique_ptr<SparseAccumulator>> per_thread(context.n_threads);
   const int32_t n_trees = range.last - range.first;
   const LeafTarget* trees = targets_.data() + range.first;
   const std::vector<TreeRange> runs = find_runs(trees, n_trees);
-  visit_leaves(codes, range, workers, [&](const BlockRows& rows, const uint32_t* leaves) {
+  visit_leaves(codes, range, context, [&](const BlockRows& rows, const uint32_t* leaves) {
     auto& sums = per_thread[rows.thread];
     if (sums == nullptr) sums = std::make_unique<SparseAccumulator>(strategy, n_outputs_, most);
     for (int r = 0; r < rows.n_rows; ++r) {
@@ -118,7 +118,7 @@ void Forest::visit_sums(const CodeMatrix& codes, const FeatureMatrix& features, 
 
 void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
                   const ScoreTransform& transform, int32_t k, int32_t* outputs, double* scores,
-                  TreeRange range, const Workers& workers) const {
+                  TreeRange range, const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
@@ -129,7 +129,7 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
   const bool includes_absent = transform.base != nullptr;
   if (has_sparse_sums(range)) {
     const AbsentOutputs absent(transform, n_outputs_, k + max_entries(range));
-    visit_sums(codes, features, range, workers,
+    visit_sums(codes, features, range, context,
                [&](int64_t row, int thread, SparseAccumulator& sums) {
                  Ranking& ranking = rankings[thread];
                  sums.visit_all([&](const float* values, const int32_t* held, int32_t n) {
@@ -145,7 +145,7 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
   const bool all = includes_absent || held.size() == static_cast<size_t>(n_outputs_);
   const auto n_held = static_cast<int32_t>(held.size());
   std::vector<std::vector<float>> held_sums(rankings.size(), std::vector<float>(all ? 0 : n_held));
-  visit_score_blocks(codes, nullptr, features, nullptr, range, workers,
+  visit_score_blocks(codes, nullptr, features, nullptr, range, context,
                      [&](const BlockRows& rows, ScoreBlock& block) {
                        block.use(false);
                        Ranking& ranking = rankings[rows.thread];
@@ -181,8 +181,8 @@ SparseScores Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix&
     std::vector<float> values;
     std::vector<int64_t> rows;
   };
-  std::vector<Part> parts(workers.n_threads);
-  visit_sums(codes, features, range, workers,
+  std::vector<Part> parts(context.n_threads);
+  visit_sums(codes, features, range, context,
              [&](int64_t row, int thread, SparseAccumulator& sums) {
                Part& part = parts[thread];
                const auto before = static_cast<int64_t>(part.outputs.size());

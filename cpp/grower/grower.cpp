@@ -33,7 +33,7 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
   const RowRange rows = rows_->start(search.sample(), tree_context_.tiles());
-  const SearchNode root{0, 0, rows, workers_.sum(rows.size()), {}};
+  const SearchNode root{0, 0, rows, context_.allreduce_sum(rows.size()), {}};
   search.start(tree_context_, root);
   add_node(root);
   new_nodes_.assign(1, 0);
@@ -57,7 +57,7 @@ void Grower::add_node(const SearchNode& at) {
 void Grower::evaluate(bool renewed) {
   if (!policy_.can_add_leaves() || new_nodes_.empty()) return;
   if (renewed && !rows_->has(search_->sample())) repartition();
-  if (renewed && !workers_.is_alone()) count_rows();  // other ranks may have drawn new rows
+  if (renewed && context_.is_distributed()) count_rows();  // other ranks may have drawn new rows
   std::vector<SearchNode> nodes;
   for (int32_t id : new_nodes_) nodes.push_back(nodes_[id].at);
   std::vector<SplitInfo> splits;
@@ -217,7 +217,7 @@ const Tree& Grower::assign_leaf_ids() {
   return tree_;
 }
 
-// Partition the rows of the new sample by the leaves of the tree so far.
+// HostRowPartitioner the rows of the new sample by the leaves of the tree so far.
 void Grower::repartition() {
   assign_leaf_ids();
   const std::vector<RowRange> rows = rows_->repartition(search_->sample(), tree_.n_leaves);

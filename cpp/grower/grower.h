@@ -30,9 +30,9 @@ namespace polyleaf {
 
 class Grower {
  public:
-  Grower(const Bins& bins, const Workers& workers);
+  Grower(const Bins& bins, const Context& context);
   // Grow with rows that a given partitioner holds, for example on a GPU.
-  Grower(std::unique_ptr<RowPartitioner> rows, const Workers& workers);
+  Grower(std::unique_ptr<RowPartitioner> rows, const Context& context);
 
   Grower(const Grower&) = delete;
   Grower& operator=(const Grower&) = delete;
@@ -87,7 +87,7 @@ class Grower {
   void remove_pruned_nodes();
 
   const std::unique_ptr<RowPartitioner> rows_;
-  const Workers workers_;
+  const Context context_;
   TreeContext tree_context_;
   InteractionConstraints interactions_;
   GrowConfig config_{};

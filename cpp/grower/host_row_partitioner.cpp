@@ -62,9 +62,9 @@ void place_rows(std::vector<Piece>& pieces,
 
 HostRowPartitioner::HostRowPartitioner(const Bins& bins, const Context& context)
     : bins_(bins),
-      workers_(workers),
-      right_words_(workers.n_threads),
-      sparse_partition_(bins.cells(), workers) {
+      context_(context),
+      right_words_(context.n_threads),
+      sparse_partition_(bins.sparse_columns(), context) {
   for (auto& words : words_) words.resize(bins.n_tiles());
   leaf_of_row_.reserve(bins.n_rows());
 }
@@ -96,7 +96,7 @@ void HostRowPartitioner::set_sample(const RowSample& sample) {
 // Return whether a node is so small that its words should be copied next to each other: most of
 // every cache line would belong to other nodes.
 bool HostRowPartitioner::is_small_node(int64_t n_rows) const {
-  return !bins_.stay() && n_rows < bins_.n_rows() / kWordsPerCacheLine;
+  return !bins_.is_external() && n_rows < bins_.n_rows() / kWordsPerCacheLine;
 }
 
 // Copy the words of small nodes that have no copy yet.
@@ -157,11 +157,11 @@ std::vector<RowRange> HostRowPartitioner::repartition(const RowSample& sample, i
 }
 
 void HostRowPartitioner::codes(const RowRange& rows, int feature, uint8_t* out) const {
-  if (bins_.in_cells(feature)) {
-    const int64_t number = bins_.cell_number(feature);
-    std::memset(out, bins_.cells().common(number), static_cast<size_t>(rows.size()));
+  if (bins_.is_sparse(feature)) {
+    const int64_t number = bins_.sparse_index(feature);
+    std::memset(out, bins_.sparse_columns().common(number), static_cast<size_t>(rows.size()));
     const CellRange entries = sparse_partition_.range(rows.cells, number, number + 1);
-    for (const Cell* e = entries.begin; e != entries.end; ++e)
+    for (const SparseEntry* e = entries.begin; e != entries.end; ++e)
       if (entries.place(*e) != CellRange::kRemoved)
         out[entries.place(*e)] = static_cast<uint8_t>(e->code());
     return;
@@ -180,9 +180,9 @@ void HostRowPartitioner::codes(const RowRange& rows, int feature, uint8_t* out) 
 }
 
 Route HostRowPartitioner::make_route(const PartitionRequest& request, CategorySet& set) const {
-  const Tile& tile = bins_.tile(bins_.tile_of(request.feature));
+  const Tile& tile = bins_.tile(bins_.tile_index(request.feature));
   Route route;
-  route.slot = bins_.slot_of(request.feature);
+  route.slot = bins_.slot_index(request.feature);
   route.mask = tile.stride() - 1;
   route.offset = request.missing_left ? 1 : 0;
   route.threshold = request.threshold + route.offset;
@@ -198,10 +198,10 @@ Route HostRowPartitioner::make_route(const PartitionRequest& request, CategorySe
 
 int64_t HostRowPartitioner::decide(const PartitionRequest& request, int64_t first, int64_t last,
                                    uint8_t* bits) const {
-  if (bins_.in_cells(request.feature)) return decide_sparse(request, first, last, bits);
+  if (bins_.is_sparse(request.feature)) return decide_sparse(request, first, last, bits);
   CategorySet set;
   const Route route = make_route(request, set);
-  const int t = bins_.tile_of(request.feature);
+  const int t = bins_.tile_index(request.feature);
   uint64_t buffer[kGatherWords + 8];
   int64_t n_left = 0;
   const int64_t block_size = std::max<int64_t>(1, word_block_size(request.rows, last - first));
@@ -216,13 +216,13 @@ int64_t HostRowPartitioner::decide(const PartitionRequest& request, int64_t firs
 // Send all rows where the most common code goes, except those with an explicit entry.
 int64_t HostRowPartitioner::decide_sparse(const PartitionRequest& request, int64_t first,
                                           int64_t last, uint8_t* bits) const {
-  const int64_t number = bins_.cell_number(request.feature), n = last - first;
-  const bool common_left = bins_.cells().common(number) <= request.threshold;
+  const int64_t number = bins_.sparse_index(request.feature), n = last - first;
+  const bool common_left = bins_.sparse_columns().common(number) <= request.threshold;
   std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));
   if (common_left && n % 8 != 0) bits[n / 8] = static_cast<uint8_t>((1 << (n % 8)) - 1);
   int64_t n_left = common_left ? n : 0;
   const CellRange entries = sparse_partition_.range(request.rows.cells, number, number + 1);
-  for (const Cell* e = entries.begin; e != entries.end; ++e) {
+  for (const SparseEntry* e = entries.begin; e != entries.end; ++e) {
     const int code = e->code();
     const bool left = code == kMissingCode ? request.missing_left : code <= request.threshold;
     const uint32_t place = entries.place(*e);
@@ -238,7 +238,7 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests)
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   std::vector<Piece> pieces = make_pieces(requests);
   bits_.reserve(static_cast<size_t>(first_bytes(requests).back()) + 64);
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
     const PartitionRequest& d = requests[p.request];
     p.n_left = decide(d, p.begin - d.rows.begin, p.end - d.rows.begin, bits_.data() + p.bits);
@@ -280,7 +280,7 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests)
     if (d.right_is_splittable) children.push_back(&d.right);
   }
   fetch_words(children);
-  if (bins_.cells().n_entries() > 0) partition_cells(requests);
+  if (bins_.sparse_columns().n_entries() > 0) partition_cells(requests);
 }
 
 // Move sparse entries to the children of their rows.
@@ -295,8 +295,8 @@ void HostRowPartitioner::partition_cells(std::vector<PartitionRequest>& requests
 
 // With enough tiles for all threads words are moved in place, which saves a second copy.
 bool HostRowPartitioner::moves_in_place(const std::vector<PartitionRequest>& requests) const {
-  return workers_.n_threads == 1 ||
-         requests.size() * tiles_.size() >= 2 * size_t(workers_.n_threads);
+  return context_.n_threads == 1 ||
+         requests.size() * tiles_.size() >= 2 * size_t(context_.n_threads);
 }
 
 // Compact rows that go left in place; stage rows that go right in a buffer of the thread.
@@ -305,7 +305,7 @@ void HostRowPartitioner::move_in_place(const std::vector<PartitionRequest>& requ
   const std::vector<int64_t> bytes = first_bytes(requests);
   const auto n_tiles = static_cast<int64_t>(tiles_.size());
   parallel_for(
-      workers_, static_cast<int64_t>(requests.size()) * n_tiles, [&](int64_t task, int thread) {
+      context_, static_cast<int64_t>(requests.size()) * n_tiles, [&](int64_t task, int thread) {
         const PartitionRequest& d = requests[task / n_tiles];
         if (d.left.words == 0) return;
         uint64_t* words = words_at(d.left.words, tiles_[task % n_tiles], d.rows.begin);
@@ -323,7 +323,7 @@ void HostRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, co
   for (const auto& [leaf, rows] : leaves)
     for (int64_t b = rows.begin; b < rows.end; b += kLeafIdBlock)
       pieces.push_back({leaf, {b, std::min(b + kLeafIdBlock, rows.end), rows.copy}});
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const LeafRows& piece = pieces[task];
     int32_t* out = leaf_of_row_.data();
     const uint32_t* from = ids(piece.rows);
@@ -337,7 +337,7 @@ void HostRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, co
 }
 
 void HostRowPartitioner::route_outside_rows(const Tree& tree) {
-  parallel_for(workers_, Block::count(bins_.n_rows(), kLeafIdBlock), [&](int64_t task, int) {
+  parallel_for(context_, Block::count(bins_.n_rows(), kLeafIdBlock), [&](int64_t task, int) {
     const Block rows(bins_.n_rows(), kLeafIdBlock, task);
     const uint32_t* next =
         std::lower_bound(sample_.rows, sample_.rows + sample_.n_rows, rows.begin);

@@ -48,8 +48,8 @@ struct PartitionKernels {
   // ranks[i]: number of rows that go left among the first 64 i rows, for 0 <= i <= n / 64.
   void (*rank)(const uint8_t* bits, int64_t n, uint32_t* ranks);
   // Move entries to the side of their rows and renumber their row positions.
-  void (*move_entries)(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
-                       Cell* left, Cell* right);
+  void (*move_entries)(const SparseEntry* from, int64_t n, const uint8_t* bits,
+                       const uint32_t* ranks, SparseEntry* left, SparseEntry* right);
   // out[i] = words[ids[i]]
   void (*gather_words)(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out);
 };

@@ -35,8 +35,8 @@ class RowPartitioner {
 
   // Return whether the tree was started with this sample.
   virtual bool has(const RowSample& sample) const = 0;
-  // Partition another sample by the leaf ids that `assign_leaf_ids` has written, ascending within
-  // a leaf; return one range per leaf.
+  // HostRowPartitioner another sample by the leaf ids that `assign_leaf_ids` has written, ascending
+  // within a leaf; return one range per leaf.
   virtual std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) = 0;
 
   // A node, its split, and the resulting ranges `left` and `right`, which `partition_rows` sets.

@@ -75,7 +75,9 @@ class TreeContext {
   // Tiles that contain an allowed feature.
   const std::vector<int>& tiles() const { return tiles_; }
   // Number of work units of a node's scan: allowed tiles and groups of sparse features.
-  int n_parts() const { return static_cast<int>(tiles_.size()) + bins().cells().n_groups(); }
+  int n_parts() const {
+    return static_cast<int>(tiles_.size()) + bins().sparse_columns().n_groups();
+  }
 
   // Return whether an allowed categorical feature has so many categories that they are sorted by
   // gradient (and not one-hot).

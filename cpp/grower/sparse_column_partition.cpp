@@ -33,7 +33,7 @@ struct SparseColumnPartition::Plan {
 // A block of entries of one request, and its destination.
 struct SparseColumnPartition::Piece {
   size_t plan;
-  const Cell* begin;
+  const SparseEntry* begin;
   int64_t n, n_left = 0, left_to = 0, right_to = 0;
 };
 
@@ -106,9 +106,11 @@ CellRange SparseColumnPartition::range(int32_t at, int64_t first, int64_t last) 
   const uint32_t* positions = list.has_positions ? list.positions.data() : nullptr;
   if (list.begin != nullptr)
     return {list.cells + list.begin[first], list.cells + list.begin[last], positions};
-  const auto before = [](const Cell& entry, int64_t number) { return entry.number() < number; };
-  const Cell* end = list.cells + list.n;
-  const Cell* begin = std::lower_bound(list.cells, end, first, before);
+  const auto before = [](const SparseEntry& entry, int64_t number) {
+    return entry.number() < number;
+  };
+  const SparseEntry* end = list.cells + list.n;
+  const SparseEntry* begin = std::lower_bound(list.cells, end, first, before);
   return {begin, std::lower_bound(begin, end, last, before), positions};
 }
 
@@ -131,7 +133,7 @@ void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
   const auto each = [&](int64_t block, auto&& use) {
     const Block range(cells_.n_entries(), kEntryBlock, block);
     for (int64_t e = range.begin; e < range.end; ++e) {
-      const Cell& entry = cells_.entries()[e];
+      const SparseEntry& entry = cells_.entries()[e];
       const uint32_t g = row_group[entry.row];
       if (g != kNoGroup) use(entry, g, next[block * groups.size() + g]);
     }
@@ -147,8 +149,8 @@ void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
     groups[g].cells = acquire_list(n, groups[g].size());
     to[g] = lists_[groups[g].cells]->own.data();
   }
-  parallel_for(workers_, n_blocks, [&](int64_t block, int) {
-    each(block, [&](const Cell& entry, uint32_t g, int64_t& at) {
+  parallel_for(context_, n_blocks, [&](int64_t block, int) {
+    each(block, [&](const SparseEntry& entry, uint32_t g, int64_t& at) {
       to[g][at++] = {row_position[entry.row], entry.key};
     });
   });
@@ -176,7 +178,7 @@ void SparseColumnPartition::partition_rows(std::vector<RowPartitioner::Partition
     if (plan.smaller == &d.left ? d.left_is_splittable : d.right_is_splittable)
       plan.smaller->cells = acquire_list(plan.n_smaller, plan.smaller->size());
   }
-  parallel_for(workers_, static_cast<int64_t>(shrinking.size()),
+  parallel_for(context_, static_cast<int64_t>(shrinking.size()),
                [&](int64_t task, int thread) { remove_child_rows(shrinking[task], thread); });
   move_cells(moving);
 }
@@ -191,7 +193,7 @@ SparseColumnPartition::Plan SparseColumnPartition::make_plan(RowPartitioner::Par
     return plan;
   plan.ids = ids[plan.smaller->copy] + plan.smaller->begin;
   for (int64_t i = 0; i < plan.smaller->size(); ++i)
-    plan.n_smaller += static_cast<int64_t>(cells_.of_row(plan.ids[i]).size());
+    plan.n_smaller += static_cast<int64_t>(cells_.row_keys(plan.ids[i]).size());
   plan.keeps_list = plan.n_smaller * kMaxSmallChildShare <= list.n_left;
   return plan;
 }
@@ -219,9 +221,9 @@ void SparseColumnPartition::remove_child_rows(Plan& plan, int thread) {
 }
 
 void SparseColumnPartition::compact(List& list) {
-  Buffer<Cell> left(static_cast<size_t>(list.n_left));
-  Cell* to = left.data();
-  for (const Cell* e = list.cells; e != list.cells + list.n; ++e) {
+  Buffer<SparseEntry> left(static_cast<size_t>(list.n_left));
+  SparseEntry* to = left.data();
+  for (const SparseEntry* e = list.cells; e != list.cells + list.n; ++e) {
     const uint32_t place = list.positions[e->row];
     if (place == CellRange::kRemoved) continue;
     *to++ = {place, e->key};
@@ -236,13 +238,13 @@ void SparseColumnPartition::compact(List& list) {
 // Collect the entries of a few rows and sort them by key: a radix sort with 11-bit digits.
 void SparseColumnPartition::sort_rows(const Plan& plan, int thread) {
   List& list = *lists_[plan.smaller->cells];
-  Buffer<Cell>& space = scratch_[thread];
+  Buffer<SparseEntry>& space = scratch_[thread];
   space.reserve(static_cast<size_t>(list.n));
-  Cell* from = space.data();
-  Cell* to = list.own.data();
-  Cell* at = from;
+  SparseEntry* from = space.data();
+  SparseEntry* to = list.own.data();
+  SparseEntry* at = from;
   for (int64_t i = 0; i < plan.smaller->size(); ++i)
-    for (const uint32_t key : cells_.of_row(plan.ids[i])) *at++ = {static_cast<uint32_t>(i), key};
+    for (const uint32_t key : cells_.row_keys(plan.ids[i])) *at++ = {static_cast<uint32_t>(i), key};
   constexpr int kBits = 11;
   for (int shift = 0; shift < 32;
        shift += kBits) {  // three passes; the last one writes to the list
@@ -260,7 +262,7 @@ void SparseColumnPartition::sort_rows(const Plan& plan, int thread) {
 void SparseColumnPartition::move_cells(std::vector<Plan>& plans) {
   if (plans.empty()) return;
   const PartitionKernels& kernels = POLYLEAF_SELECT(partition_kernels);
-  parallel_for(workers_, static_cast<int64_t>(plans.size()), [&](int64_t task, int) {
+  parallel_for(context_, static_cast<int64_t>(plans.size()), [&](int64_t task, int) {
     List& list = *lists_[plans[task].division->rows.cells];
     if (list.has_positions) compact(list);
   });
@@ -282,7 +284,7 @@ void SparseColumnPartition::move_cells(std::vector<Plan>& plans) {
   parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
     const uint8_t* bits = plans[p.plan].bits;
-    for (const Cell* e = p.begin; e != p.begin + p.n; ++e)
+    for (const SparseEntry* e = p.begin; e != p.begin + p.n; ++e)
       p.n_left += bits[e->row / 8] >> (e->row % 8) & 1;
   });
   for (Piece& p : pieces) {

@@ -1,5 +1,5 @@
-// Partition of sparse feature entries by node: one list for each node that may be split, in the
-// order of sparse_columns.h.
+// HostRowPartitioner of sparse feature entries by node: one list for each node that may be split,
+// in the order of sparse_columns.h.
 //
 // A split creates the children's lists in one of two ways. If few entries leave, the larger child
 // keeps its parent's list and marks the rows that have left; the entries of the smaller child are
@@ -20,12 +20,12 @@ namespace polyleaf {
 // Entries of one node, possibly with entries of rows that have left it.
 struct CellRange {
   static constexpr uint32_t kRemoved = UINT32_MAX;
-  const Cell* begin = nullptr;
-  const Cell* end = nullptr;
+  const SparseEntry* begin = nullptr;
+  const SparseEntry* end = nullptr;
   const uint32_t* positions =
       nullptr;  // position of an entry's `row` in the node, or kRemoved; nullptr: `row` itself
   int64_t size() const { return end - begin; }
-  uint32_t place(const Cell& cell) const {
+  uint32_t place(const SparseEntry& cell) const {
     return positions == nullptr ? cell.row : positions[cell.row];
   }
 };
@@ -36,8 +36,8 @@ class SparseColumnPartition {
 
   // Create the list of all rows; -1 if there are no sparse features.
   int32_t start();
-  // Partition the entries by groups of rows and set each group's list. ids: row ids that the
-  // groups are ranges of.
+  // HostRowPartitioner the entries by groups of rows and set each group's list. ids: row ids that
+  // the groups are ranges of.
   void group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>& groups);
   // Create the children's lists of each request if the child may be split. bits[i]: rows of
   // request i that go left; ids[copy]: row ids of the children.
@@ -51,13 +51,13 @@ class SparseColumnPartition {
 
  private:
   struct List {
-    const Cell* cells = nullptr;
+    const SparseEntry* cells = nullptr;
     int64_t n = 0, n_left = 0;       // entries, and those of rows that have not left
     int64_t n_rows = 0;              // number of rows that entries refer to
     bool has_positions = false;      // some rows have left
     const int64_t* begin = nullptr;  // first entry of each feature; nullptr: not stored
     bool in_use = false;
-    Buffer<Cell> own;
+    Buffer<SparseEntry> own;
     Buffer<uint32_t> positions;
     std::vector<int64_t> own_begin;
   };
@@ -79,8 +79,8 @@ class SparseColumnPartition {
   const SparseColumns& cells_;
   const Context context_;
   std::vector<std::unique_ptr<List>> lists_;
-  std::vector<Buffer<Cell>> scratch_;  // of each thread
-  Buffer<uint32_t> ranks_;             // prefix counts of rows that go left, one per 64 rows
+  std::vector<Buffer<SparseEntry>> scratch_;  // of each thread
+  Buffer<uint32_t> ranks_;                    // prefix counts of rows that go left, one per 64 rows
 };
 
 }  // namespace polyleaf

@@ -41,10 +41,10 @@ class Fit {
   std::shared_ptr<LinearLeaves> run() {
     std::vector<float> max_h, max_g;
     hessian_ =
-        sum_leaf_hessians(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, workers_, &max_h);
-    gradient_ = sum_by_leaf(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, workers_, &max_g);
-    for (int j = 0; j < h_columns_; ++j) h_top_.push_back(exponent_above(max_h[j]));
-    for (int k = 0; k < n_outputs_; ++k) g_top_.push_back(exponent_above(max_g[k]));
+        sum_leaf_hessians(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, context_, &max_h);
+    gradient_ = sum_by_leaf(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, context_, &max_g);
+    for (int j = 0; j < h_columns_; ++j) h_top_.push_back(get_exponent_above(max_h[j]));
+    for (int k = 0; k < n_outputs_; ++k) g_top_.push_back(get_exponent_above(max_g[k]));
     split_rows();
     gather_regressors();
     find_centres();
@@ -104,7 +104,7 @@ class Fit {
 
   template <class F>
   void process_pieces(F f) {
-    parallel_for(workers_, static_cast<int64_t>(pieces_.size()),
+    parallel_for(context_, static_cast<int64_t>(pieces_.size()),
                  [&](int64_t task, int thread) { f(pieces_[task], scratch_[thread]); });
   }
 
@@ -163,7 +163,8 @@ class Fit {
   void find_centres() {
     std::vector<int> top(regressors_.features.size());
     for (size_t e = 0; e < top.size(); ++e)
-      top[e] = exponent_above(max_magnitude(static_cast<int64_t>(e), [](double x) { return x; }));
+      top[e] =
+          get_exponent_above(max_magnitude(static_cast<int64_t>(e), [](double x) { return x; }));
     process_pieces([&](const Piece& piece, Scratch& s) {
       if (!is_finite_[piece.leaf]) return;
       const double* w = weights(piece, s);

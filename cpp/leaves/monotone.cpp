@@ -12,7 +12,7 @@ namespace polyleaf {
 void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
                                   const MonotoneDirections& directions,
                                   const std::vector<double>& weights, int weight_columns,
-                                  const Workers& workers, float* values) {
+                                  const Context& context, float* values) {
   std::vector<uint8_t> is_constrained(directions.n_features, 0);
   for (int f = 0; f < directions.n_features; ++f)
     for (int k = 0; k < directions.n_outputs; ++k) is_constrained[f] |= directions(f, k) != 0;

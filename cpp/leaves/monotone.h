@@ -24,6 +24,6 @@ struct MonotoneDirections {
 void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
                                   const MonotoneDirections& directions,
                                   const std::vector<double>& weights, int weight_columns,
-                                  const Workers& workers, float* values);
+                                  const Context& context, float* values);
 
 }  // namespace polyleaf

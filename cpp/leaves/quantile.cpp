@@ -135,7 +135,7 @@ struct OrderedBits {
 // the most significant, by the weight of each of the 256 candidates.
 template <class T>
 void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level, int64_t first,
-                 int64_t n, const Workers& workers, T* out) {
+                 int64_t n, const Context& context, T* out) {
   using Key = typename OrderedBits<T>::Key;
   struct Search {
     Key known = 0;       // key bits found so far
@@ -146,7 +146,7 @@ void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level
   std::vector<int64_t> counts(static_cast<size_t>(n) * kDigits);
   for (int shift = 8 * static_cast<int>(sizeof(T)) - kDigitBits; shift >= 0; shift -= kDigitBits) {
     std::fill(counts.begin(), counts.end(), 0);
-    parallel_for(workers, n, [&](int64_t i, int) {
+    parallel_for(context, n, [&](int64_t i, int) {
       int64_t* digit_counts = counts.data() + i * kDigits;
       const Key known = searches[i].known >> shift >> kDigitBits;
       rows.each((first + i) / n_columns, (first + i) % n_columns, [&](T value, uint32_t weight) {
@@ -183,9 +183,9 @@ void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight
   const LeafRows<T> rows(values, n_columns, weight, weight_columns, sample, leaf_of_row, n_leaves,
                          context);
   const int64_t n_all = n_leaves * n_columns;
-  if (!workers.is_alone()) {
+  if (context.is_distributed()) {
     for (int64_t first = 0; first < n_all; first += kQuantileBlock)
-      find_digits(rows, n_columns, level, first, std::min(kQuantileBlock, n_all - first), workers,
+      find_digits(rows, n_columns, level, first, std::min(kQuantileBlock, n_all - first), context,
                   out);
     return;
   }

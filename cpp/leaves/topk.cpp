@@ -147,9 +147,9 @@ struct OutputSum {
 // the ranks: each rank receives the sums of its outputs, and all ranks receive its best candidates.
 class SparseGradientFit {
  public:
-  SparseGradientFit(const LabelRows& g, const LeafConfig& config, int32_t leaf_k,
-                    const Workers& workers)
-      : g_(g), config_(config), leaf_k_(leaf_k), workers_(workers), sums_(workers.n_threads) {}
+  SparseGradientFit(const SparseRows& g, const LeafConfig& config, int32_t leaf_k,
+                    const Context& context)
+      : g_(g), config_(config), leaf_k_(leaf_k), context_(context), sums_(context.n_threads) {}
 
   TopkLeafArrays fit(const float* weight, const RowSample& sample, const int32_t* leaf_of_row,
                      int32_t n_leaves) {
@@ -167,8 +167,8 @@ class SparseGradientFit {
       }
     };
     Lists<Candidate> leaves(static_cast<size_t>(n_leaves));
-    if (workers_.is_alone()) {
-      parallel_for(workers_, n_leaves, [&](int64_t leaf, int thread) {
+    if (!context_.is_distributed()) {
+      parallel_for(context_, n_leaves, [&](int64_t leaf, int thread) {
         OutputSums& sums = thread_sums(thread);
         add_rows(leaf, sums);
         leaves[leaf] = best(leaf, sums);
@@ -200,16 +200,16 @@ class SparseGradientFit {
 
   template <class AddRows>
   void fit_distributed(const AddRows& add_rows, Lists<Candidate>& leaves) {
-    const int n_ranks = workers_.communicator->size();
+    const int n_ranks = context_.communicator->size();
     std::vector<Lists<OutputSum>> rank_sums(n_ranks, Lists<OutputSum>(leaves.size()));
     const auto n_leaves = static_cast<int64_t>(leaves.size());
-    parallel_for(workers_, n_leaves, [&](int64_t leaf, int thread) {
+    parallel_for(context_, n_leaves, [&](int64_t leaf, int thread) {
       OutputSums& sums = thread_sums(thread);
       add_rows(leaf, sums);
       sums.drain([&](int32_t k, int64_t sum) { rank_sums[k % n_ranks][leaf].push_back({k, sum}); });
     });
-    const Lists<OutputSum> own = exchange_lists(workers_, rank_sums);
-    parallel_for(workers_, n_leaves, [&](int64_t leaf, int thread) {
+    const Lists<OutputSum> own = alltoall_lists(context_, rank_sums);
+    parallel_for(context_, n_leaves, [&](int64_t leaf, int thread) {
       OutputSums& sums = thread_sums(thread);
       for (const OutputSum& of : own[leaf]) sums.add(static_cast<int32_t>(of.output), of.sum);
       leaves[leaf] = best(leaf, sums);
@@ -231,8 +231,8 @@ class SparseGradientFit {
 
 TopkLeafArrays fit_topk_leaves(const SparseRows& g, const float* weight, const RowSample& sample,
                                const int32_t* leaf_of_row, int32_t n_leaves,
-                               const LeafConfig& config, int32_t leaf_k, const Workers& workers) {
-  return SparseGradientFit(g, config, leaf_k, workers).fit(weight, sample, leaf_of_row, n_leaves);
+                               const LeafConfig& config, int32_t leaf_k, const Context& context) {
+  return SparseGradientFit(g, config, leaf_k, context).fit(weight, sample, leaf_of_row, n_leaves);
 }
 
 }  // namespace polyleaf

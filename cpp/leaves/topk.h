@@ -33,7 +33,7 @@ TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, i
                                  const Tree* shared);
 
 // Fit from sparse gradients; every output has the Hessian of its row: `weight` (n_all), or 1.
-TopkLeafArrays fit_topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
+TopkLeafArrays fit_topk_leaves(const SparseRows& g, const float* weight, const RowSample& sample,
                                const int32_t* leaf_of_row, int32_t n_leaves,
                                const LeafConfig& config, int32_t leaf_k, const Context& context);
 

@@ -29,8 +29,8 @@ struct RowChunks {
 
   // Call f(task, thread, first_row, n_rows of the chunk) for every chunk.
   template <class F>
-  void run_chunks(const Workers& workers, F&& f) const {
-    parallel_for(workers, n_tasks(), [&](int64_t task, int thread) {
+  void run_chunks(const Context& context, F&& f) const {
+    parallel_for(context, n_tasks(), [&](int64_t task, int thread) {
       const Block block(n_rows, rows_per_task, task);
       for (int64_t row = block.begin; row < block.end; row += rows_per_chunk)
         f(task, thread, row, std::min(rows_per_chunk, block.end - row));
@@ -47,8 +47,8 @@ inline Buffer<float> tile(const float* values, const RowChunks& chunks) {
   return tiled;
 }
 
-inline std::vector<Buffer<float>> make_thread_scratch(const Workers& workers, int64_t size) {
-  std::vector<Buffer<float>> buffers(static_cast<size_t>(workers.n_threads));
+inline std::vector<Buffer<float>> make_thread_scratch(const Context& context, int64_t size) {
+  std::vector<Buffer<float>> buffers(static_cast<size_t>(context.n_threads));
   for (auto& buffer : buffers) buffer.reserve(static_cast<size_t>(size));
   return buffers;
 }

@@ -18,8 +18,8 @@ void derivatives(const Likelihood& likelihood, const LikelihoodInput& input, flo
     throw std::invalid_argument("Weights must have one column, or one for each target.");
   const RowChunks chunks(input.n_rows, n_scores);
   const Buffer<float> offset = tile(input.offset, chunks);
-  auto space = make_thread_scratch(workers, chunks.rows_per_chunk * n_targets);
-  chunks.run_chunks(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
+  auto space = make_thread_scratch(context, chunks.rows_per_chunk * n_targets);
+  chunks.run_chunks(context, [&](int64_t, int thread, int64_t row, int64_t n) {
     const int64_t at = row * n_scores;
     const float* weight =
         expand_weights(input.weight, input.weight_columns, row, n, n_targets, space[thread].data());

@@ -52,11 +52,11 @@ double mean_over_chunks(const LossInput& input, int64_t columns, const Context& 
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const RowChunks chunks(input.n_rows, input.n_outputs);
   const int64_t size = chunks.rows_per_chunk * columns;
-  auto weights = make_thread_scratch(workers, size);
+  auto weights = make_thread_scratch(context, size);
   std::vector<std::vector<double>> out(weights.size(),
                                        std::vector<double>(static_cast<size_t>(size)));
   std::vector<std::pair<double, double>> partial(static_cast<size_t>(chunks.n_tasks()));
-  chunks.run_chunks(workers, [&](int64_t task, int thread, int64_t row, int64_t n) {
+  chunks.run_chunks(context, [&](int64_t task, int thread, int64_t row, int64_t n) {
     losses(thread, row, n, out[thread].data());
     const float* weight = expand_weights(input, row, n, columns, weights[thread].data());
     double sums[2] = {partial[task].first, partial[task].second};
@@ -79,9 +79,9 @@ void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_col
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const int64_t k = input.n_outputs;
   const RowChunks chunks(input.n_rows, h_columns);
-  auto scratch = make_thread_scratch(workers, class_scratch(k));
-  auto space = make_thread_scratch(workers, chunks.elements());
-  chunks.run_chunks(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
+  auto scratch = make_thread_scratch(context, class_scratch(k));
+  auto space = make_thread_scratch(context, chunks.elements());
+  chunks.run_chunks(context, [&](int64_t, int thread, int64_t row, int64_t n) {
     float *gi = g + row * k, *hi = h + row * h_columns;
     kernel(make_class_chunk(input, row, n, scratch[thread].data()), gi, hi);
     if (input.weight == nullptr) return;
@@ -113,8 +113,8 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
   const RowChunks chunks(input.n_rows, input.n_outputs);
   const Buffer<float> offset = tile(input.offset, chunks),
                       parameter = tile(input.parameter, chunks);
-  auto space = make_thread_scratch(workers, chunks.elements());
-  chunks.run_chunks(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
+  auto space = make_thread_scratch(context, chunks.elements());
+  chunks.run_chunks(context, [&](int64_t, int thread, int64_t row, int64_t n) {
     const int64_t k = input.n_outputs, size = n * k;
     float *gi = g + row * k, *hi = h == nullptr ? nullptr : h + row * h_columns;
     loss_kernels.derivatives(loss.params(), make_chunk(input, row, n, offset, parameter), gi,
@@ -150,15 +150,15 @@ double mean_loss(const Loss& loss, const LossInput& input, const Context& contex
   const Buffer<float> offset = tile(input.offset, chunks),
                       parameter = tile(input.parameter, chunks);
   return mean_over_chunks(
-      input, input.n_outputs, workers, [&](int, int64_t row, int64_t n, double* out) {
+      input, input.n_outputs, context, [&](int, int64_t row, int64_t n, double* out) {
         loss.kernels().losses(loss.params(), make_chunk(input, row, n, offset, parameter), out);
       });
 }
 
 double mean_loss(const ClassLoss& loss, const LossInput& input, const Context& context) {
   check_labels(input);
-  auto scratch = make_thread_scratch(workers, class_scratch(input.n_outputs));
-  return mean_over_chunks(input, 1, workers, [&](int thread, int64_t row, int64_t n, double* out) {
+  auto scratch = make_thread_scratch(context, class_scratch(input.n_outputs));
+  return mean_over_chunks(input, 1, context, [&](int thread, int64_t row, int64_t n, double* out) {
     loss.kernels().losses(make_class_chunk(input, row, n, scratch[thread].data()), out);
   });
 }

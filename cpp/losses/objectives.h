@@ -91,17 +91,17 @@ using ClassLoss = NamedLoss<ClassLossKernels, class_loss_table>;
 // Compute g (n_rows, n_outputs) and, unless it is nullptr, h (n_rows, h_columns). h_columns is
 // n_outputs, or 1 if the Hessian is 1 and weights are per row.
 void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
-                 const Workers& workers);
+                 const Context& context);
 // Same for class losses; h (n_rows, n_outputs) is the Hessian diagonal.
 void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h,
-                 const Workers& workers);
+                 const Context& context);
 // Compute g and the full Hessians h (n_rows, packed_size(n_outputs)).
 void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
               const Context& context);
 
 // Return the weighted mean of the loss over rows and outputs (class losses: over rows); 0 if no row
 // has weight.
-double mean_loss(const Loss& loss, const LossInput& input, const Workers& workers);
-double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& workers);
+double mean_loss(const Loss& loss, const LossInput& input, const Context& context);
+double mean_loss(const ClassLoss& loss, const LossInput& input, const Context& context);
 
 }  // namespace polyleaf

@@ -96,7 +96,7 @@ Padded rounded(const Columns& q, int32_t n_rows) {
 // Compute values' @ factors, factors (n, lanes): parts of fixed size in float32, added in order in
 // float64.
 Columns transposed_product(const float* values, int64_t n, int32_t n_columns, const float* factors,
-                           int lanes, int32_t d, const Workers& workers) {
+                           int lanes, int32_t d, const Context& context) {
   const int64_t size = std::max(kMinProductRows, Block::count(n, kMaxProductParts));
   const int64_t n_parts = Block::count(n, size), n_sums = static_cast<int64_t>(n_columns) * lanes;
   Buffer<float> sums(static_cast<size_t>(n_parts * n_sums));

@@ -145,7 +145,7 @@ def assert_topk_equals_reference(p):
     assert_same_tree(tree, expected)
     mine = on_device.topk(0.3)
     its = reference.fit_topk_leaves(
-        p.g, p.h, twin_leaves, twin, p.config, 0.3, p.rows, p.multiplier
+        p.g, p.h, reference_leaves, expected, p.config, 0.3, p.rows, p.multiplier
     )
     for name in ("indptr", "outputs", "values"):
         np.testing.assert_array_equal(getattr(mine, name), getattr(its, name), err_msg=name)

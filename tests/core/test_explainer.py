@@ -147,7 +147,7 @@ def test_nodes_that_count_nothing_send_half_of_the_rows_either_way():
         tree = _core.Tree.from_arrays(**kept, count=np.zeros(tree.n_nodes, np.int64))
         bare.append(tree, leaves, output)
         bare_parts.append((tree, leaves, output))
-    values, _, base = reference.explained(bare_parts, N_OUTPUTS, codes, x)
+    values, _, base = reference.explain_rows(bare_parts, N_OUTPUTS, codes, x)
     np.testing.assert_allclose(explainer_of(bare).expected_values(OUTPUTS), base, atol=1e-13)
     assert_close(contributions(explainer_of(bare), codes), values, parts)
     assert (

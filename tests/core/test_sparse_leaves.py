@@ -33,11 +33,13 @@ def core_leaves(p, tree, leaf_of_row, n_threads=1):
 
 def assert_core_equals_reference(p, n_threads=1):
     core, core_rows = Core.grow(p, n_threads)
-    twin, twin_rows = Twin.grow(p)
-    assert_same_tree(core, twin)
-    np.testing.assert_array_equal(core_rows, twin_rows)
-    mine = core_leaves(p, twin, twin_rows, n_threads)
-    its = reference.fit_topk_leaves(p.g, p.h, twin_rows, twin, p.config, 0.3, p.rows, p.multiplier)
+    expected, reference_rows = Reference.grow(p)
+    assert_same_tree(core, expected)
+    np.testing.assert_array_equal(core_rows, reference_rows)
+    mine = core_leaves(p, expected, reference_rows, n_threads)
+    its = reference.fit_topk_leaves(
+        p.g, p.h, reference_rows, expected, p.config, 0.3, p.rows, p.multiplier
+    )
     for name in ("indptr", "outputs", "values"):
         np.testing.assert_array_equal(getattr(mine, name), getattr(its, name), err_msg=name)
     return expected

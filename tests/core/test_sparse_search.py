@@ -329,8 +329,8 @@ def test_leaves_equal_the_reference(variant, leaf_k, step):
     p = VARIANTS[variant](Problem(14)).gradients
     leaf_of_row = np.random.default_rng(0).integers(0, 6, len(p.g)).astype(np.int32)
     leaf_of_row[leaf_of_row == 4] = 5  # a leaf without rows
-    step = twin.Step(**step)
-    expected = twin.fit_topk_leaves(p, leaf_of_row, 6, leaf_k, step)
+    step = extreme_multilabel.Step(**step)
+    expected = extreme_multilabel.fit_topk_leaves(p, leaf_of_row, 6, leaf_k, step)
     for n_threads in (1, 3):
         args = p.weight, leaf_of_row, 6, leaf_k, leaf_config(step), p.rows, p.multiplier
         found = _core.fit_topk_leaves_sparse(core_gradients(p.g), *args, n_threads)
@@ -339,11 +339,16 @@ def test_leaves_equal_the_reference(variant, leaf_k, step):
 
 def test_leaves_of_equal_sums_hold_the_first_outputs():
     g = np.full((10, 6), -1, np.float32)
-    p = twin.Gradients(g)
+    p = extreme_multilabel.Gradients(g)
     leaves = _core.fit_topk_leaves_sparse(
         core_gradients(g), None, np.zeros(10, np.int32), 1, 2, leaf_config(), None, None, 1
     )
-    assert_same_leaves(leaves, twin.fit_topk_leaves(p, np.zeros(10, np.int32), 1, 2, twin.Step()))
+    assert_same_leaves(
+        leaves,
+        extreme_multilabel.fit_topk_leaves(
+            p, np.zeros(10, np.int32), 1, 2, extreme_multilabel.Step()
+        ),
+    )
     assert list(leaves.outputs) == [0, 1]
 
 
@@ -392,7 +397,7 @@ def test_the_reference_has_the_same_derivatives(name):
     dense.set_base_score(np.full(9, objective.sparse_base_score))
     dense.derivatives(raw, g, None)
     np.testing.assert_array_equal(
-        getattr(twin, name)(y, raw + np.float32(objective.sparse_base_score)), g
+        getattr(extreme_multilabel, name)(y, raw + np.float32(objective.sparse_base_score)), g
     )
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyleaf._core as core
+from polyleaf.files.table import ReadError
 from polyleaf.files.xmc import (
     read_multilabel,
     read_names,

@@ -247,7 +247,7 @@ def test_piecewise_linear_losses_say_so(loss, derive):
     y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
     with pytest.raises(ValueError, match=r'no curvature.*hessian="none" and leaf_hessian="none"'):
         derive(get_objective(loss).bind(y, None), raw)
-    first_order = get_objective(loss, curvature="none").bind(y, None)
+    first_order = get_objective(loss, hessian="none").bind(y, None)
     assert first_order.hessian_shape() is None
     g, h = hessians(first_order, raw)  # 1, as of a constant curvature
     assert (np.abs(g).max() > 0) and (h == [1, 0, 1]).all()
@@ -354,7 +354,7 @@ def test_negative_second_derivative():
             Custom(lambda y, z: jnp.sin(z), hessian=choice).bind(np.zeros((3, 1)), None), raw
         )
         assert h[1, 0] == pytest.approx(expected, rel=1e-5)
-    with pytest.raises(ValueError, match="curvature must be one of exact"):
+    with pytest.raises(ValueError, match="hessian must be one of exact"):
         Custom(squares, hessian="eigen")
 
 

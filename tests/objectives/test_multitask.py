@@ -111,7 +111,7 @@ def test_hessians_are_blocks():
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT, WEIGHT[:, 0]], ids=["none", "cells", "rows"])
-def test_the_unit_is_the_twins(weight):
+def test_the_unit_is_the_reference_values(weight):
     problem = ALL.bind(TARGET, weight)
     problem.set_base_score(problem.base_score())
     g, h = derivatives(problem, RAW)
@@ -121,7 +121,7 @@ def test_the_unit_is_the_twins(weight):
         columns = np.repeat(weight[:, None], 7, axis=1) if weight.ndim == 1 else weight
         of_scores = columns[:, ALL.score_columns(13)]
     blocks = [(own, p.weight) for own, p in zip(SCORES, PARTS, strict=True)]
-    expected = twin.units(blocks, g, h, of_scores)
+    expected = multitask.units(blocks, g, h, of_scores)
     np.testing.assert_allclose(problem.gain_scale(g, h), expected, rtol=1e-7)
     np.testing.assert_array_equal(problem.gain_scale(g, h, n_threads=3), problem.gain_scale(g, h))
 
@@ -161,7 +161,7 @@ def test_where_nothing_is_left_to_learn_the_unit_is_that_of_the_loss():
 def test_scores_of_other_losses_are_not_renewed():
     problem = ALL.bind(TARGET, None)
     problem.set_base_score(problem.base_score())
-    np.testing.assert_array_equal(np.flatnonzero(problem.renewed), [5, 6, 7])
+    np.testing.assert_array_equal(np.flatnonzero(problem.updated_outputs), [5, 6, 7])
     leaf = (np.arange(N) % 4).astype(np.int32)
     values = problem.update_leaves(RAW, leaf, 4)
     one = alone(3)

@@ -556,7 +556,7 @@ def test_symmetric_curvature_never_overshoots_where_exact_does():
             g, h = run(problem, raw)
             step = -g.sum(dtype=np.float64) / h.sum(dtype=np.float64)
             assert 0 < step / -shift <= 1 + 1e-6
-    problem = get_objective("poisson", curvature="exact").bind(y, None)
+    problem = get_objective("poisson", hessian="exact").bind(y, None)
     g, h = run(problem, np.full((500, 1), problem.base_score()[0] - 6.0, np.float32))
     assert -g.sum() / h.sum() > 100
 

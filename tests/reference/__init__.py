@@ -42,28 +42,6 @@ from reference.quantised_gradients import (
     total,
     used,
 )
-from reference.growth import GrowConfig, grow, next_batch
-from reference.hessians import exponential_hessian, margin_hessian, packed, softmax_hessian
-from reference.leaf_blocks import (
-    LinearLeaves,
-    TopkLeaves,
-    holds,
-    linear_payload,
-    payloads,
-    top_outputs,
-)
-from reference.leaves import fit_newton_leaves, fit_topk_leaves, leaf_sums, newton_steps
-from reference.scores import (
-    GAIN_RESOLUTION,
-    full_sum,
-    is_worthwhile,
-    lane_sum,
-    leaf_terms,
-    mean_curvature,
-    packed_diagonal,
-    parent_score,
-    split_terms,
-)
 from reference.sketches import (
     column_energy,
     count_sketch,

@@ -6,9 +6,8 @@ Owns three losses and the loop, a tree at a time or a layer at a time. Must not 
 import numpy as np
 
 from polyleaf.settings.parameters import DEFAULTS
-from reference.channels import F32, quantise
-from reference.growth import grow
-from reference.leaves import fit_newton_leaves
+from reference.leaf_fitting import fit_newton_leaves
+from reference.quantised_gradients import F32, quantise
 from reference.tree import leaf_of_row
 from reference.tree_growth import grow
 

@@ -41,8 +41,8 @@ def estimate_overfit(channels):
     steps = channels.gradient_steps.astype(np.float64)
     H = np.full(len(steps), float(sums.count[0]))
     if channels.kind != "unit":
-        own = sums.curvatures[0] * channels.hessian_steps.astype(np.float64)
-        H = np.broadcast_to(diagonal_curvature(own, channels.kind, len(steps)), len(steps))
+        own = sums.hessians[0] * channels.hessian_steps.astype(np.float64)
+        H = np.broadcast_to(diagonal_hessian(own, channels.kind, len(steps)), len(steps))
     of_outputs = zip(squares, steps, H, strict=True)
     variances = [s * (step * step) / h if h > 0 else 0.0 for s, step, h in of_outputs]
     all_of_them, squared = 0.0, 0.0

@@ -302,6 +302,6 @@ def boost(data, Y, derivative, base, make_search, config, leaf_k, step, n_rounds
         tree = reference.grow(*data, make_search(round, gradients), config)
         leaf_of_row = reference.leaf_of_row(tree, data[0])
         leaves = fit_topk_leaves(gradients, leaf_of_row, tree.n_leaves, leaf_k, step)
-        raw = raw + reference.payloads(leaves, leaf_of_row)
+        raw = raw + reference.leaf_values(leaves, leaf_of_row)
         rounds.append((tree, leaves))
     return raw, rounds

@@ -8,9 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from reference.channels import F32, quantise
-from reference.growth import grow
-from reference.leaves import fit_newton_leaves
+from reference.leaf_fitting import fit_newton_leaves
+from reference.quantised_gradients import F32, quantise
 from reference.tree import leaf_of_row
 from reference.tree_growth import grow
 

@@ -58,8 +58,8 @@ def quantise(g, h, kind, rows=None, multiplier=None):
     gradients, gradient_steps = quantise_columns(used(g, rows, multiplier))
     if kind == "unit":
         h = np.empty((len(g), 0), F32)
-    curvatures, hessian_steps = quantise_columns(used(h, rows, multiplier))
-    return Channels(kind, gradients, curvatures, gradient_steps, hessian_steps)
+    hessians, hessian_steps = quantise_columns(used(h, rows, multiplier))
+    return Channels(kind, gradients, hessians, gradient_steps, hessian_steps)
 
 
 def used(values, rows, multiplier):

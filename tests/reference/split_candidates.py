@@ -114,8 +114,8 @@ def category_deviations(sums, channels, config):
     G = sums.gradients[present] * channels.gradient_steps.astype(np.float64)
     H = n[:, None]
     if channels.kind != "unit":
-        H = sums.curvatures[present] * channels.hessian_steps.astype(np.float64)
-        H = diagonal_curvature(H, channels.kind, G.shape[1])
+        H = sums.hessians[present] * channels.hessian_steps.astype(np.float64)
+        H = diagonal_hessian(H, channels.kind, G.shape[1])
     H = H + config.cat_smooth
     r = np.where(H == 0, 0.0, G / np.where(H == 0, 1.0, H))
     return r - ordered_sum(n[:, None] * r) / ordered_sum(n)

@@ -34,7 +34,7 @@ def gradient_and_hessian(sums, channels):
     G = sums.gradients.astype(F32) * channels.gradient_steps
     if channels.kind == "unit":
         return G, sums.count.astype(F32)[:, None]
-    return G, sums.curvatures.astype(F32) * channels.hessian_steps
+    return G, sums.hessians.astype(F32) * channels.hessian_steps
 
 
 def packed_diagonal(n_outputs):

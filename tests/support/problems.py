@@ -251,7 +251,7 @@ class Core:
         from polyleaf import _core
         from support.core_settings import make_leaf_config
 
-        step = leaf_config_of(p.config, learning_rate)
+        step = make_leaf_config(p.config, learning_rate)
         return _core.fit_newton_leaves(
             p.g, p.h, leaf_of_row, n_leaves, step, p.rows, p.multiplier, n_threads
         )
@@ -332,7 +332,7 @@ def exact_gain(p, channels, goes_left, rows=None):
     def score(rows):
         H = Fraction(len(rows))
         if p.kind == "shared":
-            H = Fraction(float(channels.hessian_steps[0])) * int(channels.curvatures[rows, 0].sum())
+            H = Fraction(float(channels.hessian_steps[0])) * int(channels.hessians[rows, 0].sum())
         sums = channels.gradients[rows].sum(axis=0)
         G = [
             Fraction(float(s)) * int(q) for s, q in zip(channels.gradient_steps, sums, strict=True)

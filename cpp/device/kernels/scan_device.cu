@@ -161,7 +161,7 @@ struct KeepFew {
 // Score under monotone constraints for a feature in a node. A split that only separates missing
 // values is unconstrained.
 template <bool PER_OUTPUT>
-struct Obeying {
+struct MonotoneScore {
   static constexpr bool kPerOutput = PER_OUTPUT;
   Regularisation r;
   const float *direction, *low, *high;  // per output

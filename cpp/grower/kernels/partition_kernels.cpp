@@ -218,7 +218,7 @@ void move_entries(const SparseEntry* from, int64_t n, const uint8_t* bits, const
     const uint64_t word = load<uint64_t>(bits + row / 64 * 8);
     const uint32_t before = ranks[row / 64] + count_ones(word & ((uint64_t{1} << row % 64) - 1));
     const bool goes_left = (word >> row % 64 & 1) != 0;
-    Cell* to = goes_left ? left : right;  // branch-free: the side is hard to predict
+    SparseEntry* to = goes_left ? left : right;  // branch-free: the side is hard to predict
     *to = {goes_left ? before : row - before, from[i].key};
     left += goes_left;
     right += !goes_left;

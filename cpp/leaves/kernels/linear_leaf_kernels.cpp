@@ -127,7 +127,7 @@ void bound(const float* scores, int n_columns, int64_t n, float* lower, float* u
     for (; i + 16 <= n; i += 16) {
       const f32x16 v = load<f32x16>(scores + i);
       lowest = select(v < lowest, v, lowest);
-      highest = larger(v, highest);
+      highest = max(v, highest);
     }
     for (int j = 0; j < 16; ++j) {
       lower[0] = lowest[j] < lower[0] ? lowest[j] : lower[0];

@@ -136,8 +136,7 @@ inline void softmax_group(const ClassChunk& chunk, int64_t first, SoftmaxGroup& 
   read_group(chunk, first, scores);
   float largest[kLanes], sum[kLanes], part[kLanes];
   f32x16 maximum = load<f32x16>(scores);
-  for (int64_t k = 1; k < n_outputs; ++k)
-    maximum = larger(load<f32x16>(scores + k * kLanes), maximum);
+  for (int64_t k = 1; k < n_outputs; ++k) maximum = max(load<f32x16>(scores + k * kLanes), maximum);
   store(largest, maximum);
   // Sum in parts of 16 classes, so that the error does not grow with thousands of them.
   for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;

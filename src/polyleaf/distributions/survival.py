@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["SurvivalCurves", "curves", "encode", "intervals"]
+__all__ = ["SurvivalCurves", "encode_discrete_hazard", "make_intervals", "survival_curves"]
 
 Floats = NDArray[np.float64]
 

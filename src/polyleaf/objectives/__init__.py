@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from polyleaf.objectives import binary, distributional, exponential, location, log_link, softmax
-from polyleaf.objectives.base import BoundObjective, Objective, is_built_in
+from polyleaf.objectives.base import BoundObjective, Objective, is_built_in, stored_name
 from polyleaf.objectives.binary import *  # noqa: F403
 from polyleaf.objectives.custom import Custom
 from polyleaf.objectives.distributional import *  # noqa: F403
@@ -164,7 +164,10 @@ def objective_from_dict(values: Mapping[str, Any]) -> Objective:
     if name == Custom.name and label is None:
         if parameters.pop("function", None) is not None:
             raise ValueError("A stored custom objective holds no function.")
-        return make(Custom, from_stored(parameters, Custom.__dataclass_fields__))
+        parameters = {
+            "hessian" if k == stored_name("hessian") else k: v for k, v in parameters.items()
+        }
+        return make(Custom, parameters)
     if name == MultiTask.name and label is None:
         return multitask_from_dict(values, objective_from_dict)
     cls = known().get(name)

@@ -22,6 +22,7 @@ from polyleaf.objectives.base import (
     Objective,
     as_matrix,
     as_weight,
+    stored_name,
 )
 from polyleaf.objectives.packed_symmetric import pack, packed_diagonal, unpack
 
@@ -80,7 +81,7 @@ class Custom(Objective):
 
     def bind_outputs(self, n_outputs: int | None, first_order: bool) -> Custom:
         suited = super().bind_outputs(n_outputs, first_order)
-        return replace(suited, curvature="none") if first_order else suited
+        return replace(suited, hessian="none") if first_order else suited
 
     def get_default_metric(self, kind: str, n_targets: int) -> str:
         if kind != "regression":
@@ -141,7 +142,7 @@ class BoundCustomObjective(BoundObjective):
         except NotALoss as error:
             self._why_no_loss = str(error)
             return self
-        curvature = self.objective.curvature
+        curvature = self.objective.hessian
         return BoundLoss(self.objective, loss, curvature, target, self.n_outputs, self.weight)
 
     def _returns_pair(self) -> bool:

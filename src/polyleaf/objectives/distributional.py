@@ -174,7 +174,7 @@ class NegativeBinomialLikelihood(LikelihoodObjective):
     name: ClassVar[str] = "negative_binomial"
     core_name: ClassVar[str] = "negative_binomial"
     aliases: ClassVar[tuple[str, ...]] = ("nbinom",)
-    score_names: ClassVar[tuple[str, str]] = ("log_mean", "half_log_alpha")
+    parameter_names: ClassVar[tuple[str, str]] = ("log_mean", "half_log_alpha")
     is_count: ClassVar[bool] = True
     cuts: ClassVar[tuple[float, float]] = (-7.0, 7.0)
 

@@ -58,7 +58,7 @@ class LikelihoodObjective(Objective):
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        return self.score_names
+        return self.parameter_names
 
     def outputs_per_target(self) -> int:
         return 2

@@ -20,7 +20,7 @@ from polyleaf.training.boosting import Run, compute_base_score
 from polyleaf.training.factory import bind_objective, parts_of
 from polyleaf.training.raw_scores import DenseState
 
-__all__ = ["LearningRateLog", "Training", "cross_fit_scores"]
+__all__ = ["LearningRateLog", "TrainingRecord", "cross_fit_scores"]
 
 
 class LearningRateLog(Callback):

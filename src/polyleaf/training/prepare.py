@@ -189,7 +189,7 @@ def prepare(
     start: Model | None,
     seeds: Seeds,
     n_threads: int,
-    auto_rounds_metric: Metric | None = None,
+    trial_metric: Metric | None = None,
 ) -> PreparedData:
     """Make ready what `fit` was given.
 
@@ -224,8 +224,8 @@ def prepare(
     plain = _dataset(reader, X, target, start, keep_features)
     trial = (
         None
-        if auto_rounds_metric is None
-        else make_trial(plain, target, offset, auto_rounds_metric, seeds.training)
+        if trial_metric is None
+        else make_trial(plain, target, offset, trial_metric, seeds.training)
     )
     dataset = plain.with_target(target, is_first=start is None)
     if plain is not X and start is None and p.device != "cuda":  # devices read the codes themselves
