@@ -14,7 +14,7 @@ from sklearn.base import clone
 import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.objectives.base import is_built_in
-from polyleaf.objectives.registry import registered_objectives
+from polyleaf.objectives.registry import known
 from polyleaf.settings import param_spec, parameters, train_config
 from polyleaf.settings.param_spec import get_param_specs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
@@ -38,7 +38,7 @@ PARTS = (
 )
 RESOLVED = {"seed", "slope_lambda"}
 OF_OBJECTIVES = {
-    name for cls in registered_objectives().values() if is_built_in(cls) for name in cls.parameters
+    name for cls in known().values() if is_built_in(cls) for name in cls.parameters
 } & set(EVERY)
 PREPARATION = OF_OBJECTIVES | {
     "base_score", "calibrate_quantiles", "callbacks", "categorical_features", "class_weight",
