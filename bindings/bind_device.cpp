@@ -12,9 +12,9 @@
 #include "context_caster.h"
 #include "conversions.h"
 #include "device/bins.h"
-#include "device/channels.h"
 #include "device/leaves.h"
 #include "device/losses.h"
+#include "device/quantised_gradients.h"
 #include "device/search.h"
 #include "device/sources.h"
 #include "grower_handle.h"
@@ -39,8 +39,8 @@ class DeviceSearchHandle final : public SearchHandle {
   DeviceSearchHandle(const DeviceBins& bins, const Context& context)
       : SearchHandle(bins.host()), device_(bins.device().get()), search_(bins, context) {}
 
-  void use(const nb::handle_t<DeviceChannels>& handle) {
-    const auto& channels = nb::cast<const DeviceChannels&>(handle);
+  void use(const nb::handle_t<DeviceQuantisedGradients>& handle) {
+    const auto& channels = nb::cast<const DeviceQuantisedGradients&>(handle);
     require(channels.device().get() == device_,
             "The channels lie on another device than the bins.");
     require(channels.sample().n_all == bins().n_rows(),
@@ -59,8 +59,9 @@ class DeviceSearchHandle final : public SearchHandle {
   DeviceSearch search_;
 };
 
-void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h,
-                    const std::string& kind, const Optional1<const uint32_t>& rows,
+void quantise_there(DeviceQuantisedGradients& channels, const DeviceMatrix& g,
+                    const DeviceMatrix* h, const std::string& kind,
+                    const Optional1<const uint32_t>& rows,
                     const Optional1<const float>& multiplier) {
   const HessianKind hessian = parse_hessian_kind(kind);
   check_hessian(hessian, g.n_columns, h != nullptr ? h->n_columns : -1);
@@ -70,7 +71,7 @@ void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const Devic
   channels.quantise(g, h, hessian, sample);
 }
 
-auto read_channels(const DeviceChannels& channels) {
+auto read_channels(const DeviceQuantisedGradients& channels) {
   const std::vector<int16_t> found = channels.read();
   NewArray<int16_t> out(
       {static_cast<size_t>(channels.sample().n_all), static_cast<size_t>(channels.layout().lanes)});
@@ -336,11 +337,12 @@ void bind_device(nb::module_& m) {
 }
 
 void bind_device_parts(nb::module_& m) {
-  nb::class_<DeviceChannels>(m, "DeviceChannels", "Quantised derivatives, on a device.")
+  nb::class_<DeviceQuantisedGradients>(m, "DeviceQuantisedGradients",
+                                       "Quantised derivatives, on a device.")
       .def(
           "__init__",
-          [](DeviceChannels* self, const SharedDevice& device) {
-            new (self) DeviceChannels(device);
+          [](DeviceQuantisedGradients* self, const SharedDevice& device) {
+            new (self) DeviceQuantisedGradients(device);
           },
           nb::arg("device"))
       .def("quantise", &quantise_there, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),

@@ -37,7 +37,7 @@ on_device::BinSearch DeviceBinTable::search() const {
 }
 
 void DeviceBinTable::pack(const on_device::Numbers& rows, int n_tiles,
-                          const on_device::TileAt* tiles, uint64_t* words) const {
+                          const on_device::DeviceTile* tiles, uint64_t* words) const {
   if (n_tiles == 0) return;
   Device::Grid grid = device_->grid_for(rows.n_rows);
   grid.y = n_tiles;

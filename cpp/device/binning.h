@@ -20,7 +20,7 @@ class DeviceBinTable {
 
   int32_t n_features() const { return n_features_; }
   // Pack rows into the words of Bins, tile after tile.
-  void pack(const on_device::Numbers& rows, int n_tiles, const on_device::TileAt* tiles,
+  void pack(const on_device::Numbers& rows, int n_tiles, const on_device::DeviceTile* tiles,
             uint64_t* words) const;
   // Find codes (n_features, rows) of the `selected` features (a GPU array), or of all.
   void find_codes(const on_device::Numbers& rows, const int32_t* selected, int32_t n_selected,

@@ -18,8 +18,8 @@ DeviceBins::DeviceBins(std::shared_ptr<const Device> device, const Bins* borrowe
   if (bins.sparse_columns().n_features() > 0)
     throw std::invalid_argument("A device reads features that are held dense.");
   words_.reserve(static_cast<size_t>(bins.n_rows()) * bins.n_tiles());
-  std::vector<on_device::TileAt> tiles(bins.n_tiles());
-  std::vector<on_device::FeatureAt> features(bins.n_features());
+  std::vector<on_device::DeviceTile> tiles(bins.n_tiles());
+  std::vector<on_device::DeviceFeature> features(bins.n_features());
   std::vector<int32_t> places(bins.n_features());
   for (int t = 0; t < bins.n_tiles(); ++t) {
     const Tile& tile = bins.tile(t);

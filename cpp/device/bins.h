@@ -23,8 +23,8 @@ class DeviceBins {
   const Bins& host() const { return bins_; }
 
   const uint64_t* words() const { return words_.data(); }  // (n_tiles, n_rows)
-  const on_device::TileAt* tiles() const { return tiles_.data(); }
-  const on_device::FeatureAt* features() const { return features_.data(); }
+  const on_device::DeviceTile* tiles() const { return tiles_.data(); }
+  const on_device::DeviceFeature* features() const { return features_.data(); }
   const int32_t* places() const { return places_.data(); }  // per feature: 8 * tile + slot
   // Number of bins of all tiles, including the bins of missing values.
   int64_t n_bins() const { return n_bins_; }
@@ -43,8 +43,8 @@ class DeviceBins {
   const std::unique_ptr<const Bins> owned_;
   const Bins& bins_;
   DeviceBuffer<uint64_t> words_;
-  DeviceBuffer<on_device::TileAt> tiles_;
-  DeviceBuffer<on_device::FeatureAt> features_;
+  DeviceBuffer<on_device::DeviceTile> tiles_;
+  DeviceBuffer<on_device::DeviceFeature> features_;
   DeviceBuffer<int32_t> places_;
   int64_t n_bins_ = 0;
   std::vector<int64_t> first_bin_;

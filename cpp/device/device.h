@@ -57,19 +57,19 @@ class Device {
   };
   // Choose a grid that gives every thread work and does not exceed what the GPU runs at once.
   Grid grid_for(int64_t n_items) const;
-  template <class Record>
-  void launch(Grid grid, const Record& record, int threads = kThreads) const {
+  template <class Args>
+  void launch(Grid grid, const Args& args, int threads = kThreads) const {
     size_t shared = 0;
-    if constexpr (requires { record.shared(threads); })
-      shared = static_cast<size_t>(record.shared(threads));
-    launch(Record::kName, grid, threads, shared, &record);
+    if constexpr (requires { args.shared(threads); })
+      shared = static_cast<size_t>(args.shared(threads));
+    launch(Args::kName, grid, threads, shared, &args);
   }
 
   static constexpr int kThreads = 256;
 
  private:
-  class Turn;
-  void launch(const char* kernel, Grid grid, int threads, size_t shared, const void* record) const;
+  class ContextLock;
+  void launch(const char* kernel, Grid grid, int threads, size_t shared, const void* args) const;
   int attribute(int number) const;
 
   const Driver driver_;
@@ -78,8 +78,8 @@ class Device {
   size_t block_memory_ = 0;
   void *context_ = nullptr, *stream_ = nullptr, *module_ = nullptr;
   // Staging memory of small copies, so that the caller need not wait.
-  void* room_ = nullptr;
-  mutable size_t room_used_ = 0;
+  void* staging_ = nullptr;
+  mutable size_t staging_used_ = 0;
   mutable std::map<std::string, void*> kernels_;
 };
 

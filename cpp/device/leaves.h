@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/settings.h"
-#include "device/rows.h"
+#include "device/row_partitioner.h"
 #include "device/sample.h"
 #include "leaves/leaf_kind.h"
 #include "leaves/topk.h"
@@ -42,12 +42,12 @@ class DeviceLeaves {
   };
   Sums derivatives(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
                    const DeviceRowPartitioner& rows, int32_t n_leaves);
-  std::vector<double> hessians(const DeviceMatrix* h, const DeviceRowPartitioner& rows,
-                               int32_t n_leaves);
-  void add_few(const DeviceMatrix& raw, const DeviceRowPartitioner& rows, const LeafView& leaves,
-               int32_t n_leaves);
-  std::vector<double> sums_of(const DeviceMatrix& matrix, const DeviceRowPartitioner& rows,
-                              int32_t n_leaves);
+  std::vector<double> sum_hessian_columns(const DeviceMatrix* h, const DeviceRowPartitioner& rows,
+                                          int32_t n_leaves);
+  void add_sparse(const DeviceMatrix& raw, const DeviceRowPartitioner& rows, const LeafView& leaves,
+                  int32_t n_leaves);
+  std::vector<double> sum_matrix(const DeviceMatrix& matrix, const DeviceRowPartitioner& rows,
+                                 int32_t n_leaves);
   std::vector<double> sums(const float* values, int n_columns, const std::vector<float>& largest,
                            const DeviceRowPartitioner& rows, int32_t n_leaves);
 

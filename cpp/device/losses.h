@@ -12,9 +12,9 @@ namespace polyleaf {
 
 class DeviceLoss {
  public:
-  // Set the data of the loss (`raw` is not read). Exactly one of `loss` and `of_classes` is
+  // Set the data of the loss (`raw` is not read). Exactly one of `loss` and `class_loss` is
   // given; the only class loss is softmax.
-  DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss, const ClassLoss* of_classes,
+  DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss, const ClassLoss* class_loss,
              const LossInput& input);
 
   // Return whether a class loss is supported on GPUs.
@@ -27,8 +27,8 @@ class DeviceLoss {
 
  private:
   const std::shared_ptr<const Device> device_;
-  const bool of_classes_, unit_;
-  on_device::LossAt at_;
+  const bool is_class_loss_, has_unit_hessian_;
+  on_device::LossArgs args_;
   DeviceBuffer<float> target_, weight_, offset_, parameter_;
   DeviceBuffer<int32_t> label_;
 };

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "device/rows.h"
+#include "device/row_partitioner.h"
 #include "leaves/dense_block.h"
 
 namespace polyleaf {
@@ -21,7 +21,7 @@ DevicePredictor::DevicePredictor(std::shared_ptr<const Device> device,
       transform_values_(device),
       codes_(device),
       raw_(device) {
-  std::vector<on_device::TreeAt> trees;
+  std::vector<on_device::DeviceTree> trees;
   std::vector<on_device::TreeNode> nodes;
   std::vector<uint64_t> sets;
   std::vector<float> values;
@@ -92,7 +92,7 @@ void DevicePredictor::scores(const NumberRows& rows, double* scores, const Conte
     model_->find_codes(part, codes.data(), context);
     sums.resize(static_cast<size_t>(part.n_rows) * n_outputs());
     {
-      const std::lock_guard turn(mutex_);
+      const std::lock_guard lock(mutex_);
       codes_.write(codes);
       add_trees(part.n_rows);
       raw_.read(sums.data(), sums.size());
@@ -107,7 +107,7 @@ void DevicePredictor::scores(const NumberRows& rows, double* scores, const Conte
 DeviceArray DevicePredictor::scores(const DeviceArray& rows) const {
   const int64_t n_rows = rows.view().n_rows, block_rows = row_block_size();
   DeviceArray found(device_, n_rows, n_outputs());
-  const std::lock_guard turn(mutex_);
+  const std::lock_guard lock(mutex_);
   for (int64_t begin = 0; begin < n_rows; begin += block_rows) {
     const int64_t n = std::min(block_rows, n_rows - begin);
     codes_.reserve(static_cast<size_t>(n) * n_features());

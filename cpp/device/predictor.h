@@ -34,7 +34,7 @@ class DevicePredictor {
 
   const std::shared_ptr<const Device> device_;
   const std::shared_ptr<const RowPredictor> model_;
-  DeviceBuffer<on_device::TreeAt> trees_;
+  DeviceBuffer<on_device::DeviceTree> trees_;
   DeviceBuffer<on_device::TreeNode> nodes_;
   DeviceBuffer<uint64_t> sets_;
   DeviceBuffer<float> values_;

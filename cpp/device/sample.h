@@ -15,7 +15,7 @@ class DeviceSample {
   explicit DeviceSample(std::shared_ptr<const Device> device);
 
   // Copy the sample; the caller's arrays may be freed afterwards.
-  void take(const RowSample& sample);
+  void set(const RowSample& sample);
   const RowSample& host() const { return sample_; }
   on_device::Sample at() const;
 

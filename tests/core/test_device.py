@@ -567,7 +567,7 @@ def test_rows_and_search_lie_in_the_same_place():
     bins = core_bins(p.codes, p.n_bins, p.is_categorical)
     on_device = _core.DeviceBins(device(), bins)
     here, there = _core.HistogramSearch(bins, 1), _core.DeviceSearch(on_device, 1)
-    channels = _core.DeviceChannels(device())
+    channels = _core.DeviceQuantisedGradients(device())
     channels.quantise(sent(p.g), None, "unit", None, None)
     here.use(_core.QuantisedGradients(p.g, None, "unit", None, None, 1))
     there.use(channels)

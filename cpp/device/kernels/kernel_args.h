@@ -10,10 +10,10 @@ namespace polyleaf::on_device {
 
 // Whether a block accumulates n numbers (per column, or sums of leaves) in shared memory before it
 // adds them to global memory.
-constexpr bool has_room_for_columns(int64_t n) {
+constexpr bool can_share_columns(int64_t n) {
   return n <= 1024;
 }
-constexpr bool has_room_for_sums(int64_t n) {
+constexpr bool can_share_sums(int64_t n) {
   return n <= 4096;
 }
 
@@ -38,7 +38,7 @@ struct LargestMagnitudes {
   Sample sample;
   int32_t* largest;
   constexpr int64_t shared(int) const {
-    return has_room_for_columns(n_columns) ? int64_t{sizeof(int32_t)} * n_columns : 0;
+    return can_share_columns(n_columns) ? int64_t{sizeof(int32_t)} * n_columns : 0;
   }
 };
 
@@ -56,7 +56,7 @@ struct Quantise {
   int64_t* sizes;
   int64_t* totals;
   constexpr int64_t shared(int) const {
-    return has_room_for_columns(n_columns) ? 2 * int64_t{sizeof(int64_t)} * n_columns : 0;
+    return can_share_columns(n_columns) ? 2 * int64_t{sizeof(int64_t)} * n_columns : 0;
   }
 };
 
@@ -68,13 +68,13 @@ struct SumSquares {
   Sample sample;
   int64_t* squares;
   constexpr int64_t shared(int) const {
-    return has_room_for_columns(n_columns) ? int64_t{sizeof(int64_t)} * n_columns : 0;
+    return can_share_columns(n_columns) ? int64_t{sizeof(int64_t)} * n_columns : 0;
   }
 };
 
 // --- tiles
 
-struct TileAt {
+struct DeviceTile {
   int32_t first_bin, log2_stride, n_features;
   int32_t features[8];
 };
@@ -112,7 +112,7 @@ struct PackCodes {
   static constexpr const char* kName = "pack_codes";
   Numbers rows;
   BinSearch search;
-  const TileAt* tiles;
+  const DeviceTile* tiles;
   uint64_t* words;  // (n_tiles, n_rows)
 };
 
@@ -165,7 +165,7 @@ struct BuildHistograms {
   const uint32_t* ids[3];  // per copy; nullptr: 0, 1, ...
   const int16_t* channels;
   int32_t width;  // lanes per block: a divisor of the number of lanes and of the threads
-  const TileAt* tiles;
+  const DeviceTile* tiles;
   const HistogramPiece* pieces;
   Histograms histograms;
   int64_t largest;  // shared bytes of the largest piece
@@ -181,12 +181,12 @@ struct SubtractHistograms {
 
 // --- the scan
 
-struct FeatureAt {
+struct DeviceFeature {
   int32_t first_bin, n_bins, missing;  // missing: bin of missing values, relative to first_bin
   int32_t is_numeric;
 };
 
-struct NodeAt {
+struct DeviceNode {
   int32_t histogram, count;
 };
 
@@ -196,7 +196,7 @@ struct SumNodes {
   Histograms histograms;
   int64_t first_bin;
   int32_t n_bins;
-  const NodeAt* nodes;
+  const DeviceNode* nodes;
   int32_t* totals;  // (n_nodes, lanes)
 };
 
@@ -221,8 +221,8 @@ struct ScanNumeric {
   int32_t count_lane;
   const float* gradient_step;
   const float* hessian_step;
-  const FeatureAt* features;
-  const NodeAt* nodes;
+  const DeviceFeature* features;
+  const DeviceNode* nodes;
   const int32_t* totals;   // (n_nodes, lanes)
   const uint8_t* allowed;  // (n_nodes or 1, n_features)
   int64_t allowed_stride;  // 0: the same for all nodes
@@ -232,22 +232,22 @@ struct ScanNumeric {
 
 // Scan for leaves that keep some outputs: each block processes one (feature, node) after another,
 // limited by scratch memory.
-struct ScanFew {
-  static constexpr const char* kName = "scan_few";
+struct ScanTopk {
+  static constexpr const char* kName = "scan_topk";
   ScanNumeric scan;
   int64_t n_scanned;  // number of (feature, node) pairs
   int32_t kept;       // outputs kept by a leaf
   int32_t is_shared;  // whether both children keep the same outputs
-  float* room;        // scratch of each block: topk_scratch_size(kept)
+  float* scratch;     // scratch of each block: topk_scratch_size(kept)
 };
-constexpr int64_t room_of_few(int64_t kept) {
+constexpr int64_t topk_scratch_size(int64_t kept) {
   return 4 * kept * kScanThreads;  // for both sides and both directions of missing values
 }
 
 // Scan under monotone constraints within the bounds of nodes: `stride` numbers per feature and
 // node, one per output.
-struct ScanObeying {
-  static constexpr const char* kName = "scan_obeying";
+struct ScanMonotone {
+  static constexpr const char* kName = "scan_monotone";
   ScanNumeric scan;
   int32_t stride;
   const float *directions, *low, *high;
@@ -262,12 +262,12 @@ struct ScanSolved {
   int32_t m;
   const int32_t* lanes;  // (n_nodes or 1, lanes_solved(m))
   int64_t lanes_stride;  // 0: the same for all nodes
-  float* room;           // scratch of each block: solved_scratch_size(m)
+  float* scratch;        // scratch of each block: solved_scratch_size(m)
 };
 constexpr int64_t lanes_solved(int64_t m) {
   return m + m * (m + 1) / 2;
 }
-constexpr int64_t room_of_solved(int64_t m) {
+constexpr int64_t solved_scratch_size(int64_t m) {
   return (2 * lanes_solved(m) + m) * kScanThreads;  // sums, equations and inverse pivots
 }
 
@@ -282,8 +282,8 @@ struct BestOfNodes {
   static constexpr const char* kName = "best_of_nodes";
   Histograms histograms;
   int32_t n_features, count_lane;
-  const FeatureAt* features;
-  const NodeAt* nodes;
+  const DeviceFeature* features;
+  const DeviceNode* nodes;
   const FeatureBest* best;
   const float* factors;   // gain factor per feature; nullptr: none
   const float* own_sums;  // score sums of the nodes themselves, for gain factors
@@ -292,7 +292,7 @@ struct BestOfNodes {
 
 // --- rows
 
-struct DivisionAt {
+struct DevicePartitionRequest {
   int64_t begin, end;
   int64_t left_to, right_to;
   int32_t from, to;  // copies of the ids
@@ -304,10 +304,10 @@ struct DivisionAt {
 // A block of rows of one request.
 struct RowPiece {
   int64_t begin, end;
-  int32_t division;
+  int32_t request;
 };
 
-struct RowsAt {
+struct DeviceRowIds {
   const uint64_t* words;
   int64_t n_rows;
   uint32_t* ids[3];
@@ -315,8 +315,8 @@ struct RowsAt {
 
 struct CountLeft {
   static constexpr const char* kName = "count_left";
-  RowsAt rows;
-  const DivisionAt* divisions;
+  DeviceRowIds rows;
+  const DevicePartitionRequest* requests;
   const RowPiece* pieces;
   int32_t* n_left;  // per piece
   constexpr int64_t shared(int) const { return sizeof(int32_t); }
@@ -325,15 +325,15 @@ struct CountLeft {
 // Replace the number of rows that go left by the number before each piece of a request.
 struct PlacePieces {
   static constexpr const char* kName = "place_pieces";
-  const DivisionAt* divisions;
+  const DevicePartitionRequest* requests;
   int32_t* n_left;
   constexpr int64_t shared(int threads) const { return int64_t{sizeof(int32_t)} * threads; }
 };
 
 struct MoveRows {
   static constexpr const char* kName = "move_rows";
-  RowsAt rows;
-  const DivisionAt* divisions;
+  DeviceRowIds rows;
+  const DevicePartitionRequest* requests;
   const RowPiece* pieces;
   const int32_t* left_before;
   constexpr int64_t shared(int threads) const { return int64_t{sizeof(int32_t)} * threads; }
@@ -366,7 +366,7 @@ struct RouteRows {
   const uint64_t* words;
   int64_t n_rows;
   const int32_t* place;  // per feature: 8 * tile + slot
-  const TileAt* tiles;
+  const DeviceTile* tiles;
   const TreeNode* nodes;
   const uint64_t* sets;
   int32_t* leaf_of_row;
@@ -385,7 +385,7 @@ struct SumLeaves {
   int64_t* sums;
   constexpr int64_t n_sums() const { return int64_t{n_leaves} * n_columns; }
   constexpr int64_t shared(int) const {
-    return has_room_for_sums(n_sums()) ? int64_t{sizeof(int64_t)} * n_sums() : 0;
+    return can_share_sums(n_sums()) ? int64_t{sizeof(int64_t)} * n_sums() : 0;
   }
 };
 
@@ -400,11 +400,11 @@ struct AddLeaves {
 };
 
 // Add sparse leaves: entries begin[leaf] .. begin[leaf + 1] - 1 of a leaf, at most `max_entries`.
-struct AddFew {
-  static constexpr const char* kName = "add_few";
+struct AddSparse {
+  static constexpr const char* kName = "add_sparse";
   float* raw;
   int64_t n_rows;
-  int32_t n_outputs, most;
+  int32_t n_outputs, max_entries;
   const int32_t* leaf_of_row;
   const int64_t* begin;
   const int32_t* outputs;
@@ -421,7 +421,7 @@ struct TakeColumn {
 
 // --- losses
 
-struct LossAt {
+struct LossArgs {
   const float* raw;
   const float* weight;     // nullptr: 1
   int32_t weight_columns;  // 1 or n_outputs
@@ -436,14 +436,14 @@ struct LossAt {
 
 struct Derivatives {
   static constexpr const char* kName = "derivatives";
-  LossAt at;
+  LossArgs at;
   const float* target;
   const float* parameter;
 };
 
 struct SoftmaxDerivatives {
   static constexpr const char* kName = "softmax_derivatives";
-  LossAt at;
+  LossArgs at;
   const int32_t* label;
 };
 
@@ -451,7 +451,7 @@ struct SoftmaxDerivatives {
 
 constexpr int kPredictedRows = 32;  // rows per block
 
-struct TreeAt {
+struct DeviceTree {
   int32_t root;           // of the nodes
   int32_t width, output;  // output: the only output if the width is 1; -1: all
   int64_t values;         // offset of its first leaf
@@ -462,7 +462,7 @@ struct PredictTrees {
   const uint8_t* codes;  // (n_features, n_rows)
   int64_t n_rows;
   int32_t n_outputs, n_trees;
-  const TreeAt* trees;
+  const DeviceTree* trees;
   const TreeNode* nodes;
   const uint64_t* sets;
   const float* values;

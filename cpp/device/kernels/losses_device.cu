@@ -7,7 +7,7 @@ namespace polyleaf::on_device {
 
 constexpr int kPart = 16;  // classes summed before they are added to the total
 
-__device__ inline float weight_of(const LossAt& at, int64_t row, int k) {
+__device__ inline float get_weight(const LossArgs& at, int64_t row, int k) {
   return at.weight_columns == 1 ? at.weight[row] : at.weight[row * at.n_outputs + k];
 }
 
@@ -15,10 +15,10 @@ __device__ inline float weight_of(const LossAt& at, int64_t row, int k) {
 // contains the weights.
 template <class L>
 __device__ void derive(const Derivatives& a, int64_t row, int k) {
-  const LossAt& at = a.at;
+  const LossArgs& at = a.at;
   const int64_t i = row * at.n_outputs + k;
   const float z = at.raw[i] + at.offset[k], y = a.target[i], parameter = a.parameter[k];
-  const float weight = at.weight != nullptr ? weight_of(at, row, k) : 1.0f;
+  const float weight = at.weight != nullptr ? get_weight(at, row, k) : 1.0f;
   dispatch_loss<L>(at.numbers, [&](auto loss) {
     if constexpr (kHasUnitHessian<decltype(loss)>) {
       at.g[i] = loss.gradient(z, y, parameter) * weight;
@@ -37,7 +37,7 @@ __device__ void derive_by_number(Losses<L...>, const Derivatives& a, int64_t row
 }
 
 __device__ inline void softmax_row(const SoftmaxDerivatives& a, int64_t row) {
-  const LossAt& at = a.at;
+  const LossArgs& at = a.at;
   const float* const raw = at.raw + row * at.n_outputs;
   float *const g = at.g + row * at.n_outputs, *const h = at.h + row * at.n_outputs;
   float largest = raw[0] + at.offset[0], sum = 0.0f;
@@ -66,9 +66,8 @@ __device__ inline void softmax_row(const SoftmaxDerivatives& a, int64_t row) {
 using namespace polyleaf::on_device;
 
 extern "C" __global__ void derivatives(const polyleaf::on_device::Derivatives a) {
-  for_rows_of_column({nullptr, a.at.n_rows, nullptr}, a.at.n_outputs, [&](uint32_t row, int k) {
-    derive_by_number(ElementwiseLosses(), a, row, k);
-  });
+  visit_column_rows({nullptr, a.at.n_rows, nullptr}, a.at.n_outputs,
+                    [&](uint32_t row, int k) { derive_by_number(ElementwiseLosses(), a, row, k); });
 }
 
 extern "C" __global__ void softmax_derivatives(const SoftmaxDerivatives a) {

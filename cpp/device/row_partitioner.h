@@ -33,17 +33,17 @@ class DeviceRowPartitioner final : public RowPartitioner {
   uint32_t* ids(int copy) const { return copy == 0 && !is_listed_ ? nullptr : ids_[copy].data(); }
 
  private:
-  on_device::DivisionAt at(const PartitionRequest& division) const;
-  on_device::RowsAt rows_at() const;
+  on_device::DevicePartitionRequest at(const PartitionRequest& request) const;
+  on_device::DeviceRowIds row_ids() const;
   void route(const Tree& tree);
-  void take(const RowSample& sample);
+  void set_sample(const RowSample& sample);
 
   const DeviceBins& bins_;
   std::vector<uint32_t> rows_;  // rows of the sample, if it is not all rows
   bool takes_all_ = true;
   bool is_listed_ = false;  // whether the root's copy is an explicit list of ids
   DeviceBuffer<uint32_t> ids_[3];
-  DeviceBuffer<on_device::DivisionAt> divisions_;
+  DeviceBuffer<on_device::DevicePartitionRequest> requests_;
   DeviceBuffer<on_device::RowPiece> pieces_;
   DeviceBuffer<int32_t> n_left_;
   DeviceBuffer<on_device::LeafPiece> leaf_pieces_;

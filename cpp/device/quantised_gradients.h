@@ -10,9 +10,9 @@
 
 namespace polyleaf {
 
-class DeviceChannels {
+class DeviceQuantisedGradients {
  public:
-  explicit DeviceChannels(std::shared_ptr<const Device> device);
+  explicit DeviceQuantisedGradients(std::shared_ptr<const Device> device);
 
   // g: (n_all, K); h: (n_all, 1 or K), nullptr for unit Hessians. Memory is reused. Throws
   // std::invalid_argument if a derivative is not finite.
