@@ -1149,7 +1149,7 @@ def _agree_on_tasks(places: Any, schema: Schema) -> bool:
 
     def agrees(task: Any, of_own: Schema) -> bool:
         is_as_wide = of_own.task == "classification" or task.n_columns == len(of_own.targets)
-        return is_as_wide and task.learns in kinds[of_own.task]
+        return is_as_wide and task.target_kind in kinds[of_own.task]
 
     return [place.task.name for place in places] == list(schema.each) and all(
         agrees(place.task, of_own)

@@ -110,7 +110,7 @@ class TaskMetric:
             if known_y is y and known_weight is weight:
                 return own_y, own_weight
         own_y = self._place.task.select_target(y[:, self._place.columns])
-        own_weight = self._place.weight_of(weight)
+        own_weight = self._place.select_weight(weight)
         if own_weight is not None and own_weight.ndim == 2 and own_weight.shape[1] == 1:
             own_weight = own_weight[:, 0]
         self._cache.append((y, weight, own_y, own_weight))

@@ -462,7 +462,7 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
 
 def _target_kind(task: Any) -> str:
     label_kind = "binary" if task.n_columns == 1 else "multilabel"
-    return {"values": "regression", "labels": label_kind}.get(task.learns, "multiclass")
+    return {"values": "regression", "labels": label_kind}.get(task.target_kind, "multiclass")
 
 
 def _task_metric(metric: Metric, place: Any) -> Metric:
