@@ -178,7 +178,7 @@ __device__ inline const S& get_output_score(const S& score, int, bool) {
 template <bool P>
 __device__ inline MonotoneBlock get_output_score(const FeatureMonotoneScore<P>& score, int k,
                                                  bool is_free) {
-  return {score.r, is_free ? 0.0f : score.constraint[k], score.low[k], score.high[k]};
+  return {score.r, is_free ? 0.0f : score.direction[k], score.low[k], score.high[k]};
 }
 
 // Compute the score sums of a thread's candidate for missing values right and left: -inf if a child
