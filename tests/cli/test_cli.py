@@ -579,16 +579,16 @@ def test_a_model_made_in_python_says_that_its_columns_are_not_known(tmp_path, fo
 @pytest.mark.parametrize(
     ("options", "parameters"),
     [
-        (["--recipe", "tfbt"], presets.tfbt()),
-        (["--recipe", "tfbt_full", "--depth", "3"], {**presets.tfbt_full(), "max_depth": 3}),
-        (["--recipe", "cgb", "--set", "min_child_samples=5"],
+        (["--preset", "tfbt"], presets.tfbt()),
+        (["--preset", "tfbt_full", "--depth", "3"], {**presets.tfbt_full(), "max_depth": 3}),
+        (["--preset", "cgb", "--set", "min_child_samples=5"],
          {**presets.cgb(), "min_child_samples": 5}),
-        (["--recipe", "gbdt_so", "--set", "boosting_step=tree"], {**presets.gbdt_so(), "boosting_step": "tree"}),
+        (["--preset", "gbdt_so", "--set", "boosting_step=tree"], {**presets.gbdt_so(), "boosting_step": "tree"}),
         (["--set", "hessian=block", "--set", "block_size=3", "--set", "pruning=post"],
          {"hessian": "block", "block_size": 3, "pruning": "post"}),
         (["--leaf", "linear", "--linear-fit", "full", "--set", "linear_features=2"],
          {"leaf": "linear", "linear_fit": "full", "linear_features": 2}),
-        (["--recipe", "tfbt", "--set", "rows_per_layer=[0.25, 0.5, 1.0]"],
+        (["--preset", "tfbt", "--set", "rows_per_layer=[0.25, 0.5, 1.0]"],
          {**presets.tfbt(), "rows_per_layer": [0.25, 0.5, 1.0]}),
     ],
 )  # fmt: skip
@@ -647,7 +647,7 @@ def test_a_search_on_rows_that_are_held_out(folder, tmp_path, capsys):
 def test_linear_leaves(folder, tmp_path, capsys):
     file, test = folder / "energy_train.csv", folder / "energy_test.csv"
     given = "-t", "*_load", "--rounds", "20", "--validation", "0.2"
-    polyleaf("train", file, *given, "-m", tmp_path / "m", "--recipe", "gbdt_pl")
+    polyleaf("train", file, *given, "-m", tmp_path / "m", "--preset", "gbdt_pl")
     model = load_model(tmp_path / "m")
     assert (
         model.leaf == "linear" and model.model_.trees[0].leaf_linear(0).coefficients.shape[1] == 2
@@ -661,14 +661,14 @@ def test_linear_leaves(folder, tmp_path, capsys):
 def test_recipes_of_regression(folder, tmp_path, capsys):
     file = folder / "energy_train.csv"
     polyleaf(
-        "train", file, "-t", "*_load", "-m", tmp_path / "m", "--recipe", "tfbt", "--rounds", "5"
+        "train", file, "-t", "*_load", "-m", tmp_path / "m", "--preset", "tfbt", "--rounds", "5"
     )
     assert load_model(tmp_path / "m").boosting_step == "layer"
     arguments = ("train", file, "-t", "*_load", "-m", tmp_path / "n")
     assert "there is no recipe 'tfbtt'; there are cgb," in fails(
-        capsys, *arguments, "--recipe", "tfbtt"
+        capsys, *arguments, "--preset", "tfbtt"
     )
-    assert "for classes" in fails(capsys, *arguments, "--recipe", "samme")
+    assert "for classes" in fails(capsys, *arguments, "--preset", "samme")
     assert "--set boosting_step=layer" in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
     assert not (tmp_path / "n").exists()
 

@@ -24,7 +24,7 @@ from polyleaf.training.leaf_fitters import (
 )
 from polyleaf.training.raw_scores import DenseState
 from polyleaf.training.sparse_raw_scores import LabelState
-from polyleaf.training.split_finder import (
+from polyleaf.training.tree_builder import (
     ExactSplits,
     HistogramSplits,
     LookaheadChannels,

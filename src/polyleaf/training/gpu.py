@@ -197,7 +197,7 @@ class DeviceSplits:
         device, self._directions = derivatives.device, directions
         self._derivatives, self._sketch, self._settings = derivatives, sketch, settings
         self._channels, self._search = (
-            _core.DeviceChannels(device),
+            _core.DeviceQuantisedGradients(device),
             _core.DeviceSearch(bins, settings.workers),
         )
         self._weight: _core.DeviceMatrix | None = None
