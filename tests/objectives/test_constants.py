@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from support.loss_inputs import draw_target
 
 from polyleaf.objectives import Custom, get_objective
-from polyleaf.objectives._utils import best_constant
+from polyleaf.objectives.constants import best_constant
 
 N, K = 400, 3
 

@@ -22,7 +22,7 @@ from polyleaf.objectives import (
     objective_from_dict,
     objective_names,
 )
-from polyleaf.objectives._utils import packed_diagonal
+from polyleaf.objectives.packed_symmetric import packed_diagonal
 
 # Each objective with the parameters it is tested with, and the target it takes.
 ELEMENTWISE = {

@@ -87,7 +87,7 @@ _EXAMPLES = {
         "polyleaf train claims.csv -t claims -m m --objective poisson --offset log_exposure",
         "polyleaf train visits/ -t visits -m m --validation later.parquet",
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
-        "polyleaf train letters.csv -t letter -m m --preset tfbt --rounds 50",
+        "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
         "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set boosting_step=layer",
         "polyleaf train houses.csv --task price=squared_error --task sold=logistic --task segment -m m",
         "polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m",
@@ -924,7 +924,7 @@ def _recipe(name: str | None) -> dict[str, Any]:
         return {}
     if name not in presets.__all__:
         known = ", ".join(sorted(presets.__all__))
-        raise ReadError(f"--preset: there is no recipe {name!r}; there are {known}.")
+        raise ReadError(f"--recipe: there is no recipe {name!r}; there are {known}.")
     return getattr(presets, name)()
 
 

@@ -6,11 +6,11 @@ what all of them answer.
 
 from __future__ import annotations
 
-from polyleaf.distributions.parametric import Distribution
-from polyleaf.distributions.parametric import Gamma
-from polyleaf.distributions.parametric import LogNormal
-from polyleaf.distributions.parametric import NegativeBinomial
-from polyleaf.distributions.parametric import Normal
-from polyleaf.distributions.parametric import StudentT
+from polyleaf.distributions.base import Distribution
+from polyleaf.distributions.gamma import Gamma
+from polyleaf.distributions.lognormal import LogNormal
+from polyleaf.distributions.negative_binomial import NegativeBinomial
+from polyleaf.distributions.normal import Normal
+from polyleaf.distributions.student_t import StudentT
 
 __all__ = ["Distribution", "Gamma", "LogNormal", "NegativeBinomial", "Normal", "StudentT"]

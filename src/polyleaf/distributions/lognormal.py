@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from polyleaf.distributions.parametric import Distribution, Floats
-from polyleaf.distributions.parametric import Normal
+from polyleaf.distributions.base import Distribution, Floats
+from polyleaf.distributions.normal import Normal
 
 __all__ = ["LogNormal"]
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaln, hyp2f1, ive, xlogy
 from scipy.stats import nbinom
 
-from polyleaf.distributions.parametric import Distribution, Floats
+from polyleaf.distributions.base import Distribution, Floats
 
 __all__ = ["NegativeBinomial"]
 

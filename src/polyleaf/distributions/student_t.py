@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import beta, betaln, stdtr, stdtrit
 
-from polyleaf.distributions.parametric import Distribution, Floats
+from polyleaf.distributions.base import Distribution, Floats
 
 __all__ = ["StudentT"]
 

@@ -66,8 +66,8 @@ from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.settings.train_config import TrainConfig, make_train_config
 from polyleaf.training.auto_n_estimators import RoundSearchResult, find_n_estimators, has_few_rows
 from polyleaf.training.boosting import BoostResult, boost
-from polyleaf.training.cross_fitting import quantile_shifts
-from polyleaf.training.cross_fitting import TrainingRecord
+from polyleaf.training.calibration import quantile_shifts
+from polyleaf.training.cross_fitting import LearningRateLog, TrainingRecord
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
@@ -328,10 +328,10 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         base_score = self._scale_base_score(target.encoding, objective)
         if ready.trial is not None:
             found = self._find_n_estimators(plan, ready)
-            if found.result.was_interrupted:
-                self._store_result(found.result, target.encoding)
+            if found.boosted.was_interrupted:
+                self._store_result(found.boosted, target.encoding)
                 return self
-            plan = plan.replace_n_estimators(found.n_estimators)
+            plan = plan.replace_n_estimators(found.n)
         training = self._train(plan, ready, base_score, callbacks)
         self._after_training(training, ready, given)
         return self
@@ -408,6 +408,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             unit = about["target_scale"], about["target_offset"]
             start = _to_go_on_from(start, unit, about["metadata"])
         offset = None if objective.is_translation_invariant else ready.offset
+        rates = LearningRateLog()
         with self._all_callbacks(
             callbacks, rounds, plan.metrics if ready.eval_sets else [], settings.workers
         ) as all_callbacks:
@@ -418,19 +419,19 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
                 objective,
                 settings,
                 eval_sets=ready.eval_sets,
-                callbacks=all_callbacks,
+                callbacks=[*all_callbacks, rates],
                 init_model=start,
                 base_score=base_score,
                 offset=offset,
-                row_ids=numbered,
-                resume_from=known,
+                numbered=numbered,
+                known=known,
                 **about,
             )
         self._store_result(trained, encoding)
         data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
         scores = trained.model.output_names
         return TrainingRecord(
-            *data, objective, settings, trained.learning_rates, n_rounds, base_score, offset, scores
+            *data, objective, settings, rates, n_rounds, base_score, offset, scores
         )
 
     def _after_training(

@@ -18,7 +18,7 @@ from polyleaf.files.io import ReadError
 from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
 from polyleaf.inputs.multitask import get_task_name
-from polyleaf.inputs.target import SMALL_N_CLASSES
+from polyleaf.inputs.targets import FEW_CLASSES
 from polyleaf.inputs.text import find_stray_text, has_decimal_commas
 from polyleaf.metrics._multitask import TASKS
 
@@ -125,7 +125,7 @@ class Schema:
         for name in (*self.features, *self.targets):
             categories = table.categories.get(name, ())
             # Few labels may be numbers but for one.
-            is_label = name in self.targets and len(categories) <= SMALL_N_CLASSES
+            is_label = name in self.targets and len(categories) <= FEW_CLASSES
             if not categories or name in meant or is_label:
                 continue
             codes = np.nan_to_num(table.column(name), nan=-1).astype(np.int64)

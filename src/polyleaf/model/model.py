@@ -30,7 +30,7 @@ from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.shap import ShapExplainer, TargetScale, resolve_outputs
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
-from polyleaf.objectives._utils import apply_rowwise
+from polyleaf.objectives.columns import apply_rowwise
 from polyleaf.sketching.projections import Projection
 
 EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]

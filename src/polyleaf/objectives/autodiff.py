@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.objectives.base import Array, BoundObjective, Objective
-from polyleaf.objectives._utils import FIRST_ORDER, check_hessian_not_negative, settled
-from polyleaf.objectives._utils import packed_diagonal, packed_lower, unpack
+from polyleaf.objectives.curvature import FIRST_ORDER, check_hessian_not_negative, settled
+from polyleaf.objectives.packed_symmetric import packed_diagonal, packed_lower, unpack
 
 # Entries of Hessians (float64) that are computed at a time.
 _CHUNK_ENTRIES = 1 << 20

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
-from polyleaf.objectives._utils import packed_diagonal
+from polyleaf.objectives.packed_symmetric import packed_diagonal
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.stored_names import to_stored
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.objectives._utils import pack, packed_diagonal, unpack
+from polyleaf.objectives.packed_symmetric import pack, packed_diagonal, unpack
 
 CHOICES = ("exact", "absolute", "clip", "none")
 

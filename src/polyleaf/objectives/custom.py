@@ -24,7 +24,7 @@ from polyleaf.objectives.base import (
     as_weight,
     stored_name,
 )
-from polyleaf.objectives._utils import pack, packed_diagonal, unpack
+from polyleaf.objectives.packed_symmetric import pack, packed_diagonal, unpack
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from scipy.special import digamma
 
 from polyleaf import distributions
 from polyleaf.objectives.base import Array, FloatArray, check_domain
-from polyleaf.objectives.distributional import Floats, LikelihoodObjective
+from polyleaf.objectives.likelihood import Floats, LikelihoodObjective
 from polyleaf.objectives.registry import register
 
 __all__ = [

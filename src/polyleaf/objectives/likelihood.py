@@ -27,7 +27,7 @@ from polyleaf.objectives.base import (
     as_matrix,
     as_weight,
 )
-from polyleaf.objectives._utils import packed_diagonal
+from polyleaf.objectives.packed_symmetric import packed_diagonal
 
 Floats = NDArray[np.float64]
 

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.objectives.base import Array, BoundObjective, FloatArray, Objective, as_weight
-from polyleaf.objectives._utils import assign_columns, copy_columns
-from polyleaf.objectives._utils import packed_lower, packed_size
+from polyleaf.objectives.columns import assign_columns, copy_columns
+from polyleaf.objectives.packed_symmetric import packed_lower, packed_size
 from polyleaf.runtime.context import Context
 
 __all__ = ["TaskSlice", "Task", "MultiTask"]

@@ -16,7 +16,7 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
-from polyleaf.objectives._utils import best_constant
+from polyleaf.objectives.constants import best_constant
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.distributed import agree, can_replay, check_distributed
 from polyleaf.training.evaluation import EvalSet

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from polyleaf.training.conformal import conformal_quantile
+from polyleaf.training.conformal import level_of_residuals
 from polyleaf.training.cross_fitting import TrainingRecord, cross_fit_scores
 
 __all__ = ["quantile_shifts"]
@@ -25,7 +25,7 @@ def quantile_shifts(training: TrainingRecord) -> np.ndarray:
     """What to add to each quantile, so that rows not trained on are below it as often as its level says.
 
     Rows are dealt into folds; a model is trained without each fold, and the shift of a quantile is where its
-    level lies among the residuals of the folds (`conformal_quantile`).
+    level lies among the residuals of the folds (`level_of_residuals`).
 
     Returns
     -------
@@ -59,7 +59,7 @@ def folds(n_rows: int, seed: int) -> tuple[np.ndarray, int]:
 
 def _shift(residuals: np.ndarray, level: float, weight: np.ndarray) -> float:
     known = ~np.isnan(residuals)
-    return 0.0 if np.isnan(level) else conformal_quantile(residuals[known], level, weight[known])
+    return 0.0 if np.isnan(level) else level_of_residuals(residuals[known], level, weight[known])
 
 
 def _of_scores(

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["conformal_quantile", "interval_widths"]
+__all__ = ["level_of_residuals", "interval_widths"]
 
 # Of the weight of all rows: what rounding may add to a level times this weight.
 _ROUNDING = 1e-9
 
 
-def conformal_quantile(
+def level_of_residuals(
     residuals: NDArray[Any], level: float, weight: NDArray[Any] | None = None
 ) -> float:
     """The residual that takes rank ``level * (n + 1)``, rounded outwards: away from the median.

@@ -13,9 +13,9 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.objectives.base import BoundObjective
-from polyleaf.objectives._utils import apply_rowwise
-from polyleaf.objectives._utils import check_hessian_not_zero
-from polyleaf.objectives._utils import packed_diagonal, packed_size
+from polyleaf.objectives.columns import apply_rowwise
+from polyleaf.objectives.curvature import check_hessian_not_zero
+from polyleaf.objectives.packed_symmetric import packed_diagonal, packed_size
 from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import COUPLED, HessianConfig
 from polyleaf.sketching.sketches import mean_over_outputs
