@@ -125,6 +125,8 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write an HTML report of a model on data with known targets."""
+    from polyleaf.inspection import make_report  # matplotlib is optional
+
     if xmc.is_xmc(file, format):
         raise ReadError(f"report does not support --format {xmc.FORMAT}.")
     estimator, schema = load_table_model(model, threads)
@@ -132,7 +134,7 @@ def report(
     table, X, _ = read_labelled_rows(source, schema, estimator)
     y = schema.read_targets(table)
     check_writable(out)
-    estimator.report(X, y, title=title or f"Report: {model.name}").save(out)
+    make_report(estimator, X, y, title=title or f"Report: {model.name}").save(out)
     Reporter(quiet).hint(f"report on {pluralise(table.n_rows, 'row')} written to {out}")
 
 

@@ -379,7 +379,7 @@ def ranking_scores(
 
 @dataclass(frozen=True)
 class PrecisionAt:
-    """`precision_at` with a fixed k."""
+    """`precision_at` with a fixed `k`."""
 
     k: int
 
@@ -389,7 +389,7 @@ class PrecisionAt:
 
 @dataclass(frozen=True)
 class NdcgAt:
-    """`ndcg_at` with a fixed k."""
+    """`ndcg_at` with a fixed `k`."""
 
     k: int
 

@@ -23,7 +23,7 @@ from polyleaf.model.serialize import Destination, EvalsLog, Source
 from polyleaf.model.shap import ShapExplainer, TargetScale
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import Objective
-from polyleaf.objectives.columns import apply_rowwise
+from polyleaf.objectives._utils import apply_rowwise
 from polyleaf.sketching.projections import Projection
 
 
@@ -140,11 +140,11 @@ class Model:
         return [f"f{f}" for f in range(self.mapper.n_features_)] if names is None else list(names)
 
     def feature_name(self, feature: int) -> str:
-        """Return the name of a feature, or `f<number>` if features have no names."""
+        """Return the name of `feature`, or `f<number>` if features have no names."""
         return f"f{feature}" if self.feature_names is None else self.feature_names[feature]
 
     def output_name(self, output: int) -> str:
-        """Return the name of an output, or its number if outputs have no names."""
+        """Return the name of `output`, or its number if outputs have no names."""
         return str(output) if self.output_names is None else self.output_names[output]
 
     # --- training ---------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Model:
         self._rounds.append(round)
 
     def set_forest(self, forest: _core.Forest, rounds: list[int]) -> None:
-        """Replace all trees; `rounds` has the round of each, ascending by at most one."""
+        """Replace all trees by those of `forest`; `rounds` has the round of each, ascending."""
         self.forest, self._rounds = forest, rounds
 
     def set_target_scale(self, target_scale: Any, target_offset: Any) -> None:
@@ -660,12 +660,12 @@ class Model:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Model:
-        """Return the model of the content of a file, of any origin; see `load`."""
+        """Return the model of the content `data` of a file, of any origin; see `load`."""
         return serialize.from_bytes(data, cls.from_state)
 
     @classmethod
     def from_state(cls, header: serialize.Header, arrays: serialize.Arrays) -> Model:
-        """Return the model of a header and arrays, as in a file; see `serialize.from_state`."""
+        """Return the model of the `header` and `arrays` of a file."""
         return serialize.from_state(cls, header, arrays)
 
     def __getstate__(self) -> dict[str, Any]:
