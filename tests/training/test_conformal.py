@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from reference.calibration import interval_widths as widths_by_definition
 from reference.calibration import conformal_quantile as by_definition
+from reference.calibration import interval_widths as widths_by_definition
 
-from polyleaf.training.conformal import interval_widths, conformal_quantile
+from polyleaf.training.conformal import conformal_quantile, interval_widths
 
 LEVELS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99]
 
