@@ -65,8 +65,7 @@ from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.settings.train_config import TrainConfig, make_train_config
 from polyleaf.training.auto_n_estimators import RoundSearchResult, find_n_estimators, has_few_rows
 from polyleaf.training.boosting import BoostResult, boost
-from polyleaf.training.calibration import quantile_shifts
-from polyleaf.training.cross_fitting import LearningRateLog, TrainingRecord
+from polyleaf.training.cross_fitting import TrainingRecord, quantile_shifts
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
@@ -290,15 +289,15 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         device = get_device(self.device)
         given = (
             TrainingData("training", X, y, sample_weight, offset)
-            .with_dataset_values()
-            .copied_to_host(device)
+            .fill_from_dataset()
+            .copy_to_host(device)
         )
         val = TrainingData(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
         holds_out = self.validation_fraction is not None
         further = collect_eval_sets(
             eval_set, eval_names, eval_sample_weight, eval_offset, val, holds_out
         )
-        further = [data.copied_to_host(device) for data in further]
+        further = [data.copy_to_host(device) for data in further]
         return self._fit(given, further, callbacks, init_model)
 
     def _fit(
@@ -327,10 +326,10 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         base_score = self._scale_base_score(target.encoding, objective)
         if ready.trial is not None:
             found = self._find_n_estimators(plan, ready)
-            if found.boosted.was_interrupted:
-                self._store_result(found.boosted, target.encoding)
+            if found.result.was_interrupted:
+                self._store_result(found.result, target.encoding)
                 return self
-            plan = plan.replace_n_estimators(found.n)
+            plan = plan.replace_n_estimators(found.n_estimators)
         training = self._train(plan, ready, base_score, callbacks)
         self._after_training(training, ready, given)
         return self
@@ -407,7 +406,6 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             unit = about["target_scale"], about["target_offset"]
             start = _to_go_on_from(start, unit, about["metadata"])
         offset = None if objective.is_translation_invariant else ready.offset
-        rates = LearningRateLog()
         with self._all_callbacks(
             callbacks, rounds, plan.metrics if ready.eval_sets else [], settings.workers
         ) as all_callbacks:
@@ -418,19 +416,19 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
                 objective,
                 settings,
                 eval_sets=ready.eval_sets,
-                callbacks=[*all_callbacks, rates],
+                callbacks=all_callbacks,
                 init_model=start,
                 base_score=base_score,
                 offset=offset,
-                numbered=numbered,
-                known=known,
+                row_ids=numbered,
+                resume_from=known,
                 **about,
             )
         self._store_result(trained, encoding)
         data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
         scores = trained.model.output_names
         return TrainingRecord(
-            *data, objective, settings, rates, n_rounds, base_score, offset, scores
+            *data, objective, settings, trained.learning_rates, n_rounds, base_score, offset, scores
         )
 
     def _after_training(

@@ -23,7 +23,7 @@ from polyleaf.model.serialize import Destination, EvalsLog, Source
 from polyleaf.model.shap import ShapExplainer, TargetScale
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import Objective
-from polyleaf.objectives.columns import apply_rowwise
+from polyleaf.objectives._utils import apply_rowwise
 from polyleaf.sketching.projections import Projection
 
 

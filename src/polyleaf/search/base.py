@@ -195,7 +195,7 @@ class SearchMixin(_Base):
         self._check_unsupported()
         # Only this estimator warns about the objective's name.
         base = self._make_candidate({"objective": self.objective})
-        data = TrainingData("training", X, y, sample_weight, offset).with_dataset_values()
+        data = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
         target = self._encode_for_search(base, data.y, data.weight)
         data = data._replace(
             y=indexable(data.y)[0], weight=_to_array(data.weight), offset=_to_array(data.offset)
@@ -340,7 +340,7 @@ class SearchMixin(_Base):
             set_feature_names(self, data.X.n_features, data.X.feature_names)
             return data.X
         n_threads = effective_threads(self.n_jobs)
-        table = FeatureReader(self, None, n_threads).first(data.X, None)  # type: ignore[arg-type]
+        table = FeatureReader(self, None, n_threads).read_training(data.X, None)  # type: ignore[arg-type]
         return Dataset(
             table,
             sample_weight=data.weight,
