@@ -75,7 +75,7 @@ def test_a_high_rate_is_not_doubled(rate, monkeypatch):
     ],
 )
 def test_it_is_not_done_where_rounds_are_told_or_watched(what, monkeypatch):
-    monkeypatch.setattr("polyleaf.estimators.base.find_n_estimators", None)
+    monkeypatch.setattr("polyleaf.estimators._fitting.find_n_estimators", None)
     model = PolyleafRegressor(max_depth=2, **what).fit(*noise())
     assert model.n_iter_ == what.get("n_estimators", DEFAULT_N_ESTIMATORS)
 
@@ -83,7 +83,7 @@ def test_it_is_not_done_where_rounds_are_told_or_watched(what, monkeypatch):
 def test_it_is_not_done_with_evaluation_sets_callbacks_of_fit_or_a_model_to_go_on_from(monkeypatch):
     X, Y = noise()
     first = PolyleafRegressor(n_estimators=2).fit(X, Y)
-    monkeypatch.setattr("polyleaf.estimators.base.find_n_estimators", None)
+    monkeypatch.setattr("polyleaf.estimators._fitting.find_n_estimators", None)
     few = PolyleafRegressor(max_depth=2)
     assert few.fit(X, Y, eval_set=[(X, Y)]).n_iter_ == DEFAULT_N_ESTIMATORS
     assert few.fit(X, Y, callbacks=[lambda model, epoch, log: epoch == 3]).n_iter_ == 4
