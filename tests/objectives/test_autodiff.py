@@ -168,14 +168,8 @@ def test_functions_that_return_derivatives_stay_what_they_are():
 @pytest.mark.parametrize(
     "function, message",
     [
-        (
-            lambda y, z: (z - y) ** 2,
-            r"one number for each row.*\(5, 3\).*for one row .* \(3,\)",
-        ),
-        (
-            lambda y, z: z.sum() if z.max() > 0 else z.sum() * 2,
-            "TracerBoolConversionError",
-        ),
+        (lambda y, z: (z - y) ** 2, r"one number for each row.*\(5, 3\).*for one row .* \(3,\)"),
+        (lambda y, z: z.sum() if z.max() > 0 else z.sum() * 2, "TracerBoolConversionError"),
         (lambda y, z: z.argmax(), "returns int64, which has no derivative"),
     ],
 )
@@ -275,7 +269,8 @@ def test_a_kink_beside_curvature_warns_and_says_where():
     y, raw = np.full((20, 1), 0.3), draw_raw(20, 1)
     problem = get_objective(lambda y, z: jnp.abs(z - y) + 0.1 * z**2).bind(y, None)
     with pytest.warns(
-        UserWarning, match=r"kink: its slope jumps by 2 at the value 0\.[23]\d+ of score 0 of row \d+"
+        UserWarning,
+        match=r"kink: its slope jumps by 2 at the value 0\.[23]\d+ of score 0 of row \d+",
     ):
         hessians(problem, raw)
     with warnings.catch_warnings():

@@ -296,11 +296,7 @@ def described(**traits):
             ValueError,
             "some of values, labels, classes",
         ),
-        (
-            described(name="new", parameters={"huber_delta": "delta"}),
-            ValueError,
-            "'delta'",
-        ),
+        (described(name="new", parameters={"huber_delta": "delta"}), ValueError, "'delta'"),
     ],
 )
 def test_register_refuses(cls, kind, message):

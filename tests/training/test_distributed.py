@@ -485,9 +485,7 @@ def counted_fit(estimator, X, y, **arguments):
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
     """Of a full tree of 16 features of 255 bins and 16 outputs: a histogram of the root and of each pair."""
-    X = np.random.default_rng(0).permuted(
-        np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0
-    )
+    X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
     Y = np.sin(X / 100)
     estimator = PolyleafRegressor(
         n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0

@@ -327,10 +327,7 @@ def test_what_a_device_does_not_do_yet_is_refused(parameters, said):
 
 def test_targets_that_stay_sparse_are_refused():
     few = csr_matrix(RNG.random((300, 20)) < 0.1).astype(float)
-    with pytest.raises(
-        ValueError,
-        match="split_search",
-    ):
+    with pytest.raises(ValueError, match="split_search"):
         PolyleafClassifier(**SMALL, leaf="sparse", leaf_k=2, device="cuda").fit(X, few)
 
 
