@@ -143,13 +143,13 @@ def asked(predict, body: bytes):
     return found
 
 
-def test_the_service_tells_apart_what_the_model_does():
+def test_service_keeps_float64_precision():
     """Time stamps, which float32 would merge."""
     X = 1.7e9 + np.arange(200.0)[:, None]
     model = PolyleafRegressor(n_estimators=3).fit(X, np.arange(200) % 7)
-    status, told = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
-    assert status == 200 and told["predictions"] == model.predict(X).tolist()
-    assert len(set(told["predictions"])) > 1
+    status, answer = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
+    assert status == 200 and answer["predictions"] == model.predict(X).tolist()
+    assert len(set(answer["predictions"])) > 1
 
 
 def test_the_service_answers_for_each_task():
@@ -157,9 +157,11 @@ def test_the_service_answers_for_each_task():
     model = PolyleafMultiTask(n_estimators=2).fit(
         X, {"a": X[:, 0], "b": np.where(X[:, 1] > 0, "p", "q")}
     )
-    status, told = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
+    status, answer = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
     assert status == 200
-    assert told["predictions"] == {task: found.tolist() for task, found in model.predict(X).items()}
+    assert answer["predictions"] == {
+        task: found.tolist() for task, found in model.predict(X).items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -177,10 +179,10 @@ def test_the_service_answers_for_each_task():
     ],
     ids=lambda body: body[:24].decode("latin-1"),
 )
-def test_the_service_answers_what_is_no_row(body):
+def test_service_answers_invalid_rows(body):
     X = np.random.default_rng(0).normal(size=(60, 2))
-    status, told = asked(PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor(), body)
-    assert status == 400 and told["error"]
+    status, answer = asked(PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor(), body)
+    assert status == 400 and answer["error"]
 
 
 def test_every_example_is_checked():
