@@ -1,7 +1,7 @@
-"""Batches: a table that never is in memory as a whole, and the model that it would give.
+"""Training on batches: the table is never in memory as a whole.
 
-The rows come from a function that makes them anew for each of two readings; files or a database would do the
-same. The model is that of the whole table, byte for byte.
+Two readers call a function that generates the rows; files or a database work the same way. The
+model is that of the whole table, byte for byte.
 """
 
 from collections.abc import Iterator

@@ -17,12 +17,14 @@ class Verdict(Enum):
     AS_GOOD = "as good"  # at least the paper's, at the paper's digits
     WITHIN_ERROR = "within one standard error"
     BELOW = "below"
-    NOT_JUDGED = "not judged"
+    NOT_COMPARED = "not judged"
 
 
 @dataclass(frozen=True)
 class Value:
-    """One figure of a run: the mean over repeats, their standard deviation, and the mean's standard error."""
+    """One figure of a run: the mean over repeats, their standard deviation, and the mean's standard
+    error.
+    """
 
     mean: float
     deviation: float | None
@@ -30,10 +32,11 @@ class Value:
     n: int
 
 
-def value_of(figures: dict[str, Any] | None, name: str) -> Value | None:
+def get_value(figures: dict[str, Any] | None, name: str) -> Value | None:
     """The figure `name` of a run. None where it is not there.
 
-    It is a number, one for each repeat, or, where repeats were not kept, their `mean`, `deviation` and `n`.
+    It is a number, one for each repeat, or, where repeats were not kept, their `mean`, `deviation`
+    and `n`.
     """
     found = None if figures is None else figures.get(name)
     if found is None:
@@ -52,10 +55,10 @@ def value_of(figures: dict[str, Any] | None, name: str) -> Value | None:
     return Value(float(found), None, figures.get("errors", {}).get(name) if figures else None, 1)
 
 
-def judge(subject: Subject, ours: Value | None, printed: float | None) -> Verdict:
+def compare(subject: Subject, ours: Value | None, printed: float | None) -> Verdict:
     """Compare at the paper's digits, and then by one standard error of our mean."""
     if ours is None or printed is None or subject.better is None:
-        return Verdict.NOT_JUDGED
+        return Verdict.NOT_COMPARED
     sign = 1 if subject.better == "higher" else -1
     if sign * (round(ours.mean, subject.digits) - printed) >= 0:
         return Verdict.AS_GOOD

@@ -36,7 +36,8 @@ class Context:
     data : Path
         Folder of NAME.npz.
     quick : bool
-        Sizes are cut so that all runs end within minutes: figures show that it works and mean nothing else.
+        Sizes are cut so that all runs end within minutes: figures show that it works and mean
+        nothing else.
     threads : int
         Threads of every library.
     """

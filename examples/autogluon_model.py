@@ -1,7 +1,6 @@
-"""In AutoGluon: Polyleaf beside AutoGluon's own models, bagged and blended by it.
+"""Polyleaf as an AutoGluon model, bagged and ensembled with AutoGluon's own models.
 
-How much energy does it take to heat a building? `PolyleafModel` takes part like any model of
-AutoGluon's. It needs `pip install "polyleaf[autogluon]"`.
+The target is the energy needed to heat a building. Needs `pip install "polyleaf[autogluon]"`.
 """
 
 import tempfile
@@ -30,7 +29,7 @@ def main() -> dict[str, float]:
             {"ag_args": {"name_suffix": "Staircases"}},
             {"leaf": "linear", "max_leaves": 8, "ag_args": {"name_suffix": "Lines"}},
         ],
-        "KNN": {},  # one that AutoGluon brings
+        "KNN": {},  # one of AutoGluon's own models
     }
     with tempfile.TemporaryDirectory() as folder:
         predictor = TabularPredictor("heating", path=folder, verbosity=0).fit(

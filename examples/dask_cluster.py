@@ -1,7 +1,7 @@
-"""Cluster: a training on the workers of Dask, and the model that one machine would give.
+"""Training on the workers of a Dask cluster: the model equals that of one machine.
 
-The cluster here is two threads of this process, so that the script runs anywhere; another
-one takes `Client("scheduler:8786")`. It needs `pip install "polyleaf[dask]"`.
+The cluster here is two threads of this process, so that the script runs anywhere. For a real
+cluster use `Client("scheduler:8786")`. Needs `pip install "polyleaf[dask]"`.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ def main() -> dict[str, float]:
         "n_estimators": 5,
         "max_depth": 4,
         "max_leaves": None,
-    }  # a tree waits for all workers less often
+    }  # fewer rounds of communication per tree
 
     with (
         LocalCluster(

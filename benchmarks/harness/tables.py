@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from . import ranks
 from .paper import Paper, Subject, Table
 from .store import Store
-from .verdict import Value, Verdict, judge, value_of
+from .verdict import Value, Verdict, compare, get_value
 
 LEGEND = (
-    "Cells: the figure here ± standard deviation over repeats (the paper's figure). Of Polyleaf's, ↓ is not "
-    "as good as the paper's, ↘ nor is, but by less than a standard error of its mean; letters lead to why."
+    "Cells: the figure here ± standard deviation over repeats (the paper's figure). Of "
+    "Polyleaf's, ↓ is not "
+    "as good as the paper's, ↘ nor is, but by less than a standard error of its mean; letters "
+    "lead to why."
 )
 _MARKS = {Verdict.BELOW: " ↓", Verdict.WITHIN_ERROR: " ↘"}
 
@@ -57,17 +59,17 @@ def fill(paper: Paper, table: Table, store: Store) -> Filled:
             cells[method, subject.title] = cell_text(subject, None, printed)
             continue
         key = paper.task(table, method, subject).key
-        value = value_of(store.figures(key), subject.figure)
+        value = get_value(store.figures(key), subject.figure)
         text = cell_text(subject, value, printed)
         if method in table.ours:
-            verdict = judge(subject, value, printed)
+            verdict = compare(subject, value, printed)
             verdicts[verdict] += 1
             text += _MARKS.get(verdict, "")
             explanation = table.explained.get((method, subject.title))
             if explanation and verdict in _MARKS:
                 text += f" [{_letter(notes, explanation)}]"
                 explained += verdict is Verdict.BELOW
-        if reason := store.problem_of(key):
+        if reason := store.find_error(key):
             missing.setdefault(reason, {}).setdefault(method, []).append(subject.title)
         cells[method, subject.title] = text
     notes = [f"[{string.ascii_lowercase[i]}] {text}" for i, text in enumerate(notes)]
@@ -85,22 +87,27 @@ def _not_run(table: Table, reason: str, where: dict[str, list[str]]) -> str:
 
 
 def _ranks(paper: Paper, table: Table, store: Store) -> list[str]:
-    """Mean ranks of all methods on the subjects that all have, and of those that have all subjects there."""
+    """Mean ranks of all methods on the subjects that all have, and of those that have all subjects
+    there.
+    """
     found = store.found(paper, table)
     everyone = list(dict.fromkeys(method for method, _ in found))
     complete = ranks.most_complete(found)
     groups = [everyone] if len(complete) in (0, 1, len(everyone)) else [everyone, complete]
-    lines = [_ranks_of(*ranks.from_figures(found, table.subjects, methods)) for methods in groups]
+    lines = [
+        _format_ranks(*ranks.from_figures(found, table.subjects, methods)) for methods in groups
+    ]
     return [line for line in lines if line] or ["Mean ranks: not enough runs."]
 
 
-def _ranks_of(values: list[dict[str, float]], methods: list[str]) -> str:
+def _format_ranks(values: list[dict[str, float]], methods: list[str]) -> str:
     if len(methods) < 2 or not values:
         return ""
     means = sorted(ranks.mean_ranks(values, methods).items(), key=lambda item: item[1])
     listed = ", ".join(f"{method} {rank:.2f}" for method, rank in means)
     critical = ranks.critical_difference(len(methods), len(values))
-    return f"Mean ranks over {len(values)}: {listed} (critical difference {critical:.2f} at 5 %, Nemenyi)."
+    difference = f"critical difference {critical:.2f} at 5 %, Nemenyi"
+    return f"Mean ranks over {len(values)}: {listed} ({difference})."
 
 
 def cell_text(subject: Subject, value: Value | None, printed: float | None) -> str:
@@ -138,9 +145,9 @@ def _lay_out(
 
 def count(verdicts: Counter[Verdict]) -> str:
     """One sentence on how our cells stand to the paper's; empty where none could be compared."""
-    judged = [v for v in Verdict if v is not Verdict.NOT_JUDGED]
-    total = sum(verdicts[v] for v in judged)
+    compared = [v for v in Verdict if v is not Verdict.NOT_COMPARED]
+    total = sum(verdicts[v] for v in compared)
     if not total:
         return ""
-    parts = ", ".join(f"{verdicts[v]} {v.value}" for v in judged if verdicts[v])
+    parts = ", ".join(f"{verdicts[v]} {v.value}" for v in compared if verdicts[v])
     return f"Of {total} cells of ours: {parts}."

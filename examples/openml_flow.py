@@ -1,8 +1,8 @@
-"""In OpenML: an estimator as a flow, and the estimator that is made of the flow again.
+"""An estimator as an OpenML flow, and the estimator made from the flow.
 
-A flow is what OpenML's server keeps of a model: its name, its parameters and what it depends on. With a
-network, `openml.runs.run_model_on_task(estimator, task)` trains it on the folds of a task, and `publish()`
-sends flow and predictions. It needs `pip install openml`.
+A flow is what the OpenML server stores about a model: its name, parameters and dependencies. With a
+network, `openml.runs.run_model_on_task(estimator, task)` evaluates it on the folds of a task, and
+`publish()` uploads flow and predictions. Needs `pip install openml`.
 """
 
 from polyleaf import PolyleafClassifier

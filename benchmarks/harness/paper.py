@@ -1,10 +1,11 @@
-"""A study declared: what a paper's tables say, and which run gives our figure for each of their cells.
+"""A study declared: what a paper's tables print, and which run gives our figure for each of their
+cells.
 
 Owns the declaration and its checks. Must not know how runs are started, kept or shown.
 
-A *run* is a function `(context, method, problem) -> figures`, called once for each method and problem,
-however many cells show one of its figures. A *subject* is what methods are compared on: one column of a table
-(or one row), that is a problem and the figure shown.
+A *run* is a function `(context, method, problem) -> figures`, called once for each method and
+problem, however many cells show one of its figures. A *subject* is what methods are compared on:
+one column of a table (or one row), that is a problem and the figure shown.
 """
 
 from __future__ import annotations
@@ -114,11 +115,12 @@ class Table(_Grid):
         "Table V" and what it shows.
     subjects : tuple of Subject
     run : callable
-        `(context, method, problem) -> figures`, see :mod:`benchmarks.frame.paper`. `figures` are numbers, or
-        lists of numbers (one a repeat); `figures["errors"]` may give standard errors of single numbers.
+        `(context, method, problem) -> figures`, see :mod:`benchmarks.harness.paper`. `figures` are
+        numbers, or lists of numbers (one a repeat); `figures["errors"]` may give standard errors of
+        single numbers.
     paper : str
-        The paper's own table as text: cells are separated by two or more spaces, "-" is an empty cell. The
-        first line holds the subjects' titles (the methods, where `subjects_are="rows"`).
+        The paper's own table as text: cells are separated by two or more spaces, "-" is an empty
+        cell. The first line holds the subjects' titles (the methods, where `subjects_are="rows"`).
     protocol : str
         How the figures come about, and what differs from the paper.
     quoted : tuple of str
@@ -128,8 +130,8 @@ class Table(_Grid):
     also : tuple of str
         Methods that the paper does not have.
     explained : dict
-        `(method, subject's title)` -> why our figure is not as good as the paper's, and the table that shows
-        it.
+        `(method, subject's title)` -> why our figure is not as good as the paper's, and the table
+        that shows it.
     subjects_are : "columns" or "rows"
     ranks : bool
         Whether the methods' mean ranks are shown too.
@@ -198,15 +200,16 @@ class Table(_Grid):
 
 @dataclass(frozen=True)
 class Figure(_Grid):
-    """A figure of a paper: a panel for each subject with a curve for each method, or drawn by `draw`.
+    """A figure of a paper: a panel for each subject with a curve for each method, or drawn by
+    `draw`.
 
     Attributes
     ----------
     lines : tuple of str
         Methods.
     curves : tuple of str
-        Names in `figures["curves"]` of a run, each a list of points [x, y]: the first is drawn solid, the
-        second dashed.
+        Names in `figures["curves"]` of a run, each a list of points [x, y]: the first is drawn
+        solid, the second dashed.
     x, y : str
         What the axes show.
     log : str

@@ -1,4 +1,4 @@
-"""One run in a process of its own: job on standard input, its record on standard output, as JSON."""
+"""One run in a subprocess: job on standard input, record on standard output, as JSON."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from .context import Context, Unavailable
 from .store import Record, plain
 
 
-def job_of(task: paper.Task, context: Context) -> dict[str, Any]:
+def make_job(task: paper.Task, context: Context) -> dict[str, Any]:
     """A task as plain values."""
     return {"module": task.module, "key": task.key, "context": context.to_dict()}
 
 
 def measure(job: dict[str, Any]) -> Record:
-    """Do a run: `key`, `figures`, `seconds` and `peak_bytes`; or `error` where it is not possible here."""
+    """Do a run: `key`, `figures`, `seconds` and `peak_bytes`; or `error` where it is not possible
+    here.
+    """
     context = Context.from_dict(job["context"])
     task = next(t for t in paper.find(job["module"]).tasks() if t.key == job["key"])
     start = time.perf_counter()

@@ -1,5 +1,6 @@
-"""Pictures of a model: learning curves, a tree whose leaves are strips of outputs, each output beside a
-constant, and what matters to each. `python examples/looking.py looking.png` writes them to a file.
+"""Plots of a model: learning curves, a tree with its outputs, residuals and importances.
+
+`python examples/visualisation.py plots.png` writes them to a file.
 """
 
 import sys

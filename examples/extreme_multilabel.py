@@ -1,7 +1,7 @@
-"""Labels of which each row has few, as a sparse matrix that is never made dense.
+"""Extreme multi-label classification: sparse labels that are never made dense.
 
-The songs of `multilabel.py`, their emotions as CSR. Leaves hold at most three of the six labels here; with a
-million labels nothing else changes (docs/sparse-leaves.md). The answer is a ranking, best label first.
+The songs of `multilabel.py`, with their emotions as a CSR matrix. Leaves hold at most three of the
+six labels; with a million labels nothing else changes. Predictions are rankings of labels.
 """
 
 import numpy as np
@@ -19,11 +19,7 @@ def main() -> dict[str, float]:
     Y, Y_test = csr_matrix(Y), csr_matrix(Y_test)
 
     few_rows = {"leaf_k": 3, "min_child_samples": 10, "n_estimators": 60, "max_depth": 4}
-    no_words = {
-        "projection": None,
-        "projection_dim": None,
-        "tfidf": False,
-    }  # 72 dense features: split as they are
+    no_words = {"projection": None, "projection_dim": None, "tfidf": False}  # 72 dense features
     model = PolyleafClassifier(**presets.gbdt_sparse() | few_rows | no_words, random_state=0).fit(
         X, Y
     )

@@ -1,6 +1,6 @@
-"""Why a model predicts what it predicts: what each feature adds to each of two outputs of a row.
+"""SHAP values: what each feature contributes to each of two outputs of a row.
 
-Contributions are Shapley's values; with the base values they add up to the predictions.
+Together with the base values they add up to the predictions.
 """
 
 import numpy as np
@@ -22,13 +22,14 @@ def main() -> dict[str, float]:
     row = int(model.predict(X_test)[:, 0].argmax())
     for output, name in enumerate(energy.output_names):
         largest = np.argsort(-np.abs(values[row, :, output]))[:3]
-        told = ", ".join(f"{names[f]} {values[row, f, output]:+.1f}" for f in largest)
-        print(f"row {row}, {name}: {base[output]:.1f} as a rule, {told}")
+        parts = ", ".join(f"{names[f]} {values[row, f, output]:+.1f}" for f in largest)
+        print(f"row {row}, {name}: {base[output]:.1f} as a rule, {parts}")
 
     importance = model.feature_importance("shap", per_output=True, X=X_test)
     glazing = importance[:, names.index("glazing_area")] / importance.sum(axis=1)
     print(
-        f"the glazed area makes {glazing[0]:.0%} of what moves heating, {glazing[1]:.0%} for cooling"
+        f"the glazed area makes {glazing[0]:.0%} of what moves heating, {glazing[1]:.0%} for "
+        "cooling"
     )
 
     pairs = np.abs(model.shap_values(X_test, interactions=True)).mean(axis=0)[..., 0]

@@ -1,9 +1,9 @@
-"""A model behind HTTP with the standard library alone, and a load test that asks it.
+"""A model behind HTTP with the standard library alone, and a load test.
 
-Rows come as JSON, `{"rows": [[1.0, null, ...], ...]}`, and go as `{"predictions": [...]}`; null is a missing
-value, and predictions of several tasks are `{task: [...]}`. Each connection has a thread, and prediction lets
-the others run meanwhile. Whoever sends what is no such row is told so in a sentence. `python service.py
-m.polyleaf 8080` serves a file.
+Requests are JSON, `{"rows": [[1.0, null, ...], ...]}`, where null is a missing value; responses are
+`{"predictions": [...]}`, or `{task: [...]}` in place of the list for several tasks. Each connection
+has a thread, and predictions run in parallel. Invalid requests get status 400 and a message.
+`python http_service.py m.polyleaf 8080` serves a file.
 """
 
 import json
@@ -22,18 +22,18 @@ from polyleaf.datasets import load
 
 
 class Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # a connection is kept for the next request
+    protocol_version = "HTTP/1.1"  # keeps connections alive
     disable_nagle_algorithm = True
-    wbufsize = -1  # head and body in one packet
+    wbufsize = -1  # sends head and body in one packet
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         try:
-            rows = np.array(json.loads(body)["rows"], np.float64)  # time stamps need its digits
-            status, told = 200, {"predictions": plain(self.server.predict(rows))}
+            rows = np.array(json.loads(body)["rows"], np.float64)  # float64 for time stamps
+            status, content = 200, {"predictions": plain(self.server.predict(rows))}
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            status, told = 400, {"error": f"{type(error).__name__}: {error}"}
-        answer = json.dumps(told).encode()
+            status, content = 400, {"error": f"{type(error).__name__}: {error}"}
+        answer = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(answer)))
@@ -52,7 +52,9 @@ def plain(predictions: np.ndarray | dict[str, np.ndarray]) -> list | dict[str, l
 
 
 class Service(ThreadingHTTPServer):
-    """Answers with `predict`, from float64 rows (n, n_features) to an array, or to one for each task."""
+    """Answers with `predict`, from float64 rows (n, n_features) to an array, or to one for each
+    task.
+    """
 
     daemon_threads = True
 
@@ -71,8 +73,9 @@ def ask(connection: HTTPConnection, rows: list) -> tuple[int, dict]:
 
 
 def load_test(port: int, X: np.ndarray, n_clients: int, n_requests: int) -> dict[str, float]:
-    """Clients that ask for one row after another, each on a connection of its own: requests a second of all,
-    and what half of the answers and 99 of 100 took, in milliseconds."""
+    """Clients that ask for one row after another, each on a connection of its own: requests a
+    second of all, and what half of the answers and 99 of 100 took, in milliseconds.
+    """
     rows = X.tolist()
 
     def client(number: int) -> list[float]:
@@ -96,19 +99,19 @@ def load_test(port: int, X: np.ndarray, n_clients: int, n_requests: int) -> dict
 def main() -> dict[str, float]:
     X, X_test, y, _ = load("energy").split()
     model = PolyleafRegressor(n_estimators=100, random_state=0).fit(X, y)
-    predictor = model.predictor()  # frozen, one thread, for any number of callers
+    predictor = model.predictor()  # thread-safe; one thread per call
     with Service(predictor) as service:
         Thread(target=service.serve_forever, daemon=True).start()
         connection = HTTPConnection("127.0.0.1", service.port)
         _, found = ask(connection, X_test.tolist())
-        refused, told = ask(connection, [[1.0, 2.0]])
+        status, content = ask(connection, [[1.0, 2.0]])
         connection.close()
         measured = load_test(service.port, X_test, n_clients=4, n_requests=50)
         service.shutdown()
-    print(told["error"])
+    print(content["error"])
     print(", ".join(f"{name} {value:.3g}" for name, value in measured.items()))
     same = float(np.array_equal(found["predictions"], model.predict(X_test)))
-    return {"same": same, "refused": refused, "answers a second": measured["requests a second"]}
+    return {"same": same, "error status": status, "answers a second": measured["requests a second"]}
 
 
 if __name__ == "__main__":

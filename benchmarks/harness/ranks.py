@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import rankdata, studentized_range
 
 from .paper import Figures, Subject
-from .verdict import value_of
+from .verdict import get_value
 
 
 def mean_ranks(values: Sequence[Mapping[str, float]], methods: Sequence[str]) -> dict[str, float]:
@@ -30,7 +30,7 @@ def mean_ranks(values: Sequence[Mapping[str, float]], methods: Sequence[str]) ->
 
 
 def critical_difference(n_methods: int, n_subjects: int, alpha: float = 0.05) -> float:
-    """Nemenyi: mean ranks further apart than this differ at level `alpha` (Demšar, section 3.2.2)."""
+    """Return the Nemenyi critical difference of mean ranks (Demšar, section 3.2.2)."""
     q = studentized_range.ppf(1 - alpha, n_methods, np.inf) / math.sqrt(2)
     return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_subjects)))
 
@@ -40,7 +40,8 @@ def from_figures(
     subjects: Sequence[Subject],
     methods: Sequence[str] | None = None,
 ) -> tuple[list[dict[str, float]], list[str]]:
-    """What `mean_ranks` takes: the subjects on which all of the methods have figures, and these methods.
+    """What `mean_ranks` takes: the subjects on which all of the methods have figures, and these
+    methods.
 
     Values are rounded as they are shown: what looks equal is.
 
@@ -56,7 +57,7 @@ def from_figures(
     rows = []
     for subject in subjects:
         sign = -1.0 if subject.better == "higher" else 1.0
-        values = {m: value_of(found.get((m, subject.title)), subject.figure) for m in methods}
+        values = {m: get_value(found.get((m, subject.title)), subject.figure) for m in methods}
         row = {
             m: sign * round(value.mean, subject.digits)
             for m, value in values.items()

@@ -80,7 +80,9 @@ def _curves(figure: Figure) -> Any:
 
 
 def rank_diagram(panel: Any, means: dict[str, float], critical: float) -> None:
-    """Mean ranks on a line, the best at the left; bars join methods that do not differ (Demšar, figure 1)."""
+    """Mean ranks on a line, the best at the left; bars join methods that do not differ (Demšar,
+    figure 1).
+    """
     ordered = sorted(means.items(), key=lambda item: item[1])
     low, high = math.floor(ordered[0][1]), math.ceil(ordered[-1][1])
     panel.hlines(0, low, high, "black")

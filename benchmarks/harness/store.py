@@ -1,7 +1,7 @@
 """Finished runs, a file of JSON lines that grows by one line a run.
 
-Owns the file's format. Must not know what a run computes. A run that is interrupted leaves no line; a line
-that was cut in writing is the last one and is dropped.
+Owns the file's format. Must not know what a run computes. A run that is interrupted leaves no line;
+a line that was cut in writing is the last one and is dropped.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Store:
         return lines
 
     def done(self, key: str) -> bool:
-        """Whether this run has figures; one that failed, or was not possible, is to be tried again."""
+        """Return whether this run has figures; failed and skipped runs are tried again."""
         return self.figures(key) is not None
 
     def figures(self, key: str) -> dict[str, Any] | None:
@@ -66,7 +66,9 @@ class Store:
         return self.records.get(key, {}).get("figures")
 
     def found(self, paper: Paper, table: Table | Figure) -> dict[tuple[str, str], dict[str, Any]]:
-        """The figures of a table's runs, as far as they have been done, by method and subject's title."""
+        """The figures of a table's runs, as far as they have been done, by method and subject's
+        title.
+        """
         keys = ((m, s.title, paper.task(table, m, s).key) for m, s in table.runs())
         return {
             (m, title): figures
@@ -74,11 +76,11 @@ class Store:
             if (figures := self.figures(key)) is not None
         }
 
-    def problem_of(self, key: str) -> str | None:
+    def find_error(self, key: str) -> str | None:
         """Why the run has no figures; None where it has, or was never tried."""
         return self.records.get(key, {}).get("error")
 
-    def environments_of(self, paper: Paper) -> list[dict[str, Any]]:
+    def find_environments(self, paper: Paper) -> list[dict[str, Any]]:
         """What the finished runs of a paper depended on, in the order of the file."""
         used = {
             self.records[task.key].get("ran_in") for task in paper.tasks() if self.done(task.key)
@@ -88,7 +90,8 @@ class Store:
     def begin(self, environment: dict[str, Any]) -> None:
         """Note what the runs to come depend on: versions, processor, commit, and `quick`.
 
-        `ValueError` where the file's runs are quick ones and those to come are not, or the other way round.
+        `ValueError` where the file's runs are quick ones and those to come are not, or the other
+        way round.
         """
         for earlier in self.environments:
             if earlier.get("quick") != environment.get("quick"):

@@ -1,7 +1,7 @@
-"""In TabArena: the defaults and one set of parameters drawn by chance, as its experiments.
+"""TabArena experiments: the default parameters and one random configuration.
 
-A task of TabArena's is made of a data frame; those that it publishes are used the same way. Eight
-models of a bag are trained on parts of the rows, one after another. It needs `pip install tabarena`.
+The task is made from a data frame; published tasks of TabArena are used the same way. A bag of
+eight models is trained sequentially. Needs `pip install tabarena`.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ def main() -> dict[str, float]:
     with (
         tempfile.TemporaryDirectory() as folder,
         contextlib.chdir(folder),
-    ):  # where AutoGluon puts models
+    ):  # folder for AutoGluon's models
         for experiment in experiments:
             result = experiment.run(task, fold=0, task_name="energy", cache_task_key="energy")
             found[experiment.name] = float(result["metric_error"])

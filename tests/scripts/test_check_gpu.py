@@ -1,6 +1,6 @@
-"""`scripts/card` asks for the bytes before it measures, and ends where they are others.
+"""`scripts/check_gpu` asks for the bytes before it measures, and ends where they are others.
 
-The programs that it calls are stood in for: there is no card here.
+The programs that it calls are replaced: no GPU is needed.
 """
 
 import os
@@ -24,7 +24,7 @@ def called(tmp_path):
             )
             file.chmod(0o755)
         environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        command = [ROOT / "scripts" / "card", tmp_path / "out"]
+        command = [ROOT / "scripts" / "check_gpu", tmp_path / "out"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         return done.returncode, log.read_text().splitlines()
 

@@ -1,7 +1,7 @@
-"""From which probability on a label holds: one half is seldom right where labels are rare.
+"""Decision thresholds of labels: one half is seldom optimal where labels are rare.
 
-One threshold for all labels is chosen where F1 is largest, on rows that the model has not seen: three models,
-each trained without a third of the rows. Or afterwards, on new rows that nobody has labelled.
+One threshold for all labels is chosen to maximise F1 on held-out rows: three models, each trained
+without a third of the rows; or afterwards, on new unlabelled rows.
 """
 
 from sklearn.metrics import f1_score
@@ -23,7 +23,7 @@ def main() -> dict[str, float]:
         name: f1_score(y_test, model.predict(X_test), average="micro")
         for name, model in models.items()
     }
-    half.choose_threshold(X_test)  # no labels of these rows
+    half.choose_threshold(X_test)  # without the labels of these rows
     found["without labels"] = f1_score(y_test, half.predict(X_test), average="micro")
     for name, f1 in found.items():
         print(f"{name:14} F1 {f1:.3f}")

@@ -23,7 +23,7 @@ from .store import Record, Store
 Measure = Callable[[dict[str, Any]], Record]
 
 
-def in_own_process(context: Context, timeout: float) -> Measure:
+def make_subprocess_measure(context: Context, timeout: float) -> Measure:
     """A `measure` that does each run in a process of its own."""
 
     def measure(job: dict[str, Any]) -> Record:
@@ -32,7 +32,7 @@ def in_own_process(context: Context, timeout: float) -> Measure:
     return measure
 
 
-def in_this_process(job: dict[str, Any]) -> Record:
+def measure_in_process(job: dict[str, Any]) -> Record:
     """A `measure` that does each run here: no limit on its time, and nothing is imported again."""
     try:
         return worker.measure(job)
@@ -45,7 +45,8 @@ def run(
 ) -> list[Task]:
     """Do what is not in the store yet.
 
-    A run that fails is kept with its reason, and the next one follows. `again`: do all of them, done or not.
+    A run that fails is kept with its reason, and the next one follows. `again`: do all of them,
+    done or not.
 
     Returns
     -------
@@ -60,7 +61,7 @@ def run(
         elif again or not store.done(task.key):
             to_do.append(task)
     for missing, n in skipped.items():
-        say(f"skipped: {n} runs: {missing}")
+        log(f"skipped: {n} runs: {missing}")
     if not to_do:
         return []
     store.begin({**report.environment(), "quick": context.quick, "threads": context.threads})
@@ -69,7 +70,7 @@ def run(
         for task in to_do:
             progress.start(task.key)
             try:
-                record = measure(worker.job_of(task, context))
+                record = measure(worker.make_job(task, context))
             except Failed as failure:
                 record = {"key": task.key, "error": str(failure)}
                 failed.append(task)
@@ -87,7 +88,7 @@ def _missing(task: Task, context: Context) -> str:
     return ""
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """To standard error: tables are on standard output."""
     print(text, file=sys.stderr, flush=True)
 
@@ -137,7 +138,7 @@ class _Progress(AbstractContextManager["_Progress"]):
         outcome = record.get("error") or f"{time.perf_counter() - self.begun:.1f} s"
         line = f"{self.n_done}/{self.n_runs} {name}: {outcome}"
         if self.bar is None:
-            say(line)
+            log(line)
         else:
             self.bar.console.print(line, highlight=False, markup=False)
             self.bar.advance(self.row)

@@ -1,8 +1,8 @@
-"""Small ensembles: layers that are boosted (TFBT).
+"""Layer-by-layer boosting (TFBT), for small ensembles.
 
-Ponomareva et al., "Compact multi-class boosted trees", 2017. A usual tree makes one step after it is grown;
-by layers every layer makes one, with derivatives of its own (section V), and the leaves hold the sums. Three
-ways to spend thirty trees on 26 letters.
+Ponomareva et al., "Compact multi-class boosted trees", 2017. A usual tree makes one boosting step
+after it is grown; here every layer makes one, with its own derivatives (section V), and leaves hold
+the sums. Three ways to use thirty trees on 26 letters.
 """
 
 from polyleaf import PolyleafClassifier
@@ -14,7 +14,7 @@ TREES = 30
 
 def main() -> dict[str, float]:
     X, X_test, y, y_test = load("letter").split()
-    X, y = X[:6000], y[:6000]  # enough for an example
+    X, y = X[:6000], y[:6000]  # fast enough for an example
     ways = {
         "a tree per class": {
             "multi_strategy": "one_output_per_tree",
@@ -30,7 +30,7 @@ def main() -> dict[str, float]:
         found[name] = model.score(X_test, y_test)
         print(f"{name:21}  {model.model_.n_trees} trees  accuracy {found[name]:.3f}")
 
-    # Early on the shallow layers need no more than a part of the rows.
+    # Shallow layers of early trees need only part of the rows.
     fewer = PolyleafClassifier(
         **presets.tfbt(), n_estimators=TREES, rows_per_layer=[0.25, 0.5, 1.0], random_state=0
     )

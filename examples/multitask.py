@@ -1,7 +1,7 @@
-"""Tasks of unlike kind in one model: the heating load of a building, and which class it is in for cooling.
+"""Multi-task learning: the heating load of a building, and its class of cooling load.
 
-Only every twentieth heating load has been measured, while all buildings have a class for cooling. One tree
-learns both (docs/multitask.md), so the rows without a heating load help to find the splits for it.
+Only every twentieth heating load is known, the class of cooling always. One tree learns both, so
+that rows without a heating load help to find its splits.
 """
 
 import numpy as np

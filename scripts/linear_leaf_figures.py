@@ -1,4 +1,4 @@
-"""The pictures of docs/linear-leaves.md: `python scripts/linear_leaf_pictures.py` writes docs/images."""
+"""Figures of docs/linear-leaves.md: `python scripts/linear_leaf_figures.py` writes docs/images."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SIZE, DPI = (8.0, 2.8), 80
 
 
 def curve(x: np.ndarray) -> np.ndarray:
-    """What is to be learned."""
+    """Compute the function to learn."""
     return np.sin(5 * x) + x
 
 
 def training_rows() -> tuple[np.ndarray, np.ndarray]:
-    """One feature, and the curve with noise."""
+    """Draw one feature and the curve with noise."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 2, 400).astype(np.float32)
     return x[:, None], (curve(x) + 0.15 * rng.standard_normal(400)).astype(np.float32)
