@@ -8,7 +8,7 @@ from polyleaf import load_model
 from polyleaf.cli.main import run
 from polyleaf.search.base import SearchMixin
 from polyleaf.search.successive_halving import SuccessiveHalving
-from polyleaf.training.boosting import Run
+from polyleaf.training.boosting import BoostingLoop
 
 LABELS = "40 2 3\n" + "".join(f"{i % 3} 0:{i % 3 + 1} 1:1\n" for i in range(40))
 
@@ -50,7 +50,7 @@ def interrupt_after(monkeypatch, cls, name, calls):
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
 def test_interrupted_training_is_saved(quiet, table, model, monkeypatch, capsys):
-    interrupt_after(monkeypatch, Run, "step", 5)
+    interrupt_after(monkeypatch, BoostingLoop, "step", 5)
     message = run_interrupted(
         capsys, "train", table, "-t", "y", "-m", model, "--rounds", "50", *quiet
     )
@@ -64,7 +64,7 @@ def test_interrupted_training_is_saved(quiet, table, model, monkeypatch, capsys)
 
 def test_interrupted_xmc_training_is_saved(tmp_path, model, monkeypatch, capsys):
     (tmp_path / "t.xmc").write_text(LABELS)
-    interrupt_after(monkeypatch, Run, "step", 2)
+    interrupt_after(monkeypatch, BoostingLoop, "step", 2)
     message = run_interrupted(capsys, "train", tmp_path / "t.xmc", "-m", model, "--rounds", "9")
     assert message.startswith("polyleaf: interrupted after 2 rounds;")
     assert load_model(model).n_iter_ == 2
@@ -73,7 +73,7 @@ def test_interrupted_xmc_training_is_saved(tmp_path, model, monkeypatch, capsys)
 @pytest.mark.parametrize("search", [[], ["--set", "n_candidates=2", "--search", "60"]])
 def test_interrupt_before_the_first_round(search, table, model, monkeypatch, capsys):
     model.write_text("old content")
-    interrupt_after(monkeypatch, Run, "step", 0)
+    interrupt_after(monkeypatch, BoostingLoop, "step", 0)
     message = run_interrupted(capsys, "train", table, "-t", "y", "-m", model, "--quiet", *search)
     assert (
         message == "polyleaf: interrupted before the first round was complete; no model was saved."
@@ -100,7 +100,7 @@ def test_interrupted_final_fit_of_a_search_is_saved(table, model, monkeypatch, c
     plain = SearchMixin._fit_final
 
     def last(*arguments):
-        interrupt_after(monkeypatch, Run, "step", 2)
+        interrupt_after(monkeypatch, BoostingLoop, "step", 2)
         return plain(*arguments)
 
     monkeypatch.setattr(SearchMixin, "_fit_final", last)

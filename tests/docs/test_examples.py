@@ -146,7 +146,7 @@ def asked(predict, body: bytes):
     return found
 
 
-def test_the_service_tells_apart_what_the_model_does():
+def test_service_keeps_float64_precision():
     """Time stamps, which float32 would merge."""
     X = 1.7e9 + np.arange(200.0)[:, None]
     model = PolyleafRegressor(n_estimators=3).fit(X, np.arange(200) % 7)
@@ -182,7 +182,7 @@ def test_the_service_answers_for_each_task():
     ],
     ids=lambda body: body[:24].decode("latin-1"),
 )
-def test_the_service_answers_what_is_no_row(body):
+def test_service_answers_invalid_rows(body):
     X = np.random.default_rng(0).normal(size=(60, 2))
     status, content = asked(PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor(), body)
     assert status == 400 and content["error"]

@@ -168,15 +168,9 @@ def test_functions_that_return_derivatives_stay_what_they_are():
 @pytest.mark.parametrize(
     "function, message",
     [
-        (
-            lambda y, z: (z - y) ** 2,
-            r"one number for each row.*\(5, 3\).*It is no loss: of one row .* \(3,\)",
-        ),
-        (
-            lambda y, z: z.sum() if z.max() > 0 else z.sum() * 2,
-            "It is no loss: TracerBoolConversionError",
-        ),
-        (lambda y, z: z.argmax(), "It is no loss: it returns int64, which has no derivative"),
+        (lambda y, z: (z - y) ** 2, r"one number for each row.*\(5, 3\).*for one row .* \(3,\)"),
+        (lambda y, z: z.sum() if z.max() > 0 else z.sum() * 2, "TracerBoolConversionError"),
+        (lambda y, z: z.argmax(), "returns int64, which has no derivative"),
     ],
 )
 def test_what_is_neither_says_why(function, message):
@@ -245,11 +239,13 @@ def test_weights_of_single_outputs_are_refused():
 )
 def test_piecewise_linear_losses_say_so(loss, derive):
     y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
-    with pytest.raises(ValueError, match=r'no curvature.*hessian="none" and leaf_hessian="none"'):
+    with pytest.raises(
+        ValueError, match=r'no second derivative.*hessian="none" and leaf_hessian="none"'
+    ):
         derive(get_objective(loss).bind(y, None), raw)
     first_order = get_objective(loss, hessian="none").bind(y, None)
     assert first_order.hessian_shape() is None
-    g, h = hessians(first_order, raw)  # 1, as of a constant curvature
+    g, h = hessians(first_order, raw)  # 1, as of a constant Hessian
     assert (np.abs(g).max() > 0) and (h == [1, 0, 1]).all()
 
 
@@ -273,7 +269,8 @@ def test_a_kink_beside_curvature_warns_and_says_where():
     y, raw = np.full((20, 1), 0.3), draw_raw(20, 1)
     problem = get_objective(lambda y, z: jnp.abs(z - y) + 0.1 * z**2).bind(y, None)
     with pytest.warns(
-        UserWarning, match=r"kink: where score 0 of row \d+ passes 0\.[23]\d+, its slope jumps by 2"
+        UserWarning,
+        match=r"kink: its slope jumps by 2 at the value 0\.[23]\d+ of score 0 of row \d+",
     ):
         hessians(problem, raw)
     with warnings.catch_warnings():
@@ -303,7 +300,7 @@ _wrong.defjvp(lambda z, dz: (z[0] ** 2, 3 * z[0] * dz[0]))
 def test_derivatives_that_disagree_with_differences_are_refused(loss, what):
     problem = get_objective(loss).bind(draw_target("real", 20, 2), None)
     with pytest.raises(
-        ValueError, match=f"{what} of the loss is .* differences of its values say .*custom_jvp"
+        ValueError, match=f"{what} of the loss is .* finite differences.*custom_jvp"
     ):
         run(problem, draw_raw(20, 2))
 
@@ -330,9 +327,7 @@ def test_losses_that_are_not_finite_name_the_row():
 
 def test_hessians_that_are_not_positive_are_refused_or_mended_as_asked():
     y, raw = np.array([[0.0], [5.0]]), np.array([[1.0, -0.5], [1.0, 0.5]], np.float32)
-    with pytest.raises(
-        ValueError, match=r"negative curvature.*row [01].*Custom\(function, hessian="
-    ):
+    with pytest.raises(ValueError, match=r"negative Hessian.*row [01].*Custom\(function, hessian="):
         hessians(Custom(gaussian, n_outputs=2).bind(y, None), raw)
     found = {}
     for choice in ("absolute", "clip"):
@@ -346,7 +341,7 @@ def test_negative_second_derivative():
     problem = Custom(lambda y, z: jnp.sin(z)).bind(np.zeros((3, 1)), None)
     raw = np.array([[-1.0], [1.0], [-1.0]], np.float32)
     with pytest.raises(
-        ValueError, match=r"negative curvature, -0\.841471, at row 1 \(y = 0\., raw scores = \[1"
+        ValueError, match=r"negative Hessian, -0\.841471, at row 1 \(y = 0\., raw scores = \[1"
     ):
         run(problem, raw)
     for choice, expected in (("absolute", 0.841471), ("clip", 0.0)):
@@ -439,7 +434,7 @@ def test_curvature_none_needs_no_second_derivative(data):
     )
     error = np.abs(model.fit(X, Y).predict(X) - Y).mean()
     assert error < 0.7 * np.abs(Y - np.median(Y, axis=0)).mean()
-    with pytest.raises(ValueError, match="no curvature"):
+    with pytest.raises(ValueError, match="no second derivative"):
         model.set_params(leaf_hessian="auto").fit(X, Y)
 
 
@@ -456,7 +451,7 @@ def test_saved_models_predict_without_the_function_and_refuse_to_train_on(data, 
         "n_outputs": 3,
         "curvature": "clip",
     }
-    with pytest.raises(ValueError, match="pass the function again"):
+    with pytest.raises(ValueError, match="function"):
         PolyleafClassifier(objective=Model.load(tmp_path / "m").objective).fit(X, Y.argmax(1))
     on = PolyleafClassifier(objective=objective, **few).fit(
         X, Y.argmax(1), init_model=tmp_path / "m"
@@ -471,7 +466,7 @@ def test_the_loss_metric_of_built_in_objectives(data):
     found = model.evals_result_["validation_0"]
     np.testing.assert_allclose(found["loss"], np.array(found["mse"]) / 2, rtol=1e-5)
     model.set_params(objective=lambda y, z: (z - y, None))
-    with pytest.raises(ValueError, match="returns derivatives only"):
+    with pytest.raises(ValueError, match="derivatives"):
         model.fit(X, Y, eval_set=[(X, Y)])
 
 

@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from polyleaf.objectives._utils import packed_diagonal
 from reference import likelihoods
 from scipy.optimize import minimize
 from scipy.special import digamma, polygamma
@@ -19,6 +18,7 @@ from polyleaf.objectives import (
     get_objective,
     objective_from_dict,
 )
+from polyleaf.objectives._utils import packed_diagonal
 
 NAMES = ["normal", "lognormal", "student_t", "gamma_distribution", "negative_binomial"]
 LONGEST_STEP = 2.0

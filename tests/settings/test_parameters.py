@@ -21,7 +21,7 @@ from polyleaf.settings.parameters import ClassifierParameters, RegressorParamete
 from polyleaf.sketching.projections import Projector
 from polyleaf.sketching.sketches import DEFAULT_DIM
 from polyleaf.training import auto_n_estimators
-from polyleaf.training.split_finder import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
+from polyleaf.training.tree_builder import LABEL_SKETCH_DIM, MAX_DIAGONAL_OUTPUTS
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent
@@ -52,8 +52,8 @@ PREPARATION = OF_OBJECTIVES | {
 # seed of that draw, kinds of curvature of single losses, a recipe's own value, and values that make
 # a part do nothing.
 SOMETHING_ELSE = {
-    ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "curvature"),
-    ("log_link.py", "curvature"), ("presets.py", "leaf_k"), ("binary.py", "scale_pos_weight"),
+    ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "hessian"),
+    ("elementwise.py", "hessian"), ("presets.py", "leaf_k"), ("elementwise.py", "scale_pos_weight"),
     ("tree_builder.py", "reg_alpha"), ("tree_builder.py", "max_delta_step"), ("tree_builder.py", "leaf_k"),
     ("leaf_fitters.py", "learning_rate"), ("leaf_fitters.py", "block_size"),
 }  # fmt: skip
@@ -201,7 +201,7 @@ def test_texts_that_say_what_None_stands_for_are_true():
         "\n", " "
     )
     assert (
-        f"at most {auto_n_estimators.MOST_ROUNDS:.0f} / `learning_rate`"
+        f"at most {auto_n_estimators.MAX_ROUNDS:.0f} / `learning_rate`"
         in EVERY["n_estimators"].text
     )
     assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
@@ -210,7 +210,7 @@ def test_texts_that_say_what_None_stands_for_are_true():
         train_config.DEFAULT_HISTOGRAM_MEMORY == 2**30
         and "None: 1 GiB." in EVERY["histogram_memory"].text
     )
-    assert f"up to {DIAGONAL_UP_TO} outputs" in EVERY["hessian"].text
+    assert f"up to {MAX_DIAGONAL_OUTPUTS} outputs" in EVERY["hessian"].text
 
 
 def test_without_source_nothing_but_documentation_is_lost(monkeypatch):

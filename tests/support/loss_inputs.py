@@ -4,6 +4,7 @@ Owns data and arrays to write into. Must not know what is asserted.
 """
 
 import numpy as np
+
 from polyleaf.objectives._utils import packed_size
 
 

@@ -96,7 +96,7 @@ def test_losses_that_fit_their_leaves_from_their_own_rows_are_refused():
 
     chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
     check_distributed(chosen, AbsoluteError())
-    with pytest.raises(ValueError, match="fits its leaves itself"):
+    with pytest.raises(ValueError, match="updates its leaves"):
         check_distributed(chosen, Own())
 
 
@@ -108,7 +108,7 @@ def test_losses_that_are_weighed_by_all_rows_are_refused():
 
     chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
     check_distributed(chosen, get_objective("l2"))
-    with pytest.raises(ValueError, match="a model for each"):
+    with pytest.raises(ValueError, match="one model"):
         check_distributed(chosen, MultiTask([Task("a", get_objective("l2"), "values", 1, 1)]))
 
 
@@ -441,7 +441,7 @@ def test_a_rank_that_fails_ends_all():
 
 
 def test_ranks_that_differ_are_told():
-    from polyleaf.training.distributed import agree
+    from polyleaf.training.distributed import sync_ranks
 
     X, y = problem(np.random.default_rng(0), 100, 1, False)
     models = [
@@ -449,10 +449,10 @@ def test_ranks_that_differ_are_told():
         for k in (3, 3, 4)
     ]
     assert ThreadCommunicator.run(
-        2, lambda comm: agree(comm, models[comm.rank], comm.rank == 0)
+        2, lambda comm: sync_ranks(comm, models[comm.rank], comm.rank == 0)
     ) == [True, True]
     with pytest.raises((RuntimeError, WorkerLostError), match="another tree"):
-        ThreadCommunicator.run(3, lambda comm: agree(comm, models[comm.rank], False))
+        ThreadCommunicator.run(3, lambda comm: sync_ranks(comm, models[comm.rank], False))
 
 
 class Counting(ThreadCommunicator):
@@ -593,7 +593,7 @@ def test_rows_of_large_gradients_are_those_of_all(n, data):
     def work(communicator):
         own = np.flatnonzero(rank == communicator.rank)
         found, own_multiplier = sample_rows(
-            chosen, g[own], 1, numbered=GlobalRowIds(own, n, communicator)
+            chosen, g[own], 1, row_ids=GlobalRowIds(own, n, communicator)
         )
         return own[found], own, own_multiplier
 

@@ -83,7 +83,7 @@ def test_mlflow_says_what_to_install():
     program = "from polyleaf.integrations import mlflow\nmlflow.save_model(None, 'nowhere')"
     done = run(["mlflow"], program)
     assert (
-        'ImportError: polyleaf.integrations.mlflow needs MLflow: pip install "polyleaf[mlflow]".'
+        'ImportError: polyleaf.integrations.mlflow requires MLflow: pip install "polyleaf[mlflow]".'
         in done.stderr
     )
 

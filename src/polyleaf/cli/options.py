@@ -98,10 +98,10 @@ def format_examples(command: str | None = None) -> str:
     return "\n\n".join(["Examples", *lines])
 
 
-def parameter_option(name: str, *flags: str) -> Any:
-    """Make the option of an estimator's parameter, with that parameter's own description."""
+def parameter_option(name: str, *flags: str, summary: str | None = None) -> Any:
+    """Make the option of an estimator's parameter, by default with the parameter's summary."""
     p = PARAMETERS[name]
-    return typer.Option(*flags, help=f"{p.summary} {p.kind}; default {p.default}.")
+    return typer.Option(*flags, help=f"{summary or p.summary} {p.kind}; default {p.default}.")
 
 
 def list_parameters() -> str:

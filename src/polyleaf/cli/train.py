@@ -57,7 +57,7 @@ from polyleaf.files.schema import (
 from polyleaf.files.table import Table
 from polyleaf.inputs.targets import weight_known_targets
 from polyleaf.settings import presets
-from polyleaf.settings.aliases import meant
+from polyleaf.settings.aliases import suggest
 from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import SearchParameters
 
@@ -138,8 +138,13 @@ def train(
     ] = None,
     leaves: Annotated[int | None, parameter_option("max_leaves", "--leaves")] = None,
     depth: Annotated[int | None, parameter_option("max_depth", "--depth")] = None,
-    leaf: Annotated[str | None, parameter_option("leaf", "--leaf")] = None,
-    linear_fit: Annotated[str | None, parameter_option("linear_fit", "--linear-fit")] = None,
+    leaf: Annotated[str | None, parameter_option("leaf", "--leaf", summary="Kind of leaf.")] = None,
+    linear_fit: Annotated[
+        str | None,
+        parameter_option(
+            "linear_fit", "--linear-fit", summary="How split gains account for linear leaves."
+        ),
+    ] = None,
     label_names: Annotated[
         Path | None,
         typer.Option(help=f"File with one label name per line, for --format {xmc.FORMAT}."),
@@ -468,7 +473,7 @@ def _get_estimator_class(task: str, params: dict[str, Any]) -> Any:
     if unknown:
         if unknown[0] in {p.name for p in get_param_specs(SearchParameters)}:
             raise ReadError(f"--set: {unknown[0]} needs --search SECONDS.")
-        hint = meant(unknown[0], known) or f"; choose one of {', '.join(sorted(known))}."
+        hint = suggest(unknown[0], known) or f"; choose one of {', '.join(sorted(known))}."
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}{hint}")
     cls(**params)._validate_params()
     return cls

@@ -108,7 +108,8 @@ class ModelIR:
         n_outputs = self.model.n_outputs
         if tree.kind == "sparse":
             values = np.zeros((tree.structure.n_leaves, n_outputs))
-            leaf = np.repeat(np.arange(len(values)), np.diff(tree.leaves.indptr))  # type: ignore[union-attr]
+            indptr = tree.leaves.indptr  # type: ignore[union-attr]
+            leaf = np.repeat(np.arange(len(values)), np.diff(indptr))
             values[leaf, tree.leaves.outputs] = tree.leaves.values  # type: ignore[union-attr]
         else:
             values = np.asarray(tree.leaves, np.float64)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from polyleaf.distributions import Distribution
 from polyleaf.metrics._regression import armse, mae, r2, rmse
 from polyleaf.objectives import Objective
-from polyleaf.objectives.columns import copy_columns
+from polyleaf.objectives._utils import copy_columns
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

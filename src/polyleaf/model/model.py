@@ -23,7 +23,7 @@ from polyleaf.model.serialize import Destination, EvalsLog, Source
 from polyleaf.model.shap import ShapExplainer, TargetScale
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import Objective
-from polyleaf.objectives.columns import apply_rowwise
+from polyleaf.objectives._utils import apply_rowwise
 from polyleaf.sketching.projections import Projection
 
 
@@ -45,10 +45,9 @@ class Model:
         Given if training used `(y - offset) / scale`: raw scores are returned in the unit of y.
         Both or neither.
     projection : Projection, optional
-        Applied to X first. Tables and codes that the model takes have projected features.
+        Applied to X first. Tables and codes have projected features.
     metadata : dict, optional
-        JSON types only: parameters, kind of target ("regression", "binary", "multiclass" or
-        "multilabel"), classes.
+        Parameters, kind of target, classes and so on, as JSON types.
 
     Attributes
     ----------
@@ -58,11 +57,10 @@ class Model:
         Round (from 0) with the best validation score, if there was early stopping.
     best_score : float or None
     evals_log : dict
-        The evaluation log in an estimator's file, `{data name: {metric name: [value of each
-        round]}}`. Training does not use it, and `equals` ignores it.
+        The evaluation log of an estimator's file, which training does not use: `{data name: {metric
+        name: [value of each round]}}`.
     has_statistics : bool
-        Whether gains, counts and covers of nodes are available; False if the model was loaded from
-        a file that was saved without them.
+        Whether gains, counts and covers of nodes are available; files may omit them.
     """
 
     def __init__(
@@ -140,11 +138,11 @@ class Model:
         return [f"f{f}" for f in range(self.mapper.n_features_)] if names is None else list(names)
 
     def feature_name(self, feature: int) -> str:
-        """Return the name of a feature, or `f<number>` if features have no names."""
+        """Return the name of `feature`, or `f<number>` if features have no names."""
         return f"f{feature}" if self.feature_names is None else self.feature_names[feature]
 
     def output_name(self, output: int) -> str:
-        """Return the name of an output, or its number if outputs have no names."""
+        """Return the name of `output`, or its number if outputs have no names."""
         return str(output) if self.output_names is None else self.output_names[output]
 
     # --- training ---------------------------------------------------------------------------------
@@ -156,7 +154,7 @@ class Model:
         ----------
         tree : _core.Tree
         leaves : ndarray of shape (n_leaves, n_outputs), float32, or TopkLeaves, or LinearLeaves
-            Leaf values, multiplied by the learning rate; with one column if output >= 0.
+            Leaf values times the learning rate; with one column if output >= 0.
         round : int
             The boosting round, from 0: the round of the last tree, or the next.
         output : int
@@ -174,14 +172,11 @@ class Model:
         self._rounds.append(round)
 
     def set_forest(self, forest: _core.Forest, rounds: list[int]) -> None:
-        """Replace all trees; `rounds` has the round of each, ascending by at most one."""
+        """Replace all trees by those of `forest`; `rounds` has the round of each, ascending."""
         self.forest, self._rounds = forest, rounds
 
     def set_target_scale(self, target_scale: Any, target_offset: Any) -> None:
-        """Return raw scores as `target_scale * score + target_offset` from now on.
-
-        Both are arrays of shape (n_outputs,), or both are None.
-        """
+        """Set `target_scale` and `target_offset`, arrays (n_outputs,), or both None."""
         if (target_scale is None) != (target_offset is None):
             raise ValueError("target_scale and target_offset require each other: give both.")
         self.target_scale = _check_vector(target_scale, self.n_outputs, "target_scale")
@@ -263,7 +258,7 @@ class Model:
                 "features is required, as the model has linear leaves: predict from X instead of "
                 "a Dataset."
             )
-        trees = {"first": first, "last": last, "n_threads": n_threads}
+        trees: dict[str, Any] = {"first": first, "last": last, "n_threads": n_threads}
         return self.forest.scores(codes, **self._score_scale(), **trees, features=features)
 
     def predict_raw(
@@ -296,13 +291,13 @@ class Model:
             )
         table = self.prepare_features(table, n_threads)
         trees = self._tree_range(first_round, last_round)
-        out = np.empty((table.n_rows, self.n_outputs))
+        out, scale = np.empty((table.n_rows, self.n_outputs)), self._score_scale()
         for chunk in iter_chunks(
             self.forest, self.mapper, table, trees, n_threads, all_features=False
         ):
             scores = self.forest.scores(
                 chunk.codes,
-                **self._score_scale(),
+                **scale,
                 first=trees[0],
                 last=trees[1],
                 n_threads=n_threads,
@@ -550,7 +545,7 @@ class Model:
 
         Returns
         -------
-        ndarray of shape (n_features,), or (n_outputs, n_features); float64
+        ndarray of shape (n_features,) or (n_outputs, n_features), float64
         """
         return statistics.feature_importance(self, kind, per_output)
 
@@ -660,12 +655,12 @@ class Model:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Model:
-        """Return the model of the content of a file, of any origin; see `load`."""
+        """Return the model of the content `data` of a file, of any origin; see `load`."""
         return serialize.from_bytes(data, cls.from_state)
 
     @classmethod
     def from_state(cls, header: serialize.Header, arrays: serialize.Arrays) -> Model:
-        """Return the model of a header and arrays, as in a file; see `serialize.from_state`."""
+        """Return the model of the `header` and `arrays` of a file."""
         return serialize.from_state(cls, header, arrays)
 
     def __getstate__(self) -> dict[str, Any]:

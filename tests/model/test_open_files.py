@@ -65,7 +65,7 @@ def test_the_log_is_no_part_of_the_model(fitted):
 @pytest.mark.parametrize(
     "log", [[1.0], {"a": [1.0]}, {"a": {"rmse": 1.0}}, {"a": {"rmse": [True]}}]
 )
-def test_a_log_that_is_none_is_refused(fitted, log):
+def test_invalid_evals_log_raises(fitted, log):
     data = fitted.model_.to_bytes(evals_log=log)
     with pytest.raises(serialize.ModelFileError, match="'evals_log'"):
         load_model(data)
@@ -89,19 +89,19 @@ def test_an_early_stopped_model_can_be_saved_cut_at_its_best_round():
     assert len(model.save_model(best_only=True)) < len(model.save_model())
 
 
-def test_without_early_stopping_there_is_nothing_to_cut(fitted):
+def test_without_early_stopping_all_rounds_are_kept(fitted):
     assert fitted.save_model(best_only=True) == fitted.save_model()
 
 
 @pytest.mark.parametrize("name", ["m.json", "m.JSON"])
-def test_a_name_that_promises_json_is_refused(fitted, tmp_path, name):
+def test_json_suffix_raises(fitted, tmp_path, name):
     for save in (fitted.save_model, fitted.model_.save):
         with pytest.raises(ValueError, match=r"dump_json"):
             save(tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
-def test_files_that_are_open_as_text_and_other_things_are_refused(fitted, tmp_path):
+def test_text_files_and_other_objects_raise(fitted, tmp_path):
     with open(tmp_path / "text", "w") as file, pytest.raises(TypeError, match=r"'wb'"):
         fitted.save_model(file)
     with pytest.raises(TypeError, match="the open file returns str"):
