@@ -1,5 +1,4 @@
-"""The documentation site: pages of docs/, the gallery from examples/, the reference from
-docstrings.
+"""The documentation site: pages of docs/, the gallery from examples/, the reference from docstrings.
 
 `scripts/docs` builds it. Owns the settings of Sphinx, and nothing that a page should say.
 """
@@ -82,21 +81,17 @@ def setup(app: Any) -> None:
 def skip_what_is_not_ours(
     app: Any, what: str, name: str, member: Any, skip: bool, options: Any
 ) -> bool | None:
-    """What scikit-learn gives every estimator (get_params, clone's routing, ...) has its page
-    there.
-    """
+    """What scikit-learn gives every estimator (get_params, clone's routing, ...) has its page there."""
     module = getattr(member, "__module__", None) or ""
     return True if module.startswith("sklearn.") else None
 
 
 def stage_examples() -> None:
-    """The examples with a heading: what their docstring says up to the first colon, or full stop.
-    """
+    """The examples with a heading: what their docstring says up to the first colon, or full stop."""
     STAGED.mkdir(parents=True, exist_ok=True)
     kept = {"README.rst"}
     (STAGED / "README.rst").write_text(
-        "Gallery\n=======\n\nOne script for most methods, run as it stands when this page was "
-        "made.\n",
+        "Gallery\n=======\n\nOne script for most methods, run as it stands when this page was made.\n",
         "utf-8",
     )
     for path in sorted((ROOT / "examples").glob("*.py")):
