@@ -32,7 +32,7 @@ FLAGS = [
     "-Wno-unknown-pragmas",
 ]
 
-_CARD = cuda.card  # before a test puts another in its place
+_CUDA_DEVICE = cuda._get_cuda_device  # before a test puts another in its place
 
 
 @cache
@@ -62,7 +62,7 @@ def library():
 def device():
     """The device, with its kernels."""
     if os.environ.get("POLYLEAF_CARD"):
-        return _CARD()
+        return _CUDA_DEVICE()
     found = _core.Device(library(), 0)
     found.load(b"the kernels are in the driver")
     return found
@@ -70,7 +70,7 @@ def device():
 
 def use(monkeypatch):
     """Let `device="cuda"` be this one."""
-    monkeypatch.setattr(cuda, "card", device)
+    monkeypatch.setattr(cuda, "_get_cuda_device", device)
 
 
 class DeviceCore:
