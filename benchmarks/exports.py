@@ -62,7 +62,7 @@ def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
 def prepare_features(est: Any, X: np.ndarray) -> Any:
     """The same rows as a FeatureTable, past the check that refuses infinities."""
     from polyleaf.export.ir import build_ir
-    from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable
+    from polyleaf.inputs.feature_table import CategoryColumn, DenseBlock, FeatureTable
 
     mapper = build_ir(est).model.mapper
     numeric = np.flatnonzero(~mapper.is_categorical_)

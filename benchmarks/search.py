@@ -84,7 +84,7 @@ def _reader(task: str, model: Any) -> Predict:
 
 def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
     """The same three folds for all: those of the search."""
-    from polyleaf.inputs.targets import encode_classification, encode_regression
+    from polyleaf.inputs.target import encode_classification, encode_regression
     from polyleaf.search.cv_splits import split_rows
 
     encode = encode_regression if part.task == "regression" else encode_classification

@@ -69,7 +69,7 @@ def device():
 
 def use(monkeypatch):
     """Let `device="cuda"` be this one."""
-    monkeypatch.setattr(cuda, "card", device)
+    monkeypatch.setattr(cuda, "_get_cuda_device", device)
 
 
 class DeviceCore:
