@@ -143,7 +143,7 @@ def test_bad_weights(weight, match):
         ({"callbacks": [EarlyStopping(5)]}, "eval_set"),
         ({"callbacks": [3]}, "callback"),
         ({"n_jobs": 0}, "n_jobs"),
-        ({"categorical_features": ["a"]}, "X has no names; use numbers"),
+        ({"categorical_features": ["a"]}, "X has no names"),
         ({"categorical_features": [7]}, "names feature 7, but X has"),
         ({"categorical_features": "auto"}, "categorical_features"),
         ({"missing_targets": "drop"}, "missing_targets"),
@@ -286,7 +286,7 @@ def test_unknown_parameters():
     ("options", "match"),
     [
         ({"eval_set": [(X[:, :2], C)]}, "2 features.*expecting 3"),
-        ({"eval_set": [(X, C + 1)]}, "'validation_0' holds the label 3"),
+        ({"eval_set": [(X, C + 1)]}, "'validation_0' has the label 3"),
         ({"eval_set": [(X, C[:9])]}, "'validation_0' has 9 rows, its X has 60"),
         ({"eval_set": [X]}, r"eval_set\[0\] must be a pair"),
         ({"eval_set": [(X, C)], "eval_names": ["a", "b"]}, "eval_names has 2 entries"),
@@ -296,7 +296,7 @@ def test_unknown_parameters():
         ({"eval_set": [(X, None)]}, "y"),
         ({"X_val": X, "y_val": spoiled(C, NAN)}, "contains NaN"),
         ({"y_val": C}, "X_val"),
-        ({"eval_set": [(Dataset(X[:30]), C[:30])]}, "binned apart"),
+        ({"eval_set": [(Dataset(X[:30]), C[:30])]}, "binned apart|other bins"),
         ({"callbacks": EarlyStopping}, "instance"),
         ({"init_model": 3}, "init_model"),
         ({"init_model": "no such file"}, "no such file"),
@@ -337,7 +337,7 @@ def test_repeated_names_of_columns(projection):
         lambda: regressor(**how).fit(frame, Y, eval_set=[(twice, Y)]),
         lambda: regressor(**how).fit(X, Y).predict(twice),
     ):
-        with pytest.raises(ValueError, match="X has several columns of the name 'a'"):
+        with pytest.raises(ValueError, match="X has several columns named 'a'"):
             call()
 
 
@@ -345,7 +345,7 @@ def test_repeated_names_of_columns(projection):
     ("bad", "match"),
     [
         (spoiled(X, NAN), r'X holds NaN in row 4, column 1. projection="pca" needs a number'),
-        (spoiled(X, INF), r"X holds infinity or a number beyond float32 in row 4, column 1"),
+        (spoiled(X, INF), r"too large for float32 in row 4, column 1"),
         (sp.csr_matrix(spoiled(X, NAN)), r"X holds NaN in row .*SimpleImputer"),
         (
             pd.DataFrame(X).assign(g=pd.Categorical(["a", "b"] * 30)),
@@ -393,7 +393,7 @@ def test_prediction_on_other_features():
         named.predict(X)
     with pytest.raises(ValueError, match="Rounds 0 to 9"):
         model.predict(X, iteration_range=(0, 9))
-    with pytest.raises(ValueError, match="binned apart"):
+    with pytest.raises(ValueError, match="binned apart|other bins"):
         model.predict(Dataset(X[:20]))
 
 
@@ -411,7 +411,7 @@ def test_going_on_from_another_model():
         classifier(softmax_hessian="upper").fit(X, C, init_model=start)
     with pytest.raises(ValueError, match="2 column"):
         regressor().fit(X, Y, init_model=regressor().fit(X, Y[:, 0]))
-    with pytest.raises(ValueError, match="binned apart"):
+    with pytest.raises(ValueError, match="binned apart|other bins"):
         classifier().fit(Dataset(X[:40]), C[:40], init_model=start)
 
 

@@ -13,8 +13,8 @@ from polyleaf import (
     PolyleafRegressor,
     memory_estimate,
 )
-from polyleaf.data.holdout import split_rows_stratified
-from polyleaf.inputs.targets import encode_evaluation_target
+from polyleaf.data.random_rows import split_rows_stratified
+from polyleaf.inputs.target import encode_evaluation_target
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.training import auto_n_estimators, prepare
 

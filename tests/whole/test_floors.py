@@ -1,4 +1,6 @@
-"""The floors of design.md hold: every folder imports from those below it only, in Python and in the core."""
+"""The floors of design.md hold: every folder imports from those below it only, in Python and in the
+core.
+"""
 
 import re
 from pathlib import Path
@@ -25,8 +27,8 @@ FLOORS = (
     "device",
 )
 
-# What a kernel may include: nothing of these leaves a template to the linker, which could carry AVX-512 code
-# onto a machine without it.
+# What a kernel may include: nothing of these leaves a template to the linker, which could carry
+# AVX-512 code onto a machine without it.
 KERNEL_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h", "type_traits", "utility"}
 
 
@@ -36,7 +38,7 @@ def includes(path):
     return re.findall(r'#include "([^"]+)"', text), re.findall(r"#include <([^>]+)>", text)
 
 
-def files_of(folder):
+def list_files(folder):
     return [p for p in sorted(folder.rglob("*")) if p.suffix in (".h", ".cpp")]
 
 
@@ -53,14 +55,14 @@ def test_every_folder_of_the_core_has_a_floor():
 @pytest.mark.parametrize("folder", FLOORS)
 def test_includes_of_the_core_point_downwards(folder):
     below = FLOORS[: FLOORS.index(folder) + 1]
-    for path in files_of(CORE / folder):
+    for path in list_files(CORE / folder):
         for header in includes(path)[0]:
             assert (CORE / header).is_file(), f"{path}: {header} is not named from cpp/"
             assert header.split("/")[0] in below, f"{path} includes {header}, which is above it"
 
 
 def test_headers_of_the_core_are_in_no_circle():
-    graph = {str(p.relative_to(CORE)): includes(p)[0] for p in files_of(CORE)}
+    graph = {str(p.relative_to(CORE)): includes(p)[0] for p in list_files(CORE)}
     done = set()
 
     def visit(header, path):
@@ -76,7 +78,7 @@ def test_headers_of_the_core_are_in_no_circle():
 
 @pytest.mark.parametrize("folder", FLOORS)
 def test_kernels_leave_no_template_to_the_linker(folder):
-    for path in files_of(CORE / folder / "kernels"):
+    for path in list_files(CORE / folder / "kernels"):
         if path.suffix == ".cpp":
             assert set(includes(path)[1]) <= KERNEL_HEADERS, path
             assert "POLYLEAF_ISA_NAMESPACE" in path.read_text("utf-8"), path
