@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from reference.calibration import residual_quantile as by_definition
 from reference.calibration import interval_widths as widths_by_definition
+from reference.calibration import residual_quantile as by_definition
 
 from polyleaf.training.conformal import conformal_quantile, interval_widths
 
