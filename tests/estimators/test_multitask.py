@@ -635,7 +635,7 @@ def test_what_tasks_do_not_have():
         ValueError, match="There is no task 'cost'; there are 'price', 'churn', 'segment'"
     ):
         found.task_estimator("cost")
-    with pytest.raises(ValueError, match="offset is a dict"):
+    with pytest.raises(ValueError, match="offset must be a dict"):
         found.predict(X, offset=np.zeros(N))
     with pytest.raises(ValueError, match="names the task 'x'"):
         found.predict(X, offset={"x": np.zeros(N)})
