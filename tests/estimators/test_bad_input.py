@@ -143,7 +143,7 @@ def test_bad_weights(weight, match):
         ({"callbacks": [EarlyStopping(5)]}, "eval_set"),
         ({"callbacks": [3]}, "callback"),
         ({"n_jobs": 0}, "n_jobs"),
-        ({"categorical_features": ["a"]}, "X has no names; use numbers"),
+        ({"categorical_features": ["a"]}, "X has no names"),
         ({"categorical_features": [7]}, "names feature 7, but X has"),
         ({"categorical_features": "auto"}, "categorical_features"),
         ({"missing_targets": "drop"}, "missing_targets"),
@@ -283,7 +283,7 @@ def test_unknown_parameters():
     ("options", "match"),
     [
         ({"eval_set": [(X[:, :2], C)]}, "2 features.*expecting 3"),
-        ({"eval_set": [(X, C + 1)]}, "'validation_0' holds the label 3"),
+        ({"eval_set": [(X, C + 1)]}, "'validation_0' has the label 3"),
         ({"eval_set": [(X, C[:9])]}, "'validation_0' has 9 rows, its X has 60"),
         ({"eval_set": [X]}, r"eval_set\[0\] must be a pair"),
         ({"eval_set": [(X, C)], "eval_names": ["a", "b"]}, "eval_names has 2 entries"),
@@ -334,7 +334,7 @@ def test_repeated_names_of_columns(projection):
         lambda: regressor(**how).fit(frame, Y, eval_set=[(twice, Y)]),
         lambda: regressor(**how).fit(X, Y).predict(twice),
     ):
-        with pytest.raises(ValueError, match="X has several columns of the name 'a'"):
+        with pytest.raises(ValueError, match="X has several columns named 'a'"):
             call()
 
 
@@ -342,7 +342,7 @@ def test_repeated_names_of_columns(projection):
     ("bad", "match"),
     [
         (spoiled(X, NAN), r'X holds NaN in row 4, column 1. projection="pca" needs a number'),
-        (spoiled(X, INF), r"X holds infinity or a number beyond float32 in row 4, column 1"),
+        (spoiled(X, INF), r"too large for float32 in row 4, column 1"),
         (sp.csr_matrix(spoiled(X, NAN)), r"X holds NaN in row .*SimpleImputer"),
         (
             pd.DataFrame(X).assign(g=pd.Categorical(["a", "b"] * 30)),

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
 from polyleaf.data import dataset
-from polyleaf.inputs.targets import encode_classification, encode_regression
+from polyleaf.inputs.target import encode_classification, encode_regression
 from polyleaf.training import prepare
 
 X = np.random.default_rng(0).standard_normal((60, 3))
@@ -112,7 +112,8 @@ def test_columns_whose_labels_are_numbers_are_refused_in_another_order():
         lambda other: model.fit(frame, y, eval_set=[(other, y)]),
     ):
         with pytest.raises(
-            ValueError, match=r"columns of X are .* in another order: column number 0 is \d"
+            ValueError,
+            match=r"X has the columns of the training data in another order: column number 0 is \d",
         ):
             use(turned)
     with pytest.raises(

@@ -13,8 +13,8 @@ from polyleaf import (
     PolyleafRegressor,
     memory_estimate,
 )
-from polyleaf.data.holdout import split_rows_stratified
-from polyleaf.inputs.targets import encode_evaluation_target
+from polyleaf.data.random_rows import split_rows_stratified
+from polyleaf.inputs.target import encode_evaluation_target
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.training import auto_n_estimators, prepare
 
@@ -27,7 +27,7 @@ def noise(n=400, k=2, seed=0):
 
 def by_hand(X, Y, **parameters):
     """The rounds that two trainings through the public interface come to."""
-    train, held = split_rows_stratified(len(X), prepare.HELD_OUT, 0, None)
+    train, held = split_rows_stratified(len(X), prepare.TRIAL_FRACTION, 0, None)
     model = PolyleafRegressor(
         learning_rate=0.2, n_estimators=300, early_stopping_rounds=50, random_state=0, **parameters
     )
@@ -57,7 +57,7 @@ def test_a_high_rate_is_not_doubled(rate, monkeypatch):
     seen = []
     boost = auto_n_estimators.boost
     monkeypatch.setattr(
-        auto_n_estimators, "boost", lambda *a, **k: seen.append(a[4].run) or boost(*a, **k)
+        auto_n_estimators, "boost", lambda *a, **k: seen.append(a[4].boosting) or boost(*a, **k)
     )
     PolyleafRegressor(learning_rate=rate).fit(*noise())
     ((run,),) = [seen]
@@ -176,7 +176,7 @@ def test_targets_are_measured_in_the_unit_of_y():
 def test_rows_without_weight_among_those_held_out_leave_the_usual_rounds():
     X, Y = noise(60)
     weight = np.ones(60)
-    weight[split_rows_stratified(60, prepare.HELD_OUT, 0, None)[1]] = 0
+    weight[split_rows_stratified(60, prepare.TRIAL_FRACTION, 0, None)[1]] = 0
     assert (
         PolyleafRegressor(random_state=0, max_depth=1).fit(X, Y, weight).n_iter_
         == DEFAULT_N_ESTIMATORS

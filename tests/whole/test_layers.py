@@ -26,8 +26,8 @@ LAYERS = (
     "device",
 )
 
-# What a kernel may include: nothing of these leaves a template to the linker, which could carry AVX-512 code
-# onto a machine without it.
+# What a kernel may include: nothing of these leaves a template to the linker, which could carry
+# AVX-512 code onto a machine without it.
 KERNEL_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h", "type_traits", "utility"}
 
 
@@ -37,7 +37,7 @@ def includes(path):
     return re.findall(r'#include "([^"]+)"', text), re.findall(r"#include <([^>]+)>", text)
 
 
-def files_of(folder):
+def list_files(folder):
     return [p for p in sorted(folder.rglob("*")) if p.suffix in (".h", ".cpp")]
 
 
@@ -99,7 +99,7 @@ def test_headers_of_the_core_have_no_cycles():
 
 @pytest.mark.parametrize("folder", LAYERS)
 def test_kernels_leave_no_template_to_the_linker(folder):
-    for path in files_of(CORE / folder / "kernels"):
+    for path in list_files(CORE / folder / "kernels"):
         if path.suffix == ".cpp":
             assert set(includes(path)[1]) <= KERNEL_HEADERS, path
             assert "POLYLEAF_ISA_NAMESPACE" in path.read_text("utf-8"), path

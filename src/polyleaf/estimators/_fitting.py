@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.callbacks import as_callbacks
 from polyleaf.estimators._persistence import make_metadata
 from polyleaf.estimators._prediction import PredictionMixin
+from polyleaf.inputs.read_target import is_sparse
+from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.target_scaling import warn_small_weights
-from polyleaf.inputs.targets import Target, TargetEncoding, is_sparse
 from polyleaf.model import Model
 from polyleaf.model.metadata import ESTIMATOR
 from polyleaf.objectives import Objective

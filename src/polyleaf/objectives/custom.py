@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.inputs.functions import describe_signature_mismatch
+from polyleaf.inputs.validation import describe_signature_mismatch
 from polyleaf.objectives._utils import (
     HESSIAN_CHOICES,
     ensure_nonnegative_hessian,

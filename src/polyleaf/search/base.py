@@ -18,7 +18,8 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.estimators._docs import add_parameter_docs, fill_docstring
 from polyleaf.estimators._fitting import draw_seed, make_objective
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.inputs.targets import Target, is_sparse
+from polyleaf.inputs.read_target import is_sparse
+from polyleaf.inputs.target import Target
 from polyleaf.metrics import Metric
 from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
 from polyleaf.model.ensemble_average import average_models
