@@ -76,14 +76,14 @@ def test_every_folder_of_the_core_has_a_layer():
 @pytest.mark.parametrize("folder", LAYERS)
 def test_includes_of_the_core_point_downwards(folder):
     below = LAYERS[: LAYERS.index(folder) + 1]
-    for path in files_of(CORE / folder):
+    for path in list_files(CORE / folder):
         for header in includes(path)[0]:
             assert (CORE / header).is_file(), f"{path}: {header} is not named from cpp/"
             assert header.split("/")[0] in below, f"{path} includes {header}, which is above it"
 
 
 def test_headers_of_the_core_have_no_cycles():
-    graph = {str(p.relative_to(CORE)): includes(p)[0] for p in files_of(CORE)}
+    graph = {str(p.relative_to(CORE)): includes(p)[0] for p in list_files(CORE)}
     done = set()
 
     def visit(header, path):
