@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.features import FeatureTable, read_features
+from polyleaf.inputs.feature_table import FeatureTable
+from polyleaf.inputs.features import read_features
 from polyleaf.model import serialize, statistics, storage
 from polyleaf.model.batch_predict import bin_features, iter_chunks, read_regressors
 from polyleaf.model.compiled_predictor import Predictor
