@@ -41,7 +41,7 @@ def test_every_X_is_read_once(readings, parameters):
 
 
 def test_parameters_that_do_not_go_together_are_refused_before_anything_is_read(readings):
-    with pytest.raises(ValueError, match="leave trees without any limit"):
+    with pytest.raises(ValueError, match="trees without any limit"):
         PolyleafRegressor(max_leaves=None).fit(X, Y)
     assert readings == []
 
@@ -142,7 +142,7 @@ def test_columns_whose_labels_are_numbers_are_refused_in_another_order():
 )
 def test_parameters_that_come_too_late_for_a_data_set_are_warned_of(made_with, parameters, word):
     whole = np.round(np.abs(X))
-    with pytest.warns(UserWarning, match=f"{word} does nothing: the Dataset is binned already"):
+    with pytest.warns(UserWarning, match=f"{word} has no effect: the Dataset"):
         PolyleafRegressor(**SMALL | parameters).fit(Dataset(whole, Y, **made_with))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

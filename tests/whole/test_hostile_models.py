@@ -40,11 +40,11 @@ def test_with_a_hundred_thousand_files():
 
 # What stands in the metadata, and what may not stand there.
 METADATA = [
-    ("numbers", "parameters", None, "name no parameters"),
+    ("numbers", "parameters", None, "names no parameters"),
     ("numbers", "parameters", {"n_jobs": "y"}, "n_jobs"),
     ("numbers", "parameters", {"n_jobs": True}, "n_jobs must be an integer"),
     ("numbers", "parameters", {"n_jobs": 0}, "n_jobs=0 asks for no thread"),
-    ("numbers", "estimator", None, "no estimator wrote"),
+    ("numbers", "estimator", None, "without an estimator"),
     ("numbers", "estimator", "object", "it holds a object"),
     ("numbers", "estimator", "PolyleafClassifier", "does not learn a target of kind 'regression'"),
     ("numbers", "kind", "nonsense", "'kind' is one of"),
