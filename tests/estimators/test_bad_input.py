@@ -296,7 +296,7 @@ def test_unknown_parameters():
         ({"eval_set": [(X, None)]}, "y"),
         ({"X_val": X, "y_val": spoiled(C, NAN)}, "contains NaN"),
         ({"y_val": C}, "X_val"),
-        ({"eval_set": [(Dataset(X[:30]), C[:30])]}, "binned apart|other bins"),
+        ({"eval_set": [(Dataset(X[:30]), C[:30])]}, "other bins"),
         ({"callbacks": EarlyStopping}, "instance"),
         ({"init_model": 3}, "init_model"),
         ({"init_model": "no such file"}, "no such file"),
@@ -447,8 +447,5 @@ def test_rounds_that_are_no_pair_of_numbers(given):
 
 def test_a_file_open_as_text_is_no_model(tmp_path):
     PolyleafRegressor(n_estimators=3).fit(X, Y).save_model(tmp_path / "m")
-    with (
-        open(tmp_path / "m") as text,
-        pytest.raises(TypeError, match="gives str: open it for bytes, mode 'rb'"),
-    ):
+    with open(tmp_path / "m") as text, pytest.raises(TypeError, match="mode 'rb'"):
         load_model(text)

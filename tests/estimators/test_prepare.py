@@ -41,7 +41,7 @@ def test_every_X_is_read_once(readings, parameters):
 
 
 def test_parameters_that_do_not_go_together_are_refused_before_anything_is_read(readings):
-    with pytest.raises(ValueError, match="leave trees without any limit"):
+    with pytest.raises(ValueError, match="trees without any limit"):
         PolyleafRegressor(max_leaves=None).fit(X, Y)
     assert readings == []
 

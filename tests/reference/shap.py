@@ -76,7 +76,7 @@ def expected(tree, leaves, codes, x, known, node=0):
 
 
 def background_worth(tree, leaves, codes, x, known, background):
-    """Return the worth of known features, averaged over the rows of a background."""
+    """Return the worth of known features, background_worth over the rows of a background."""
     mask = np.isin(np.arange(len(codes)), list(known))
     everything = set(range(len(codes)))
     rows = []

@@ -1,4 +1,4 @@
-"""Conformal quantiles and widths against their definition in exact fractions."""
+"""Conformal quantiles and interval_widths against their definition in exact fractions."""
 
 import numpy as np
 import pytest

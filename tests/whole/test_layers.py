@@ -1,7 +1,6 @@
-"""The floors of design.md hold: every folder imports from those below it only, in Python and in the
-core.
-"""
+"""Every folder imports only from folders in layers below it, in Python and in the core."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -12,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "cpp"
 
 # A folder includes from itself and from those before it.
-FLOORS = (
+LAYERS = (
     "base",
     "data",
     "quantised_gradients",
@@ -48,25 +47,47 @@ def test_imports_of_the_package_point_downwards(monkeypatch, capsys):
     assert not failed and "2 kept, 0 broken" in capsys.readouterr().out
 
 
-def test_every_folder_of_the_core_has_a_floor():
-    assert {p.name for p in CORE.iterdir() if p.is_dir()} == set(FLOORS)
+def imports_dynamically(call):
+    """Whether a call imports a module by a name of the package, or by a name that is computed."""
+    function = ast.unparse(call.func)
+    if function not in ("importlib.import_module", "import_module", "__import__") or not call.args:
+        return False
+    name = call.args[0]
+    is_foreign = isinstance(name, ast.Constant) and not name.value.startswith(("polyleaf", "."))
+    return not is_foreign
 
 
-@pytest.mark.parametrize("folder", FLOORS)
+def test_no_module_imports_the_package_dynamically():
+    """The import contracts do not see such imports; packages may load their own modules lazily."""
+    package = ROOT / "src" / "polyleaf"
+    found = [
+        str(path.relative_to(package))
+        for path in sorted(package.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and imports_dynamically(node)
+    ]
+    assert set(found) <= {"__init__.py", "inspection/__init__.py"}
+
+
+def test_every_folder_of_the_core_has_a_layer():
+    assert {p.name for p in CORE.iterdir() if p.is_dir()} == set(LAYERS)
+
+
+@pytest.mark.parametrize("folder", LAYERS)
 def test_includes_of_the_core_point_downwards(folder):
-    below = FLOORS[: FLOORS.index(folder) + 1]
+    below = LAYERS[: LAYERS.index(folder) + 1]
     for path in list_files(CORE / folder):
         for header in includes(path)[0]:
             assert (CORE / header).is_file(), f"{path}: {header} is not named from cpp/"
             assert header.split("/")[0] in below, f"{path} includes {header}, which is above it"
 
 
-def test_headers_of_the_core_are_in_no_circle():
+def test_headers_of_the_core_have_no_cycles():
     graph = {str(p.relative_to(CORE)): includes(p)[0] for p in list_files(CORE)}
     done = set()
 
     def visit(header, path):
-        assert header not in path, f"a circle: {' -> '.join([*path, header])}"
+        assert header not in path, f"a cycle: {' -> '.join([*path, header])}"
         if header not in done:
             for other in graph[header]:
                 visit(other, [*path, header])
@@ -76,7 +97,7 @@ def test_headers_of_the_core_are_in_no_circle():
         visit(header, [])
 
 
-@pytest.mark.parametrize("folder", FLOORS)
+@pytest.mark.parametrize("folder", LAYERS)
 def test_kernels_leave_no_template_to_the_linker(folder):
     for path in list_files(CORE / folder / "kernels"):
         if path.suffix == ".cpp":
