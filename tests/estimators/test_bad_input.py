@@ -202,10 +202,7 @@ def bent(y, scores, **changes):
         (lambda y, z: bent(y, z, _3_1_1=INF), "not finite: inf at row 3"),
         (lambda y, z: bent(y, z, _5_1_1=-1.0), r"row 5.*Custom"),
         (lambda y, z: (z - y, np.ones((60, 3, 3))), r"shape \(60, 3, 3\); expected"),
-        (
-            lambda y, z: (z - y, np.ones((60, 2))),
-            r'needs \(60, 2, 2\).*hessian="diagonal"',
-        ),
+        (lambda y, z: (z - y, np.ones((60, 2))), r'needs \(60, 2, 2\).*"diagonal"'),
         (
             lambda y, z: (bent(y, z)[0][:, :1], bent(y, z)[1]),
             r"of shape \(60, 1\); expected \(60, 2\)",
@@ -290,7 +287,7 @@ def test_unknown_parameters():
         ({"eval_set": [(X, C[:9])]}, "'validation_0' has 9 rows, its X has 60"),
         ({"eval_set": [X]}, r"eval_set\[0\] must be a pair"),
         ({"eval_set": [(X, C)], "eval_names": ["a", "b"]}, "eval_names has 2 entries"),
-        ({"eval_set": [(X, C)] * 2, "eval_names": ["a", "a"]}, "eval_names"),
+        ({"eval_set": [(X, C)] * 2, "eval_names": ["a", "a"]}, "must be different"),
         ({"eval_set": [(X, C)], "eval_sample_weight": []}, "eval_sample_weight has 0"),
         ({"eval_set": [(X, C)], "eval_sample_weight": [np.ones(3)]}, r"shape \(3,\)"),
         ({"eval_set": [(X, None)]}, "y"),

@@ -560,7 +560,7 @@ def test_rows_held_out_beside_other_evaluation_sets(X, Y):
     assert seen == [{"validation_0": n, "validation": n} for n in (1, 2, 3, 4)]
     with pytest.raises(ValueError, match="X_val and validation_fraction"):
         model.fit(X, Y, X_val=X[:50], y_val=Y[:50])
-    with pytest.raises(ValueError, match="eval_names"):
+    with pytest.raises(ValueError, match=r"must be different.*'validation'"):
         model.fit(X, Y, eval_set=[(X[:50], Y[:50])], eval_names=["validation"])
 
 

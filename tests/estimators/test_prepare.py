@@ -142,7 +142,7 @@ def test_columns_whose_labels_are_numbers_are_refused_in_another_order():
 )
 def test_parameters_that_come_too_late_for_a_data_set_are_warned_of(made_with, parameters, word):
     whole = np.round(np.abs(X))
-    with pytest.warns(UserWarning, match=f"{word}.* the Dataset is binned already"):
+    with pytest.warns(UserWarning, match=f"{word} has no effect: the Dataset"):
         PolyleafRegressor(**SMALL | parameters).fit(Dataset(whole, Y, **made_with))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
