@@ -21,7 +21,8 @@ QUICK = dict(n_estimators=60, max_leaves=8, min_child_samples=20, n_jobs=1)
 
 
 def made(name, n=3000, n_targets=2, seed=0):
-    """Features, targets whose mean and spread depend on them, and the distributions they were drawn from."""
+    """Features, targets whose mean and spread depend on them, and the distributions they were drawn
+    from."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 4)).astype(np.float32)
     first = np.sin(X[:, :n_targets]) + 1

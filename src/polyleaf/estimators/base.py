@@ -129,8 +129,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         )
         if encoding.kind not in cls._kinds or learns not in objective.target_kinds:
             raise ValueError(
-                f"A {cls.__name__} does not learn a target of kind {encoding.kind!r} with objective "
-                f"{objective.name!r}."
+                f"A {cls.__name__} does not learn a target of kind {encoding.kind!r} with "
+                f"objective {objective.name!r}."
             )
         if objective.n_scores(encoding.n_outputs) != model.n_outputs:
             raise ValueError(
@@ -176,8 +176,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             for "poisson". In the unit of `predict_raw`; one column applies to all outputs. To be
             passed to predictions and evaluation sets as well.
         eval_set : list of (X, y), optional
-            Evaluation sets, on which metrics are computed after every round. X may be a Dataset that
-            was binned with `reference=` the training Dataset.
+            Evaluation sets, on which metrics are computed after every round. X may be a Dataset
+            that was binned with `reference=` the training Dataset.
         eval_names : list of str, optional
             Names of the evaluation sets in `evals_result_`. Default: "validation_0",
             "validation_1", ...
@@ -289,8 +289,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         OSError
             If the file cannot be written.
         ValueError
-            If class labels are not strings, numbers or booleans, leaf values do not fit `leaf_dtype`,
-            or the name is one of another format.
+            If class labels are not strings, numbers or booleans, leaf values do not fit
+            `leaf_dtype`, or the name is one of another format.
         """
         check_is_fitted(self)
         model, best = self.model_, self.model_.best_iteration
@@ -306,7 +306,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     @warn_if_called_on_instance
     @classmethod
     def load_model(cls, path: Source) -> Self:
-        """Read a fitted estimator of this class from a file: `m = PolyleafRegressor.load_model(path)`.
+        """Read a fitted estimator of this class from a file: `m =
+        PolyleafRegressor.load_model(path)`.
 
         If called on an estimator it does not change that estimator, and warns.
 

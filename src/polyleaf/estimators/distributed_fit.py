@@ -236,8 +236,8 @@ def _check_parameters(estimator: PolyleafEstimator) -> None:
         ),
         (
             isinstance(getattr(estimator, "threshold", None), str),
-            'threshold="f1", which is chosen on all rows; set a number, and call choose_threshold on '
-            "the result of to_local.",
+            'threshold="f1", which is chosen on all rows; set a number, and call choose_threshold '
+            "on the result of to_local.",
         ),
     ):
         if is_set:
@@ -248,6 +248,7 @@ def _check_metrics(plan: FitPlan) -> None:
     for metric in plan.metrics:
         if hasattr(metric.function, "set_train_target"):
             raise ValueError(
-                f"Distributed training does not support eval_metric={metric.name!r}, which needs the "
-                "label frequencies of all rows; compute it after training, or use another metric."
+                f"Distributed training does not support eval_metric={metric.name!r}, which needs "
+                "the label frequencies of all rows; compute it after training, or use another "
+                "metric."
             )

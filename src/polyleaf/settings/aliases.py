@@ -1,4 +1,5 @@
-"""Names that other libraries use for parameters, methods and functions, for hints in error messages."""
+"""Names that other libraries use for parameters, methods and functions, for hints in error
+messages."""
 
 from __future__ import annotations
 
@@ -174,7 +175,8 @@ _VALUES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             r"\[.*|\(.*",
-            "one objective applies to all outputs; PolyleafMultiTask takes a dict of objectives by column",
+            "one objective applies to all outputs; PolyleafMultiTask takes a dict of objectives by "
+            "column",
         ),
     ],
     "monotone_constraints": [(r"'.*'", "pass a list, or a dict by name, instead of a string")],
@@ -252,9 +254,9 @@ def warn_one_vs_rest(objective: object, name: str, n_classes: int, prefix: str =
     """
     if isinstance(objective, str) and objective.lower() != name:
         warnings.warn(
-            f"{prefix}objective={objective!r} is {name!r} here, which learns each of the {n_classes} "
-            'classes against the rest. Use objective="softmax" for exclusive classes, or '
-            f'objective="{name}" to keep one-vs-rest.',
+            f"{prefix}objective={objective!r} is {name!r} here, which learns each of the "
+            f'{n_classes} classes against the rest. Use objective="softmax" for exclusive classes, '
+            f'or objective="{name}" to keep one-vs-rest.',
             UserWarning,
             stacklevel=_get_caller_level(),
         )
@@ -328,8 +330,8 @@ class _WarnIfCalledOnInstance:
             found = method(*args, **kwargs)
             name = method.__name__
             warnings.warn(
-                f"{name} returns a new estimator and leaves the one that it is called on unchanged. "
-                f"Use m = {owner.__name__}.{name}(path).",
+                f"{name} returns a new estimator and leaves the one that it is called on "
+                f"unchanged. Use m = {owner.__name__}.{name}(path).",
                 UserWarning,
                 stacklevel=_get_caller_level(),
             )

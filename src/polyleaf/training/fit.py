@@ -118,8 +118,8 @@ def make_metrics(eval_metric: Any, objective: Objective, target: Target) -> list
     for metric in metrics:
         if not hasattr(metric.function, "k"):
             raise ValueError(
-                f"eval_metric={metric.name!r} needs all outputs of a row, which sparse targets do not "
-                'have; use "p@5", "ndcg@5", "psp@5" or "psndcg@5", with any number of places.'
+                f"eval_metric={metric.name!r} needs all outputs of a row, which sparse targets do "
+                'not have; use "p@5", "ndcg@5", "psp@5" or "psndcg@5", with any number of places.'
             )
     return metrics
 
@@ -317,8 +317,8 @@ def _make_callbacks(
     if p.early_stopping_rounds is not None:
         if not metrics:
             raise ValueError(
-                "early_stopping_rounds needs data to evaluate on: pass eval_set=[(X, y)] or X_val and "
-                "y_val to fit, or set validation_fraction."
+                "early_stopping_rounds needs data to evaluate on: pass eval_set=[(X, y)] or X_val "
+                "and y_val to fit, or set validation_fraction."
             )
         found.append(EarlyStopping(p.early_stopping_rounds))
     for callback in found:
