@@ -42,7 +42,7 @@ def test_spread_is_learned(fitted):
     name, model, X, Y, law = fitted
     found = model.predict_dist(X)
     assert type(found) is FAMILIES[name] and found.shape == (1000, 2)
-    constant = model.model_.objective.distribution(np.tile(base_of(model), (1000, 1)))
+    constant = model.model_.objective.distribution(np.tile(get_base_scores(model), (1000, 1)))
     best, ours, worst = (-d.logpdf(Y).mean() for d in (law, found, constant))
     assert best < ours < best + 0.35 * (worst - best)
     second = model.predict_raw(X)[:, 1]
@@ -51,7 +51,7 @@ def test_spread_is_learned(fitted):
     )
 
 
-def base_of(model):
+def get_base_scores(model):
     scale, offset = model.model_.target_scale, model.model_.target_offset
     return model.model_.base_score * (1 if scale is None else scale) + (
         0 if offset is None else offset

@@ -65,7 +65,8 @@ class PredictionMixin:
 
     def _features(self, X: Any, n_threads: int | None = None) -> FeatureTable:
         """Read X and check it against the training data."""
-        reader = FeatureReader(self, self.model_.projection, n_threads or self._n_threads())  # type: ignore[arg-type]
+        estimator: Any = self
+        reader = FeatureReader(estimator, self.model_.projection, n_threads or self._n_threads())
         return reader.read_new(X, self.model_.mapper)
 
     def _n_threads(self) -> int:
