@@ -620,7 +620,7 @@ BAD = [
         Y.assign(price=np.where(Z[:, 0] > 1, np.nan, 1.0)),
         "Task 'price': Input y contains NaN",
     ),
-    (dict(leaf="linear"), Y, "Objective 'quantile' of task 'demand' fits its leaves by quantiles"),
+    (dict(leaf="linear"), Y, "Objective 'quantile' of task 'demand'"),
     (dict(objective={"price": "nice"}), Y, "Task 'price': Unknown objective 'nice'"),
 ]
 
