@@ -80,7 +80,7 @@ def test_each_block_is_the_objective_alone(weight):
 
 
 def test_one_block_is_handed_through():
-    """Also where an array need not be: curvature 1 stays None, class curvature is not copied."""
+    """Also where an array need not be: Hessian 1 stays None, class Hessian is not copied."""
     for i, part in enumerate(PARTS):
         one, own = MultiTask((part,)), alone(i)
         problem = one.bind(TARGET[:, COLUMNS[i]], None)

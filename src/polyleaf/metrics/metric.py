@@ -351,7 +351,7 @@ def _from_callable(function: Callable[..., Any]) -> Metric:
     if is_scorer(function):
         raise TypeError(
             "eval_metric is a scorer of scikit-learn, which takes an estimator: pass its metric "
-            "function instead, such as sklearn.metrics.f1_score, with functools.partial for options."
+            "function instead, such as sklearn.metrics.f1_score (options with functools.partial)."
         )
     called = CallableMetric(function)
     kind: PredictionType = "raw" if called.takes_decisions else "prediction"

@@ -15,7 +15,7 @@ import numpy as np
 from polyleaf.data.binning import MAX_BINS
 from polyleaf.inputs.features import FROM_DTYPE
 from polyleaf.objectives import Huber, Objective, Quantile, Softmax, StudentTLikelihood, Tweedie
-from polyleaf.objectives.softmax import CURVATURES as SOFTMAX_HESSIANS
+from polyleaf.objectives.multiclass import SOFTMAX_HESSIANS as SOFTMAX_HESSIANS
 from polyleaf.settings.param_spec import estimator_parameters, parameter, parameter_group
 from polyleaf.sketching.projections import Kind as ProjectionKind
 from polyleaf.sketching.projections import Projector
