@@ -12,9 +12,9 @@
 #include "context_caster.h"
 #include "conversions.h"
 #include "device/bins.h"
-#include "device/channels.h"
 #include "device/leaves.h"
 #include "device/losses.h"
+#include "device/quantised_gradients.h"
 #include "device/search.h"
 #include "device/sources.h"
 #include "grower_handle.h"
@@ -39,8 +39,8 @@ class DeviceSearchHandle final : public SearchHandle {
   DeviceSearchHandle(const DeviceBins& bins, const Context& context)
       : SearchHandle(bins.host()), device_(bins.device().get()), search_(bins, context) {}
 
-  void use(const nb::handle_t<DeviceChannels>& handle) {
-    const auto& channels = nb::cast<const DeviceChannels&>(handle);
+  void use(const nb::handle_t<DeviceQuantisedGradients>& handle) {
+    const auto& channels = nb::cast<const DeviceQuantisedGradients&>(handle);
     require(channels.device().get() == device_,
             "The channels lie on another device than the bins.");
     require(channels.sample().n_all == bins().n_rows(),
@@ -59,8 +59,9 @@ class DeviceSearchHandle final : public SearchHandle {
   DeviceSearch search_;
 };
 
-void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h,
-                    const std::string& kind, const Optional1<const uint32_t>& rows,
+void quantise_there(DeviceQuantisedGradients& channels, const DeviceMatrix& g,
+                    const DeviceMatrix* h, const std::string& kind,
+                    const Optional1<const uint32_t>& rows,
                     const Optional1<const float>& multiplier) {
   const HessianKind hessian = parse_hessian_kind(kind);
   check_hessian(hessian, g.n_columns, h != nullptr ? h->n_columns : -1);
@@ -70,7 +71,7 @@ void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const Devic
   channels.quantise(g, h, hessian, sample);
 }
 
-auto read_channels(const DeviceChannels& channels) {
+auto read_channels(const DeviceQuantisedGradients& channels) {
   const std::vector<int16_t> found = channels.read();
   NewArray<int16_t> out(
       {static_cast<size_t>(channels.sample().n_all), static_cast<size_t>(channels.layout().lanes)});
@@ -149,7 +150,7 @@ void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& growe
   require((block != nullptr ? static_cast<size_t>((*block)->n_leaves())
                             : std::get<Array2<const float>>(leaves).shape(0)) == n_leaves,
           "The leaves must be those of the grower's last tree.");
-  const LeafView view = view_of(leaves);
+  const LeafView view = get_leaf_view(leaves);
   require(
       output >= -1 && output < raw.n_columns && view.n_columns == (output < 0 ? raw.n_columns : 1),
       "Leaves must have one column per output, or one for the output that they are for.");
@@ -157,8 +158,8 @@ void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& growe
   self.add(raw, rows, view, static_cast<int32_t>(n_leaves), output);
 }
 
-LossInput input_of(int64_t n_rows, int64_t n_outputs, const Optional2<const float>& weight,
-                   const Array1<const float>& offset) {
+LossInput make_loss_input(int64_t n_rows, int64_t n_outputs, const Optional2<const float>& weight,
+                          const Array1<const float>& offset) {
   LossInput input;
   input.n_rows = n_rows;
   input.n_outputs = n_outputs;
@@ -336,11 +337,12 @@ void bind_device(nb::module_& m) {
 }
 
 void bind_device_parts(nb::module_& m) {
-  nb::class_<DeviceChannels>(m, "DeviceChannels", "Quantised derivatives, on a device.")
+  nb::class_<DeviceQuantisedGradients>(m, "DeviceQuantisedGradients",
+                                       "Quantised derivatives, on a device.")
       .def(
           "__init__",
-          [](DeviceChannels* self, const SharedDevice& device) {
-            new (self) DeviceChannels(device);
+          [](DeviceQuantisedGradients* self, const SharedDevice& device) {
+            new (self) DeviceQuantisedGradients(device);
           },
           nb::arg("device"))
       .def("quantise", &quantise_there, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
@@ -376,8 +378,9 @@ void bind_device_parts(nb::module_& m) {
           [](DeviceLoss* self, const SharedDevice& device, const Loss& loss,
              const Array2<const float>& target, const Optional2<const float>& weight,
              const Array1<const float>& offset, const Array1<const float>& parameter) {
-            LossInput input = input_of(static_cast<int64_t>(target.shape(0)),
-                                       static_cast<int64_t>(target.shape(1)), weight, offset);
+            LossInput input =
+                make_loss_input(static_cast<int64_t>(target.shape(0)),
+                                static_cast<int64_t>(target.shape(1)), weight, offset);
             require(parameter.size() == target.shape(1),
                     "parameter must have one value for each output.");
             input.target = target.data();
@@ -392,8 +395,8 @@ void bind_device_parts(nb::module_& m) {
           [](DeviceLoss* self, const SharedDevice& device, const ClassLoss& loss,
              const Array1<const int32_t>& label, const Optional2<const float>& weight,
              const Array1<const float>& offset) {
-            LossInput input = input_of(static_cast<int64_t>(label.size()),
-                                       static_cast<int64_t>(offset.size()), weight, offset);
+            LossInput input = make_loss_input(static_cast<int64_t>(label.size()),
+                                              static_cast<int64_t>(offset.size()), weight, offset);
             require(!weight || weight->shape(1) == 1,
                     "A loss of classes takes one weight for each row.");
             input.label = label.data();
@@ -415,7 +418,7 @@ void bind_device_parts(nb::module_& m) {
             self.derivatives(raw, g, h);
           },
           nb::arg("raw"), nb::arg("g"), nb::arg("h").none(),
-          "Writes g, and h unless the hessian of a row is 1: then h is that of the weights and "
+          "Writes g, and h unless the Hessian of a row is 1: then h is that of the weights and "
           "stays.");
 }
 

@@ -20,8 +20,8 @@ using SharedDevice = std::shared_ptr<Device>;
 using ArrayAnywhere = nb::ndarray<nb::ro>;
 
 // Of one dimension or two; a vector is a matrix of one column. `strides` in bytes.
-DeviceView view_of(DeviceAddress data, ValueType type, const std::vector<int64_t>& shape,
-                   const std::vector<int64_t>& strides) {
+DeviceView make_view(DeviceAddress data, ValueType type, const std::vector<int64_t>& shape,
+                     const std::vector<int64_t>& strides) {
   require(shape.size() == strides.size() && (shape.size() == 1 || shape.size() == 2),
           "An array on a device must have one dimension or two.");
   const bool is_matrix = shape.size() == 2;
@@ -46,7 +46,7 @@ DeviceArrayHandle* from_dlpack(const SharedDevice& device, nb::handle capsule) {
     strides.push_back(array.stride(i) * size);
   }
   const DeviceView view =
-      view_of(reinterpret_cast<DeviceAddress>(array.data()), type, shape, strides);
+      make_view(reinterpret_cast<DeviceAddress>(array.data()), type, shape, strides);
   return new DeviceArrayHandle{DeviceArray(device, view), array.ndim(), nb::none(), array};
 }
 
@@ -61,11 +61,13 @@ DeviceArrayHandle* from_address(const SharedDevice& device, DeviceAddress data,
                                                  : Code::Complex;
   const ValueType type =
       to_value_type({static_cast<uint8_t>(code), static_cast<uint8_t>(8 * size), 1});
-  return new DeviceArrayHandle{
-      DeviceArray(device, view_of(data, type, shape, strides)), shape.size(), std::move(owner), {}};
+  return new DeviceArrayHandle{DeviceArray(device, make_view(data, type, shape, strides)),
+                               shape.size(),
+                               std::move(owner),
+                               {}};
 }
 
-auto values_of(const DeviceArrayHandle& self, const Optional1<const int64_t>& rows) {
+auto copy_rows(const DeviceArrayHandle& self, const Optional1<const int64_t>& rows) {
   const DeviceView& view = self.array.view();
   if (rows)
     for (size_t i = 0; i < rows->size(); ++i)
@@ -83,7 +85,7 @@ auto values_of(const DeviceArrayHandle& self, const Optional1<const int64_t>& ro
                                 to_dlpack_type(view.type));
 }
 
-nb::dict interface_of(const DeviceArrayHandle& self) {
+nb::dict make_array_interface(const DeviceArrayHandle& self) {
   const DeviceView& view = self.array.view();
   nb::dict found;
   found["shape"] = self.shape();
@@ -95,7 +97,7 @@ nb::dict interface_of(const DeviceArrayHandle& self) {
 }
 
 // As another library takes it: it keeps `self`.
-nb::object dlpack_of(nb::handle self, const nb::kwargs& options) {
+nb::object make_dlpack(nb::handle self, const nb::kwargs& options) {
   const auto& held = nb::cast<const DeviceArrayHandle&>(self);
   const DeviceView& view = held.array.view();
   const size_t shape[] = {static_cast<size_t>(view.n_rows), static_cast<size_t>(view.n_columns)};
@@ -132,7 +134,7 @@ void bind_device_arrays(nb::module_& m) {
       .def_prop_ro("shape", &DeviceArrayHandle::shape)
       .def_prop_ro("ndim", [](const DeviceArrayHandle& self) { return self.n_dimensions; })
       .def_prop_ro("typestr", &DeviceArrayHandle::typestr, "Of the numbers, as NumPy writes it.")
-      .def("read", &values_of, nb::arg("rows").none() = nb::none(),
+      .def("read", &copy_rows, nb::arg("rows").none() = nb::none(),
            "A copy of rows, or of all, in memory of this machine.")
       .def(
           "find_infinity",
@@ -147,8 +149,8 @@ void bind_device_arrays(nb::module_& m) {
           },
           nb::sig("def find_infinity(self) -> tuple[int, int] | None"),
           "Row and column; None: there is none.")
-      .def_prop_ro("__cuda_array_interface__", &interface_of)
-      .def("__dlpack__", &dlpack_of, nb::sig("def __dlpack__(self, **options: object) -> object"))
+      .def_prop_ro("__cuda_array_interface__", &make_array_interface)
+      .def("__dlpack__", &make_dlpack, nb::sig("def __dlpack__(self, **options: object) -> object"))
       .def("__dlpack_device__",
            [](const DeviceArrayHandle&) { return std::make_pair(int{nb::device::cuda::value}, 0); })
       .def("__len__", [](const DeviceArrayHandle& self) { return self.array.view().n_rows; });

@@ -15,14 +15,15 @@ namespace polyleaf {
 namespace {
 
 using Leaves = Array1<const int32_t>;  // of rows
-using InUse = Optional1<const uint32_t>;
+using SampleRows = Optional1<const uint32_t>;
 using Multiplier = Optional1<const float>;
 using Derivatives = Array2<const float>;
 using Hessians = Optional2<const float>;
 
 // The sample of a tree's n rows, of which each is in one of the leaves.
-RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves, const InUse& rows,
-                       const Multiplier& multiplier, const Context& context) {
+RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves,
+                       const SampleRows& rows, const Multiplier& multiplier,
+                       const Context& context) {
   const RowSample sample = make_row_sample(n, rows, multiplier, context);
   require(static_cast<int64_t>(leaf_of_row.size()) == n, "leaf_of_row needs one entry per row.");
   require(n_leaves >= 1, "There must be at least one leaf.");
@@ -45,7 +46,7 @@ int columns(const Hessians& h) {
 
 nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Hessians& h,
                                          const Leaves& leaf_of_row, int32_t n_leaves,
-                                         const LeafConfig& step, const InUse& rows,
+                                         const LeafConfig& step, const SampleRows& rows,
                                          const Multiplier& multiplier, const Context& context) {
   const size_t n = g.shape(0), k = g.shape(1);
   const RowSample sample =
@@ -64,8 +65,9 @@ nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Hessians& h
 
 std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Hessians& h,
                                     const Leaves& leaf_of_row, int32_t n_leaves, int32_t leaf_k,
-                                    const Tree* shared, const LeafConfig& step, const InUse& rows,
-                                    const Multiplier& multiplier, const Context& context) {
+                                    const Tree* shared, const LeafConfig& step,
+                                    const SampleRows& rows, const Multiplier& multiplier,
+                                    const Context& context) {
   const RowSample sample = checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves,
                                         rows, multiplier, context);
   check_hessian(g, h);
@@ -79,12 +81,12 @@ std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Hessians& h,
   return make_topk_block(leaves, static_cast<int64_t>(g.shape(1)));
 }
 
-std::shared_ptr<LeafBlock> fit_topk_of_labels(const SparseRows& g,
-                                              const Optional1<const float>& weight,
-                                              const Leaves& leaf_of_row, int32_t n_leaves,
-                                              int32_t leaf_k, const LeafConfig& step,
-                                              const InUse& rows, const Multiplier& multiplier,
-                                              const Context& context) {
+std::shared_ptr<LeafBlock> fit_topk_sparse(const SparseRows& g,
+                                           const Optional1<const float>& weight,
+                                           const Leaves& leaf_of_row, int32_t n_leaves,
+                                           int32_t leaf_k, const LeafConfig& step,
+                                           const SampleRows& rows, const Multiplier& multiplier,
+                                           const Context& context) {
   const RowSample sample =
       checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, context);
   require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(),
@@ -101,7 +103,7 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h
                                          const Leaves& leaf_of_row, const Tree& tree,
                                          const Array2<const float>& features,
                                          const LinearTable& table, const LinearLeafConfig& step,
-                                         const InUse& rows, const Multiplier& multiplier,
+                                         const SampleRows& rows, const Multiplier& multiplier,
                                          const Context& context) {
   const auto n = static_cast<int64_t>(g.shape(0));
   const RowSample sample = checked_rows(n, leaf_of_row, tree.n_leaves, rows, multiplier, context);
@@ -119,7 +121,7 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h
 }
 
 auto leaf_hessians(const Hessians& h, const Leaves& leaf_of_row, int32_t n_leaves,
-                   const InUse& rows, const Multiplier& multiplier, const Context& context) {
+                   const SampleRows& rows, const Multiplier& multiplier, const Context& context) {
   const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row,
                                         n_leaves, rows, multiplier, context);
   require(!h || h->shape(0) == leaf_of_row.size(),
@@ -171,10 +173,10 @@ void bind_fitters(nb::module_& m) {
         "TopkLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most "
         "(GBDT-MO "
         "eq. 19); `shared`: the tree, whose nodes' children share theirs (Algorithm 4).");
-  m.def("fit_topk_leaves_sparse", &fit_topk_of_labels, nb::arg("g"), nb::arg("weight").none(),
+  m.def("fit_topk_leaves_sparse", &fit_topk_sparse, nb::arg("g"), nb::arg("weight").none(),
         nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("step"),
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-        "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the hessian of "
+        "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the Hessian of "
         "its row, "
         "`weight` or 1.");
   m.def("fit_linear_leaves", &fit_linear, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),

@@ -15,7 +15,7 @@ void require_leaves(bool condition, const std::string& message) {
   if (!condition) throw std::invalid_argument("The leaves are not valid: " + message);
 }
 
-int64_t n_leaves_of(const Array1<const int64_t>& indptr) {
+int64_t count_leaves(const Array1<const int64_t>& indptr) {
   require_leaves(indptr.size() >= 2, "indptr needs one entry a leaf and one more.");
   return static_cast<int64_t>(indptr.size()) - 1;
 }
@@ -24,7 +24,7 @@ void init_topk(TopkLeaves* self, const Array1<const int64_t>& indptr,
                const Array1<const int32_t>& outputs, const Array1<const float>& values,
                int64_t n_outputs) {
   require_leaves(outputs.size() == values.size(), "outputs and values differ in length.");
-  new (self) TopkLeaves(indptr.data(), n_leaves_of(indptr), outputs.data(), values.data(),
+  new (self) TopkLeaves(indptr.data(), count_leaves(indptr), outputs.data(), values.data(),
                         static_cast<int64_t>(values.size()), n_outputs);
 }
 
@@ -32,7 +32,7 @@ void init_linear(LinearLeaves* self, const Array1<const int64_t>& indptr,
                  const Array1<const int32_t>& features, const Array2<const float>& weights,
                  const Array1<const float>& centre, const Array2<const float>& intercept,
                  const Array2<const float>& lower, const Array2<const float>& upper) {
-  const size_t n_leaves = static_cast<size_t>(n_leaves_of(indptr)), n_columns = intercept.shape(1);
+  const size_t n_leaves = static_cast<size_t>(count_leaves(indptr)), n_columns = intercept.shape(1);
   require_leaves(weights.shape(0) == features.size() && centre.size() == features.size(),
                  "features, weights and centre must have one entry for each regressor.");
   for (const auto* matrix : {&intercept, &lower, &upper})
@@ -72,13 +72,13 @@ void def_indptr(nb::class_<Class, LeafBlock>& cls) {
 
 // A read-only property: a matrix with one row a leaf, or one a regressor, and one column an output.
 template <class Get>
-void def_vectors(nb::class_<LinearLeaves, LeafBlock>& cls, const char* name, Get get,
-                 bool of_leaves, const char* doc) {
+void def_vectors(nb::class_<LinearLeaves, LeafBlock>& cls, const char* name, Get get, bool per_leaf,
+                 const char* doc) {
   cls.def_prop_ro(
       name,
-      [get, of_leaves](nb::handle self) {
+      [get, per_leaf](nb::handle self) {
         const auto& block = nb::cast<const LeafBlock&>(self);
-        return vectors(get(block.view()), of_leaves ? block.n_leaves() : block.n_entries(), block,
+        return vectors(get(block.view()), per_leaf ? block.n_leaves() : block.n_entries(), block,
                        self);
       },
       doc);
@@ -140,7 +140,7 @@ void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_r
                 const AnyFeatures& features) {
   const auto n = static_cast<int64_t>(raw.shape(0)), n_outputs = static_cast<int64_t>(raw.shape(1));
   const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves);
-  const LeafView view = view_of(leaves);
+  const LeafView view = get_leaf_view(leaves);
   const int32_t n_leaves =
       block != nullptr ? (*block)->n_leaves()
                        : static_cast<int32_t>(std::get<Array2<const float>>(leaves).shape(0));

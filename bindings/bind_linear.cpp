@@ -31,14 +31,14 @@ void renew(LinearGradients& channels, const Array2<const float>& g, const Option
            const Context& context) {
   const bool diagonal = kind == "diagonal";
   require(kind == "unit" || kind == "shared" || diagonal,
-          "The hessian must be unit, shared or diagonal.");
-  require(h.has_value() == (kind != "unit"), "h is needed exactly for hessian that is not unit.");
+          "The Hessian must be unit, shared or diagonal.");
+  require(h.has_value() == (kind != "unit"), "h is needed exactly for Hessian that is not unit.");
   require(g.shape(1) >= 1, "There must be at least one output.");
   require(!h || (h->shape(0) == g.shape(0) && h->shape(1) == (diagonal ? g.shape(1) : 1)),
           "h must have g's rows, and one column for all outputs or, where diagonal, one for each.");
   require(!config.full || config.max_regressors <= kMaxRegressors,
           "The full fit takes at most 8 regressors.");
-  require(!config.full || !diagonal, "The full fit needs one hessian for all outputs.");
+  require(!config.full || !diagonal, "The full fit needs one Hessian for all outputs.");
   const RowSample sample =
       make_row_sample(static_cast<int64_t>(g.shape(0)), rows, multiplier, context);
   nb::gil_scoped_release release;

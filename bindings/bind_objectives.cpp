@@ -29,8 +29,8 @@ int64_t columns(const auto& array) {
 }
 
 // The part of the input that element-wise losses and those of classes share.
-LossInput input_of(const FloatMatrix& raw, const OptionalMatrix& weight,
-                   const Array1<const float>& offset) {
+LossInput make_loss_input(const FloatMatrix& raw, const OptionalMatrix& weight,
+                          const Array1<const float>& offset) {
   LossInput input;
   input.n_rows = rows(raw);
   input.n_outputs = columns(raw);
@@ -48,7 +48,7 @@ LossInput input_of(const FloatMatrix& raw, const OptionalMatrix& weight,
 LossInput element_input(const FloatMatrix& raw, const FloatMatrix& target,
                         const OptionalMatrix& weight, const Array1<const float>& offset,
                         const Array1<const float>& parameter) {
-  LossInput input = input_of(raw, weight, offset);
+  LossInput input = make_loss_input(raw, weight, offset);
   require(rows(target) == input.n_rows && columns(target) == input.n_outputs,
           "target must be shaped like raw.");
   require(rows(parameter) == input.n_outputs, "parameter must have one value for each output.");
@@ -59,7 +59,7 @@ LossInput element_input(const FloatMatrix& raw, const FloatMatrix& target,
 
 LossInput class_input(const FloatMatrix& raw, const Array1<const int32_t>& label,
                       const OptionalMatrix& weight, const Array1<const float>& offset) {
-  LossInput input = input_of(raw, weight, offset);
+  LossInput input = make_loss_input(raw, weight, offset);
   require(rows(label) == input.n_rows, "label must have one class id for each row of raw.");
   input.label = label.data();
   return input;
@@ -191,14 +191,14 @@ void bind_objectives(nb::module_& m) {
   bind_loss<Loss>(m, "Loss", "An element-wise loss.")
       .def_prop_ro(
           "unit_hessian", [](const Loss& loss) { return loss.kernels().unit_hessian; },
-          "Whether the hessian of unweighted rows is 1 for every output.");
+          "Whether the Hessian of unweighted rows is 1 for every output.");
   bind_loss<ClassLoss>(m, "ClassLoss", "A loss of one of several classes.");
 
   m.def("loss_derivatives", &loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(), nb::arg("g").noconvert(),
         nb::arg("h").noconvert().none(), nb::arg("n_threads"),
-        "Gradient and hessian of an element-wise loss, written into g and h.");
+        "Gradient and Hessian of an element-wise loss, written into g and h.");
   m.def("loss_mean", &loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(), nb::arg("n_threads"),
@@ -207,7 +207,7 @@ void bind_objectives(nb::module_& m) {
         nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
         nb::arg("n_threads"),
-        "Gradient and diagonal hessian of a loss of classes, written into g and h.");
+        "Gradient and diagonal Hessian of a loss of classes, written into g and h.");
   m.def(
       "class_hessians", &class_loss_hessians, nb::arg("loss"), nb::arg("raw").noconvert(),
       nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),

@@ -74,7 +74,7 @@ void bind_tree(nb::module_& m) {
   def_nodes<double>(cls, "gain", &Tree::gain,
                     "float64; gain of the split, averaged over outputs; 0 for a leaf");
   def_nodes<int64_t>(cls, "count", &Tree::count, "int64; training rows of the sample");
-  def_nodes<double>(cls, "cover", &Tree::cover, "float64; summed hessian, mean over outputs");
+  def_nodes<double>(cls, "cover", &Tree::cover, "float64; summed Hessian, mean over outputs");
   cls.def_prop_ro(
       "categories",
       [](nb::handle self) {
@@ -101,7 +101,7 @@ void bind_tree(nb::module_& m) {
 
 // Hands a vector over to NumPy.
 template <class T>
-nb::ndarray<nb::numpy, T> moved(std::vector<T>&& data) {
+nb::ndarray<nb::numpy, T> to_numpy(std::vector<T>&& data) {
   auto* owned = new std::vector<T>(std::move(data));
   nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   static T nothing{};
@@ -139,14 +139,14 @@ const double* outputs_data(const Forest& forest, const Optional1<const double>& 
 ScoreTransform score_unit(const Forest& forest, const Optional1<const double>& base,
                           const Optional1<const double>& scale,
                           const Optional1<const double>& offset) {
-  const ScoreTransform unit{outputs_data(forest, base, "base"),
-                            outputs_data(forest, scale, "scale"),
-                            outputs_data(forest, offset, "offset")};
-  if ((unit.scale == nullptr) != (unit.offset == nullptr))
+  const ScoreTransform transform{outputs_data(forest, base, "base"),
+                                 outputs_data(forest, scale, "scale"),
+                                 outputs_data(forest, offset, "offset")};
+  if ((transform.scale == nullptr) != (transform.offset == nullptr))
     throw std::invalid_argument("`scale` and `offset` go together; give both or neither.");
-  if (unit.scale != nullptr && unit.base == nullptr)
+  if (transform.scale != nullptr && transform.base == nullptr)
     throw std::invalid_argument("`scale` and `offset` need a `base`.");
-  return unit;
+  return transform;
 }
 
 nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const uint8_t>& codes,
@@ -156,19 +156,19 @@ nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const u
                                       std::optional<int32_t> last, const Context& context,
                                       const AnyFeatures& features,
                                       const Optional1<const int32_t>& coded) {
-  const CodedFeatures some =
-      coded ? CodedFeatures(coded->data(), coded->data() + coded->size()) : CodedFeatures();
+  const FeatureIds some =
+      coded ? FeatureIds(coded->data(), coded->data() + coded->size()) : FeatureIds();
   require(!coded || some.size() == codes.shape(0),
           "codes must have one row for each of the features `coded`.");
   for (size_t i = 0; i < some.size(); ++i)
     require(some[i] >= 0 && (i == 0 || some[i - 1] < some[i]),
             "`coded` must ascend from 0 or above.");
-  const ScoreTransform unit = score_unit(forest, base, scale, offset);
+  const ScoreTransform transform = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   NewArray<double> result({codes.shape(1), static_cast<size_t>(forest.n_outputs())});
   {
     nb::gil_scoped_release release;
-    forest.scores(code_matrix(codes), coded ? &some : nullptr, feature_matrix(features), unit,
+    forest.scores(code_matrix(codes), coded ? &some : nullptr, feature_matrix(features), transform,
                   result.data, range, context);
   }
   return result.array;
@@ -178,15 +178,15 @@ nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
                const Optional1<const double>& base, int32_t k, const Optional1<const double>& scale,
                const Optional1<const double>& offset, int32_t first, std::optional<int32_t> last,
                const Context& context, const AnyFeatures& features) {
-  const ScoreTransform unit = score_unit(forest, base, scale, offset);
+  const ScoreTransform transform = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   const size_t n_columns = static_cast<size_t>(std::max(0, k));
   NewArray<int32_t> outputs({codes.shape(1), n_columns});
   NewArray<double> scores({codes.shape(1), n_columns});
   {
     nb::gil_scoped_release release;
-    forest.topk(code_matrix(codes), feature_matrix(features), unit, k, outputs.data, scores.data,
-                range, context);
+    forest.topk(code_matrix(codes), feature_matrix(features), transform, k, outputs.data,
+                scores.data, range, context);
   }
   return nb::make_tuple(outputs.array, scores.array);
 }
@@ -200,8 +200,8 @@ nb::tuple sparse_scores(const Forest& forest, const Array2<const uint8_t>& codes
     nb::gil_scoped_release release;
     rows = forest.sparse_scores(code_matrix(codes), feature_matrix(features), range, context);
   }
-  return nb::make_tuple(moved(std::move(rows.begin)), moved(std::move(rows.outputs)),
-                        moved(std::move(rows.values)));
+  return nb::make_tuple(to_numpy(std::move(rows.begin)), to_numpy(std::move(rows.outputs)),
+                        to_numpy(std::move(rows.values)));
 }
 
 nb::ndarray<nb::numpy, int32_t> apply(const Forest& forest, const Array2<const uint8_t>& codes,
@@ -292,14 +292,14 @@ void bind_forest(nb::module_& m) {
       .def(
           "regressors",
           [](const Forest& forest, int32_t first, std::optional<int32_t> last) {
-            return moved(forest.regressors(tree_range(forest, first, last)));
+            return to_numpy(forest.regressors(tree_range(forest, first, last)));
           },
           nb::arg("first") = 0, nb::arg("last") = nb::none(),
           "Features that linear leaves of trees first .. last - 1 read: int32, ascending.")
       .def(
           "split_features",
           [](const Forest& forest, int32_t first, std::optional<int32_t> last) {
-            return moved(forest.split_features(tree_range(forest, first, last)));
+            return to_numpy(forest.split_features(tree_range(forest, first, last)));
           },
           nb::arg("first") = 0, nb::arg("last") = nb::none(),
           "Features that trees first .. last - 1 split on: int32, ascending.")

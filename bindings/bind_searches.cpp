@@ -141,7 +141,7 @@ void bind_searches(nb::module_& m) {
       .def("use", &VerifiedSearchHandle::use, nb::arg("gradients"), nb::arg("weight").none(),
            nb::arg("sketch"), nb::arg("step"), nb::arg("leaf_k"),
            nb::arg("numbers").none() = nb::none(), nb::arg("seed") = 0,
-           "What the next tree is judged by: gradients, the hessian of rows (None: 1), channels "
+           "What the next tree is judged by: gradients, the Hessian of rows (None: 1), channels "
            "of a "
            "sketch of both, and what leaves will be. The histogram search uses the sketch. Large "
            "nodes are "

@@ -26,7 +26,7 @@ void require_dim(int32_t d) {
 }
 
 template <class F>
-nb::ndarray<nb::numpy, float> sketched(int64_t n, int32_t d, F&& fill) {
+nb::ndarray<nb::numpy, float> make_sketch(int64_t n, int32_t d, F&& fill) {
   require_dim(d);
   NewArray<float> out({static_cast<size_t>(n), static_cast<size_t>(d)});
   {
@@ -42,7 +42,7 @@ auto sketch_project(Array2<const float> values, Array2<const float> matrix, floa
   require(matrix.shape(0) == values.shape(1),
           "The matrix must have one row for each column of values.");
   const auto d = static_cast<int32_t>(matrix.shape(1));
-  return sketched(shape.n, d, [&](float* out) {
+  return make_sketch(shape.n, d, [&](float* out) {
     project(values.data(), shape.n, shape.n_columns, matrix.data(), d, scale, out, context);
   });
 }
@@ -50,7 +50,7 @@ auto sketch_project(Array2<const float> values, Array2<const float> matrix, floa
 auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float scale,
                   const Context& context) {
   const Shape shape(values);
-  return sketched(shape.n, d, [&](float* out) {
+  return make_sketch(shape.n, d, [&](float* out) {
     project_signs(values.data(), shape.n, shape.n_columns, seed, d, scale, out, context);
   });
 }
@@ -58,7 +58,7 @@ auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float sc
 auto sketch_subspace(Array2<const float> values, int32_t d, uint64_t seed, int n_iterations,
                      float scale, const Context& context) {
   const Shape shape(values);
-  return sketched(shape.n, d, [&](float* out) {
+  return make_sketch(shape.n, d, [&](float* out) {
     project_subspace(values.data(), shape.n, shape.n_columns, seed, d, n_iterations, scale, out,
                      context);
   });
@@ -67,7 +67,7 @@ auto sketch_subspace(Array2<const float> values, int32_t d, uint64_t seed, int n
 auto sketch_count(Array2<const float> values, int32_t d, uint64_t seed, float scale,
                   const Context& context) {
   const Shape shape(values);
-  return sketched(shape.n, d, [&](float* out) {
+  return make_sketch(shape.n, d, [&](float* out) {
     count_sketch(values.data(), shape.n, shape.n_columns, seed, d, scale, out, context);
   });
 }
@@ -80,13 +80,13 @@ auto sketch_take(Array2<const float> values, Array1<const int32_t> columns,
     require(columns.data()[j] >= 0 && columns.data()[j] < shape.n_columns,
             "A column is out of range.");
   const auto d = static_cast<int32_t>(columns.shape(0));
-  return sketched(shape.n, d, [&](float* out) {
+  return make_sketch(shape.n, d, [&](float* out) {
     take_columns(values.data(), shape.n, shape.n_columns, columns.data(), scale.data(), d, out,
                  context);
   });
 }
 
-auto energy_of(Array2<const float> values, const Context& context) {
+auto compute_column_energy(Array2<const float> values, const Context& context) {
   const Shape shape(values);
   NewArray<double> out({values.shape(1)});
   {
@@ -96,9 +96,9 @@ auto energy_of(Array2<const float> values, const Context& context) {
   return out.array;
 }
 
-auto means_of(Array2<const float> values, const Context& context) {
+auto compute_row_means(Array2<const float> values, const Context& context) {
   const Shape shape(values);
-  return sketched(shape.n, 1, [&](float* out) {
+  return make_sketch(shape.n, 1, [&](float* out) {
     row_means(values.data(), shape.n, shape.n_columns, out, context);
   });
 }
@@ -119,9 +119,9 @@ void bind_sketch(nb::module_& m) {
         nb::arg("seed"), nb::arg("scale"), nb::arg("n_threads"), "Count-sketch of dense rows.");
   m.def("sketch_take", &sketch_take, nb::arg("values").noconvert(), nb::arg("columns").noconvert(),
         nb::arg("scale").noconvert(), nb::arg("n_threads"), "Some columns, each times its scale.");
-  m.def("column_energy", &energy_of, nb::arg("values").noconvert(), nb::arg("n_threads"),
-        "float64 (K,): sum of squares of each column.");
-  m.def("row_means", &means_of, nb::arg("values").noconvert(), nb::arg("n_threads"),
+  m.def("column_energy", &compute_column_energy, nb::arg("values").noconvert(),
+        nb::arg("n_threads"), "float64 (K,): sum of squares of each column.");
+  m.def("row_means", &compute_row_means, nb::arg("values").noconvert(), nb::arg("n_threads"),
         "float32 (n, 1): mean of each row.");
 }
 

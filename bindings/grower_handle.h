@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "arrays.h"
-#include "device/rows.h"
+#include "device/row_partitioner.h"
 #include "grower/grower.h"
 #include "search_handle.h"
 

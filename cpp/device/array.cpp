@@ -37,20 +37,20 @@ on_device::Numbers DeviceArray::rows(int64_t begin, int64_t end) const {
 }
 
 void DeviceArray::read(const int64_t* rows, int64_t n, void* to) const {
-  const auto of_row = std::max<int64_t>(1, view_.n_columns * static_cast<int64_t>(item_size()));
-  const int64_t at_a_time = std::max<int64_t>(1, kBytesAtATime / of_row);
+  const auto row_bytes = std::max<int64_t>(1, view_.n_columns * static_cast<int64_t>(item_size()));
+  const int64_t block_rows = std::max<int64_t>(1, kTransferBytes / row_bytes);
   DeviceBuffer<char> gathered(device_);
   DeviceBuffer<int64_t> chosen(device_);
-  for (int64_t begin = 0; begin < n; begin += at_a_time) {
-    const int64_t m = std::min(at_a_time, n - begin);
-    gathered.reserve(static_cast<size_t>(m * of_row));
+  for (int64_t begin = 0; begin < n; begin += block_rows) {
+    const int64_t m = std::min(block_rows, n - begin);
+    gathered.reserve(static_cast<size_t>(m * row_bytes));
     if (rows != nullptr) chosen.write(rows + begin, static_cast<size_t>(m));
     device_->launch(
         device_->grid_for(m * std::max<int64_t>(1, view_.n_columns)),
         on_device::GatherRows{rows != nullptr ? numbers() : this->rows(begin, begin + m),
                               rows != nullptr ? chosen.data() : nullptr, m,
                               static_cast<int32_t>(item_size()), gathered.data()});
-    gathered.read(static_cast<char*>(to) + begin * of_row,
+    gathered.read(static_cast<char*>(to) + begin * row_bytes,
                   static_cast<size_t>(m * view_.n_columns) * item_size());
   }
 }

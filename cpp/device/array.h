@@ -1,7 +1,4 @@
-// Numbers that lie on a device: a view of memory of another library's, or memory of its own (what
-// is handed to others).
-//
-// Owns: what such memory looks like. Must not know: what the numbers are for.
+// Arrays in GPU memory: a view of another library's memory, or memory of its own for results.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +10,7 @@
 
 namespace polyleaf {
 
-// A matrix in memory of a device; strides in bytes.
+// A matrix in GPU memory; strides in bytes.
 struct DeviceView {
   DeviceAddress data;
   ValueType type;
@@ -23,9 +20,9 @@ struct DeviceView {
 
 class DeviceArray {
  public:
-  // A view: whoever owns the memory keeps it. Throws a DeviceError unless it lies on this device.
+  // A view; the owner must keep the memory alive. Throws DeviceError unless it is on this device.
   DeviceArray(std::shared_ptr<const Device> device, const DeviceView& view);
-  // Room for doubles, (n_rows, n_columns).
+  // Allocate doubles (n_rows, n_columns).
   DeviceArray(std::shared_ptr<const Device> device, int64_t n_rows, int64_t n_columns);
 
   const std::shared_ptr<const Device>& device() const { return device_; }
@@ -33,11 +30,11 @@ class DeviceArray {
   size_t item_size() const;
   on_device::Numbers rows(int64_t begin, int64_t end) const;
   on_device::Numbers numbers() const { return rows(0, view_.n_rows); }
-  double* doubles() const { return own_.data(); }  // where they are its own
+  double* doubles() const { return own_.data(); }  // only for arrays that own their memory
 
-  // `n` rows, or all where there are none named, as they are: to (n, n_columns), in C order.
+  // Copy `n` rows (all if `rows` is null) to (n, n_columns) in C order.
   void read(const int64_t* rows, int64_t n, void* to) const;
-  // row * n_columns + column of the first infinity; -1: there is none.
+  // Return row * n_columns + column of the first infinity; -1 if there is none.
   int64_t find_infinity() const;
 
  private:

@@ -37,36 +37,37 @@ on_device::BinSearch DeviceBinTable::search() const {
 }
 
 void DeviceBinTable::pack(const on_device::Numbers& rows, int n_tiles,
-                          const on_device::TileAt* tiles, uint64_t* words) const {
+                          const on_device::DeviceTile* tiles, uint64_t* words) const {
   if (n_tiles == 0) return;
   Device::Grid grid = device_->grid_for(rows.n_rows);
   grid.y = n_tiles;
   device_->launch(grid, on_device::PackCodes{rows, search(), tiles, words});
 }
 
-void DeviceBinTable::find_codes(const on_device::Numbers& rows, const int32_t* wanted,
-                                int32_t n_wanted, uint8_t* codes) const {
-  if (n_wanted == 0) return;
+void DeviceBinTable::find_codes(const on_device::Numbers& rows, const int32_t* selected,
+                                int32_t n_selected, uint8_t* codes) const {
+  if (n_selected == 0) return;
   Device::Grid grid = device_->grid_for(rows.n_rows);
-  grid.y = n_wanted;
-  device_->launch(grid, on_device::FindCodes{rows, search(), wanted, codes});
+  grid.y = n_selected;
+  device_->launch(grid, on_device::FindCodes{rows, search(), selected, codes});
 }
 
 void encode_device_array(const BinTable& table, const DeviceArray& array, uint8_t* codes) {
-  const DeviceBinTable there(array.device(), table);
+  const DeviceBinTable device_table(array.device(), table);
   const int64_t n_rows = array.view().n_rows, n_features = table.n_features();
-  const int64_t at_a_time = std::max<int64_t>(1, kBytesAtATime / std::max<int64_t>(1, n_features));
+  const int64_t block_rows =
+      std::max<int64_t>(1, kTransferBytes / std::max<int64_t>(1, n_features));
   DeviceBuffer<uint8_t> found(array.device());
-  std::vector<uint8_t> here;
-  for (int64_t begin = 0; begin < n_rows; begin += at_a_time) {
-    const int64_t n = std::min(at_a_time, n_rows - begin);
+  std::vector<uint8_t> host_codes;
+  for (int64_t begin = 0; begin < n_rows; begin += block_rows) {
+    const int64_t n = std::min(block_rows, n_rows - begin);
     found.reserve(static_cast<size_t>(n * n_features));
-    there.find_codes(array.rows(begin, begin + n), nullptr, static_cast<int32_t>(n_features),
-                     found.data());
+    device_table.find_codes(array.rows(begin, begin + n), nullptr, static_cast<int32_t>(n_features),
+                            found.data());
     if (n == n_rows) return found.read(codes, static_cast<size_t>(n * n_features));
-    here = found.read(static_cast<size_t>(n * n_features));
+    host_codes = found.read(static_cast<size_t>(n * n_features));
     for (int64_t f = 0; f < n_features; ++f)
-      std::memcpy(codes + f * n_rows + begin, here.data() + f * n, static_cast<size_t>(n));
+      std::memcpy(codes + f * n_rows + begin, host_codes.data() + f * n, static_cast<size_t>(n));
   }
 }
 

@@ -1,7 +1,4 @@
-// Codes of numbers that lie on a device: thresholds there, as BinTable (data/binning.h) has them,
-// and the same codes.
-//
-// Owns: their memory there. Must not know: where thresholds come from, what codes are for.
+// Binning on a GPU: thresholds in GPU memory, with the same codes as BinTable (data/binning.h).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,17 +14,16 @@ namespace polyleaf {
 
 class DeviceBinTable {
  public:
-  // `categories`: what the numbers of categorical features mean; without them all features are
-  // numeric.
+  // `categories`: values of categorical features; without them all features are numeric.
   DeviceBinTable(std::shared_ptr<const Device> device, const BinTable& table,
                  const std::vector<CategoryValues>& categories = {});
 
   int32_t n_features() const { return n_features_; }
-  // Words of rows, one tile after another, as Bins has them.
-  void pack(const on_device::Numbers& rows, int n_tiles, const on_device::TileAt* tiles,
+  // Pack rows into the words of Bins, tile after tile.
+  void pack(const on_device::Numbers& rows, int n_tiles, const on_device::DeviceTile* tiles,
             uint64_t* words) const;
-  // codes (n_features, rows); of the features `wanted`, which lie on the device, or of all.
-  void find_codes(const on_device::Numbers& rows, const int32_t* wanted, int32_t n_wanted,
+  // Find codes (n_features, rows) of the `selected` features (a GPU array), or of all.
+  void find_codes(const on_device::Numbers& rows, const int32_t* selected, int32_t n_selected,
                   uint8_t* codes) const;
 
  private:
@@ -41,7 +37,7 @@ class DeviceBinTable {
   DeviceBuffer<uint8_t> known_codes_;
 };
 
-// The codes (n_features, n_rows), in memory of this machine.
+// Compute the codes (n_features, n_rows) in host memory.
 void encode_device_array(const BinTable& table, const DeviceArray& array, uint8_t* codes);
 
 }  // namespace polyleaf

@@ -39,7 +39,7 @@ void find(void* library, const char* name, F*& function) {
 
 }  // namespace
 
-// The library stays: what it started cannot be taken back.
+// The library is never unloaded: the driver does not support it.
 Driver::Driver(const std::string& library) {
   void* const from = open(library);
   find(from, "cuInit", init);
@@ -77,11 +77,11 @@ void Driver::check(int result, const char* what) const {
   if (result == 0) return;
   const char* sentence = nullptr;
   error_string(result, &sentence);
-  const std::string told = std::string("The device failed to ") + what + ": " +
-                           (sentence != nullptr ? sentence : "the driver does not say why") +
-                           " (error " + std::to_string(result) + ").";
-  if (result == kOutOfMemory) throw OutOfDeviceMemory(told);
-  throw DeviceError(told);
+  const std::string message = std::string("The device failed to ") + what + ": " +
+                              (sentence != nullptr ? sentence : "the driver does not say why") +
+                              " (error " + std::to_string(result) + ").";
+  if (result == kOutOfMemory) throw OutOfDeviceMemory(message);
+  throw DeviceError(message);
 }
 
 }  // namespace polyleaf

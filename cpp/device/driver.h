@@ -1,8 +1,4 @@
-// The driver of CUDA, found while the program runs: nothing of CUDA is needed to build, and nothing
-// to run without a card.
-//
-// Owns: the entry points, and what their errors are in sentences. Must not know: kernels, what is
-// computed.
+// The CUDA driver, loaded at run time: neither building nor running on CPUs needs CUDA.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,23 +8,23 @@
 
 namespace polyleaf {
 
-// Something went wrong with the device, or there is none.
+// A GPU error, or there is no GPU.
 struct DeviceError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-// The device has no room.
+// The GPU is out of memory.
 struct OutOfDeviceMemory : DeviceError {
   using DeviceError::DeviceError;
 };
 
-// As the driver has them: numbers and handles.
+// GPU address as the driver represents it.
 using DeviceAddress = unsigned long long;
 
 struct Driver {
-  // library: its file; a name is looked for where the system keeps libraries.
+  // library: its file name, searched in the system's library path.
   explicit Driver(const std::string& library);
 
-  // Throws a DeviceError, unless `result` says that all went well.
+  // Throw DeviceError unless `result` is success.
   void check(int result, const char* what) const;
 
   int (*init)(unsigned);

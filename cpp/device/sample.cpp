@@ -10,7 +10,7 @@ namespace polyleaf {
 DeviceSample::DeviceSample(std::shared_ptr<const Device> device)
     : device_(device), rows_on_device_(device), multiplier_(device), largest_(device) {}
 
-void DeviceSample::take(const RowSample& sample) {
+void DeviceSample::set(const RowSample& sample) {
   sample_ = sample;
   if (sample.rows != nullptr) {
     rows_.assign(sample.rows, sample.rows + sample.n_rows);

@@ -1,6 +1,4 @@
-// The rows of a tree on a device, and what columns of derivatives come to over them.
-//
-// Must not know: what is done with either.
+// The row sample of a tree in GPU memory, and column maxima of derivatives over it.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,13 +14,13 @@ class DeviceSample {
  public:
   explicit DeviceSample(std::shared_ptr<const Device> device);
 
-  // A copy: the caller's may be gone afterwards.
-  void take(const RowSample& sample);
+  // Copy the sample; the caller's arrays may be freed afterwards.
+  void set(const RowSample& sample);
   const RowSample& host() const { return sample_; }
   on_device::Sample at() const;
 
-  // Largest |value * multiplier| of every column, zeros behind them to a multiple of 16 and 16
-  // more. Throws std::invalid_argument where a value is not finite.
+  // Return the largest |value * multiplier| of every column, padded with zeros to a multiple of
+  // 16 plus 16. Throws std::invalid_argument if a value is not finite.
   std::vector<float> largest_magnitudes(const float* values, int n_columns);
 
  private:

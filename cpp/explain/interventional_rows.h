@@ -1,12 +1,9 @@
-// Contributions by a linear leaf against the rows of a background.
+// SHAP values of a linear leaf against a background data set.
 //
-// A mixture of two rows takes some features from the one and the rest from the other. A linear leaf
-// pays out what the mixture's own values say, so rows of the background cannot be counted by
-// pattern: each is looked at, with each set of regressors that both rows hold. The work grows with
-// the number of rows explained times those of the background.
-//
-// Owns: mixtures of one row and those of the background in one leaf. Must not know: tiles, trees,
-// outputs by name.
+// A mixture of two rows takes some features from one and the rest from the other. A linear leaf
+// evaluates the mixture's own values, so background rows cannot be grouped by pattern: each is
+// combined with each set of regressors that both rows satisfy. Work grows with the number of
+// explained rows times background rows.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -15,40 +12,40 @@
 
 namespace polyleaf {
 
-// Payloads of one linear leaf for n_outputs outputs: weights [entry][output], bounds a number an
-// output.
-struct HybridLeaf {
+// Values of one linear leaf for n_outputs outputs: weights [entry][output], bounds per output.
+struct InterventionalLeaf {
   int32_t n_features, n_entries, n_outputs;
-  const int32_t* regressors;  // of each entry: which of the path's features it is
-  const float* centre;        // of each entry
+  const int32_t* regressors;  // path feature of each entry
+  const float* centre;        // centre of each entry
   const float *weights, *intercept, *lower, *upper;
-  int64_t stride;  // of weights
+  int64_t stride;  // stride of the weights
 };
 
-// One row in one leaf: what it holds, and of each entry its value less the centre, 0 where that is
-// missing.
-struct RowAtLeaf {
+// One row in one leaf: the pattern of satisfied features, and for each entry the value minus the
+// centre (0 if missing).
+struct LeafRow {
   uint64_t pattern;
   const double* shifts;
 };
 
 class InterventionalRows {
  public:
-  // Adds to contributions[term * n_outputs + output] those of the explained row mixed with the
-  // other. `share`: of the other row in the background. Throws std::invalid_argument where there
-  // are too many regressors that both hold.
-  void add(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other, double share,
-           bool pairs, const ShapleyWeights& weights, double* contributions);
+  // Add the contributions of mixtures of both rows to contributions[term * n_outputs + output].
+  // `share`: weight of the background row. Throws std::invalid_argument if both rows satisfy too
+  // many regressors.
+  void add(const InterventionalLeaf& leaf, const LeafRow& explained, const LeafRow& other,
+           double share, bool pairs, const ShapleyWeights& weights, double* contributions);
 
  private:
-  void choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other);
-  void find_payloads(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other,
-                     size_t set);
-  int32_t bit_of(int32_t entry) const;
+  void find_free_entries(const InterventionalLeaf& leaf, const LeafRow& explained,
+                         const LeafRow& other);
+  void compute_leaf_values(const InterventionalLeaf& leaf, const LeafRow& explained,
+                           const LeafRow& other, size_t set);
+  int32_t find_bit(int32_t entry) const;
 
-  std::vector<int32_t> free_;  // entries of the regressors that both rows hold
-  std::vector<double> payloads_;
-  std::vector<int8_t> side_;  // of each feature: 1 has to be known, -1 must not, 0 does not matter
+  std::vector<int32_t> free_;  // entries of regressors that both rows satisfy
+  std::vector<double> leaf_values_;
+  std::vector<int8_t> side_;  // per feature: 1 must be known, -1 must be unknown, 0 does not matter
 };
 
 }  // namespace polyleaf

@@ -3,7 +3,7 @@
 namespace polyleaf {
 namespace {
 
-// Legendre's polynomials of degree n and n - 1 on [-1, 1], for n >= 1.
+// Legendre polynomials of degree n and n - 1 on [-1, 1], for n >= 1.
 struct Legendre {
   double last, before;
 };
@@ -18,7 +18,7 @@ Legendre legendre(int n, double x) {
   return {last, before};
 }
 
-// The one root of degree n between low and high, by halving until no double lies between.
+// Find the root of degree n between low and high by bisection until no double lies in between.
 double root_between(int n, double low, double high) {
   const bool rises = legendre(n, low).last < 0.0;
   for (;;) {
@@ -30,11 +30,10 @@ double root_between(int n, double low, double high) {
 
 }  // namespace
 
-std::vector<Quadrature> gauss_legendre(int most) {
-  std::vector<Quadrature> rules(1);
-  std::vector<double>
-      roots;  // of the degree before: between two of them, and beyond them, lies one of the next
-  for (int n = 1; n <= most; ++n) {
+std::vector<Quadrature> gauss_legendre(int max_points) {
+  std::vector<Quadrature> config(1);
+  std::vector<double> roots;  // roots of the previous degree; they interlace with the next
+  for (int n = 1; n <= max_points; ++n) {
     Quadrature rule;
     std::vector<double> next;
     for (int i = 0; i < n; ++i) {
@@ -45,9 +44,9 @@ std::vector<Quadrature> gauss_legendre(int most) {
       rule.weight.push_back((1.0 - x * x) / (static_cast<double>(n) * n * before * before));
     }
     roots.swap(next);
-    rules.push_back(rule);
+    config.push_back(rule);
   }
-  return rules;
+  return config;
 }
 
 }  // namespace polyleaf

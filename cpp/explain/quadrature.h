@@ -1,7 +1,6 @@
 // Gauss-Legendre quadrature on [0, 1]: integrals of polynomials as sums over a few points.
 //
-// Points and weights are made of +, -, * and / alone, so that they are the same bits on every
-// machine. Owns: points and weights. Must not know: what is integrated.
+// Points and weights use only +, -, * and /, so they are the same bits on every machine.
 #pragma once
 #include <vector>
 
@@ -13,7 +12,7 @@ struct Quadrature {
   std::vector<double> at, weight;
 };
 
-// Rules of 0, 1, ..., most points.
-std::vector<Quadrature> gauss_legendre(int most);
+// Return rules of 0, 1, ..., max_points points.
+std::vector<Quadrature> gauss_legendre(int max_points);
 
 }  // namespace polyleaf

@@ -13,19 +13,19 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kChunk = 1024;  // entries whose derivatives are computed at a time
+constexpr int64_t kChunk = 1024;  // entries per derivative computation
 
 [[noreturn]] void reject(const std::string& what) {
   throw std::invalid_argument("The sparse rows are not valid: " + what + ".");
 }
 
-std::string of_row(int64_t row, const std::string& what) {
+std::string describe_row(int64_t row, const std::string& what) {
   return "row " + std::to_string(row) + " " + what;
 }
 
-// Rows [first, first + n) of CSR arrays as a block; `indptr` has been checked.
-SparseRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const float* values,
-                           int64_t first, int64_t n, int64_t n_outputs) {
+// Make a block of rows [first, first + n) of CSR arrays; `indptr` has been checked.
+SparseRows::Block make_block(const int64_t* indptr, const int32_t* outputs, const float* values,
+                             int64_t first, int64_t n, int64_t n_outputs) {
   auto pattern = std::make_shared<SparsePattern>();
   const int64_t from = indptr[first], size = indptr[first + n] - from;
   pattern->begin.resize(static_cast<size_t>(n) + 1);
@@ -36,12 +36,13 @@ SparseRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const 
   for (int64_t r = 0; r < n; ++r)
     for (int64_t e = indptr[first + r]; e < indptr[first + r + 1]; ++e) {
       if (outputs[e] < 0 || outputs[e] >= n_outputs)
-        reject(of_row(first + r, "has the output " + std::to_string(outputs[e]) +
-                                     ", outside 0 .. " + std::to_string(n_outputs - 1)));
+        reject(describe_row(first + r, "has the output " + std::to_string(outputs[e]) +
+                                           ", outside 0 .. " + std::to_string(n_outputs - 1)));
       if (e > indptr[first + r] && outputs[e - 1] >= outputs[e])
-        reject(of_row(first + r, "does not have its outputs in ascending order"));
+        reject(describe_row(first + r, "does not have its outputs in ascending order"));
       const float value = values != nullptr ? values[e] : 1.0f;
-      if (!std::isfinite(value)) reject(of_row(first + r, "holds a number that is not finite"));
+      if (!std::isfinite(value))
+        reject(describe_row(first + r, "holds a number that is not finite"));
       pattern->outputs[e - from] = outputs[e];
       block.values[e - from] = value;
     }
@@ -49,8 +50,8 @@ SparseRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const 
   return block;
 }
 
-// Rows and the payloads they get, merged: output by output, the raw score of each.
-struct Merged {
+// Rows merged with the leaf values they receive: the raw score of each output.
+struct MergedRow {
   Buffer<int32_t> outputs;
   Buffer<float> raw;
   int64_t n = 0;
@@ -65,14 +66,13 @@ struct Merged {
     raw[n] = raw_score;
     ++n;
   }
-  // `marked`: entries of the row that are asked for, ascending; where they are now is written in
-  // their place.
+  // `target_entries`: ascending entries of the row; they are replaced by their new positions.
   void merge(const SparseRow& row, const int32_t* outputs_in, const float* values, int64_t n_in,
-             std::span<int64_t> marked, int64_t row_begin) {
+             std::span<int64_t> target_entries, int64_t row_begin) {
     int64_t a = 0, b = 0;
     size_t m = 0;
     const auto keep = [&](float value) {
-      if (m < marked.size() && marked[m] == row_begin + a) marked[m++] = n;
+      if (m < target_entries.size() && target_entries[m] == row_begin + a) target_entries[m++] = n;
       put(row.outputs[a++], value);
     };
     while (a < row.n && b < n_in) {
@@ -99,12 +99,13 @@ SparseRows make_sparse_rows(const int64_t* indptr, const int32_t* outputs, const
   if (indptr[0] != 0 || indptr[n_rows] != n_entries)
     reject("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
   for (int64_t i = 0; i < n_rows; ++i)
-    if (indptr[i] > indptr[i + 1]) reject(of_row(i, "ends before it begins: indptr must ascend"));
+    if (indptr[i] > indptr[i + 1])
+      reject(describe_row(i, "ends before it begins: indptr must ascend"));
   SparseRows rows(n_rows, n_outputs);
   parallel_for(context, rows.n_blocks(), [&](int64_t task, int) {
     const Block block(n_rows, kSparseBlockRows, task);
     rows.block(task) =
-        block_of(indptr, outputs, values, block.begin, block.end - block.begin, n_outputs);
+        make_block(indptr, outputs, values, block.begin, block.end - block.begin, n_outputs);
   });
   return rows;
 }
@@ -137,31 +138,33 @@ SparseRawScores::SparseRawScores(const SparseRows& targets, const Context& conte
 
 void SparseRawScores::add(const int32_t* leaf_of_row, const LeafView& leaves,
                           const Context& context) {
-  std::vector<Merged> scratch(static_cast<size_t>(context.n_threads));
+  std::vector<MergedRow> scratch(static_cast<size_t>(context.n_threads));
   parallel_for(context, raw_.n_blocks(), [&](int64_t b, int thread) {
     SparseRows::Block& block = raw_.block(b);
     const SparsePattern& before = *block.pattern;
     const int32_t* leaf = leaf_of_row + b * kSparseBlockRows;
-    int64_t most = before.n_entries();
+    int64_t max_entries = before.n_entries();
     for (int64_t r = 0; r < before.n_rows(); ++r)
-      most += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
-    Merged& merged = scratch[thread];
-    merged.reserve(most);
+      max_entries += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
+    MergedRow& merged = scratch[thread];
+    merged.reserve(max_entries);
     auto pattern = std::make_shared<SparsePattern>();
     pattern->begin.assign(before.begin.size(), 0);
-    std::span<int64_t> marked;
-    if (!targets_.empty()) marked = targets_[b].at;
+    std::span<int64_t> target_entries;
+    if (!targets_.empty()) target_entries = targets_[b].at;
     for (int64_t r = 0; r < before.n_rows(); ++r) {
       const int64_t from = leaves.begin[leaf[r]], at = before.begin[r], end = before.begin[r + 1];
-      const auto of_row = std::lower_bound(marked.begin(), marked.end(), end) - marked.begin();
+      const auto n_row_targets =
+          std::lower_bound(target_entries.begin(), target_entries.end(), end) -
+          target_entries.begin();
       merged.merge({end - at, before.outputs.data() + at, block.values.data() + at},
                    leaves.index + from, leaves.values + from, leaves.begin[leaf[r] + 1] - from,
-                   marked.first(of_row), at);
-      marked = marked.subspan(of_row);
+                   target_entries.first(n_row_targets), at);
+      target_entries = target_entries.subspan(n_row_targets);
       pattern->begin[r + 1] = merged.n;
     }
     const size_t n = static_cast<size_t>(merged.n);
-    if (merged.n > before.n_entries()) {  // otherwise the rows hold what they held
+    if (merged.n > before.n_entries()) {  // otherwise the set of entries is unchanged
       pattern->outputs.reserve(n);
       std::copy_n(merged.outputs.data(), n, pattern->outputs.data());
       block.pattern = std::move(pattern);
@@ -195,7 +198,7 @@ void SparseRawScores::gradients(const Loss& loss, float base, const float* weigh
       const int64_t some = std::min(kChunk, n - e);
       targets_[b].write(e, some, target);
       loss.kernels().derivatives(
-          loss.numbers(), {some, block.values.data() + e, target, offset.data(), parameter.data()},
+          loss.params(), {some, block.values.data() + e, target, offset.data(), parameter.data()},
           to.values.data() + e, nullptr);
     }
     if (weight == nullptr) return;

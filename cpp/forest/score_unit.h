@@ -1,4 +1,4 @@
-// From the float32 sum of an output's payloads to its score.
+// Transform of the float32 sum of an output's leaf values to its score.
 #pragma once
 #include <cstdint>
 

@@ -1,7 +1,5 @@
-// Where a forest finds trees that it does not hold as such: flat arrays of a file, say, of which
-// few who predict ever want to see a tree.
-//
-// Owns: what a forest asks of it. Must not know: forests, files.
+// Source of trees that a forest does not store itself, for example the arrays of a file; trees are
+// rarely requested after loading.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -18,11 +16,11 @@ class TreeSource {
   TreeSource& operator=(const TreeSource&) = delete;
 
   virtual int32_t n_trees() const = 0;
-  // Writes tree t in the place of another, whose memory is used again. Throws std::invalid_argument
-  // unless it is one that `check_tree` lets pass.
+  // Write tree t into `tree`, reusing its memory. Throws std::invalid_argument unless
+  // `check_tree` accepts it.
   virtual void read(int32_t t, Tree& tree) const = 0;
   virtual std::shared_ptr<const LeafBlock> leaves(int32_t t) const = 0;
-  virtual int32_t output(int32_t t) const = 0;  // -1: all
+  virtual int32_t output(int32_t t) const = 0;  // output of tree t; -1: all
 
  protected:
   TreeSource() = default;

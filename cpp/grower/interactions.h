@@ -1,7 +1,4 @@
-// Which features may meet on a path from the root to a leaf, so that a model has no other
-// interactions.
-//
-// Must not know: which users, and why; a rule is the same for all trees of a training.
+// Interaction constraints: which features may occur together on a path from the root to a leaf.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -11,14 +8,14 @@ namespace polyleaf {
 
 struct InteractionConstraints {
   std::vector<std::vector<uint8_t>>
-      groups;           // flags, one a feature: every path stays within one; empty: no rule
-  int32_t at_most = 0;  // different features on a path; 0: no rule
+      groups;  // one flag per feature: every path uses features of one group; empty: no constraint
+  int32_t max_features = 0;  // maximum number of different features on a path; 0: no limit
 
-  bool any() const { return at_most > 0 || !groups.empty(); }
+  bool is_active() const { return max_features > 0 || !groups.empty(); }
 
-  // Clears the flags of features that a node with these on its path may not be split by.
-  void narrow(const std::vector<int32_t>& path, std::vector<uint8_t>& features) const {
-    if (at_most > 0 && path.size() >= static_cast<size_t>(at_most)) {
+  // Clear the flags of features that a node with this path may not be split on.
+  void restrict_features(const std::vector<int32_t>& path, std::vector<uint8_t>& features) const {
+    if (max_features > 0 && path.size() >= static_cast<size_t>(max_features)) {
       std::vector<uint8_t> met(features.size(), 0);
       for (int32_t f : path) met[f] = features[f];
       features = met;

@@ -8,12 +8,12 @@ namespace {
 
 using Pairs = std::vector<std::pair<int32_t, int32_t>>;
 
-constexpr double kRounding = 1.0 / (int64_t{1} << 40);     // of the sum of magnitudes
-constexpr double kLeastWeight = 1.0 / (int64_t{1} << 40);  // of the largest
+constexpr double kRounding = 1.0 / (int64_t{1} << 40);   // relative to the sum of magnitudes
+constexpr double kMinWeight = 1.0 / (int64_t{1} << 40);  // relative to the largest weight
 
-// The upper set of largest sum, where nodes have an excess (the sum of all is 0) and a chosen a
-// brings every b of (a, b) with it: what is reached from excess that no flow can take upwards to a
-// lack of it. A maximum flow by layers of distance (Dinitz 1970).
+// The upper set with the largest sum of excess (the total is 0; if a of a pair (a, b) is chosen, so
+// is b): the nodes reachable from excess that no flow can move upwards to a deficit. A maximum flow
+// by distance layers (Dinitz 1970).
 class UpperSet {
  public:
   UpperSet(std::vector<double> excess, const Pairs& pairs)
@@ -30,16 +30,16 @@ class UpperSet {
         arcs_[next[i]++] = static_cast<int32_t>(e);
     double sum = 0;
     for (double x : excess_) sum += std::fabs(x);
-    least_ = kRounding * sum;
+    tolerance_ = kRounding * sum;
   }
 
-  // Flags; all 0: no set has a sum above 0.
+  // Return flags of the set; all 0 if no set has a positive sum.
   std::vector<uint8_t> find() {
     const auto n = static_cast<int32_t>(excess_.size());
     while (find_layers()) {
       next_.assign(begin_.begin(), begin_.end() - 1);
       for (int32_t i = 0; i < n; ++i)
-        while (excess_[i] > least_ && push_from(i)) {
+        while (excess_[i] > tolerance_ && push_from(i)) {
         }
     }
     std::vector<uint8_t> reached(excess_.size());
@@ -48,26 +48,27 @@ class UpperSet {
   }
 
  private:
-  // Where an arc leads from a node, or -1 where it takes nothing more.
-  int32_t behind(int32_t e, int32_t i) const {
+  // Return the node that an arc with residual capacity leads to, or -1.
+  int32_t residual_target(int32_t e, int32_t i) const {
     const auto& [a, b] = pairs_[e];
     return a == i ? b : flow_[e] > 0 ? a : -1;
   }
 
-  // Distances of nodes from those of excess, -1: not reached. Whether some that lacks is reached.
+  // Compute the distance of each node from the excess nodes (-1: unreachable); return whether a
+  // deficit node is reachable.
   bool find_layers() {
     layer_.assign(excess_.size(), -1);
     queue_.clear();
     bool found = false;
     for (size_t i = 0; i < excess_.size(); ++i)
-      if (excess_[i] > least_) {
+      if (excess_[i] > tolerance_) {
         layer_[i] = 0;
         queue_.push_back(static_cast<int32_t>(i));
       }
     for (size_t at = 0; at < queue_.size(); ++at) {
       const int32_t i = queue_[at];
       for (int32_t k = begin_[i]; k < begin_[i + 1]; ++k) {
-        const int32_t j = behind(arcs_[k], i);
+        const int32_t j = residual_target(arcs_[k], i);
         if (j < 0 || layer_[j] >= 0) continue;
         layer_[j] = layer_[i] + 1;
         found |= excess_[j] < 0;
@@ -77,14 +78,14 @@ class UpperSet {
     return found;
   }
 
-  // Takes what one path of the layers can from a node to one that lacks; false where there is none.
+  // Push flow along one path of the layers to a deficit node; return false if there is none.
   bool push_from(int32_t source) {
     path_.clear();
     int32_t i = source;
     while (!(excess_[i] < 0)) {
       int32_t j = -1;
       for (; next_[i] < begin_[i + 1]; ++next_[i]) {
-        j = behind(arcs_[next_[i]], i);
+        j = residual_target(arcs_[next_[i]], i);
         if (j >= 0 && layer_[j] == layer_[i] + 1) break;
         j = -1;
       }
@@ -115,25 +116,25 @@ class UpperSet {
   std::vector<double> excess_;
   const Pairs& pairs_;
   std::vector<double> flow_;
-  std::vector<int32_t> begin_, arcs_;  // of each node
+  std::vector<int32_t> begin_, arcs_;  // arcs of each node
   std::vector<int32_t> layer_, next_, queue_, path_;
-  double least_ = 0;
+  double tolerance_ = 0;
 };
 
-// Members of one block, with the pairs among them in numbers of their own.
-struct Block {
+// The members of one block and the order pairs among them, renumbered.
+struct IsotonicBlock {
   std::vector<int32_t> members;
   Pairs pairs;
 
-  bool keeps_to_order(const std::vector<float>& values) const {
+  bool is_ordered(const std::vector<float>& values) const {
     return std::all_of(pairs.begin(), pairs.end(), [&](const auto& pair) {
       return values[members[pair.first]] <= values[members[pair.second]];
     });
   }
 
-  // The part of the block whose flag is `side`.
-  Block part(const std::vector<uint8_t>& flags, uint8_t side) const {
-    Block out;
+  // Return the part of the block whose flag is `side`.
+  IsotonicBlock subset(const std::vector<uint8_t>& flags, uint8_t side) const {
+    IsotonicBlock out;
     std::vector<int32_t> number(members.size(), -1);
     for (size_t i = 0; i < members.size(); ++i) {
       if (flags[i] != side) continue;
@@ -146,8 +147,8 @@ struct Block {
   }
 };
 
-// The parts of a block between which there are no pairs.
-std::vector<Block> components(const Block& block) {
+// Split a block into its connected components.
+std::vector<IsotonicBlock> components(const IsotonicBlock& block) {
   const auto n = static_cast<int32_t>(block.members.size());
   std::vector<int32_t> root(n), number(n);
   for (int32_t i = 0; i < n; ++i) root[i] = i;
@@ -156,8 +157,8 @@ std::vector<Block> components(const Block& block) {
     return i;
   };
   for (const auto& [a, b] : block.pairs) root[find(a)] = find(b);
-  std::vector<Block> out;
-  std::vector<int32_t> part(n, -1);  // of a root
+  std::vector<IsotonicBlock> out;
+  std::vector<int32_t> part(n, -1);  // component of a root
   for (int32_t i = 0; i < n; ++i) {
     int32_t& own = part[find(i)];
     if (own < 0) {
@@ -172,8 +173,8 @@ std::vector<Block> components(const Block& block) {
   return out;
 }
 
-double mean_of(const Block& block, const std::vector<double>& weights,
-               const std::vector<float>& values) {
+double compute_mean(const IsotonicBlock& block, const std::vector<double>& weights,
+                    const std::vector<float>& values) {
   double sum = 0, weight = 0;
   for (int32_t i : block.members) {
     sum += weights[i] * static_cast<double>(values[i]);
@@ -182,33 +183,32 @@ double mean_of(const Block& block, const std::vector<double>& weights,
   return sum / weight;
 }
 
-// Weights that all count: none is so small, beside the largest, that means would be lost in
-// rounding.
-std::vector<double> counting(const std::vector<double>& weights) {
+// Raise weights that are so small relative to the largest that means would be lost in rounding.
+std::vector<double> make_positive_weights(const std::vector<double>& weights) {
   const double largest = *std::max_element(weights.begin(), weights.end());
   std::vector<double> out(weights);
-  for (double& w : out) w = largest > 0 ? std::max(w, kLeastWeight * largest) : 1.0;
+  for (double& w : out) w = largest > 0 ? std::max(w, kMinWeight * largest) : 1.0;
   return out;
 }
 
 }  // namespace
 
-void make_isotonic(const Pairs& pairs, const std::vector<double>& weights,
-                   std::vector<float>& values) {
-  Block all;
+void fit_isotonic(const Pairs& pairs, const std::vector<double>& weights,
+                  std::vector<float>& values) {
+  IsotonicBlock all;
   for (size_t i = 0; i < values.size(); ++i) all.members.push_back(static_cast<int32_t>(i));
   all.pairs = pairs;
-  if (all.keeps_to_order(values)) return;
-  std::vector<Block> blocks = components(all);
-  const std::vector<double> counted = counting(weights);
+  if (all.is_ordered(values)) return;
+  std::vector<IsotonicBlock> blocks = components(all);
+  const std::vector<double> positive_weights = make_positive_weights(weights);
   while (!blocks.empty()) {
-    const Block block = std::move(blocks.back());
+    const IsotonicBlock block = std::move(blocks.back());
     blocks.pop_back();
-    if (block.keeps_to_order(values)) continue;
-    const double mean = mean_of(block, counted, values);
+    if (block.is_ordered(values)) continue;
+    const double mean = compute_mean(block, positive_weights, values);
     std::vector<double> excess;
     for (int32_t i : block.members)
-      excess.push_back(counted[i] * (static_cast<double>(values[i]) - mean));
+      excess.push_back(positive_weights[i] * (static_cast<double>(values[i]) - mean));
     const std::vector<uint8_t> upper = UpperSet(std::move(excess), block.pairs).find();
     const auto n = static_cast<size_t>(std::count(upper.begin(), upper.end(), 1));
     if (n == 0 || n == upper.size()) {
@@ -216,9 +216,10 @@ void make_isotonic(const Pairs& pairs, const std::vector<double>& weights,
       continue;
     }
     for (const uint8_t side : {0, 1})
-      for (Block& part : components(block.part(upper, side))) blocks.push_back(std::move(part));
+      for (IsotonicBlock& part : components(block.subset(upper, side)))
+        blocks.push_back(std::move(part));
   }
-  // What rounding of the means has left.
+  // Remove violations left by rounding of the means.
   for (const auto& [a, b] : pairs) values[b] = std::max(values[b], values[a]);
 }
 

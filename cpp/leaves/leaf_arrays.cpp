@@ -6,7 +6,7 @@
 namespace polyleaf {
 namespace {
 
-std::string of_leaf(int64_t leaf, const std::string& what) {
+std::string describe_leaf(int64_t leaf, const std::string& what) {
   return "leaf " + std::to_string(leaf) + " " + what;
 }
 
@@ -35,21 +35,21 @@ int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* ind
     reject_leaves("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
   for (int64_t leaf = 0; leaf < n_leaves; ++leaf)
     if (begin[leaf] > begin[leaf + 1])
-      reject_leaves(of_leaf(leaf, "ends before it begins: indptr must ascend"));
+      reject_leaves(describe_leaf(leaf, "ends before it begins: indptr must ascend"));
   int64_t most = 0;
   for (int64_t leaf = 0; leaf < n_leaves; ++leaf) {
     most = std::max(most, begin[leaf + 1] - begin[leaf]);
     for (int64_t e = begin[leaf]; e < begin[leaf + 1]; ++e) {
       if (index[e] < 0 || index[e] >= limit)
-        reject_leaves(of_leaf(leaf, std::string("has the ") + what + " " +
-                                        std::to_string(index[e]) + ", outside 0 .. " +
-                                        std::to_string(limit - 1)));
+        reject_leaves(describe_leaf(leaf, std::string("has the ") + what + " " +
+                                              std::to_string(index[e]) + ", outside 0 .. " +
+                                              std::to_string(limit - 1)));
       if (e > begin[leaf] && index[e - 1] >= index[e])
         reject_leaves(
-            of_leaf(leaf, std::string("does not have its ") + what + "s in ascending order"));
+            describe_leaf(leaf, std::string("does not have its ") + what + "s in ascending order"));
     }
   }
-  return static_cast<int32_t>(most);  // distinct 32-bit numbers
+  return static_cast<int32_t>(most);  // at most 2^32 distinct 32-bit numbers
 }
 
 void pad_vectors(const float* from, int64_t n, int64_t n_columns, int64_t stride, float* to) {

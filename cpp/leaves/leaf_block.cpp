@@ -19,7 +19,7 @@ void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
   std::atomic<bool> bad{false};
   parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
-    uint32_t largest = 0;  // a negative id is a large unsigned one
+    uint32_t largest = 0;  // a negative id becomes a large unsigned number
     for (int64_t i = rows.begin; i < rows.end; ++i)
       largest = std::max(largest, static_cast<uint32_t>(leaf_of_row[i]));
     if (largest >= static_cast<uint32_t>(n_leaves)) bad = true;

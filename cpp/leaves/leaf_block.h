@@ -1,14 +1,13 @@
-// The payloads of one tree's leaves: what a leaf adds to the raw scores of its rows. One file for
-// each kind:
+// The leaf values of one tree: what a leaf adds to the raw scores of its rows. The kinds are dense
+// (a vector over outputs), topk (some outputs and their values) and linear (a clipped linear
+// function of a few raw features per output).
 //
 // dense_block.h   a vector over outputs
 // topk_block.h  some outputs and their values; the other outputs get nothing
 // linear_block.h  a linear function of a few raw features for each output, held within bounds
 //
-// A block never changes once it is made, so forests, copies and Python share it. Its arrays have
-// passed all checks: kernels use them without any.
-//
-// Owns: what blocks of every kind have. Must not know: the kinds, structure, how leaves are fitted.
+// A block is immutable, so forests, copies and Python share it. Its arrays have been validated;
+// kernels use them unchecked.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -26,12 +25,12 @@ class LeafBlock {
 
   const LeafKind& kind() const { return *view_.kind; }
   int32_t n_leaves() const { return n_leaves_; }
-  int32_t n_columns() const { return view_.n_columns; }  // outputs that a leaf is for
+  int32_t n_columns() const { return view_.n_columns; }  // number of outputs of a leaf
   int64_t n_entries() const { return view_.begin != nullptr ? view_.begin[n_leaves_] : 0; }
-  int32_t max_entries() const { return max_entries_; }  // of one leaf
+  int32_t max_entries() const { return max_entries_; }  // largest number of entries of a leaf
   const std::vector<int32_t>& regressors() const {
     return regressors_;
-  }  // raw features read, ascending
+  }  // raw features that leaves read, ascending
   int32_t n_features() const { return regressors_.empty() ? 0 : regressors_.back() + 1; }
   const LeafView& view() const { return view_; }
 
@@ -42,15 +41,15 @@ class LeafBlock {
   std::vector<int32_t> regressors_;
 };
 
-// Throws unless 0 <= leaf_of_row[i] < n_leaves for all n rows.
+// Throw unless 0 <= leaf_of_row[i] < n_leaves for all n rows.
 void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
                     const Context& context);
 
-// Throws unless leaves that read n_features raw features find them, of n_rows rows.
+// Throw unless `features` has at least n_features rows and n_rows columns.
 void check_features(const FeatureMatrix& features, int32_t n_features, int64_t n_rows);
 
-// raw (n, n_outputs) gets the payloads of its rows; output >= 0: one-column payloads go to that
-// column. View and leaf ids must fit.
+// Add leaf values to raw (n, n_outputs); output >= 0: single-column leaves are added to that
+// column. View and leaf ids must have been checked.
 void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, int32_t output,
                      const int32_t* leaf_of_row, const LeafView& view,
                      const FeatureMatrix& features, const Context& context);

@@ -1,8 +1,5 @@
-// Values of the leaves of one tree made to obey directions of features, output by output: an
-// isotonic regression over the order of the leaves (leaf_order.h, isotonic.h), weighted by
-// Hessian.
-//
-// Owns: which outputs share an order. Must not know: how values were fitted.
+// Monotone leaf values: an isotonic regression over the order of the leaves, output by output,
+// weighted by the Hessian.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -12,20 +9,21 @@
 
 namespace polyleaf {
 
-// For each feature and output 1: must not fall, -1: must not rise, 0: free.
-struct Directions {
-  const int8_t* of;  // (n_features, n_outputs)
+// Monotone directions by feature and output; 1: increasing, -1: decreasing, 0: unconstrained.
+struct MonotoneDirections {
+  const int8_t* data;  // (n_features, n_outputs)
   int n_features, n_outputs;
 
   int8_t operator()(int feature, int output) const {
-    return of[static_cast<int64_t>(feature) * n_outputs + output];
+    return data[static_cast<int64_t>(feature) * n_outputs + output];
   }
 };
 
-// values: (n_leaves, n_outputs), changed in place. weights: (n_leaves, weight_columns), one column
-// or one an output. n_bins: of each feature.
+// Project values (n_leaves, n_outputs) in place. weights: (n_leaves, weight_columns) with one
+// column or one per output. n_bins: bins of each feature.
 void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
-                                  const Directions& directions, const std::vector<double>& weights,
-                                  int weight_columns, const Context& context, float* values);
+                                  const MonotoneDirections& directions,
+                                  const std::vector<double>& weights, int weight_columns,
+                                  const Context& context, float* values);
 
 }  // namespace polyleaf

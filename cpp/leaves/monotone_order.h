@@ -1,12 +1,9 @@
-// Which leaves of a tree must not be above which others, where features have directions: leaf a not
-// above leaf b, where some row of a becomes one of b by raising features of direction 1 and
-// lowering those of -1 alone. Missing values can be neither raised nor lowered, categories neither.
+// Order of leaves under monotone constraints: leaf a must not be above leaf b if some row of a
+// becomes a row of b by only raising increasing features and lowering decreasing ones. Missing
+// values and categories cannot be raised or lowered.
 //
-// Pairs never form a circle: of the leaves of a circle some split would be the uppermost that
-// divides them, and it is crossed one way only.
-//
-// Owns: what of a tree's splits matters for that. Must not know: values, where directions come
-// from.
+// Pairs are acyclic: among the leaves of a cycle some topmost split would separate them, and it can
+// be crossed in one direction only.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -19,51 +16,49 @@ namespace polyleaf {
 
 class MonotoneOrder {
  public:
-  // n_bins: one number a feature, its value bins. `is_directed[f]`: whether some output has a
-  // direction for f.
-  MonotoneOrder(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed);
+  // n_bins: value bins per feature. `is_constrained[f]`: whether some output is monotone in f.
+  MonotoneOrder(const Tree& tree, const uint16_t* n_bins,
+                const std::vector<uint8_t>& is_constrained);
 
-  // Pairs (a, b): leaf a must not be above leaf b; what follows from others is left out. In an
-  // order such that what is said of a by pairs (., a) comes before any (a, .). `direction(f)`: 1,
-  // -1 or 0.
+  // Return pairs (a, b), leaf a must not be above leaf b, without those that follow by
+  // transitivity. All pairs (., a) come before any (a, .). `direction(f)`: 1, -1 or 0.
   template <class Direction>
   std::vector<std::pair<int32_t, int32_t>> pairs(const Direction& direction) const;
 
  private:
   using Pairs = std::vector<std::pair<int32_t, int32_t>>;
-  // Leaves that some directions order: `first .. last` of sides_ are the features by which they lie
-  // apart.
-  struct Apart {
+  // Two leaves that some directions order; relations first .. last - 1 are the features that
+  // separate them.
+  struct ComparablePair {
     int32_t a, b;
     size_t first, last;
   };
-  struct Side {
+  struct FeatureRelation {
     int32_t feature;
-    int8_t sign;  // 1: a lies below b
+    int8_t sign;  // 1: a is below b
   };
-  // The codes of a feature of thresholds that a node holds: values first .. last, none where these
-  // cross.
+  // The codes of an ordered feature that a node contains: first .. last, empty if first > last.
   struct Span {
     int16_t first, last;
     bool has_missing;
   };
   struct Boxes;
-  // How two spans lie: 0 overlap, 1 or -1 the first below or above, 2 no move leads from one to the
-  // other.
-  static int apart(const Span& a, const Span& b);
-  // Leaves by their place from low to high: of a split the child that is to be lower comes first.
+  // Compare two spans: 0 overlap, 1 or -1 the first is below or above, 2 no move leads from one
+  // to the other.
+  static int compare_spans(const Span& a, const Span& b);
+  // Rank leaves from low to high: of two children the one that must be lower comes first.
   template <class Direction>
-  std::vector<int32_t> places(const Direction& direction) const;
-  // The pairs that do not follow from others, sorted by `place`.
-  static Pairs reduced(Pairs pairs, const std::vector<int32_t>& place);
+  std::vector<int32_t> rank_leaves(const Direction& direction) const;
+  // Return the pairs that do not follow by transitivity, sorted by `place`.
+  static Pairs reduce(Pairs pairs, const std::vector<int32_t>& place);
 
   const Tree& tree_;
-  std::vector<Apart> apart_;
-  std::vector<Side> sides_;
+  std::vector<ComparablePair> comparable_;
+  std::vector<FeatureRelation> relations_;
 };
 
 template <class Direction>
-std::vector<int32_t> MonotoneOrder::places(const Direction& direction) const {
+std::vector<int32_t> MonotoneOrder::rank_leaves(const Direction& direction) const {
   std::vector<int32_t> place(tree_.n_leaves), stack{0};
   for (int32_t next = 0; !stack.empty();) {
     const int32_t node = stack.back();
@@ -82,17 +77,17 @@ std::vector<int32_t> MonotoneOrder::places(const Direction& direction) const {
 template <class Direction>
 std::vector<std::pair<int32_t, int32_t>> MonotoneOrder::pairs(const Direction& direction) const {
   Pairs found;
-  for (const Apart& pair : apart_) {
+  for (const ComparablePair& pair : comparable_) {
     bool up = true, down = true;
     for (size_t i = pair.first; i < pair.last && (up || down); ++i) {
-      const int sense = direction(sides_[i].feature) * sides_[i].sign;
+      const int sense = direction(relations_[i].feature) * relations_[i].sign;
       up &= sense > 0;
       down &= sense < 0;
     }
     if (up) found.emplace_back(pair.a, pair.b);
     if (down) found.emplace_back(pair.b, pair.a);
   }
-  return reduced(std::move(found), places(direction));
+  return reduce(std::move(found), rank_leaves(direction));
 }
 
 }  // namespace polyleaf

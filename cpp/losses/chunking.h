@@ -1,7 +1,4 @@
-// How rows are cut into chunks for losses: whole rows, alike for any number of threads.
-//
-// Owns: sizes of chunks, and what a chunk needs repeated for each of its rows. Must not know: any
-// loss.
+// Chunks of rows for losses: whole rows, independent of the number of threads.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,16 +10,16 @@
 
 namespace polyleaf {
 
-// A chunk stays in the first-level cache while gradient, Hessian and weights pass over it.
+// A chunk fits the L1 cache while gradient, Hessian and weights pass over it.
 constexpr int64_t kChunkElements = 1024;
 constexpr int64_t kChunksPerTask = 8;
 
-// Tasks of whole chunks of whole rows, whatever the number of threads. Chunks are multiples of the
-// 16 rows softmax works on.
-struct Cut {
+// Tasks of whole chunks of whole rows, independent of the number of threads. Chunks are multiples
+// of the 16 rows that softmax processes at a time.
+struct RowChunks {
   int64_t n_rows, n_outputs, rows_per_chunk, rows_per_task;
-  // `n_outputs`: floats that are read or written for a row.
-  Cut(int64_t n_rows, int64_t n_outputs) : n_rows(n_rows), n_outputs(n_outputs) {
+  // `n_outputs`: floats read or written per row.
+  RowChunks(int64_t n_rows, int64_t n_outputs) : n_rows(n_rows), n_outputs(n_outputs) {
     constexpr int64_t kGroup = 16;
     rows_per_chunk = std::max<int64_t>(1, kChunkElements / n_outputs / kGroup) * kGroup;
     rows_per_task = rows_per_chunk * kChunksPerTask;
@@ -30,9 +27,9 @@ struct Cut {
   int64_t elements() const { return rows_per_chunk * n_outputs; }
   int64_t n_tasks() const { return Block::count(n_rows, rows_per_task); }
 
-  // Calls f(task, thread, first_row, n_rows of the chunk) for every chunk.
+  // Call f(task, thread, first_row, n_rows of the chunk) for every chunk.
   template <class F>
-  void for_each_chunk(const Context& context, F&& f) const {
+  void run_chunks(const Context& context, F&& f) const {
     parallel_for(context, n_tasks(), [&](int64_t task, int thread) {
       const Block block(n_rows, rows_per_task, task);
       for (int64_t row = block.begin; row < block.end; row += rows_per_chunk)
@@ -41,25 +38,26 @@ struct Cut {
   }
 };
 
-// A value per output, repeated for the rows of a chunk: element-wise kernels then run over flat
+// Repeat a value per output for the rows of a chunk, so that element-wise kernels run over flat
 // arrays.
-inline Buffer<float> tile(const float* values, const Cut& cut) {
-  Buffer<float> tiled(static_cast<size_t>(cut.elements()));
-  for (int64_t row = 0; row < cut.rows_per_chunk; ++row)
-    std::copy_n(values, cut.n_outputs, tiled.data() + row * cut.n_outputs);
+inline Buffer<float> tile(const float* values, const RowChunks& chunks) {
+  Buffer<float> tiled(static_cast<size_t>(chunks.elements()));
+  for (int64_t row = 0; row < chunks.rows_per_chunk; ++row)
+    std::copy_n(values, chunks.n_outputs, tiled.data() + row * chunks.n_outputs);
   return tiled;
 }
 
-inline std::vector<Buffer<float>> scratch_of_threads(const Context& context, int64_t size) {
+inline std::vector<Buffer<float>> make_thread_scratch(const Context& context, int64_t size) {
   std::vector<Buffer<float>> buffers(static_cast<size_t>(context.n_threads));
   for (auto& buffer : buffers) buffer.reserve(static_cast<size_t>(size));
   return buffers;
 }
 
-// Weights of rows [row, row + n) as (n, columns), of a matrix of `weight_columns` (1 or `columns`)
-// or nullptr (all 1): in place where the matrix has as many columns, else repeated.
-inline const float* weights_of(const float* weight, int64_t weight_columns, int64_t row, int64_t n,
-                               int64_t columns, float* space) {
+// Return the weights of rows [row, row + n) as (n, columns) from a matrix with `weight_columns` (1
+// or `columns`) columns or nullptr (all 1): in place if the matrix has as many columns, else
+// repeated in `space`.
+inline const float* expand_weights(const float* weight, int64_t weight_columns, int64_t row,
+                                   int64_t n, int64_t columns, float* space) {
   if (weight == nullptr) {
     std::fill_n(space, n * columns, 1.0f);
     return space;

@@ -6,7 +6,7 @@
 
 namespace polyleaf {
 
-LossTable<LikelihoodKernels> table_of_likelihoods() {
+LossTable<LikelihoodKernels> likelihood_table() {
   return POLYLEAF_SELECT(likelihood_kernels).likelihoods;
 }
 
@@ -16,16 +16,16 @@ void derivatives(const Likelihood& likelihood, const LikelihoodInput& input, flo
   if (n_targets < 1) throw std::invalid_argument("A likelihood needs at least one target.");
   if (input.weight != nullptr && input.weight_columns != 1 && input.weight_columns != n_targets)
     throw std::invalid_argument("Weights must have one column, or one for each target.");
-  const Cut cut(input.n_rows, n_scores);
-  const Buffer<float> offset = tile(input.offset, cut);
-  auto space = scratch_of_threads(context, cut.rows_per_chunk * n_targets);
-  cut.for_each_chunk(context, [&](int64_t, int thread, int64_t row, int64_t n) {
+  const RowChunks chunks(input.n_rows, n_scores);
+  const Buffer<float> offset = tile(input.offset, chunks);
+  auto space = make_thread_scratch(context, chunks.rows_per_chunk * n_targets);
+  chunks.run_chunks(context, [&](int64_t, int thread, int64_t row, int64_t n) {
     const int64_t at = row * n_scores;
     const float* weight =
-        weights_of(input.weight, input.weight_columns, row, n, n_targets, space[thread].data());
+        expand_weights(input.weight, input.weight_columns, row, n, n_targets, space[thread].data());
     const LikelihoodChunk chunk{n * n_targets, input.raw + at, input.target + row * n_targets,
                                 offset.data(), weight};
-    likelihood.kernels().derivatives(likelihood.numbers(), chunk, g + at, h + at);
+    likelihood.kernels().derivatives(likelihood.params(), chunk, g + at, h + at);
   });
 }
 

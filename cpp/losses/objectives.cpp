@@ -27,38 +27,38 @@ void check_labels(const LossInput& input) {
       throw std::invalid_argument("A class id is outside 0 .. number of classes - 1.");
 }
 
-LossChunk chunk_of(const LossInput& input, int64_t row, int64_t n, const Buffer<float>& offset,
-                   const Buffer<float>& parameter) {
+LossChunk make_chunk(const LossInput& input, int64_t row, int64_t n, const Buffer<float>& offset,
+                     const Buffer<float>& parameter) {
   const int64_t at = row * input.n_outputs;
   return {n * input.n_outputs, input.raw + at, input.target + at, offset.data(), parameter.data()};
 }
 
-const float* weights_of(const LossInput& input, int64_t row, int64_t n, int64_t columns,
-                        float* space) {
-  return polyleaf::weights_of(input.weight, input.weight_columns, row, n, columns, space);
+const float* expand_weights(const LossInput& input, int64_t row, int64_t n, int64_t columns,
+                            float* space) {
+  return polyleaf::expand_weights(input.weight, input.weight_columns, row, n, columns, space);
 }
 
-ClassChunk class_chunk_of(const LossInput& input, int64_t row, int64_t n, float* scratch) {
+ClassChunk make_class_chunk(const LossInput& input, int64_t row, int64_t n, float* scratch) {
   return {
       n,      input.n_outputs, input.raw + row * input.n_outputs, input.label + row, input.offset,
       scratch};
 }
 
-// Runs `losses(thread, row, n, out)` over all chunks (`columns` losses a row) and returns their
+// Run `losses(thread, row, n, out)` over all chunks (`columns` losses per row) and return their
 // weighted mean.
 template <class F>
 double mean_over_chunks(const LossInput& input, int64_t columns, const Context& context,
                         F&& losses) {
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
-  const Cut cut(input.n_rows, input.n_outputs);
-  const int64_t size = cut.rows_per_chunk * columns;
-  auto weights = scratch_of_threads(context, size);
+  const RowChunks chunks(input.n_rows, input.n_outputs);
+  const int64_t size = chunks.rows_per_chunk * columns;
+  auto weights = make_thread_scratch(context, size);
   std::vector<std::vector<double>> out(weights.size(),
                                        std::vector<double>(static_cast<size_t>(size)));
-  std::vector<std::pair<double, double>> partial(static_cast<size_t>(cut.n_tasks()));
-  cut.for_each_chunk(context, [&](int64_t task, int thread, int64_t row, int64_t n) {
+  std::vector<std::pair<double, double>> partial(static_cast<size_t>(chunks.n_tasks()));
+  chunks.run_chunks(context, [&](int64_t task, int thread, int64_t row, int64_t n) {
     losses(thread, row, n, out[thread].data());
-    const float* weight = weights_of(input, row, n, columns, weights[thread].data());
+    const float* weight = expand_weights(input, row, n, columns, weights[thread].data());
     double sums[2] = {partial[task].first, partial[task].second};
     kernels.add_weighted(out[thread].data(), weight, n * columns, sums);
     partial[task] = {sums[0], sums[1]};
@@ -71,60 +71,61 @@ double mean_over_chunks(const LossInput& input, int64_t columns, const Context& 
   return weight > 0 ? total / weight : 0.0;
 }
 
-// Calls kernel(chunk, g, h) for every chunk of rows, and applies the weights. h: (n_rows,
-// h_columns).
+// Call kernel(chunk, g, h) for every chunk of rows and apply the weights. h: (n_rows, h_columns).
 template <class F>
 void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns,
                        const Context& context, F&& kernel) {
   check_labels(input);
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const int64_t k = input.n_outputs;
-  const Cut cut(input.n_rows, h_columns);
-  auto scratch = scratch_of_threads(context, class_scratch(k));
-  auto space = scratch_of_threads(context, cut.elements());
-  cut.for_each_chunk(context, [&](int64_t, int thread, int64_t row, int64_t n) {
+  const RowChunks chunks(input.n_rows, h_columns);
+  auto scratch = make_thread_scratch(context, class_scratch(k));
+  auto space = make_thread_scratch(context, chunks.elements());
+  chunks.run_chunks(context, [&](int64_t, int thread, int64_t row, int64_t n) {
     float *gi = g + row * k, *hi = h + row * h_columns;
-    kernel(class_chunk_of(input, row, n, scratch[thread].data()), gi, hi);
+    kernel(make_class_chunk(input, row, n, scratch[thread].data()), gi, hi);
     if (input.weight == nullptr) return;
-    kernels.multiply(gi, weights_of(input, row, n, k, space[thread].data()), n * k);
-    kernels.multiply(hi, weights_of(input, row, n, h_columns, space[thread].data()), n * h_columns);
+    kernels.multiply(gi, expand_weights(input, row, n, k, space[thread].data()), n * k);
+    kernels.multiply(hi, expand_weights(input, row, n, h_columns, space[thread].data()),
+                     n * h_columns);
   });
 }
 
 }  // namespace
 
-LossTable<LossKernels> table_of_losses() {
+LossTable<LossKernels> loss_table() {
   return POLYLEAF_SELECT(objective_kernels).losses;
 }
-LossTable<ClassLossKernels> table_of_class_losses() {
+LossTable<ClassLossKernels> class_loss_table() {
   return POLYLEAF_SELECT(objective_kernels).class_losses;
 }
 
 void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
                  const Context& context) {
   check_input(input);
-  const LossKernels& of_loss = loss.kernels();
-  const bool unit = of_loss.unit_hessian;
+  const LossKernels& loss_kernels = loss.kernels();
+  const bool unit = loss_kernels.unit_hessian;
   if (!unit && (h == nullptr || h_columns != input.n_outputs))
-    throw std::invalid_argument("This loss needs a hessian array with one column for each output.");
+    throw std::invalid_argument("This loss needs a Hessian array with one column for each output.");
   if (h != nullptr && h_columns != input.n_outputs && (h_columns != 1 || input.weight_columns > 1))
-    throw std::invalid_argument("The hessian array has too few columns for these weights.");
+    throw std::invalid_argument("The Hessian array has too few columns for these weights.");
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
-  const Cut cut(input.n_rows, input.n_outputs);
-  const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
-  auto space = scratch_of_threads(context, cut.elements());
-  cut.for_each_chunk(context, [&](int64_t, int thread, int64_t row, int64_t n) {
+  const RowChunks chunks(input.n_rows, input.n_outputs);
+  const Buffer<float> offset = tile(input.offset, chunks),
+                      parameter = tile(input.parameter, chunks);
+  auto space = make_thread_scratch(context, chunks.elements());
+  chunks.run_chunks(context, [&](int64_t, int thread, int64_t row, int64_t n) {
     const int64_t k = input.n_outputs, size = n * k;
     float *gi = g + row * k, *hi = h == nullptr ? nullptr : h + row * h_columns;
-    of_loss.derivatives(loss.numbers(), chunk_of(input, row, n, offset, parameter), gi,
-                        unit ? nullptr : hi);
+    loss_kernels.derivatives(loss.params(), make_chunk(input, row, n, offset, parameter), gi,
+                             unit ? nullptr : hi);
     if (input.weight != nullptr) {
-      const float* weight = weights_of(input, row, n, k, space[thread].data());
+      const float* weight = expand_weights(input, row, n, k, space[thread].data());
       kernels.multiply(gi, weight, size);
       if (!unit) kernels.multiply(hi, weight, size);
     }
     if (unit && hi != nullptr) {
-      const float* weight = weights_of(input, row, n, h_columns, space[thread].data());
+      const float* weight = expand_weights(input, row, n, h_columns, space[thread].data());
       std::copy_n(weight, n * h_columns, hi);
     }
   });
@@ -134,7 +135,7 @@ void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float*
                  const Context& context) {
   class_derivatives(input, g, h, input.n_outputs, context,
                     [&](const ClassChunk& chunk, float* gi, float* hi) {
-                      loss.kernels().derivatives(loss.numbers(), chunk, gi, hi);
+                      loss.kernels().derivatives(loss.params(), chunk, gi, hi);
                     });
 }
 
@@ -145,19 +146,20 @@ void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
 
 double mean_loss(const Loss& loss, const LossInput& input, const Context& context) {
   check_input(input);
-  const Cut cut(input.n_rows, input.n_outputs);
-  const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
+  const RowChunks chunks(input.n_rows, input.n_outputs);
+  const Buffer<float> offset = tile(input.offset, chunks),
+                      parameter = tile(input.parameter, chunks);
   return mean_over_chunks(
       input, input.n_outputs, context, [&](int, int64_t row, int64_t n, double* out) {
-        loss.kernels().losses(loss.numbers(), chunk_of(input, row, n, offset, parameter), out);
+        loss.kernels().losses(loss.params(), make_chunk(input, row, n, offset, parameter), out);
       });
 }
 
 double mean_loss(const ClassLoss& loss, const LossInput& input, const Context& context) {
   check_labels(input);
-  auto scratch = scratch_of_threads(context, class_scratch(input.n_outputs));
+  auto scratch = make_thread_scratch(context, class_scratch(input.n_outputs));
   return mean_over_chunks(input, 1, context, [&](int thread, int64_t row, int64_t n, double* out) {
-    loss.kernels().losses(class_chunk_of(input, row, n, scratch[thread].data()), out);
+    loss.kernels().losses(make_class_chunk(input, row, n, scratch[thread].data()), out);
   });
 }
 

@@ -71,7 +71,7 @@ inline double worth_of_largest(Largest& magnitudes, double unit, double hessian,
                                const LeafConfig& config) {
   double worth = 0;
   for (int64_t magnitude : magnitudes.sorted())
-    worth += NewtonStep(static_cast<double>(magnitude) * unit, hessian, config).worth;
+    worth += NewtonStep(static_cast<double>(magnitude) * unit, hessian, config).gain;
   return worth;
 }
 

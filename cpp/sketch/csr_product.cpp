@@ -7,8 +7,7 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kBlock =
-    64;  // rows of a task: the rows of a transposed matrix may be very unequal
+constexpr int64_t kBlock = 64;  // rows per task; rows of a transposed matrix may differ in length
 
 }  // namespace
 

@@ -1,10 +1,8 @@
-// Sparse rows times a dense matrix: what projections of sparse features are made of.
+// Sparse rows times a dense matrix, for projections of sparse features.
 //
-// out (n, d) = rows (n, m) in CSR form @ matrix (m, d), float32. Terms are added in the order they
-// are stored, in runs of 256 whose sums are added in turn (a long row keeps its digits): the same
-// bits for any number of threads and any instruction set.
-//
-// Owns: the product. Must not know: what is projected, and why.
+// out (n, d) = rows (n, m) in CSR form @ matrix (m, d), float32. Terms are added in storage order,
+// in runs of 256 whose sums are then added, so long rows keep their digits: the same bits for any
+// number of threads and any instruction set.
 #pragma once
 #include <cstdint>
 

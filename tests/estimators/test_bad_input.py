@@ -200,7 +200,7 @@ def bent(y, scores, **changes):
         ),
         (lambda y, z: bent(y, z, _3_1_1=NAN), "not finite: nan at row 3, output"),
         (lambda y, z: bent(y, z, _3_1_1=INF), "not finite: inf at row 3"),
-        (lambda y, z: bent(y, z, _5_1_1=-1.0), r"negative curvature.*row 5.*curvature="),
+        (lambda y, z: bent(y, z, _5_1_1=-1.0), r"row 5.*Custom"),
         (lambda y, z: (z - y, np.ones((60, 3, 3))), r"shape \(60, 3, 3\); expected"),
         (
             lambda y, z: (z - y, np.ones((60, 2))),
@@ -257,7 +257,7 @@ class WithoutHessian(SquaredError):
     ("estimator", "y", "match"),
     [
         (classifier(objective="exponential"), L, "multi-label"),
-        (classifier(objective="exponential_margin"), L, "picks one of several classes"),
+        (classifier(objective="exponential_margin"), L, "multi-label y has several labels"),
         (regressor(objective="exponential"), Y, "PolyleafClassifier"),
         (regressor(objective=Custom(narrow, n_outputs=5)), Y, r"expected \(60, 5\)"),
         (
@@ -439,9 +439,7 @@ def test_files_that_are_no_models(tmp_path):
 def test_rounds_that_are_no_pair_of_numbers(given):
     X = np.arange(60.0)[:, None]
     model = PolyleafRegressor(n_estimators=3).fit(X, X[:, 0])
-    with pytest.raises(
-        TypeError, match=r"iteration_range is a pair \(first, last\) of rounds, whole numbers"
-    ):
+    with pytest.raises(TypeError, match=r"iteration_range must be"):
         model.predict(X, iteration_range=given)
     for all_of_them in ((0, 0), (0, None), (np.int64(0), np.int8(3))):
         assert (model.predict(X, iteration_range=all_of_them) == model.predict(X)).all()

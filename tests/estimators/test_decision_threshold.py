@@ -203,20 +203,12 @@ def test_class_weights_of_labels_by_name():
 @pytest.mark.parametrize(
     "parameters, y, words",
     [
-        (
-            {"threshold": "f1"},
-            Y.argmax(axis=1) + Y.max(axis=1),
-            "for two classes and for labels; of several",
-        ),
-        ({"threshold": 0.4}, Y.argmax(axis=1) + Y.max(axis=1), "the likeliest is predicted"),
-        (
-            {"threshold": "f1", "objective": "squared_hinge"},
-            Y,
-            "which the scores of objective 'squared_hinge'",
-        ),
+        ({"threshold": "f1"}, Y.argmax(axis=1) + Y.max(axis=1), "threshold is for two classes"),
+        ({"threshold": 0.4}, Y.argmax(axis=1) + Y.max(axis=1), "threshold is for two classes"),
+        ({"threshold": "f1", "objective": "squared_hinge"}, Y, "objective 'squared_hinge'"),
         ({"threshold": {7: 0.4}}, Y, "names the label 7, which y does not have; it has 0 to 2"),
         ({"threshold": {0: 1.4}}, Y, "must be a probability between 0 and 1"),
-        ({"threshold": {"maybe": 0.4}}, Y[:, 0], "names one of them, 1 say"),
+        ({"threshold": {"maybe": 0.4}}, Y[:, 0], "threshold of two classes"),
         ({"threshold": 1.5}, Y, "threshold"),
         ({"threshold": "f2"}, Y, "threshold"),
     ],

@@ -610,7 +610,7 @@ def interrupt(model, epoch, log):
 
 def test_ctrl_c_keeps_the_rounds_so_far_and_is_raised(X, Y):
     model = regressor()
-    with pytest.raises(KeyboardInterrupt, match="the 5 rounds that were complete are kept"):
+    with pytest.raises(KeyboardInterrupt, match="the 5 complete rounds are kept"):
         model.fit(X, Y, callbacks=[interrupt], eval_set=[(X, Y)])
     assert model.n_iter_ == len(model.evals_result_["validation_0"]["rmse"]) == 5
     expected = regressor(n_estimators=5).fit(X, Y)
@@ -633,7 +633,7 @@ def test_ctrl_c_ends_a_cross_validation(X, Y):
 
 
 def test_notebooks_may_keep_the_rounds_without_an_error(X, Y):
-    with pytest.warns(UserWarning, match="interrupted; the 5 rounds that were complete are kept"):
+    with pytest.warns(UserWarning, match="interrupted; the 5 complete rounds are kept"):
         model = regressor(on_interrupt="keep").fit(X, Y, callbacks=[interrupt])
     assert model.n_iter_ == 5 and model.predict(X).shape == (300, 3)
 
@@ -924,7 +924,7 @@ def test_what_needs_rows_says_so():
     model = PolyleafClassifier(n_estimators=3).fit(X, (X[:, :2] > 0).astype(int))
     assert model.predict(X[:0]).shape == model.predict_proba(X[:0]).shape == (0, 2)
     for y in (None, np.zeros((0, 2), int)):
-        with pytest.raises(ValueError, match="choose_threshold needs rows"):
+        with pytest.raises(ValueError, match="choose_threshold needs"):
             model.choose_threshold(X[:0], y)
     with pytest.raises(ValueError, match="is their mean over rows, and X has none"):
         model.feature_importance("shap", X=X[:0])

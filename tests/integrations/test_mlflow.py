@@ -120,13 +120,11 @@ def test_requirements_may_be_given(energy, tmp_path):
 
 
 def test_what_cannot_be_saved_is_refused(energy, tmp_path):
-    with pytest.raises(TypeError, match=r"fitted estimators .* not Model"):
+    with pytest.raises(TypeError, match="got Model"):
         save_model(energy[0].model_, tmp_path / "m")
     with pytest.raises(ValueError, match="not fitted"):
         log_model(PolyleafRegressor())
-    with pytest.raises(
-        ValueError, match="method='predict_proba' is not what a PolyleafRegressor has"
-    ):
+    with pytest.raises(ValueError, match="method='predict_proba'"):
         save_model(energy[0], tmp_path / "m", method="predict_proba")
 
 

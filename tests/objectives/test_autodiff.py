@@ -168,15 +168,9 @@ def test_functions_that_return_derivatives_stay_what_they_are():
 @pytest.mark.parametrize(
     "function, message",
     [
-        (
-            lambda y, z: (z - y) ** 2,
-            r"one number for each row.*\(5, 3\).*It is no loss: of one row .* \(3,\)",
-        ),
-        (
-            lambda y, z: z.sum() if z.max() > 0 else z.sum() * 2,
-            "It is no loss: TracerBoolConversionError",
-        ),
-        (lambda y, z: z.argmax(), "It is no loss: it returns int64, which has no derivative"),
+        (lambda y, z: (z - y) ** 2, r"one number for each row.*\(5, 3\).*for one row .* \(3,\)"),
+        (lambda y, z: z.sum() if z.max() > 0 else z.sum() * 2, "TracerBoolConversionError"),
+        (lambda y, z: z.argmax(), "returns int64, which has no derivative"),
     ],
 )
 def test_what_is_neither_says_why(function, message):
@@ -275,7 +269,8 @@ def test_a_kink_beside_curvature_warns_and_says_where():
     y, raw = np.full((20, 1), 0.3), draw_raw(20, 1)
     problem = get_objective(lambda y, z: jnp.abs(z - y) + 0.1 * z**2).bind(y, None)
     with pytest.warns(
-        UserWarning, match=r"kink: where score 0 of row \d+ passes 0\.[23]\d+, its slope jumps by 2"
+        UserWarning,
+        match=r"kink: its slope jumps by 2 at the value 0\.[23]\d+ of score 0 of row \d+",
     ):
         hessians(problem, raw)
     with warnings.catch_warnings():
@@ -305,7 +300,7 @@ _wrong.defjvp(lambda z, dz: (z[0] ** 2, 3 * z[0] * dz[0]))
 def test_derivatives_that_disagree_with_differences_are_refused(loss, what):
     problem = get_objective(loss).bind(draw_target("real", 20, 2), None)
     with pytest.raises(
-        ValueError, match=f"{what} of the loss is .* differences of its values say .*custom_jvp"
+        ValueError, match=f"{what} of the loss is .* finite differences.*custom_jvp"
     ):
         run(problem, draw_raw(20, 2))
 
@@ -471,7 +466,7 @@ def test_the_loss_metric_of_built_in_objectives(data):
     found = model.evals_result_["validation_0"]
     np.testing.assert_allclose(found["loss"], np.array(found["mse"]) / 2, rtol=1e-5)
     model.set_params(objective=lambda y, z: (z - y, None))
-    with pytest.raises(ValueError, match="returns derivatives only"):
+    with pytest.raises(ValueError, match="derivatives"):
         model.fit(X, Y, eval_set=[(X, Y)])
 
 

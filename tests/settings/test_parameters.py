@@ -52,8 +52,8 @@ PREPARATION = OF_OBJECTIVES | {
 # seed of that draw, kinds of curvature of single losses, a recipe's own value, and values that make
 # a part do nothing.
 SOMETHING_ELSE = {
-    ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "curvature"),
-    ("log_link.py", "curvature"), ("presets.py", "leaf_k"), ("binary.py", "scale_pos_weight"),
+    ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "hessian"),
+    ("elementwise.py", "hessian"), ("presets.py", "leaf_k"), ("elementwise.py", "scale_pos_weight"),
     ("tree_builder.py", "reg_alpha"), ("tree_builder.py", "max_delta_step"), ("tree_builder.py", "leaf_k"),
     ("leaf_fitters.py", "learning_rate"), ("leaf_fitters.py", "block_size"),
 }  # fmt: skip

@@ -80,7 +80,7 @@ class DeviceCore:
         self.problem = p
         self.bins = _core.DeviceBins(device(), core_bins(p.codes, p.n_bins, p.is_categorical))
         self.g, self.h = sent(p.g), None if p.h is None else sent(p.h)
-        self.channels = _core.DeviceChannels(device())
+        self.channels = _core.DeviceQuantisedGradients(device())
         self.channels.quantise(self.g, self.h, p.kind, p.rows, p.multiplier)
         self.grower = _core.Grower(self.bins, 1)
         self.leaves = _core.DeviceLeaves(device())

@@ -13,7 +13,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.estimators.base import make_estimator_builder
+from polyleaf.estimators._persistence import make_estimator_builder
 from polyleaf.inspection.model_summary import dump_json, nodes_table, summary
 from polyleaf.model import serialize
 from polyleaf.model.serialize import ModelFileError

@@ -27,7 +27,7 @@ def noise(n=400, k=2, seed=0):
 
 def by_hand(X, Y, **parameters):
     """The rounds that two trainings through the public interface come to."""
-    train, held = split_rows_stratified(len(X), prepare.HELD_OUT, 0, None)
+    train, held = split_rows_stratified(len(X), prepare.TRIAL_FRACTION, 0, None)
     model = PolyleafRegressor(
         learning_rate=0.2, n_estimators=300, early_stopping_rounds=50, random_state=0, **parameters
     )
@@ -57,7 +57,7 @@ def test_a_high_rate_is_not_doubled(rate, monkeypatch):
     seen = []
     boost = auto_n_estimators.boost
     monkeypatch.setattr(
-        auto_n_estimators, "boost", lambda *a, **k: seen.append(a[4].run) or boost(*a, **k)
+        auto_n_estimators, "boost", lambda *a, **k: seen.append(a[4].boosting) or boost(*a, **k)
     )
     PolyleafRegressor(learning_rate=rate).fit(*noise())
     ((run,),) = [seen]
@@ -75,7 +75,7 @@ def test_a_high_rate_is_not_doubled(rate, monkeypatch):
     ],
 )
 def test_it_is_not_done_where_rounds_are_told_or_watched(what, monkeypatch):
-    monkeypatch.setattr("polyleaf.estimators.base.find_n_estimators", None)
+    monkeypatch.setattr("polyleaf.estimators._fitting.find_n_estimators", None)
     model = PolyleafRegressor(max_depth=2, **what).fit(*noise())
     assert model.n_iter_ == what.get("n_estimators", DEFAULT_N_ESTIMATORS)
 
@@ -83,7 +83,7 @@ def test_it_is_not_done_where_rounds_are_told_or_watched(what, monkeypatch):
 def test_it_is_not_done_with_evaluation_sets_callbacks_of_fit_or_a_model_to_go_on_from(monkeypatch):
     X, Y = noise()
     first = PolyleafRegressor(n_estimators=2).fit(X, Y)
-    monkeypatch.setattr("polyleaf.estimators.base.find_n_estimators", None)
+    monkeypatch.setattr("polyleaf.estimators._fitting.find_n_estimators", None)
     few = PolyleafRegressor(max_depth=2)
     assert few.fit(X, Y, eval_set=[(X, Y)]).n_iter_ == DEFAULT_N_ESTIMATORS
     assert few.fit(X, Y, callbacks=[lambda model, epoch, log: epoch == 3]).n_iter_ == 4
@@ -176,7 +176,7 @@ def test_targets_are_measured_in_the_unit_of_y():
 def test_rows_without_weight_among_those_held_out_leave_the_usual_rounds():
     X, Y = noise(60)
     weight = np.ones(60)
-    weight[split_rows_stratified(60, prepare.HELD_OUT, 0, None)[1]] = 0
+    weight[split_rows_stratified(60, prepare.TRIAL_FRACTION, 0, None)[1]] = 0
     assert (
         PolyleafRegressor(random_state=0, max_depth=1).fit(X, Y, weight).n_iter_
         == DEFAULT_N_ESTIMATORS

@@ -96,7 +96,7 @@ def test_losses_that_fit_their_leaves_from_their_own_rows_are_refused():
 
     chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
     check_distributed(chosen, AbsoluteError())
-    with pytest.raises(ValueError, match="fits its leaves itself"):
+    with pytest.raises(ValueError, match="updates its leaves"):
         check_distributed(chosen, Own())
 
 
@@ -108,7 +108,7 @@ def test_losses_that_are_weighed_by_all_rows_are_refused():
 
     chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
     check_distributed(chosen, get_objective("l2"))
-    with pytest.raises(ValueError, match="a model for each"):
+    with pytest.raises(ValueError, match="one model"):
         check_distributed(chosen, MultiTask([Task("a", get_objective("l2"), "values", 1, 1)]))
 
 
@@ -473,29 +473,27 @@ class Counting(ThreadCommunicator):
 
 def counted_fit(estimator, X, y, **arguments):
     """Fitted on two ranks, and what each of them was asked."""
-    count_hessian = []
+    counted = []
 
     def wrap(communicator):
-        count_hessian.append(Counting(communicator))
-        return count_hessian[-1]
+        counted.append(Counting(communicator))
+        return counted[-1]
 
-    return fit_on_threads(estimator, X, y, 2, wrap=wrap, **arguments), count_hessian
+    return fit_on_threads(estimator, X, y, 2, wrap=wrap, **arguments), counted
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
     """Of a full tree of 16 features of 255 bins and 16 outputs: a histogram of the root and of each pair."""
-    X = np.random.default_rng(0).permuted(
-        np.replay_round(np.arange(2048.0)[:, None], 16, axis=1), axis=0
-    )
+    X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
     Y = np.sin(X / 100)
     estimator = PolyleafRegressor(
         n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0
     )
-    fitted, count_hessian = counted_fit(estimator, X, Y)
+    fitted, counted = counted_fit(estimator, X, Y)
     assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
     tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, spare ones, and counts apart
-    for each in count_hessian:
+    for each in counted:
         assert each.asked == 2 * (9 + 2 * depth)
         assert [s for s in each.shared] == 2 * [[n * tile * 4] * 2 for n in (1, 1, 2, 4)[:depth]]
 
@@ -506,8 +504,8 @@ def test_categories_in_order_are_asked_for_once_a_tree():
     for categories in (None, [1]):
         estimator = PolyleafRegressor(n_estimators=2, max_depth=2, max_leaves=None, n_jobs=1)
         data = Dataset(X, categorical_features=categories)
-        _, count_hessian = counted_fit(estimator, data, np.sin(3 * X[:, 1]) + X[:, 0])
-        asked.append(count_hessian[0].asked)
+        _, counted = counted_fit(estimator, data, np.sin(3 * X[:, 1]) + X[:, 0])
+        asked.append(counted[0].asked)
     assert asked == [2 * (9 + 2 * 2), 2 * (9 + 2 * 2 + 1)]
 
 
@@ -527,8 +525,8 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
             linear_fit=linear_fit,
             n_jobs=1,
         )
-        _, count_hessian = counted_fit(estimator, X, X[:, 0] * X[:, 1])
-        asked[depth] = count_hessian[0].asked
+        _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1])
+        asked[depth] = counted[0].asked
     of_table = 4 * X.shape[1]  # what features are worth as regressors, once
     assert asked == {depth: of_table + 2 * (a_tree + a_level * depth) for depth in (1, 3)}
 
@@ -545,7 +543,7 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
 def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_level):
     """The exact search asks for every node, of which there are 2^depth - 1."""
     rng = np.random.default_rng(0)
-    X = rng.permuted(np.replay_round(np.arange(512.0)[:, None], 5, axis=1), axis=0)
+    X = rng.permuted(np.repeat(np.arange(512.0)[:, None], 5, axis=1), axis=0)
     Y = labels_of(rng, X / 100, 30)
     weight = rng.integers(1, 3, 512) / 2.0 if weighted else None
     asked = {}
@@ -561,9 +559,9 @@ def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_l
             split_search=split_search,
             n_jobs=1,
         )
-        fitted, count_hessian = counted_fit(estimator, X, Y, sample_weight=weight)
+        fitted, counted = counted_fit(estimator, X, Y, sample_weight=weight)
         assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
-        asked[depth] = count_hessian[0].asked
+        asked[depth] = counted[0].asked
     levels = {depth: 2**depth - 1 if split_search == "exact" else depth for depth in (1, 3)}
     assert asked == {depth: 2 * (a_tree + a_level * levels[depth]) for depth in (1, 3)}
 
@@ -575,8 +573,8 @@ def test_messages_of_quantiles_are_as_predicted(weighted, a_tree):
     estimator = PolyleafRegressor(
         n_estimators=2, max_depth=3, max_leaves=None, objective="absolute_error", n_jobs=1
     )
-    _, count_hessian = counted_fit(estimator, X, X[:, 0] * X[:, 1], sample_weight=weight)
-    assert count_hessian[0].asked == 2 * (a_tree + 2 * 3)
+    _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1], sample_weight=weight)
+    assert counted[0].asked == 2 * (a_tree + 2 * 3)
 
 
 @settings(max_examples=40, deadline=None)

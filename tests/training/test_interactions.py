@@ -93,7 +93,7 @@ def test_groups_go_with_a_dataset_and_numbers_with_an_array():
 @pytest.mark.parametrize(
     "constraints, error, sentence",
     [
-        ([["a", "z"]], ValueError, "names 'z', which is not a feature of X"),
+        ([["a", "z"]], ValueError, "names 'z'"),
         ([[0, 9]], ValueError, "feature 9, but X has 5"),
         ([[]], ValueError, "empty group"),
         (["ab"], TypeError, "must hold groups"),
@@ -112,5 +112,5 @@ def test_names_need_names():
 
 
 def test_projection_hides_the_features():
-    with pytest.raises(ValueError, match="projection makes others"):
+    with pytest.raises(ValueError, match="projection"):
         PolyleafRegressor(interaction_constraints="pairwise", projection="pca").fit(X, Y)

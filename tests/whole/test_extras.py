@@ -82,7 +82,7 @@ def test_mlflow_says_what_to_install():
     program = "from polyleaf.integrations import mlflow\nmlflow.save_model(None, 'nowhere')"
     done = run(["mlflow"], program)
     assert (
-        'ImportError: polyleaf.integrations.mlflow needs MLflow: pip install "polyleaf[mlflow]".'
+        'ImportError: polyleaf.integrations.mlflow requires MLflow: pip install "polyleaf[mlflow]".'
         in done.stderr
     )
 
@@ -95,6 +95,6 @@ def test_dask_says_what_to_install():
 def test_autogluon_says_what_to_install():
     done = run(["autogluon"], "import polyleaf.integrations.autogluon")
     assert (
-        'ImportError: polyleaf.integrations.autogluon needs AutoGluon: pip install "polyleaf[autogluon]".'
+        'ImportError: polyleaf.integrations.autogluon requires AutoGluon: pip install "polyleaf[autogluon]".'
         in done.stderr
     )

@@ -9,7 +9,7 @@ from support import mutants
 from support.model_files import about, reseal
 
 import polyleaf
-from polyleaf.estimators.base import make_estimator_builder
+from polyleaf.estimators._persistence import make_estimator_builder
 from polyleaf.model import Model, serialize
 from polyleaf.model.serialize import ModelFileError
 

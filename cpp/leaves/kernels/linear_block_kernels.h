@@ -1,4 +1,4 @@
-// The kernel that adds linear leaves to raw scores.
+// Kernel that adds linear leaves to raw scores.
 #pragma once
 #include <cstdint>
 

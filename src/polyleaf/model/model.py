@@ -45,10 +45,9 @@ class Model:
         Given if training used `(y - offset) / scale`: raw scores are returned in the unit of y.
         Both or neither.
     projection : Projection, optional
-        Applied to X first. Tables and codes that the model takes have projected features.
+        Applied to X first. Tables and codes have projected features.
     metadata : dict, optional
-        JSON types only: parameters, kind of target ("regression", "binary", "multiclass" or
-        "multilabel"), classes.
+        Parameters, kind of target, classes and so on, as JSON types.
 
     Attributes
     ----------
@@ -58,11 +57,10 @@ class Model:
         Round (from 0) with the best validation score, if there was early stopping.
     best_score : float or None
     evals_log : dict
-        The evaluation log in an estimator's file, `{data name: {metric name: [value of each
-        round]}}`. Training does not use it, and `equals` ignores it.
+        The evaluation log of an estimator's file, which training does not use: `{data name: {metric
+        name: [value of each round]}}`.
     has_statistics : bool
-        Whether gains, counts and covers of nodes are available; False if the model was loaded from
-        a file that was saved without them.
+        Whether gains, counts and covers of nodes are available; files may omit them.
     """
 
     def __init__(
@@ -296,13 +294,13 @@ class Model:
             )
         table = self.prepare_features(table, n_threads)
         trees = self._tree_range(first_round, last_round)
-        out = np.empty((table.n_rows, self.n_outputs))
+        out, scale = np.empty((table.n_rows, self.n_outputs)), self._score_scale()
         for chunk in iter_chunks(
             self.forest, self.mapper, table, trees, n_threads, all_features=False
         ):
             scores = self.forest.scores(
                 chunk.codes,
-                **self._score_scale(),
+                **scale,
                 first=trees[0],
                 last=trees[1],
                 n_threads=n_threads,
@@ -550,7 +548,7 @@ class Model:
 
         Returns
         -------
-        ndarray of shape (n_features,), or (n_outputs, n_features); float64
+        ndarray of shape (n_features,) or (n_outputs, n_features), float64
         """
         return statistics.feature_importance(self, kind, per_output)
 

@@ -15,7 +15,9 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, fill_docstring
+from polyleaf.estimators._docs import add_parameter_docs, fill_docstring
+from polyleaf.estimators._fitting import draw_seed, make_objective
+from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.inputs.targets import Target, is_sparse
 from polyleaf.metrics import Metric
 from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
@@ -62,6 +64,7 @@ from polyleaf.settings.parameters import (
     SearchParameters,
 )
 from polyleaf.training.auto_n_estimators import max_rounds
+from polyleaf.training.fit import make_metrics
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
@@ -202,7 +205,7 @@ class SearchMixin(_Base):
         )
         check_rows(base, X, target)
         dataset = self._make_dataset(data)
-        metric, seed = self._search_metric(base, target), base._seed()
+        metric, seed = self._search_metric(base, target), draw_seed(base)
         eval_data = collect_eval_sets(eval_set, offsets=eval_offset)
         folds = self._make_folds(dataset, data, target, groups, eval_data, seed)
         log = ResumeLog(
@@ -321,7 +324,7 @@ class SearchMixin(_Base):
     def _search_metric(self, base: PolyleafEstimator, target: Target) -> Metric:
         if self.metric is not None:
             base.eval_metric = self.metric
-        return base._make_metrics(base._objective(target, None), target)[-1]
+        return make_metrics(base.eval_metric, make_objective(base, target), target)[-1]
 
     # --- data ------------------------------------------------------------------------------------
 

@@ -196,7 +196,7 @@ class DeviceSplitFinder:
     ) -> None:
         device, self._monotone = derivatives.device, monotone
         self._derivatives, self._sketch, self._settings = derivatives, sketch, settings
-        self._quantised = _core.DeviceChannels(device)
+        self._quantised = _core.DeviceQuantisedGradients(device)
         self._search = _core.DeviceSearch(bins, settings.workers)
         self._weight: _core.DeviceMatrix | None = None
 

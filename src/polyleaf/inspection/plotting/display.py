@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.estimators.base import HAS_OFFSETS
 from polyleaf.model import Model
+from polyleaf.model.metadata import HAS_OFFSETS
 
 __all__ = [
     "Display",

@@ -12,7 +12,6 @@ from sklearn.utils import _safe_indexing
 
 from polyleaf.data.dataset import Dataset
 from polyleaf.distributions import Distribution
-from polyleaf.estimators.base import HAS_OFFSETS
 from polyleaf.estimators.shap_mixin import mean_abs_shap
 from polyleaf.inputs.multitask import (
     TaskColumns,
@@ -31,6 +30,7 @@ from polyleaf.inspection.plotting.display import (
 )
 from polyleaf.metrics._multitask import compute_scores_per_target
 from polyleaf.model import Model
+from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 
 __all__ = [

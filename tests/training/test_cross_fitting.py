@@ -144,7 +144,7 @@ def test_units_of_targets_move_with_their_levels():
     unit = np.array([1e6, 1e-3])
     model, large = (fitted(X, y, normalize_targets=True) for y in (Y, Y * unit))
     np.testing.assert_allclose(
-        large.predict(X) / np.replay_round(unit, 3), model.predict(X), rtol=1e-3, atol=1e-3
+        large.predict(X) / np.repeat(unit, 3), model.predict(X), rtol=1e-3, atol=1e-3
     )
 
 

@@ -1,10 +1,8 @@
-// Rows by node on a device: ids of the rows of a node lie next to each other, in their order. Words
-// stay where they are.
+// Row partition in GPU memory: the ids of a node's rows are contiguous and keep their order. Words
+// of bin codes stay in place.
 //
-// Who goes left is known in numbers before it is known in rows, since the search counts exactly: so
-// nothing is read back when nodes are split.
-//
-// Owns: ids, and the leaf of every row. Must not know: derivatives, how splits are found.
+// The search counts rows exactly, so the sizes of children are known before rows are moved and
+// nothing is read back.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -21,31 +19,31 @@ class DeviceRowPartitioner final : public RowPartitioner {
   const Bins& bins() const override { return bins_.host(); }
   RowRange start(const RowSample& sample, const std::vector<int>& tiles) override;
   bool has(const RowSample& sample) const override;
-  // Rows are grouped on this machine, where they are drawn.
+  // The sample is drawn and grouped on the host.
   std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) override;
-  void partition_rows(std::vector<PartitionRequest>& divisions) override;
+  void partition_rows(std::vector<PartitionRequest>& requests) override;
   void assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) override;
-  // A copy, made when it is asked for.
+  // Copied to host memory on each call.
   const int32_t* leaf_of_row() override;
 
   const DeviceBins& on_device() const { return bins_; }
-  // Of each row of the last tree, on the device.
+  // Leaf ids of the last tree in GPU memory.
   const int32_t* leaves() const { return leaf_of_row_.data(); }
-  // Of a copy; nullptr where row i is place i.
+  // Row ids of a copy; nullptr if position i is row i.
   uint32_t* ids(int copy) const { return copy == 0 && !is_listed_ ? nullptr : ids_[copy].data(); }
 
  private:
-  on_device::DivisionAt at(const PartitionRequest& division) const;
-  on_device::RowsAt rows_at() const;
+  on_device::DevicePartitionRequest at(const PartitionRequest& request) const;
+  on_device::DeviceRowIds row_ids() const;
   void route(const Tree& tree);
-  void take(const RowSample& sample);
+  void set_sample(const RowSample& sample);
 
   const DeviceBins& bins_;
-  std::vector<uint32_t> rows_;  // of the sample, where it is not all rows
+  std::vector<uint32_t> rows_;  // rows of the sample, if it is not all rows
   bool takes_all_ = true;
-  bool is_listed_ = false;  // whether the root's copy is ids, in another order than places
+  bool is_listed_ = false;  // whether the root's copy is an explicit list of ids
   DeviceBuffer<uint32_t> ids_[3];
-  DeviceBuffer<on_device::DivisionAt> divisions_;
+  DeviceBuffer<on_device::DevicePartitionRequest> requests_;
   DeviceBuffer<on_device::RowPiece> pieces_;
   DeviceBuffer<int32_t> n_left_;
   DeviceBuffer<on_device::LeafPiece> leaf_pieces_;
@@ -55,7 +53,7 @@ class DeviceRowPartitioner final : public RowPartitioner {
   std::vector<int32_t> read_;
 };
 
-// A tree's nodes as kernels read them, and the words of its category sets.
+// Return a tree's nodes as kernels read them, and the words of its category sets.
 std::vector<on_device::TreeNode> tree_nodes(const Tree& tree);
 std::vector<uint64_t> tree_sets(const Tree& tree);
 

@@ -1,7 +1,5 @@
-// QuantisedGradients (quantised_gradients/quantised_gradients.h) on a device: the same integers,
-// quantised where derivatives lie.
-//
-// Owns: their memory. Must not know: features, splits.
+// Quantised gradients in GPU memory: the same integers as
+// quantised_gradients/quantised_gradients.h.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -12,12 +10,12 @@
 
 namespace polyleaf {
 
-class DeviceChannels {
+class DeviceQuantisedGradients {
  public:
-  explicit DeviceChannels(std::shared_ptr<const Device> device);
+  explicit DeviceQuantisedGradients(std::shared_ptr<const Device> device);
 
-  // g: (n_all, K); h: (n_all, 1 or K), nullptr for unit. Memory is reused. Throws
-  // std::invalid_argument where a derivative is not finite.
+  // g: (n_all, K); h: (n_all, 1 or K), nullptr for unit Hessians. Memory is reused. Throws
+  // std::invalid_argument if a derivative is not finite.
   void quantise(const DeviceMatrix& g, const DeviceMatrix* h, HessianKind hessian,
                 const RowSample& sample);
 
@@ -26,14 +24,14 @@ class DeviceChannels {
   const std::shared_ptr<const Device>& device() const { return device_; }
   const int16_t* data() const { return data_.data(); }  // (n_all, lanes)
 
-  // As those of QuantisedGradients, in memory of this machine; and the steps on the device.
+  // Totals and steps in host memory, and the steps in GPU memory.
   const std::vector<int32_t>& totals() const { return totals_; }
   const std::vector<float>& gradient_step() const { return gradient_step_; }
   const std::vector<float>& hessian_step() const { return hessian_step_; }
   const float* gradient_steps() const { return gradient_steps_.data(); }
   const float* hessian_steps() const { return hessian_steps_.data(); }
 
-  // Of the gradients, for features of many categories.
+  // Expected gain of random categories, for features with many categories.
   CategoricalOverfit categorical_overfit() const;
 
   std::vector<int16_t> read() const {

@@ -1,8 +1,8 @@
-#include "device/channels.h"
+#include "device/quantised_gradients.h"
 
 namespace polyleaf {
 
-DeviceChannels::DeviceChannels(std::shared_ptr<const Device> device)
+DeviceQuantisedGradients::DeviceQuantisedGradients(std::shared_ptr<const Device> device)
     : device_(device),
       sample_(device),
       data_(device),
@@ -11,13 +11,13 @@ DeviceChannels::DeviceChannels(std::shared_ptr<const Device> device)
       hessian_steps_(device),
       sums_(device) {}
 
-void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, HessianKind hessian,
-                              const RowSample& sample) {
+void DeviceQuantisedGradients::quantise(const DeviceMatrix& g, const DeviceMatrix* h,
+                                        HessianKind hessian, const RowSample& sample) {
   const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(static_cast<int>(g.n_columns), hessian);
-  sample_.take(sample);
+  sample_.set(sample);
   const size_t size = static_cast<size_t>(sample.n_all) * layout_.lanes;
-  // Lanes that no column fills must be zero; nobody writes anything else there afterwards.
+  // Unused lanes must be zero; they are never written afterwards.
   if (size > data_.size() || lanes_before != layout_.lanes) data_.clear(size);
   totals_.assign(layout_.lanes + 16, 0);
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(sample.n_used());
@@ -28,9 +28,9 @@ void DeviceChannels::quantise(const DeviceMatrix& g, const DeviceMatrix* h, Hess
   hessian_steps_.write(hessian_step_);
 }
 
-// Returns the steps.
-std::vector<float> DeviceChannels::quantise_part(const DeviceMatrix& values, int offset,
-                                                 int count_lane) {
+// Quantise some columns and return their steps.
+std::vector<float> DeviceQuantisedGradients::quantise_part(const DeviceMatrix& values, int offset,
+                                                           int count_lane) {
   const int n_columns = static_cast<int>(values.n_columns);
   const int64_t n_used = sample().n_used();
   Scales scales(sample_.largest_magnitudes(values.data(), n_columns), n_columns);
@@ -50,7 +50,7 @@ std::vector<float> DeviceChannels::quantise_part(const DeviceMatrix& values, int
   return scales.step;
 }
 
-CategoricalOverfit DeviceChannels::categorical_overfit() const {
+CategoricalOverfit DeviceQuantisedGradients::categorical_overfit() const {
   const int n_columns = layout_.n_outputs;
   DeviceBuffer<int64_t> squares(device_);
   squares.clear(n_columns);

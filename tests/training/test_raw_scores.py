@@ -44,13 +44,13 @@ def hessians(y, z):
     ],
 )
 def test_an_objective_without_curvature_is_refused(objective, output, how):
-    with pytest.raises(ValueError, match=rf'0 for output {output} in all rows, .* hessian="none"'):
+    with pytest.raises(ValueError, match=rf'0 for output {output} in all rows .* hessian="none"'):
         regressor(objective, **how).fit(X, Y)
 
 
 def test_an_objective_that_loses_its_curvature_is_refused_in_that_round():
     rounds = []
-    with pytest.raises(ValueError, match="has no curvature"):
+    with pytest.raises(ValueError, match="has no second derivative"):
         regressor(lambda y, z: (z - y, (z.mean() < 1) * np.ones_like(z)), learning_rate=1.0).fit(
             X, Y[:, 0], callbacks=[lambda model, epoch, log: rounds.append(epoch)]
         )
@@ -68,7 +68,7 @@ def test_rows_without_curvature_and_outputs_without_gradient_are_learned():
 
 def test_a_task_without_curvature_is_refused():
     of = {"a": "squared_error", "b": flat}
-    with pytest.raises(ValueError, match="has no curvature"):
+    with pytest.raises(ValueError, match="has no second derivative"):
         PolyleafMultiTask(of, n_estimators=3).fit(X, {"a": Y[:, 0], "b": Y[:, 1]})
 
 
@@ -86,7 +86,7 @@ def test_rows_of_one_rank_may_have_no_curvature(all_flat):
         return found.h.any()
 
     if all_flat:
-        with pytest.raises(ValueError, match="has no curvature"):
+        with pytest.raises(ValueError, match="has no second derivative"):
             ThreadCommunicator.run(2, of_rank)
     else:
         assert ThreadCommunicator.run(2, of_rank) == [False, True]

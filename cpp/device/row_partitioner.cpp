@@ -1,4 +1,4 @@
-#include "device/rows.h"
+#include "device/row_partitioner.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -6,8 +6,8 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kMoveBlock = 4096;    // rows one block of threads moves
-constexpr int64_t kNumberBlock = 8192;  // rows whose leaves one block writes
+constexpr int64_t kMoveBlock = 4096;    // rows moved by one block
+constexpr int64_t kNumberBlock = 8192;  // rows whose leaf ids one block writes
 
 }  // namespace
 
@@ -15,7 +15,7 @@ DeviceRowPartitioner::DeviceRowPartitioner(const DeviceBins& bins)
     : bins_(bins),
       ids_{DeviceBuffer<uint32_t>(bins.device()), DeviceBuffer<uint32_t>(bins.device()),
            DeviceBuffer<uint32_t>(bins.device())},
-      divisions_(bins.device()),
+      requests_(bins.device()),
       pieces_(bins.device()),
       n_left_(bins.device()),
       leaf_pieces_(bins.device()),
@@ -26,13 +26,13 @@ DeviceRowPartitioner::DeviceRowPartitioner(const DeviceBins& bins)
 }
 
 RowRange DeviceRowPartitioner::start(const RowSample& sample, const std::vector<int>&) {
-  take(sample);
+  set_sample(sample);
   is_listed_ = !takes_all_;
   if (is_listed_) ids_[0].write(rows_);
   return {0, sample.n_used(), 0};
 }
 
-void DeviceRowPartitioner::take(const RowSample& sample) {
+void DeviceRowPartitioner::set_sample(const RowSample& sample) {
   takes_all_ = sample.rows == nullptr;
   if (!takes_all_) rows_.assign(sample.rows, sample.rows + sample.n_rows);
   for (int copy : {1, 2}) ids_[copy].reserve(sample.n_used());
@@ -44,7 +44,7 @@ bool DeviceRowPartitioner::has(const RowSample& sample) const {
 }
 
 std::vector<RowRange> DeviceRowPartitioner::repartition(const RowSample& sample, int32_t n_leaves) {
-  take(sample);
+  set_sample(sample);
   is_listed_ = true;
   std::vector<uint32_t> ids(sample.n_used());
   const std::vector<int64_t> begin =
@@ -56,10 +56,10 @@ std::vector<RowRange> DeviceRowPartitioner::repartition(const RowSample& sample,
   return ranges;
 }
 
-on_device::DivisionAt DeviceRowPartitioner::at(const PartitionRequest& d) const {
+on_device::DevicePartitionRequest DeviceRowPartitioner::at(const PartitionRequest& d) const {
   const Bins& bins = bins_.host();
   const int tile = bins.tile_index(d.feature);
-  on_device::DivisionAt at{};
+  on_device::DevicePartitionRequest at{};
   at.begin = d.rows.begin;
   at.end = d.rows.end;
   at.left_to = d.left.begin;
@@ -76,14 +76,14 @@ on_device::DivisionAt DeviceRowPartitioner::at(const PartitionRequest& d) const 
   return at;
 }
 
-on_device::RowsAt DeviceRowPartitioner::rows_at() const {
+on_device::DeviceRowIds DeviceRowPartitioner::row_ids() const {
   return {bins_.words(), bins_.host().n_rows(), {ids(0), ids(1), ids(2)}};
 }
 
-void DeviceRowPartitioner::partition_rows(std::vector<PartitionRequest>& divisions) {
-  std::vector<on_device::DivisionAt> at;
+void DeviceRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests) {
+  std::vector<on_device::DevicePartitionRequest> at;
   std::vector<on_device::RowPiece> pieces;
-  for (PartitionRequest& d : divisions) {
+  for (PartitionRequest& d : requests) {
     const int to = d.rows.copy == 1 ? 2 : 1;
     const int64_t middle = d.rows.begin + d.n_left;
     d.left = {d.rows.begin, middle, to};
@@ -96,19 +96,19 @@ void DeviceRowPartitioner::partition_rows(std::vector<PartitionRequest>& divisio
     at.back().last_piece = static_cast<int32_t>(pieces.size());
   }
   const Device& device = *bins_.device();
-  divisions_.write(at);
+  requests_.write(at);
   pieces_.write(pieces);
   n_left_.reserve(pieces.size());
   const Device::Grid of_pieces{static_cast<int64_t>(pieces.size())};
   device.launch(of_pieces,
-                on_device::CountLeft{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()});
+                on_device::CountLeft{row_ids(), requests_.data(), pieces_.data(), n_left_.data()});
   device.launch({static_cast<int64_t>(at.size())},
-                on_device::PlacePieces{divisions_.data(), n_left_.data()});
+                on_device::PlacePieces{requests_.data(), n_left_.data()});
   device.launch(of_pieces,
-                on_device::MoveRows{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()});
+                on_device::MoveRows{row_ids(), requests_.data(), pieces_.data(), n_left_.data()});
 }
 
-// Of rows outside the sample nobody knows the leaf: then all walk down the tree.
+// The leaf of rows outside the sample is unknown, so all rows are routed through the tree.
 void DeviceRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) {
   if (is_listed_) return route(tree);
   std::vector<on_device::LeafPiece> pieces;
