@@ -452,9 +452,7 @@ def test_calibrated_intervals_and_sets(folder, tmp_path, capsys):
     )
     few = tmp_path / "few.csv"
     few.write_text("".join((folder / "energy_test.csv").read_text().splitlines(keepends=True)[:6]))
-    assert "rows are too few for a coverage of 0.9" in fails(
-        capsys, "calibrate", few, "-m", tmp_path / "energy"
-    )
+    assert "rows are too few" in fails(capsys, "calibrate", few, "-m", tmp_path / "energy")
 
 
 def test_quantiles(folder, tmp_path, capsys):
