@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from polyleaf.inputs.functions import describe_signature_mismatch
+from polyleaf.inputs.validation import describe_signature_mismatch
 from polyleaf.metrics import Metric, get_metric
 from polyleaf.runtime.temporary_files import remove_temporary_files
 

@@ -1,4 +1,6 @@
-"""The benchmark programs: cases, one measurement, result files, comparisons. Nothing about the clock."""
+"""The benchmark programs: cases, one measurement, result files, comparisons. Nothing about the
+clock.
+"""
 
 import copy
 import dataclasses
@@ -38,7 +40,7 @@ def write_set(folder, name, kind, n=120):
     np.savez(folder / f"{name}.npz", X=X, y=y, train_idx=rows[:100], test_idx=rows[100:])
 
 
-# ------------------------------------------------------------------------------------------------------ cases
+# -------------------------------------------------------------------------------------------- cases
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -92,7 +94,7 @@ def test_libraries_replace_the_peers_only():
     assert {c.library for c in case.contenders} == {"polyleaf"}
 
 
-# --------------------------------------------------------------------------------------------------- problems
+# ----------------------------------------------------------------------------------------- problems
 
 
 def test_problems_are_the_same_every_time_and_whole_on_disk(tmp_path):
@@ -116,13 +118,13 @@ def test_a_set_from_a_file_is_split_without_overlap(tmp_path):
 
 
 def test_a_missing_set_is_skipped_by_name(tmp_path):
-    said = []
+    lines = []
     case = polyleaf_alone(cases.quality(True)[0])
-    assert list(peers.run([case], tmp_path, 1, worker.measure, said.append)) == []
-    assert any("otto.npz does not exist" in line for line in said)
+    assert list(peers.run([case], tmp_path, 1, worker.measure, lines.append)) == []
+    assert any("otto.npz does not exist" in line for line in lines)
 
 
-# ------------------------------------------------------------------------------------------------ measurement
+# -------------------------------------------------------------------------------------- measurement
 
 
 def test_every_case_runs_on_polyleaf(tmp_path):
@@ -139,7 +141,7 @@ def test_every_case_runs_on_polyleaf(tmp_path):
             figures = c["summary"]
             assert figures["rounds"]["median"] >= 1 and figures["model_bytes"]["median"] > 0
             assert np.isfinite(figures["score"]["median"])
-        header, rows = report.rows_of(case)
+        header, rows = report.make_rows(case)
         assert all(len(row) == len(header) for row in rows)
 
 
@@ -156,7 +158,7 @@ def test_the_last_point_of_a_curve_is_the_model(tmp_path):
 def test_a_process_of_its_own_gives_the_same_score():
     case = polyleaf_alone(cases.few(True)[0])
     (inside,) = peers.run([case], None, 1, worker.measure)
-    (outside,) = peers.run([case], None, 1, peers.in_own_process(timeout=120))
+    (outside,) = peers.run([case], None, 1, peers.make_subprocess_measure(timeout=120))
     assert outside["contenders"][0]["error"] is None
     assert (
         outside["contenders"][0]["runs"][0]["score"] == inside["contenders"][0]["runs"][0]["score"]
@@ -188,7 +190,7 @@ def test_a_worker_that_dies_says_why(tmp_path):
         "data": str(tmp_path),
     }
     with pytest.raises(peers.Failed, match="exit code 1: "):
-        peers.in_own_process(timeout=120)(job)
+        peers.make_subprocess_measure(timeout=120)(job)
 
 
 def test_cards_are_measured_beside_the_processor(monkeypatch):
@@ -196,9 +198,9 @@ def test_cards_are_measured_beside_the_processor(monkeypatch):
     monkeypatch.setattr(gpu, "LIBRARIES", own | {"none": ("no_such_library", None)})
     monkeypatch.setattr(gpu, "CASES", (gpu.Case("two outputs", 2_000, 9, 2),))
     host_device.use(monkeypatch)
-    done = gpu.measure(quick=True, repeats=1, say=lambda text: None)
+    done = gpu.measure(quick=True, repeats=1, log=lambda text: None)
     assert done[0]["same_bytes"] is True
-    _, rows = gpu.rows_of(done)
+    _, rows = gpu.make_rows(done)
     assert [(row[1], row[-1]) for row in rows] == [
         ("polyleaf, card", "yes"),
         ("polyleaf, processor", ""),
@@ -208,7 +210,7 @@ def test_cards_are_measured_beside_the_processor(monkeypatch):
 def test_predictions_of_cards_are_measured_beside_the_processor(monkeypatch):
     monkeypatch.setattr(gpu, "CASES", (gpu.Case("two outputs", 2_000, 9, 2),))
     host_device.use(monkeypatch)
-    done = gpu.prediction(quick=True, repeats=1, say=lambda text: None)
+    done = gpu.prediction(quick=True, repeats=1, log=lambda text: None)
     header, rows = gpu.rows_of_prediction(done)
     assert [row[0] for row in rows] == ["processor", "card, rows of the host"]
     assert all(len(row) == len(header) and row[-1] == "yes" for row in rows)
@@ -221,8 +223,8 @@ def test_frames_are_measured_beside_the_array(monkeypatch):
     monkeypatch.setattr(
         frames, "LIBRARIES", {"polyleaf": frames.LIBRARIES["polyleaf"], "no_such_library": None}
     )
-    done = frames.measure(quick=True, repeats=1, say=lambda text: None)
-    header, rows = frames.rows_of(done)
+    done = frames.measure(quick=True, repeats=1, log=lambda text: None)
+    header, rows = frames.make_rows(done)
     assert [row[:3] for row in rows] == [["5", "polyleaf", kind] for kind in frames.CONTAINERS]
     assert len(header) == len(rows[0]) and "(1.0)" in rows[0][3] and "not taken" not in str(rows)
 
@@ -241,12 +243,12 @@ def test_kernels_count_rows_of_smaller_children():
 
 def test_kernels_run_and_say_what_they_include():
     done = [report.summarise(case) for case in kernels.run(quick=True, repeats=1)]
-    header, rows = kernels.rows_of(done)
+    header, rows = kernels.make_rows(done)
     assert len(rows) == len({case["name"] for case in done}) > 10
     assert all(len(row) == len(header) and row[-1] for row in rows)
 
 
-# ------------------------------------------------------------------------------------------ figures and files
+# -------------------------------------------------------------------------------- figures and files
 
 
 def contender(label, library, runs, **more):
@@ -263,7 +265,7 @@ def contender(label, library, runs, **more):
     }
 
 
-def run_of(seconds, score=1.0, curve=()):
+def make_run(seconds, score=1.0, curve=()):
     figures = dict.fromkeys(
         ("predict_seconds", "peak_above_data_bytes", "model_bytes", "rounds"), 10
     )
@@ -275,7 +277,7 @@ def run_of(seconds, score=1.0, curve=()):
     }
 
 
-def case_of(*contenders):
+def make_case(*contenders):
     return {
         "name": "c",
         "title": "c",
@@ -286,46 +288,46 @@ def case_of(*contenders):
 
 
 def path_to_model(*contenders):
-    return report.document("peers", [report.summarise(case_of(*contenders))], {"cpu": "a"})
+    return report.document("peers", [report.summarise(make_case(*contenders))], {"cpu": "a"})
 
 
 def test_ratios_are_taken_pair_by_pair():
-    polyleaf = contender("polyleaf", "polyleaf", [run_of(1.0), run_of(10.0), run_of(2.0)])
-    peer = contender("peer", "xgboost", [run_of(4.0), run_of(20.0), run_of(6.0)])
-    case = report.summarise(case_of(polyleaf, peer))
+    polyleaf = contender("polyleaf", "polyleaf", [make_run(1.0), make_run(10.0), make_run(2.0)])
+    peer = contender("peer", "xgboost", [make_run(4.0), make_run(20.0), make_run(6.0)])
+    case = report.summarise(make_case(polyleaf, peer))
     assert case["contenders"][1]["ratios"]["fit_seconds"] == {"median": 3.0, "min": 2.0, "max": 4.0}
     assert case["contenders"][0]["ratios"] == {}
 
 
 def test_time_to_the_best_peers_score():
     polyleaf = contender(
-        "polyleaf", "polyleaf", [run_of(3.0, 0.4, [(1, 0.5, 0.9), (2, 1.0, 0.5), (3, 1.5, 0.4)])]
+        "polyleaf", "polyleaf", [make_run(3.0, 0.4, [(1, 0.5, 0.9), (2, 1.0, 0.5), (3, 1.5, 0.4)])]
     )
-    best = contender("best", "xgboost", [run_of(9.0, 0.5, [(1, 3.0, 0.7), (2, 6.0, 0.5)])])
-    many_models = contender("models", "lightgbm", [run_of(7.0, 0.6)])
-    case = report.summarise(case_of(polyleaf, best, many_models))
+    best = contender("best", "xgboost", [make_run(9.0, 0.5, [(1, 3.0, 0.7), (2, 6.0, 0.5)])])
+    many_models = contender("models", "lightgbm", [make_run(7.0, 0.6)])
+    case = report.summarise(make_case(polyleaf, best, many_models))
     assert case["target"] == 0.5
     assert [c["runs"][0]["seconds_to_target"] for c in case["contenders"]] == [1.0, 6.0, None]
     assert case["contenders"][1]["ratios"]["seconds_to_target"]["median"] == 6.0
     assert "seconds_to_target" not in case["contenders"][2]["summary"]
-    assert report.rows_of(case)[1][2][-2] == "not reached"
+    assert report.make_rows(case)[1][2][-2] == "not reached"
 
 
 def test_a_higher_score_can_be_the_better_one():
     auc = {"higher_is_better": True, "score_name": "AUC"}
     polyleaf = contender(
-        "polyleaf", "polyleaf", [run_of(3.0, 0.9, [(1, 1.0, 0.7), (2, 2.0, 0.9)])], **auc
+        "polyleaf", "polyleaf", [make_run(3.0, 0.9, [(1, 1.0, 0.7), (2, 2.0, 0.9)])], **auc
     )
     peers_ = [
-        contender(str(s), "xgboost", [run_of(9.0, s, [(1, 3.0, s)])], **auc) for s in (0.6, 0.8)
+        contender(str(s), "xgboost", [make_run(9.0, s, [(1, 3.0, s)])], **auc) for s in (0.6, 0.8)
     ]
-    case = report.summarise(case_of(polyleaf, *peers_))
+    case = report.summarise(make_case(polyleaf, *peers_))
     assert case["target"] == 0.8 and case["contenders"][0]["runs"][0]["seconds_to_target"] == 2.0
 
 
 def test_result_files_come_back_as_they_were(tmp_path):
     content = path_to_model(
-        contender("polyleaf", "polyleaf", [run_of(1.0)]), contender("peer", "xgboost", [])
+        contender("polyleaf", "polyleaf", [make_run(1.0)]), contender("peer", "xgboost", [])
     )
     content["environment"] = report.environment()
     path = tmp_path / "results" / "a.json"
@@ -349,7 +351,7 @@ def test_markdown_table():
     ]  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------- comparison
+# --------------------------------------------------------------------------------------- comparison
 
 
 def verdicts(before, after):
@@ -368,7 +370,7 @@ def verdicts(before, after):
 )
 def test_seconds_are_compared_against_their_spread(before, after, verdict):
     files = [
-        path_to_model(contender("polyleaf", "polyleaf", [run_of(s) for s in times]))
+        path_to_model(contender("polyleaf", "polyleaf", [make_run(s) for s in times]))
         for times in (before, after)
     ]
     found, by_measure = verdicts(*files)
@@ -381,7 +383,7 @@ def test_scores_are_compared_in_their_direction(higher_is_better, verdict):
     files = [
         path_to_model(
             contender(
-                "polyleaf", "polyleaf", [run_of(1.0, score)], higher_is_better=higher_is_better
+                "polyleaf", "polyleaf", [make_run(1.0, score)], higher_is_better=higher_is_better
             )
         )
         for score in (0.80, 0.81)
@@ -394,8 +396,8 @@ def test_scores_are_compared_in_their_direction(higher_is_better, verdict):
 def test_slower_peers_are_told_but_do_not_fail():
     files = [
         path_to_model(
-            contender("polyleaf", "polyleaf", [run_of(1.0)]),
-            contender("peer", "xgboost", [run_of(s)]),
+            contender("polyleaf", "polyleaf", [make_run(1.0)]),
+            contender("peer", "xgboost", [make_run(s)]),
         )
         for s in (1.0, 2.0)
     ]
@@ -405,7 +407,7 @@ def test_slower_peers_are_told_but_do_not_fail():
 
 
 def test_lost_and_not_comparable():
-    before = path_to_model(contender("polyleaf", "polyleaf", [run_of(1.0)]))
+    before = path_to_model(contender("polyleaf", "polyleaf", [make_run(1.0)]))
     failed = path_to_model(contender("polyleaf", "polyleaf", [], error="exit code 1"))
     assert compare.compare(before, failed).lost == ["c, polyleaf: exit code 1"]
     assert compare.compare(before, failed).is_worse
@@ -418,7 +420,7 @@ def test_lost_and_not_comparable():
 def test_compare_from_the_command_line(tmp_path, capsys):
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     for path, seconds in zip(paths, (1.0, 2.0), strict=True):
-        report.write(path, path_to_model(contender("polyleaf", "polyleaf", [run_of(seconds)])))
+        report.write(path, path_to_model(contender("polyleaf", "polyleaf", [make_run(seconds)])))
     assert main(["compare", str(paths[0]), str(paths[0])]) == 0
     assert main(["compare", str(paths[1]), str(paths[0])]) == 0
     capsys.readouterr()
@@ -426,7 +428,7 @@ def test_compare_from_the_command_line(tmp_path, capsys):
     assert "| worse | c | polyleaf | fit_seconds |" in capsys.readouterr().out
 
 
-# ---------------------------------------------------------------------------------------------- the libraries
+# ------------------------------------------------------------------------------------ the libraries
 
 
 def _small_problem(kind):
@@ -466,7 +468,7 @@ def test_every_library_that_is_installed_knows_every_kind(name, kind):
     assert 1 <= library.n_rounds() <= 8 and library.model_bytes() > 0
 
 
-# -------------------------------------------------------------------------------------------------- abilities
+# ---------------------------------------------------------------------------------------- abilities
 
 
 def test_polyleaf_can_what_the_comparison_says():
@@ -483,11 +485,11 @@ def test_polyleaf_can_what_the_comparison_says():
 
 
 def test_an_attempt_that_fails_is_a_no_with_its_reason(monkeypatch):
-    def refuse():
+    def fail():
         raise ValueError("not this.")
 
     monkeypatch.setattr(
-        abilities, "_LIBRARIES", {"numpy": lambda: {"a wish": refuse}, "no_such_module": dict}
+        abilities, "_LIBRARIES", {"numpy": lambda: {"a wish": fail}, "no_such_module": dict}
     )
     ((name, ability, outcome),) = abilities.run()
     assert (

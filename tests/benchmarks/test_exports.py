@@ -1,30 +1,30 @@
-"""The study of exports: what it compares; each cell of its committed table keeps what is promised."""
+"""The study of exports: what it compares, and the figures of its committed table."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks import exports
-from benchmarks.frame.context import Context, Unavailable
-from benchmarks.frame.store import Store
+from benchmarks.harness.context import Context, Unavailable
+from benchmarks.harness.store import Store
 
 COMMITTED = Store(Path(__file__).parents[2] / "benchmarks" / "results" / "exports.jsonl")
 CELLS = [(name, fmt) for name in exports.SETS for fmt in exports.FORMATS]
 
 
-def figures_of(name):
+def get_figures(name):
     (table,) = exports.PAPER.tables
     return COMMITTED.figures(exports.PAPER.task(table, name, table.subjects[0]).key)
 
 
 @pytest.mark.parametrize("name", exports.SETS)
 def test_every_set_was_measured(name):
-    assert set(figures_of(name)) >= {"C, gcc", "C, clang", "ONNX 5", "Treelite"}
+    assert set(get_figures(name)) >= {"C, gcc", "C, clang", "ONNX 5", "Treelite"}
 
 
 @pytest.mark.parametrize(("name", "fmt"), CELLS)
 def test_every_cell_keeps_what_is_promised(name, fmt):
-    found = figures_of(name).get(fmt)
+    found = get_figures(name).get(fmt)
     if found is None:  # categories in version 3, linear leaves of sparse features
         assert fmt == "ONNX 3" or "linear" in fmt
     elif fmt.startswith("C"):

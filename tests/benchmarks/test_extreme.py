@@ -1,4 +1,4 @@
-"""The made extreme set: its sizes, its seed, and that its labels can be learnt from its features."""
+"""The generated extreme data set: sizes, seed, and labels that depend on the features."""
 
 import numpy as np
 import pytest

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from benchmarks.frame.context import Context
+from benchmarks.harness.context import Context
 from benchmarks.papers import gbdt_pl
 
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from benchmarks import compare, papers, results
 from benchmarks.__main__ import main
-from benchmarks.frame import plots, ranks, runner, tables, worker
-from benchmarks.frame.context import Context, Unavailable
-from benchmarks.frame.paper import Figure, Paper, Subject, Table
-from benchmarks.frame.store import Store
-from benchmarks.frame.verdict import Value, Verdict, judge, value_of
+from benchmarks.harness import plots, ranks, runner, tables, worker
+from benchmarks.harness.context import Context, Unavailable
+from benchmarks.harness.paper import Figure, Paper, Subject, Table
+from benchmarks.harness.store import Store
+from benchmarks.harness.verdict import Value, Verdict, get_value
+from benchmarks.harness.verdict import compare as compare_figures
 from benchmarks.processes import Failed
 
 ACCURACY = {"unit": "accuracy, %", "better": "higher", "digits": 1}
@@ -66,7 +67,7 @@ def run(made, context, store, **more):
     return runner.run(made.tasks(), context, store, worker.measure, **more)
 
 
-# ---------------------------------------------------------------------------------------------- declaration
+# -------------------------------------------------------------------------------------- declaration
 
 
 def test_the_text_is_read_as_the_paper_prints_it():
@@ -118,7 +119,7 @@ def test_methods_that_are_quoted_are_shown_and_not_run(context, tmp_path):
     assert tables.fill(made, made.tables[0], store).rows[1] == ["Theirs", "– (91.5)", "–"]
 
 
-# ------------------------------------------------------------------------------------------------ verdicts
+# ----------------------------------------------------------------------------------------- verdicts
 
 
 @pytest.mark.parametrize(
@@ -131,23 +132,25 @@ def test_methods_that_are_quoted_are_shown_and_not_run(context, tmp_path):
         (91.9, None, "lower", Verdict.AS_GOOD),
         (92.2, None, "lower", Verdict.BELOW),
         (92.2, 0.3, "lower", Verdict.WITHIN_ERROR),
-        (91.0, None, None, Verdict.NOT_JUDGED),
+        (91.0, None, None, Verdict.NOT_COMPARED),
     ],
 )
 def test_verdicts(mean, error, better, verdict):
-    assert judge(Subject("a", "%", better, 1), Value(mean, None, error, 1), 92.0) is verdict
+    assert (
+        compare_figures(Subject("a", "%", better, 1), Value(mean, None, error, 1), 92.0) is verdict
+    )
 
 
 def test_values_of_repeats_have_a_spread_and_single_ones_the_error_that_the_run_tells():
     figures = {"a": [1.0, 3.0], "b": 5.0, "errors": {"b": 0.5}}
-    assert value_of(figures, "a") == Value(2.0, pytest.approx(2**0.5), pytest.approx(1.0), 2)
-    assert value_of(figures, "b") == Value(5.0, None, 0.5, 1)
-    assert value_of(figures, "c") is None and value_of(None, "a") is None
+    assert get_value(figures, "a") == Value(2.0, pytest.approx(2**0.5), pytest.approx(1.0), 2)
+    assert get_value(figures, "b") == Value(5.0, None, 0.5, 1)
+    assert get_value(figures, "c") is None and get_value(None, "a") is None
     kept = {"a": {"mean": 2.0, "deviation": 0.5, "n": 4}}
-    assert value_of(kept, "a") == Value(2.0, 0.5, 0.25, 4)
+    assert get_value(kept, "a") == Value(2.0, 0.5, 0.25, 4)
 
 
-# ---------------------------------------------------------------------------------------- running and keeping
+# ------------------------------------------------------------------------------ running and keeping
 
 
 def test_runs_are_kept_and_not_done_twice(context, tmp_path):
@@ -193,7 +196,7 @@ def test_failures_are_told_and_tried_again(context, tmp_path):
         "Broken",
     ]  # a library that is absent is no failure
     store = Store(path)
-    assert store.problem_of("small/accuracy/Absent/digits") == "absent is not installed"
+    assert store.find_error("small/accuracy/Absent/digits") == "absent is not installed"
     DONE.clear()
     run(made, context, store)
     assert {method for method, _ in DONE} == {"Absent", "Broken"}
@@ -218,7 +221,7 @@ def test_other_files_are_refused(tmp_path, text):
         Store(path)
 
 
-# ------------------------------------------------------------------------------------------------- showing
+# ------------------------------------------------------------------------------------------ showing
 
 
 def test_cells_show_ours_the_papers_and_lead_to_the_explanation(context, tmp_path):
@@ -284,7 +287,7 @@ def test_a_figure_may_draw_itself(context, tmp_path):
     assert seen[("Ours", "Digits")]["seconds"] == 2.0
 
 
-# ------------------------------------------------------------------------------------------------ comparing
+# ---------------------------------------------------------------------------------------- comparing
 
 
 def test_two_files_of_runs_are_compared_cell_by_cell(tmp_path):
@@ -318,7 +321,7 @@ def test_files_of_runs_are_compared_from_the_command_line(tmp_path):
     assert main(["compare", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]) == 2
 
 
-# ---------------------------------------------------------------------------------------------------- ranks
+# -------------------------------------------------------------------------------------------- ranks
 
 
 def test_mean_ranks_share_ties_and_leave_out_what_not_all_have():
@@ -348,13 +351,13 @@ def test_bars_join_the_longest_runs_that_do_not_differ():
     assert plots.groups([1.0, 3.0], critical=1.0) == []
 
 
-# ---------------------------------------------------------------------------------------------- the real ones
+# ------------------------------------------------------------------------------------ the real ones
 
 
 def test_poker_hands_are_told_apart():
     from benchmarks.papers import _poker
 
-    hands = {  # suit and rank of five cards
+    hands = {  # suit and rank of five hands
         0: [(1, 2), (2, 5), (3, 9), (4, 11), (1, 13)],
         1: [(1, 2), (2, 2), (3, 9), (4, 11), (1, 13)],
         2: [(1, 2), (2, 2), (3, 9), (4, 9), (1, 13)],
@@ -378,10 +381,10 @@ def test_poker_hands_are_dealt_as_from_a_deck():
     from benchmarks.papers import _poker
 
     X, y = _poker.deal(60_000, seed=3)
-    cards = (X[:, 0::2] - 1) * 13 + X[:, 1::2] - 1
-    assert all(len(set(hand)) == 5 for hand in cards[:5000].tolist())
+    hands = (X[:, 0::2] - 1) * 13 + X[:, 1::2] - 1
+    assert all(len(set(hand)) == 5 for hand in hands[:5000].tolist())
     np.testing.assert_allclose(
-        np.bincount(cards.astype(int).ravel(), minlength=52) / 60_000, 5 / 52, rtol=0.06
+        np.bincount(hands.astype(int).ravel(), minlength=52) / 60_000, 5 / 52, rtol=0.06
     )
     np.testing.assert_allclose(
         np.bincount(y, minlength=10)[:3] / 60_000, [0.5012, 0.4226, 0.0475], rtol=0.06
@@ -403,7 +406,7 @@ def test_names_that_are_not_there_are_refused(capsys):
     assert main(["papers", "--table", "Table 99"]) == 2
 
 
-# ---------------------------------------------------------------------------------------------------- data
+# --------------------------------------------------------------------------------------------- data
 
 
 def test_sets_of_every_kind_are_read(tmp_path):
@@ -436,7 +439,8 @@ def test_labelled_sets_stay_sparse(tmp_path):
     rows = np.arange(20)
     np.savez(
         tmp_path / "npz.npz",
-        X=np.eye(20, 3, dtype=np.uint8), Y_indices=rows % 4, Y_indptr=np.arange(21), Y_shape=(20, 4),
+        X=np.eye(20, 3, dtype=np.uint8), Y_indices=rows % 4, Y_indptr=np.arange(21), Y_shape=(20,
+        4),
     )  # fmt: skip
     found = sets.load_labelled(tmp_path, "npz")
     assert issparse(found.Y) and found.Y.shape == (20, 4) and found.X.dtype == np.float32

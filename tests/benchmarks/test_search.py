@@ -1,10 +1,12 @@
-"""The studies of the search: what a cover is, what runs give on small data, and how others are tuned."""
+"""The studies of the search: what a cover is, what runs give on small data, and how others are
+tuned.
+"""
 
 import numpy as np
 import pytest
 from benchmarks import portfolio, search, tuned
-from benchmarks.frame import plots
-from benchmarks.frame.context import Context, Unavailable
+from benchmarks.harness import plots
+from benchmarks.harness.context import Context, Unavailable
 
 from polyleaf.search import optuna_search, successive_halving
 
@@ -46,7 +48,7 @@ def test_compositions_differ_and_each_trains(context):
     assert figures["gained"] == pytest.approx(
         100 * (1 - min(figures["losses"]) / figures["losses"][0])
     )
-    header, rows = portfolio.rows_of({"enb": figures, "edm": figures}, sizes=(1, 3))
+    header, rows = portfolio.make_rows({"enb": figures, "edm": figures}, sizes=(1, 3))
     assert header[1:] == ["1 tried", "3 tried"] and all(row[2] == "0.0" for row in rows)
 
 
@@ -68,11 +70,13 @@ def test_noise_is_that_of_the_difference_over_test_rows():
     near, far = y + 0.5 * common, y + 0.5 * common + 0.2 * rng.standard_normal(y.shape)
     drawn = [rng.integers(len(y), size=len(y)) for _ in range(300)]
     apart = [
-        search.judge("regression", y[i], far[i])[0] - search.judge("regression", y[i], near[i])[0]
+        search.compute_scores("regression", y[i], far[i])[0]
+        - search.compute_scores("regression", y[i], near[i])[0]
         for i in drawn
     ]
     expected = (
-        search.judge("regression", y, far)[0] - search.judge("regression", y, near)[0]
+        search.compute_scores("regression", y, far)[0]
+        - search.compute_scores("regression", y, near)[0]
     ) / np.std(apart)
     found = search._beside("regression", y, far, near)["behind"]
     assert found == pytest.approx(expected, rel=0.15) and found > 5
@@ -138,10 +142,10 @@ def test_the_best_trial_is_trained_on_all_rows(monkeypatch):
     part, peer = tuned.Part("regression", X, X[:, 0] + 3), Shift()
     rows = np.arange(90)
     folds = [(rows[rows % 3 != j], rows[rows % 3 == j]) for j in range(3)]
-    predict, told = tuned.tune(peer, part, folds, 2_000)
-    assert told["trials"] > 20 and abs(told["parameters"]["by"] - 3) < 1
-    assert peer.last == (told["parameters"]["by"], [7], 90)
-    np.testing.assert_array_equal(predict(X), X[:, 0] + told["parameters"]["by"])
+    predict, chosen = tuned.tune(peer, part, folds, 2_000)
+    assert chosen["trials"] > 20 and abs(chosen["parameters"]["by"] - 3) < 1
+    assert peer.last == (chosen["parameters"]["by"], [7], 90)
+    np.testing.assert_array_equal(predict(X), X[:, 0] + chosen["parameters"]["by"])
 
 
 def test_the_last_training_is_not_cut_where_the_time_is_over(monkeypatch):

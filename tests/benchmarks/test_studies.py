@@ -1,5 +1,6 @@
-"""The studies of scales, intervals, decisions, distributions, tasks, directions and files: what runs give,
-on small data, without other libraries."""
+"""The studies of scales, intervals, decisions, distributions, tasks, directions and files: what
+runs give, on small data, without other libraries.
+"""
 
 import json
 import signal
@@ -21,7 +22,7 @@ from benchmarks import (
     multitask,
     scales,
 )
-from benchmarks.frame.context import Context
+from benchmarks.harness.context import Context
 
 from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.distributions import Normal
@@ -152,8 +153,8 @@ def test_a_fit_can_be_ended_where_a_shell_has_it_in_the_background():
 
 
 def test_f1_of_labels():
-    truth, said = np.array([[1, 0, 0], [1, 1, 0]]), np.array([[1, 1, 1], [0, 1, 0]], bool)
-    assert defaults.f1(truth, said) == (2 * 2 / (3 + 4), pytest.approx((2 / 3 + 2 / 3) / 2))
+    truth, predicted = np.array([[1, 0, 0], [1, 1, 0]]), np.array([[1, 1, 1], [0, 1, 0]], bool)
+    assert defaults.f1(truth, predicted) == (2 * 2 / (3 + 4), pytest.approx((2 / 3 + 2 / 3) / 2))
 
 
 @pytest.mark.parametrize("method", distributions.OF_ROUNDS)
@@ -249,7 +250,7 @@ def test_made_truths_obey_their_directions(context):
     for kind in monotone.MADE:
         job, X, _ = monotone.made(kind, 0, False, context)
         rng = np.random.default_rng([0, *kind.encode()])
-        directions = monotone.directions_of(rng, False)
+        directions = monotone.get_directions(rng, False)
         np.testing.assert_array_equal(directions, job.directions)
         for f, k in np.argwhere(directions):
             moved = X.copy()
@@ -263,14 +264,14 @@ def test_made_truths_obey_their_directions(context):
 
 def test_a_moment_comes_once_and_waits_where_it_is_to(tmp_path):
     moment = faults.Moment(str(tmp_path), round=3, waits=True)
-    tells = faults.Tells(moment)
-    tells.after_iteration(None, 2, None)
+    callback = faults.FaultMessages(moment)
+    callback.after_iteration(None, 2, None)
     assert not moment.has_come()
     moment.has_struck()  # so nobody waits
-    tells.after_iteration(None, 3, None)
+    callback.after_iteration(None, 3, None)
     assert moment.has_come()
     (tmp_path / "struck").unlink()
-    tells.after_iteration(None, 3, None)  # of a round that is repeated: it has come before
+    callback.after_iteration(None, 3, None)  # of a round that is repeated: it has come before
 
 
 def test_trials_are_summed_up(context, monkeypatch):

@@ -162,7 +162,7 @@ def test_iterators_are_refused_and_readings_must_agree():
         Dataset.from_batches(iter([X]))
     for second in ([X], [X, X, X]):
         readings = iter([[X, X], second])
-        with pytest.raises(ValueError, match="must be the same at each reading"):
+        with pytest.raises(ValueError, match="must be the same in each pass"):
             Dataset.from_batches(lambda readings=readings: next(readings))
 
 
@@ -178,11 +178,11 @@ def test_iterators_are_refused_and_readings_must_agree():
         ([(np.zeros((2, 2)), [1])], "Batch 0: y has 1 rows, but X has 2"),
         ([(np.zeros((2, 2)), [1, 2]), np.zeros((2, 2))], "Batch 1: y is in some batches"),
         ([np.zeros((2, 2)), (np.zeros((2, 2)), [1, 2])], "Batch 1: y is in some batches"),
-        ([scipy.sparse.eye(2)], "Batch 0 is a SciPy matrix"),
+        ([scipy.sparse.eye(2)], "Batch 0 is a sparse matrix"),
         ([(1, 2, 3, 4)], "Batch 0 is a tuple of 4"),
         (
             [{"X": np.ones((20, 2)), "y": np.ones(20)}],
-            r"Batch 0 is a dict; it should be X, \(X, y\)",
+            r"Batch 0 is a dict, but must be X, \(X, y\)",
         ),
         (
             [(np.zeros((2, 1)), [1, 2]), (np.zeros((2, 1)), ["a", "b"])],

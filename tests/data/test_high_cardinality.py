@@ -72,7 +72,7 @@ def test_categories_that_say_nothing_do_no_harm():
 def test_missing_values_that_training_never_saw_are_worth_what_unseen_categories_are(data, model):
     """A data frame whose categories are those of the training data has NaN where a new one comes."""
     unseen, missing = (np.array([[value, 0.0, 0.0]]) for value in (12345.0, np.nan))
-    assert not model.model_.mapper.derived_columns_.wide[0].missing_seen
+    assert not model.model_.mapper.derived_columns_.features[0].missing_seen
     assert (
         model.predict(missing)
         == model.predict(unseen)
@@ -86,9 +86,9 @@ def test_files_that_do_not_say_whether_values_were_missing_have_seen_some(model)
     meta, arrays = model.model_.mapper.to_state()
     meta = json.loads(json.dumps(meta))
     del meta["made"][0]["missing_seen"]
-    assert BinMapper.from_state(meta, arrays).derived_columns_.wide[0].missing_seen
+    assert BinMapper.from_state(meta, arrays).derived_columns_.features[0].missing_seen
     meta["made"][0]["missing_seen"] = 1
-    with pytest.raises(ValueError, match="whether values were missing"):
+    with pytest.raises(ValueError, match="flag for missing values"):
         BinMapper.from_state(meta, arrays)
 
 
@@ -142,7 +142,7 @@ def test_unseen_categories_have_the_common_mean_and_missing_ones_a_way_of_their_
     ask[:, 0] = [12345, np.nan]
     unseen, missing = model.predict(ask)
     assert abs(unseen - y[400:].mean()) < 0.5 and abs(missing - 5) < 0.3
-    wide = model.model_.mapper.derived_columns_.wide[0]
+    wide = model.model_.mapper.derived_columns_.features[0]
     table = wide.lookup_statistics(model._features(ask).categories[0])
     assert (table[0] == 0).all() and np.isnan(table[1]).all()
 
@@ -298,9 +298,9 @@ def test_a_dataset_without_target_makes_its_columns_when_it_is_trained_on(data, 
 
 def test_a_dataset_that_was_binned_apart_is_refused(data, model):
     X, y = data
-    with pytest.raises(ValueError, match="binned apart from the training data"):
+    with pytest.raises(ValueError, match="other bins than the training data"):
         model.predict(Dataset(X[:500] * 2, categorical_features=[0]))
-    with pytest.raises(ValueError, match="binned apart from the model to go on from"):
+    with pytest.raises(ValueError, match="other bins"):
         regressor().fit(Dataset(X[:1000] * 2, categorical_features=[0]), y[:1000], init_model=model)
 
 
@@ -398,7 +398,7 @@ def test_two_wide_features_and_a_narrow_one():
     y = rng.normal(size=300)[X[:, 0]] + rng.normal(size=9)[X[:, 1]] + rng.normal(size=500)[X[:, 2]]
     model = regressor(categorical_features=[0, 1, 2], n_estimators=60).fit(X, y)
     mapper = model.model_.mapper
-    assert [wide.feature for wide in mapper.derived_columns_.wide] == [
+    assert [wide.feature for wide in mapper.derived_columns_.features] == [
         0,
         2,
     ] and mapper.is_categorical_[1]

@@ -230,11 +230,11 @@ def test_what_needs_memory_of_this_machine_says_so():
         PolyleafRegressor(**SMALL, validation_fraction=0.2).fit(there, Y)
     with pytest.raises(ValueError, match="is categorical, and what lies on a card"):
         PolyleafRegressor(**SMALL, categorical_features=[3]).fit(there, Y)
-    with pytest.raises(TypeError, match="X lies on a CUDA card"):
+    with pytest.raises(TypeError, match="X is an array in GPU memory"):
         PolyleafRegressor(**SMALL, projection="leml", projection_dim=2).fit(there, Y)
-    with pytest.raises(TypeError, match=r'X lies on a CUDA card.*device="cuda"'):
+    with pytest.raises(TypeError, match=r'X is an array in GPU memory.*device="cuda"'):
         Dataset(there)
-    with pytest.raises(TypeError, match=r'X lies on a CUDA card.*device="cuda"'):
+    with pytest.raises(TypeError, match=r'X is an array in GPU memory.*device="cuda"'):
         PolyleafRegressor(n_estimators=1).fit(there, Y)
     model = PolyleafRegressor(**SMALL).fit(X, Y)
     with pytest.raises(TypeError, match='make the predictor with device="cuda"'):

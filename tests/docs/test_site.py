@@ -1,4 +1,4 @@
-"""The documentation site: pages are in its contents, public names have examples, nothing is fetched."""
+"""The documentation site: its contents, examples of public names, no external resources."""
 
 from __future__ import annotations
 

@@ -558,9 +558,9 @@ def test_rows_held_out_beside_other_evaluation_sets(X, Y):
         model.evals_result_["validation"] == alone and model.best_score_ in alone["relative_rmse"]
     )
     assert seen == [{"validation_0": n, "validation": n} for n in (1, 2, 3, 4)]
-    with pytest.raises(ValueError, match="X_val and validation_fraction both say"):
+    with pytest.raises(ValueError, match="X_val and validation_fraction"):
         model.fit(X, Y, X_val=X[:50], y_val=Y[:50])
-    with pytest.raises(ValueError, match=r"different names.*'validation' is of the rows"):
+    with pytest.raises(ValueError, match=r"must be different.*'validation'"):
         model.fit(X, Y, eval_set=[(X[:50], Y[:50])], eval_names=["validation"])
 
 
@@ -926,7 +926,7 @@ def test_what_needs_rows_says_so():
     for y in (None, np.zeros((0, 2), int)):
         with pytest.raises(ValueError, match="choose_threshold needs"):
             model.choose_threshold(X[:0], y)
-    with pytest.raises(ValueError, match="is their mean over rows, and X has none"):
+    with pytest.raises(ValueError, match="X must have at least one row"):
         model.feature_importance("shap", X=X[:0])
 
 
@@ -946,9 +946,7 @@ def test_places_are_whole_numbers(k):
     X = np.random.default_rng(0).standard_normal((80, 3))
     model = PolyleafRegressor(n_estimators=2).fit(X, X)
     for predict in (model.predict_topk, model.model_.predict_topk):
-        with pytest.raises(
-            TypeError, match="k is how many outputs to name of each row, a whole number; got"
-        ):
+        with pytest.raises(TypeError, match="k must be an integer"):
             predict(X, k=k)
     assert model.predict_topk(X, k=np.int64(2))[0].shape == (80, 2)
 
@@ -956,7 +954,7 @@ def test_places_are_whole_numbers(k):
 def test_predictors_take_no_sparse_rows():
     X = np.random.default_rng(0).standard_normal((80, 3))
     predictor = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor()
-    with pytest.raises(TypeError, match=r"not a sparse matrix: pass rows.toarray\(\)"):
+    with pytest.raises(TypeError, match=r"sparse matrix: pass rows.toarray"):
         predictor(sp.csr_matrix(X))
 
 

@@ -110,9 +110,7 @@ def test_files_keep_the_calibration_and_going_on_drops_it(tmp_path):
 
 def test_what_cannot_be_is_told():
     model = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN])
-    with pytest.raises(
-        ValueError, match=r"20 rows are too few for a coverage of 0.99: it needs 99"
-    ):
+    with pytest.raises(ValueError, match=r"20 rows are too few"):
         model.calibrate(X[:20], Y[:20], coverage=0.99)
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 90"):
         model.calibrate(X[:20], Y[:20], coverage=90)

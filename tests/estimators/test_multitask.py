@@ -598,11 +598,11 @@ BAD = [
         "Task 'price': Objective 'gamma' needs targets",
     ),
     (dict(task_weight={"prise": 2.0}), Y, "task_weight names the task 'prise'"),
-    (dict(task_weight={"price": 0.0}), Y, "weight of task 'price' must be above 0"),
+    (dict(task_weight={"price": 0.0}), Y, "weight of task 'price'"),
     (dict(eval_metric="rmse", validation_fraction=0.2), Y, "eval_metric='rmse'"),
-    (dict(eval_metric={"x": "rmse"}, validation_fraction=0.2), Y, "eval_metric names the task 'x'"),
+    (dict(eval_metric={"x": "rmse"}, validation_fraction=0.2), Y, "eval_metric .*task 'x'"),
     (dict(leaf="sparse"), Y, "no common unit"),
-    (dict(reg_alpha=1.0), Y, "several tasks do not share"),
+    (dict(reg_alpha=1.0), Y, "reg_alpha and max_delta_step"),
     (dict(), Y.to_numpy(), "ndarray without names of columns"),
     (dict(), None, "y to be passed|Y is None"),
     (dict(), Y.assign(churn=None), "contains NaN|has no label"),
@@ -629,13 +629,13 @@ def test_bad_input_is_answered_by_sentences(parameters, y, message):
 
 def test_what_tasks_do_not_have():
     found = fitted(n_estimators=2)
-    with pytest.raises(ValueError, match="cannot be ranked"):
+    with pytest.raises(ValueError, match="predict_topk"):
         found.predict_topk(X)
     with pytest.raises(
         ValueError, match="There is no task 'cost'; there are 'price', 'churn', 'segment'"
     ):
         found.task_estimator("cost")
-    with pytest.raises(ValueError, match="offset is a dict"):
+    with pytest.raises(ValueError, match="offset must be a dict"):
         found.predict(X, offset=np.zeros(N))
     with pytest.raises(ValueError, match="names the task 'x'"):
         found.predict(X, offset={"x": np.zeros(N)})
@@ -660,7 +660,7 @@ def test_plots_reports_and_exports_say_what_they_do_with_tasks(tmp_path):
 
     found = fitted(n_estimators=3)
     for display in ("CalibrationDisplay", "CoverageDisplay", "OutputsDisplay", "ThresholdDisplay"):
-        with pytest.raises(ValueError, match=r"compares targets of one kind.*of_task\(name\)"):
+        with pytest.raises(ValueError, match=r"task_estimator\(name\)"):
             getattr(plotting, display).from_estimator(found, X, Y)
     importances = plotting.ImportanceDisplay.from_estimator(found)
     trees_of = plotting.TreeDisplay.from_estimator(found)

@@ -111,7 +111,7 @@ def test_predictions_on_training_rows_are_the_scores_that_training_left(options)
     expected = begun[0].state.raw.astype(np.float64) + model.model_.base_score + KNOWN
     np.testing.assert_allclose(model.predict_raw(X, offset=KNOWN), expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(
-        begun[0].state.scores(), begun[0].state.raw + KNOWN.astype(np.float32)
+        begun[0].state.scores_with_offset(), begun[0].state.raw + KNOWN.astype(np.float32)
     )
 
 
@@ -307,7 +307,7 @@ def test_sentences():
         regressor().fit(X, Y, offset=KNOWN).predict(X, init_score=KNOWN)
     with pytest.raises(ValueError, match="the evaluation set 'validation' has none"):
         regressor().fit(X, Y, offset=KNOWN, X_val=X, y_val=Y)
-    with pytest.raises(ValueError, match="y_val, sample_weight_val and offset_val need X_val"):
+    with pytest.raises(ValueError, match="y_val, sample_weight_val and offset_val"):
         regressor().fit(X, Y, offset=KNOWN, offset_val=KNOWN)
     with pytest.raises(ValueError, match="eval_offset has 2 entries, but eval_set has 1"):
         regressor().fit(X, Y, offset=KNOWN, eval_set=[(X, Y)], eval_offset=[KNOWN, KNOWN])

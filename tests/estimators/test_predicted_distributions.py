@@ -283,9 +283,7 @@ def test_bounds_of_distributions_that_are_right_are_theirs():
 def test_predict_dist_needs_a_distribution():
     X, Y, _ = made("normal", n=100)
     model = PolyleafRegressor(**QUICK).fit(X, Y)
-    with pytest.raises(
-        ValueError, match="'squared_error' predicts numbers, and no distribution of them; normal"
-    ):
+    with pytest.raises(ValueError, match="'squared_error' does not learn a distribution; normal"):
         model.predict_dist(X)
 
 

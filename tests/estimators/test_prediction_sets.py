@@ -105,9 +105,7 @@ def test_tables_have_the_names_of_the_classes():
 def test_sentences():
     fit, held, _ = parts("letter", 800, 400)
     model = PolyleafClassifier(**SMALL).fit(*fit)
-    with pytest.raises(
-        ValueError, match=r"5 rows are too few for a coverage of 0\.9: it needs 9 at least"
-    ):
+    with pytest.raises(ValueError, match=r"5 rows are too few"):
         model.calibrate(held[0][:5], held[1][:5])
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 90"):
         model.calibrate(*held, coverage=90)

@@ -45,24 +45,24 @@ def of_library(name, values):
 )
 def test_features_on_a_card_are_refused_with_a_remedy(library, way):
     there, model = of_library(library, X), PolyleafRegressor(**SMALL)
-    with pytest.raises(TypeError, match=f"X lies on a CUDA card.*pass {way}"):
+    with pytest.raises(TypeError, match=f"X is an array in GPU memory.*pass {way}"):
         model.fit(there, y)
-    with pytest.raises(TypeError, match="X lies on a CUDA card"):
+    with pytest.raises(TypeError, match="X is an array in GPU memory"):
         Dataset(there, y)
     model.fit(X, y)
-    with pytest.raises(TypeError, match="X lies on a CUDA card"):
+    with pytest.raises(TypeError, match="X is an array in GPU memory"):
         model.predict(there)
 
 
 def test_targets_weights_and_offsets_on_a_card_are_refused():
     for estimator, target in ((PolyleafRegressor, y), (PolyleafClassifier, (y > 0).astype(int))):
-        with pytest.raises(TypeError, match="y lies on a CUDA card"):
+        with pytest.raises(TypeError, match="y is an array in GPU memory"):
             estimator(**SMALL).fit(X, of_library("cupy", target))
     with pytest.raises(
-        TypeError, match=r"sample_weight lies on a CUDA card.*sample_weight\.get\(\)"
+        TypeError, match=r"sample_weight is an array in GPU memory.*sample_weight\.get\(\)"
     ):
         PolyleafRegressor(**SMALL).fit(X, y, sample_weight=of_library("cupy", np.abs(y)))
-    with pytest.raises(TypeError, match="offset lies on a CUDA card"):
+    with pytest.raises(TypeError, match="offset is an array in GPU memory"):
         PolyleafRegressor(**SMALL).fit(X, y, offset=of_library("cupy", y))
 
 

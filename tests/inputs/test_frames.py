@@ -129,7 +129,7 @@ def test_halves_of_arrow_are_read_too():
 @pytest.mark.parametrize("kind", KINDS)
 def test_large_frames_are_read_column_by_column_to_the_same_numbers(kind, monkeypatch):
     expected = numbers_of(KINDS[kind](mixed()))
-    monkeypatch.setattr(frames, "_MOST_COPIED_BYTES", 0)
+    monkeypatch.setattr(frames, "_MAX_COPIED_BYTES", 0)
     X = KINDS[kind](mixed())
     assert frames.as_frame(X).blocks() == []
     for feature, values in numbers_of(X).items():

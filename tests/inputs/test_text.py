@@ -10,7 +10,7 @@ import pytest
 
 from polyleaf import PolyleafRegressor
 from polyleaf.inputs.features import read_features
-from polyleaf.inputs.text import all_distinct, find_stray_text, has_decimal_commas
+from polyleaf.inputs.validation import all_distinct, find_stray_text, has_decimal_commas
 
 
 def numbers(n=60):

@@ -1,4 +1,4 @@
-"""constants.py: the best constant on top of scores of their own, against a minimiser in float64."""
+"""Base scores on top of offsets, against a minimiser in float64."""
 
 import numpy as np
 import pytest
@@ -20,14 +20,14 @@ ELEMENTWISE = {
 }
 
 
-def of_classes(y, s):
+def take_true_class(y, s):
     return s[np.arange(len(y)), y][:, None]
 
 
 CLASSES = {
-    "softmax": lambda y, s: np.logaddexp.reduce(s, axis=1) - of_classes(y, s)[:, 0],
-    "exponential": lambda y, s: np.exp(s.mean(axis=1) - of_classes(y, s)[:, 0]),
-    "exponential_margin": lambda y, s: np.exp((s - of_classes(y, s)) / 2).sum(axis=1),
+    "softmax": lambda y, s: np.logaddexp.reduce(s, axis=1) - take_true_class(y, s)[:, 0],
+    "exponential": lambda y, s: np.exp(s.mean(axis=1) - take_true_class(y, s)[:, 0]),
+    "exponential_margin": lambda y, s: np.exp((s - take_true_class(y, s)) / 2).sum(axis=1),
 }
 
 
@@ -35,7 +35,7 @@ def offsets(n, k, spread, seed=3):
     return (np.random.default_rng(seed).standard_normal((n, k)) * spread).astype(np.float32)
 
 
-def least(loss, k):
+def minimise_loss(loss, k):
     return minimize(loss, np.zeros(k), tol=1e-10).x
 
 
@@ -51,7 +51,9 @@ def test_elementwise_losses(name, is_weighted, spread):
     found = minimise_base_score(get_objective(name).bind(y, weight), offset)
     w = np.ones((N, K)) if weight is None else weight
     expected = [
-        least(lambda b, k=k: np.average(loss(y[:, k], offset[:, k] + b), weights=w[:, k]), 1)[0]
+        minimise_loss(
+            lambda b, k=k: np.average(loss(y[:, k], offset[:, k] + b), weights=w[:, k]), 1
+        )[0]
         for k in range(K)
     ]
     np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4)
@@ -65,14 +67,14 @@ def test_losses_of_classes(name, spread):
         offsets(N, K, spread),
     )
     found = minimise_base_score(get_objective(name).bind(y, None), offset)
-    expected = least(lambda b: CLASSES[name](y, offset + b).mean(), K)
+    expected = minimise_loss(lambda b: CLASSES[name](y, offset + b).mean(), K)
     # All scores raised alike change nothing.
     np.testing.assert_allclose(
         found - found.mean(), expected - expected.mean(), rtol=5e-4, atol=5e-4
     )
 
 
-def test_a_constant_offset_is_taken_off_the_base_score():
+def test_a_constant_offset_is_subtracted_from_the_base_score():
     y = draw_target("count", N, K)
     problem = get_objective("poisson").bind(y, None)
     plain = problem.base_score()
@@ -91,12 +93,12 @@ def test_exposures_of_ten_orders_of_magnitude():
     np.testing.assert_allclose(np.exp(found), y.sum() / exposure.sum(), rtol=1e-5)
 
 
-def test_a_function_whose_loss_is_not_known_keeps_its_base_score():
+def test_a_function_with_unknown_loss_keeps_its_base_score():
     problem = Custom(lambda y, s: (s - y, np.ones_like(s))).bind(draw_target("real", N, 1), None)
     assert minimise_base_score(problem, offsets(N, 1, 1.0)).tolist() == [0.0]
 
 
-def test_an_output_without_weight_stays_where_it_is():
+def test_an_output_without_weight_keeps_its_base_score():
     y, weight = draw_target("binary", N, 2), np.ones((N, 2), np.float32)
     weight[:, 1] = 0
     offset = offsets(N, 2, 1.0)

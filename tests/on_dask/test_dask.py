@@ -170,7 +170,7 @@ def test_init_model(client):
 
 @pytest.mark.parametrize("linear_fit", ["half_additive", "full", "post"])
 def test_linear_leaves(client, linear_fit):
-    """Workers keep the features themselves; so does the evaluation set, and a model to go on from."""
+    """Workers, evaluation sets and initial models keep raw features."""
     X, Y = make_data()
     chosen = SMALL | {"leaf": "linear", "linear_fit": linear_fit}
     train, held = slice(0, 180), slice(180, None)

@@ -26,7 +26,9 @@ def softmax_hessian(p):
 
 
 def exponential_hessian(e, label, n_classes):
-    """Float32 e v v', packed, of the losses e (n,): v is 1 - 1/K for the class of a row, -1/K elsewhere."""
+    """Float32 e v v', packed, of the losses e (n,): v is 1 - 1/K for the class of a row, -1/K
+    elsewhere.
+    """
     other = F32(1) / F32(n_classes)
     own = F32(1) - other
     is_own = np.arange(n_classes) == label[:, None]

@@ -12,7 +12,9 @@ from reference.quantised_gradients import F32, MISSING, N_CODES
 
 @dataclass
 class Tree:
-    """Structure of one tree: the arrays of `_core.Tree`, one entry a node, children after their parent."""
+    """Structure of one tree: the arrays of `_core.Tree`, one entry a node, children after their
+    parent.
+    """
 
     feature: np.ndarray  # int32, -1: leaf
     threshold: np.ndarray  # int32, last code that goes left; -1: categorical or leaf
@@ -78,7 +80,9 @@ def empty_tree(n_nodes, n_outputs):
 
 
 def category_words(goes_left):
-    """Four uint64, bit c: code c goes left. The bit of the missing code stays 0: `missing_left` tells."""
+    """Four uint64, bit c: code c goes left. The bit of the missing code stays 0: `missing_left`
+    tells.
+    """
     words = [0, 0, 0, 0]
     for code in np.flatnonzero(goes_left[:MISSING]):
         words[code // 64] |= 1 << (int(code) % 64)

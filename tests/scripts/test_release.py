@@ -1,4 +1,6 @@
-"""A version is made in one step, from what the CHANGELOG says; what the project says of itself agrees."""
+"""A version is made in one step, from what the CHANGELOG says; what the project says of itself
+agrees.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def release():
 
 
 def recipe(root: Path) -> tuple[str, set[str], set[str]]:
-    """The version of conda's recipe, and what building and running need, as pyproject.toml writes it."""
+    """The version of conda's recipe, and what building and running need, as pyproject.toml writes
+    it.
+    """
     text = (root / "packaging" / "conda" / "meta.yaml").read_text("utf-8")
     needs = (re.search(rf"(?m)^  {part}:\n((?:    - .+\n)+)", text)[1] for part in ("host", "run"))
     host, run = (
@@ -72,10 +76,10 @@ def test_a_version_is_written_committed_and_tagged(release, checkout, capsys):
     assert "publish" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("version, says", [("2", "MAJOR.MINOR.PATCH"), ("0.0.1", "step back")])
-def test_a_version_that_is_none_is_refused(release, checkout, capsys, version, says):
+@pytest.mark.parametrize("version, message", [("2", "MAJOR.MINOR.PATCH"), ("0.0.1", "step back")])
+def test_a_version_that_is_none_is_refused(release, checkout, capsys, version, message):
     assert release.main([version, "--root", str(checkout)]) == 1
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not git(checkout, "tag", "--list")
 
 

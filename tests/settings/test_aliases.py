@@ -173,10 +173,10 @@ def test_other_invalid_values_have_no_hint():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("rank:ndcg", "no objectives for ranking"),
-        ("lambdarank", "no objectives for ranking"),
+        ("rank:ndcg", "no ranking objectives"),
+        ("lambdarank", "no ranking objectives"),
         ("survival:cox", "polyleaf.distributions.survival"),
-        ("reg:pseudohubererror", "'huber' is nearest"),
+        ("reg:pseudohubererror", "'huber' is closest"),
         ("reg:squaredlogerror", r"np.log1p\(y\)"),
         ("mape", "sample_weight"),
         ("Quantile:alpha=0.5", "quantile_alpha"),
@@ -371,7 +371,7 @@ def test_a_model_takes_data_sets_and_refuses_other_features():
     data = Dataset(X, Y)
     estimator = regressor().fit(data)
     np.testing.assert_array_equal(estimator.model_.predict(data), estimator.predict(X))
-    with pytest.raises(ValueError, match="binned apart"):
+    with pytest.raises(ValueError, match="other bins"):
         estimator.model_.predict(Dataset(X[:40]))
     with pytest.raises(ValueError, match="X has 2 features"):
         estimator.model_.predict(X[:, :2])
@@ -468,9 +468,7 @@ def test_foreign_functions_have_hints():
 
 def test_a_model_is_not_saved_where_there_is_no_folder(tmp_path):
     model = regressor().fit(X, Y)
-    with pytest.raises(
-        FileNotFoundError, match=r"model cannot be written: there is no folder .*none.*\."
-    ):
+    with pytest.raises(FileNotFoundError, match=r"model cannot be written"):
         model.save_model(tmp_path / "none" / "model")
 
 

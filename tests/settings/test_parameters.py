@@ -53,8 +53,7 @@ PREPARATION = OF_OBJECTIVES | {
 # a part do nothing.
 SOMETHING_ELSE = {
     ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "hessian"),
-    ("elementwise.py", "hessian"), ("presets.py", "leaf_k"), ("elementwise.py", "scale_pos_weight"),
-    ("tree_builder.py", "reg_alpha"), ("tree_builder.py", "max_delta_step"), ("tree_builder.py", "leaf_k"),
+    ("elementwise.py", "hessian"), ("elementwise.py", "scale_pos_weight"), ("presets.py", "leaf_k"),
     ("leaf_fitters.py", "learning_rate"), ("leaf_fitters.py", "block_size"),
 }  # fmt: skip
 

@@ -251,11 +251,7 @@ def test_get_sketch():
 
 @pytest.mark.parametrize(
     ("sketch", "dim", "message"),
-    [
-        ("random", None, "unknown"),
-        (TopOutputs(3), 4, "sketch_dim goes with the name"),
-        (7, None, "sketch must be"),
-    ],
+    [("random", None, "unknown"), (TopOutputs(3), 4, "sketch_dim"), (7, None, "sketch must be")],
 )
 def test_get_sketch_refuses(sketch, dim, message):
     with pytest.raises(ValueError, match=message):
@@ -282,7 +278,7 @@ def test_what_does_not_go_together(settings_, message):
         ((np.zeros((29, 2)), None), "gradients of a sketch"),
         ((np.zeros(30), None), "gradients of a sketch"),
         ((np.zeros((30, 0)), None), "gradients of a sketch"),
-        ((np.zeros((30, 2)), np.zeros((30, 2))), "curvature of a sketch"),
+        ((np.zeros((30, 2)), np.zeros((30, 2))), "of a sketch"),
         ((np.full((30, 2), np.nan), None), "not finite"),
     ],
 )

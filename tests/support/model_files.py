@@ -29,7 +29,7 @@ def _parts(data):
 def reseal(data, change):
     """The file with its header or arrays changed, and a checksum that is right again."""
     text, kept = _parts(bytes(data))
-    said, arrays = json.loads(text), {k: np.array(v) for k, v in kept.items()}
-    change(said["model"], arrays)
-    said["checksum"] = serialize._checksum(said["model"], arrays)
-    return save(arrays, {serialize.FORMAT: json.dumps(said)})
+    metadata, arrays = json.loads(text), {k: np.array(v) for k, v in kept.items()}
+    change(metadata["model"], arrays)
+    metadata["checksum"] = serialize._checksum(metadata["model"], arrays)
+    return save(arrays, {serialize.FORMAT: json.dumps(metadata)})

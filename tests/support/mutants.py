@@ -1,7 +1,8 @@
 """Hostile model files: small sound ones of every kind, changes to them, and what may come of them.
 
-Owns the seeds, the changes and the rule: a file loads and predicts, or is a `ModelFileError`. Must not know
-who counts: tests take some hundred (`tests/whole/test_hostile_models.py`), `scripts/fuzz` what it is told.
+Owns the seeds, the changes and the rule: a file loads and predicts, or is a `ModelFileError`. Must
+not know who counts: tests take some hundred (`tests/whole/test_hostile_models.py`), `scripts/fuzz`
+what it is told.
 """
 
 import json
@@ -133,7 +134,7 @@ def _halved(y_true, y_pred):
     return 0.5 * (y_pred - y_true), None
 
 
-# --- changes ---------------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 
 def mutant(rng):
@@ -223,7 +224,7 @@ def _change_arrays(arrays, rng):
         flat[rng.integers(len(flat))] = rng.integers(256)
 
 
-# --- the rule --------------------------------------------------------------------------------------
+# --- the rule -------------------------------------------------------------------------------------
 
 
 def take(content, X):

@@ -26,7 +26,7 @@ LAYERS = {**SMALL, "boosting_step": "layer", "grow_policy": "depthwise"}
 
 
 def features(n=N, seed=0):
-    """Three numeric columns of which one has missing values, one of categories, one of few values."""
+    """Draw three numeric columns, one with missing values, a categorical one, one of few values."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 5))
     X[rng.random(n) < 0.2, 1] = np.nan

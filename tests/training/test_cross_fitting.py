@@ -1,4 +1,4 @@
-"""Quantiles moved to their levels."""
+"""Quantile calibration by cross-fitting."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ from reference.calibration import quantile_shifts as by_definition
 
 from polyleaf import Dataset, PolyleafRegressor, load_model
 from polyleaf.callbacks import LearningRateScheduler
+from polyleaf.model import serialize
 from polyleaf.training import cross_fitting
 
 LEVELS = (0.1, 0.5, 0.9)
@@ -41,7 +42,7 @@ def coverage(model, X, y):
 
 
 @pytest.mark.parametrize("how", ["plain", "weights", "weights of targets", "missing", "one target"])
-def test_shifts_are_those_of_models_that_have_not_seen_the_rows(how, monkeypatch):
+def test_shifts_are_from_models_without_the_rows(how, monkeypatch):
     monkeypatch.setattr(cross_fitting, "FOLDS_FOR_FEW_ROWS", 4)
     X, Y = made(n_targets=1 if how == "one target" else 2)
     weight = np.random.default_rng(1).integers(1, 4, Y.shape).astype(np.float32)
@@ -70,13 +71,13 @@ def test_shifts_are_those_of_models_that_have_not_seen_the_rows(how, monkeypatch
     np.testing.assert_allclose(shifts(model, plain, X), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_nothing_but_the_levels_moves():
+def test_only_the_base_score_changes():
     X, Y = made()
     model, plain = fitted(X, Y), fitted(X, Y, False)
     found = shifts(model, plain, X)
     assert found[0] < 0 < found[2] and found[3] < 0 < found[5]
     assert found[1] == found[4] == 0
-    ours, theirs = (m.model_.to_state()[1] for m in (model, plain))
+    ours, theirs = (serialize.to_state(m.model_)[1] for m in (model, plain))
     assert set(ours) - set(theirs) == {"target_scale", "target_offset"}
     for name, array in theirs.items():
         np.testing.assert_array_equal(ours[name], array)
@@ -84,7 +85,7 @@ def test_nothing_but_the_levels_moves():
 
 @pytest.mark.parametrize("n_targets", [1, 2])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_intervals_cover_what_they_promise_and_pinball_is_no_worse(n_targets, weighted):
+def test_intervals_have_their_coverage_and_pinball_loss_is_not_worse(n_targets, weighted):
     X, Y = made(3000, n_targets)
     weight = np.random.default_rng(1).uniform(0.2, 2, 1000) if weighted else None
     how = {"n_estimators": 100, "max_leaves": 31, "sample_weight": weight}
@@ -139,7 +140,7 @@ def test_every_way_to_train_is_calibrated(how):
     assert found[0] < 0 < found[2] and found[1] == 0
 
 
-def test_units_of_targets_move_with_their_levels():
+def test_shifts_scale_with_targets():
     X, Y = made()
     unit = np.array([1e6, 1e-3])
     model, large = (fitted(X, y, normalize_targets=True) for y in (Y, Y * unit))
@@ -148,7 +149,7 @@ def test_units_of_targets_move_with_their_levels():
     )
 
 
-def test_going_on_is_what_the_uninterrupted_training_would_have_been(tmp_path):
+def test_continued_training_equals_the_uninterrupted_one(tmp_path):
     X, Y = made()
     whole = fitted(X, Y)
     start = fitted(X, Y, n_estimators=7)
@@ -166,20 +167,20 @@ def test_going_on_is_what_the_uninterrupted_training_would_have_been(tmp_path):
 @pytest.mark.parametrize(
     "how", [{"quantile_alpha": 0.5}, {"objective": "absolute_error"}, {"objective": "huber"}]
 )
-def test_medians_and_other_losses_are_left_alone(how, monkeypatch):
+def test_medians_and_other_losses_are_not_shifted(how, monkeypatch):
     monkeypatch.setattr("polyleaf.estimators.base.quantile_shifts", None)
     X, Y = made()
     assert fitted(X, Y, **how).model_.target_scale is None
 
 
-def test_few_rows_have_their_levels_too():
+def test_few_rows():
     X, Y = made(3, 1)
     model = fitted(X, Y[:, 0], min_child_samples=1)
     predicted = model.predict(X)
     assert np.isfinite(predicted).all() and (np.diff(predicted, axis=1) >= 0).all()
 
 
-def test_a_target_that_one_fold_alone_knows_is_left_where_it_is():
+def test_a_target_known_in_one_fold_only_is_not_shifted():
     X, Y = made(60)
     Y[1:, 1] = np.nan
     model, plain = (fitted(X, Y, on, missing_targets="ignore") for on in (True, False))

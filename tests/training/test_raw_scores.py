@@ -1,4 +1,4 @@
-"""Derivatives: what is refused before a step is taken."""
+"""Derivatives at raw scores: objectives without second derivatives raise."""
 
 import numpy as np
 import pytest
@@ -43,12 +43,12 @@ def hessians(y, z):
         (hessians, 0, {"hessian": "full", "leaf_hessian": "full"}),
     ],
 )
-def test_an_objective_without_curvature_is_refused(objective, output, how):
+def test_an_objective_without_second_derivative_raises(objective, output, how):
     with pytest.raises(ValueError, match=rf'0 for output {output} in all rows .* hessian="none"'):
         regressor(objective, **how).fit(X, Y)
 
 
-def test_an_objective_that_loses_its_curvature_is_refused_in_that_round():
+def test_an_objective_raises_in_the_round_in_which_its_hessian_becomes_0():
     rounds = []
     with pytest.raises(ValueError, match="has no second derivative"):
         regressor(lambda y, z: (z - y, (z.mean() < 1) * np.ones_like(z)), learning_rate=1.0).fit(
@@ -57,7 +57,7 @@ def test_an_objective_that_loses_its_curvature_is_refused_in_that_round():
     assert rounds == [0]
 
 
-def test_rows_without_curvature_and_outputs_without_gradient_are_learned():
+def test_rows_with_zero_hessian_and_outputs_with_zero_gradient():
     plain = regressor(lambda y, z: (z - y, None), **ORDERS).fit(X, Y)
     np.testing.assert_array_equal(plain.predict(X), regressor(flat, **ORDERS).fit(X, Y).predict(X))
     huber = regressor(lambda y, z: (np.clip(z - y, -4, 4), (abs(z - y) < 4) * 1.0), n_estimators=60)
@@ -66,17 +66,17 @@ def test_rows_without_curvature_and_outputs_without_gradient_are_learned():
     assert np.isfinite(nothing.fit(X, Y).predict(X)).all()
 
 
-def test_a_task_without_curvature_is_refused():
+def test_a_task_without_second_derivative_raises():
     of = {"a": "squared_error", "b": flat}
     with pytest.raises(ValueError, match="has no second derivative"):
         PolyleafMultiTask(of, n_estimators=3).fit(X, {"a": Y[:, 0], "b": Y[:, 1]})
 
 
 @pytest.mark.parametrize("all_flat", [False, True])
-def test_rows_of_one_rank_may_have_no_curvature(all_flat):
+def test_rows_of_one_rank_may_have_zero_hessian(all_flat):
     settings = make_train_config(regressor(flat), 3, False, 0, 1)
 
-    def of_rank(communicator):
+    def run_rank(communicator):
         is_flat = all_flat or communicator.rank == 0
         objective = Custom(flat if is_flat else lambda y, z: (z - y, 1 + 0 * z))
         workers = Context(1, communicator)
@@ -87,6 +87,6 @@ def test_rows_of_one_rank_may_have_no_curvature(all_flat):
 
     if all_flat:
         with pytest.raises(ValueError, match="has no second derivative"):
-            ThreadCommunicator.run(2, of_rank)
+            ThreadCommunicator.run(2, run_rank)
     else:
-        assert ThreadCommunicator.run(2, of_rank) == [False, True]
+        assert ThreadCommunicator.run(2, run_rank) == [False, True]

@@ -41,7 +41,8 @@ def test_the_library_works_without_extras():
 import polyleaf
 from polyleaf.callbacks import ProgressBar
 X = [[i, i % 3] for i in range(40)]
-model = polyleaf.PolyleafRegressor(n_estimators=2, callbacks=[ProgressBar(2, force=True)]).fit(X, range(40))
+bar = ProgressBar(2, force=True)
+model = polyleaf.PolyleafRegressor(n_estimators=2, callbacks=[bar]).fit(X, range(40))
 print(model.predict(X).shape)
 """
     done = run(["typer", "rich", "click", "matplotlib", "pyarrow", "pandas"], program)
@@ -95,6 +96,6 @@ def test_dask_says_what_to_install():
 def test_autogluon_says_what_to_install():
     done = run(["autogluon"], "import polyleaf.integrations.autogluon")
     assert (
-        'ImportError: polyleaf.integrations.autogluon requires AutoGluon: pip install "polyleaf[autogluon]".'
-        in done.stderr
+        "ImportError: polyleaf.integrations.autogluon needs AutoGluon: pip install "
+        '"polyleaf[autogluon]".' in done.stderr
     )

@@ -68,10 +68,10 @@ def test_a_libsvm_file_costs_what_it_stores(index, tmp_path):
     assert table.names == ("1", "7", str(index), "target")
     np.testing.assert_array_equal(table.values.toarray(), [[2, 0, 3, 1], [0, 1, 0, 0]])
     assert table.select(["3", str(index)]).values.toarray().tolist() == [[0, 3], [0, 0]]
-    assert len(read_table(data_of(tmp_path, "1 1:2 1000:3\n")).names) == 1001
+    assert len(read_table(write_data(tmp_path, "1 1:2 1000:3\n")).names) == 1001
 
 
-def data_of(folder, text):
+def write_data(folder, text):
     path = folder / "u.svm"
     path.write_text(text)
     return path
@@ -79,7 +79,7 @@ def data_of(folder, text):
 
 def test_an_index_that_no_number_holds(tmp_path):
     with pytest.raises(ReadError, match="not a readable LIBSVM file"):
-        read_table(data_of(tmp_path, "1 99999999999999999999:1\n"))
+        read_table(write_data(tmp_path, "1 99999999999999999999:1\n"))
 
 
 def test_columns_of_labelled_rows_are_bounded_by_what_is_stored(tmp_path):

@@ -1,4 +1,4 @@
-"""Model files of any origin: each loads and predicts, or is a `ModelFileError`, in bounded memory."""
+"""Hostile model files load and predict, or raise `ModelFileError`, in bounded memory."""
 
 import subprocess
 import sys
@@ -40,11 +40,11 @@ def test_with_a_hundred_thousand_files():
 
 # What stands in the metadata, and what may not stand there.
 METADATA = [
-    ("numbers", "parameters", None, "name no parameters"),
+    ("numbers", "parameters", None, "names no parameters"),
     ("numbers", "parameters", {"n_jobs": "y"}, "n_jobs"),
     ("numbers", "parameters", {"n_jobs": True}, "n_jobs must be an integer"),
     ("numbers", "parameters", {"n_jobs": 0}, "n_jobs=0 asks for no thread"),
-    ("numbers", "estimator", None, "no estimator wrote"),
+    ("numbers", "estimator", None, "without an estimator"),
     ("numbers", "estimator", "object", "it holds a object"),
     ("numbers", "estimator", "PolyleafClassifier", "does not learn a target of kind 'regression'"),
     ("numbers", "kind", "nonsense", "'kind' is one of"),
@@ -163,7 +163,9 @@ def test_a_file_is_believed_as_many_outputs_as_it_is_long():
 
 
 def test_what_is_saved_is_believed(monkeypatch):
-    """A model of more outputs than its few trees make credible has a base score for each in the file."""
+    """A model of more outputs than its few trees make credible has a base score for each in the
+    file.
+    """
     few = Model.from_bytes(mutants.seeds()["sparse labels"][0])
     assert about(few.to_bytes())["model"]["n_outputs"] == 1100
     monkeypatch.setattr(serialize, "SPARE_BYTES", 0)
@@ -227,7 +229,9 @@ MEASURE = """
 import os, sys
 from polyleaf import load_model
 import polyleaf.estimators
-peak = lambda: int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]) * 1024
+def peak():
+    line = next(l for l in open("/proc/self/status") if l.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
 load_model(sys.argv[1]), (before := peak())
 load_model(sys.argv[2])
 print(peak() - before)

@@ -1,4 +1,6 @@
-"""The specification checked against brute force: loops, fractions, float64, every subset of categories."""
+"""The specification checked against brute force: loops, fractions, float64, every subset of
+categories.
+"""
 
 from itertools import combinations, product
 
@@ -8,7 +10,7 @@ import reference
 from reference import F32, GrowConfig
 from support.problems import KINDS, Reference, all_numeric_splits, exact_gain, make_problem
 
-# --------------------------------------------------------------------------------------------------- channels
+# ----------------------------------------------------------------------------------------- channels
 
 
 def test_quantise_is_within_half_a_step_and_reaches_the_largest_integer():
@@ -49,7 +51,7 @@ def test_multiplier_and_rows_come_before_the_scale():
     assert channels.hessians.shape == (2, 0)
 
 
-# ----------------------------------------------------------------------------------------------------- scores
+# ------------------------------------------------------------------------------------------- scores
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 15, 16, 17, 33, 100])
@@ -65,7 +67,9 @@ def test_lane_sum_is_the_written_order(n_outputs):
 
 
 def leaf_objective(G, H, config):
-    """Minimum over w of 2 (G w + alpha |w|) + (H + lambda) w^2 with |w| <= max_delta_step, by a fine grid."""
+    """Minimum over w of 2 (G w + alpha |w|) + (H + lambda) w^2 with |w| <= max_delta_step, by a
+    fine grid.
+    """
     limit = config.max_delta_step if config.max_delta_step > 0 else 10
     w = np.linspace(-limit, limit, 200_001)
     return np.min(2 * (G * w + config.reg_alpha * np.abs(w)) + (H + config.reg_lambda) * w * w)
@@ -102,7 +106,7 @@ def test_no_curvature_and_no_lambda_is_no_step():
     assert reference.leaf_terms(one, zero[:, :1], "shared", config).tolist() == [[0, 0]]
 
 
-# ----------------------------------------------------------------------------------------------- split search
+# ------------------------------------------------------------------------------------- split search
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -150,7 +154,7 @@ def test_present_against_missing():
     assert (tree.threshold[0], tree.missing_left[0], tree.n_leaves) == (1, False, 2)
 
 
-# ------------------------------------------------------------------------------------------------- categories
+# --------------------------------------------------------------------------------------- categories
 
 
 def category_problem(seed, n_categories, n_outputs, **config):
@@ -166,7 +170,7 @@ def category_problem(seed, n_categories, n_outputs, **config):
 
 
 def best_subset_gain(p, sizes):
-    """The largest exact gain over the sets of categories (missing among them) of the given sizes."""
+    """Return the largest exact gain over category sets of these sizes, missing included."""
     channels = reference.quantise(p.g, p.h, p.kind)
     present = np.unique(p.codes[0])
     sets = [s for size in sizes(len(present)) for s in combinations(present, size)]
@@ -175,7 +179,9 @@ def best_subset_gain(p, sizes):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_one_output_finds_the_best_of_all_subsets(seed):
-    """Fisher's theorem: without smoothing and ridge, the best set is a prefix of the sorted categories."""
+    """Fisher's theorem: without smoothing and ridge, the best set is a prefix of the sorted
+    categories.
+    """
     p = category_problem(seed, 7, 1, cat_smooth=0.0, reg_lambda=0.0)
     assert len(np.unique(p.codes[0])) > 4
     tree, _ = Reference.grow(p)
@@ -212,7 +218,7 @@ def test_category_set_is_what_goes_left():
     assert np.array_equal(np.bincount(leaves), tree.count[tree.leaf >= 0])
 
 
-# --------------------------------------------------------------------------------------------- growth, leaves
+# ----------------------------------------------------------------------------------- growth, leaves
 
 
 def test_hash_is_the_finaliser_of_splitmix64():
@@ -265,7 +271,7 @@ def test_leaf_sums_are_exact_on_a_grid_and_survive_extremes():
     np.testing.assert_allclose(sums[:, 1:], [[6e38, 2e-28, 0], [-3e38, 0, 0]], rtol=1e-5)
 
 
-# --------------------------------------------------------------------------------------------------- boosting
+# ----------------------------------------------------------------------------------------- boosting
 
 
 def losses(name, y, scores):
@@ -306,5 +312,5 @@ def test_derivatives_are_those_of_the_loss(name):
         nudge[i, k] = step
         low, mid, high = losses(name, y, np.stack([score - nudge, score, score + nudge]))
         assert g[i, k] == pytest.approx((high - low) / (2 * step), abs=1e-6)
-        curvature = scale * (high - 2 * mid + low) / step**2
-        assert (1 if h is None else h[i, k]) == pytest.approx(curvature, abs=1e-5)
+        second = scale * (high - 2 * mid + low) / step**2
+        assert (1 if h is None else h[i, k]) == pytest.approx(second, abs=1e-5)

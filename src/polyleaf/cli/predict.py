@@ -18,7 +18,7 @@ from polyleaf.cli.model_file import check_single_task, load_table_model, load_xm
 from polyleaf.files.io import ReadError, write_csv
 from polyleaf.files.readers import FORMATS
 from polyleaf.files.schema import Schema, select_columns
-from polyleaf.inputs.objects import get_missing_mask
+from polyleaf.inputs.validation import get_missing_mask
 
 Columns = dict[str, np.ndarray]
 _JSON_LINES = (".jsonl", ".ndjson")

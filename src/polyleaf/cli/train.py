@@ -43,7 +43,7 @@ from polyleaf.cli.options import (
     make_csv_options,
     parameter_option,
 )
-from polyleaf.data.holdout import split_validation
+from polyleaf.data.random_rows import split_validation
 from polyleaf.files.folders import ParquetFolder
 from polyleaf.files.io import ReadError
 from polyleaf.files.readers import CsvOptions, read_table
@@ -55,7 +55,7 @@ from polyleaf.files.schema import (
     select_columns,
 )
 from polyleaf.files.table import Table
-from polyleaf.inputs.targets import weight_known_targets
+from polyleaf.inputs.weights import weight_known_targets
 from polyleaf.settings import presets
 from polyleaf.settings.aliases import suggest
 from polyleaf.settings.param_spec import get_param_specs

@@ -24,7 +24,7 @@ from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.inputs.offsets import check_all_or_none
-from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.inputs.target import TargetEncoding
 from polyleaf.training.boosting import BoostResult
 from polyleaf.training.prepare import collect_eval_sets, set_feature_names
 

@@ -6,7 +6,7 @@ import functools
 import os
 import warnings
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.callbacks import as_callbacks
 from polyleaf.estimators._persistence import make_metadata
 from polyleaf.estimators._prediction import PredictionMixin
+from polyleaf.inputs.read_target import is_sparse
+from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.target_scaling import warn_small_weights
-from polyleaf.inputs.targets import Target, TargetEncoding, is_sparse
 from polyleaf.model import Model
 from polyleaf.model.metadata import ESTIMATOR
 from polyleaf.objectives import Objective
@@ -41,9 +42,6 @@ from polyleaf.training.fit import (
 from polyleaf.training.prepare import PreparedData, Seeds, TrainingData, prepare
 from polyleaf.training.sampling import GlobalRowIds
 
-if TYPE_CHECKING:
-    from polyleaf.estimators.base import PolyleafEstimator
-
 __all__ = [
     "draw_seed",
     "fit_estimator",
@@ -55,7 +53,7 @@ __all__ = [
     "train_estimator",
 ]
 
-_Estimator = TypeVar("_Estimator", bound="PolyleafEstimator")
+_Estimator = TypeVar("_Estimator", bound=Any)  # a PolyleafEstimator
 
 
 def fit_estimator(
@@ -94,9 +92,7 @@ def fit_estimator(
     return estimator
 
 
-def make_plan(
-    estimator: PolyleafEstimator, data: TrainingData, init_model: Any
-) -> tuple[FitPlan, Target]:
+def make_plan(estimator: Any, data: TrainingData, init_model: Any) -> tuple[FitPlan, Target]:
     """Resolve parameters and encode the target."""
     start, n_threads = _get_start(estimator, init_model), effective_threads(estimator.n_jobs)
     n_rounds, seeds = _get_n_rounds(estimator, start, init_model), _draw_seeds(estimator, start)
@@ -116,10 +112,7 @@ def make_plan(
 
 
 def make_objective(
-    estimator: PolyleafEstimator,
-    target: Target,
-    start: Model | None = None,
-    cls: type[Objective] | None = None,
+    estimator: Any, target: Target, start: Model | None = None, cls: type[Objective] | None = None
 ) -> Objective:
     """Make the objective for a target and check it against the model to continue."""
     objective = estimator._make_objective(target, start, cls)
@@ -131,7 +124,7 @@ def make_objective(
     return objective
 
 
-def _get_start(estimator: PolyleafEstimator, init_model: Any) -> Model | None:
+def _get_start(estimator: Any, init_model: Any) -> Model | None:
     """Return the model that training continues."""
     if init_model is None:
         return estimator.model_ if estimator.warm_start and hasattr(estimator, "model_") else None
@@ -153,7 +146,7 @@ def _get_start(estimator: PolyleafEstimator, init_model: Any) -> Model | None:
     return init_model
 
 
-def _get_n_rounds(estimator: PolyleafEstimator, start: Model | None, init_model: Any) -> int:
+def _get_n_rounds(estimator: Any, start: Model | None, init_model: Any) -> int:
     """Return the number of rounds of this run."""
     n = DEFAULT_N_ESTIMATORS if estimator.n_estimators is None else estimator.n_estimators
     if start is None or init_model is not None:
@@ -165,7 +158,7 @@ def _get_n_rounds(estimator: PolyleafEstimator, start: Model | None, init_model:
     return n - start.n_rounds
 
 
-def _draw_seeds(estimator: PolyleafEstimator, start: Model | None) -> Seeds:
+def _draw_seeds(estimator: Any, start: Model | None) -> Seeds:
     """Draw seeds in a fixed order, only for what is random, to advance generators no further."""
     learns_projection = estimator.projection is not None and (
         start is None or start.projection is None
@@ -175,7 +168,7 @@ def _draw_seeds(estimator: PolyleafEstimator, start: Model | None) -> Seeds:
     return Seeds(held_out, projection, draw_seed(estimator))
 
 
-def draw_seed(estimator: PolyleafEstimator) -> int:
+def draw_seed(estimator: Any) -> int:
     """Draw a seed. An int is its own seed, so that a continued training is the same."""
     if isinstance(estimator.random_state, Integral):
         return int(estimator.random_state)
@@ -183,7 +176,7 @@ def draw_seed(estimator: PolyleafEstimator) -> int:
 
 
 def read_fit_offsets(
-    estimator: PolyleafEstimator, data: list[TrainingData], target: Target, plan: FitPlan
+    estimator: Any, data: list[TrainingData], target: Target, plan: FitPlan
 ) -> list[TrainingData]:
     """Read the offsets of training and evaluation data."""
     make_reader = functools.partial(estimator._offset_reader, target.encoding, plan.objective)
@@ -191,7 +184,7 @@ def read_fit_offsets(
 
 
 def search_n_estimators(
-    estimator: PolyleafEstimator, plan: FitPlan, data: PreparedData, base_score: np.ndarray | None
+    estimator: Any, plan: FitPlan, data: PreparedData, base_score: np.ndarray | None
 ) -> RoundSearchResult:
     """Find the number of rounds on held-out rows."""
     assert data.trial is not None
@@ -202,7 +195,7 @@ def search_n_estimators(
 
 
 def train_estimator(
-    estimator: PolyleafEstimator,
+    estimator: Any,
     plan: FitPlan,
     data: PreparedData,
     base_score: np.ndarray | None,
@@ -217,7 +210,7 @@ def train_estimator(
     return record
 
 
-def _make_model_info(estimator: PolyleafEstimator, plan: FitPlan, data: PreparedData) -> ModelInfo:
+def _make_model_info(estimator: Any, plan: FitPlan, data: PreparedData) -> ModelInfo:
     encoding = data.target.encoding
     scale, offset = get_score_scale(encoding, plan.objective)
     names = estimator._score_names(encoding, plan.objective)
@@ -226,9 +219,7 @@ def _make_model_info(estimator: PolyleafEstimator, plan: FitPlan, data: Prepared
     return ModelInfo(scale, offset, names, data.projection, metadata)
 
 
-def store_result(
-    estimator: PolyleafEstimator, result: BoostResult, encoding: TargetEncoding
-) -> None:
+def store_result(estimator: Any, result: BoostResult, encoding: TargetEncoding) -> None:
     """Set the fitted attributes of an estimator, also after Ctrl-C."""
     estimator._set_model(result.model, encoding)
     estimator.evals_result_ = result.evals_log

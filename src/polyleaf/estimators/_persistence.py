@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from polyleaf.inputs.multitask import decode_target_encoding
-from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model, serialize
 from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
 from polyleaf.model.serialize import ModelFileError, Source

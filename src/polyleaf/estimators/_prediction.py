@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.data.dataset import Dataset
 from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
-from polyleaf.inputs.features import FeatureTable
+from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.offsets import OffsetReader
-from polyleaf.inputs.targets import Target, TargetEncoding, check_same_rows
+from polyleaf.inputs.read_target import check_same_rows
+from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.model import Model
 from polyleaf.model.compiled_predictor import Predictor
 from polyleaf.model.statistics import IMPORTANCE_KINDS

@@ -19,7 +19,7 @@ from polyleaf.estimators._fitting import fit_estimator
 from polyleaf.estimators._persistence import read_estimator
 from polyleaf.estimators._prediction import PredictionMixin
 from polyleaf.estimators.shap_mixin import ShapMixin
-from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
+from polyleaf.inputs.target import Target, TargetEncoding, encode_sparse
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import render_model
 from polyleaf.model.serialize import Destination, Source

@@ -19,13 +19,9 @@ from polyleaf.estimators.decision_threshold import (
     compute_probabilities,
     decide,
 )
-from polyleaf.inputs.targets import (
-    Target,
-    TargetEncoding,
-    encode_classification,
-    negatives_per_positive,
-    read_labels,
-)
+from polyleaf.inputs.read_target import read_labels
+from polyleaf.inputs.target import Target, TargetEncoding, encode_classification
+from polyleaf.inputs.weights import negatives_per_positive
 from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
 from polyleaf.model.decision_threshold import get_decision_thresholds, get_raw_decision_thresholds

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions.parametric import check_coverage
-from polyleaf.inputs.targets import check_same_rows
+from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.model.metadata import get_calibration, set_calibration
 from polyleaf.training.conformal import (
     class_nonconformity,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.inputs.targets import TargetEncoding, check_same_rows
+from polyleaf.inputs.read_target import check_same_rows
+from polyleaf.inputs.target import TargetEncoding
 from polyleaf.metrics._classification import best_f1_threshold
 from polyleaf.model import Model
 from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds

@@ -17,7 +17,7 @@ from polyleaf.estimators._fitting import (
     train_estimator,
 )
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.inputs.targets import Target
+from polyleaf.inputs.target import Target
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.runtime.context import Context

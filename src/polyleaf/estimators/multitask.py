@@ -29,16 +29,10 @@ from polyleaf.inputs.multitask import (
     name_outputs,
     stack_task_targets,
 )
-from polyleaf.inputs.objects import find_non_number, get_missing_mask, replace_nulls_with_nan
 from polyleaf.inputs.offsets import OffsetReader
-from polyleaf.inputs.targets import (
-    Target,
-    TargetEncoding,
-    check_same_rows,
-    encode_classification,
-    encode_regression,
-    to_numpy,
-)
+from polyleaf.inputs.read_target import check_same_rows, to_numpy
+from polyleaf.inputs.target import Target, TargetEncoding, encode_classification, encode_regression
+from polyleaf.inputs.validation import find_non_number, get_missing_mask, replace_nulls_with_nan
 from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
 from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS

@@ -11,8 +11,8 @@ from polyleaf.distributions import Distribution
 from polyleaf.estimators._docs import add_parameter_docs
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.conformal import calibrate_intervals, predict_bounds
+from polyleaf.inputs.target import Target, TargetEncoding, encode_regression
 from polyleaf.inputs.target_scaling import Normalize
-from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
 from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, distribution_names, objective_class

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.features import FeatureTable
+from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.model import Model
 from polyleaf.model.shap import BinnedRows, OutputSelection, ShapExplainer, resolve_outputs
 

@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.features import FeatureTable, read_features
+from polyleaf.inputs.feature_table import FeatureTable
+from polyleaf.inputs.features import read_features
 from polyleaf.model import serialize, statistics, storage
 from polyleaf.model.batch_predict import bin_features, iter_chunks, read_regressors
 from polyleaf.model.compiled_predictor import Predictor
@@ -154,7 +155,7 @@ class Model:
         ----------
         tree : _core.Tree
         leaves : ndarray of shape (n_leaves, n_outputs), float32, or TopkLeaves, or LinearLeaves
-            Leaf values, multiplied by the learning rate; with one column if output >= 0.
+            Leaf values times the learning rate; with one column if output >= 0.
         round : int
             The boosting round, from 0: the round of the last tree, or the next.
         output : int
@@ -176,10 +177,7 @@ class Model:
         self.forest, self._rounds = forest, rounds
 
     def set_target_scale(self, target_scale: Any, target_offset: Any) -> None:
-        """Return raw scores as `target_scale * score + target_offset` from now on.
-
-        Both are arrays of shape (n_outputs,), or both are None.
-        """
+        """Set `target_scale` and `target_offset`, arrays (n_outputs,), or both None."""
         if (target_scale is None) != (target_offset is None):
             raise ValueError("target_scale and target_offset require each other: give both.")
         self.target_scale = _check_vector(target_scale, self.n_outputs, "target_scale")
@@ -261,7 +259,7 @@ class Model:
                 "features is required, as the model has linear leaves: predict from X instead of "
                 "a Dataset."
             )
-        trees = {"first": first, "last": last, "n_threads": n_threads}
+        trees: dict[str, Any] = {"first": first, "last": last, "n_threads": n_threads}
         return self.forest.scores(codes, **self._score_scale(), **trees, features=features)
 
     def predict_raw(

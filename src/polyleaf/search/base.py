@@ -18,7 +18,8 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.estimators._docs import add_parameter_docs, fill_docstring
 from polyleaf.estimators._fitting import draw_seed, make_objective
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.inputs.targets import Target, is_sparse
+from polyleaf.inputs.read_target import is_sparse
+from polyleaf.inputs.target import Target
 from polyleaf.metrics import Metric
 from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
 from polyleaf.model.ensemble_average import average_models
@@ -241,30 +242,17 @@ class SearchMixin(_Base):
             self._report_interrupt(search)
         return self
 
-    def report(
-        self, X: Any = None, y: Any = None, *, offset: Any = None, title: str | None = None
-    ) -> Any:
-        """Report the search as text, or the model on test data as an HTML page.
+    def report(self) -> str:
+        """Report the search as text.
 
-        The text lists the best ten candidates with their scores, folds, rounds and seconds, and the
-        cost of a blend.
-
-        Parameters
-        ----------
-        X, y : optional
-            Test data. With them, the report is that of every estimator.
-        offset : optional
-            Offsets of the test data.
-        title : str, optional
-            Title of the page.
+        Lists the best ten candidates with their scores, folds, rounds and seconds, and the cost of a
+        blend. `polyleaf.inspection.make_report` makes a page about the fitted model.
 
         Returns
         -------
-        str or Report
+        str
         """
         check_is_fitted(self)
-        if X is not None:
-            return super().report(X, y, offset=offset, title=title)  # type: ignore[misc]
         n_failed = sum(map(bool, self.cv_results_["error"]))
         text = results.format_leaderboard(
             self.leaderboard_, self._metric_name, self._greater_is_better, n_failed

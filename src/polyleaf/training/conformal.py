@@ -155,7 +155,8 @@ def _find_rank(values: NDArray[Any], level: float, weight: NDArray[Any] | None) 
 
 
 def class_nonconformity(probability: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the total probability of all classes that are class_nonconformity than each, (n_rows, n_classes).
+    """Return the total probability of all classes that are class_nonconformity than each, (n_rows,
+    n_classes).
 
     Ties are ordered by class, and the likeliest class has 0. The classes up to a threshold are the
     adaptive prediction sets of Romano, Sesia and Candès, "Classification with valid and adaptive

@@ -10,7 +10,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.feature_numbers import get_feature_index
+from polyleaf.inputs.validation import get_feature_index
 from polyleaf.model import Model, storage
 from polyleaf.objectives import Objective
 

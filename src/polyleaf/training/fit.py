@@ -11,7 +11,7 @@ import scipy.sparse
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
 from polyleaf.inputs.offsets import check_all_or_none
-from polyleaf.inputs.targets import Target, TargetEncoding
+from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS, clear_calibrations

@@ -19,8 +19,8 @@ from polyleaf.inputs.multitask import (
     decode_target_encoding,
     get_task_name,
 )
-from polyleaf.inputs.objects import get_missing_mask
-from polyleaf.inputs.targets import check_same_rows, to_numpy
+from polyleaf.inputs.read_target import check_same_rows, to_numpy
+from polyleaf.inputs.validation import get_missing_mask
 from polyleaf.inspection.plotting.display import (
     get_model,
     get_output_names,
