@@ -60,7 +60,7 @@ def test_all_cases_are_well_formed(quick):
 @pytest.mark.parametrize(
     "name", [name for name in cases.CASES if name not in ("threads", "outputs", "leaves")]
 )
-def test_everyone_gets_the_same_problem_and_settings(name):
+def test_all_libraries_get_the_same_problem_and_settings(name):
     for case in cases.select(name, quick=False, n_threads=3):
         assert {json.dumps(dataclasses.asdict(c.settings)) for c in case.contenders} == {
             json.dumps(dataclasses.asdict(case.contenders[0].settings))
@@ -71,7 +71,7 @@ def test_everyone_gets_the_same_problem_and_settings(name):
         )
 
 
-def test_kinds_of_leaves_differ_in_nothing_else():
+def test_leaf_kinds_share_all_other_settings():
     for case in cases.select("leaves", quick=False, n_threads=3):
         assert case.focus == "round_seconds"
         assert len({repr(dataclasses.replace(c.settings, own={})) for c in case.contenders}) == 1
@@ -79,7 +79,7 @@ def test_kinds_of_leaves_differ_in_nothing_else():
             assert not {"max_depth", "max_leaves", "learning_rate"} & set(c.settings.own)
 
 
-def test_threads_case_keeps_its_own_numbers():
+def test_threads_case_has_its_own_thread_counts():
     for case in cases.select("threads", quick=True, n_threads=7):
         assert {c.label: c.settings.threads for c in case.contenders} == {
             "2 threads": 2,
@@ -87,7 +87,7 @@ def test_threads_case_keeps_its_own_numbers():
         }
 
 
-def test_libraries_replace_the_peers_only():
+def test_libraries_option_replaces_the_peers_only():
     (case,) = cases.select("one", quick=True, libraries=["lightgbm-quantized"])
     assert [c.label for c in case.contenders] == ["polyleaf", "lightgbm-quantized"]
     (case,) = cases.select("outputs", quick=True, libraries=["lightgbm"])
@@ -97,7 +97,7 @@ def test_libraries_replace_the_peers_only():
 # ----------------------------------------------------------------------------------------- problems
 
 
-def test_problems_are_the_same_every_time_and_whole_on_disk(tmp_path):
+def test_problems_are_reproducible_and_complete_on_disk(tmp_path):
     problem = cases.mo16(True)[0].contenders[0].problem
     made = problem.make()
     assert made["X"].dtype == made["y"].dtype == np.float32 and made["y"].shape[1] == 16
@@ -155,7 +155,7 @@ def test_the_last_point_of_a_curve_is_the_model(tmp_path):
     assert list(seconds) == sorted(seconds) and seconds[-1] <= run["fit_seconds"]
 
 
-def test_a_process_of_its_own_gives_the_same_score():
+def test_subprocess_gives_the_same_score():
     case = polyleaf_alone(cases.few(True)[0])
     (inside,) = peers.run([case], None, 1, worker.measure)
     (outside,) = peers.run([case], None, 1, peers.make_subprocess_measure(timeout=120))
@@ -165,7 +165,7 @@ def test_a_process_of_its_own_gives_the_same_score():
     )
 
 
-def test_contenders_take_turns_and_one_that_fails_is_left_out_with_its_reason():
+def test_contenders_alternate_and_failures_are_skipped_with_their_reason():
     order = []
 
     def measure(job):
@@ -182,7 +182,7 @@ def test_contenders_take_turns_and_one_that_fails_is_left_out_with_its_reason():
     assert one["runs"] == [] and one["error"] == "exit code 1: out of luck"
 
 
-def test_a_worker_that_dies_says_why(tmp_path):
+def test_error_of_a_dead_worker_has_the_reason(tmp_path):
     job = {
         "library": "polyleaf",
         "kind": "binary",
@@ -193,7 +193,7 @@ def test_a_worker_that_dies_says_why(tmp_path):
         peers.make_subprocess_measure(timeout=120)(job)
 
 
-def test_cards_are_measured_beside_the_processor(monkeypatch):
+def test_gpu_and_cpu_are_measured(monkeypatch):
     own = {name: of for name, of in gpu.LIBRARIES.items() if of[0] == "polyleaf"}
     monkeypatch.setattr(gpu, "LIBRARIES", own | {"none": ("no_such_library", None)})
     monkeypatch.setattr(gpu, "CASES", (gpu.Case("two outputs", 2_000, 9, 2),))
@@ -207,7 +207,7 @@ def test_cards_are_measured_beside_the_processor(monkeypatch):
     ]
 
 
-def test_predictions_of_cards_are_measured_beside_the_processor(monkeypatch):
+def test_gpu_and_cpu_predictions_are_measured(monkeypatch):
     monkeypatch.setattr(gpu, "CASES", (gpu.Case("two outputs", 2_000, 9, 2),))
     host_device.use(monkeypatch)
     done = gpu.prediction(quick=True, repeats=1, log=lambda text: None)
@@ -218,7 +218,7 @@ def test_predictions_of_cards_are_measured_beside_the_processor(monkeypatch):
     assert gpu.rows_of_prediction(done)[1][0][-1] == "NO"
 
 
-def test_frames_are_measured_beside_the_array(monkeypatch):
+def test_frames_and_arrays_are_measured(monkeypatch):
     monkeypatch.setattr(frames, "COLUMNS", (5,))
     monkeypatch.setattr(
         frames, "LIBRARIES", {"polyleaf": frames.LIBRARIES["polyleaf"], "no_such_library": None}
@@ -241,7 +241,7 @@ def test_kernels_count_rows_of_smaller_children():
     )  # the children of node 1 are leaves
 
 
-def test_kernels_run_and_say_what_they_include():
+def test_kernels_run_and_describe_what_they_include():
     done = [report.summarise(case) for case in kernels.run(quick=True, repeats=1)]
     header, rows = kernels.make_rows(done)
     assert len(rows) == len({case["name"] for case in done}) > 10
@@ -325,7 +325,7 @@ def test_a_higher_score_can_be_the_better_one():
     assert case["target"] == 0.8 and case["contenders"][0]["runs"][0]["seconds_to_target"] == 2.0
 
 
-def test_result_files_come_back_as_they_were(tmp_path):
+def test_result_files_round_trip(tmp_path):
     content = path_to_model(
         contender("polyleaf", "polyleaf", [make_run(1.0)]), contender("peer", "xgboost", [])
     )
@@ -337,7 +337,7 @@ def test_result_files_come_back_as_they_were(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99, "cases": []}'])
-def test_other_files_are_refused(tmp_path, text):
+def test_other_files_raise_an_error(tmp_path, text):
     path = tmp_path / "a.json"
     path.write_text(text)
     with pytest.raises(ValueError, match="not a result file"):
@@ -393,7 +393,7 @@ def test_scores_are_compared_in_their_direction(higher_is_better, verdict):
     assert found.is_worse == (verdict == "worse")
 
 
-def test_slower_peers_are_told_but_do_not_fail():
+def test_slower_peers_are_reported_but_do_not_fail():
     files = [
         path_to_model(
             contender("polyleaf", "polyleaf", [make_run(1.0)]),
@@ -406,7 +406,7 @@ def test_slower_peers_are_told_but_do_not_fail():
     assert [c.measure for c in found.peers if c.verdict == "worse"] == ["fit_seconds"]
 
 
-def test_lost_and_not_comparable():
+def test_missing_and_incomparable_results():
     before = path_to_model(contender("polyleaf", "polyleaf", [make_run(1.0)]))
     failed = path_to_model(contender("polyleaf", "polyleaf", [], error="exit code 1"))
     assert compare.compare(before, failed).lost == ["c, polyleaf: exit code 1"]
@@ -447,7 +447,7 @@ def _small_problem(kind):
 
 @pytest.mark.parametrize("kind", list(SCORES))
 @pytest.mark.parametrize("name", list(LIBRARIES))
-def test_every_library_that_is_installed_knows_every_kind(name, kind):
+def test_every_installed_library_supports_every_kind(name, kind):
     if (
         not is_installed(name) or name == "mbtr"
     ):  # mbtr's newest release does not import with today's Numba
@@ -471,7 +471,7 @@ def test_every_library_that_is_installed_knows_every_kind(name, kind):
 # ---------------------------------------------------------------------------------------- abilities
 
 
-def test_polyleaf_can_what_the_comparison_says():
+def test_polyleaf_abilities_match_the_comparison_page():
     own = {
         ability: outcome
         for name, ability, outcome in abilities.run()
@@ -484,7 +484,7 @@ def test_polyleaf_can_what_the_comparison_says():
     )
 
 
-def test_an_attempt_that_fails_is_a_no_with_its_reason(monkeypatch):
+def test_failed_attempt_is_a_no_with_its_reason(monkeypatch):
     def fail():
         raise ValueError("not this.")
 

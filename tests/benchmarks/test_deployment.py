@@ -28,7 +28,7 @@ def shown():
     return {subject.figure for table in deployment.PAPER.tables for subject in table.subjects}
 
 
-def test_what_is_shown_is_measured(job, monkeypatch):
+def test_deployment_tables_are_measured(job, monkeypatch):
     monkeypatch.setattr(serving, "LEAST_SECONDS", 0.0)
     pytest.importorskip("pandas")
     figures = serving.measure({**job, "method": "Polyleaf"})
@@ -58,7 +58,7 @@ def test_the_header_is_timed_row_by_row(tmp_path, monkeypatch):
     assert 0.001 < figures["file_mb"] < 1 and 0.001 < figures["header_mb"] < 1
 
 
-def test_what_is_not_installed_is_said(tmp_path, monkeypatch):
+def test_missing_library_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(deployment, "is_installed", lambda name: name == "polyleaf")
     with pytest.raises(Unavailable, match="CatBoost is not installed"):
         deployment.deployment(Context(tmp_path, quick=True), "CatBoost", "16 targets")

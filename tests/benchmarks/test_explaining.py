@@ -35,7 +35,7 @@ def test_figures_are_per_row_and_per_pair(monkeypatch):
     assert entry["runs"] == [{"explain_us": 6e6 / 3 / 4}]
 
 
-def test_one_that_fails_does_not_end_the_others(monkeypatch):
+def test_failure_does_not_stop_the_others(monkeypatch):
     def fail(library, X, rows):
         raise RuntimeError("cannot")
 

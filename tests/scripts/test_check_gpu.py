@@ -31,7 +31,7 @@ def called(tmp_path):
     return run
 
 
-def test_bytes_come_first_and_speed_last(called):
+def test_golden_file_is_checked_before_speed(called):
     code, calls = called()
     assert code == 0
     assert (
@@ -49,7 +49,7 @@ def test_nothing_is_measured_after_a_failure(called, fails):
     assert code == 3 and fails in calls[-1]
 
 
-def test_tests_that_it_names_are_there(called):
+def test_test_files_of_the_script_exist(called):
     named = next(call for call in called()[1] if "pytest" in call).split()
     files = [word.split("::")[0] for word in named if word.startswith("tests/")]
     assert len(files) == 4 and all((ROOT / file).is_file() for file in files)

@@ -61,13 +61,13 @@ def test_every_split_is_the_best_of_all(library, kind, n_outputs):
         assert tree.gain[i] == pytest.approx(max(gains), rel=1e-4)
 
 
-def test_one_output_has_one_curvature(library):
+def test_shared_and_diagonal_hessian_are_equal_for_one_output(library):
     """Diagonal and shared curvature are the same thing for one output."""
     p = make_problem(1, n=400, kind="shared", categorical=[2], min_child_samples=5)
     assert_same_structure(library.grow(p)[0], library.grow(replace(p, kind="diagonal"))[0])
 
 
-def test_constant_curvature_is_no_curvature(library):
+def test_constant_hessian_equals_unit_hessian(library):
     """C-GB (splits by the error of the residuals, eq. 10) is the vector leaf of GBDT-MO for squared
     error.
     """
@@ -96,7 +96,7 @@ def test_condensed_boosting_is_vector_boosting_for_squared_error(library):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("copies", [2, 4, 16, 32])
-def test_copies_of_an_output_change_nothing(library, kind, copies):
+def test_duplicated_outputs_do_not_change_the_tree(library, kind, copies):
     """The gain is averaged over outputs, and sums of a power of two of equal terms are exact."""
     p = make_problem(4, n=300, kind=kind, min_split_gain=0.3)
     many = replace(p, g=np.repeat(p.g, copies, axis=1))
@@ -147,7 +147,7 @@ def test_order_of_rows_changes_nothing(library, kind):
     np.testing.assert_array_equal(a_values, b_values)
 
 
-def test_order_of_features_relabels(library):
+def test_permuted_features_are_relabelled(library):
     """Large leaves: two features never cut a node in the same way, which would be a tie."""
     n_bins = (5, 8, 12, 3, 9, 30, 7, 4, 6, 11)
     p = make_problem(7, n=600, n_bins=n_bins, categorical=[2, 5], n_outputs=2, min_child_samples=25)
@@ -166,7 +166,7 @@ def test_order_of_features_relabels(library):
     np.testing.assert_array_equal(a_leaves, b_leaves)
 
 
-def test_a_sample_is_the_table_of_its_rows(library):
+def test_sampled_rows_equal_a_table_of_these_rows(library):
     p = make_problem(8, n=300, categorical=[1], n_outputs=2, kind="diagonal")
     rows = np.flatnonzero(np.random.default_rng(0).random(300) < 0.5).astype(np.uint32)
     alone = replace(p, codes=np.ascontiguousarray(p.codes[:, rows]), g=p.g[rows], h=p.h[rows])
@@ -217,7 +217,7 @@ def test_a_multiplier_is_a_weight(library):
 
 
 @pytest.mark.parametrize("grid", [True, False])
-def test_gain_is_the_fall_of_the_loss(library, grid):
+def test_gain_is_the_decrease_of_the_loss(library, grid):
     """Squared error, lambda 0: gain * K = loss of a node as one leaf - loss of its children as
     leaves.
 
@@ -264,7 +264,7 @@ def same_partition(a, b):
     return len(np.unique(a)) == len(np.unique(b)) == len(np.unique(np.stack([a, b]), axis=1).T)
 
 
-def test_best_first_with_enough_leaves_is_by_level(library):
+def test_best_first_growth_with_enough_leaves_equals_depthwise(library):
     p = make_problem(13, n=300, n_bins=(20, 30, 6), categorical=[2], n_outputs=2, max_leaves=300)
     (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(p.replace_config(level_wise=True))
     assert a.n_leaves == b.n_leaves > 100
@@ -273,7 +273,7 @@ def test_best_first_with_enough_leaves_is_by_level(library):
     assert_same_tree(library.grow(full)[0], library.grow(full.replace_config(level_wise=True))[0])
 
 
-def test_fewer_leaves_are_a_part_of_best_first_growth(library):
+def test_best_first_trees_with_fewer_leaves_are_subtrees(library):
     """Best-first adds the best split of the frontier: a small tree is where a large one was on its
     way.
     """

@@ -23,11 +23,11 @@ def changed(seed, change):
 
 
 @pytest.mark.parametrize("seed", mutants.seeds())
-def test_sound_files_load_and_predict(seed):
+def test_valid_files_load_and_predict(seed):
     assert mutants.take(*mutants.seeds()[seed])
 
 
-def test_hostile_files_load_and_predict_or_are_refused():
+def test_hostile_files_load_or_raise_model_file_error():
     taken = [mutants.take(*mutants.mutant(np.random.default_rng(seed))) for seed in range(400)]
     assert 0 < sum(taken) < len(taken)
 
@@ -143,7 +143,7 @@ def test_statistics_and_rounds_are_checked(name, value, message):
         loaded(changed("numbers", put))
 
 
-def test_a_file_is_believed_as_many_outputs_as_it_is_long():
+def test_number_of_outputs_is_bounded_by_the_file_size():
     for n_outputs, sound in [
         (3_000_000, True),
         (5_000_000, False),
@@ -162,7 +162,7 @@ def test_a_file_is_believed_as_many_outputs_as_it_is_long():
                 loaded(content)
 
 
-def test_what_is_saved_is_believed(monkeypatch):
+def test_saved_models_pass_the_checks(monkeypatch):
     """A model of more outputs than its few trees make credible has a base score for each in the
     file.
     """
@@ -174,7 +174,7 @@ def test_what_is_saved_is_believed(monkeypatch):
     assert Model.from_bytes(few.to_bytes()).equals(few)
 
 
-def test_a_name_that_is_not_a_models_is_said_with_the_file(tmp_path):
+def test_error_of_a_wrong_file_has_its_name(tmp_path):
     def put(header, arrays):
         header["metadata"]["kind"] = "nonsense"
 
@@ -190,7 +190,7 @@ def test_a_name_that_is_not_a_models_is_said_with_the_file(tmp_path):
     )  # what a model's metadata say is its estimator's business
 
 
-def test_lack_of_memory_is_told_from_damage(monkeypatch):
+def test_memory_error_differs_from_a_damaged_file(monkeypatch):
     def fail(*args):
         raise MemoryError
 

@@ -161,7 +161,7 @@ def test_nothing_to_split(library, kind, n_outputs):
         np.testing.assert_allclose(values[0], expected, rtol=1e-4, atol=1e-7)
 
 
-def test_a_constant_gradient_is_no_reason_to_split(library):
+def test_constant_gradient_gives_no_split(library):
     """Without lambda the children would get the parent's value: any gain is rounding, and none is
     taken.
     """

@@ -55,7 +55,7 @@ def test_multiplier_and_rows_come_before_the_scale():
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 15, 16, 17, 33, 100])
-def test_lane_sum_is_the_written_order(n_outputs):
+def test_lane_sum_adds_in_the_documented_order(n_outputs):
     terms = np.random.default_rng(n_outputs).normal(size=n_outputs).astype(F32)
     lanes = [F32(0)] * 16
     for k, term in enumerate(terms):
@@ -98,7 +98,7 @@ def test_a_split_scores_the_sum_of_its_leaves(kind, config):
     assert together.dtype == F32
 
 
-def test_no_curvature_and_no_lambda_is_no_step():
+def test_zero_hessian_and_zero_lambda_give_no_step():
     zero, one = np.zeros((1, 2), F32), np.ones((1, 2), F32)
     config = GrowConfig(reg_lambda=0)
     assert reference.split_terms(one, zero, one, one, "diagonal", config).tolist() == [[0, 0]]
@@ -134,7 +134,7 @@ def test_first_candidate_wins_a_tie():
     assert (tree.feature[0], tree.threshold[0]) == (0, 0)
 
 
-def test_missing_goes_the_way_that_pays_and_to_the_larger_child_otherwise():
+def test_default_direction_is_the_better_or_the_larger_child():
     codes = np.array([[0, 0, 1, 1, 1, 255]], np.uint8)
     g = np.array([-1, -1, 1, 1, 1, -1], F32)[:, None]
     data = codes, np.array([2]), np.zeros(1, bool)
@@ -145,7 +145,7 @@ def test_missing_goes_the_way_that_pays_and_to_the_larger_child_otherwise():
     assert not tree.missing_left[0] and tree.count.tolist() == [5, 2, 3]
 
 
-def test_present_against_missing():
+def test_split_of_missing_values_from_all_others():
     codes = np.array([[0, 1, 0, 255, 255]], np.uint8)
     g = np.array([1, 1, 1, -1, -1], F32)[:, None]
     tree = reference.grow(
@@ -178,7 +178,7 @@ def best_subset_gain(p, sizes):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_one_output_finds_the_best_of_all_subsets(seed):
+def test_one_output_finds_the_best_category_subset(seed):
     """Fisher's theorem: without smoothing and ridge, the best set is a prefix of the sorted
     categories.
     """
@@ -190,7 +190,7 @@ def test_one_output_finds_the_best_of_all_subsets(seed):
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_few_categories_are_one_against_the_rest(n_outputs):
+def test_few_categories_are_split_one_vs_rest(n_outputs):
     p = category_problem(1, 7, n_outputs, max_cat_to_onehot=8)
     tree, _ = Reference.grow(p)
     assert tree.gain[0] == pytest.approx(best_subset_gain(p, lambda m: [1]), rel=1e-5)
@@ -228,7 +228,7 @@ def test_hash_is_the_finaliser_of_splitmix64():
     )  # its first output for seed 0
 
 
-def test_node_features_are_as_many_as_asked_and_differ_by_node():
+def test_colsample_bynode_draws_features_by_node():
     config = GrowConfig(colsample_bynode=0.5)
     picks = [reference.node_features([1, 2, 4, 7, 9], node, config) for node in range(20)]
     assert all(len(pick) == 3 and pick == sorted(pick) for pick in picks)
