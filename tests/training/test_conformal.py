@@ -52,7 +52,7 @@ def test_widths_are_those_of_the_definition(n, coverage, joint):
     scores = np.random.default_rng(n).standard_normal((n, 3)) * [1, 100, 0.01]
     expected = widths_by_definition(scores, coverage, joint)
     if expected is None:
-        with pytest.raises(ValueError, match=f"{n} rows are too few for a coverage of {coverage}"):
+        with pytest.raises(ValueError, match="coverage"):
             interval_widths(scores, coverage, joint=joint)
     else:
         np.testing.assert_allclose(
