@@ -12,7 +12,6 @@
 #include "context_caster.h"
 #include "conversions.h"
 #include "grower/grower.h"
-#include "grower_handle.h"
 #include "quantised_gradients/quantised_gradients.h"
 #include "search_handle.h"
 

@@ -12,7 +12,7 @@
 
 #include "arrays.h"
 #include "base/aligned_buffer.h"
-#include "forest/tree_source.h"
+#include "forest/forest.h"
 #include "grower/tree.h"
 #include "leaves/dense_block.h"
 

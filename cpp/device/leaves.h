@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "base/settings.h"
+#include "device/quantised_gradients.h"
 #include "device/row_partitioner.h"
-#include "device/sample.h"
 #include "leaves/leaf_kind.h"
 #include "leaves/topk.h"
 

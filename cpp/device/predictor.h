@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 
-#include "device/array.h"
 #include "device/binning.h"
 #include "device/device.h"
 #include "device/kernels/kernel_args.h"

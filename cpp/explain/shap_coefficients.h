@@ -18,7 +18,6 @@
 #include "base/aligned_buffer.h"
 #include "explain/leaf_paths.h"
 #include "explain/pattern_counts.h"
-#include "explain/quadrature.h"
 #include "explain/shapley_weights.h"
 
 namespace polyleaf {

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
-#include "explain/clipped_linear_shap.h"
-#include "explain/interventional_rows.h"
+#include "explain/linear_shap.h"
 #include "explain/shap_coefficients.h"
 
 namespace polyleaf {

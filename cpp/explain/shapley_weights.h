@@ -11,6 +11,19 @@
 
 namespace polyleaf {
 
+// Gauss-Legendre quadrature on [0, 1]: integrals of polynomials as sums over a few points.
+//
+// Points and weights use only +, -, * and /, so they are the same bits on every machine.
+
+// sum over i of weight[i] * p(at[i]) is the integral of p over [0, 1], for polynomials p of degree
+// < 2 * size.
+struct Quadrature {
+  std::vector<double> at, weight;
+};
+
+// Return rules of 0, 1, ..., max_points points.
+std::vector<Quadrature> gauss_legendre(int max_points);
+
 class ShapleyWeights {
  public:
   // For games of up to `max_players` players in and out.

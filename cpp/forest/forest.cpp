@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "leaves/leaf_arrays.h"
+#include "leaves/leaf_block.h"
 
 namespace polyleaf {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "forest/kernels/ranking_kernels.h"
-#include "forest/score_unit.h"
+#include "forest/score_transform.h"
 
 namespace polyleaf {
 

@@ -7,6 +7,7 @@
 #include "grower/host_row_partitioner.h"
 
 namespace polyleaf {
+
 Grower::Grower(const Bins& bins, const Context& context)
     : Grower(std::make_unique<HostRowPartitioner>(bins, context), context) {}
 

@@ -1,7 +1,7 @@
 #include "leaves/dense_block.h"
 
-#include "leaves/kernels/dense_block_kernels.h"
-#include "leaves/leaf_arrays.h"
+#include "leaves/kernels/leaf_block_kernels.h"
+#include "leaves/leaf_block.h"
 #include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {

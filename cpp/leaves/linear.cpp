@@ -8,7 +8,7 @@
 #include "base/fixed_point.h"
 #include "base/parallel.h"
 #include "leaves/kernels/linear_leaf_kernels.h"
-#include "leaves/leaf_arrays.h"
+#include "leaves/leaf_block.h"
 #include "leaves/newton.h"
 
 namespace polyleaf {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "leaves/kernels/linear_block_kernels.h"
-#include "leaves/leaf_arrays.h"
+#include "leaves/kernels/leaf_block_kernels.h"
+#include "leaves/leaf_block.h"
 #include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {

@@ -1,6 +1,6 @@
 #include "leaves/topk_block.h"
 
-#include "leaves/leaf_arrays.h"
+#include "leaves/leaf_block.h"
 #include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {

@@ -4,7 +4,7 @@
 #pragma once
 #include <cstdint>
 
-#include "forest/score_unit.h"
+#include "forest/score_transform.h"
 
 namespace polyleaf::on_device {
 

@@ -1,8 +1,7 @@
 // Kernels of dense leaves: every sum runs over the trees in order, so all instruction sets give the
 // same bits.
-#include "leaves/kernels/dense_block_kernels.h"
-
 #include "base/kernels/lanes.h"
+#include "leaves/kernels/leaf_block_kernels.h"
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 namespace {

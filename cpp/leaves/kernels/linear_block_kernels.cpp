@@ -1,8 +1,7 @@
 // Kernel of linear leaves: no sum runs over outputs, and a leaf adds its regressors in order, so
 // all instruction sets give the same bits.
-#include "leaves/kernels/linear_block_kernels.h"
-
 #include "base/kernels/lanes.h"
+#include "leaves/kernels/leaf_block_kernels.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {

@@ -1,6 +1,6 @@
 // Kernel of sparse rows times a dense matrix (csr_product.h).
 #include "base/kernels/lanes.h"
-#include "sketch/csr_product.h"
+#include "sketch/sketch.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {

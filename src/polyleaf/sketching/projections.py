@@ -31,7 +31,7 @@ import polyleaf._core as _core
 from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
 
-__all__ = ["PROJECTIONS", "Projection", "Projector", "explain_numeric_only"]
+__all__ = ["PROJECTIONS", "Projection", "Projector"]
 
 PROJECTIONS = ("gaussian", "pca", "leml", "columns")
 

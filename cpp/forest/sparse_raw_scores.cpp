@@ -1,4 +1,4 @@
-#include "forest/label_scores.h"
+#include "forest/sparse_raw_scores.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Kernels that add dense leaves to raw scores.
+// Kernels that add leaf values to raw scores.
 #pragma once
 #include <cstdint>
 
@@ -17,5 +17,11 @@ struct DenseBlockKernels {
 };
 
 POLYLEAF_DECLARE_KERNELS(DenseBlockKernels, dense_block_kernels)
+
+struct LinearBlockKernels {
+  AddLeaves add;
+};
+
+POLYLEAF_DECLARE_KERNELS(LinearBlockKernels, linear_block_kernels)
 
 }  // namespace polyleaf

@@ -1,18 +1,36 @@
-// Order of leaves under monotone constraints: leaf a must not be above leaf b if some row of a
-// becomes a row of b by only raising increasing features and lowering decreasing ones. Missing
-// values and categories cannot be raised or lowered.
-//
-// Pairs are acyclic: among the leaves of a cycle some topmost split would separate them, and it can
-// be crossed in one direction only.
+// Monotone leaf values: order of leaves, isotonic regression and projection of leaf values.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "base/context.h"
 #include "grower/tree.h"
 
 namespace polyleaf {
+
+// Isotonic regression over a partial order: the values that satisfy the order and are closest to
+// the given ones in weighted least squares. Values that already satisfy it are returned bit for
+// bit.
+//
+// Recursive partitioning (Picard 1976; Luss, Rosset and Shahar 2012): the upper set with the
+// largest excess over the block's mean is split off by a maximum flow; both parts are solved
+// recursively until no split helps, and a block then gets its mean. Components that no pair
+// connects are separate blocks.
+
+// pairs (a, b): values[a] <= values[b] is required; the pairs are acyclic, and no (., a) follows an
+// (a, .). Weights are non-negative. Values are updated in place; the float32 results satisfy the
+// order exactly.
+void fit_isotonic(const std::vector<std::pair<int32_t, int32_t>>& pairs,
+                  const std::vector<double>& weights, std::vector<float>& values);
+
+// Order of leaves under monotone constraints: leaf a must not be above leaf b if some row of a
+// becomes a row of b by only raising increasing features and lowering decreasing ones. Missing
+// values and categories cannot be raised or lowered.
+//
+// Pairs are acyclic: among the leaves of a cycle some topmost split would separate them, and it can
+// be crossed in one direction only.
 
 class MonotoneOrder {
  public:
@@ -89,5 +107,25 @@ std::vector<std::pair<int32_t, int32_t>> MonotoneOrder::pairs(const Direction& d
   }
   return reduce(std::move(found), rank_leaves(direction));
 }
+
+// Monotone leaf values: an isotonic regression over the order of the leaves, output by output,
+// weighted by the Hessian.
+
+// Monotone directions by feature and output; 1: increasing, -1: decreasing, 0: unconstrained.
+struct MonotoneDirections {
+  const int8_t* data;  // (n_features, n_outputs)
+  int n_features, n_outputs;
+
+  int8_t operator()(int feature, int output) const {
+    return data[static_cast<int64_t>(feature) * n_outputs + output];
+  }
+};
+
+// Project values (n_leaves, n_outputs) in place. weights: (n_leaves, weight_columns) with one
+// column or one per output. n_bins: bins of each feature.
+void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
+                                  const MonotoneDirections& directions,
+                                  const std::vector<double>& weights, int weight_columns,
+                                  const Context& context, float* values);
 
 }  // namespace polyleaf
