@@ -16,9 +16,7 @@ PAGES = [
     *(page for page in sorted(DEVELOPMENT.glob("*.md")) if page.name != "renamed.md"),
 ]
 GENERATED = {"build/", "build/*/compile_commands.json", "src/polyleaf/_core.pyi"}
-FOLDERS = (
-    ".ci", "benchmarks", "bindings", "cpp", "docs", "examples", "packaging", "scripts", "src", "tests",
-)  # fmt: skip
+FOLDERS = ".ci benchmarks bindings cpp docs examples packaging scripts src tests".split()
 
 CODE = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"[\w.*/-]*[\w*]\.(?:cpp|cu|h|json|md|py|pyi|toml|txt|\*)")
