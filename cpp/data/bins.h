@@ -6,7 +6,7 @@
 // or 256 bins, the last of them for missing values), so binary features cost histograms 64 times
 // smaller than full ones.
 //
-// Features that are handed over as sparse columns have no tile: see cells.h.
+// Features that are handed over as sparse columns have no tile: see sparse_columns.h.
 //
 // Words may lie in memory of the caller's, a mapped file say. Then they stay where they are: who
 // reads them for some rows fetches these, and copies none to keep.

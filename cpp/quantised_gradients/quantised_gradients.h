@@ -67,7 +67,7 @@ struct ChannelLayout {
   int lanes = 4;            // int16 per row, int32 per bin
   int hessian_offset = -1;  // first Hessian lane; -1: none
   int count_lane = -1;      // -1: counts are kept in an array beside the sums
-  // Linear leaves (linear_channels.h): products with p regressors z of the node follow the
+  // Linear leaves (linear_gradients.h): products with p regressors z of the node follow the
   // Hessian: h z_i (p lanes), h z_i z_j (lower triangle), g_k z_i (all outputs of the first
   // regressor first). -1: constant leaves.
   int regressors = -1;

@@ -56,8 +56,8 @@ struct Category {
   double position = 0;
 };
 
-// Positions of the categories along the leading direction of their gradient means (docs/design.md
-// section 4; for one output it is the mean itself, the order of Fisher 1958).
+// Positions of the categories along the leading direction of their gradient means
+// (docs/development/arithmetic.md; for one output it is the mean itself, the order of Fisher 1958).
 void place_categories(const ScanNode& node, const ScanFeature& feature,
                       std::vector<Category>& categories) {
   const ChannelLayout& layout = *node.layout;

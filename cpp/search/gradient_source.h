@@ -1,5 +1,5 @@
 // Where the channels of a node come from: quantised once for a tree and gathered, or made anew for
-// every node from what its parent has fitted (linear_channels.h).
+// every node from what its parent has fitted (linear_gradients.h).
 //
 // Owns: the contract between who makes channels and who sums them.
 #pragma once

@@ -133,7 +133,7 @@ class HistogramSearch final : public Search {
   void set_bounds(const std::vector<Job>& jobs);
   void build_chunks(std::vector<Job>& jobs);
   void run(std::span<Job> jobs);
-  // What ranks do for one another: `shared_tiles.h`.
+  // What ranks do for one another: `allreduce_histograms.h`.
   void add_ranks(std::span<Job> jobs);
   void hear_ranks(size_t wanted);
   void run_part(const Job& job, int part, int thread);

@@ -59,8 +59,7 @@ static_assert(kMaxPackedCount * INT16_MAX < int64_t{kCountBias});
 
 struct HistogramKernels {
   // Adds the channels of `n` rows (contiguous, `lanes` int16 each) to the bins their words name,
-  // and counts them (nullptr: a lane does). riding: counts ride in the last lane (riding_count.h),
-  // of up to 64.
+  // and counts them (nullptr: a lane does). riding: counts ride in the last lane, of up to 64.
   void (*build)(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
                 int log2_stride, int lanes, bool riding, int32_t* sums, uint32_t* counts);
   // After each run of rows: takes counts that ride out of the last lane and adds them to `counts`.
@@ -68,7 +67,7 @@ struct HistogramKernels {
   // has come.
   void (*unpack_counts)(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* below,
                         uint32_t* counts);
-  // Adds four lanes a row, as one number a bin (joint_sums.h). ids: row i's word is words[ids[i]];
+  // Adds four lanes a row, as one number a bin. ids: row i's word is words[ids[i]];
   // nullptr: words[i].
   void (*build_joint)(const uint64_t* words, const uint32_t* ids, const int16_t* channels,
                       int64_t n, int n_features, int log2_stride, const PackedSumFormat& format,

@@ -1,5 +1,5 @@
 // The best split of one node over features that are held sparse: a histogram of the node's cells
-// for one feature at a time, which is scanned as any other (tile_scan.h).
+// for one feature at a time, which is scanned as any other (dense_scan.h).
 //
 // Owns: that histogram. Must not know: where cells come from, which node comes next.
 #pragma once

@@ -1,6 +1,6 @@
 // The score of trees that must obey directions: of an output whose children would disobey the
 // feature's constraint tied_both take the one value that is best for tied_both, which what is below
-// them must not pass. What leaves hold in the end obeys by itself (leaves/monotone.h); here splits
+// them must not pass. What leaves hold in the end obeys by itself (monotone_leaves.h); here splits
 // learn what that will cost.
 #pragma once
 #include "split_gain/separable_score.h"
@@ -42,9 +42,9 @@ struct MonotoneBlock {
   }
 };
 
-// The score of trees that obey directions (monotone.h), of any number of outputs, and how it and
-// others are asked for those at hand. Included by kernels only, inside the namespace of an
-// instruction set.
+// The score of trees that obey directions (monotone_constraints.h), of any number of outputs, and
+// how it and others are asked for those at hand. Included by kernels only, inside the namespace of
+// an instruction set.
 
 template <bool PER_OUTPUT>
 struct MonotoneScore {

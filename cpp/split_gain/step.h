@@ -3,8 +3,8 @@
 // 15, C-GB eq. 13). Gains and leaf values are made of the same step; V is a double, or sixteen sums
 // in float lanes.
 //
-// Without alpha and limit the loss falls by g^2 / (2 c): shared.h and diagonal.h write that down
-// with fewer divisions.
+// Without alpha and limit the loss falls by g^2 / (2 c): Shared and Diagonal
+// (separable_score.h) write that down with fewer divisions.
 #pragma once
 #include "base/inline.h"
 

@@ -231,7 +231,7 @@ def test_layers_of_different_rows():
     "n_outputs, kind", [(16, "unit"), (8, "diagonal"), (64, "unit"), (70, "unit")]
 )
 def test_trees_whose_bins_hold_more_rows_than_are_counted_at_once(n_outputs, kind):
-    """No lane is free for counts, and codes have hundreds of rows (search/packed_count.h)."""
+    """No lane is free for counts, and codes have hundreds of rows (packed_histogram.h)."""
     p = make_problem(27, n=3000, n_bins=(9, 3, 30, 2), n_outputs=n_outputs, kind=kind, max_leaves=8)
     assert max(np.bincount(codes).max() for codes in p.codes) > 4 * 255
     for problem in (p, sampled(p)):

@@ -1,4 +1,4 @@
-// Quantisation of derivatives to int16 (channels.h).
+// Quantisation of derivatives to int16 (quantised_gradients.h).
 #include "base/kernels/lanes.h"
 #include "quantised_gradients/quantised_gradients.h"
 

@@ -1,5 +1,5 @@
-// The histogram kernel (histogram.h): one word load and one channel load feed up to eight bin
-// updates.
+// The histogram kernel (packed_histogram.h): one word load and one channel load feed up to eight
+// bin updates.
 #include "base/bin_code.h"
 #include "base/kernels/lanes.h"
 #include "search/dense_scan.h"

@@ -1,4 +1,4 @@
-// QuantisedGradients of nodes whose leaves are linear (linear_channels.h).
+// QuantisedGradients of nodes whose leaves are linear (linear_gradients.h).
 #include "search/kernels/linear_gradient_kernels.h"
 
 #include <type_traits>

@@ -1,5 +1,5 @@
-// Sums of sparse rows over several sets of rows (label_sums.h): integers, so any order gives the
-// same bits.
+// Sums of sparse rows over several sets of rows (sparse_target_sums.h): integers, so any order
+// gives the same bits.
 #include "base/kernels/lanes.h"
 #include "search/kernels/sparse_target_kernels.h"
 #include "search/sparse_gain_bounds.h"

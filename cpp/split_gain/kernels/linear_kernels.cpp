@@ -1,5 +1,5 @@
-// The scan over candidates where leaves are linear (score_kernels.h, split_gain/linear.h): running
-// sums of channels and of their products with bin means. One output (linear_one.h) and many without
+// The scan over candidates where leaves are linear (score_kernels.h, linear_side.h): running
+// sums of channels and of their products with bin means. One output (OneOutput) and many without
 // regressors of the node's own (linear_many.h) have scans of their own; the others are here, eight
 // candidates at a time.
 #include "split_gain/kernels/linear_many.h"
