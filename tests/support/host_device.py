@@ -31,7 +31,7 @@ FLAGS = [
     "-Wno-unknown-pragmas",
 ]
 
-_get_gpu = cuda.card  # before a test puts another in its place
+_get_gpu = cuda._get_cuda_device  # before a test puts another in its place
 
 
 @cache
