@@ -1,4 +1,4 @@
-"""The command line of the benchmarks. Owns arguments, output and exit codes; no measuring."""
+"""The command line of the benchmarks."""
 
 from __future__ import annotations
 

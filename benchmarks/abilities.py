@@ -1,8 +1,7 @@
 """What libraries can do at all, tried rather than read.
 
-Owns one small attempt for each library and ability: rows of docs/other-libraries.md that few data
-can show. An attempt that ends with an error is a "no", and the error is its reason; one that could
-succeed without doing what is asked checks that it did. Must not know times.
+An attempt that ends with an error is a "no", and the error is its reason; one that could succeed
+without doing what is asked checks that it did.
 """
 
 from __future__ import annotations

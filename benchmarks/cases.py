@@ -1,7 +1,5 @@
 """What is compared with what: pure data.
 
-Owns sizes and parameters. Must not know how anything is run or measured.
-
 `CASES` maps names to functions of `quick` that give the comparisons; adding a case is adding one
 function.
 """

@@ -1,8 +1,8 @@
 """Features of many and of very many categories: every library's own way with them, on made and on
 real data.
 
-Owns which data, and how each library is told of categories. All libraries get the same rate, the
-same most rounds and the same rows to stop early on; nothing else is set.
+All libraries get the same rate, the same most rounds and the same rows to stop early on; nothing
+else is set.
 """
 
 from __future__ import annotations

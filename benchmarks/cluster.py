@@ -1,8 +1,5 @@
 """What a cluster costs: processor time of ranks beside one process, what many machines would take,
 and other libraries on the same cluster.
-
-Owns the data, which are made in partitions from their numbers, the clocks, which read `/proc`
-(workers are processes of this machine), and the model of a network.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Two result files: what of Polyleaf got slower, larger or worse by more than the noise.
-
-Owns what counts as noise. Must not know how anything was measured.
-"""
+"""Two result files: what of Polyleaf got slower, larger or worse by more than the noise."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Intervals after `calibrate`: what share of test rows lies in them, target by target and all at
 once.
 
-Owns the sets, the models and the measures. Sets and splits are those of `sets`.
+Sets and splits are those of `sets`.
 """
 
 from __future__ import annotations

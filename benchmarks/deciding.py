@@ -1,7 +1,6 @@
 """Deciding: F1 of labels where a label holds above one half, and above one threshold chosen by F1.
 
-Owns the sets, the rows that the threshold is chosen on, and the measures: the same for every
-library. How libraries are called is `defaults`'.
+How libraries are called is `defaults`'.
 """
 
 from __future__ import annotations

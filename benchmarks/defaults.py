@@ -1,8 +1,7 @@
 """Out of the box: every library as its users first meet it, on every data set, in the same seconds.
 
-Owns which sets, which measures, and how each library is called without a single setting; and
-Polyleaf's recipes, each by what it is about and nothing else. A library's own number of rounds
-holds unless the limit comes first: then the model is what it had by then.
+A library's own number of rounds holds unless the limit comes first: then the model is what it had
+by then.
 """
 
 from __future__ import annotations

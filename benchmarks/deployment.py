@@ -1,8 +1,7 @@
 """What it takes to serve a model, beside other libraries: its file, loading, answers to single
 rows, batches, memory, and requests to a service.
 
-Owns the models: the same trees, leaves and rounds for all, 16 targets. Each file is served by a
-process of its own (`serving`), which has never trained anything.
+Each file is served by a process of its own (`serving`), which has never trained anything.
 """
 
 from __future__ import annotations

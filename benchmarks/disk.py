@@ -1,8 +1,7 @@
 """Data in files: what a tree costs where bins lie on a disk, beside XGBoost's external memory.
 
-Owns the data, how each library is handed batches, and the measures, of this process. Both write a
-file and read it for every tree; whether the system has it in memory is the same for both, and told
-by the bytes that came from the disk.
+Both write a file and read it for every tree; whether the system has it in memory is the same for
+both, and told by the bytes that came from the disk.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Distributions: how likely test rows are under them, their CRPS, and the seconds that training
 takes.
 
-Owns the sets, how each library is asked for normal distributions, and the measures. Sets and splits
-are those of `sets`.
+Sets and splits are those of `sets`.
 """
 
 from __future__ import annotations

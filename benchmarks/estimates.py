@@ -1,7 +1,4 @@
-"""What `memory_estimate` says beside what a training then holds.
-
-Owns the trainings. Must not know how an estimate is counted.
-"""
+"""What `memory_estimate` says beside what a training then holds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Times contributions (SHAP values) of Polyleaf and peers, each of its own model, on one thread.
 
-Owns what is explained and which call of a library is timed. Must not know how models are fitted
-(`libraries`) or figures shown. Turns are interleaved: within one all contenders run one after the
-other, so what else the machine does hits ratios less than times. Times are processor time.
+Turns are interleaved: within one all contenders run one after the other, so what else the machine
+does hits ratios less than times. Times are processor time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Models that left Polyleaf beside Polyleaf itself, on every data set: how far their raw scores are
 apart.
 
-Owns the formats, the models, and the rows that are hard on them. Must not know how a format is
-written. Sets and splits are those of `defaults`.
+Sets and splits are those of `defaults`.
 """
 
 from __future__ import annotations

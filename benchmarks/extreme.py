@@ -1,8 +1,8 @@
 """A made extreme multi-label set: any number of rows and up to a million labels, with structure to
 learn.
 
-Owns the recipe. Must not know libraries or clocks. `python -m benchmarks.extreme FILE` writes it in
-the format of the extreme classification repository, for libraries that read files.
+`python -m benchmarks.extreme FILE` writes it in the format of the extreme classification
+repository, for libraries that read files.
 
 Rows belong to topics, which lie in groups. The features of a row are those of its one or two topics
 and noise; its labels are drawn from its topics' lists by Zipf's law, a few from one list that

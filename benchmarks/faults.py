@@ -1,8 +1,7 @@
 """Workers that are lost in a fit: whether the model is still that of one machine, and time lost.
 
-Owns the kinds of faults, when they strike, and how a trial is judged. A trial is a fit on a cluster
-of processes that is made for it; a callback, or the data themselves, tell by a file that the moment
-has come. One that has not ended within PATIENCE seconds has hung.
+A trial is a fit on a cluster of processes that is made for it; a callback, or the data themselves,
+tell by a file that the moment has come. One that has not ended within PATIENCE seconds has hung.
 """
 
 from __future__ import annotations

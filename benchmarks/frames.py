@@ -1,9 +1,8 @@
 """What it costs that features come in a data frame: predictions for one row and for a thousand, and
 training.
 
-Owns the libraries, the containers and the clock. Libraries that are not installed are left out.
-Each is compared with itself on the same numbers as an array: the trees are few and small, so that
-reading is what takes the time.
+Libraries that are not installed are left out. Each is compared with itself on the same numbers as
+an array: the trees are few and small, so that reading is what takes the time.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Training and prediction on a CUDA card, beside the processor and beside other libraries on the
 same card.
 
-Owns the work, how each library is asked for it, and the clock. Libraries that are not installed are
-left out. A tree's time is the difference of two fits, so that reading, binning and compiling are
-not in it; fits of all take turns. Polyleaf's models of card and processor are compared too: a time
-of other bytes means nothing. An update is a row that adds one feature's value of one output to a
-histogram; a tree has rows times features times outputs of them, once a level at most.
+Libraries that are not installed are left out. A tree's time is the difference of two fits, so that
+reading, binning and compiling are not in it; fits of all take turns. Polyleaf's models of card and
+processor are compared too: a time of other bytes means nothing. An update is a row that adds one
+feature's value of one output to a histogram; a tree has rows times features times outputs of them,
+once a level at most.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Intervals: what share of test rows lies in them and what quantiles cost, in the libraries as they
 come.
 
-Owns the sets, how each library is asked for quantiles, and the measures. Sets and splits are those
-of `sets`.
+Sets and splits are those of `sets`.
 """
 
 from __future__ import annotations

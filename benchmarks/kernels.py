@@ -1,8 +1,5 @@
 """Times the parts of the core through `polyleaf._core`, on one thread: nanoseconds per unit of
 work.
-
-Owns which call is timed and what a unit is (each `Kernel` says what its figure includes). Must not
-know peers.
 """
 
 from __future__ import annotations

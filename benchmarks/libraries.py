@@ -1,9 +1,5 @@
 """One small class per library, all with the same verbs, so that the measuring code knows none of
 them.
-
-Owns the translation of `Settings` into each library's parameters: what its users would write to
-train fast. Must not know problems or clocks, except that `fit` notes the time after each round in
-`round_ends`.
 """
 
 from __future__ import annotations

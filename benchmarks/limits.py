@@ -1,8 +1,8 @@
 """How close training and prediction come to what the machine could do: time, memory, threads;
 beside others.
 
-Owns the work, how each library is asked for it, and the measures, of this process. Times are of the
-processor, of all threads together, unless said: they hold on a machine that has other work too.
+Times are of the processor, of all threads together, unless said: they hold on a machine that has
+other work too.
 """
 
 from __future__ import annotations

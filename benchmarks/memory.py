@@ -1,6 +1,4 @@
-"""The memory of this process and of others here, in bytes. Owns how the system is asked; must not
-know what is measured.
-"""
+"""The memory of this process and of others here, in bytes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Monotone constraints: what they cost and what they gain, beside those of other libraries.
-
-Owns the problems, made ones whose truth obeys and sets whose directions everybody would name, how
-each library is told of directions, and the measures.
-"""
+"""Monotone constraints: what they cost and what they gain, beside those of other libraries."""
 
 from __future__ import annotations
 

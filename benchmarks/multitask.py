@@ -1,7 +1,6 @@
 """Several tasks of unlike kind: one model for all of them beside a model for each.
 
-Owns how mixed targets are made of sets whose targets are alike, the two ways to learn them, and the
-measures. Sets are those of `sets`.
+Sets are those of `sets`.
 """
 
 from __future__ import annotations
@@ -216,7 +215,9 @@ def _table(figure: str) -> Table:
         figure,
         title,
         tuple(
-            Subject(name, unit, better, digits, name, figure, needs=(name,))  # type: ignore[arg-type]
+            Subject(  # type: ignore[arg-type]
+                name, unit, better, digits, name, figure, needs=(name,)
+            )
             for name in SETS
         ),
         multitask,

@@ -1,8 +1,4 @@
-"""Runs cases: every measurement in a process of its own, the contenders in turn, over and over.
-
-Owns their order. Must not know libraries (libraries.py), processes (processes.py), figures or
-tables (report.py).
-"""
+"""Runs cases: every measurement in a process of its own, the contenders in turn, over and over."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Which compositions a search tries first: many, each on every set, and the few that cover most.
 
-Owns the compositions that were compared, how their losses were found, and the greedy cover. What
-the search then tries is `polyleaf.search.portfolio`. Test parts of sets are not read: a study of
-the search needs them.
+What the search then tries is `polyleaf.search.portfolio`. Test parts of sets are not read: a study
+of the search needs them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The data of the cases: made from a seed, or read from a folder of .npz files.
-
-Owns the recipes and the split into training, validation and test part. Must not know libraries or
-clocks.
-"""
+"""The data of the cases: made from a seed, or read from a folder of .npz files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A measurement in a process of its own. Owns how it is started and how it fails; not what it
-measures.
-"""
+"""A measurement in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Figures from runs, tables from figures, and the result files.
-
-Owns medians, ratios, the file format and how they are shown. Must not know how anything was
-measured.
-"""
+"""Figures from runs, tables from figures, and the result files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One page with all tables and plots, from the result files. Owns the page's outline; computes no
-figures.
-"""
+"""One page with all tables and plots, from the result files."""
 
 from __future__ import annotations
 

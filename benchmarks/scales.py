@@ -1,8 +1,7 @@
 """Targets of unlike scale: what each target gets of a model of all of them, in the libraries as
 they come.
 
-Owns the made pairs, the sets and the measure: R2 of each target on test rows. How libraries are
-called is told in `defaults`.
+R2 of each target on test rows. How libraries are called is told in `defaults`.
 """
 
 from __future__ import annotations

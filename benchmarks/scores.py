@@ -1,7 +1,4 @@
-"""The score of each task on test data.
-
-Owns what is scored and which way is better. Must not know who predicted.
-"""
+"""The score of each task on test data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Equal seconds for all: the searching estimators beside other libraries that Optuna tunes.
 
-Owns the comparison: budgets of processor time on one thread, sets, and which of these the search's
-portfolio was chosen on. How the others are tuned is `tuned.py`'s.
+How the others are tuned is `tuned.py`'s.
 """
 
 from __future__ import annotations

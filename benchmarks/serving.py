@@ -1,8 +1,7 @@
 """A model file served by a fresh process: loading, first and later answers, batches, memory,
 requests.
 
-Owns the clock and how each library loads and predicts. Must not know how models were trained
-(`deployment`). Reads a job as JSON from standard input, prints its figures as the last line.
+Reads a job as JSON from standard input, prints its figures as the last line.
 """
 
 from __future__ import annotations

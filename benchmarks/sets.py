@@ -1,7 +1,4 @@
-"""Real data sets as their files have them, and how they are split.
-
-Owns the format of NAME.npz and the splits. Must not know libraries, methods or clocks.
-"""
+"""Real data sets as their files have them, and how they are split."""
 
 from __future__ import annotations
 

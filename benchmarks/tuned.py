@@ -1,9 +1,7 @@
 """Other libraries, tuned by Optuna in a given number of seconds of processor time.
 
-Owns the spaces, and what a trial is: three folds, each with early stopping, unpromising trials
-pruned between folds. The library's defaults are the first trial. The last training, on all rows, is
-never cut: a model of a few rounds would say nothing of its library. Must not know data sets, or
-what is compared with it.
+The library's defaults are the first trial. The last training, on all rows, is never cut: a model of
+a few rounds would say nothing of its library.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """One measurement in a process of its own: job on standard input, figures on standard output, as
 JSON.
-
-Owns what is inside the clock: the library is imported, its threads are started by a tiny fit, and
-the data is in memory before it starts. Must not know that other libraries are measured too.
 """
 
 from __future__ import annotations

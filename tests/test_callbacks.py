@@ -1,4 +1,5 @@
-"""Callbacks against a stand-in for the loop: each hook is driven by hand, so these tests need no training."""
+"""Callbacks against a stand-in for the loop: each hook is driven by hand, so these tests need no
+training."""
 
 import math
 import sys

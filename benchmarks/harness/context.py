@@ -1,7 +1,4 @@
-"""What a run is handed: where the data is, how large it may be. Owns the meaning of `--quick`.
-
-Must not know papers, methods or figures.
-"""
+"""What a run is handed: where the data is, how large it may be."""
 
 from __future__ import annotations
 

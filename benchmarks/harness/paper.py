@@ -1,8 +1,6 @@
 """A study declared: what a paper's tables print, and which run gives our figure for each of their
 cells.
 
-Owns the declaration and its checks. Must not know how runs are started, kept or shown.
-
 A *run* is a function `(context, method, problem) -> figures`, called once for each method and
 problem, however many cells show one of its figures. A *subject* is what methods are compared on:
 one column of a table (or one row), that is a problem and the figure shown.

@@ -1,4 +1,4 @@
-"""Figures as images. Owns how they look; must not know what was measured."""
+"""Figures as images."""
 
 from __future__ import annotations
 

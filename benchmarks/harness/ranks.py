@@ -1,7 +1,6 @@
 """Mean ranks of methods over subjects, and the difference of ranks that is significant.
 
-J. Demšar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006. Owns the
-statistics; must not know where figures come from.
+J. Demšar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Does the runs of studies that are missing, one after the other, and shows how far it is.
-
-Owns the order, what is skipped and the progress on the terminal. Must not know papers or tables.
-"""
+"""Does the runs of studies that are missing, one after the other, and shows how far it is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Finished runs, a file of JSON lines that grows by one line a run.
 
-Owns the file's format. Must not know what a run computes. A run that is interrupted leaves no line;
-a line that was cut in writing is the last one and is dropped.
+A run that is interrupted leaves no line; a line that was cut in writing is the last one and is
+dropped.
 """
 
 from __future__ import annotations

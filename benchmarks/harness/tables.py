@@ -1,7 +1,4 @@
-"""The cells of a table as text, and how many of ours are as good as the paper's.
-
-Owns the notation of cells. Must not know where the text is shown.
-"""
+"""The cells of a table as text, and how many of ours are as good as the paper's."""
 
 from __future__ import annotations
 

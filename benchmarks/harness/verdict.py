@@ -1,4 +1,4 @@
-"""Our figure against the paper's. Owns what "as good" means; must not know tables or files."""
+"""Our figure against the paper's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the runs of several papers share: one fit of one library, and the scores that papers print.
-
-Owns the way from a method's name to a trained library. Must not know papers.
-"""
+"""Shared by the runs of several papers: a fit of one library, and the printed scores."""
 
 from __future__ import annotations
 

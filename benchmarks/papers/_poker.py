@@ -1,7 +1,5 @@
 """Poker hands and their classes, which are a fixed function of the hands: more rows of UCI's Poker
 Hand.
-
-Owns the rules. Must not know papers or files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """C-GB: trees fitted by least squares to the residuals of all classes. Each method is tuned on a
 grid.
 
-Owns the grid search and the sets. What two processor cores force: the search sees as many training
-rows as `search_rows` allows, and only sets of up to `SEARCH_EACH` rows are searched anew for every
-split.
+What two processor cores force: the search sees as many training rows as `search_rows` allows, and
+only sets of up to `SEARCH_EACH` rows are searched anew for every split.
 """
 
 from __future__ import annotations

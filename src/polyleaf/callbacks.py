@@ -9,12 +9,13 @@ The boosting loop calls, in order::
         after_iteration(model, epoch, evals_log)   -> True: stop after this round
     after_training(model)
 
-Callbacks with `watches_layers` are also called with `after_layer(model, epoch, values, tree, leaves)`
-after every layer but the last of a tree, if `boosting_step="layer"`.
+Callbacks with `watches_layers` are also called with `after_layer(model, epoch, values, tree,
+leaves)` after every layer but the last of a tree, if `boosting_step="layer"`.
 
 `epoch` counts the rounds of the model: a training that continues a model of 40 rounds starts at 40.
 `evals_log` is `{data name: {metric name: [value of each round of this run]}}`. `model` is the
-:class:`polyleaf.Model` in training; `model.learning_rate` may be set and applies from the next round.
+:class:`polyleaf.Model` in training; `model.learning_rate` may be set and applies from the next
+round.
 """
 
 from __future__ import annotations
@@ -161,8 +162,9 @@ class EarlyStopping(Callback):
     A round with a NaN metric is no improvement. If all rounds are NaN, training does not stop early
     and warns at the end.
 
-    With `boosting_step="layer"` the metric is checked after every layer: if the best value was reached
-    inside a tree, the tree is cut back to that layer when training ends, and later trees are dropped.
+    With `boosting_step="layer"` the metric is checked after every layer: if the best value was
+    reached inside a tree, the tree is cut back to that layer when training ends, and later trees
+    are dropped.
 
     Parameters
     ----------
@@ -173,8 +175,8 @@ class EarlyStopping(Callback):
     data_name : str, optional
         Name of the evaluation set. Default: the last.
     save_best : bool, default=False
-        Whether the trees after the best round are dropped when training ends. Otherwise they stay in
-        the model and predictions use those up to the best round by default.
+        Whether the trees after the best round are dropped when training ends. Otherwise they stay
+        in the model and predictions use those up to the best round by default.
     min_delta : float, default=0
         Minimum change that counts as an improvement, in the unit of the metric.
     maximize : bool, optional
@@ -247,9 +249,9 @@ class EarlyStopping(Callback):
         if self.best_iteration is None:
             if self._first_round is not None:
                 warnings.warn(
-                    f"Early stopping had no effect, because the metric {self._metric!r} was NaN in every "
-                    "round. Check the evaluation set ('auc' needs both classes, 'r2' needs targets that "
-                    "vary), or use another metric.",
+                    f"Early stopping had no effect, because the metric {self._metric!r} was NaN in "
+                    "every round. Check the evaluation set ('auc' needs both classes, 'r2' needs "
+                    "targets that vary), or use another metric.",
                     stacklevel=2,
                 )
             return
@@ -259,10 +261,10 @@ class EarlyStopping(Callback):
             and self._last_round > self._first_round
         ):
             warnings.warn(
-                f"The metric {self._metric!r} was best at round {self._first_round}, the first one. It is "
-                f"assumed that {'larger' if self._sign == 1 else 'smaller'} is better: a function can "
-                "return (name, value, greater_is_better), and EarlyStopping takes maximize=. Or the "
-                "learning rate is too high.",
+                f"The metric {self._metric!r} was best at round {self._first_round}, the first "
+                f"one. It is assumed that {'larger' if self._sign == 1 else 'smaller'} is better: "
+                "a function can return (name, value, greater_is_better), and EarlyStopping takes "
+                "maximize=. Or the learning rate is too high.",
                 stacklevel=2,
             )
         if self._best_layer is not None:
@@ -285,8 +287,8 @@ class EarlyStopping(Callback):
     def _select_metric(self, evals_log: EvalsLog) -> tuple[str, str]:
         if not evals_log:
             raise ValueError(
-                "Early stopping needs data to evaluate on: pass eval_set=[(X, y)] or X_val and y_val to fit, "
-                "or set validation_fraction."
+                "Early stopping needs data to evaluate on: pass eval_set=[(X, y)] or X_val and "
+                "y_val to fit, or set validation_fraction."
             )
         data = self.data_name if self.data_name is not None else list(evals_log)[-1]
         if data not in evals_log:
@@ -398,10 +400,10 @@ class LearningRateScheduler(Callback):
 class Checkpoint(Callback):
     """Save the model periodically, so that an interrupted training can be continued.
 
-    Files are written atomically; incomplete files of a killed training are removed when the next one
-    begins, so a directory and name must be used by one training at a time. To continue, pass
-    `init_model=Checkpoint.latest(directory)` and the number of remaining rounds to `fit`: the result
-    equals the model of an uninterrupted training, bit for bit.
+    Files are written atomically; incomplete files of a killed training are removed when the next
+    one begins, so a directory and name must be used by one training at a time. To continue, pass
+    `init_model=Checkpoint.latest(directory)` and the number of remaining rounds to `fit`: the
+    result equals the model of an uninterrupted training, bit for bit.
 
     Parameters
     ----------
@@ -519,7 +521,8 @@ class TimeLimit(Callback):
 
 
 def _file_pattern(name: str) -> str:
-    """Return the regular expression of checkpoint files; the first group is the number of rounds."""
+    """Return the regular expression of checkpoint files; the first group is the number of
+    rounds."""
     return re.escape(name) + r"_(\d+)\.polyleaf"
 
 
@@ -678,8 +681,8 @@ def _check_signature(function: Callable[..., Any]) -> None:
     why = describe_signature_mismatch(function, 3)
     if why:
         raise TypeError(
-            "A callback is called after each round with three arguments, (model, epoch, evals_log), and ends "
-            f"the training by returning True; {why}."
+            "A callback is called after each round with three arguments, (model, epoch, "
+            f"evals_log), and ends the training by returning True; {why}."
         )
 
 

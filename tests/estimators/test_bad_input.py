@@ -1,4 +1,5 @@
-"""Bad input gets an error that says what was wrong, where, and what to do; nothing is trained on it."""
+"""Bad input gets an error that says what was wrong, where, and what to do; nothing is trained on
+it."""
 
 import warnings
 
@@ -225,7 +226,8 @@ def test_bad_hessians(function, match, hessian):
 
 
 def test_rows_that_curve_both_ways_are_no_error():
-    """Sums of Hessians are what is solved; where one of these is not positive, its direction is left out."""
+    """Sums of Hessians are what is solved; where one of these is not positive, its direction is
+    left out."""
     estimator = regressor(
         objective=lambda y, z: (z - y, np.tile([[1.0, 9.0], [9.0, 1.0]], (60, 1, 1))),
         hessian="full",

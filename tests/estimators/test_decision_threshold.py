@@ -67,7 +67,8 @@ def test_chosen_on_the_last_evaluation_set(threshold):
     "options", [{}, {"class_weight": "balanced"}, {"boosting_step": "layer"}], ids=str
 )
 def test_without_one_it_is_chosen_on_rows_that_models_have_not_seen(options):
-    """Three models, each trained on the rows of two folds, in the bins and with the weights of all."""
+    """Three models, each trained on the rows of two folds, in the bins and with the weights of
+    all."""
     from polyleaf import Dataset
 
     if "boosting_step" in options:

@@ -1,4 +1,5 @@
-"""The estimators as people use them: shapes, labels, evaluation data, early stopping, continuing, files."""
+"""The estimators as people use them: shapes, labels, evaluation data, early stopping, continuing,
+files."""
 
 import pickle
 import subprocess
@@ -48,7 +49,7 @@ def classifier(**changes):
     return PolyleafClassifier(**{**SMALL, **changes})
 
 
-# --- shapes and labels -----------------------------------------------------------------------------
+# --- shapes and labels ----------------------------------------------------------------------------
 
 
 def test_one_dimension_in_one_out(X, Y):
@@ -132,7 +133,7 @@ def test_tags():
     )
 
 
-# --- objectives and targets ------------------------------------------------------------------------
+# --- objectives and targets -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -366,7 +367,8 @@ def test_targets_of_unlike_scale_stay_in_their_unit_when_gone_on_with_and_loaded
 def test_base_score(X, Y):
     assert regressor(base_score=3.0).fit(X, Y).model_.base_score.tolist() == [3.0] * 3
     model = regressor(base_score=[1, 2, 3], normalize_targets=True).fit(X, Y)
-    # One round goes a tenth of the way to the mean of y; the penalty takes some hundredths off the step.
+    # One round goes a tenth of the way to the mean of y; the penalty takes some hundredths off the
+    # step.
     expected = 0.9 * np.array([1, 2, 3]) + 0.1 * Y.mean(0)
     np.testing.assert_allclose(
         model.predict(X, iteration_range=(0, 1)).mean(0), expected, atol=0.01
@@ -387,7 +389,7 @@ def test_class_weight_moves_the_decision(X, Y):
     assert plain < classifier(class_weight="balanced").fit(X, y).predict_proba(X)[:, 1].mean()
 
 
-# --- tables and names ------------------------------------------------------------------------------
+# --- tables and names -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -450,7 +452,7 @@ def test_dataset_is_binned_once(X, Y):
     assert regressor().fit(named, Y).feature_names_in_.tolist() == list("abcd")
 
 
-# --- evaluation, early stopping, callbacks -----------------------------------------------------------
+# --- evaluation, early stopping, callbacks --------------------------------------------------------
 
 
 def test_evaluation_results_are_those_of_predictions(X, Y):
@@ -638,7 +640,7 @@ def test_notebooks_may_keep_the_rounds_without_an_error(X, Y):
     assert model.n_iter_ == 5 and model.predict(X).shape == (300, 3)
 
 
-# --- going on --------------------------------------------------------------------------------------
+# --- going on -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -688,7 +690,7 @@ def test_warm_start_with_nothing_to_do(X, Y):
         model.set_params(n_estimators=3).fit(X, Y)
 
 
-# --- prediction --------------------------------------------------------------------------------------
+# --- prediction -----------------------------------------------------------------------------------
 
 
 def test_stages(X, Y):
@@ -740,7 +742,7 @@ def test_not_fitted(X):
     assert not hasattr(PolyleafRegressor(), "feature_importances_")
 
 
-# --- scikit-learn around it ----------------------------------------------------------------------------
+# --- scikit-learn around it -----------------------------------------------------------------------
 
 
 def test_pipelines_searches_and_cross_validation(X, Y):
@@ -808,7 +810,7 @@ def test_custom_objectives_predict_from_files(X, Y, tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "model").predict(X), model.predict(X))
 
 
-# --- the package ---------------------------------------------------------------------------------------
+# --- the package ----------------------------------------------------------------------------------
 
 
 def test_public_names():
@@ -866,7 +868,7 @@ def test_metrics_of_each_output():
     assert alone.evals_result_per_output_ == {"validation_0": {}}
 
 
-# --- no rows -------------------------------------------------------------------------------------------
+# --- no rows --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "quantile", "normal", "negative_binomial"])
@@ -930,7 +932,7 @@ def test_what_needs_rows_says_so():
         model.feature_importance("shap", X=X[:0])
 
 
-# --- sentences -----------------------------------------------------------------------------------------
+# --- sentences ------------------------------------------------------------------------------------
 
 
 def test_kinds_of_importance_are_all_named():

@@ -10,7 +10,8 @@ QUANTILES = dict(objective="quantile", quantile_alpha=[0.1, 0.5, 0.9])
 
 
 def made(n, n_targets=2, seed=0):
-    """Noise whose width depends on a feature; targets of unlike scale whose noise is shared in part."""
+    """Noise whose width depends on a feature; targets of unlike scale whose noise is shared in
+    part."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 5)).astype(np.float32)
     noise = rng.standard_normal((n, n_targets)) + rng.standard_normal((n, 1))

@@ -31,7 +31,8 @@ def test_classes_are_in_their_sets_as_often_as_asked(coverage):
     covered = sets[np.arange(len(test[1])), np.searchsorted(model.classes_, test[1])]
     assert abs(off(covered, coverage, 2000)) < 2
     assert sets.dtype == bool and sets.any(axis=1).all()
-    # Where the model is sure sets are small: one class more often than not, and then it is the prediction.
+    # Where the model is sure sets are small: one class more often than not, and then it is the
+    # prediction.
     alone = sets.sum(axis=1) == 1
     np.testing.assert_array_equal(
         model.classes_[sets[alone].argmax(axis=1)], model.predict(test[0])[alone]

@@ -1,8 +1,4 @@
-"""Boosting: derivatives, a tree, leaf values, raw scores, and again.
-
-Owns three losses and the loop, a tree at a time or a layer at a time. Must not know how trees are
-grown.
-"""
+"""Boosting loops with three losses, a tree at a time or a layer at a time."""
 
 import numpy as np
 

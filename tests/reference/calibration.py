@@ -1,8 +1,4 @@
-"""Quantiles moved to their levels, by definition: the specification of docs/intervals.md.
-
-Owns: where a level lies among residuals, in exact fractions, and the shifts that models trained
-without each fold ask for. Must not know: how models are trained.
-"""
+"""Calibration of quantiles and intervals by definition, in exact fractions."""
 
 from fractions import Fraction
 

@@ -1,7 +1,4 @@
-"""CategoricalOverfit: what the best order of many categories gains where they say nothing.
-
-Owns how much that is. Must not know which candidates there are.
-"""
+"""Expected gain of the best ordering of many categories that carry no information."""
 
 from dataclasses import dataclass
 

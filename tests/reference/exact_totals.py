@@ -1,4 +1,4 @@
-"""Totals over rows, exact in integers, so that neither order nor place of a row shows in them."""
+"""Exact totals over rows, in integers, independent of the order of rows."""
 
 import math
 

@@ -1,11 +1,9 @@
-"""Training on sparse targets: the specification of docs/sparse-leaves.md, slow and obvious.
+"""Extreme multi-label training, slow and obvious: everything is dense.
 
-Owns: sums of sparse gradients, both searches for splits of them, sparse Newton leaves, and a
-boosting loop on top. Everything is dense here: an output that a row does not hold has gradient 0,
-and zeros change no sum, no largest magnitude and no choice.
+Sums of sparse gradients, both split searches, sparse Newton leaves and a boosting loop. An output
+that a row does not hold has gradient 0, and zeros change no sum, maximum or choice.
 
-The paper is GBDT-SPARSE: Si et al., "Gradient Boosted Decision Trees for High Dimensional Sparse
-Output".
+Si et al., "Gradient Boosted Decision Trees for High Dimensional Sparse Output" (GBDT-SPARSE).
 """
 
 from dataclasses import dataclass

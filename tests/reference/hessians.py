@@ -1,7 +1,4 @@
-"""Hessians of losses whose outputs couple, float32, packed as lower triangles.
-
-Owns their formulas. Must not know gradients or trees.
-"""
+"""Hessians of losses with coupled outputs, float32, packed as lower triangles."""
 
 import numpy as np
 

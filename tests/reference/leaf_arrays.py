@@ -1,8 +1,4 @@
-"""Leaf blocks: what the leaves of a tree hold, and what they add to the raw scores of a row.
-
-Owns the layouts of sparse and linear leaves, their leaf_values, and the best outputs of a row. Must
-not know how leaves were fitted.
-"""
+"""Arrays of sparse and linear leaves, their values, and the best outputs of a row."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
-"""Leaf values: Newton steps of unquantised derivatives, for dense leaves and for those that hold
-few outputs.
+"""Leaf values: Newton steps of unquantised derivatives, for dense and sparse leaves.
 
-Owns sums of rows by leaf in fixed point, and the step of a leaf in float64. Must not know how the
-tree was grown.
+Rows are summed by leaf in fixed point, and the step of a leaf is computed in float64.
 """
 
 import numpy as np

@@ -1,9 +1,7 @@
-"""Likelihoods of a target and its two scores, float64: what
-cpp/losses/kernels/likelihood_kernels.cpp is to say.
+"""Likelihoods of a target given two raw scores, float64, for likelihood_kernels.cpp.
 
-Owns: what scores mean, by SciPy's distributions; derivatives as differences; Fisher's information
-by its definition, the mean square of the gradient. Must not know: closed forms, float32, where
-spreads are cut.
+SciPy distributions, derivatives by finite differences, and Fisher information by its definition,
+the mean square of the gradient.
 """
 
 import numpy as np

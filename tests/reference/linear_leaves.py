@@ -1,11 +1,7 @@
-"""Linear leaves: what a feature is worth as a regressor, and the linear leaf problem (GBDT-PL,
-section 4).
+"""Linear leaves: bin means of regressors, and the linear leaf problem (GBDT-PL, section 4).
 
-The specification of docs/linear-leaves.md. Owns bin means and leaf functions. Must not know how
-splits are found (`linear_search`).
-
-The paper is GBDT-PL: Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees",
-IJCAI 2019. p regressors, d the most that a leaf may have.
+Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees", IJCAI 2019.
+p regressors, d the maximum of a leaf.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,6 @@
-"""The search that looks ahead to linear leaves (GBDT-PL, Algorithm 2).
+"""Split search with the gain of linear leaves (GBDT-PL, Algorithm 2).
 
-Owns the channels of a node's regressors, the score of a side, and what a node passes on. Must not
-know how leaves are fitted in the end (`linear`).
-
-p regressors, d the most that a leaf may have; C candidates.
+p regressors, d the maximum of a leaf; C candidates.
 """
 
 from dataclasses import dataclass

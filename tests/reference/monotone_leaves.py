@@ -1,9 +1,4 @@
-"""Monotone constraints: which leaves of a tree must not be above which others, and values that
-obey.
-
-Owns what directions mean for leaves, and isotonic regression by its definition. Must not know how a
-tree was grown, or what its leaves were fitted by.
-"""
+"""Monotone constraints between leaves: their order, and isotonic regression by its definition."""
 
 import numpy as np
 

@@ -1,7 +1,4 @@
-"""Several tasks in one tree: gains in one unit, leaf values each task's own.
-
-Owns the unit and the tree. Must not know losses: it is given their derivatives.
-"""
+"""Multi-task trees: gains on a common scale, leaf values of each task on its own scale."""
 
 import math
 from fractions import Fraction

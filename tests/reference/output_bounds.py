@@ -1,8 +1,4 @@
-"""Value bounds: what values of a node may be where a split above has pooled an output (monotone
-constraints).
-
-Owns which bounds children inherit. Must not know what values are best, or how splits are found.
-"""
+"""Bounds of node outputs below a split on a monotone feature."""
 
 from dataclasses import dataclass
 

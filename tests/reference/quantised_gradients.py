@@ -1,8 +1,7 @@
-"""Channels: derivatives as integers, and sums of them (GBDT-MO, Algorithm 1).
+"""Quantised gradients and Hessians, and their sums (GBDT-MO, Algorithm 1).
 
-Owns how float32 gradients and hessians become int16, and what a set of rows adds up to. Must not
-know scores. m channels of curvature: 0 (unit), 1 (shared), K (diagonal) or K (K + 1) / 2 (full: the
-lower triangle, row after row).
+m Hessian channels: 0 (unit), 1 (shared), K (diagonal) or K (K + 1) / 2 (full: the lower
+triangle, row by row).
 """
 
 from dataclasses import dataclass

@@ -1,19 +1,15 @@
-"""Contributions by their definition: a game over all subsets of the features, and Shapley's values
-of it.
+"""SHAP values by definition: a cooperative game over all subsets of the features.
 
-The specification of `_core.Explainer` (docs/explaining.md). A forest is a list of (tree, leaves,
-output), a row its codes and, where leaves are linear, its raw features. Everything is float64, and
-takes 2^F evaluations a row.
+The specification of `_core.Explainer`. A forest is a list of (tree, leaves, output), a row its
+codes and, for linear leaves, its raw features. Everything is float64, with 2^F evaluations per row.
 
-What is known of a row is a set S of its features. The worth of S is the sum of the trees'
-leaf_values that is to be expected:
+The worth of a set S of known features is the expected sum of leaf values:
 
-- from counts (`expected`): a split on a known feature is followed; at one on an unknown feature
-  both ways are, each by its share of the training rows that its two children count (a half each
-  where they count none). In a linear leaf an unknown regressor is missing, so it counts as the
-  leaf's centre.
-- from a background (`background_worth`): the mean leaf_value of the rows that have the features in
-  S from the row and the others from a row of the background.
+- by counts (`expected`): a split on a known feature is followed; at others both sides are, weighted
+  by the training rows of the children (a half each if they have none). In a linear leaf an unknown
+  regressor is missing, so it counts as the centre of the leaf.
+- by a background (`background_worth`): the mean leaf value of the rows that take the features in S
+  from the row, and the others from a row of the background.
 """
 
 from __future__ import annotations

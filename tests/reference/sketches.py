@@ -1,7 +1,4 @@
-"""Sketches: few columns that stand for many outputs, and sparse rows times a matrix.
-
-Owns the order of every sum in them. Must not know what is done with the columns.
-"""
+"""Sketches of outputs, and products of sparse rows with a matrix, with the order of every sum."""
 
 import numpy as np
 

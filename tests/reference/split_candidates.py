@@ -1,7 +1,6 @@
-"""Candidates: the ways to cut a node that compete, and which of them wins.
+"""Split candidates of a node, and which of them wins.
 
-Owns the features a node may use, thresholds, orders of categories, where missing values go, and
-ties. Must not know how scores are made or when a node is looked at.
+Features that a node may use, thresholds, orders of categories, missing values and ties.
 """
 
 from dataclasses import dataclass

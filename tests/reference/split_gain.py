@@ -1,7 +1,7 @@
-"""Scores: what splits and leaves are worth by summed channels.
+"""Split gains and leaf objectives of summed gradients, in float32.
 
-Owns the leaf problem of every kind of curvature and leaf: its terms, their sum in virtual lanes,
-elimination, and when a gain is one. Must not know which candidates there are. Scores are float32.
+Terms of every kind of Hessian and leaf, their sum in virtual lanes, elimination, and the minimum
+gain.
 """
 
 import numpy as np

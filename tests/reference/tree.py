@@ -1,7 +1,4 @@
-"""A tree as arrays: the structure, without what leaves hold.
-
-Owns how grown nodes become arrays, and how codes find their leaf. Must not know scores.
-"""
+"""A tree as arrays: the structure, without leaf values."""
 
 from dataclasses import dataclass
 

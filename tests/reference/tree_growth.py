@@ -1,8 +1,4 @@
-"""Growth: which nodes are split, in which order, until when (GBDT-MO, Algorithm 5).
-
-Owns what bounds a tree, the schedule, and cutting back. Must not know how a search finds its
-splits.
-"""
+"""Tree growth: which nodes are split, in which order, and when it ends (GBDT-MO, Algorithm 5)."""
 
 from dataclasses import dataclass, field
 

@@ -232,7 +232,7 @@ def test_dict_of_parameters_is_not_an_objective():
 
 
 def test_column_name_as_target_raises():
-    with pytest.raises(ValueError, match="y is 'a', which is no array"):
+    with pytest.raises(ValueError, match="y is 'a', which is not an array"):
         regressor().fit(pd.DataFrame(X, columns=list("abc")), "a")
 
 
@@ -288,14 +288,14 @@ def test_softmax_of_labels_suggests_an_objective():
         classifier(objective="softmax").fit(X, LABELS)
 
 
-def _error_and_curvature(y, scores):
+def _error_and_hessian(y, scores):
     return scores - y, np.ones_like(scores)
 
 
 @pytest.mark.parametrize(
     ("objective", "why"),
     [
-        (_error_and_curvature, "a custom objective has no link"),
+        (_error_and_hessian, "a custom objective has no link"),
         ("squared_hinge", "has no probabilities"),
     ],
 )
@@ -497,9 +497,7 @@ def test_invalid_inputs_have_clear_messages():
     model = PolyleafClassifier(n_estimators=2)
     with pytest.raises(ValueError, match=r"sample_weight holds text, but .* class_weight"):
         model.fit(X, TWO, np.full(len(X), "a"))
-    with pytest.raises(
-        ValueError, match=r"y has one dimension, but where it stays sparse .*LabelBinarizer"
-    ):
+    with pytest.raises(ValueError, match=r"y has one dimension.*LabelBinarizer"):
         PolyleafClassifier(leaf="sparse", leaf_k=1, split_search="exact").fit(X, TWO)
     with pytest.raises(TypeError, match="kind must be a string .* pass rows as X="):
         model.fit(X, TWO).feature_importance(X)

@@ -111,7 +111,8 @@ def test_reference_repeats_no_default():
 def test_a_second_home_is_found(tmp_path):
     path = tmp_path / "second.py"
     path.write_text(
-        "def f(a, reg_lambda=1.0, *, leaf='linear', max_depth=None): ...\nclass C:\n    top_rate: float = 2\n"
+        "def f(a, reg_lambda=1.0, *, leaf='linear', max_depth=None): ...\nclass C:\n    top_rate: "
+        "float = 2\n"
     )
     names = [name for _, name, _ in literal_defaults(path)]
     assert names == ["reg_lambda", "leaf", "top_rate"]

@@ -33,7 +33,7 @@ CHOICES = {
 COUPLED = ("full", "block")
 
 # Incompatible combinations, and words of their message.
-REFUSED = [
+INCOMPATIBLE = [
     (lambda c: c["hessian"] in COUPLED and c["multi_strategy"] == "one_output_per_tree",
      'hessian="(full|block)" couples the outputs.*multi_strategy'),
     (lambda c: _leaf_hessian(c) in COUPLED and c["multi_strategy"] == "one_output_per_tree",
@@ -83,14 +83,14 @@ def get_error(combination):
 
 
 def test_error_of_every_incompatible_combination():
-    refused = 0
+    n_errors = 0
     for combination in combinations():
-        expected = [words for condition, words in REFUSED if condition(combination)]
+        expected = [words for condition, words in INCOMPATIBLE if condition(combination)]
         message = get_error(combination)
         assert (message is not None) == bool(expected), combination
         assert message is None or any(re.search(words, message) for words in expected), combination
-        refused += message is not None
-    assert 1000 < refused < len(combinations()) - 1000
+        n_errors += message is not None
+    assert 1000 < n_errors < len(combinations()) - 1000
 
 
 def train(combination):

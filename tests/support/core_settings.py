@@ -1,6 +1,4 @@
-"""Settings for the core, which has no defaults: where a test does not care, those of the reference
-implementation's settings.
-"""
+"""Settings of the core, which has no defaults: by default those of the reference implementation."""
 
 from dataclasses import asdict, replace
 

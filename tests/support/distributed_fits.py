@@ -1,7 +1,4 @@
-"""A fit by ranks that are threads, as an engine does it.
-
-Owns how rows are cut; must not know what is asserted.
-"""
+"""A distributed fit by ranks that are threads."""
 
 import copy
 

@@ -1,7 +1,4 @@
-"""Arrays as other libraries have them on a GPU: here the device is this machine (`host_device`).
-
-Owns: the two protocols' other side. Must not know: what is asserted.
-"""
+"""Arrays as other libraries have them on a GPU: here the device is this machine (`host_device`)."""
 
 import ctypes
 

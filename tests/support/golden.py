@@ -1,8 +1,7 @@
 """The golden file: what models are, byte for byte, over the product of what can be chosen.
 
-Owns the configurations, their data, and how a model becomes two hashes: of its file and of its raw
-scores. Must not know what is asserted. Data is whole numbers and exact fractions, and nothing here
-goes through BLAS or a library's exp, so that the hashes hold on any machine.
+Data is whole numbers and exact fractions, and nothing here goes through BLAS or a library's exp, so
+that the hashes hold on any machine.
 
 `python tests/support/golden.py --check` says whether an installed package makes the same, with
 `--device cuda` whether a card does, of the configurations that it takes. `python

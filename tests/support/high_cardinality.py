@@ -1,7 +1,4 @@
-"""Tables with a feature of more than 255 categories, and targets that depend on it.
-
-Owns the data. Must not know what is asserted.
-"""
+"""Tables with a feature of more than 255 categories, and targets that depend on it."""
 
 import numpy as np
 

@@ -1,7 +1,4 @@
-"""Model files of earlier versions, and files that were tampered with.
-
-Owns where they are, and how a header and a checksum are written. Must not know what is asserted.
-"""
+"""Model files of earlier versions, and modified files with a valid checksum."""
 
 import json
 from functools import lru_cache

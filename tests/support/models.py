@@ -1,4 +1,4 @@
-"""Small models with random trees, for tests of what happens to a model after training."""
+"""Small models with random trees."""
 
 import numpy as np
 import pandas as pd

@@ -1,6 +1,4 @@
-"""Directions that values must obey, of problems of the core: random ones, and those that are
-refused.
-"""
+"""Growth problems with monotone constraints: random ones, and invalid ones."""
 
 from dataclasses import replace
 

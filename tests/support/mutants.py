@@ -1,9 +1,4 @@
-"""Hostile model files: small sound ones of every kind, changes to them, and what may come of them.
-
-Owns the seeds, the changes and the rule: a file loads and predicts, or is a `ModelFileError`. Must
-not know who counts: tests take some hundred (`tests/whole/test_hostile_models.py`), `scripts/fuzz`
-what it is told.
-"""
+"""Hostile model files: small valid ones of every kind with random changes."""
 
 import json
 import warnings

@@ -1,9 +1,4 @@
-"""Random growth problems; core and reference implementation behind the same calls; brute force over
-splits.
-
-Owns: what a test needs in order to say "the core and the reference implementation" in one line.
-Must not know: what is asserted.
-"""
+"""Random growth problems, the core and the reference behind the same calls, and brute force."""
 
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction

@@ -1,7 +1,4 @@
-"""Small training problems, and what a training left behind, for tests of how trees are boosted.
-
-Owns data and access to raw scores. Must not know what is asserted.
-"""
+"""Small training problems, and access to the state that a training left."""
 
 from contextlib import contextmanager
 

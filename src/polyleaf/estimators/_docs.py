@@ -30,8 +30,8 @@ best_score_ : float or None
 evals_result_ : dict
     Metrics of each round, `{evaluation set: {metric: [value of each round]}}`.
 evals_result_per_output_ : dict
-    `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}` for several outputs and metrics
-    that are defined per output.
+    `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}` for several outputs and
+    metrics that are defined per output.
 feature_importances_ : ndarray of shape (n_features,)
     Share of each feature in the total gain; in the number of splits if the model was saved without
     statistics.

@@ -1,4 +1,5 @@
-"""Predictions of fitted estimators: raw scores, predictions by round, leaves, tables, importances."""
+"""Predictions of fitted estimators: raw scores, predictions by round, leaves, tables,
+importances."""
 
 from __future__ import annotations
 
@@ -56,14 +57,16 @@ class PredictionMixin:
             begin, end = index(begin), 0 if end is None else index(end)
         except (TypeError, ValueError):
             raise TypeError(
-                "iteration_range must be a pair (first, last) of integers, where the last round is not "
-                f"used; got {iteration_range!r}. (0, n) is the first n rounds, (0, 0) is all rounds."
+                "iteration_range must be a pair (first, last) of integers, where the last round is "
+                f"not used; got {iteration_range!r}. (0, n) is the first n rounds, (0, 0) is all "
+                "rounds."
             ) from None
         return begin, end or self.model_.n_rounds
 
     def _features(self, X: Any, n_threads: int | None = None) -> FeatureTable:
         """Read X and check it against the training data."""
-        reader = FeatureReader(self, self.model_.projection, n_threads or self._n_threads())  # type: ignore[arg-type]
+        estimator: Any = self
+        reader = FeatureReader(estimator, self.model_.projection, n_threads or self._n_threads())
         return reader.read_new(X, self.model_.mapper)
 
     def _n_threads(self) -> int:
@@ -212,8 +215,8 @@ class PredictionMixin:
         -------
         labels : ndarray of shape (n_rows, k)
             Outputs by decreasing score, ties by index. Multi-class: classes; multi-label and
-            regression: int64 indices of outputs. -1 (None for classes, "" for names) if fewer than k
-            outputs have a score.
+            regression: int64 indices of outputs. -1 (None for classes, "" for names) if fewer than
+            k outputs have a score.
         scores : ndarray of shape (n_rows, k), float64
             Raw scores; -inf if there is none.
 
@@ -374,8 +377,8 @@ class PredictionMixin:
         ----------
         predict : {"default", "pandas", "polars", "pyarrow"}
             Type of two-dimensional results of `predict`, `predict_proba`, `predict_log_proba`,
-            `predict_raw` and `decision_function`: an array, or a table with the names of the columns
-            of y or of the classes. pandas tables have the index of X.
+            `predict_raw` and `decision_function`: an array, or a table with the names of the
+            columns of y or of the classes. pandas tables have the index of X.
 
         Returns
         -------

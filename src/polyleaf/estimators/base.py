@@ -23,7 +23,7 @@ from polyleaf.inputs.target import Target, TargetEncoding, encode_sparse
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import render_model
 from polyleaf.model.serialize import Destination, Source
-from polyleaf.objectives import Objective, objective_class, objective_names
+from polyleaf.objectives import Objective, objective_class
 from polyleaf.runtime.cuda import get_device
 from polyleaf.settings.aliases import (
     FOREIGN_ATTRIBUTES,
@@ -34,6 +34,7 @@ from polyleaf.settings.aliases import (
 )
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.cross_fitting import TrainingRecord, quantile_shifts
+from polyleaf.training.fit import check_scaling
 from polyleaf.training.prepare import VALIDATION, PreparedData, TrainingData, collect_eval_sets
 
 __all__ = ["PolyleafEstimator"]
@@ -81,17 +82,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     ) -> Objective:
         raise NotImplementedError
 
-    @staticmethod
-    def _check_scaling(encoding: TargetEncoding, objective: Objective) -> None:
-        """Raise if targets are standardised and the objective does not allow that."""
-        if encoding.scale is not None and not objective.is_translation_invariant:
-            allowed = [
-                name for name in objective_names() if objective_class(name).is_translation_invariant
-            ]
-            raise ValueError(
-                f"normalize_targets=True is not available for objective {objective.name!r}: it is "
-                f"for {', '.join(allowed)}."
-            )
+    _check_scaling = staticmethod(check_scaling)
 
     def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
         """Predict single outputs from their raw scores, for sparse targets."""
@@ -123,14 +114,15 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
         """Check that target kind, objective and scores of a file belong to this class."""
         objective = model.objective
-        has_classes = encoding.kind == "multiclass" and not encoding.one_vs_rest
-        learns = (
-            "values" if encoding.kind == "regression" else "classes" if has_classes else "labels"
+        kind, has_classes = (
+            encoding.kind,
+            encoding.kind == "multiclass" and not encoding.one_vs_rest,
         )
+        learns = "values" if kind == "regression" else "classes" if has_classes else "labels"
         if encoding.kind not in cls._kinds or learns not in objective.target_kinds:
             raise ValueError(
-                f"A {cls.__name__} does not learn a target of kind {encoding.kind!r} with objective "
-                f"{objective.name!r}."
+                f"A {cls.__name__} does not learn a target of kind {encoding.kind!r} with "
+                f"objective {objective.name!r}."
             )
         if objective.n_scores(encoding.n_outputs) != model.n_outputs:
             raise ValueError(
@@ -176,8 +168,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             for "poisson". In the unit of `predict_raw`; one column applies to all outputs. To be
             passed to predictions and evaluation sets as well.
         eval_set : list of (X, y), optional
-            Evaluation sets, on which metrics are computed after every round. X may be a Dataset that
-            was binned with `reference=` the training Dataset.
+            Evaluation sets, on which metrics are computed after every round. X may be a Dataset
+            that was binned with `reference=` the training Dataset.
         eval_names : list of str, optional
             Names of the evaluation sets in `evals_result_`. Default: "validation_0",
             "validation_1", ...
@@ -208,13 +200,9 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         device = get_device(self.device)
         data = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
         val = TrainingData(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
+        is_held_out = self.validation_fraction is not None
         eval_data = collect_eval_sets(
-            eval_set,
-            eval_names,
-            eval_sample_weight,
-            eval_offset,
-            val,
-            self.validation_fraction is not None,
+            eval_set, eval_names, eval_sample_weight, eval_offset, val, is_held_out
         )
         data, *eval_data = [d.copy_to_host(device) for d in (data, *eval_data)]
         return fit_estimator(self, data, eval_data, callbacks, init_model)
@@ -289,8 +277,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         OSError
             If the file cannot be written.
         ValueError
-            If class labels are not strings, numbers or booleans, leaf values do not fit `leaf_dtype`,
-            or the name is one of another format.
+            If class labels are not strings, numbers or booleans, leaf values do not fit
+            `leaf_dtype`, or the name is one of another format.
         """
         check_is_fitted(self)
         model, best = self.model_, self.model_.best_iteration
@@ -306,7 +294,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     @warn_if_called_on_instance
     @classmethod
     def load_model(cls, path: Source) -> Self:
-        """Read a fitted estimator of this class from a file: `m = PolyleafRegressor.load_model(path)`.
+        """Read a fitted estimator of this class from a file: `m =
+        PolyleafRegressor.load_model(path)`.
 
         If called on an estimator it does not change that estimator, and warns.
 

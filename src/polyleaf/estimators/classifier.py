@@ -53,8 +53,8 @@ def _explain_missing_probabilities(estimator: PolyleafClassifier) -> str:
         return ""
     if cls is Custom:
         return (
-            "a custom objective has no link from scores to probabilities: decision_function returns "
-            "its raw scores. Your own subclass of Objective can have one."
+            "a custom objective has no link from scores to probabilities: decision_function "
+            "returns its raw scores. Your own subclass of Objective can have one."
         )
     return f"objective {cls.name!r} has no probabilities: decision_function returns its scores."
 
@@ -259,8 +259,8 @@ class PolyleafClassifier(
         Returns
         -------
         ndarray of shape (n_rows, n_classes or n_labels), or (n_rows,) for two classes; float64
-            Raw scores. For two classes the score of the second class, or its difference to the first
-            if the objective has a score for both.
+            Raw scores. For two classes the score of the second class, or its difference to the
+            first if the objective has a score for both.
 
         Raises
         ------
@@ -439,7 +439,8 @@ class PolyleafClassifier(
         X : array, sparse matrix or table of shape (n_rows, n_features)
         y : array-like of shape (n_rows,), or indicator matrix (n_rows, n_labels)
             NaN labels are left out with `missing_targets="ignore"`.
-        sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
+        sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label,
+        optional
             The weight of a row is the mean over its known labels.
         offset : array-like, optional
             Initial raw scores, see `predict`.

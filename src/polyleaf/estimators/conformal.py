@@ -1,4 +1,5 @@
-"""Split conformal prediction: intervals of fitted regressors, prediction sets of fitted classifiers."""
+"""Split conformal prediction: intervals of fitted regressors, prediction sets of fitted
+classifiers."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ from polyleaf.training.conformal import (
 __all__ = ["calibrate_intervals", "calibrate_sets", "predict_bounds", "predict_sets"]
 
 
-# --- intervals -------------------------------------------------------------------------------------
+# --- intervals ------------------------------------------------------------------------------------
 
 
 def calibrate_intervals(
     regressor: Any, X: Any, y: Any, sample_weight: Any, coverage: float, joint: bool, offset: Any
 ) -> None:
-    """Find the widths of intervals and store them in the model; see `PolyleafRegressor.calibrate`."""
+    """Find the widths of intervals and store them in the model; see
+    `PolyleafRegressor.calibrate`."""
     check_is_fitted(regressor)
     check_coverage(coverage)
     target = regressor._encoding.encode(y, sample_weight, normalized=False)
@@ -85,7 +87,7 @@ def _predict_extremes(
     return predicted[..., int(np.argmin(levels))], predicted[..., int(np.argmax(levels))]
 
 
-# --- prediction sets -------------------------------------------------------------------------------
+# --- prediction sets ------------------------------------------------------------------------------
 
 
 def calibrate_sets(

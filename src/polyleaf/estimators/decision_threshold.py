@@ -1,4 +1,5 @@
-"""Decisions of classifiers: classes and probabilities from raw scores, and the choice of thresholds."""
+"""Decisions of classifiers: classes and probabilities from raw scores, and the choice of
+thresholds."""
 
 from __future__ import annotations
 
@@ -172,13 +173,13 @@ class DecisionThresholdMixin:
 def _check_has_threshold(encoding: TargetEncoding, objective: Objective) -> None:
     if encoding.kind == "multiclass":
         raise ValueError(
-            "threshold is for two classes and for multi-label targets; with several classes the most "
-            "probable class is predicted."
+            "threshold is for two classes and for multi-label targets; with several classes the "
+            "most probable class is predicted."
         )
     if objective.link != "logistic":
         raise ValueError(
-            f"threshold is a probability, but objective {objective.name!r} has no logistic link: use "
-            '"logistic", or compare decision_function with a threshold.'
+            f"threshold is a probability, but objective {objective.name!r} has no logistic link: "
+            'use "logistic", or compare decision_function with a threshold.'
         )
 
 

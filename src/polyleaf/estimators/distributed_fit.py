@@ -68,16 +68,16 @@ class SharedFit(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """Target of some rows.
+    """Targets of some rows.
 
     Attributes
     ----------
     target : Target
-        Less what rows start from, where the loss is of their difference.
+        Offsets are subtracted if the loss depends on their difference only.
     numbers : ndarray of int64
-        Of the rows of positive weight: how many of all such rows come before each.
+        Global indices of the rows with positive weight, counted among such rows.
     offset : ndarray of shape (n_rows, K), float64, or None
-        Scores that rows start from.
+        Initial raw scores.
     """
 
     target: Target
@@ -85,7 +85,7 @@ class Shard(NamedTuple):
     offset: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> Shard:
-        """That of some of the rows, ascending."""
+        """Return the targets of some rows, in ascending order."""
         used = np.zeros(self.target.n_rows, bool)
         used[rows] = True
         offset = None if self.offset is None else self.offset[rows]
@@ -93,7 +93,7 @@ class Shard(NamedTuple):
 
     @staticmethod
     def joined(shards: Sequence[Shard]) -> Shard:
-        """That of the rows of all, shard after shard."""
+        """Concatenate shards."""
         targets = [shard.target for shard in shards]
         values = concatenate_values([target.values for target in targets], "y")
         weight = None if targets[0].weight is None else np.concatenate([t.weight for t in targets])
@@ -236,8 +236,8 @@ def _check_parameters(estimator: PolyleafEstimator) -> None:
         ),
         (
             isinstance(getattr(estimator, "threshold", None), str),
-            'threshold="f1", which is chosen on all rows; set a number, and call choose_threshold on '
-            "the result of to_local.",
+            'threshold="f1", which is chosen on all rows; set a number, and call choose_threshold '
+            "on the result of to_local.",
         ),
     ):
         if is_set:
@@ -248,6 +248,7 @@ def _check_metrics(plan: FitPlan) -> None:
     for metric in plan.metrics:
         if hasattr(metric.function, "set_train_target"):
             raise ValueError(
-                f"Distributed training does not support eval_metric={metric.name!r}, which needs the "
-                "label frequencies of all rows; compute it after training, or use another metric."
+                f"Distributed training does not support eval_metric={metric.name!r}, which needs "
+                "the label frequencies of all rows; compute it after training, or use another "
+                "metric."
             )

@@ -89,8 +89,8 @@ def memory_estimate(
     settings = settings.replace_n_estimators(n_rounds or DEFAULT_N_ESTIMATORS)
     if settings.has_sparse_targets:
         raise ValueError(
-            "memory_estimate is for dense targets: memory of sparse targets depends on their number of "
-            "non-zeros."
+            "memory_estimate is for dense targets: memory of sparse targets depends on their "
+            "number of non-zeros."
         )
     target = estimator._encode_target(_make_targets(task, n_outputs), None, None)
     problem = make_objective(estimator, target).bind(target.values, None)

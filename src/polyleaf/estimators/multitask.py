@@ -166,8 +166,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             raise ValueError(f"Task {name!r}: {error}") from None
         if encoding.kind == "multilabel" and "labels" not in made.target_kinds:
             raise ValueError(
-                f"Task {name!r} has several labels per row, but objective {made.name!r} is for one of "
-                'several classes: use "logistic".'
+                f"Task {name!r} has several labels per row, but objective {made.name!r} is for one "
+                'of several classes: use "logistic".'
             )
         if encoding.kind == "multiclass" and not has_class_ids(encoding):
             warn_one_vs_rest(objective, made.name, encoding.n_outputs, f"Task {name!r}: ")
@@ -516,7 +516,7 @@ class TaskOffsetReader:
         return offsets
 
 
-# --- one task as an estimator ----------------------------------------------------------------------
+# --- one task as an estimator ---------------------------------------------------------------------
 
 
 def _make_task_estimator(
@@ -560,7 +560,7 @@ def _is_per_output(constraints: Any) -> bool:
     return any(isinstance(of_feature, Mapping | list) for of_feature in each)
 
 
-# --- targets and names of a task -------------------------------------------------------------------
+# --- targets and names of a task ------------------------------------------------------------------
 
 
 def _get_target_kind(encoding: TargetEncoding) -> str:

@@ -49,8 +49,8 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
     def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if self.normalize_targets not in ("auto", False):
             raise ValueError(
-                "normalize_targets=True needs a dense y, because sparse targets keep their zeros; set "
-                "it to False."
+                "normalize_targets=True needs a dense y, because sparse targets keep their zeros; "
+                "set it to False."
             )
         return super()._encode_sparse_target(y, sample_weight, start)
 
@@ -167,12 +167,12 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
         """Calibrate prediction intervals on held-out rows (split conformal prediction).
 
         The bounds are the predictions, or the lowest and highest of several quantiles (Romano,
-        Patterson and Candès, "Conformalized quantile regression", NeurIPS 2019), moved by one number
-        per target. For predicted distributions the tail probability is calibrated instead, the same
-        for all rows (Chernozhukov, Wüthrich and Zhu, "Distributional conformal prediction", PNAS 118,
-        2021). Exchangeable new rows lie in the interval with probability `coverage` or more,
-        regardless of the quality of the model. The calibration is stored in the model and its file
-        until the model is fitted again.
+        Patterson and Candès, "Conformalized quantile regression", NeurIPS 2019), moved by one
+        number per target. For predicted distributions the tail probability is calibrated instead,
+        the same for all rows (Chernozhukov, Wüthrich and Zhu, "Distributional conformal
+        prediction", PNAS 118, 2021). Exchangeable new rows lie in the interval with probability
+        `coverage` or more, regardless of the quality of the model. The calibration is stored in the
+        model and its file until the model is fitted again.
 
         Parameters
         ----------

@@ -245,8 +245,8 @@ class SearchMixin(_Base):
     def report(self) -> str:
         """Report the search as text.
 
-        Lists the best ten candidates with their scores, folds, rounds and seconds, and the cost of a
-        blend. `polyleaf.inspection.make_report` makes a page about the fitted model.
+        Lists the best ten candidates with their scores, folds, rounds and seconds, and the cost of
+        a blend. `polyleaf.inspection.make_report` makes a page about the fitted model.
 
         Returns
         -------
@@ -331,7 +331,8 @@ class SearchMixin(_Base):
             set_feature_names(self, data.X.n_features, data.X.feature_names)
             return data.X
         n_threads = effective_threads(self.n_jobs)
-        table = FeatureReader(self, None, n_threads).read_training(data.X, None)  # type: ignore[arg-type]
+        reader = FeatureReader(self, None, n_threads)  # type: ignore[arg-type]
+        table = reader.read_training(data.X, None)
         return Dataset(
             table,
             sample_weight=data.weight,

@@ -1,4 +1,5 @@
-"""Names that other libraries use for parameters, methods and functions, for hints in error messages."""
+"""Names that other libraries use for parameters, methods and functions, for hints in error
+messages."""
 
 from __future__ import annotations
 
@@ -33,8 +34,12 @@ _FOREIGN_NAMES = {
     "learning_rate": "eta lr shrinkage shrinkage_rate",
     "max_leaves": "num_leaves num_leaf n_leaves max_leaf max_leaf_nodes",
     "max_depth": "depth",
-    "min_child_samples": "min_data_in_leaf min_samples_leaf min_data min_data_per_leaf min_child_sample",
-    "min_child_weight": "min_sum_hessian_in_leaf min_sum_hessian_per_leaf min_sum_hessian min_hessian",
+    "min_child_samples": (
+        "min_data_in_leaf min_samples_leaf min_data min_data_per_leaf min_child_sample"
+    ),
+    "min_child_weight": (
+        "min_sum_hessian_in_leaf min_sum_hessian_per_leaf min_sum_hessian min_hessian"
+    ),
     "min_split_gain": "gamma reg_gamma min_split_loss min_gain_to_split min_impurity_decrease",
     "reg_lambda": "lambda lambda_ lambda_l2 l2_leaf_reg l2_regularization reg_l2",
     "reg_alpha": "alpha lambda_l1 l1_regularization reg_l1",
@@ -120,15 +125,23 @@ _SHARED_HINTS = {
     "task_type gpu_id": 'device="cuda" trains on a GPU',
     "predictor": "predictions run on the CPU",
     "bagging_freq subsample_freq": "subsample draws rows for each tree",
-    "bagging_temperature langevin posterior_sampling mvs_reg": "subsample and sampling_method draw rows",
-    "max_cat_threshold min_data_per_group cat_l2": "categories are sorted with smoothing cat_smooth",
-    "zero_as_missing nan_mode": "NaN and nulls are missing values; replace other marks by NaN first",
+    "bagging_temperature langevin posterior_sampling mvs_reg": (
+        "subsample and sampling_method draw rows"
+    ),
+    "max_cat_threshold min_data_per_group cat_l2": (
+        "categories are sorted with smoothing cat_smooth"
+    ),
+    "zero_as_missing nan_mode": (
+        "NaN and nulls are missing values; replace other marks by NaN first"
+    ),
     "boost_from_average": "base_score=0 starts from zero",
     "scale_pos_weight is_unbalance unbalance class_weight class_weights auto_class_weights": (
         "it is for classifiers; fit takes sample_weight"
     ),
     "num_parallel_tree": "a round grows one tree, or one for each output",
-    "importance_type": "feature_importances_ are shares of gain; use feature_importance(kind) for others",
+    "importance_type": (
+        "feature_importances_ are shares of gain; use feature_importance(kind) for others"
+    ),
     "validate_parameters": "parameters are always checked",
     "validate_features": "features are always checked; pass an array to match them by position",
     "extra_trees": "thresholds are not drawn at random",
@@ -142,7 +155,9 @@ _SHARED_HINTS = {
     "rate_drop drop_rate skip_drop": "dropout of trees (DART) is not available",
     "allow_writing_files train_dir": "training writes no files, except by callbacks",
     "leaf_estimation_iterations leaf_estimation_method": "leaf values are computed in one step",
-    "force_col_wise force_row_wise deterministic": "the model is the same for any number of threads",
+    "force_col_wise force_row_wise deterministic": (
+        "the model is the same for any number of threads"
+    ),
     "tol": "early_stopping_rounds counts rounds without any improvement",
     "linear_tree": 'leaf="linear" has linear leaves',
     "group qid group_id": "ranking objectives are not available",
@@ -174,7 +189,8 @@ _VALUES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             r"\[.*|\(.*",
-            "one objective applies to all outputs; PolyleafMultiTask takes a dict of objectives by column",
+            "one objective applies to all outputs; PolyleafMultiTask takes a dict of objectives by "
+            "column",
         ),
     ],
     "monotone_constraints": [(r"'.*'", "pass a list, or a dict by name, instead of a string")],
@@ -190,8 +206,12 @@ _ATTRIBUTES = {
     "get_feature_importance get_score get_fscore": "use feature_importance(kind)",
     "n_classes_": "use len(classes_)",
     "feature_name_ feature_names_": "feature_names_in_ are the names of the data frame trained on",
-    "dump_model get_dump trees_to_dataframe": "polyleaf.inspection.model_summary has the trees (nodes_table, dump_json)",
-    "plot_importance plot_tree plot_metric to_graphviz": "polyleaf.inspection.plotting has displays",
+    "dump_model get_dump trees_to_dataframe": (
+        "polyleaf.inspection.model_summary has the trees (nodes_table, dump_json)"
+    ),
+    "plot_importance plot_tree plot_metric to_graphviz": (
+        "polyleaf.inspection.plotting has displays"
+    ),
     "calc_leaf_indexes": "apply returns leaves",
     "partial_fit refit": "fit(..., init_model=) continues a model",
     "grid_search randomized_search": (
@@ -208,15 +228,21 @@ FOREIGN_ATTRIBUTES = {name: hint for names, hint in _ATTRIBUTES.items() for name
 _FUNCTIONS = {
     "train": "use PolyleafRegressor(...).fit(X, y) or PolyleafClassifier(...).fit(X, y)",
     "cv": "use scikit-learn's cross_validate, or PolyleafRegressorCV to search parameters",
-    "DMatrix QuantileDMatrix Pool": "fit takes X and y directly, or a Dataset(X, y) that is binned once",
+    "DMatrix QuantileDMatrix Pool": (
+        "fit takes X and y directly, or a Dataset(X, y) that is binned once"
+    ),
     "XGBRegressor LGBMRegressor CatBoostRegressor": "use PolyleafRegressor",
     "XGBClassifier LGBMClassifier CatBoostClassifier": "use PolyleafClassifier",
     "XGBRanker LGBMRanker CatBoostRanker PolyleafRanker": "ranking objectives are not available",
     "DaskXGBRegressor DaskXGBClassifier DaskLGBMRegressor": "polyleaf.dask has estimators",
-    "EarlyStopping early_stopping": "use the parameter early_stopping_rounds, or polyleaf.callbacks.EarlyStopping",
+    "EarlyStopping early_stopping": (
+        "use the parameter early_stopping_rounds, or polyleaf.callbacks.EarlyStopping"
+    ),
     "log_evaluation record_evaluation": "verbose prints metrics, and evals_result_ has them",
     "callback reset_parameter": "callbacks are in polyleaf.callbacks",
-    "plot_importance plot_tree plot_metric to_graphviz create_tree_digraph": "polyleaf.inspection.plotting has displays",
+    "plot_importance plot_tree plot_metric to_graphviz create_tree_digraph": (
+        "polyleaf.inspection.plotting has displays"
+    ),
     "load": "load_model reads a model",
     "save save_model": "estimators have save_model",
     "Booster": "load_model reads a model, and model_ is the model of a fitted estimator",
@@ -252,9 +278,9 @@ def warn_one_vs_rest(objective: object, name: str, n_classes: int, prefix: str =
     """
     if isinstance(objective, str) and objective.lower() != name:
         warnings.warn(
-            f"{prefix}objective={objective!r} is {name!r} here, which learns each of the {n_classes} "
-            'classes against the rest. Use objective="softmax" for exclusive classes, or '
-            f'objective="{name}" to keep one-vs-rest.',
+            f"{prefix}objective={objective!r} is {name!r} here, which learns each of the "
+            f'{n_classes} classes against the rest. Use objective="softmax" for exclusive classes, '
+            f'or objective="{name}" to keep one-vs-rest.',
             UserWarning,
             stacklevel=_get_caller_level(),
         )
@@ -328,8 +354,8 @@ class _WarnIfCalledOnInstance:
             found = method(*args, **kwargs)
             name = method.__name__
             warnings.warn(
-                f"{name} returns a new estimator and leaves the one that it is called on unchanged. "
-                f"Use m = {owner.__name__}.{name}(path).",
+                f"{name} returns a new estimator and leaves the one that it is called on "
+                f"unchanged. Use m = {owner.__name__}.{name}(path).",
                 UserWarning,
                 stacklevel=_get_caller_level(),
             )

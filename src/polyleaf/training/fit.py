@@ -15,7 +15,7 @@ from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS, clear_calibrations
-from polyleaf.objectives import Objective, get_objective
+from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.auto_n_estimators import has_few_rows
@@ -27,6 +27,7 @@ from polyleaf.training.sampling import GlobalRowIds
 __all__ = [
     "FitPlan",
     "ModelInfo",
+    "check_scaling",
     "complete_objective",
     "get_score_scale",
     "has_quantiles",
@@ -76,7 +77,7 @@ class ModelInfo(NamedTuple):
     metadata: dict[str, Any]
 
 
-# --- before features are read ----------------------------------------------------------------------
+# --- before features are read -------------------------------------------------------------------
 
 
 def complete_objective(
@@ -118,10 +119,22 @@ def make_metrics(eval_metric: Any, objective: Objective, target: Target) -> list
     for metric in metrics:
         if not hasattr(metric.function, "k"):
             raise ValueError(
-                f"eval_metric={metric.name!r} needs all outputs of a row, which sparse targets do not "
-                'have; use "p@5", "ndcg@5", "psp@5" or "psndcg@5", with any number of places.'
+                f"eval_metric={metric.name!r} needs all outputs of a row, which sparse targets do "
+                'not have; use "p@5", "ndcg@5", "psp@5" or "psndcg@5", with any number of places.'
             )
     return metrics
+
+
+def check_scaling(encoding: TargetEncoding, objective: Objective) -> None:
+    """Raise if targets are standardised and the objective does not allow that."""
+    if encoding.scale is not None and not objective.is_translation_invariant:
+        allowed = [
+            name for name in objective_names() if objective_class(name).is_translation_invariant
+        ]
+        raise ValueError(
+            f"normalize_targets=True is not available for objective {objective.name!r}: it is for "
+            f"{', '.join(allowed)}."
+        )
 
 
 def has_quantiles(objective: Objective) -> bool:
@@ -226,7 +239,7 @@ def select_auto_rounds_metric(
     return default_metrics(plan.objective, target.encoding.kind, target.encoding.n_outputs)[-1]
 
 
-# --- training --------------------------------------------------------------------------------------
+# --- training -----------------------------------------------------------------------------------
 
 
 def train(
@@ -317,8 +330,8 @@ def _make_callbacks(
     if p.early_stopping_rounds is not None:
         if not metrics:
             raise ValueError(
-                "early_stopping_rounds needs data to evaluate on: pass eval_set=[(X, y)] or X_val and "
-                "y_val to fit, or set validation_fraction."
+                "early_stopping_rounds needs data to evaluate on: pass eval_set=[(X, y)] or X_val "
+                "and y_val to fit, or set validation_fraction."
             )
         found.append(EarlyStopping(p.early_stopping_rounds))
     for callback in found:
