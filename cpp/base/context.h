@@ -48,7 +48,7 @@ struct Context {
   // A number stands for so many threads.
   Context(int n_threads) : n_threads(std::clamp(n_threads, 1, kMaxThreads)) {}
   // As many as there are tasks for.
-  Context with_max_threads(int64_t n_tasks) const {
+  Context limit_threads(int64_t n_tasks) const {
     Context fewer = *this;
     if (n_tasks < n_threads) fewer.n_threads = std::max(1, static_cast<int>(n_tasks));
     return fewer;

@@ -161,7 +161,7 @@ ThreadPool& pool() {
 void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function, void* closure) {
   if (n_tasks <= 0) return;
   Job job{function, closure, n_tasks, {}, {}, nullptr};
-  const int n_threads = context.with_max_threads(n_tasks).n_threads;
+  const int n_threads = context.limit_threads(n_tasks).n_threads;
   if (inside_task) {
     for (int64_t task = 0; task < n_tasks; ++task) function(closure, task, 0);
     return;

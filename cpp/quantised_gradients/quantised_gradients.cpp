@@ -84,8 +84,8 @@ void check_finite(float largest) {
         "learning rate.");
 }
 
-std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
-                                      const Context& context) {
+std::vector<float> compute_max_magnitudes(const float* values, int n_columns,
+                                          const RowSample& sample, const Context& context) {
   const int64_t n_used = sample.n_used();
   const int padded = round_up(n_columns, 16) + 16;
   std::vector<float> largest(static_cast<size_t>(context.n_threads) * padded, 0.0f);
@@ -131,7 +131,7 @@ void QuantisedGradients::quantise_part(const float* values, int n_columns, int o
   const QuantiseKernels& kernels = POLYLEAF_SELECT(quantise_kernels);
   const int64_t n_used = sample_.n_used();
   const int64_t n_blocks = Block::count(n_used, kBlock);
-  const std::vector<float> largest = largest_magnitudes(values, n_columns, sample_, context);
+  const std::vector<float> largest = compute_max_magnitudes(values, n_columns, sample_, context);
   const int padded = static_cast<int>(largest.size());
   Scales scales(largest, n_columns);
   std::vector<int64_t> size, total;

@@ -129,8 +129,8 @@ void check_finite(float largest);
 
 // Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of
 // 16 and 16 more. Throws std::invalid_argument where a value is not finite.
-std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
-                                      const Context& context);
+std::vector<float> compute_max_magnitudes(const float* values, int n_columns,
+                                          const RowSample& sample, const Context& context);
 
 class QuantisedGradients {
  public:

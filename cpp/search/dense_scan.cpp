@@ -225,9 +225,9 @@ ScanNode TileSplit::candidate_node(const ScanNode& node, const Bins& bins) const
   return separates_missing ? node.unconstrained() : node.select_feature(feature);
 }
 
-void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram,
-                        const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
-                        TileSplit& best) {
+void find_best_tile_split(const Bins& bins, int tile, const TileHistogram& histogram,
+                          const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
+                          TileSplit& best) {
   const Tile& t = bins.tile(tile);
   const ScoreKernels& scores = select_score_kernels(node);
   const auto feature_of = [&](int slot) {

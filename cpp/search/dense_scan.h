@@ -69,8 +69,8 @@ struct TileHistogram {
 };
 
 // allowed: slots that may be used.
-void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram,
-                        const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
-                        TileSplit& best);
+void find_best_tile_split(const Bins& bins, int tile, const TileHistogram& histogram,
+                          const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
+                          TileSplit& best);
 
 }  // namespace polyleaf

@@ -724,14 +724,15 @@ void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, con
   const Tile& tile = bins_.tile(t);
   with_floor(node, thread, [&](ScanScratch& scratch) {
     if (per_part_ == 1)
-      return best_split_of_tile(bins_, t, histogram, scan_node(node, thread), slots, scratch, *out);
+      return find_best_tile_split(bins_, t, histogram, scan_node(node, thread), slots, scratch,
+                                  *out);
     for (int first = 0, last; first < tile.n_features; first = last, ++out) {
       const int group = bins_.feature_group(tile.features[first]);
       Slots own = {};
       for (last = first;
            last < tile.n_features && bins_.feature_group(tile.features[last]) == group; ++last)
         own[last] = slots[last];
-      best_split_of_tile(bins_, t, histogram, scan_node(node, thread), own, scratch, *out);
+      find_best_tile_split(bins_, t, histogram, scan_node(node, thread), own, scratch, *out);
     }
   });
 }

@@ -49,13 +49,13 @@ struct ScanNode {
   // Where features have factors: those of all, what the node is worth by itself, and that of the
   // feature at hand.
   const GrowConfig* factors = nullptr;
-  float own_sum = 0;
+  float node_sum = 0;
   int feature = -1;
 
   // What the best candidate of the feature at hand competes by with those of others.
   float penalised_gain(float sum, float by_chance = 0) const {
     return factors == nullptr ? sum - by_chance
-                              : factors->penalised_gain(feature, sum - by_chance, own_sum);
+                              : factors->penalised_gain(feature, sum - by_chance, node_sum);
   }
   // The same, where values must obey these directions within these bounds.
   ScanNode constrain(const MonotoneConstraints& all, const OutputBounds& of_node) const {
@@ -171,7 +171,7 @@ inline const ScoreKernels& select_score_kernels(const ScanNode& node) {
 inline ScanNode apply_gain_factors(ScanNode node, const GrowConfig& config) {
   if (config.factors.empty()) return node;
   node.factors = &config;
-  node.own_sum = select_score_kernels(node).node_sum(node);
+  node.node_sum = select_score_kernels(node).node_sum(node);
   return node;
 }
 
