@@ -354,7 +354,7 @@ void DeviceSearch::scan(const Batch& batch) {
 bool DeviceSearch::write_own_sums(const Batch& batch) {
   if (scope_->config().factors.empty()) return false;
   std::vector<float> own;
-  for (const int32_t id : batch.nodes) own.push_back(scan_node(nodes_[id]).own_sum);
+  for (const int32_t id : batch.nodes) own.push_back(scan_node(nodes_[id]).node_sum);
   own_sums_.write(own);
   return true;
 }
@@ -480,7 +480,7 @@ void DeviceSearch::scan_categories(Node& node) {
     if (counts_apart)
       histograms_.read(counts, n_bins, first + bins_.n_bins() * lanes + bins_.first_bin(t));
     TileSplit found;
-    best_split_of_tile(
+    find_best_tile_split(
         bins, t,
         {sums_here_.data(), counts_apart ? reinterpret_cast<uint32_t*>(counts) : nullptr, nullptr},
         scan_node(node), slots, scratch_, found);

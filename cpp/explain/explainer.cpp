@@ -401,7 +401,7 @@ void Explainer::explain_group(Group& group, const Work& work) const {
 void Explainer::explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads,
                               const Work& work, int64_t first, int32_t n, int rows_together) const {
   const int64_t n_tiles = Block::count(work.codes.n_rows, rows_together);
-  const Context at_work = work.context.with_max_threads(n_tiles);
+  const Context at_work = work.context.limit_threads(n_tiles);
   std::vector<Worker> context(at_work.n_threads);
   const size_t size = group.slots.size() * static_cast<size_t>(n) * kTileRows;
   parallel_for(at_work, n_tiles, [&](int64_t task, int thread) {

@@ -69,19 +69,19 @@ def test_release_lets_go_of_gradients_and_weights():
     assert sys.getrefcount(gradients) == before[0] + 2
     for search in (verified, exact):
         search.reset()
-        with pytest.raises(ValueError, match="told what to use"):
+        with pytest.raises(ValueError, match="use"):
             _core.Grower(bins, 1).grow(search, CONFIG, None)
     assert (sys.getrefcount(gradients), sys.getrefcount(weight)) == before
 
 
 def test_a_search_is_told_what_to_use_first():
     bins = bins_of()
-    with pytest.raises(ValueError, match="told what to use"):
+    with pytest.raises(ValueError, match="use"):
         _core.Grower(bins, 1).grow(_core.HistogramSearch(bins, 1), CONFIG, None)
     histograms, verified = verified_search(bins)
     verified.use(gradients_of(), None, core_channels(P, 1), STEP, 1)
     histograms.reset()
-    with pytest.raises(ValueError, match="told what to use"):
+    with pytest.raises(ValueError, match="use"):
         _core.Grower(bins, 1).grow(verified, CONFIG, None)
 
 
