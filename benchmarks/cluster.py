@@ -243,11 +243,11 @@ def _ask_often(rank: int, addresses: list[str], fit: str, n: int, n_bytes: int) 
 
 def _cost_of_messages() -> tuple[float, float]:
     """Seconds of processor time for a fetch with its answer, and for a megabyte, of a rank of two."""
-    from polyleaf.dask.communicator import Post
+    from polyleaf.dask.communicator import CommunicatorPlugin
 
     found = {}
     with _cluster(2) as (client, _):
-        client.register_plugin(Post())
+        client.register_plugin(CommunicatorPlugin())
         addresses = sorted(client.nthreads())
         for n, n_bytes in ((400, 320), (40, 8_000_000)):
             asked = [

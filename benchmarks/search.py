@@ -40,14 +40,14 @@ def searched(
 ) -> tuple[Any, Any]:
     """What the searching estimator finds; its clock is that of this process, like all others' here."""
     from polyleaf import PolyleafClassifierCV, PolyleafRegressorCV
-    from polyleaf.search import successive_halving, tpe
+    from polyleaf.search import optuna_search, successive_halving
 
     kind = PolyleafRegressorCV if part.task == "regression" else PolyleafClassifierCV
     model = kind(time_limit=seconds, n_jobs=1, random_state=0, verbose=0, **chosen)
     clock = patch.object(
         successive_halving, "time", SimpleNamespace(perf_counter=time.process_time)
     )
-    with clock, patch.object(tpe, "is_worth_asking", lambda seconds: asks_optuna):
+    with clock, patch.object(optuna_search, "is_optuna_useful", lambda seconds: asks_optuna):
         model.fit(part.X, part.y, groups=part.people)
     told = {"parameters": model.best_params_, "candidates": len(model.leaderboard_)}
     if model.ensemble_ is not None:
@@ -83,10 +83,10 @@ def _reader(task: str, model: Any) -> Predict:
 def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
     """The same three folds for all: those of the search."""
     from polyleaf.inputs.targets import encode_classification, encode_regression
-    from polyleaf.search.cv_splits import rows_of_folds
+    from polyleaf.search.cv_splits import split_rows
 
     encode = encode_regression if part.task == "regression" else encode_classification
-    return rows_of_folds(3, part.X, part.y, encode(part.y), part.people, 0)
+    return split_rows(3, part.X, part.y, encode(part.y), part.people, 0)
 
 
 # ------------------------------------------------------------------------------------------------------ runs

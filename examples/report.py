@@ -10,6 +10,7 @@ import numpy as np
 
 from polyleaf import PolyleafMultiTask
 from polyleaf.datasets import load
+from polyleaf.inspection import make_report
 from polyleaf.objectives import Quantile
 
 
@@ -29,7 +30,7 @@ def main(path: str | None = None) -> dict[str, float]:
     model = PolyleafMultiTask(losses, n_estimators=60, validation_fraction=0.2, random_state=0)
     model.fit(X, tasks(y))
 
-    page = model.report(X_test, tasks(y_test), title="Energy of buildings")
+    page = make_report(model, X_test, tasks(y_test), title="Energy of buildings")
     if path is not None:
         page.save(path)
     sections = [name for name in losses if f">{name}</h2>" in page.html]

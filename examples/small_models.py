@@ -10,7 +10,7 @@ from pathlib import Path
 
 from polyleaf import PolyleafClassifier, load_model
 from polyleaf.datasets import load
-from polyleaf.inspection.model_summary import leaf_dtype_report
+from polyleaf.inspection import leaf_dtype_report, size_report
 from polyleaf.settings import presets
 
 
@@ -20,7 +20,7 @@ def main() -> dict[str, float]:
     model = PolyleafClassifier(**presets.tfbt(), n_estimators=50, random_state=0).fit(X, y)
 
     metrics = ["merror", "mlogloss"]
-    report = model.model_.size_report(X_test, y_test, metrics=metrics, rounds=[1, 5, 10, 25, 50])
+    report = size_report(model, X_test, y_test, metrics=metrics, rounds=[1, 5, 10, 25, 50])
     for row in report["scores"]:
         print(
             f"{row['trees']:3} trees {row['bytes'] // 1024:4} KiB  error {row['merror']:.3f}  ",

@@ -6,6 +6,7 @@ leaf does less than one of all classes; three times as many trees hold about as 
 
 from polyleaf import PolyleafClassifier
 from polyleaf.datasets import load
+from polyleaf.inspection import size_report
 from polyleaf.settings import presets
 
 
@@ -23,7 +24,7 @@ def main() -> dict[str, float]:
     for name, (recipe, rounds) in methods.items():
         model = PolyleafClassifier(**recipe, n_estimators=rounds, learning_rate=0.3, random_state=0)
         found[name] = model.fit(X_train, y_train).score(X_test, y_test)
-        size = model.model_.size_report()["bytes_of"]["values"]
+        size = size_report(model)["bytes_of"]["values"]
         print(f"{name + ':':28} {found[name]:.3f} accurate, {size // 1024} KiB of leaf values")
     return found
 

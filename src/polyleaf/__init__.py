@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     )
     from polyleaf.estimators.memory_estimate import memory_estimate
     from polyleaf.model import Model
-    from polyleaf.search.classifier import PolyleafClassifierCV
-    from polyleaf.search.regressor import PolyleafRegressorCV
+    from polyleaf.search.estimators import PolyleafClassifierCV, PolyleafRegressorCV
     from polyleaf.settings import presets
 
     __version__: str
@@ -43,10 +42,10 @@ _HOME = {
     "Dataset": "data.dataset",
     "Model": "model",
     "PolyleafClassifier": "estimators",
-    "PolyleafClassifierCV": "search.classifier",
+    "PolyleafClassifierCV": "search.estimators",
     "PolyleafMultiTask": "estimators",
     "PolyleafRegressor": "estimators",
-    "PolyleafRegressorCV": "search.regressor",
+    "PolyleafRegressorCV": "search.estimators",
     "load_model": "estimators",
     "memory_estimate": "estimators.memory_estimate",
 }

@@ -6,7 +6,7 @@ from benchmarks import portfolio, search, tuned
 from benchmarks.frame import plots
 from benchmarks.frame.context import Context, Unavailable
 
-from polyleaf.search import successive_halving, tpe
+from polyleaf.search import optuna_search, successive_halving
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def test_compositions_differ_and_each_trains(context):
 
 @pytest.mark.parametrize("method", ["Polyleaf", "Polyleaf, blend of 5", "Polyleaf as it comes"])
 def test_ours_runs(context, method):
-    before = tpe.is_worth_asking, successive_halving.time
+    before = optuna_search.is_optuna_useful, successive_halving.time
     figures = search.within_15(context, method, "enb")
-    assert (tpe.is_worth_asking, successive_halving.time) == before, (
+    assert (optuna_search.is_optuna_useful, successive_halving.time) == before, (
         "a run leaves the library as it found it"
     )
     assert 0 < figures["loss"] < 1 and figures["score"] > 0

@@ -1,4 +1,4 @@
-"""demo.py and data/: the demo does what it says, and the package's data is what SOURCES.md says."""
+"""The demo, and the bundled data sets, which SOURCES.md describes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_quick_demo(tmp_path, capsys):
     }
     assert (tmp_path / "out" / "learning_curves.png").read_bytes().startswith(b"\x89PNG")
 
-    # The commands it ends with work as printed.
+    # The printed commands work.
     for line in shown.splitlines():
         if line.strip().startswith("polyleaf "):
             assert command(line.split()[1:]) == 0
@@ -43,13 +43,13 @@ def test_demo_beats_the_baselines(tmp_path):
     from polyleaf.cli.demo import run
 
     for result in run(tmp_path):
-        error, quality = result.job.shown
-        assert result.found[error] < 0.9 * result.without[error]
-        assert result.found[quality] > result.without[quality] + 0.1
+        error, quality = result.job.metrics
+        assert result.scores[error] < 0.9 * result.baseline_scores[error]
+        assert result.scores[quality] > result.baseline_scores[quality] + 0.1
         assert len(result.history["validation"]) == len(result.history["train"]) >= result.n_rounds
 
 
-def test_a_saved_model_that_differs_is_not_passed_over(tmp_path, monkeypatch, capsys):
+def test_demo_compares_saved_models(tmp_path, monkeypatch, capsys):
     load_model = polyleaf.load_model
 
     def load_another(path):
@@ -57,7 +57,7 @@ def test_a_saved_model_that_differs_is_not_passed_over(tmp_path, monkeypatch, ca
         model.model_.truncate(1)
         return model
 
-    monkeypatch.setattr(polyleaf, "load_model", load_another)
+    monkeypatch.setattr("polyleaf.estimators.load_model", load_another)
     assert command(["demo", "--quick", "--out", str(tmp_path)]) == 2
     assert "predicts differently" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""holdout.py: every row is in one part, and what leaves a part without rows is refused."""
+"""Hold-out rows and the option `--validation`."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_seeds_draw_different_rows():
     assert set(split_rows(100, 30, seed=3)[1]) != set(split_rows(100, 30, seed=4)[1])
 
 
-def test_what_the_option_means():
+def test_validation_option():
     assert split_validation("valid.csv", 10, 0) is None
     for mine, drawn_ones in zip(split_validation("0.26", 10, 5), split_rows(10, 3, 5), strict=True):
         np.testing.assert_array_equal(mine, drawn_ones)

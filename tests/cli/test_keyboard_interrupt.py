@@ -1,4 +1,4 @@
-"""interrupts.py: what Ctrl-C leaves of a training, and where training speaks."""
+"""Ctrl-C during training, and the output of training."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,9 @@ from support.commands import polyleaf
 
 from polyleaf import load_model
 from polyleaf.cli.main import run
-from polyleaf.search.base import Searches
-from polyleaf.search.successive_halving import Race
-from polyleaf.training.boosting import Run
+from polyleaf.search.base import SearchMixin
+from polyleaf.search.successive_halving import SuccessiveHalving
+from polyleaf.training.boosting import BoostingLoop
 
 LABELS = "40 2 3\n" + "".join(f"{i % 3} 0:{i % 3 + 1} 1:1\n" for i in range(40))
 
@@ -26,8 +26,8 @@ def model(tmp_path):
     return tmp_path / "m"
 
 
-def interrupted(capsys, *arguments):
-    """The last line on the error stream of a command that Ctrl-C ends."""
+def run_interrupted(capsys, *arguments):
+    """Return the last line on the error stream of an interrupted command."""
     capsys.readouterr()
     assert run([str(argument) for argument in arguments]) == 130
     printed = capsys.readouterr()
@@ -36,7 +36,7 @@ def interrupted(capsys, *arguments):
 
 
 def interrupt_after(monkeypatch, cls, name, calls):
-    """Ctrl-C in the next call after so many."""
+    """Raise KeyboardInterrupt in the call after this number of calls."""
     plain, left = getattr(cls, name), [calls]
 
     def counted(*arguments, **how):
@@ -49,55 +49,63 @@ def interrupt_after(monkeypatch, cls, name, calls):
 
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
-def test_an_interrupted_training_is_saved(quiet, table, model, monkeypatch, capsys):
-    interrupt_after(monkeypatch, Run, "step", 5)
-    said = interrupted(capsys, "train", table, "-t", "y", "-m", model, "--rounds", "50", *quiet)
-    assert said == f"polyleaf: interrupted after 5 rounds; the model of these is saved to {model}."
+def test_interrupted_training_is_saved(quiet, table, model, monkeypatch, capsys):
+    interrupt_after(monkeypatch, BoostingLoop, "step", 5)
+    message = run_interrupted(
+        capsys, "train", table, "-t", "y", "-m", model, "--rounds", "50", *quiet
+    )
+    assert (
+        message == f"polyleaf: interrupted after 5 rounds; the model so far was saved to {model}."
+    )
     assert load_model(model).n_iter_ == 5
     monkeypatch.undo()
     polyleaf("predict", table, "-m", model)
 
 
-def test_rows_with_labels_are_no_exception(tmp_path, model, monkeypatch, capsys):
+def test_interrupted_xmc_training_is_saved(tmp_path, model, monkeypatch, capsys):
     (tmp_path / "t.xmc").write_text(LABELS)
-    interrupt_after(monkeypatch, Run, "step", 2)
-    said = interrupted(capsys, "train", tmp_path / "t.xmc", "-m", model, "--rounds", "9")
-    assert said.startswith("polyleaf: interrupted after 2 rounds;")
+    interrupt_after(monkeypatch, BoostingLoop, "step", 2)
+    message = run_interrupted(capsys, "train", tmp_path / "t.xmc", "-m", model, "--rounds", "9")
+    assert message.startswith("polyleaf: interrupted after 2 rounds;")
     assert load_model(model).n_iter_ == 2
 
 
 @pytest.mark.parametrize("search", [[], ["--set", "n_candidates=2", "--search", "60"]])
-def test_where_nothing_is_complete_that_is_said(search, table, model, monkeypatch, capsys):
-    model.write_text("of old")
-    interrupt_after(monkeypatch, Run, "step", 0)
-    said = interrupted(capsys, "train", table, "-t", "y", "-m", model, "--quiet", *search)
-    assert said == "polyleaf: interrupted before anything was complete: no model is saved."
-    assert model.read_text() == "of old"
+def test_interrupt_before_the_first_round(search, table, model, monkeypatch, capsys):
+    model.write_text("old content")
+    interrupt_after(monkeypatch, BoostingLoop, "step", 0)
+    message = run_interrupted(capsys, "train", table, "-t", "y", "-m", model, "--quiet", *search)
+    assert (
+        message == "polyleaf: interrupted before the first round was complete; no model was saved."
+    )
+    assert model.read_text() == "old content"
 
 
-def search_of(table, model):
+def search_command(table, model):
     fast = ["--rounds", "6", "--threads", "1", "--set", "n_candidates=3", "--set", "cv=2"]
     return "train", table, "-t", "y", "-m", model, "--search", "60", *fast
 
 
-def test_an_interrupted_search_saves_the_best(table, model, monkeypatch, capsys):
-    interrupt_after(monkeypatch, Race, "judge_again", 0)
-    said = interrupted(capsys, *search_of(table, model))
-    assert said.startswith("polyleaf: the search was interrupted; the best of 3 candidates, with ")
-    assert said.endswith(f" rounds on all rows, is saved to {model}.")
+def test_interrupted_search_saves_the_best(table, model, monkeypatch, capsys):
+    interrupt_after(monkeypatch, SuccessiveHalving, "revalidate_leaders", 0)
+    message = run_interrupted(capsys, *search_command(table, model))
+    assert message.startswith(
+        "polyleaf: search interrupted; the best of 3 candidates, trained for "
+    )
+    assert message.endswith(f" rounds on all rows, was saved to {model}.")
     assert load_model(model).n_iter_ > 1
 
 
-def test_so_does_one_in_its_last_training(table, model, monkeypatch, capsys):
-    plain = Searches._last_training
+def test_interrupted_final_fit_of_a_search_is_saved(table, model, monkeypatch, capsys):
+    plain = SearchMixin._fit_final
 
     def last(*arguments):
-        interrupt_after(monkeypatch, Run, "step", 2)
+        interrupt_after(monkeypatch, BoostingLoop, "step", 2)
         return plain(*arguments)
 
-    monkeypatch.setattr(Searches, "_last_training", last)
-    said = interrupted(capsys, *search_of(table, model))
-    assert ", with 2 rounds on all rows, is saved" in said
+    monkeypatch.setattr(SearchMixin, "_fit_final", last)
+    message = run_interrupted(capsys, *search_command(table, model))
+    assert ", trained for 2 rounds on all rows, was saved" in message
     assert load_model(model).n_iter_ == 2
 
 
@@ -105,7 +113,7 @@ def test_so_does_one_in_its_last_training(table, model, monkeypatch, capsys):
     "how", [["--search", "60", "--set", "n_candidates=2"], ["--validation", "0.2"]]
 )
 @pytest.mark.parametrize("verbose", ["1", "2"])
-def test_training_speaks_on_the_error_stream(how, verbose, table, model, capsys):
+def test_training_prints_to_stderr(how, verbose, table, model, capsys):
     polyleaf(
         "train", table, "-t", "y", "-m", model, "--rounds", "4", "--set", f"verbose={verbose}", *how
     )

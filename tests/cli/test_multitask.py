@@ -1,4 +1,4 @@
-"""Targets of unlike kind on the command line: against the estimator, and what is said of mistakes."""
+"""Multi-task models on the command line, compared with the estimator."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LOSSES = {
     "rooms": "softmax",
     ("a", "b"): "logistic",
 }
-ASKED = ["--task", "price=normal", "--task", "demand=quantile:0.1,0.9", "--task", "sold=logistic"]
-ASKED += ["--task", "rooms", "--task", "a,b"]
+TASKS = ["--task", "price=normal", "--task", "demand=quantile:0.1,0.9", "--task", "sold=logistic"]
+TASKS += ["--task", "rooms", "--task", "a,b"]
 FAST = ["--rounds", "8", "--threads", "1"]
 
 
@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tasks")
     FRAME[:300].to_csv(folder / "train.csv", index=False)
     FRAME[300:].to_csv(folder / "test.csv", index=False)
-    polyleaf("train", folder / "train.csv", "-m", folder / "m", *ASKED, *FAST)
+    polyleaf("train", folder / "train.csv", "-m", folder / "m", *TASKS, *FAST)
     return folder
 
 
@@ -58,10 +58,10 @@ def read(path):
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def test_predictions_are_the_estimators(folder, expected):
+def test_predictions_equal_the_estimator(folder, expected):
     options = ["--proba", "--levels", "0.5", "-o", folder / "p.csv"]
     polyleaf("predict", folder / "test.csv", "-m", folder / "m", *options)
-    found, predicted, chances = (
+    found, predicted, proba = (
         read(folder / "p.csv"),
         expected.predict(X[300:]),
         expected.predict_proba(X[300:]),
@@ -81,20 +81,20 @@ def test_predictions_are_the_estimators(folder, expected):
     assert found["sold"] == predicted["sold"].tolist()
     np.testing.assert_array_equal(np.array(found["rooms"], int), predicted["rooms"])
     np.testing.assert_array_equal(np.array([found["a"], found["b"]], int).T, predicted["a+b"])
-    np.testing.assert_array_equal(np.array(found["proba_rooms_2"], float), chances["rooms"][:, 2])
-    np.testing.assert_array_equal(np.array(found["proba_sold_yes"], float), chances["sold"][:, 1])
-    np.testing.assert_array_equal(np.array(found["proba_b"], float), chances["a+b"][:, 1])
+    np.testing.assert_array_equal(np.array(found["proba_rooms_2"], float), proba["rooms"][:, 2])
+    np.testing.assert_array_equal(np.array(found["proba_sold_yes"], float), proba["sold"][:, 1])
+    np.testing.assert_array_equal(np.array(found["proba_b"], float), proba["a+b"][:, 1])
     median = expected.predict_dist(X[300:])["price"].ppf(0.5)
     np.testing.assert_array_equal(np.array(found["price_q0.5"], float), median)
 
 
-def test_scores_are_told_for_each_task(folder, expected, capsys):
+def test_scores_of_each_task(folder, expected, capsys):
     capsys.readouterr()
     polyleaf("evaluate", folder / "test.csv", "-m", folder / "m", "--json")
     found = json.loads(capsys.readouterr().out)
-    skills = expected.skills(X[300:], FRAME[300:])
-    assert {name: of["d2"] for name, of in found["tasks"].items()} == pytest.approx(skills)
-    assert found["d2"] == pytest.approx(np.mean(list(skills.values())))
+    d2 = expected.d2_scores(X[300:], FRAME[300:])
+    assert {name: scores["d2"] for name, scores in found["tasks"].items()} == pytest.approx(d2)
+    assert found["d2"] == pytest.approx(np.mean(list(d2.values())))
     assert {"RMSE", "NLL", "CRPS"} <= found["tasks"]["price"].keys()
     assert {"pinball loss q0.1", "share below q0.9"} <= found["tasks"]["demand"].keys()
     right = np.mean(expected.predict(X[300:])["sold"] == FRAME["sold"][300:])
@@ -107,18 +107,18 @@ def test_scores_are_told_for_each_task(folder, expected, capsys):
     )
 
 
-def test_a_task_is_extracted_for_what_takes_one_kind_of_target(folder, expected, capsys, tmp_path):
-    test, of_demand, of_sold = folder / "test.csv", tmp_path / "demand", tmp_path / "sold"
-    for name, path in (("demand", of_demand), ("sold", of_sold)):
+def test_extract(folder, expected, capsys, tmp_path):
+    test, demand, sold = folder / "test.csv", tmp_path / "demand", tmp_path / "sold"
+    for name, path in (("demand", demand), ("sold", sold)):
         polyleaf("extract", folder / "m", "--task", name, "-o", path)
-        own, of_all = load_model(path), expected.task_estimator(name)
-        np.testing.assert_array_equal(own.predict_raw(X), of_all.predict_raw(X))
+        own, task = load_model(path), expected.task_estimator(name)
+        np.testing.assert_array_equal(own.predict_raw(X), task.predict_raw(X))
         polyleaf("calibrate", test, "-m", path)
-    polyleaf("predict", test, "-m", of_demand, "--intervals", "-o", tmp_path / "p.csv")
+    polyleaf("predict", test, "-m", demand, "--intervals", "-o", tmp_path / "p.csv")
     assert list(read(tmp_path / "p.csv"))[-2:] == ["demand_low", "demand_high"]
-    polyleaf("predict", test, "-m", of_sold, "--intervals", "-o", tmp_path / "p.csv")
+    polyleaf("predict", test, "-m", sold, "--intervals", "-o", tmp_path / "p.csv")
     assert list(read(tmp_path / "p.csv")) == ["sold", "set_no", "set_yes"]
-    polyleaf("report", test, "-m", of_sold, "-o", tmp_path / "r.html")
+    polyleaf("report", test, "-m", sold, "-o", tmp_path / "r.html")
     assert "<svg" in (tmp_path / "r.html").read_text("utf-8")
     polyleaf("report", test, "-m", folder / "m", "-o", tmp_path / "all.html")
     assert '<section id="task1">' in (tmp_path / "all.html").read_text("utf-8")
@@ -127,7 +127,7 @@ def test_a_task_is_extracted_for_what_takes_one_kind_of_target(folder, expected,
     assert "price_mean,mean_shap_rooms_2" in capsys.readouterr().out
 
 
-def test_labels_and_numbers_may_be_missing(folder, tmp_path, capsys):
+def test_missing_targets(folder, tmp_path, capsys):
     train = FRAME[:300].copy()
     train.loc[::4, "price"] = np.nan
     train.loc[1::4, "sold"] = None
@@ -149,26 +149,26 @@ def test_labels_and_numbers_may_be_missing(folder, tmp_path, capsys):
     assert tasks["sold"]["accuracy"] == pytest.approx(right.mean())
 
 
-def test_settings_and_data_to_watch_reach_the_tasks(folder, tmp_path, capsys):
+def test_settings_and_validation_data(folder, tmp_path, capsys):
     options = ["--task", "price", "--task", "sold", "--validation", "0.2", "--early-stopping", "3"]
     more = ["--set", 'task_weight={"sold": 2}', "--set", 'eval_metric={"sold": "logloss"}']
     polyleaf("train", folder / "train.csv", "-m", tmp_path / "m", *options, *more, "--rounds", "60")
-    said = capsys.readouterr().err
-    assert "2 tasks: price (squared_error, guessed), sold (logistic, guessed)" in said
-    assert "validation sold: logloss" in said
+    printed = capsys.readouterr().err
+    assert "2 tasks: price (squared_error, inferred), sold (logistic, inferred)" in printed
+    assert "validation sold: logloss" in printed
     assert [place.task.weight for place in load_model(tmp_path / "m").model_.objective.tasks] == [
         1.0,
         2.0,
     ]
 
 
-def test_mistakes_are_answered_by_sentences(folder, tmp_path, capsys):
+def test_errors(folder, tmp_path, capsys):
     train = ["train", folder / "train.csv", "-m", tmp_path / "m"]
     assert "leave --target out" in fails(capsys, *train, "-t", "price", "--task", "price=normal")
     assert "there is no column 'cost'" in fails(capsys, *train, "--task", "cost=normal")
     assert "such as price=squared_error, not 'price='" in fails(capsys, *train, "--task", "price=")
     assert "Unknown objective 'nice'" in fails(capsys, *train, "--task", "price=nice")
-    assert "'normal' has no parameter" in fails(capsys, *train, "--task", "price=normal:3")
+    assert "'normal' takes no value" in fails(capsys, *train, "--task", "price=normal:3")
     assert "--task price=huber:x: huber_delta" in fails(capsys, *train, "--task", "price=huber:x")
     assert "target of two tasks" in fails(
         capsys, *train, "--task", "price", "--task", "price=normal"
@@ -177,18 +177,22 @@ def test_mistakes_are_answered_by_sentences(folder, tmp_path, capsys):
         capsys, *train, "--task", "sold=squared_error", "--task", "price"
     )
     named = [*train, "--task", "price"]
-    assert "--objective does not go with tasks" in fails(capsys, *named, "--objective", "normal")
-    assert "--offset does not go with tasks" in fails(capsys, *named, "--offset", "x")
-    assert "--search does not go with tasks" in fails(capsys, *named, "--search", "3")
+    assert "--objective does not support multi-task" in fails(
+        capsys, *named, "--objective", "normal"
+    )
+    assert "--offset does not support multi-task" in fails(capsys, *named, "--offset", "x")
+    assert "--search does not support multi-task" in fails(capsys, *named, "--search", "3")
     for command in (["calibrate"], ["predict", "--intervals"]):
-        said = fails(capsys, command[0], folder / "test.csv", "-m", folder / "m", *command[1:])
-        assert "polyleaf extract" in said and "--task price" in said
+        message = fails(capsys, command[0], folder / "test.csv", "-m", folder / "m", *command[1:])
+        assert "polyleaf extract" in message and "--task price" in message
     out = ["-o", tmp_path / "m"]
     assert "no task 'cost'" in fails(capsys, "extract", folder / "m", "--task", "cost", *out)
     polyleaf("extract", folder / "m", "--task", "price", *out)
-    assert "has no tasks" in fails(capsys, "extract", tmp_path / "m", "--task", "price", *out)
+    assert "is not a multi-task model" in fails(
+        capsys, "extract", tmp_path / "m", "--task", "price", *out
+    )
     text = ["--task", "regression", "-t", "sold,rooms"]
     assert "regression needs numbers" in fails(capsys, *train[:2], "-m", tmp_path / "n", *text)
-    assert "--task NAME for each" in fails(
+    assert "each target with --task" in fails(
         capsys, *train[:2], "-m", tmp_path / "n", "-t", "sold,rooms"
     )

@@ -1,4 +1,4 @@
-"""The command line on rows with very many labels: train, predict and evaluate, and what it refuses."""
+"""The commands on extreme multi-label data (XMC)."""
 
 import csv
 import json
@@ -61,7 +61,7 @@ def read(folder):
         return file["X"], sp.csr_matrix(file["Y"])
 
 
-def test_the_model_is_the_estimators(folder):
+def test_model_equals_the_estimator(folder):
     X, Y = read(folder)
     settings = {"n_estimators": 6, "min_child_samples": 10, "projection_dim": 6, "leaf_k": 3}
     expected = PolyleafClassifier(**presets.gbdt_sparse() | settings, random_state=0).fit(
@@ -73,7 +73,7 @@ def test_the_model_is_the_estimators(folder):
     assert model.predict_topk(X, 2, names=True)[0][0, 0].startswith("topic ")
 
 
-def test_best_labels_by_name(folder):
+def test_topk_labels_as_csv(folder):
     polyleaf(
         "predict",
         folder / "test.xmc",
@@ -92,7 +92,7 @@ def test_best_labels_by_name(folder):
     np.testing.assert_allclose([float(row[3]) for row in rows], scores[:, 1], rtol=1e-6)
 
 
-def test_best_labels_as_a_sparse_matrix(folder):
+def test_topk_labels_as_a_sparse_matrix(folder):
     polyleaf(
         "predict",
         folder / "test.xmc",
@@ -122,20 +122,20 @@ def test_scores(folder, capsys):
 
 
 @pytest.mark.parametrize("validation", ["0.25", "file"])
-def test_watching(folder, validation):
-    watched = folder / "test.xmc" if validation == "file" else validation
-    given = "--validation", watched, "--early-stopping", 2
+def test_validation(folder, validation):
+    data = folder / "test.xmc" if validation == "file" else validation
+    given = "--validation", data, "--early-stopping", 2
     polyleaf(
-        "train", folder / "train.txt", "--format", "xmc", "-m", folder / "watched", *FAST, *given
+        "train", folder / "train.txt", "--format", "xmc", "-m", folder / "validated", *FAST, *given
     )
-    assert load_model(folder / "watched").best_iteration_ is not None
+    assert load_model(folder / "validated").best_iteration_ is not None
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "train.txt", "--format", "xmc", "--target", "a"], "--target is about columns"),
-        (["train", "train.txt", "--format", "xmc", "--drop", "a"], "--drop is about columns"),
+        (["train", "train.txt", "--format", "xmc", "--target", "a"], "--target selects columns"),
+        (["train", "train.txt", "--format", "xmc", "--drop", "a"], "--drop selects columns"),
         (
             ["train", "train.txt", "--format", "xmc", "--early-stopping", "3"],
             "--early-stopping needs",
@@ -145,14 +145,14 @@ def test_watching(folder, validation):
         (["train", "train.txt", "--format", "xmc", "--set", "leafs=3"], "no parameter 'leafs'"),
         (["train", "absent.xmc"], "absent.xmc"),
         (["train", "names.txt", "--format", "xmc"], "line 1"),
-        (["train", "train.txt", "--label-names", "names.txt"], "--label-names is for"),
-        (["predict", "narrow.xmc"], "has 29 features, but the model learned from 30"),
-        (["predict", "test.xmc", "-o", "best.parquet"], "writes CSV or, ending in .txt"),
+        (["train", "train.txt", "--label-names", "names.txt"], "--label-names needs"),
+        (["predict", "narrow.xmc"], "has 29 features, but the model has 30"),
+        (["predict", "test.xmc", "-o", "best.parquet"], "unknown extension"),
         (["predict", "train.txt", "--format", "csv"], "use --format xmc"),
         (["evaluate", "train.txt", "--format", "arrow"], "use --format xmc"),
     ],
 )
-def test_errors_are_one_sentence(folder, capsys, arguments, message):
+def test_errors(folder, capsys, arguments, message):
     command, *rest = arguments
     model = folder / "other" if command == "train" else folder / "model"
     given = [folder / a if "." in a and a != "1.5" else a for a in rest]
@@ -160,9 +160,9 @@ def test_errors_are_one_sentence(folder, capsys, arguments, message):
     assert not (folder / "other").exists()
 
 
-def test_a_model_of_a_table_is_refused(folder, capsys, tmp_path):
+def test_model_trained_from_a_table_is_rejected(folder, capsys, tmp_path):
     (tmp_path / "table.csv").write_text("a,b\n" + "".join(f"{i},{i * 0.1}\n" for i in range(60)))
     polyleaf("train", tmp_path / "table.csv", "-t", "b", "-m", tmp_path / "m", "--rounds", 2)
-    assert "learned from a table" in fails(
+    assert "trained from a table" in fails(
         capsys, "predict", folder / "test.xmc", "-m", tmp_path / "m"
     )

@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
 from polyleaf.inputs.multitask import decode_target_encoding
+from polyleaf.inspection import make_report
 from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentTLikelihood
 
 N, TRAIN = 500, 350
@@ -172,7 +173,7 @@ def test_what_takes_one_estimator_takes_a_task():
     churn = many.task_estimator("churn").choose_threshold(X[held], CHURN[held])
     assert churn.thresholds_ != 0.5 and set(churn.predict(X[new])) <= {"no", "yes"}
     for name, y in (("price", PRICE), ("churn", CHURN), ("segment", SEGMENT), ("demand", DEMAND)):
-        page = many.task_estimator(name).report(X[new], y[new]).html
+        page = make_report(many.task_estimator(name), X[new], y[new]).html
         assert "<svg" in page and ("gold" in page) == (name == "segment")
     assert list(many.task_estimator("price").evals_result_["validation"]) == ["rmse"]
     assert many.save_model() == before, "what is found for a task stays with it"

@@ -1,4 +1,4 @@
-"""Models as C headers: the bits of Polyleaf's raw scores, whatever the compiler, its flags and the rows."""
+"""C headers give the bits of raw scores with all compilers and flags."""
 
 import numpy as np
 import pytest
@@ -30,21 +30,21 @@ def assert_same_bits(a, b):
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    made = {}
+    programs = {}
 
-    def of(name, compiler=COMPILERS[0], flags=("-O1",)):
+    def compile(name, compiler=COMPILERS[0], flags=("-O1",)):
         key = name, compiler, flags
-        if key not in made:
+        if key not in programs:
             folder = tmp_path_factory.mktemp("c")
             to_c(estimator(name), folder / "model.h")
-            made[key] = CProgram(folder, compiler, flags=flags)
-        return made[key]
+            programs[key] = CProgram(folder, compiler, flags=flags)
+        return programs[key]
 
-    return of
+    return compile
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_raw_scores_are_those_of_polyleaf_bit_for_bit(name, program):
+def test_raw_scores_of_training_rows(name, program):
     est = estimator(name)
     X = to_numeric_matrix(est, training_rows(name))
     assert_same_bits(
@@ -53,7 +53,7 @@ def test_raw_scores_are_those_of_polyleaf_bit_for_bit(name, program):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_hard_rows_have_the_same_bits(name, program):
+def test_raw_scores_of_hard_rows(name, program):
     est = estimator(name)
     X = hard_rows(est, n=2000)
     assert_same_bits(program(name).raw(X, est.model_.n_outputs), raw_scores(est, X))
@@ -68,14 +68,14 @@ def test_links_and_classes(name, program):
     if hasattr(est, "classes_") and not est.model_.objective.probabilities:
         assert program(name).n_predictions == 0
         return
-    # exp is the C library's here and NumPy's there.
+    # exp of the C library and of NumPy may differ.
     np.testing.assert_allclose(
         program(name).predictions(X), predictions(est, raw), rtol=4e-16, atol=5e-324
     )
 
 
 @pytest.mark.parametrize("name", ["quantiles", "absolute error", "normalized targets"])
-def test_predictions_without_exp_keep_the_bits(name, program):
+def test_predictions_without_exp_are_exact(name, program):
     est, X = estimator(name), hard_rows(estimator(name), seed=2)
     assert_same_bits(program(name).predictions(X), predictions(est, raw_scores(est, X)))
 
@@ -83,7 +83,7 @@ def test_predictions_without_exp_keep_the_bits(name, program):
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("flags", [("-O0",), ("-O2",), ("-O3", "-march=native")], ids=" ".join)
 @pytest.mark.parametrize("name", ["normalized targets", "linear, categories"])
-def test_no_compiler_and_no_flags_change_a_bit(name, compiler, flags, program):
+def test_compilers_and_flags(name, compiler, flags, program):
     est, X = estimator(name), hard_rows(estimator(name), seed=3)
     assert_same_bits(
         program(name, compiler, flags).raw(X, est.model_.n_outputs), raw_scores(est, X)
@@ -92,39 +92,39 @@ def test_no_compiler_and_no_flags_change_a_bit(name, compiler, flags, program):
 
 @settings(max_examples=8, deadline=None)
 @given(forests(most_leaves=300), st.integers(0, 2**31))
-def test_any_forest_has_the_same_bits(tmp_path_factory, model, seed):
+def test_any_forest(tmp_path_factory, model, seed):
     folder = tmp_path_factory.mktemp("any")
     to_c(model, folder / "model.h")
     X = hard_rows(model, seed)
     assert_same_bits(
-        CProgram(folder, flags=("-O0",)).raw(X, model.n_outputs), raw_scores_of(model, X)
+        CProgram(folder, flags=("-O0",)).raw(X, model.n_outputs), model_raw_scores(model, X)
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_labels", [2_000, 20_000])
-def test_very_many_labels_have_the_same_bits(n_labels, tmp_path):
+def test_very_many_labels(n_labels, tmp_path):
     est = many_labels(n_labels)
     to_c(est, tmp_path / "model.h")
     X = hard_rows(est, n=100)
     assert_same_bits(CProgram(tmp_path).raw(X, n_labels), raw_scores(est, X))
 
 
-def raw_scores_of(model, X):
+def model_raw_scores(model, X):
     class Holder:
         model_ = model
 
     return raw_scores(Holder(), X)
 
 
-def test_a_model_without_trees(tmp_path):
+def test_model_without_trees(tmp_path):
     model = random_model(n_rounds=0)
     to_c(model, tmp_path / "model.h")
     found = CProgram(tmp_path).raw(np.zeros((2, 4)), 3)
     assert_same_bits(found, np.tile(model.base_score, (2, 1)))
 
 
-def test_two_headers_go_into_one_program(tmp_path):
+def test_two_headers_in_one_program(tmp_path):
     to_c(estimator("defaults"), tmp_path / "a.h", name="a")
     to_c(estimator("linear"), tmp_path / "b.h", name="b")
     both = '#include "a.h"\n#include "b.h"\n'
@@ -137,7 +137,7 @@ def test_two_headers_go_into_one_program(tmp_path):
     assert_same_bits(CProgram(tmp_path, name="both").raw(X, 3), raw_scores(est, X))
 
 
-def test_flags_that_lose_nan_are_refused(tmp_path, capfd):
+def test_fast_math_is_rejected(tmp_path, capfd):
     to_c(estimator("defaults"), tmp_path / "model.h")
     with pytest.raises(Exception, match="returned non-zero") as failure:
         CProgram(tmp_path, flags=("-ffast-math",))
@@ -149,17 +149,20 @@ def test_names_cannot_end_the_comment(tmp_path):
     model = random_model(feature_names=names)
     to_c(model, tmp_path / "model.h")
     X = hard_rows(model)
-    assert_same_bits(CProgram(tmp_path).raw(X, 3), raw_scores_of(model, X))
+    assert_same_bits(CProgram(tmp_path).raw(X, 3), model_raw_scores(model, X))
 
 
-def test_what_cannot_be_written_is_a_sentence(tmp_path):
+def test_errors(tmp_path):
     with pytest.raises(ValueError, match="must be a C identifier"):
         to_c(estimator("defaults"), tmp_path / "m.h", name="2nd")
     with pytest.raises(TypeError, match="call fit first"):
         to_c(PolyleafRegressor(), tmp_path / "m.h")
-    wide = random_model(n_outputs=1)
+    small = random_model(n_outputs=1)
     many = Model(
-        mapper=wide.mapper, objective=wide.objective, base_score=np.zeros(70_000), learning_rate=0.1
+        mapper=small.mapper,
+        objective=small.objective,
+        base_score=np.zeros(70_000),
+        learning_rate=0.1,
     )
     with pytest.raises(ValueError, match="has 70000 outputs"):
         to_c(many, tmp_path / "m.h")

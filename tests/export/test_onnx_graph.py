@@ -1,4 +1,4 @@
-"""Models as ONNX graphs, run by onnxruntime: scores to the last digits of float32, the same labels."""
+"""Export to ONNX, run by ONNX Runtime."""
 
 import io
 
@@ -25,11 +25,11 @@ from polyleaf.export import to_numeric_matrix, to_onnx
 onnxruntime = pytest.importorskip("onnxruntime")
 
 
-def run(made, inputs):
+def run(proto, inputs):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(
-        made.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     names = [output.name for output in session.get_outputs()]
     given = inputs if isinstance(inputs, dict) else {"X": inputs}
@@ -37,16 +37,16 @@ def run(made, inputs):
 
 
 def assert_close(found, expected):
-    """To 1e-6 of the largest score of a row: sums run in another order, and in float64."""
+    """Compare to 1e-6 of the largest score of a row; sums are in another order."""
     scale = np.abs(expected).max(axis=1, keepdims=True, initial=1.0)
     np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=1e-6)
 
 
-def versions(name):
+def get_versions(name):
     return (5,) if "categor" in name else (3, 5)
 
 
-CELLS = [(name, version) for name in CASES for version in versions(name)]
+CELLS = [(name, version) for name in CASES for version in get_versions(name)]
 
 
 @pytest.mark.parametrize(("name", "version"), CELLS)
@@ -54,12 +54,12 @@ def test_scores(name, version):
     est = estimator(name)
     made = to_onnx(est, opset_ml=version)
     for X in (to_numeric_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
-        X = within_reach(name, X)
+        X = clip_rows(name, X)
         assert_close(run(made, X)["scores"], raw_scores(est, X))
 
 
-def within_reach(name, X):
-    """Rows of which linear leaves without bounds make no sums that float32 cannot hold."""
+def clip_rows(name, X):
+    """Clip rows so that sums of unbounded linear leaves stay within float32."""
     return np.clip(X, -1e6, 1e6) if name == "linear, categories" else X
 
 
@@ -78,7 +78,7 @@ def test_links_and_labels(name):
     np.testing.assert_array_equal(found["label"], est._prediction(raw))
 
 
-def test_labels_may_be_text():
+def test_text_labels():
     y = np.array(["no", "yes", "maybe", "never"])[golden.classes()]
     for labels in (y, np.where(y == "yes", "yes", "other")):
         est = PolyleafClassifier(**golden.SMALL).fit(golden.numbers(), labels)
@@ -95,7 +95,7 @@ def test_any_forest(model, seed):
         run(to_onnx(model, opset_ml=5), X)["scores"],
         model.predict_raw(prepare_features(model, X)),
     )
-    # The lines of leaves are summed in float32 here: what that leaves goes by the terms, not by their sum.
+    # Linear leaves are summed in float32, so the error grows with the terms, not with the sum.
     terms = (
         np.abs(np.nan_to_num(X[:, :3])).sum(axis=1, keepdims=True)
         if model.has_linear_leaves
@@ -105,43 +105,43 @@ def test_any_forest(model, seed):
     assert (np.abs(found - expected) <= 1e-6 * largest + 2.0**-21 * terms).all()
 
 
-def test_columns_take_categories_themselves(tmp_path):
+def test_column_inputs(tmp_path):
     rng = np.random.default_rng(0)
     frame = example_frame(rng, 400).assign(kind=rng.choice([2, 5, 11], 400))
     y = (frame["colour"] == "red") + (frame["kind"] == 5) + frame["height"]
     est = PolyleafRegressor(**golden.SMALL, categorical_features=["colour", "kind"]).fit(frame, y)
     made = to_onnx(est, tmp_path / "m.onnx", input="columns")
-    asked = frame.assign(colour=frame["colour"].astype(object))
-    asked.loc[:5, "colour"], asked.loc[3:8, "kind"] = "never seen", 4
+    rows = frame.assign(colour=frame["colour"].astype(object))
+    rows.loc[:5, "colour"], rows.loc[3:8, "kind"] = "unknown", 4
     columns = {
         name: values.to_numpy()[:, None].astype(object if name == "colour" else np.float32)
-        for name, values in asked.items()
+        for name, values in rows.items()
     }
-    assert_close(run(made, columns)["scores"], est._raw(asked, None))
+    assert_close(run(made, columns)["scores"], est._raw(rows, None))
     import onnx
 
     assert onnx.load(tmp_path / "m.onnx") == made
 
 
-def test_a_model_without_trees():
+def test_model_without_trees():
     model = random_model(n_rounds=0)
     found = run(to_onnx(model), np.zeros((3, 4), np.float32))["scores"]
     np.testing.assert_array_equal(found, np.tile(model.base_score, (3, 1)))
 
 
-def test_a_row_and_no_rows():
+def test_one_row_and_no_rows():
     est = estimator("linear")
     made, X = to_onnx(est), hard_rows(est)
     assert_close(run(made, X[:1])["scores"], raw_scores(est, X[:1]))
     assert run(made, X[:0])["scores"].shape == (0, 3)
 
 
-def test_what_cannot_be_written_is_a_sentence(monkeypatch):
-    with pytest.raises(ValueError, match="splits by categories, which version 3"):
+def test_errors(monkeypatch):
+    with pytest.raises(ValueError, match="categorical splits"):
         to_onnx(estimator("frame with categories"), opset_ml=3)
-    with pytest.raises(ValueError, match="opset_ml=4 is not written"):
+    with pytest.raises(ValueError, match="opset_ml=4"):
         to_onnx(estimator("defaults"), opset_ml=4)
-    with pytest.raises(ValueError, match="input='frame' is unknown"):
+    with pytest.raises(ValueError, match="input='frame'"):
         to_onnx(estimator("defaults"), input="frame")
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(ImportError, match=r"pip install .polyleaf\[onnx\]."):
@@ -152,7 +152,7 @@ def test_what_cannot_be_written_is_a_sentence(monkeypatch):
 @pytest.mark.parametrize("version", [3, 5])
 @pytest.mark.parametrize("n_labels", [2_000, 20_000])
 def test_very_many_labels(n_labels, version):
-    """Scores and labels are the same, and the graph holds the entries of leaves, not all labels of each."""
+    """The graph has the sparse entries of leaves, not dense vectors of all labels."""
     est = many_labels(n_labels)
     rows = to_numeric_matrix(est, golden.numbers(3000))[::10]
     made = to_onnx(est, opset_ml=version)
@@ -165,8 +165,8 @@ def test_very_many_labels(n_labels, version):
     assert made.ByteSize() < 2 * len(est.model_.to_bytes()) + 8 * 3 * n_labels
 
 
-def test_several_tasks_are_raw_scores():
-    """Without labels, which each task has of its own."""
+def test_multitask_model_has_raw_scores_only():
+    """A graph has no common label for several tasks."""
     X = np.random.default_rng(0).standard_normal((80, 3)).astype(np.float32)
     model = PolyleafMultiTask({"a": "squared_error", "b": "softmax"}, n_estimators=3)
     model.fit(X, {"a": X[:, 0], "b": np.where(X[:, 1] > 0, "p", "q")})

@@ -1,4 +1,4 @@
-"""Pipelines that skl2onnx converts give what scikit-learn's own prediction gives."""
+"""Pipelines that skl2onnx converts predict as scikit-learn does."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ X = np.random.default_rng(0).standard_normal((300, 5)).astype(np.float32)
 
 
 @pytest.fixture(autouse=True)
-def registered():
+def registered_converters():
     register_skl2onnx(PolyleafRegressor, PolyleafClassifier)
 
 
-def converted(fitted, X=X, **options):
+def convert_and_run(fitted, X=X, **options):
     last = fitted.steps[-1][1] if hasattr(fitted, "steps") else fitted
-    made = skl2onnx.to_onnx(
+    exported = skl2onnx.to_onnx(
         fitted,
         X[:1],
         options={id(last): options} if options else None,
         target_opset={"": 18, "ai.onnx.ml": 3},
     )
     session = onnxruntime.InferenceSession(
-        made.SerializeToString(), providers=["CPUExecutionProvider"]
+        exported.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(None, {"X": X}), strict=True))
@@ -40,12 +40,12 @@ def converted(fitted, X=X, **options):
 
 @pytest.mark.parametrize("objective", ["squared_error", "poisson"])
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_regression_after_scaling(objective, n_outputs):
+def test_regressor_after_scaler(objective, n_outputs):
     Y = np.abs(X[:, :n_outputs]).squeeze() + 1
     model = PolyleafRegressor(n_estimators=5, max_leaves=8, objective=objective)
     pipeline = make_pipeline(StandardScaler(), model).fit(X, Y)
     for rows in (X, X.astype(np.float64)):
-        found = converted(pipeline, rows)["variable"]
+        found = convert_and_run(pipeline, rows)["variable"]
         assert found.dtype == rows.dtype
         np.testing.assert_allclose(found, pipeline.predict(rows).reshape(found.shape), rtol=1e-5)
 
@@ -58,28 +58,28 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("y", CLASSES.values(), ids=CLASSES)
-def test_classes_after_imputing(y):
+def test_classifier_after_imputer(y):
     pipeline = make_pipeline(SimpleImputer(), PolyleafClassifier(n_estimators=5, max_leaves=8)).fit(
         X, y
     )
-    found = converted(pipeline, zipmap=False)
+    found = convert_and_run(pipeline, zipmap=False)
     np.testing.assert_array_equal(found["label"], pipeline.predict(X))
     np.testing.assert_allclose(found["probabilities"], pipeline.predict_proba(X), atol=1e-6)
 
 
-def test_two_estimators_do_not_share_names():
+def test_names_of_two_estimators():
     from sklearn.ensemble import VotingRegressor
 
     members = [(str(n), PolyleafRegressor(n_estimators=n, max_leaves=8)) for n in (3, 5)]
     both = VotingRegressor(members).fit(X, X[:, 0])
-    found = converted(both)["variable"]
+    found = convert_and_run(both)["variable"]
     np.testing.assert_allclose(found[:, 0], both.predict(X), rtol=1e-4, atol=1e-5)
 
 
-def test_categories_are_refused():
+def test_categorical_features_are_rejected():
     table = pd.DataFrame({"a": pd.Categorical(["x", "y"] * 30), "b": np.arange(60.0)})
     model = PolyleafRegressor(n_estimators=2, min_child_samples=5).fit(table, np.arange(60.0) % 7)
-    with pytest.raises(ValueError, match="learned from features of categories"):
+    with pytest.raises(ValueError, match="has categorical features"):
         skl2onnx.to_onnx(
             model, np.zeros((1, 2), np.float32), target_opset={"": 18, "ai.onnx.ml": 3}
         )

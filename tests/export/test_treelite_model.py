@@ -1,4 +1,4 @@
-"""Models as Treelite has them, run by its reference interpreter: scores to the last digits of float32."""
+"""Export to Treelite, run by its reference interpreter."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from polyleaf.export import to_numeric_matrix, to_treelite
 
 treelite = pytest.importorskip("treelite")
 
-TAKEN = [name for name in CASES if "linear" not in name]
+SUPPORTED = [name for name in CASES if "linear" not in name]
 LINKED = [
     "defaults",
     "poisson",
@@ -30,39 +30,39 @@ LINKED = [
 ]
 
 
-def scores_of(made, X, margin=True):
-    return treelite.gtil.predict(made, np.ascontiguousarray(X), pred_margin=margin).reshape(
+def predict(exported, X, margin=True):
+    return treelite.gtil.predict(exported, np.ascontiguousarray(X), pred_margin=margin).reshape(
         len(X), -1
     )
 
 
 def assert_close(found, expected):
-    """To 1e-6 of the largest score of a row: sums are in float32 throughout."""
+    """Compare to 1e-6 of the largest score of a row; all sums are in float32."""
     scale = np.abs(expected).max(axis=1, keepdims=True, initial=1.0)
     np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=1e-6)
 
 
-def rounded(est, X):
-    """Treelite compares what it is given: features that are compared as float32 have to be such."""
-    wide = est.model_.mapper.float64_bins_
+def round_features(est, X):
+    """Round features that are compared as float32, since Treelite compares float64."""
+    is_float64 = est.model_.mapper.float64_bins_
     with np.errstate(over="ignore"):
-        return np.where(wide, X, X.astype(np.float32)).astype(X.dtype)
+        return np.where(is_float64, X, X.astype(np.float32)).astype(X.dtype)
 
 
-@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("name", SUPPORTED)
 def test_scores(name):
     est = estimator(name)
-    made = to_treelite(est)
+    exported = to_treelite(est)
     for X in (to_numeric_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
-        X = rounded(est, X)
-        assert_close(scores_of(made, X), raw_scores(est, X))
+        X = round_features(est, X)
+        assert_close(predict(exported, X), raw_scores(est, X))
 
 
 @pytest.mark.parametrize("name", LINKED)
 def test_links(name):
     est, X = estimator(name), hard_rows(estimator(name), seed=1)
     found, expected = (
-        scores_of(to_treelite(est), X, margin=False),
+        predict(to_treelite(est), X, margin=False),
         predictions(est, raw_scores(est, X)),
     )
     if name == "defaults, two classes":
@@ -74,21 +74,21 @@ def test_links(name):
 @given(forests(kinds=("dense", "sparse")), st.integers(0, 2**31))
 def test_any_forest(model, seed):
     X = hard_rows(model, seed)
-    assert_close(scores_of(to_treelite(model), X), model.predict_raw(prepare_features(model, X)))
+    assert_close(predict(to_treelite(model), X), model.predict_raw(prepare_features(model, X)))
 
 
-def test_it_goes_through_a_file(tmp_path):
+def test_serialized_model(tmp_path):
     est = estimator("frame with categories")
     to_treelite(est).serialize(tmp_path / "m.tl")
     X = hard_rows(est)
-    assert_close(scores_of(treelite.Model.deserialize(tmp_path / "m.tl"), X), raw_scores(est, X))
+    assert_close(predict(treelite.Model.deserialize(tmp_path / "m.tl"), X), raw_scores(est, X))
 
 
-def test_what_cannot_be_written_is_a_sentence(monkeypatch):
-    with pytest.raises(ValueError, match="linear leaves, which Treelite does not know"):
+def test_errors(monkeypatch):
+    with pytest.raises(ValueError, match="linear leaves, which Treelite does not support"):
         to_treelite(estimator("linear"))
     monkeypatch.setattr("polyleaf.export.ir._MAX_LEAF_VALUES", 100)
-    with pytest.raises(ValueError, match="Treelite has no sparse leaves"):
+    with pytest.raises(ValueError, match="Treelite does not support sparse leaves"):
         to_treelite(estimator("sparse Y"))
     monkeypatch.setitem(__import__("sys").modules, "treelite", None)
     with pytest.raises(ImportError, match=r"pip install .polyleaf\[treelite\]."):

@@ -1,4 +1,4 @@
-"""readers.py: every format gives the same table, and what is wrong with a file is said with its place."""
+"""Tables of all formats, and errors that name the place in the file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def write(tmp_path, name, text):
     return path
 
 
-@pytest.fixture(params=["pyarrow", "plain"])
-def csv_way(request, monkeypatch):
-    """Both ways to read a CSV file: with PyArrow installed and without."""
-    if request.param == "plain":
+@pytest.fixture(params=["pyarrow", "python"])
+def csv_reader(request, monkeypatch):
+    """Read CSV files with PyArrow and without."""
+    if request.param == "python":
         monkeypatch.setattr(readers, "find_spec", lambda name: None)
     else:
         pytest.importorskip("pyarrow")
@@ -39,7 +39,7 @@ MESSY = (
 )
 
 
-def test_csv_numbers_texts_missing(tmp_path, csv_way):
+def test_csv_numbers_texts_and_missing_values(tmp_path, csv_reader):
     table = read_table(write(tmp_path, "messy.csv", MESSY))
     assert table.names == ("size", "colour", "a, name", "flag", "empty", "plus", "when")
     np.testing.assert_array_equal(table.column("size"), [1.5, nan, -300, nan])
@@ -52,15 +52,15 @@ def test_csv_numbers_texts_missing(tmp_path, csv_way):
     assert table.categories["when"] == ("2020-01-01", "2020-01-02")
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_csv_delimiter_is_found(tmp_path, csv_way, delimiter):
-    text = "a,b\n1,2\n3,4\n".replace(",", delimiter)
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_csv_separator_is_detected(tmp_path, csv_reader, separator):
+    text = "a,b\n1,2\n3,4\n".replace(",", separator)
     np.testing.assert_array_equal(
         read_table(write(tmp_path, "t.csv", text)).values, [[1, 2], [3, 4]]
     )
 
 
-def test_csv_without_header(tmp_path, csv_way):
+def test_csv_without_header(tmp_path, csv_reader):
     table = read_table(write(tmp_path, "t.csv", "1,2\n3,4\n"))
     assert table.names == ("c0", "c1")
     np.testing.assert_array_equal(table.values, [[1, 2], [3, 4]])
@@ -71,7 +71,7 @@ def test_csv_one_column_keeps_missing_rows(tmp_path):
     np.testing.assert_array_equal(layout_rows, [1, nan, 3])
 
 
-def test_csv_quoted_newline_bom_and_gzip(tmp_path, csv_way):
+def test_csv_quoted_newline_bom_and_gzip(tmp_path, csv_reader):
     path = tmp_path / "t.csv.gz"
     with gzip.open(path, "wb") as stream:
         stream.write('\ufeffa,b\r\n1,"two\nlines"\r\n2,one\r\n'.encode())
@@ -87,8 +87,8 @@ def test_csv_text_after_many_numbers_keeps_its_spelling(tmp_path, monkeypatch):
     np.testing.assert_array_equal(table.column("b"), [1, 2, 3, 4])
 
 
-def test_csv_errors_name_the_line(tmp_path, csv_way):
-    with pytest.raises(ReadError, match=r"t\.csv: line 3 has 3 cells, but there are 2 columns"):
+def test_csv_errors_name_the_line(tmp_path, csv_reader):
+    with pytest.raises(ReadError, match=r"t\.csv: line 3 has 3 cells, .* 2"):
         read_table(write(tmp_path, "t.csv", "a,b\n1,2\n1,2,3\n"))
     with pytest.raises(ReadError, match="same name 'a'"):
         read_table(write(tmp_path, "u.csv", "a,a\n1,2\n"))
@@ -104,17 +104,17 @@ def test_not_utf8_missing_and_unknown_files(tmp_path, monkeypatch):
         read_table(tmp_path / "l.csv")
     with pytest.raises(ReadError, match="There is no file"):
         read_table(tmp_path / "absent.csv")
-    with pytest.raises(ReadError, match=r"'t\.xyz' does not tell its format"):
+    with pytest.raises(ReadError, match=r"extension of 't\.xyz'"):
         read_table(write(tmp_path, "t.xyz", "a\n1\n"))
-    with pytest.raises(ReadError, match="Format 'xls' is not known"):
+    with pytest.raises(ReadError, match="format 'xls'"):
         read_table(tmp_path / "t.xyz", format="xls")
     (tmp_path / "b.csv.gz").write_bytes(b"not gzip")
     with pytest.raises(ReadError, match="cannot be read"):
         read_table(tmp_path / "b.csv.gz")
 
 
-@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".feather", ".ipc"])
-def test_parquet_and_arrow(tmp_path, ending):
+@pytest.mark.parametrize("extension", [".parquet", ".arrow", ".feather", ".ipc"])
+def test_parquet_and_arrow(tmp_path, extension):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.feather as feather
     import pyarrow.parquet as pq
@@ -131,10 +131,10 @@ def test_parquet_and_arrow(tmp_path, ending):
             "dictionary": dictionary,
         }
     )
-    path = tmp_path / f"t{ending}"
-    if ending == ".parquet":
+    path = tmp_path / f"t{extension}"
+    if extension == ".parquet":
         pq.write_table(table, path)
-    elif ending == ".ipc":
+    elif extension == ".ipc":
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
     else:
@@ -147,21 +147,21 @@ def test_parquet_and_arrow(tmp_path, ending):
     np.testing.assert_array_equal(read.column("dictionary"), [0, 1, 2, nan])
 
 
-def test_arrow_columns_that_are_no_numbers(tmp_path):
+def test_unsupported_arrow_columns(tmp_path):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"a": [[1, 2], [3]], "b": [1, 2]}), tmp_path / "t.parquet")
     table = read_table(tmp_path / "t.parquet")
-    assert table.rows(np.array([1])).column("b") == [2]
-    for part in (table, table.rows(np.array([1])), table.convert_to_categorical(["b"])):
-        with pytest.raises(ReadError, match="Column 'a' holds list"):
+    assert table.take_rows(np.array([1])).column("b") == [2]
+    for part in (table, table.take_rows(np.array([1])), table.convert_to_categorical(["b"])):
+        with pytest.raises(ReadError, match="Column 'a' has type list"):
             part.select(["b", "a"])
     with pytest.raises(ReadError, match="not a readable Parquet file"):
         read_table(write(tmp_path, "u.parquet", "no parquet"))
 
 
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+def test_parquet_needs_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "find_spec", lambda name: None)
     with pytest.raises(ReadError, match=r'pip install "polyleaf\[arrow\]"'):
         read_table(write(tmp_path, "t.parquet", "PAR1"))
@@ -214,31 +214,27 @@ def test_arff_sparse(tmp_path):
 @pytest.mark.parametrize(
     "header, rows, message",
     [
-        (AB, "1,x\n2,z", "line 6: 'z' is no declared category of 'b'"),
-        (AB, "1,x\nq,y", "line 6: 'a' is numeric, but the value is 'q'"),
+        (AB, "1,x\n2,z", "line 6: 'z' is not a declared category"),
+        (AB, "1,x\nq,y", "line 6: attribute 'a' is numeric"),
         (AB, "1,x\n1", "line 6 has 1 values, but there are 2 attributes"),
-        (AB, "1,x\n'1,x", "line 6: a value cannot be read"),
+        (AB, "1,x\n'1,x", "line 6: cannot parse"),
         (AB, "{0 1}\n{2 1}", "line 6: there is no attribute 2"),
         (AB, "{0 1}\n{0 1, 0 2}", "line 6 gives the same attribute twice"),
-        (AB, "{0 1}\n1,x", "line 6: a sparse row looks like"),
+        (AB, "{0 1}\n1,x", "line 6: not a sparse row"),
         (AB, "1,x\n{0 1}", "line 6 is sparse"),
         (
             "@attribute a relational\n@attribute b {x,y}",
             "1,x",
             "line 2: attribute 'a' has type 'relational'",
         ),
-        (
-            "@attribute a numeric\n@attribute b {x,y",
-            "1,x",
-            "line 3: the categories of 'b' are not closed",
-        ),
+        ("@attribute a numeric\n@attribute b {x,y", "1,x", "line 3: the categories of 'b'"),
         (
             "@attribute a numeric\n@attribute b {x,x}",
             "1,x",
             "line 3: attribute 'b' declares a category twice",
         ),
         ("@attribute a", "1", "line 2: an attribute needs a name and a type"),
-        ("hello", "1", "line 2: @relation, @attribute or @data was expected"),
+        ("hello", "1", "line 2: expected @relation"),
         ("@attribute a numeric", "", "there is no row after @data"),
     ],
 )
@@ -259,7 +255,7 @@ def test_libsvm_one_target(tmp_path):
     np.testing.assert_array_equal(table.values.toarray(), [[0.5, 0, 2, -1], [0, 1, 0, 1]])
 
 
-def test_libsvm_with_and_without_index_0_name_the_same_columns(tmp_path):
+def test_libsvm_columns_are_named_by_index(tmp_path):
     train = read_table(write(tmp_path, "a.svm", "1 0:5 2:7\n0 1:6\n"))
     test = read_table(write(tmp_path, "b.svm", "1 2:9\n"))
     assert train.names[:3] == ("0", "1", "2")
@@ -283,7 +279,7 @@ def test_select_rows_and_categorical():
     table = Table(("a", "b"), np.array([[3.0, 1], [nan, 2], [3, 5], [10, 1]]))
     with pytest.raises(ReadError, match=r"no column 'z'; its columns are a, b"):
         table.select(["a", "z"])
-    np.testing.assert_array_equal(table.rows(np.array([2, 0])).values, [[3, 5], [3, 1]])
+    np.testing.assert_array_equal(table.take_rows(np.array([2, 0])).values, [[3, 5], [3, 1]])
     coded = table.convert_to_categorical(["a"])
     assert coded.categories == {"a": ("3", "10")}
     np.testing.assert_array_equal(coded.column("a"), [0, nan, 0, 1])

@@ -35,7 +35,7 @@ def follow(nodes, row):
     return node
 
 
-def add_payload(raw, columns, leaf, row, names):
+def add_leaf(raw, columns, leaf, row, names):
     """What a dumped leaf adds to the raw scores of its outputs, the positions `columns`."""
     if "value_outputs" in leaf:
         raw[[names.index(name) for name in leaf["value_outputs"]]] += leaf["value"]
@@ -77,7 +77,7 @@ def test_dump_predicts_like_the_model(scalar, kinds):
         for tree in dump["trees"]:
             names = dump["output_names"]
             columns = list(range(3)) if tree["output"] is None else [names.index(tree["output"])]
-            add_payload(raw, columns, follow(tree["nodes"], row), row, names)
+            add_leaf(raw, columns, follow(tree["nodes"], row), row, names)
         np.testing.assert_allclose(raw, prediction, rtol=1e-5, atol=1e-5)
 
 
@@ -111,7 +111,7 @@ def test_node_tables_agree(scalar, kinds):
             for found, value in zip(columns[name], expected, strict=True):
                 found = found.to_list() if hasattr(found, "to_list") else found
                 assert found == value or (value is None and pd.isna(found)), (kind, name)
-    with pytest.raises(ValueError, match="kind='csv' is unknown"):
+    with pytest.raises(ValueError, match="kind='csv'"):
         nodes_table(model, "csv")
 
 
@@ -164,7 +164,5 @@ def test_estimators_are_taken_as_their_models():
     assert size_report(fitted) == size_report(model) and summary(fitted) == summary(model)
     assert tree_nodes(fitted, 1) == tree_nodes(model, 1)
     assert leaf_dtype_report(fitted, X, X[:, 0]) == leaf_dtype_report(model, X, X[:, 0])
-    with pytest.raises(
-        TypeError, match="A Model or a fitted estimator is needed, not PolyleafRegressor"
-    ):
+    with pytest.raises(TypeError, match="PolyleafRegressor"):
         summary(PolyleafRegressor())

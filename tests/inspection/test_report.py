@@ -1,4 +1,4 @@
-"""The page about a model: what stands on it, that it needs nothing else, and is the same each time."""
+"""The HTML report: its content, that it is self-contained and deterministic."""
 
 from __future__ import annotations
 
@@ -19,15 +19,22 @@ from polyleaf import (
     datasets,
     load_model,
 )
+from polyleaf.distributions import NegativeBinomial, Normal
 from polyleaf.inspection.plotting import OutputsDisplay
-from polyleaf.inspection.report import report
+from polyleaf.inspection.report import make_report
+from polyleaf.inspection.report.html import render_page, render_svg
+from polyleaf.inspection.report.report_data import (
+    COVERAGES,
+    compute_coverage_table,
+    compute_pit_histogram,
+)
 from polyleaf.metrics._multitask import compute_scores_per_target
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """Elements, closed in order; ids; what is asked for elsewhere."""
+    """Elements, ids and addresses of a page, whose elements must be nested properly."""
 
     def __init__(self, html):
         super().__init__()
@@ -122,9 +129,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
-def test_a_page_is_whole_and_needs_nothing_else(make):
+def test_page_is_complete_and_self_contained(make):
     model, X, y = make()
-    html = model.report(X, y).html
+    html = make_report(model, X, y).html
     page = Page(html)
     assert page.sections() == list(CASES[make])
     assert len(set(page.ids)) == len(page.ids)
@@ -137,7 +144,7 @@ def test_a_page_is_whole_and_needs_nothing_else(make):
     assert "#010203" not in html  # colours are the page's
 
 
-def of_tasks(y):
+def make_task_targets(y):
     return {
         "heating": y[:, 0],
         "costly": np.where(y[:, 1] > 30, "yes", "no").astype(object),
@@ -155,13 +162,13 @@ def several_tasks(n_rows=200):
         ("a", "b"): "logistic",
     }
     model = PolyleafMultiTask(losses, n_estimators=5, max_leaves=6, missing_targets="ignore")
-    model.fit(X, of_tasks(y), X_val=X_test, y_val=of_tasks(y_test))
-    return model, X_test[:n_rows], of_tasks(y_test[:n_rows])
+    model.fit(X, make_task_targets(y), X_val=X_test, y_val=make_task_targets(y_test))
+    return model, X_test[:n_rows], make_task_targets(y_test[:n_rows])
 
 
-def test_tasks_have_one_page_and_a_section_each():
+def test_each_task_has_a_section():
     model, X, Y = several_tasks()
-    html = model.report(X, Y).html
+    html = make_report(model, X, Y).html
     page = Page(html)
     named = [name for name in page.ids if name in NAMES or re.fullmatch(r"task\d", name)]
     assert named == [
@@ -177,21 +184,21 @@ def test_tasks_have_one_page_and_a_section_each():
     assert {found[1:] for found in re.findall(r"url\((#[^)]+)\)", html)} <= set(page.ids)
     assert {address[1:] for address in page.addresses if address[0] == "#"} <= set(page.ids)
     assert len(html.encode()) < 1_000_000
-    assert html == model.report(X, Y).html
+    assert html == make_report(model, X, Y).html
     text = set(page.text)
     assert {"heating", "costly", "spread", "a+b"} <= text
-    assert {f"{skill:.4g}" for skill in model.skills(X, Y).values()} <= text
+    assert {f"{score:.4g}" for score in model.d2_scores(X, Y).values()} <= text
     own, _ = compute_scores_per_target(
         "regression", ["y"], Y["heating"], model.predict(X)["heating"]
     )
     assert {f"{value:.4g}" for value in own.values()} <= text
 
 
-def test_a_task_is_measured_on_rows_whose_class_is_known():
+def test_task_is_evaluated_on_rows_with_known_class():
     model, X, Y = several_tasks(100)
     Y["costly"][::4] = None
     Y["heating"][::5] = np.nan
-    text = Page(model.report(X, Y).html).text
+    text = Page(make_report(model, X, Y).html).text
     assert "75" in text and "100" in text
     known = Y["costly"] != None  # noqa: E711
     predicted, chances = model.predict(X)["costly"][known], model.predict_proba(X)["costly"][known]
@@ -204,15 +211,15 @@ def test_a_task_is_measured_on_rows_whose_class_is_known():
         classes=np.array(["no", "yes"]),
     )
     assert {f"{value:.4g}" for value in found.values()} <= set(text)
-    with pytest.raises(ValueError, match="pass X as an array or table, not as a Dataset"):
-        model.report(Dataset(X, reference=model.model_.mapper), Y)
+    with pytest.raises(ValueError, match="Dataset"):
+        make_report(model, Dataset(X, reference=model.model_.mapper), Y)
     with pytest.raises(ValueError, match="Y has no column 'costly'"):
-        model.report(X, {"heating": Y["heating"]})
+        make_report(model, X, {"heating": Y["heating"]})
 
 
-def test_distributions_tell_how_they_hold():
+def test_distribution_scores_and_coverage():
     model, X, y = distributions()
-    text = Page(model.report(X, y).html).text
+    text = Page(make_report(model, X, y).html).text
     _, each = compute_scores_per_target(
         "regression",
         list(y),
@@ -227,14 +234,14 @@ def test_distributions_tell_how_they_hold():
     assert any("too narrow" in part for part in text)
 
 
-def test_the_same_model_and_rows_are_the_same_bytes():
+def test_report_is_deterministic():
     model, X, y = two_numbers()
-    assert report(model, X, y).html == report(model, X, y).html
+    assert make_report(model, X, y).html == make_report(model, X, y).html
 
 
-def test_figures_are_those_of_the_model():
+def test_scores_are_those_of_the_model():
     model, X, y = two_numbers()
-    text = Page(model.report(X, y, title="Two loads").html).text
+    text = Page(make_report(model, X, y, title="Two loads").html).text
     assert "Two loads" in text
     of_all, each = compute_scores_per_target(
         "regression", list(y), y.to_numpy(np.float64), model.predict(X)
@@ -244,11 +251,11 @@ def test_figures_are_those_of_the_model():
     assert {"heating_load", "cooling_load", "relative_compactness"} <= set(text)
 
 
-def test_targets_whose_scores_are_several_have_their_own_names():
+def test_targets_with_several_scores_have_their_own_names():
     """Of a distribution's parameters, or quantiles, it is the targets that are told about."""
     for make in (distributions, quantiles):
         model, X, y = make()
-        text = Page(model.report(X, y).html).text
+        text = Page(make_report(model, X, y).html).text
         assert {"heating_load", "cooling_load"} <= set(text)
     drawn = OutputsDisplay.from_estimator(*distributions())
     assert list(drawn.output_names) == ["heating_load", "cooling_load"]
@@ -260,51 +267,51 @@ def test_names_from_data_are_escaped():
     )
     y = pd.DataFrame({"<b>": X["<script>"], "$x$": X["a & b"]})
     model = PolyleafRegressor(n_estimators=2, max_leaves=4).fit(X, y)
-    page = Page(model.report(X, y, title="<i>").html)
+    page = Page(make_report(model, X, y, title="<i>").html)
     assert not {"script", "b", "i"} & set(page.tags)
     assert {"<script>", "<b>", "<i>"} <= set(page.text)
 
 
-def test_targets_that_are_not_known_do_not_count():
+def test_missing_targets_are_ignored():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 3))
     y = X[:, :2] + 1
     y[::3, 0] = np.nan
     model = PolyleafRegressor(n_estimators=2, max_leaves=4, missing_targets="ignore").fit(X, y)
-    assert "33.3%" in Page(model.report(X, y).html).text
+    assert "33.3%" in Page(make_report(model, X, y).html).text
 
 
-def test_a_model_without_statistics_has_no_contributions(tmp_path):
+def test_model_without_statistics_has_no_shap_values(tmp_path):
     model, X, y = two_numbers()
     model.save_model(tmp_path / "m", statistics=False)
-    text = " ".join(Page(load_model(tmp_path / "m").report(X, y).html).text)
-    assert "By the split of the splits" in text and "Contributions were not worked out" in text
+    text = " ".join(Page(make_report(load_model(tmp_path / "m"), X, y).html).text)
+    assert "Importance by split" in text and "SHAP values were not computed" in text
 
 
-def test_a_notebook_shows_it_in_a_frame():
+def test_notebook_representation():
     model, X, y = two_classes()
-    shown = report(model, X, y)._repr_html_()
+    shown = make_report(model, X, y)._repr_html_()
     assert shown.startswith("<iframe ") and "&lt;!DOCTYPE html&gt;" in shown and "<svg" not in shown
 
 
-def test_what_cannot_be_reported_is_refused():
+def test_invalid_input_raises():
     model, X, y = two_numbers()
-    with pytest.raises(ValueError, match=r"X has 153 rows, y has 150\."):
-        model.report(X, y[:150])
-    with pytest.raises(ValueError, match="pass y as a dense array"):
-        model.report(X, scipy.sparse.csr_matrix(y.to_numpy()))
+    with pytest.raises(ValueError, match="150"):
+        make_report(model, X, y[:150])
+    with pytest.raises(ValueError, match="dense"):
+        make_report(model, X, scipy.sparse.csr_matrix(y.to_numpy()))
     with pytest.raises(ValueError, match="not fitted"):
-        PolyleafRegressor().report(X, y)
+        make_report(PolyleafRegressor(), X, y)
 
 
-def numbers_of(y, predicted):
+def format_scores(y, predicted):
     return {
         f"{value:.4g}"
         for value in compute_scores_per_target("regression", ["y"], y, predicted)[0].values()
     }
 
 
-def test_rows_begin_at_their_offsets():
+def test_offsets():
     rng = np.random.default_rng(0)
     X, exposure = rng.normal(size=(400, 3)), rng.exponential(50, 400) + 1
     counts, offset = (
@@ -312,17 +319,17 @@ def test_rows_begin_at_their_offsets():
         np.log(exposure),
     )
     model = PolyleafRegressor(objective="poisson", n_estimators=20).fit(X, counts, offset=offset)
-    right = numbers_of(counts, model.predict(X, offset=offset))
+    right = format_scores(counts, model.predict(X, offset=offset))
     assert f"{model.score(X, counts, offset=offset):.4g}" in right
-    assert right <= set(Page(model.report(X, counts, offset=offset).html).text)
+    assert right <= set(Page(make_report(model, X, counts, offset=offset).html).text)
     held = Dataset(X, counts, offset=offset, reference=model.model_.mapper)
-    assert right <= set(Page(model.report(held, counts).html).text)
-    with pytest.warns(UserWarning, match="these rows have none") as told:
-        text = set(Page(model.report(X, counts).html).text)
-    assert len(told) == 1 and numbers_of(counts, model.predict(X)) <= text
+    assert right <= set(Page(make_report(model, held, counts).html).text)
+    with pytest.warns(UserWarning, match="offset") as warned:
+        text = set(Page(make_report(model, X, counts).html).text)
+    assert len(warned) == 1 and format_scores(counts, model.predict(X)) <= text
 
 
-def test_each_task_begins_at_its_offset():
+def test_offsets_make_task_targets():
     rng = np.random.default_rng(0)
     X, exposure = rng.normal(size=(200, 3)), rng.exponential(50, 200) + 1
     counts, offset = (
@@ -334,19 +341,19 @@ def test_each_task_begins_at_its_offset():
     losses = {"counts": "poisson", "sign": "logistic"}
     model = PolyleafMultiTask(losses, n_estimators=4, max_leaves=6, missing_targets="ignore")
     model.fit(X, Y, offset={"counts": offset})
-    text = set(Page(model.report(X, Y, offset={"counts": offset}).html).text)
-    assert numbers_of(counts, model.predict(X, offset={"counts": offset})["counts"]) <= text
+    text = set(Page(make_report(model, X, Y, offset={"counts": offset}).html).text)
+    assert format_scores(counts, model.predict(X, offset={"counts": offset})["counts"]) <= text
     moved = {"counts": offset, "sign": np.full(200, 3.0)}
     assert (
-        f"{model.skills(X, Y, offset=moved)['sign']:.4g}"
-        in Page(model.report(X, Y, offset=moved).html).text
+        f"{model.d2_scores(X, Y, offset=moved)['sign']:.4g}"
+        in Page(make_report(model, X, Y, offset=moved).html).text
     )
-    with pytest.warns(UserWarning, match="these rows have none") as told:
-        model.report(X, Y)
-    assert len(told) == 1
+    with pytest.warns(UserWarning, match="offset") as warned:
+        make_report(model, X, Y)
+    assert len(warned) == 1
 
 
-def test_the_command_writes_it(tmp_path, capsys):
+def test_command_line(tmp_path, capsys):
     small = datasets.load("energy")
     rows = np.column_stack([small.X, small.y])
     table = pd.DataFrame(rows, columns=[*small.feature_names, *small.output_names])
@@ -369,20 +376,60 @@ def test_the_command_writes_it(tmp_path, capsys):
     )
 
 
-def test_curves_and_bars_have_the_colours_of_the_page():
+def test_svg_uses_page_colours():
     """matplotlib's own would be too faint, or glare, on dark ground."""
-    from polyleaf.inspection.report.page import page
-    from polyleaf.inspection.report.pictures import picture
 
     def draw(ax):
         ax.plot([0, 1])
         ax.bar([0], [1], color="lightgray")
 
-    svg = picture("p", "label", draw)
+    svg = render_svg("p", "label", draw)
     assert (
         "var(--first)" in svg
-        and "var(--beside)" in svg
+        and "var(--second)" in svg
         and not {"#1f77b4", "#d3d3d3"} & set(svg.split())
     )
-    style = page("t", "", [], "")
-    assert style.count("--first:") == style.count("--beside:") == style.count("--page:") == 3
+    style = render_page("t", "", [], "")
+    assert style.count("--first:") == style.count("--second:") == style.count("--page:") == 3
+
+
+def test_calibrated_distributions_have_a_flat_pit_histogram():
+    rng = np.random.default_rng(0)
+    predicted = Normal(rng.standard_normal(20_000), rng.uniform(0.5, 2.0, 20_000))
+    y = predicted.rvs(random_state=1)
+    error = (
+        np.sqrt(0.1 * 0.9 / 20_000) / 0.1
+    )  # relative error of the share of rows in one of ten bins
+    np.testing.assert_allclose(compute_pit_histogram(y, predicted), 1.0, atol=3.5 * error)
+    for coverage, found in zip(COVERAGES, compute_coverage_table(y, predicted), strict=True):
+        assert found.coverage == coverage
+        assert abs(found.share - coverage) < 4 * found.error
+        bounds = predicted.interval(coverage)
+        assert found.width == pytest.approx(np.mean(bounds[:, 1] - bounds[:, 0]))
+
+
+def test_narrow_distributions_have_a_high_pit_histogram_at_the_ends():
+    y = np.random.default_rng(0).standard_normal(5000)
+    found = compute_pit_histogram(y, Normal(np.zeros(5000), np.full(5000, 0.4)))
+    assert found[0] > 2 < found[-1] and found[4] < 1
+    assert found.sum() == pytest.approx(10)
+
+
+def test_pit_histogram_of_counts_is_not_randomised():
+    predicted = NegativeBinomial(np.array([0.7, 3.0, 40.0]), np.array([0.5, 1.0, 0.1]))
+    y, n_bins = np.array([0.0, 2.0, 55.0]), 4
+    expected = np.zeros(n_bins)
+    for i in range(3):
+        one = predicted[i : i + 1]
+        first, last = float(one.cdf(y[i] - 1)[0]), float(one.cdf(y[i])[0])
+        for b in range(n_bins):
+            shared = min(last, (b + 1) / n_bins) - max(first, b / n_bins)
+            expected[b] += max(0.0, shared) / (last - first) / 3 * n_bins
+    np.testing.assert_allclose(compute_pit_histogram(y, predicted, n_bins), expected, rtol=1e-12)
+
+
+def test_pit_of_extreme_values_is_in_the_first_and_last_bin():
+    predicted = Normal(np.zeros(2), np.ones(2))
+    np.testing.assert_array_equal(
+        compute_pit_histogram(np.array([1e6, -1e6]), predicted, 5), [2.5, 0, 0, 0, 2.5]
+    )

@@ -118,14 +118,14 @@ def test_what_cannot_be_predicted_is_a_sentence():
         predictor(np.zeros((2, 2, 6)))
     with pytest.raises(ValueError, match="could not convert string"):
         predictor(["a"] * 6)
-    with pytest.raises(ValueError, match="it must be one of 'predict'"):
+    with pytest.raises(ValueError, match="'predict'"):
         estimator("defaults").predictor("predict_proba")
     hinge = PolyleafClassifier(**golden.SMALL, objective="squared_hinge")
     with pytest.raises(ValueError, match="'predict', 'decision_function'"):
         hinge.fit(golden.numbers(), golden.two_classes()).predictor("predict_proba")
     projected = PolyleafRegressor(n_estimators=2, projection="gaussian", projection_dim=2)
     projected.fit(np.random.default_rng(0).normal(size=(50, 6)), np.arange(50.0))
-    with pytest.raises(ValueError, match="projects its features"):
+    with pytest.raises(ValueError, match="projection"):
         projected.predictor()
 
 
@@ -179,10 +179,10 @@ def test_a_device_adds_more_trees_than_a_block_takes_at_a_time(strategy, monkeyp
 @needs_compiler
 def test_leaves_that_are_no_constants_are_refused_on_a_device(monkeypatch):
     host_device.use(monkeypatch)
-    with pytest.raises(ValueError, match=r'predicts with leaves of constants.*device="cpu"'):
+    with pytest.raises(ValueError, match=r'device="cuda"'):
         estimator("linear").predictor(device="cuda")
 
 
 def test_a_device_that_is_none():
-    with pytest.raises(ValueError, match=r"device='gpu' is not one of"):
+    with pytest.raises(ValueError, match=r"got 'gpu'"):
         estimator("defaults").predictor(device="gpu")

@@ -96,20 +96,15 @@ def test_without_early_stopping_there_is_nothing_to_cut(fitted):
 @pytest.mark.parametrize("name", ["m.json", "m.JSON"])
 def test_a_name_that_promises_json_is_refused(fitted, tmp_path, name):
     for save in (fitted.save_model, fitted.model_.save):
-        with pytest.raises(
-            ValueError, match=r"promises JSON, but model files are binary.*dump_json"
-        ):
+        with pytest.raises(ValueError, match=r"dump_json"):
             save(tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
 def test_files_that_are_open_as_text_and_other_things_are_refused(fitted, tmp_path):
-    with (
-        open(tmp_path / "text", "w") as file,
-        pytest.raises(TypeError, match=r"text' takes no bytes.*'wb'"),
-    ):
+    with open(tmp_path / "text", "w") as file, pytest.raises(TypeError, match=r"'wb'"):
         fitted.save_model(file)
-    with pytest.raises(TypeError, match=r"the open file gives str: open it for bytes"):
+    with pytest.raises(TypeError, match="the open file returns str"):
         load_model(io.StringIO("x"))
     with pytest.raises(TypeError, match=r"a path, an open file or bytes; got int"):
         load_model(3)

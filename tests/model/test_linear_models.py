@@ -162,7 +162,7 @@ def test_classes_with_any_curvature(hessian):
             {"linear_fit": "full", "hessian": "diagonal"},
             'linear_fit="full".*linear_fit="half_additive"',
         ),
-        ({"linear_fit": "full", "linear_features": 9}, "more than the 8"),
+        ({"linear_fit": "full", "linear_features": 9}, "linear_features"),
         ({"hessian": "full"}, 'hessian="full" couples the outputs'),
         ({"leaf_hessian": "block"}, 'leaf_hessian="block" couples the outputs'),
         ({"reg_alpha": 1.0}, "reg_alpha and max_delta_step.*linear_lambda"),

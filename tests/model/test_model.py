@@ -81,9 +81,7 @@ def test_rounds(scalar, kinds):
     np.testing.assert_array_equal(
         model.predict_raw(table, 2, 2), np.tile(model.base_score, (N_ROWS, 1))
     )
-    with pytest.raises(
-        ValueError, match="Rounds 2 to 6 were asked for, but the model has 5 rounds"
-    ):
+    with pytest.raises(ValueError, match="Rounds 2 to 6"):
         model.predict_raw(table, 2, 6)
     with pytest.raises(ValueError, match="Rounds 3 to 2"):
         next(model.staged_predict_raw(table, 3, 2))
@@ -108,7 +106,7 @@ def test_linear_leaves_need_the_features():
     model = random_model(kinds=("linear",))
     table = example_table(model)
     codes = model.mapper.transform(table)
-    with pytest.raises(ValueError, match="only their bins were given; predict from X"):
+    with pytest.raises(ValueError, match="features is required"):
         model.predict_raw_binned(codes)
     raw = model.predict_raw_binned(
         codes, features=read_regressors(model.forest, model.mapper, table, 0, 6)
@@ -165,9 +163,9 @@ def test_predict_sparse_stores_what_leaves_hold(unit):
 def test_append_checks_rounds():
     model = random_model(n_rounds=2)
     tree, values, _ = parts_of(model)[0]
-    with pytest.raises(ValueError, match=r"round 0 cannot be added.*is of round 1"):
+    with pytest.raises(ValueError, match=r"round=0"):
         model.append(tree, values, 0)
-    with pytest.raises(ValueError, match="rise by one at most"):
+    with pytest.raises(ValueError, match="round=3"):
         model.append(tree, values, 3)
     model.append(tree, values, 2)
     assert model.n_rounds == 3 and model.n_trees == 3
@@ -211,9 +209,9 @@ def test_importance_of_scalar_trees():
 
 
 def test_importance_refuses_what_means_nothing():
-    with pytest.raises(ValueError, match="kind='weight' is unknown"):
+    with pytest.raises(ValueError, match="kind='weight'"):
         random_model().feature_importance("weight")
-    with pytest.raises(ValueError, match="kind='gain' only"):
+    with pytest.raises(ValueError, match="per_output"):
         random_model().feature_importance("split", per_output=True)
 
 
@@ -281,7 +279,7 @@ def test_wrong_fields_are_refused():
         ({"base_score": [0.0, np.nan, 1.0]}, "finite"),
         ({"feature_names": ["a"]}, "feature_names has 1 names, but 4"),
         ({"output_names": ["a"]}, "output_names has 1 names, but 3"),
-        ({"target_scale": np.ones(3)}, "both or neither"),
+        ({"target_scale": np.ones(3)}, "target_scale"),
         ({"target_scale": np.ones(2), "target_offset": np.ones(2)}, "3 finite numbers"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -119,19 +119,17 @@ def test_newer_versions_are_refused(data, tmp_path):
     path = tmp_path / "m.polyleaf"
     newer = FORMAT_VERSION + 1
     path.write_bytes(with_entries(data, format_version=newer, polyleaf_version="9.1"))
-    expected = (
-        rf"m\.polyleaf' cannot be loaded: it has version {newer} of the format, .*9\.1.*Upgrade"
-    )
+    expected = rf"m\.polyleaf' cannot be loaded: .*version {newer}, .*9\.1.*Upgrade"
     with pytest.raises(ModelFileError, match=expected):
         Model.load(path)
     for version in (None, 0, -1, "1", [1]):
-        with pytest.raises(ModelFileError, match="which version"):
+        with pytest.raises(ModelFileError, match="format version"):
             Model.from_bytes(with_entries(data, format_version=version))
 
 
 def test_other_files_are_refused(tmp_path):
     for content in (b"", b"PK", b"\x00" * 100, os.urandom(1000), b"\xff" * 8 + b"{}"):
-        with pytest.raises(ModelFileError, match=r"no model file at all|not a Polyleaf model"):
+        with pytest.raises(ModelFileError, match=r"not a model file|not a Polyleaf model"):
             Model.from_bytes(content)
     with pytest.raises(ModelFileError, match="not a Polyleaf model"):
         Model.from_bytes(save({"a": np.zeros(3)}))
@@ -260,13 +258,13 @@ def test_hostile_content_that_is_well_formed(data):
         del arrays["forest.centre"]
 
     of_kinds = [
-        (negative_count, "negative number"),
-        (entries_of_others, "too (short|long)|longer than its trees need|ascending order"),
+        (negative_count, "leaf_entries"),
+        (entries_of_others, "too (short|long)|longer than its trees require|ascending order"),
         (descending, "ascending order"),
         (other_output, "outside 0 .. 2"),
-        (unknown_kind, "a kind of leaves that does not exist"),
-        (kind_of_another, "too short|longer than its trees need"),
-        (regressor_with_categories, "reads a categorical feature"),
+        (unknown_kind, "leaf_kind"),
+        (kind_of_another, "too short|longer than its trees require"),
+        (regressor_with_categories, "categorical feature"),
         (infinite_weight, "weights holds a number that is not finite"),
         (bounds_crossed, "lower must not be above upper"),
         (part_of_them, "'centre' is missing"),
@@ -275,9 +273,9 @@ def test_hostile_content_that_is_well_formed(data):
         *(of_kinds if "forest.leaf_kind" in load(data) else []),
         (too_large, "not finite"),
         (other_kind, "by a threshold"),
-        (bin_of_another, "a bin that it does not have"),
+        (bin_of_another, "a bin that"),
         (no_base, "base_score"),
-        (rounds_fall, "rounds count from 0 and rise"),
+        (rounds_fall, "round_of_tree"),
     ]:
         with pytest.raises(ModelFileError, match=message):
             Model.from_bytes(reseal(data, change))
@@ -289,7 +287,7 @@ def test_hostile_content_that_is_well_formed(data):
 def test_metadata_that_json_cannot_hold(model):
     other = model.copy()
     other.metadata["function"] = print
-    with pytest.raises(ValueError, match="JSON cannot hold its metadata"):
+    with pytest.raises(ValueError, match="metadata"):
         other.to_bytes()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from reference.shap import payload
+from reference.shap import leaf_value
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, inspection, load_model
 from polyleaf.datasets import load
@@ -36,7 +36,7 @@ def raw_scores(model, rows):
     for tree in inner.trees[: leaves.shape[1]]:
         columns = slice(None) if tree.output is None else [tree.output]
         for row in range(table.n_rows):
-            sums[row, columns] += payload(
+            sums[row, columns] += leaf_value(
                 tree.leaves, leaves[row, tree.number], numbers[:, row], known
             )
     if inner.target_scale is not None:
@@ -102,7 +102,7 @@ def test_contributions_add_up_to_raw_scores(name):
     model = MODELS[name]()
     rows = FILLED[:60] if name == "projected" else X[:60]
     if "linear" in name:
-        rows = np.vstack([rows, 40 * rows[:10]])  # far away, where payloads are clipped
+        rows = np.vstack([rows, 40 * rows[:10]])  # far away, where leaf values are clipped
     assert_additive(model, rows)
     assert_additive(model, rows[:20] if "linear" in name else rows, rows[-9:])
 
@@ -151,7 +151,7 @@ def test_outputs_are_chosen_by_number_or_name():
 
 
 def test_every_row_may_have_outputs_of_its_own(monkeypatch):
-    monkeypatch.setattr(shap, "_ROWS_TOGETHER", 4)
+    monkeypatch.setattr(shap, "_ROWS_PER_BATCH", 4)
     model = MODELS["labels"]()
     whole, base = model.shap_values(X[:9]), model.shap_base_values()
     best, _ = model.predict_topk(X[:9], 2)
@@ -187,7 +187,7 @@ def test_categories_missing_values_and_frames():
     model = PolyleafRegressor(**SMALL).fit(frame, Y)
     assert_additive(model, frame[:40])
     assert_additive(model, frame[:40], frame[100:110])
-    data = shap_interop._display(model._read_shap_rows(frame[:3]))
+    data = shap_interop._get_values(model._read_shap_rows(frame[:3]))
     assert data.dtype == object and data[0, 3] == colour[0]
     with pytest.raises(ValueError, match=r"[Ff]eature names"):
         model.shap_values(frame.rename(columns={"a": "z"}))
@@ -203,7 +203,7 @@ def test_a_dataset_is_explained_like_its_table():
         few = model.shap_values(X[:4], background=data)
         assert (few == model.shap_values(X[:4], background=X[:30])).all()
     bare = Dataset(X[:30], reference=model.model_.mapper)
-    with pytest.raises(ValueError, match="read the features themselves"):
+    with pytest.raises(ValueError, match="linear leaves"):
         model.shap_values(bare)
     with pytest.raises(ValueError, match="binned apart"):
         model.shap_values(Dataset(X[:30]))
@@ -242,7 +242,7 @@ def test_memory_is_bounded_by_chunks(monkeypatch):
 def test_too_much_memory_is_a_sentence():
     model = MODELS["many targets"]()
     found, chosen = model.model_.make_shap_explainer(), shap.resolve_outputs(None, 3, None)
-    with pytest.raises(MemoryError, match=r"of shape \(1000000000000000, 6, 3\) take .* GiB"):
+    with pytest.raises(MemoryError, match=r"1000000000000000, 6, 3.* GiB"):
         found._zeros(10**15, 3, False)
     assert found.values(model._read_shap_rows(X[:2]), chosen).shape == (2, F, 3)
 
@@ -254,7 +254,7 @@ def test_files_keep_what_is_explained(tmp_path):
     again = load_model(tmp_path / "with")
     assert (again.shap_values(X[:9]) == model.shap_values(X[:9])).all()
     bare = load_model(tmp_path / "without")
-    with pytest.raises(ValueError, match=r"statistics=False\): pass a background"):
+    with pytest.raises(ValueError, match="background is required"):
         bare.shap_values(X[:9])
     assert (bare.shap_values(X[:9], background=X) == model.shap_values(X[:9], background=X)).all()
 
@@ -281,13 +281,13 @@ def test_bad_input_is_answered_by_sentences():
     model = MODELS["many targets"]()
     for outputs, message in (
         ("a", "has no output 'a'; its outputs have numbers only"),
-        (3, "has 3, but the model has 3 outputs"),
-        (-1, "has -1, but the model has 3 outputs"),
-        ([], "takes the number or the name"),
+        (3, "outputs contains 3"),
+        (-1, "outputs contains -1"),
+        ([], "outputs must be"),
         ([True], "has no output 'True'"),
         ([0.5], "has no output '0.5'"),
-        ([[[0]]], "takes the number or the name"),
-        ([[3]] * 2, "has 3, but"),
+        ([[[0]]], "outputs must be"),
+        ([[3]] * 2, "outputs contains 3"),
         ([[0]], "outputs has 1 rows, but X has 2"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -296,12 +296,12 @@ def test_bad_input_is_answered_by_sentences():
         model.shap_values(X[:, :3])
     with pytest.raises(ValueError, match="X has 3 features"):
         model.shap_values(X, background=X[:, :3])
-    with pytest.raises(ValueError, match="background has no rows"):
+    with pytest.raises(ValueError, match="background must have"):
         model.shap_values(X, background=X[:0])
     with pytest.raises(ValueError, match="Rounds 0 to 99"):
         model.shap_values(X, iteration_range=(0, 99))
     with pytest.raises(ValueError, match="is not fitted yet"):
         PolyleafRegressor().shap_values(X)
     named = PolyleafClassifier(**SMALL).fit(X, CLASSES)
-    with pytest.raises(ValueError, match="no output 'huge'; there are high, low, middle"):
+    with pytest.raises(ValueError, match="no output 'huge'"):
         named.shap_values(X, outputs="huge")

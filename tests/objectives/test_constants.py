@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from support.loss_inputs import draw_target
 
 from polyleaf.objectives import Custom, get_objective
-from polyleaf.objectives.constants import best_constant
+from polyleaf.objectives._utils import minimise_base_score
 
 N, K = 400, 3
 
@@ -48,7 +48,7 @@ def test_elementwise_losses(name, is_weighted, spread):
     weight = (
         np.random.default_rng(5).integers(0, 4, (N, K)).astype(np.float32) if is_weighted else None
     )
-    found = best_constant(get_objective(name).bind(y, weight), offset)
+    found = minimise_base_score(get_objective(name).bind(y, weight), offset)
     w = np.ones((N, K)) if weight is None else weight
     expected = [
         least(lambda b, k=k: np.average(loss(y[:, k], offset[:, k] + b), weights=w[:, k]), 1)[0]
@@ -64,7 +64,7 @@ def test_losses_of_classes(name, spread):
         np.random.default_rng(0).choice(K, N, p=[0.6, 0.3, 0.1]).astype(np.int32),
         offsets(N, K, spread),
     )
-    found = best_constant(get_objective(name).bind(y, None), offset)
+    found = minimise_base_score(get_objective(name).bind(y, None), offset)
     expected = least(lambda b: CLASSES[name](y, offset + b).mean(), K)
     # All scores raised alike change nothing.
     np.testing.assert_allclose(
@@ -76,7 +76,7 @@ def test_a_constant_offset_is_taken_off_the_base_score():
     y = draw_target("count", N, K)
     problem = get_objective("poisson").bind(y, None)
     plain = problem.base_score()
-    found = best_constant(problem, np.tile(np.float32([5.0, -20.0, 0.0]), (N, 1)))
+    found = minimise_base_score(problem, np.tile(np.float32([5.0, -20.0, 0.0]), (N, 1)))
     np.testing.assert_allclose(found, plain - [5.0, -20.0, 0.0], rtol=0, atol=2e-6)
 
 
@@ -85,7 +85,7 @@ def test_exposures_of_ten_orders_of_magnitude():
     rng = np.random.default_rng(0)
     exposure = 10.0 ** rng.uniform(-5, 5, (N, 1))
     y = rng.poisson(exposure * 0.03).astype(np.float32)
-    found = best_constant(
+    found = minimise_base_score(
         get_objective("poisson").bind(y, None), np.log(exposure).astype(np.float32)
     )
     np.testing.assert_allclose(np.exp(found), y.sum() / exposure.sum(), rtol=1e-5)
@@ -93,18 +93,20 @@ def test_exposures_of_ten_orders_of_magnitude():
 
 def test_a_function_whose_loss_is_not_known_keeps_its_base_score():
     problem = Custom(lambda y, s: (s - y, np.ones_like(s))).bind(draw_target("real", N, 1), None)
-    assert best_constant(problem, offsets(N, 1, 1.0)).tolist() == [0.0]
+    assert minimise_base_score(problem, offsets(N, 1, 1.0)).tolist() == [0.0]
 
 
 def test_an_output_without_weight_stays_where_it_is():
     y, weight = draw_target("binary", N, 2), np.ones((N, 2), np.float32)
     weight[:, 1] = 0
     offset = offsets(N, 2, 1.0)
-    found = best_constant(get_objective("logistic").bind(y, weight), offset)
+    found = minimise_base_score(get_objective("logistic").bind(y, weight), offset)
     assert np.isfinite(found).all()
 
 
 def test_any_number_of_threads_gives_the_same_bits():
     y, offset = draw_target("binary", 30_000, 2), offsets(30_000, 2, 2.0)
-    one, three = (best_constant(get_objective("logistic").bind(y, None), offset, n) for n in (1, 3))
+    one, three = (
+        minimise_base_score(get_objective("logistic").bind(y, None), offset, n) for n in (1, 3)
+    )
     np.testing.assert_array_equal(one, three)

@@ -18,7 +18,7 @@ from polyleaf.objectives import (
     get_objective,
     objective_from_dict,
 )
-from polyleaf.objectives.packed_symmetric import packed_diagonal
+from polyleaf.objectives._utils import packed_diagonal
 
 NAMES = ["normal", "lognormal", "student_t", "gamma_distribution", "negative_binomial"]
 LONGEST_STEP = 2.0

@@ -48,9 +48,9 @@ def alone(i, weight=None):
     part, values = PARTS[i], TARGET[:, COLUMNS[i]]
     of = {"classes": lambda v: v[:, 0].astype(np.int32), "labels": lambda v: v.astype(np.float32)}
     own = None if weight is None else weight if weight.ndim == 1 else weight[:, COLUMNS[i]]
-    if part.learns == "classes" and own is not None and own.ndim == 2:
+    if part.target_kind == "classes" and own is not None and own.ndim == 2:
         own = own[:, 0]
-    return part.objective.bind(of.get(part.learns, lambda v: v)(values), own)
+    return part.objective.bind(of.get(part.target_kind, lambda v: v)(values), own)
 
 
 def derivatives(problem, raw):
@@ -80,7 +80,7 @@ def test_each_block_is_the_objective_alone(weight):
 
 
 def test_one_block_is_handed_through():
-    """Also where an array need not be: curvature 1 stays None, class curvature is not copied."""
+    """Also where an array need not be: Hessian 1 stays None, class Hessian is not copied."""
     for i, part in enumerate(PARTS):
         one, own = MultiTask((part,)), alone(i)
         problem = one.bind(TARGET[:, COLUMNS[i]], None)

@@ -28,7 +28,7 @@ SMALL = {"n_estimators": 5, "max_leaves": 6, "min_child_samples": 3, "random_sta
 
 
 class OwnProblem(BoundObjective):
-    """A loss that says ``values(y, z) -> loss, gradient, curvature``, all (n, K), float64."""
+    """A loss that says ``values(y, z) -> loss, gradient, Hessian``, all (n, K), float64."""
 
     def __init__(self, objective, target, n_outputs, weight):
         super().__init__(objective, len(target), n_outputs, weight)
@@ -43,9 +43,9 @@ class OwnProblem(BoundObjective):
         return loss * weight, g * weight, h * weight, np.broadcast_to(weight, loss.shape)
 
     def derivatives(self, raw, g, h, n_threads=1):
-        _, g[...], curvature, _ = self._of(raw)
+        _, g[...], hessian, _ = self._of(raw)
         if h is not None:
-            h[...] = curvature if h.shape == g.shape else self.weight
+            h[...] = hessian if h.shape == g.shape else self.weight
 
     def loss(self, raw, n_threads=1):
         loss, _, _, weight = self._of(raw)
@@ -306,7 +306,7 @@ def described(**traits):
 def test_register_refuses(cls, kind, message):
     with pytest.raises(kind, match=message):
         register(cls)
-    assert "new" not in registry.known()
+    assert "new" not in registry.registered_objectives()
 
 
 # --- what the built-in ones say of themselves ---

@@ -1,4 +1,6 @@
-"""A fit on a cluster is the fit of one machine, byte for byte; predictions are lazy, with index and order."""
+"""A fit on a cluster is the fit of one machine, byte for byte; predictions are lazy, with index and
+order.
+"""
 
 import itertools
 
@@ -23,21 +25,21 @@ N = 240
 
 @pytest.fixture(scope="module")
 def client():
-    about = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
-    with LocalCluster(n_workers=3, **about) as cluster, Client(cluster) as client:
+    options = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(n_workers=3, **options) as cluster, Client(cluster) as client:
         yield client
 
 
-def numbers():
+def make_data():
     rng = np.random.default_rng(0)
     X = rng.integers(-40, 40, (N, 4)) / 8.0
     X[rng.random(X.shape) < 0.1] = np.nan
     return X, np.nan_to_num(X[:, :2]) * 2 + rng.integers(-4, 4, (N, 2)) / 8.0
 
 
-def frame():
+def make_frame():
     """Data with a category and a class that only the last rows have."""
-    X, Y = numbers()
+    X, Y = make_data()
     colour = np.array(["red", "green", "blue"])[np.arange(N) % 3].astype(object)
     colour[-20:] = "rare"
     y = np.where(Y[:, 0] > 1, "high", "low").astype(object)
@@ -52,7 +54,7 @@ def cut(values, bounds):
 
 
 def test_arrays(client):
-    X, Y = numbers()
+    X, Y = make_data()
     model = DaskPolyleafRegressor(client=client, **SMALL)
     lazy = da.from_array(X, chunks=(70, 3))
     assert model.fit(lazy, da.from_array(Y, chunks=(100, 1))) is model
@@ -67,8 +69,8 @@ def test_arrays(client):
 
 
 @pytest.mark.parametrize("n_partitions", [1, 7])
-def test_frames_with_categories_and_classes_that_only_some_partitions_have(client, n_partitions):
-    df, y = frame()
+def test_frames_with_values_in_some_partitions_only(client, n_partitions):
+    df, y = make_frame()
     weight = pd.Series(np.arange(N) % 4 / 2, index=df.index)
     lazy = dd.from_pandas(df, npartitions=n_partitions, sort=False)
     model = DaskPolyleafClassifier(client=client, **SMALL)
@@ -90,8 +92,8 @@ def test_frames_with_categories_and_classes_that_only_some_partitions_have(clien
         np.testing.assert_array_equal(lazily.compute(), whole)
 
 
-def test_delayed_parts_of_which_some_are_empty(client):
-    df, y = frame()
+def test_delayed_partitions_some_empty(client):
+    df, y = make_frame()
     bounds = [0, 0, 100, 100, 101, 180, N, N]
     model = DaskPolyleafClassifier(client=client, subsample=0.5, **SMALL)
     parts = cut(df, bounds)
@@ -103,7 +105,7 @@ def test_delayed_parts_of_which_some_are_empty(client):
 
 
 def test_early_stopping(client):
-    X, Y = numbers()
+    X, Y = make_data()
     chosen = SMALL | {"n_estimators": 30, "learning_rate": 1.0, "early_stopping_rounds": 2}
     model = DaskPolyleafRegressor(client=client, **chosen)
     train, held = slice(0, 150), slice(150, None)
@@ -122,33 +124,33 @@ def test_early_stopping(client):
 
 
 @pytest.mark.parametrize("which", ["plain", "classes", "offset", "linear"])
-def test_rounds_that_nobody_tells_are_those_of_one_machine(client, which):
+def test_automatic_n_estimators_equal_those_of_one_machine(client, which):
     """Few rows: some are held out to find how many rounds, the same ones."""
     rng = np.random.default_rng(1)
     X = rng.integers(-40, 40, (N, 3)) / 8.0
     y, weight = X[:, 0] + rng.integers(-80, 80, N) / 8.0, np.arange(N) % 3 / 1.0
     chosen = {"max_depth": 2, "max_leaves": None, "learning_rate": 0.2, "n_jobs": 1}
-    kinds, beside = (DaskPolyleafRegressor, PolyleafRegressor), {}
+    kinds, options = (DaskPolyleafRegressor, PolyleafRegressor), {}
     if which == "classes":
         y, kinds = (
             np.where(y > 3, "a", np.where(y > -3, "b", "c")),
             (DaskPolyleafClassifier, PolyleafClassifier),
         )
     elif which == "offset":
-        y, beside = np.round(np.abs(y)), {"offset": X[:, 1] / 8}
+        y, options = np.round(np.abs(y)), {"offset": X[:, 1] / 8}
         chosen |= {"objective": "poisson", "base_score": 2.0}
     elif which == "linear":
         chosen |= {"leaf": "linear"}
-    local = kinds[1](**chosen).fit(X, y, weight, **beside)
+    local = kinds[1](**chosen).fit(X, y, weight, **options)
     bounds = [0, 0, 101, 180, N]
     lazy = [cut(values, bounds) for values in (X, y, weight)]
-    beside = {name: cut(values, bounds) for name, values in beside.items()}
-    model = kinds[0](client=client, **chosen).fit(*lazy, **beside)
+    options = {name: cut(values, bounds) for name, values in options.items()}
+    model = kinds[0](client=client, **chosen).fit(*lazy, **options)
     assert model.to_local().save_model() == local.save_model() and model.n_iter_ not in (10, 300)
 
 
-def test_watched_fits_train_the_usual_rounds(client):
-    X, Y = numbers()
+def test_fits_with_evaluation_sets_or_callbacks_train_the_default_rounds(client):
+    X, Y = make_data()
     chosen = {"max_depth": 1, "max_leaves": None, "n_jobs": 1}
     local = PolyleafRegressor(**chosen).fit(X, Y, eval_set=[(X, Y)])
     bounds = [0, 100, N]
@@ -157,8 +159,8 @@ def test_watched_fits_train_the_usual_rounds(client):
     assert model.to_local().save_model() == local.save_model() and model.n_iter_ == 300
 
 
-def test_going_on_from_a_model(client):
-    X, Y = numbers()
+def test_init_model(client):
+    X, Y = make_data()
     start = PolyleafRegressor(**SMALL).fit(X, Y)
     parts = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
     model = DaskPolyleafRegressor(client=client, **SMALL).fit(*parts, init_model=start)
@@ -169,7 +171,7 @@ def test_going_on_from_a_model(client):
 @pytest.mark.parametrize("linear_fit", ["half_additive", "full", "post"])
 def test_linear_leaves(client, linear_fit):
     """Workers keep the features themselves; so does the evaluation set, and a model to go on from."""
-    X, Y = numbers()
+    X, Y = make_data()
     chosen = SMALL | {"leaf": "linear", "linear_fit": linear_fit}
     train, held = slice(0, 180), slice(180, None)
     lazy = [da.from_array(values, chunks=(50, -1)) for values in (X[train], Y[train])]
@@ -191,7 +193,7 @@ def test_linear_leaves(client, linear_fit):
     ],
 )
 def test_quantiles_and_rows_of_large_gradients(client, parameters):
-    X, Y = numbers()
+    X, Y = make_data()
     chosen = SMALL | parameters
     lazy = da.from_array(X, chunks=(70, -1)), da.from_array(Y, chunks=(70, -1))
     model = DaskPolyleafRegressor(client=client, **chosen).fit(*lazy)
@@ -200,7 +202,7 @@ def test_quantiles_and_rows_of_large_gradients(client, parameters):
 
 def few_labels():
     """Labels of which a row has few, and rows of no weight."""
-    X, _ = numbers()
+    X, _ = make_data()
     rng = np.random.default_rng(2)
     chance = np.where(np.sin(np.nan_to_num(X) @ rng.normal(size=(4, 30))) > 0.7, 0.6, 0.02)
     return (
@@ -211,7 +213,7 @@ def few_labels():
 
 
 @pytest.mark.parametrize("split_search", ["count_sketch", "exact"])
-def test_very_many_labels(client, split_search):
+def test_extreme_multilabel(client, split_search):
     X, Y, weight = few_labels()
     chosen = SMALL | {
         "leaf": "sparse",
@@ -245,13 +247,13 @@ def test_very_many_labels(client, split_search):
         np.testing.assert_array_equal(lazily.compute(), whole)
     found = sp.vstack(dask.compute(*model.predict(cut(X, [0, 100, N]), sparse=True)))
     np.testing.assert_array_equal(found.toarray(), local.predict(X))
-    with pytest.raises(ValueError, match="list of delayed values, or call predict_topk"):
+    with pytest.raises(ValueError, match="sparse=True"):
         model.predict(rows, sparse=True)
 
 
 def counts():
     """Counts of an exposure that is known."""
-    X, _ = numbers()
+    X, _ = make_data()
     rng = np.random.default_rng(1)
     start = rng.integers(-8, 8, N) / 4.0
     return X, rng.poisson(np.exp(start)).astype(float), start
@@ -291,7 +293,7 @@ def test_offsets_of_arrays(client):
     whole = da.from_array(start, chunks=100)  # cut otherwise
     np.testing.assert_array_equal(model.predict(rows, offset=whole), local.predict(X, offset=start))
     np.testing.assert_array_equal(model.predict(X, offset=start), local.predict(X, offset=start))
-    with pytest.raises(ValueError, match="evaluation set 'validation_0' has none"):
+    with pytest.raises(ValueError, match="validation_0"):
         model.fit(rows[train], lazy[0], offset=lazy[1], eval_set=[(rows[held], lazy[2])])
     again = DaskPolyleafRegressor(client=client, **chosen)
     with pytest.raises(ValueError, match="was trained with an offset"):
@@ -302,7 +304,7 @@ def test_offsets_of_arrays(client):
 
 
 def test_offsets_of_frames_and_of_delayed_parts(client):
-    df, y = frame()
+    df, y = make_frame()
     df = df.drop(columns="colour")
     names = ["high", "low", "odd"]
     start = pd.DataFrame(np.random.default_rng(0).integers(-4, 4, (N, 3)) / 2, df.index, names)
@@ -331,8 +333,8 @@ def test_offsets_of_frames_and_of_delayed_parts(client):
             model.predict(lazy[0], offset=other)
 
 
-def test_two_fits_at_once_and_a_fit_inside_a_task(client):
-    X, Y = numbers()
+def test_concurrent_fits_and_a_fit_within_a_task(client):
+    X, Y = make_data()
 
     def one(seed):
         lazy = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
@@ -351,7 +353,7 @@ def test_two_fits_at_once_and_a_fit_inside_a_task(client):
         ([0, 0], [0, 0], "X has no rows"),
     ],
 )
-def test_partitions_that_do_not_go_together(client, X, y, message):
+def test_mismatched_partitions(client, X, y, message):
     parts = [dask.delayed(np.zeros((n, 2))) for n in X], [dask.delayed(np.zeros(n)) for n in y]
     with pytest.raises(ValueError, match=message):
         DaskPolyleafRegressor(client=client, **SMALL).fit(*parts)
@@ -365,27 +367,25 @@ def test_partitions_that_do_not_go_together(client, X, y, message):
         ({"sketch": "truncated_svd"}, "random_projection"),
     ],
 )
-def test_what_is_refused_names_the_alternative(client, parameters, message):
-    X, Y = numbers()
+def test_unsupported_parameters_name_the_alternative(client, parameters, message):
+    X, Y = make_data()
     lazy = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
     with pytest.raises(ValueError, match=message):
         DaskPolyleafRegressor(client=client, **SMALL | parameters).fit(*lazy)
 
 
-def test_columns_that_do_not_agree_are_named(client):
+def test_error_names_a_column_of_mixed_types(client):
     parts = [dask.delayed(pd.DataFrame({"a": values})) for values in ([1.0, 2.0], ["x", "y"])]
     y = [dask.delayed(np.array([0.0, 1.0]))] * 2
-    with pytest.raises(
-        ValueError, match="Partition 1: column 'a' of X holds numbers in some partitions"
-    ):
+    with pytest.raises(ValueError, match="Partition 1: column 'a'"):
         DaskPolyleafRegressor(client=client, **SMALL).fit(parts, y)
 
 
-def test_an_error_of_a_rank_reaches_the_caller(client):
-    def fails(y_true, y_pred):
+def test_error_of_a_rank_reaches_the_caller(client):
+    def fail(y_true, y_pred):
         raise ZeroDivisionError("mine")
 
-    X, Y = numbers()
+    X, Y = make_data()
     lazy = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
     with pytest.raises(ZeroDivisionError, match="mine"):
-        DaskPolyleafRegressor(client=client, objective=fails, base_score=0.0, **SMALL).fit(*lazy)
+        DaskPolyleafRegressor(client=client, objective=fail, base_score=0.0, **SMALL).fit(*lazy)

@@ -1,4 +1,4 @@
-"""A fit whose workers are lost is the fit of one machine, and nobody waits for what will not come."""
+"""Fits during which workers are lost give the model of one machine, and do not hang."""
 
 import asyncio
 import threading
@@ -14,28 +14,28 @@ from distributed import Client, LocalCluster, Status, get_worker, wait  # noqa: 
 
 from polyleaf import PolyleafRegressor  # noqa: E402
 from polyleaf.callbacks import Callback  # noqa: E402
-from polyleaf.dask import DaskPolyleafRegressor, driver, worker
-from polyleaf.dask.communicator import Post  # noqa: E402
+from polyleaf.dask import DaskPolyleafRegressor, driver, worker  # noqa: E402
+from polyleaf.dask.communicator import CommunicatorPlugin  # noqa: E402
 from polyleaf.runtime.collective import WorkerLostError  # noqa: E402
 
 SMALL = {"n_estimators": 6, "max_depth": 2, "max_leaves": None, "random_state": 0, "n_jobs": 1}
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
-def numbers():
+def make_data():
     X = np.random.default_rng(0).normal(size=(240, 4))
     return X, X[:, :2] ** 2
 
 
 @pytest.fixture(scope="module")
 def local():
-    return PolyleafRegressor(**SMALL).fit(*numbers()).save_model()
+    return PolyleafRegressor(**SMALL).fit(*make_data()).save_model()
 
 
 @pytest.fixture
 def client():
-    about = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
-    with LocalCluster(n_workers=3, **about) as cluster, Client(cluster) as client:
+    options = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(n_workers=3, **options) as cluster, Client(cluster) as client:
         yield client
 
 
@@ -58,20 +58,20 @@ def lose(client, addresses):
     for server in list(client.cluster.workers.values()):
         if server.address in addresses:
             server.loop.add_callback(server.close)
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while addresses & client.cluster.scheduler.workers.keys() and time.monotonic() < end:
         time.sleep(0.005)
 
 
 def fit(client, act, **options):
-    lazy = [da.from_array(values, chunks=(30, -1)) for values in numbers()]
+    lazy = [da.from_array(values, chunks=(30, -1)) for values in make_data()]
     AfterRound.act = staticmethod(act) if act is not None else None
     model = DaskPolyleafRegressor(client=client, **SMALL)
     return model.fit(*lazy, callbacks=[AfterRound()], **options)
 
 
 @pytest.mark.parametrize("which", ["first", "last", "two"])
-def test_lost_workers_cost_a_round(client, local, which):
+def test_lost_workers_do_not_change_the_model(client, local, which):
     lost = set()
 
     def act(own):
@@ -79,7 +79,7 @@ def test_lost_workers_cost_a_round(client, local, which):
         lost.update({"first": [own], "last": others[-1:], "two": others}[which])
         lose(client, lost)
 
-    with pytest.warns(UserWarning, match="training goes on from round"):
+    with pytest.warns(UserWarning, match="training continues from round"):
         model = fit(client, act)
     assert model.to_local().save_model() == local
     assert {address for restart in model.restarts_ for address in restart.lost} <= lost
@@ -88,67 +88,65 @@ def test_lost_workers_cost_a_round(client, local, which):
 
 
 @pytest.mark.filterwarnings("ignore:Lost")
-def test_all_lost_at_once_cost_the_rounds_since_the_last_copy(client, local, monkeypatch):
-    monkeypatch.setattr(worker, "SECONDS_BETWEEN_COPIES", 0.0)
-    monkeypatch.setattr(driver, "SECONDS_BETWEEN_COPIES", 0.0)
-    has_copy, take_over = threading.Event(), driver._Attempts._take_over
+def test_training_continues_from_the_last_copy_if_all_are_lost(client, local, monkeypatch):
+    monkeypatch.setattr(worker, "COPY_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "COPY_SECONDS", 0.0)
+    has_copy, update_model = threading.Event(), driver.RetryLoop._update_model
 
-    def watched(self, models):
-        take_over(self, models)
-        if self.known is not None:
+    def note_update(self, models):
+        update_model(self, models)
+        if self.resume_from is not None:
             has_copy.set()
 
     def act(own):
-        assert has_copy.wait(PATIENCE)
+        assert has_copy.wait(TIMEOUT)
         lose(client, set(client.cluster.scheduler.workers))
         client.cluster.scale(6)
 
-    monkeypatch.setattr(driver._Attempts, "_take_over", watched)
-    model = fit(client, act, wait_for_workers=PATIENCE)
+    monkeypatch.setattr(driver.RetryLoop, "_update_model", note_update)
+    model = fit(client, act, wait_for_workers=TIMEOUT)
     assert model.to_local().save_model() == local
     assert 1 <= model.restarts_[0].round <= AfterRound.round + 1
 
 
-def test_more_losses_than_are_allowed(client):
-    with pytest.raises(driver.Lost, match="max_restarts=0 allows"):
+def test_more_losses_than_max_restarts(client):
+    with pytest.raises(driver.WorkersLostError, match="max_restarts=0 allows"):
         fit(client, lambda own: lose(client, {own}), max_restarts=0)
 
 
-def test_no_worker_comes_again(client):
+def test_no_new_worker_joins(client):
     def act(own):
         lose(client, set(client.cluster.scheduler.workers))
 
-    with pytest.raises(
-        driver.Lost, match=r"All workers are lost, and none has come for 0\.0 seconds"
-    ):
+    with pytest.raises(driver.WorkersLostError, match=r"All workers are lost"):
         fit(client, act, wait_for_workers=0.0)
 
 
 @pytest.mark.filterwarnings("ignore:Lost")
-def test_data_that_cannot_come_back(client):
-    parts = [client.scatter(np.array_split(values, 6)) for values in numbers()]
+def test_scattered_data_that_are_lost(client):
+    parts = [client.scatter(np.array_split(values, 6)) for values in make_data()]
     AfterRound.act = staticmethod(lambda own: lose(client, {own}))
-    with pytest.raises(driver.Lost, match=r"what client\.scatter has put there"):
+    with pytest.raises(driver.WorkersLostError, match=r"client\.scatter"):
         DaskPolyleafRegressor(client=client, **SMALL).fit(*parts, callbacks=[AfterRound()])
 
 
-def test_workers_that_take_no_tasks_have_no_rank(client, local):
-    """A rank there would not begin, and the others would wait for it."""
+def test_paused_workers_have_no_rank(client, local):
+    """A rank there would not start, and the others would wait for it."""
     idle = sorted(client.nthreads())[:2]
 
     def pause(dask_worker):
         dask_worker.status = Status.paused
 
     client.run(pause, workers=idle)
-    end = time.monotonic() + PATIENCE
-    while len(driver._running(client)) > 1 and time.monotonic() < end:
+    end = time.monotonic() + TIMEOUT
+    while len(driver._list_running(client)) > 1 and time.monotonic() < end:
         time.sleep(0.01)
     model = fit(client, None)
     assert model.to_local().save_model() == local and model.restarts_ == []
 
 
-class _Holds:
-    """In place of a client: which workers there are, and that one that is about to close holds all."""
+class _ClosingClient:
+    """Stands for a client whose partitions are all on a closing worker."""
 
     def __init__(self, **status):
         self.status = status
@@ -160,23 +158,25 @@ class _Holds:
         return {future.key: ["closing"] for future in futures}
 
 
-class _Named:
+class _Key:
     def __init__(self, key):
         self.key = key
 
 
-def test_partitions_of_a_worker_that_is_about_to_close_go_to_others():
-    codes = [_Named(str(i)) for i in range(5)]
-    assert driver._shares(_Holds(closing="closing_gracefully", a="running"), codes) == {
-        "a": [0, 1, 2, 3, 4]
-    }
-    two = driver._shares(_Holds(closing="closing_gracefully", a="running", b="running"), codes)
+def test_partitions_of_a_closing_worker_move_to_others():
+    codes = [_Key(str(i)) for i in range(5)]
+    assert driver._assign_partitions(
+        _ClosingClient(closing="closing_gracefully", a="running"), codes
+    ) == {"a": [0, 1, 2, 3, 4]}
+    two = driver._assign_partitions(
+        _ClosingClient(closing="closing_gracefully", a="running", b="running"), codes
+    )
     assert two == {"a": [0, 2, 4], "b": [1, 3]}
-    assert driver._shares(_Holds(closing="closing_gracefully"), codes) == {}
+    assert driver._assign_partitions(_ClosingClient(closing="closing_gracefully"), codes) == {}
 
 
-class _Answers:
-    """In place of a future whose worker is lost before it has handed over what it has."""
+class _LostFuture:
+    """Stands for a future whose worker is lost before its result was fetched."""
 
     status = "finished"
 
@@ -187,31 +187,31 @@ class _Answers:
         self.is_over.wait()
 
 
-class _Without:
-    """In place of a client whose cluster has no workers."""
+class _NoWorkers:
+    """Stands for a client whose cluster has no workers."""
 
     def nthreads(self):
         return {}
 
 
-def test_nobody_waits_for_a_result_that_is_lost():
-    rank = _Answers()
+def test_lost_result_is_not_waited_for():
+    rank = _LostFuture()
     try:
-        assert driver._Attempts(_Without(), None, (), [])._result(rank, "tcp://gone") is None
+        assert driver.RetryLoop(_NoWorkers(), None, (), [])._get_result(rank, "tcp://gone") is None
     finally:
         rank.is_over.set()
 
 
-def test_what_a_rank_has_returned(client):
+def test_result_of_a_rank(client):
     address = next(iter(client.nthreads()))
-    attempts = driver._Attempts(client, None, (), [])
+    loop = driver.RetryLoop(client, None, (), [])
     rank = client.submit(lambda: 3, workers=[address])
     wait(rank)
-    assert attempts._result(rank, address) == 3
+    assert loop._get_result(rank, address) == 3
 
 
 class _Worker:
-    """In place of a worker, its connections and one of them: what is read from that, one after the other."""
+    """Stands for a worker, its connection pool and a connection that gives these answers."""
 
     def __init__(self, *answers, status=Status.running):
         self.address, self.status, self.handlers, self._answers = "a", status, {}, iter(answers)
@@ -234,23 +234,23 @@ class _Worker:
             if isinstance(answer, Exception):
                 raise answer
             return answer
-        await asyncio.Event().wait()  # nothing more comes
+        await asyncio.Event().wait()  # no more answers
 
 
-def exchanged(worker):
+def exchange(worker):
     async def work():
-        post = Post()
-        post.setup(worker)
-        return await post.exchange("fit", 1, 0, ["a", "b"], [b"own", b"for b"])
+        plugin = CommunicatorPlugin()
+        plugin.setup(worker)
+        return await plugin.exchange("fit", 1, 0, ["a", "b"], [b"own", b"for b"])
 
     return asyncio.run(work())
 
 
-def test_a_worker_that_has_just_come_is_asked_again():
-    """Its plugin may not be there yet; a worker answers None where it knows no such handler."""
-    worker = _Worker(None, None, {"joined": True}, {"step": 1, "block": b"from b"})
-    assert exchanged(worker) == [b"own", b"from b"]
-    assert worker.written[-1] == {"step": 1, "block": b"for b"}
+def test_new_worker_without_the_plugin_is_retried():
+    """A worker without the handler answers None."""
+    worker = _Worker(None, None, {"joined": True}, {"step": 1, "message": b"from b"})
+    assert exchange(worker) == [b"own", b"from b"]
+    assert worker.written[-1] == {"step": 1, "message": b"for b"}
 
 
 @pytest.mark.parametrize(
@@ -260,29 +260,29 @@ def test_a_worker_that_has_just_come_is_asked_again():
         (_Worker({"joined": True}, OSError("broken")), "Another worker is lost: broken"),
         (
             _Worker(RuntimeError("ConnectionPool is closed"), status=Status.closing),
-            "This worker closes",
+            "This worker is closing",
         ),
     ],
 )
-def test_whatever_ends_a_connection_is_a_lost_peer(worker, message):
+def test_connection_errors_are_lost_workers(worker, message):
     with pytest.raises(WorkerLostError, match=message):
-        exchanged(worker)
+        exchange(worker)
 
 
 @pytest.mark.parametrize("answers", [(), ({"joined": True},)])
-def test_an_error_of_our_own_is_none(answers):
+def test_other_errors_are_not_lost_workers(answers):
     with pytest.raises(RuntimeError, match="a mistake"):
-        exchanged(_Worker(*answers, RuntimeError("a mistake")))
+        exchange(_Worker(*answers, RuntimeError("a mistake")))
 
 
-def test_an_attempt_that_has_ended_takes_nobody_in():
+def test_ended_attempt_accepts_no_connections():
     async def work():
-        worker, post = _Worker(), Post()
-        post.setup(worker)
-        post.end("fit", "so it is")
+        worker, plugin = _Worker(), CommunicatorPlugin()
+        plugin.setup(worker)
+        plugin.end("fit", "it has ended")
         await worker.handlers["polyleaf_join"](worker, "fit", 0)
-        with pytest.raises(WorkerLostError, match="so it is"):
-            await post.exchange("fit", 1, 1, ["a", "b"], [b"for a", b"own"])
+        with pytest.raises(WorkerLostError, match="it has ended"):
+            await plugin.exchange("fit", 1, 1, ["a", "b"], [b"for a", b"own"])
         return worker.written
 
     assert asyncio.run(work()) == [{"joined": True}]

@@ -1,4 +1,6 @@
-"""The searching estimators: fair folds, a winner that is the plain estimator's model, what they refuse."""
+"""PolyleafRegressorCV and PolyleafClassifierCV: scores, winners, blends, resuming, interrupts,
+errors.
+"""
 
 from __future__ import annotations
 
@@ -20,40 +22,40 @@ from polyleaf import (
     load_model,
 )
 from polyleaf.search import base, ensemble
-from polyleaf.search.successive_halving import LastTraining, Race
+from polyleaf.search.successive_halving import FinalFit, SuccessiveHalving
 from polyleaf.training import auto_n_estimators
 
-NUMBERS = make_regression(150, 5, n_targets=2, noise=5.0, random_state=0)
-CLASSES = make_classification(150, 6, n_informative=4, n_classes=3, random_state=0)
-LONGER = {"n_candidates": 10, "n_estimators": 40}  # so that several go through all folds
+REGRESSION = make_regression(150, 5, n_targets=2, noise=5.0, random_state=0)
+CLASSIFICATION = make_classification(150, 6, n_informative=4, n_classes=3, random_state=0)
+LONGER = {"n_candidates": 10, "n_estimators": 40}  # several candidates reach the last fold
 QUICK = {"n_estimators": 12, "n_candidates": 4, "n_jobs": 1}
 
 
-def plain_of(model):
+def get_base_class(model):
     return PolyleafRegressor if isinstance(model, PolyleafRegressor) else PolyleafClassifier
 
 
 @pytest.mark.parametrize(
-    ("search", "data"), [(PolyleafRegressorCV, NUMBERS), (PolyleafClassifierCV, CLASSES)]
+    ("search", "data"), [(PolyleafRegressorCV, REGRESSION), (PolyleafClassifierCV, CLASSIFICATION)]
 )
-def test_the_winner_is_the_plain_estimator_with_the_best_parameters(search, data):
+def test_model_equals_that_of_the_base_estimator_with_best_params(search, data):
     model = search(**QUICK).fit(*data)
-    again = plain_of(model)(**model.best_params_, n_jobs=1).fit(*data)
+    again = get_base_class(model)(**model.best_params_, n_jobs=1).fit(*data)
     assert again.model_.equals(model.model_)
     assert model.n_features_in_ == data[0].shape[1]
     assert model.best_score_ == model.leaderboard_[0]["score"]
     restored = load_model(model.save_model())
-    assert type(restored) is plain_of(model)
+    assert type(restored) is get_base_class(model)
     np.testing.assert_array_equal(restored.predict(data[0]), model.predict(data[0]))
 
 
-def test_threads_do_not_change_what_is_found():
+def test_results_do_not_depend_on_n_jobs():
     first, second = (
-        PolyleafClassifierCV(**{**QUICK, "n_candidates": 14, "n_jobs": n}).fit(*CLASSES)
+        PolyleafClassifierCV(**{**QUICK, "n_candidates": 14, "n_jobs": n}).fit(*CLASSIFICATION)
         for n in (1, 2)
     )
     for model in (first, second):
-        model.model_.metadata.clear()  # which says the number of threads
+        model.model_.metadata.clear()  # it holds n_jobs
     assert first.model_.equals(second.model_)
     assert first.cv_results_["params"] == second.cv_results_["params"]
     np.testing.assert_array_equal(
@@ -62,8 +64,8 @@ def test_threads_do_not_change_what_is_found():
     assert first.cv_results_["origin"][-1] == "variation"
 
 
-def test_scores_are_those_of_trainings_that_never_saw_the_rows():
-    X, Y = NUMBERS
+def test_scores_are_those_of_held_out_rows():
+    X, Y = REGRESSION
     train, valid = np.arange(100), np.arange(100, 150)
     weight = np.random.default_rng(0).random(150)
     model = PolyleafRegressorCV(cv=[(train, valid)], n_candidates=1, n_estimators=12).fit(
@@ -81,71 +83,71 @@ def test_scores_are_those_of_trainings_that_never_saw_the_rows():
     assert model.best_score_ == min(alone.evals_result_["validation"]["relative_rmse"])
 
 
-def test_categories_that_become_columns_are_learned_in_each_fold():
+def test_target_encoding_is_learned_in_each_fold():
     rng = np.random.default_rng(0)
     shop = pd.Categorical([f"s{i}" for i in rng.integers(300, size=900)])
     X = pd.DataFrame({"shop": shop, "size": rng.normal(size=900)})
-    noise = rng.normal(size=900)  # learned from all rows, the columns would say something of it
+    noise = rng.normal(size=900)  # encodings of all rows would leak it
     model = PolyleafRegressorCV(n_candidates=1, n_estimators=5, metric="r2").fit(X, noise)
     assert model.best_score_ < 0.02
     assert model.predict(X.iloc[:3]).shape == (3,)
 
 
-def test_an_evaluation_set_is_what_candidates_are_compared_on():
-    X, y = CLASSES
+def test_candidates_are_compared_on_an_evaluation_set():
+    X, y = CLASSIFICATION
     model = PolyleafClassifierCV(**QUICK).fit(X[:100], y[:100], eval_set=[(X[100:], y[100:])])
-    watched = model.evals_result_["validation_0"]["mlogloss"]
-    assert model.best_score_ == watched[-1]
+    losses = model.evals_result_["validation_0"]["mlogloss"]
+    assert model.best_score_ == losses[-1]
     assert "split1_test_score" not in model.cv_results_
 
 
-def test_the_metric_decides_and_more_may_be_better():
-    model = PolyleafClassifierCV(**QUICK, metric="accuracy").fit(*CLASSES)
+def test_metric_to_maximise():
+    model = PolyleafClassifierCV(**QUICK, metric="accuracy").fit(*CLASSIFICATION)
     scores = [row["score"] for row in model.leaderboard_ if row["n_folds"] == 3]
     assert scores == sorted(scores, reverse=True) and 0 < scores[0] <= 1
-    assert "accuracy (more is better)" in model.report()
+    assert "accuracy (greater is better)" in model.report()
 
 
-def test_what_is_set_stays():
-    model = PolyleafRegressorCV(n_candidates=4, n_estimators=8, max_leaves=5).fit(*NUMBERS)
+def test_user_parameters_are_fixed():
+    model = PolyleafRegressorCV(n_candidates=4, n_estimators=8, max_leaves=5).fit(*REGRESSION)
     assert all("max_leaves" not in params for params in model.cv_results_["params"])
     assert model.best_params_["max_leaves"] == 5
 
 
-def test_what_does_not_go_with_the_data_is_left_out():
-    X, y = NUMBERS[0], np.abs(NUMBERS[1][:, 0]) + 1
+def test_failed_candidates_have_an_error():
+    X, y = REGRESSION[0], np.abs(REGRESSION[1][:, 0]) + 1
     model = PolyleafRegressorCV("absolute_error", n_candidates=4, n_estimators=8).fit(X, y)
-    assert "quantiles of their residuals" in model.cv_results_["refused"][2]
+    assert "quantiles of their residuals" in model.cv_results_["error"][2]
 
 
-def test_a_time_limit_leaves_a_fitted_estimator():
-    model = PolyleafRegressorCV(time_limit=1e-3).fit(*NUMBERS)
+def test_tiny_time_limit_gives_a_fitted_estimator():
+    model = PolyleafRegressorCV(time_limit=1e-3).fit(*REGRESSION)
     assert model.best_params_["n_estimators"] == 1 and len(model.leaderboard_) == 1
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
 @pytest.mark.parametrize("on_interrupt", ["raise", "keep"])
-def test_an_interrupted_search_keeps_the_best_so_far(on_interrupt, n_jobs, monkeypatch):
-    def stops(self, candidate, fold, trained):
+def test_interrupted_search_fits_the_best_candidate(on_interrupt, n_jobs, monkeypatch):
+    def interrupt(self, candidate, fold, trained):
         if candidate.number == 2:
             raise KeyboardInterrupt
-        return takes(self, candidate, fold, trained)
+        return record(self, candidate, fold, trained)
 
-    takes = base.Race._store_result
-    monkeypatch.setattr(base.Race, "_store_result", stops)
+    record = base.SuccessiveHalving._record
+    monkeypatch.setattr(base.SuccessiveHalving, "_record", interrupt)
     model = PolyleafRegressorCV(**QUICK | {"n_jobs": n_jobs}, on_interrupt=on_interrupt)
     raises, warns = (
         pytest.raises(KeyboardInterrupt, match="was interrupted"),
         pytest.warns(UserWarning),
     )
     with raises if on_interrupt == "raise" else warns:
-        model.fit(*NUMBERS)
+        model.fit(*REGRESSION)
     assert len(model.leaderboard_) == 2
-    assert model.predict(NUMBERS[0]).shape == (150, 2)
+    assert model.predict(REGRESSION[0]).shape == (150, 2)
 
 
-def test_trainings_beside_one_another_find_what_they_find_one_by_one(tmp_path):
-    X, y = CLASSES
+def test_parallel_trials_give_the_results_of_sequential_ones(tmp_path):
+    X, y = CLASSIFICATION
     found, logs = [], []
     for n_jobs in (1, 3, 16):
         log = tmp_path / str(n_jobs)
@@ -162,52 +164,53 @@ def test_trainings_beside_one_another_find_what_they_find_one_by_one(tmp_path):
         assert other.cv_results_["params"] == found[0].cv_results_["params"]
 
 
-def test_a_winner_that_came_to_its_last_round_is_given_more(monkeypatch):
-    monkeypatch.setattr(auto_n_estimators, "MOST_ROUNDS", 1.0)  # 10 rounds of the defaults
-    X, Y = NUMBERS
+def test_winner_at_its_last_round_is_tried_with_more(monkeypatch):
+    # 10 rounds at the default learning rate
+    monkeypatch.setattr(auto_n_estimators, "MOST_ROUNDS", 1.0)
+    X, Y = REGRESSION
     search = PolyleafRegressorCV(n_candidates=14, n_jobs=1, cv=2, random_state=0).fit(X, Y)
     given = [params.get("n_estimators") for params in search.cv_results_["params"]]
     first = next(n for n in given if n)
-    assert first in (25, 50)  # two and a half times those of its rate
+    assert first in (25, 50)  # 2.5 times the rounds of its learning rate
     assert search.best_params_["n_estimators"] > 20
     fixed = PolyleafRegressorCV(n_candidates=14, n_estimators=10, n_jobs=1, cv=2).fit(X, Y)
     assert not any("n_estimators" in params for params in fixed.cv_results_["params"])
     assert fixed.best_params_["n_estimators"] <= 10
 
 
-def test_an_error_beside_others_is_raised(monkeypatch):
-    def breaks(self, candidate, *args):
+def test_error_in_a_parallel_trial_is_raised(monkeypatch):
+    def fail(self, candidate, *args):
         if candidate.number == 2:
-            raise MemoryError("no room")
-        return measures(self, candidate, *args)
+            raise MemoryError("out of memory")
+        return run_trial(self, candidate, *args)
 
-    measures = base.Race._measured
-    monkeypatch.setattr(base.Race, "_measured", breaks)
-    with pytest.raises(MemoryError, match="no room"):
-        PolyleafRegressorCV(**QUICK | {"n_jobs": 2}).fit(*NUMBERS)
+    run_trial = base.SuccessiveHalving._run_trial
+    monkeypatch.setattr(base.SuccessiveHalving, "_run_trial", fail)
+    with pytest.raises(MemoryError, match="out of memory"):
+        PolyleafRegressorCV(**QUICK | {"n_jobs": 2}).fit(*REGRESSION)
 
 
-def test_large_data_use_threads_within_trees(monkeypatch):
+def test_trials_on_large_data_run_one_at_a_time(monkeypatch):
     model, n_jobs = PolyleafRegressorCV(n_jobs=2), []
-    monkeypatch.setattr(base, "WITHIN_TREES", 150 * 5 * 2)
+    monkeypatch.setattr(base, "MAX_PARALLEL_CELLS", 150 * 5 * 2)
     fits = PolyleafRegressor.fit
     monkeypatch.setattr(
         PolyleafRegressor,
         "fit",
         lambda self, *a, **k: n_jobs.append(self.n_jobs) or fits(self, *a, **k),
     )
-    model.set_params(n_candidates=2, n_estimators=4).fit(*NUMBERS)
+    model.set_params(n_candidates=2, n_estimators=4).fit(*REGRESSION)
     assert set(n_jobs) == {2}
-    monkeypatch.setattr(base, "WITHIN_TREES", 150 * 5 * 2 + 1)
+    monkeypatch.setattr(base, "MAX_PARALLEL_CELLS", 150 * 5 * 2 + 1)
     n_jobs.clear()
-    model.fit(*NUMBERS)
+    model.fit(*REGRESSION)
     assert set(n_jobs[:-1]) == {1} and n_jobs[-1] == 2
 
 
 @pytest.mark.parametrize(
-    ("search", "data"), [(PolyleafRegressorCV, NUMBERS), (PolyleafClassifierCV, CLASSES)]
+    ("search", "data"), [(PolyleafRegressorCV, REGRESSION), (PolyleafClassifierCV, CLASSIFICATION)]
 )
-def test_a_blend_is_one_model_and_no_worse_on_the_folds(search, data):
+def test_blend_is_one_model_and_no_worse_on_the_folds(search, data):
     X, y = data
     alone = search(**QUICK | LONGER).fit(X, y)
     model = search(**QUICK | LONGER, ensemble=3).fit(X, y)
@@ -220,105 +223,106 @@ def test_a_blend_is_one_model_and_no_worse_on_the_folds(search, data):
         and weights == sorted(weights)[::-1]
     )
     members = [
-        plain_of(model)(**m["params"] | {"n_jobs": 1}).fit(X, y).model_ for m in model.ensemble_
+        get_base_class(model)(**m["params"] | {"n_jobs": 1}).fit(X, y).model_
+        for m in model.ensemble_
     ]
     expected = sum(w * member.predict_raw(X) for w, member in zip(weights, members, strict=True))
     np.testing.assert_allclose(
         model.model_.predict_raw(X), expected, rtol=1e-4, atol=1e-4 * abs(expected).max()
     )
     restored = load_model(model.save_model())
-    assert type(restored) is plain_of(model)
+    assert type(restored) is get_base_class(model)
     np.testing.assert_array_equal(restored.predict(X), model.predict(X))
-    assert f"blend of {len(weights)}" in model.report() and "microseconds a row" in model.report()
+    assert f"blend of {len(weights)}" in model.report() and "microseconds per row" in model.report()
     assert alone.ensemble_ is None and "blend" not in alone.report()
 
 
-def test_a_search_goes_on_where_it_ended(tmp_path, monkeypatch):
-    X, y = CLASSES
+def test_resumed_search_does_not_repeat_trials(tmp_path, monkeypatch):
+    X, y = CLASSIFICATION
     whole = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(X, y)
     PolyleafClassifierCV(**QUICK, ensemble=2).fit(X, y, resume=tmp_path / "log")
     trained = []
-    takes = base.Race._store_result
+    record = base.SuccessiveHalving._record
 
-    def notes(self, candidate, fold, found):
+    def record_and_note(self, candidate, fold, found):
         trained.extend([(candidate, fold)] if found.patience else [])
-        return takes(self, candidate, fold, found)
+        return record(self, candidate, fold, found)
 
-    monkeypatch.setattr(base.Race, "_store_result", notes)
-    on = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(
+    monkeypatch.setattr(base.SuccessiveHalving, "_record", record_and_note)
+    resumed = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(
         X, y, resume=tmp_path / "log"
     )
-    assert on.model_.equals(whole.model_) and on.ensemble_ == whole.ensemble_
+    assert resumed.model_.equals(whole.model_) and resumed.ensemble_ == whole.ensemble_
     again = {(repr(candidate.parameters), fold) for candidate, fold in trained}
-    # The first four went through the first fold before.
+    # The first four were evaluated on the first fold before.
     assert not again & {(repr(params), 0) for params in whole.cv_results_["params"][:4]}
     with pytest.raises(ValueError, match="another search: seed"):
         PolyleafClassifierCV(**QUICK, random_state=3).fit(X, y, resume=tmp_path / "log")
 
 
-def test_trainings_on_other_data_are_not_taken_up(tmp_path):
-    (X, Y), others, log = NUMBERS, NUMBERS[0][::-1], tmp_path / "log"
+def test_log_of_other_data_is_an_error(tmp_path):
+    (X, Y), others, log = REGRESSION, REGRESSION[0][::-1], tmp_path / "log"
     common = {"n_candidates": 1, "n_estimators": 3, "n_jobs": 1}
 
-    def refuses(what, first, second, **own):
+    def check_error(what, first, second, **own):
         log.unlink(missing_ok=True)
         PolyleafRegressorCV(**common, **own).fit(*first[0], resume=log, **first[1])
         with pytest.raises(ValueError, match=f"another search: {what} differ"):
             PolyleafRegressorCV(**common, **own).fit(*second[0], resume=log, **second[1])
 
-    # Of the same bins, and of other numbers, which linear leaves read.
-    refuses("data", ((X, Y), {}), ((np.exp(X), Y), {}), leaf="linear")
-    refuses("data", ((X, Y), {"eval_set": [(X, Y)]}), ((X, Y), {"eval_set": [(others, Y)]}))
+    # The bins are equal, the raw features that linear leaves read are not.
+    check_error("data", ((X, Y), {}), ((np.exp(X), Y), {}), leaf="linear")
+    check_error("data", ((X, Y), {"eval_set": [(X, Y)]}), ((X, Y), {"eval_set": [(others, Y)]}))
     near, far = np.arange(150) // 2, np.arange(150) // 50
-    same = np.zeros_like(Y)  # so that folds have the same y
-    refuses("data", ((X, same), {"groups": near}), ((X, same), {"groups": far}))
+    same = np.zeros_like(Y)  # folds have equal y
+    check_error("data", ((X, same), {"groups": near}), ((X, same), {"groups": far}))
     log.unlink()
     PolyleafRegressorCV(**common, metric=lambda y, p: abs(y - p).mean()).fit(X, Y, resume=log)
     with pytest.raises(ValueError, match="another search: metric differ"):
         PolyleafRegressorCV(**common, metric=lambda y, p: abs(y - p).max()).fit(X, Y, resume=log)
 
 
-def test_a_search_by_number_goes_on_by_the_clock(tmp_path):
+def test_search_by_number_is_resumed_with_a_time_limit(tmp_path):
     common = {"n_estimators": 3, "n_jobs": 1, "objective": lambda y, p: (p - y, np.ones_like(y))}
-    PolyleafRegressorCV(n_candidates=2, **common).fit(*NUMBERS, resume=tmp_path / "log")
+    PolyleafRegressorCV(n_candidates=2, **common).fit(*REGRESSION, resume=tmp_path / "log")
     n_before = len((tmp_path / "log").read_text().splitlines())
-    PolyleafRegressorCV(time_limit=0.1, **common).fit(*NUMBERS, resume=tmp_path / "log")
+    PolyleafRegressorCV(time_limit=0.1, **common).fit(*REGRESSION, resume=tmp_path / "log")
     assert len((tmp_path / "log").read_text().splitlines()) >= n_before
     (tmp_path / "binary").write_bytes(bytes(range(128, 256)))
-    with pytest.raises(ValueError, match="no file that a search has written"):
-        PolyleafRegressorCV(n_candidates=2).fit(*NUMBERS, resume=tmp_path / "binary")
+    with pytest.raises(ValueError, match="is not the log"):
+        PolyleafRegressorCV(n_candidates=2).fit(*REGRESSION, resume=tmp_path / "binary")
 
 
-def test_a_fold_whose_metric_is_no_number_is_named():
-    X, y = CLASSES[0], (CLASSES[1] > 0).astype(int)
+def test_error_names_a_fold_with_a_nan_metric():
+    X, y = CLASSIFICATION[0], (CLASSIFICATION[1] > 0).astype(int)
     y[100:] = 1
     folds = [(np.arange(50, 150), np.arange(50)), (np.arange(100), np.arange(100, 150))]
     with pytest.raises(
-        ValueError, match="no number after any round of the defaults on fold 2 of 2"
+        ValueError, match="NaN after every round of the default parameters on fold 2 of 2"
     ):
         PolyleafClassifierCV(metric="roc_auc", cv=folds, **QUICK).fit(X, y)
 
 
-def test_a_search_that_has_found_nothing_keeps_nothing(monkeypatch):
-    def interrupted(*args):
+def test_search_interrupted_before_the_first_trial_is_not_fitted(monkeypatch):
+    def interrupt(*args):
         raise KeyboardInterrupt("the 255 rounds that were complete are kept")
 
-    monkeypatch.setattr(base.Race, "_measured", interrupted)
+    monkeypatch.setattr(base.SuccessiveHalving, "_run_trial", interrupt)
     search = PolyleafRegressorCV(**QUICK, on_interrupt="keep")
-    with pytest.raises(KeyboardInterrupt, match="nothing is kept"):
-        search.fit(*NUMBERS)
+    with pytest.raises(KeyboardInterrupt, match="nothing is fitted"):
+        search.fit(*REGRESSION)
     with pytest.raises(NotFittedError):
         search.report()
 
 
-def test_the_same_number_is_no_setting_of_ones_own():
-    assert PolyleafRegressorCV(reg_lambda=1, subsample=1)._fixed() == {}
-    assert PolyleafRegressorCV(reg_lambda=2)._fixed() == {"reg_lambda": 2}
+def test_numbers_equal_to_the_default_are_not_fixed():
+    assert PolyleafRegressorCV(reg_lambda=1, subsample=1)._fixed_parameters() == {}
+    assert PolyleafRegressorCV(reg_lambda=2)._fixed_parameters() == {"reg_lambda": 2}
 
 
-def test_a_blend_that_there_was_no_time_for_is_told():
-    with pytest.warns(UserWarning, match="there is no blend"):
-        model = PolyleafRegressorCV(time_limit=1e-3, ensemble=3).fit(*NUMBERS)
+def test_missing_blend_is_warned_of():
+    with pytest.warns(UserWarning, match="no blend"):
+        model = PolyleafRegressorCV(time_limit=1e-3, ensemble=3).fit(*REGRESSION)
     assert model.ensemble_ is None
 
 
@@ -326,20 +330,20 @@ def test_a_blend_that_there_was_no_time_for_is_told():
     ("parameters", "message"),
     [
         ({"validation_fraction": 0.2}, "cv holds rows out"),
-        ({"warm_start": True}, "begins anew"),
+        ({"warm_start": True}, "warm_start"),
         ({"projection": "pca"}, "learned from raw rows"),
         ({"time_limit": 0.0}, "time_limit"),
         ({"n_candidates": 0}, "n_candidates"),
         ({"ensemble": 1}, "ensemble"),
     ],
 )
-def test_refused(parameters, message):
+def test_unsupported_parameters(parameters, message):
     with pytest.raises(ValueError, match=message):
-        PolyleafRegressorCV(**parameters).fit(*NUMBERS)
+        PolyleafRegressorCV(**parameters).fit(*REGRESSION)
 
 
-def test_offsets_go_with_their_rows():
-    X, y = NUMBERS[0], np.random.default_rng(1).poisson(3.0, 150)
+def test_offsets():
+    X, y = REGRESSION[0], np.random.default_rng(1).poisson(3.0, 150)
     offset = np.linspace(-1.0, 1.0, 150)
     train, valid = np.arange(0, 150, 2), np.arange(1, 150, 2)
     options = {**QUICK, "n_candidates": 1, "objective": "poisson", "cv": [(train, valid)]}
@@ -364,15 +368,15 @@ def test_offsets_go_with_their_rows():
         X, y, offset=offset
     )
     assert blend.best_score_ <= blend.leaderboard_[0]["score"]
-    with pytest.raises(ValueError, match="the evaluation set 'validation_0' has none"):
+    with pytest.raises(ValueError, match="validation_0"):
         PolyleafRegressorCV(**options).fit(X, y, offset=offset, eval_set=[(X, y)])
 
 
-def test_a_dataset_is_searched_on_as_it_is():
-    X, y = CLASSES
+def test_dataset():
+    X, y = CLASSIFICATION
     binned = PolyleafClassifierCV(**QUICK).fit(Dataset(X, y))
     assert not any("leaf" in params for params in binned.cv_results_["params"])  # linear ones
-    assert not any(binned.cv_results_["refused"])
+    assert not any(binned.cv_results_["error"])
     kept = PolyleafClassifierCV(**QUICK).fit(Dataset(X, keep_features=True), y)
     assert kept.model_.equals(PolyleafClassifierCV(**QUICK).fit(X, y).model_)
 
@@ -389,47 +393,52 @@ def test_sklearn(estimator, check):
 
 
 @pytest.mark.parametrize("own", [{"learning_rate": 0.07}, {"n_estimators": 20}], ids=str)
-def test_what_the_user_has_set_holds_for_the_last_training_too(own):
+def test_user_parameters_hold_for_the_final_fit(own):
     search = PolyleafRegressorCV(time_limit=10_000, n_candidates=3, n_jobs=1, cv=2, **own).fit(
-        *NUMBERS
+        *REGRESSION
     )
     assert search.best_params_["n_estimators"] == search.leaderboard_[0]["n_estimators"]
     assert search.best_params_["n_estimators"] <= own.get("n_estimators", np.inf)
     assert search.best_params_.get("learning_rate", 0.1) in (0.05, 0.1, own.get("learning_rate"))
 
 
-def test_a_look_does_not_know_of_more_rounds_than_the_user_allows(monkeypatch):
-    monkeypatch.setattr(Race, "at_last", lambda race, candidate: LastTraining({}, 40, 30))
-    search = PolyleafRegressorCV(n_estimators=20, n_candidates=1, n_jobs=1).fit(*NUMBERS)
+def test_final_fit_is_bounded_by_n_estimators(monkeypatch):
+    monkeypatch.setattr(
+        SuccessiveHalving, "final_fit", lambda race, candidate: FinalFit({}, 40, 30)
+    )
+    search = PolyleafRegressorCV(n_estimators=20, n_candidates=1, n_jobs=1).fit(*REGRESSION)
     assert search.best_params_["n_estimators"] == 20
 
 
-def test_the_last_training_may_end_with_the_time_where_its_rounds_are_enough(monkeypatch, recwarn):
-    def ended(enough):
-        monkeypatch.setattr(Race, "at_last", lambda race, candidate: LastTraining({}, 4, enough))
+def test_timed_out_final_fit_warns_below_min_rounds(monkeypatch, recwarn):
+    def count_rounds(min_rounds):
+        monkeypatch.setattr(
+            SuccessiveHalving, "final_fit", lambda race, candidate: FinalFit({}, 4, min_rounds)
+        )
         return (
-            PolyleafRegressorCV(n_candidates=1, n_jobs=1).fit(*NUMBERS).best_params_["n_estimators"]
+            PolyleafRegressorCV(n_candidates=1, n_jobs=1)
+            .fit(*REGRESSION)
+            .best_params_["n_estimators"]
         )
 
-    def is_after_three(deadline, model, epoch, evals_log):
-        deadline.rounds += 1
-        deadline.was_met = deadline.rounds == 3
-        return deadline.was_met
+    def stop_after_three(timeout, model, epoch, evals_log):
+        timeout.rounds += 1
+        timeout.timed_out = timeout.rounds == 3
+        return timeout.timed_out
 
-    monkeypatch.setattr(base.Deadline, "after_iteration", is_after_three)
-    assert ended(3) == 3 and not recwarn.list
+    monkeypatch.setattr(base.FinalFitTimeout, "after_iteration", stop_after_three)
+    assert count_rounds(3) == 3 and not recwarn.list
     with pytest.warns(UserWarning, match="after 3 of 4 rounds"):
-        assert ended(4) == 3
+        assert count_rounds(4) == 3
 
 
-def test_a_blend_takes_a_tree_for_all_and_a_tree_for_each_target(monkeypatch):
-    X, Y = (
-        NUMBERS[0],
-        NUMBERS[1] * [1.0, 100.0],
-    )  # a tree for all has targets in a unit of their own
+def test_blend_of_both_multi_strategies(monkeypatch):
+    X, Y = (REGRESSION[0], REGRESSION[1] * [1.0, 100.0])  # multi-output trees scale the targets
     each = {"multi_strategy": "one_output_per_tree"}
-    monkeypatch.setattr(base, "portfolio_of", lambda task: ({}, each))
-    monkeypatch.setattr(ensemble, "weights_of", lambda raws, *rest: (np.array([0.5, 0.5]), 0.0))
+    monkeypatch.setattr(base, "get_portfolio", lambda task: ({}, each))
+    monkeypatch.setattr(
+        ensemble, "compute_weights", lambda raws, *rest: (np.array([0.5, 0.5]), 0.0)
+    )
     search = PolyleafRegressorCV(n_candidates=2, n_estimators=8, n_jobs=1, cv=2, ensemble=2).fit(
         X, Y
     )

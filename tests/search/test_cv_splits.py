@@ -1,4 +1,4 @@
-"""Rows of folds, and their data: nothing of the rows to validate reaches the training."""
+"""Rows and data of folds: validation rows have no influence on training."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from sklearn.model_selection import TimeSeriesSplit
 
 from polyleaf import Dataset
 from polyleaf.inputs.targets import encode_classification, encode_regression
-from polyleaf.search.cv_splits import MANY_ROWS, deals_of, folds_of, rows_of_folds
+from polyleaf.search.cv_splits import LARGE_N_ROWS, choose_n_repeats, make_folds, split_rows
 from polyleaf.training.prepare import TrainingData
 
 
-def rows_for(y, cv=None, groups=None, classes=False, X=None):
+def split(y, cv=None, groups=None, classes=False, X=None):
     target = encode_classification(y) if classes else encode_regression(y)
-    return rows_of_folds(cv, np.zeros((len(y), 1)) if X is None else X, y, target, groups, 0)
+    return split_rows(cv, np.zeros((len(y), 1)) if X is None else X, y, target, groups, 0)
 
 
 def test_every_row_is_validated_once():
-    rows = rows_for(np.arange(31.0), cv=4)
+    rows = split(np.arange(31.0), cv=4)
     assert len(rows) == 4
     np.testing.assert_array_equal(
         np.sort(np.concatenate([valid for _, valid in rows])), np.arange(31)
@@ -28,112 +28,112 @@ def test_every_row_is_validated_once():
         np.testing.assert_array_equal(np.sort(np.concatenate([train, valid])), np.arange(31))
 
 
-def test_classes_keep_their_shares_and_a_rare_class_is_always_trained_on():
+def test_folds_are_stratified_and_rare_classes_are_always_trained_on():
     y = np.array([0] * 30 + [1] * 15 + [2])
-    for train, valid in rows_for(y, cv=3, classes=True):
+    for train, valid in split(y, cv=3, classes=True):
         assert 45 in train
         assert np.bincount(y[valid]).tolist() == [10, 5]
 
 
-def test_many_rows_are_held_out_once():
-    (rows,) = rows_for(np.arange(MANY_ROWS + 5.0))
+def test_many_rows_have_a_single_hold_out():
+    (rows,) = split(np.arange(LARGE_N_ROWS + 5.0))
     assert len(rows[1]) == 4001
 
 
-@pytest.mark.parametrize("n_rows", [60, MANY_ROWS + 5])
-def test_groups_are_on_one_side(n_rows):
+@pytest.mark.parametrize("n_rows", [60, LARGE_N_ROWS + 5])
+def test_groups_are_not_split(n_rows):
     groups = np.arange(n_rows) % 7
-    for train, valid in rows_for(np.arange(float(n_rows)), groups=groups):
+    for train, valid in split(np.arange(float(n_rows)), groups=groups):
         assert not set(groups[train]) & set(groups[valid])
 
 
-def test_groups_are_dealt_by_class_where_a_fold_would_miss_classes(recwarn):
+def test_groups_are_stratified_if_a_fold_would_lack_classes(recwarn):
     groups = np.repeat(np.arange(9), 4)
-    y = np.where(groups < 2, 2, np.arange(36) % 2)  # the third class in two groups of nine
+    y = np.where(groups < 2, 2, np.arange(36) % 2)  # the third class is in two groups of nine
     target, X = encode_classification(y), np.zeros((36, 1))
-    for seed in range(20):  # of these in a fourth both would be in one fold
-        found = rows_of_folds(None, X, y, target, groups, seed)
+    for seed in range(20):  # in a quarter of the draws both would be in one fold
+        found = split_rows(None, X, y, target, groups, seed)
         for train, valid in found:
             assert not set(groups[train]) & set(groups[valid]) and set(y[train]) == {0, 1, 2}
     assert not recwarn.list
-    y = np.where(groups < 1, 2, np.arange(36) % 2)  # in one
+    y = np.where(groups < 1, 2, np.arange(36) % 2)  # in one group
     with pytest.raises(ValueError, match="2 of the 3 classes"):
-        rows_of_folds(None, X, y, encode_classification(y), groups, 0)
+        split_rows(None, X, y, encode_classification(y), groups, 0)
 
 
-def test_a_splitter_of_time_is_followed():
-    rows = rows_for(np.arange(40.0), cv=TimeSeriesSplit(3))
+def test_time_series_splitter():
+    rows = split(np.arange(40.0), cv=TimeSeriesSplit(3))
     assert all(train.max() < valid.min() for train, valid in rows)
 
 
-def test_a_splitter_need_not_see_a_dataset():
+def test_splitter_with_a_dataset():
     y = np.arange(20.0)
-    ours = rows_for(y, cv=TimeSeriesSplit(3), X=Dataset(y[:, None]))
+    ours = split(y, cv=TimeSeriesSplit(3), X=Dataset(y[:, None]))
     assert [(t.tolist(), v.tolist()) for t, v in ours] == [
-        (t.tolist(), v.tolist()) for t, v in rows_for(y, cv=TimeSeriesSplit(3))
+        (t.tolist(), v.tolist()) for t, v in split(y, cv=TimeSeriesSplit(3))
     ]
 
 
-def test_masks_and_negative_numbers_are_rows():
+def test_masks_and_negative_indices():
     mask = np.arange(10) < 7
-    ((train, valid), (_, last)) = rows_for(
-        np.arange(10.0), cv=[(mask, ~mask), (np.arange(9), [-1])]
-    )
+    ((train, valid), (_, last)) = split(np.arange(10.0), cv=[(mask, ~mask), (np.arange(9), [-1])])
     assert train.tolist() == list(range(7)) and valid.tolist() == [7, 8, 9] and last.tolist() == [9]
 
 
-def test_rows_of_a_class_that_is_not_trained_on_are_not_validated():
+def test_validation_rows_of_unseen_classes_are_dropped():
     y = np.array([0, 1, 3] * 4 + [2, 0])
-    ((_, valid),) = rows_for(y, cv=[(np.arange(9), np.arange(9, 14))], classes=True)
+    ((_, valid),) = split(y, cv=[(np.arange(9), np.arange(9, 14))], classes=True)
     assert valid.tolist() == [9, 10, 11, 13]
 
 
-@pytest.mark.parametrize(("y", "needs"), [([0, 1, 2], "3 at least"), ([0, 0, 1], "2 at least")])
-def test_a_fold_with_too_few_classes_is_named(y, needs):
+@pytest.mark.parametrize(("y", "needs"), [([0, 1, 2], "at least 3"), ([0, 0, 1], "at least 2")])
+def test_error_names_a_fold_with_too_few_classes(y, needs):
     y = np.repeat(y, 10)
     with pytest.raises(
-        ValueError, match=f"Fold 1 of 3 trains on rows of 1 of the . classes.*{needs}"
+        ValueError, match=f"Fold 1 of 3 has training rows of 1 of the . classes.*{needs}"
     ):
-        rows_for(y, cv=TimeSeriesSplit(3), classes=True)
+        split(y, cv=TimeSeriesSplit(3), classes=True)
 
 
 @pytest.mark.parametrize(
     ("cv", "groups", "message"),
     [
         (1, None, "at least 2 folds"),
-        ([(np.arange(5), [])], None, "none to validate"),
-        ([([0], [1])], None, "fewer than two rows"),
+        ([(np.arange(5), [])], None, "without validation rows"),
+        ([([0], [1])], None, "fewer than two training rows"),
         (3, [0, 1], "groups has 2 entries, but X has 12 rows"),
-        (13, None, "too few rows"),
+        (13, None, "enough of the 12 rows"),
         ("kfold", None, "a number of folds"),
-        (3.0, None, "a number of folds, a splitter or pairs of rows, got 3.0"),
-        ([0, 1, 2], None, r"cv\[0\] must be a pair of rows"),
-        ([(np.arange(5.0), [6])], None, r"cv\[0\] must hold numbers of rows or a mask"),
-        ([(np.zeros((2, 2), int), [6])], None, "numbers of rows or a mask"),
+        (3.0, None, "got 3.0"),
+        ([0, 1, 2], None, r"cv\[0\] must be a pair"),
+        ([(np.arange(5.0), [6])], None, r"cv\[0\] must hold row indices"),
+        ([(np.zeros((2, 2), int), [6])], None, "row indices or a boolean mask"),
         ([(np.arange(5), [12])], None, r"cv\[0\] has row 12, but X has 12 rows"),
         ([(np.ones(8, bool), [10])], None, "a mask of 8 rows, but X has 12"),
         (
             [(np.arange(5), [8]), (np.arange(5), [4, 5])],
             None,
-            r"cv\[1\] trains on 1 of the rows that it v.*row 4",
+            r"cv\[1\] trains on 1 of its validation rows.*row 4",
         ),
-        (3, [None, *range(11)], "rows without a group"),
+        (3, [None, *range(11)], "groups has missing values"),
     ],
 )
-def test_folds_that_cannot_be(cv, groups, message):
+def test_invalid_cv_and_groups(cv, groups, message):
     with pytest.raises(ValueError, match=message):
-        rows_for(np.arange(12.0), cv=cv, groups=groups)
+        split(np.arange(12.0), cv=cv, groups=groups)
 
 
 @pytest.mark.parametrize("as_matrix", [np.asarray, scipy.sparse.csr_matrix])
-def test_a_fold_has_the_codes_of_its_rows(as_matrix):
+def test_fold_data_are_the_codes_of_its_rows(as_matrix):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 6)) * (rng.random((80, 6)) < [1, 1, 0.5, 0.1, 0.05, 0.03])
     dataset = Dataset(as_matrix(X))
     weight = rng.random(80)
     train, valid = np.arange(0, 80, 2), np.arange(1, 80, 2)
-    (fold,) = folds_of(
-        dataset, TrainingData("training", X, list(range(80)), weight), lambda deal: [(train, valid)]
+    (fold,) = make_folds(
+        dataset,
+        TrainingData("training", X, list(range(80)), weight),
+        lambda repeat: [(train, valid)],
     )
     np.testing.assert_array_equal(fold.train.X.codes, dataset.codes[:, train])
     np.testing.assert_array_equal(fold.valid.X.codes, dataset.codes[:, valid])
@@ -141,28 +141,32 @@ def test_a_fold_has_the_codes_of_its_rows(as_matrix):
     np.testing.assert_array_equal(fold.valid.weight, weight[valid])
 
 
-def test_folds_are_dealt_and_made_when_a_candidate_comes_to_them():
-    y, dealt, cut = np.arange(30.0), [], []
+def test_folds_are_made_on_first_use():
+    y, drawn, sizes = np.arange(30.0), [], []
     dataset = Dataset(y[:, None])
 
-    class Counted:
+    class CountingDataset:
         n_rows = 30
 
         def rows(self, rows):
-            cut.append(len(rows))
+            sizes.append(len(rows))
             return dataset.rows(rows)
 
-    def deal(i):
-        dealt.append(i)
-        return rows_of_folds(3, y[:, None], y, encode_regression(y), None, i)
+    def split_repeat(i):
+        drawn.append(i)
+        return split_rows(3, y[:, None], y, encode_regression(y), None, i)
 
-    folds = folds_of(Counted(), TrainingData("training", y[:, None], y, None, None), deal, 3)
-    assert (len(folds), folds.dealt, dealt, cut) == (9, 3, [0], [])
-    assert folds[1] is folds[1] and cut == [20, 10] and dealt == [0]
-    assert sorted(folds[3].valid.y) != sorted(folds[0].valid.y) and dealt == [0, 1]
-    assert len({tuple(fold.valid.y) for fold in folds}) == 9 and dealt == [0, 1, 2]
+    folds = make_folds(
+        CountingDataset(), TrainingData("training", y[:, None], y, None, None), split_repeat, 3
+    )
+    assert (len(folds), folds.n_splits, drawn, sizes) == (9, 3, [0], [])
+    assert folds[1] is folds[1] and sizes == [20, 10] and drawn == [0]
+    assert sorted(folds[3].valid.y) != sorted(folds[0].valid.y) and drawn == [0, 1]
+    assert len({tuple(fold.valid.y) for fold in folds}) == 9 and drawn == [0, 1, 2]
 
 
-def test_folds_are_dealt_again_and_one_part_held_out_is_not():
-    assert deals_of(MANY_ROWS, True) == 3 and deals_of(MANY_ROWS, False) == 2
-    assert deals_of(MANY_ROWS + 1, True) == deals_of(MANY_ROWS + 1, False) == 1
+def test_folds_are_repeated_and_a_hold_out_is_not():
+    assert choose_n_repeats(LARGE_N_ROWS, True) == 3 and choose_n_repeats(LARGE_N_ROWS, False) == 2
+    assert (
+        choose_n_repeats(LARGE_N_ROWS + 1, True) == choose_n_repeats(LARGE_N_ROWS + 1, False) == 1
+    )

@@ -1,4 +1,4 @@
-"""The table of compositions, and steps away from the best."""
+"""The portfolio of candidates, and variations of the best."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.search.portfolio import LADDERS, portfolio_of, suited, variations
+from polyleaf.search.portfolio import LADDERS, filter_applicable, generate_variations, get_portfolio
 
-USUAL = {
+DEFAULTS = {
     "learning_rate": 0.1,
     "max_leaves": 31,
     "min_child_samples": 1,
@@ -20,17 +20,22 @@ USUAL = {
 
 
 @pytest.mark.parametrize("task", ["regression", "binary", "multiclass", "multilabel"])
-def test_a_portfolio_begins_with_the_defaults_and_is_the_estimator_s(task):
-    table = portfolio_of(task)
+def test_portfolio_starts_with_the_defaults_and_is_valid(task):
+    portfolio = get_portfolio(task)
     estimator = PolyleafRegressor if task == "regression" else PolyleafClassifier
-    assert table[0] == {} and all(parameters not in table[:i] for i, parameters in enumerate(table))
-    for parameters in table:
+    assert portfolio[0] == {} and all(
+        parameters not in portfolio[:i] for i, parameters in enumerate(portfolio)
+    )
+    for parameters in portfolio:
         estimator(**parameters)
 
 
-def test_what_is_set_is_not_changed_and_duplicates_are_dropped():
-    table = [{}, {"learning_rate": 0.05}, {"max_leaves": 8, "learning_rate": 0.05}]
-    assert suited(table, {"learning_rate"}, "regression", 1, True) == [{}, {"max_leaves": 8}]
+def test_fixed_parameters_and_duplicates_are_dropped():
+    portfolio = [{}, {"learning_rate": 0.05}, {"max_leaves": 8, "learning_rate": 0.05}]
+    assert filter_applicable(portfolio, {"learning_rate"}, "regression", 1, True) == [
+        {},
+        {"max_leaves": 8},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -44,25 +49,27 @@ def test_what_is_set_is_not_changed_and_duplicates_are_dropped():
         ("multilabel", 5, True, ["leaf", "multi_strategy"]),
     ],
 )
-def test_what_means_nothing_for_the_data_is_not_tried(task, n_outputs, linear, kept):
-    table = [{"leaf": "linear"}, {"hessian": "full"}, {"multi_strategy": "one_output_per_tree"}]
-    assert [next(iter(found)) for found in suited(table, (), task, n_outputs, linear)] == kept
+def test_inapplicable_candidates_are_dropped(task, n_outputs, linear, kept):
+    portfolio = [{"leaf": "linear"}, {"hessian": "full"}, {"multi_strategy": "one_output_per_tree"}]
+    assert [
+        next(iter(found)) for found in filter_applicable(portfolio, (), task, n_outputs, linear)
+    ] == kept
 
 
-def test_variations_take_steps_on_ladders_and_keep_the_rest():
+def test_variations_move_up_to_three_parameters_by_one_step():
     parent = {"leaf": "linear", "max_leaves": 15}
-    for child in islice(variations([parent], USUAL, {"subsample"}, 0), 200):
+    for child in islice(generate_variations([parent], DEFAULTS, {"subsample"}, 0), 200):
         assert child["leaf"] == "linear" and "subsample" not in child
         moved = {
             name
             for name in LADDERS
-            if child.get(name, USUAL.get(name)) != parent.get(name, USUAL[name])
+            if child.get(name, DEFAULTS.get(name)) != parent.get(name, DEFAULTS[name])
         }
         assert len(moved) <= 3
         assert child["max_leaves"] in (8, 15, 31)
 
 
-def test_the_same_seed_gives_the_same_variations():
-    first, second = (list(islice(variations([{}], USUAL, (), 7), 20)) for _ in range(2))
+def test_variations_depend_on_the_seed_only():
+    first, second = (list(islice(generate_variations([{}], DEFAULTS, (), 7), 20)) for _ in range(2))
     assert first == second
-    assert first != list(islice(variations([{}], USUAL, (), 8), 20))
+    assert first != list(islice(generate_variations([{}], DEFAULTS, (), 8), 20))

@@ -1,4 +1,4 @@
-"""The score of a candidate: one number of rounds for all folds."""
+"""Scores and ranking of candidates."""
 
 from __future__ import annotations
 
@@ -6,55 +6,61 @@ import math
 
 import pytest
 
-from polyleaf.search.trials import Candidate, better_first, is_near, winner_first
+from polyleaf.search.trials import Candidate, is_near_leader, rank_candidates, rank_with_defaults
 
 
-def test_rounds_are_those_of_the_best_mean():
+def test_rounds_minimise_the_mean_loss():
     candidate = Candidate(0, {}, "portfolio", [[3.0, 1.0, 2.0], [4.0, 4.0, 1.0, 5.0]])
-    # The first fold stays at 2 after its end: means 3.5, 2.5, 1.5, 3.5.
+    # The first curve is extended by its last loss: means 3.5, 2.5, 1.5, 3.5.
     assert candidate.rounds == 3
     assert candidate.losses == [2.0, 1.0]
     assert candidate.loss == 1.5
 
 
-def test_a_candidate_that_was_not_tried_has_no_score():
+def test_candidate_without_trials_has_no_score():
     assert Candidate(0, {}, "portfolio").loss == math.inf
-    assert better_first([Candidate(0, {}, "portfolio")]) == []
+    assert rank_candidates([Candidate(0, {}, "portfolio")]) == []
 
 
-def test_more_folds_come_before_a_lower_loss():
+def test_candidates_with_more_folds_rank_first():
     one, two = Candidate(0, {}, "portfolio", [[1.0]]), Candidate(1, {}, "portfolio", [[2.0], [2.0]])
-    assert better_first([one, two]) == [two, one]
+    assert rank_candidates([one, two]) == [two, one]
 
 
-def tried(number, *losses, beginning=9.0):
-    return Candidate(number, {}, "portfolio", [[beginning, loss] for loss in losses])
+def make_candidate(number, *losses, start=9.0):
+    return Candidate(number, {}, "portfolio", [[start, loss] for loss in losses])
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_loss_that_was_no_number_is_worse_than_any():
-    first, lost = tried(0, 1.0, 1.0), tried(1, 0.5, math.inf, beginning=math.inf)
-    assert winner_first([first, lost]) == [first, lost]
-    assert not is_near(lost, first, 2.0) and is_near(first, tried(1, 0.9, 1.0), 2.0)
+def test_nan_loss_is_worse_than_any():
+    first, lost = make_candidate(0, 1.0, 1.0), make_candidate(1, 0.5, math.inf, start=math.inf)
+    assert rank_with_defaults([first, lost]) == [first, lost]
+    assert not is_near_leader(lost, first, 2.0) and is_near_leader(
+        first, make_candidate(1, 0.9, 1.0), 2.0
+    )
 
 
 @pytest.mark.parametrize(
     ("first", "other", "wins"),
     [
-        ([1.0, 1.0, 1.0], [0.98, 0.99, 0.985], True),  # little, but everywhere
-        ([1.0, 1.0, 1.0], [0.7, 1.1, 1.0], False),  # more on average, by one fold
+        ([1.0, 1.0, 1.0], [0.98, 0.99, 0.985], True),  # little, on every fold
+        ([1.0, 1.0, 1.0], [0.7, 1.1, 1.0], False),  # more on average, because of one fold
         ([1.0, 1.0, 1.0], [1.2, 1.3, 1.1], False),
-        ([1.0], [0.91], True),  # of the 8 that the defaults have learned more than a hundredth
+        ([1.0], [0.91], True),  # more than 1 % of what the defaults have learned
         ([1.0], [0.93], False),
-        ([1.0, 3.0], [0.5], True),  # time was over: judged on the fold that both have
+        ([1.0, 3.0], [0.5], True),  # time was over: compared on the common fold
         ([1.0, 0.2], [1.1], False),
     ],
 )
-def test_the_defaults_win_unless_another_is_better_by_more_than_noise(first, other, wins):
-    candidates = [tried(0, *first), tried(1, *other), tried(2, *(loss + 5 for loss in other))]
-    assert [c.number for c in winner_first(candidates)] == ([1, 0, 2] if wins else [0, 1, 2])
+def test_defaults_win_unless_another_is_better_by_more_than_noise(first, other, wins):
+    candidates = [
+        make_candidate(0, *first),
+        make_candidate(1, *other),
+        make_candidate(2, *(loss + 5 for loss in other)),
+    ]
+    assert [c.number for c in rank_with_defaults(candidates)] == ([1, 0, 2] if wins else [0, 1, 2])
 
 
-def test_among_others_the_order_is_theirs():
-    candidates = [tried(3, 1.0, 2.0), tried(4, 1.0, 1.9)]
-    assert winner_first(candidates) == better_first(candidates) == candidates[::-1]
+def test_without_the_defaults_both_rankings_agree():
+    candidates = [make_candidate(3, 1.0, 2.0), make_candidate(4, 1.0, 1.9)]
+    assert rank_with_defaults(candidates) == rank_candidates(candidates) == candidates[::-1]

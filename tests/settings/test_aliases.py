@@ -383,7 +383,7 @@ def test_a_model_takes_data_sets_and_refuses_other_features():
         estimator.model_.predict(Dataset(X[:40]))
     with pytest.raises(ValueError, match="X has 2 features"):
         estimator.model_.predict(X[:, :2])
-    with pytest.raises(TypeError, match="A Dataset holds bins"):
+    with pytest.raises(TypeError, match="X is a Dataset"):
         estimator.model_.apply(data)
 
 

@@ -14,14 +14,14 @@ from sklearn.base import clone
 import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.objectives.base import is_built_in
-from polyleaf.objectives.registry import known
+from polyleaf.objectives.registry import registered_objectives
 from polyleaf.settings import param_spec, parameters, train_config
 from polyleaf.settings.param_spec import get_param_specs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
 from polyleaf.sketching.projections import Projector
 from polyleaf.sketching.sketches import DEFAULT_DIM
 from polyleaf.training import auto_n_estimators
-from polyleaf.training.split_finder import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
+from polyleaf.training.tree_builder import LABEL_SKETCH_DIM, MAX_DIAGONAL_OUTPUTS
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent
@@ -38,7 +38,7 @@ PARTS = (
 )
 RESOLVED = {"seed", "slope_lambda"}
 OF_OBJECTIVES = {
-    name for cls in known().values() if is_built_in(cls) for name in cls.parameters
+    name for cls in registered_objectives().values() if is_built_in(cls) for name in cls.parameters
 } & set(EVERY)
 PREPARATION = OF_OBJECTIVES | {
     "base_score", "calibrate_quantiles", "callbacks", "categorical_features", "class_weight",
@@ -201,7 +201,7 @@ def test_texts_that_say_what_None_stands_for_are_true():
         "\n", " "
     )
     assert (
-        f"at most {auto_n_estimators.MOST_ROUNDS:.0f} / `learning_rate`"
+        f"at most {auto_n_estimators.MAX_ROUNDS:.0f} / `learning_rate`"
         in EVERY["n_estimators"].text
     )
     assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
@@ -210,7 +210,7 @@ def test_texts_that_say_what_None_stands_for_are_true():
         train_config.DEFAULT_HISTOGRAM_MEMORY == 2**30
         and "None: 1 GiB." in EVERY["histogram_memory"].text
     )
-    assert f"up to {DIAGONAL_UP_TO} outputs" in EVERY["hessian"].text
+    assert f"up to {MAX_DIAGONAL_OUTPUTS} outputs" in EVERY["hessian"].text
 
 
 def test_without_source_nothing_but_documentation_is_lost(monkeypatch):

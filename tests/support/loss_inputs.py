@@ -5,7 +5,7 @@ Owns data and arrays to write into. Must not know what is asserted.
 
 import numpy as np
 
-from polyleaf.objectives.packed_symmetric import packed_size
+from polyleaf.objectives._utils import packed_size
 
 
 def draw_target(kind, n, k, seed=0):

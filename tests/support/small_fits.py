@@ -60,19 +60,19 @@ def classifier(**parameters):
 
 @contextmanager
 def runs():
-    """The runs of the loop that are begun inside: a list of `boosting.Run`."""
+    """The runs of the loop that are begun inside: a list of `boosting.BoostingLoop`."""
     begun = []
 
-    class Run(boosting.Run):
+    class Run(boosting.BoostingLoop):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             begun.append(self)
 
-    original, boosting.Run = boosting.Run, Run
+    original, boosting.BoostingLoop = boosting.BoostingLoop, Run
     try:
         yield begun
     finally:
-        boosting.Run = original
+        boosting.BoostingLoop = original
 
 
 def bits(estimator):

@@ -185,13 +185,13 @@ def test_rows_without_weight_among_those_held_out_leave_the_usual_rounds():
 
 @pytest.mark.parametrize("mode", ["keep", "raise"])
 def test_an_interruption_keeps_what_was_trained(mode, monkeypatch):
-    class Impatient(auto_n_estimators._Lowest):
+    class Impatient(auto_n_estimators._BestRound):
         def after_iteration(self, model, epoch, evals_log):
             if epoch == 4:
                 raise KeyboardInterrupt
             return False
 
-    monkeypatch.setattr(auto_n_estimators, "_Lowest", Impatient)
+    monkeypatch.setattr(auto_n_estimators, "_BestRound", Impatient)
     X, Y = noise()
     model = PolyleafRegressor(on_interrupt=mode)
     if mode == "keep":

@@ -6,7 +6,7 @@ from reference.calibration import quantile_shifts as by_definition
 
 from polyleaf import Dataset, PolyleafRegressor, load_model
 from polyleaf.callbacks import LearningRateScheduler
-from polyleaf.training import calibration
+from polyleaf.training import cross_fitting
 
 LEVELS = (0.1, 0.5, 0.9)
 SMALL = dict(objective="quantile", quantile_alpha=LEVELS, n_estimators=12, max_leaves=8, n_jobs=1)
@@ -42,7 +42,7 @@ def coverage(model, X, y):
 
 @pytest.mark.parametrize("how", ["plain", "weights", "weights of targets", "missing", "one target"])
 def test_shifts_are_those_of_models_that_have_not_seen_the_rows(how, monkeypatch):
-    monkeypatch.setattr(calibration, "FOLDS_OF_FEW", 4)
+    monkeypatch.setattr(cross_fitting, "FOLDS_FOR_FEW_ROWS", 4)
     X, Y = made(n_targets=1 if how == "one target" else 2)
     weight = np.random.default_rng(1).integers(1, 4, Y.shape).astype(np.float32)
     options = {"sample_weight": None if how in ("plain", "missing", "one target") else weight}
@@ -54,7 +54,7 @@ def test_shifts_are_those_of_models_that_have_not_seen_the_rows(how, monkeypatch
         y[known == 0], options["missing_targets"] = np.nan, "ignore"
     y = y[:, 0] if how == "one target" else y
     data = Dataset(X)
-    fold, n_used = calibration.folds(len(X), seed=0)
+    fold, n_used = cross_fitting.assign_folds(len(X), seed=0)
     plain, model = (fitted(data, y, on, **options) for on in (False, True))
     given = options.pop("sample_weight")
 
@@ -99,11 +99,11 @@ def test_intervals_cover_what_they_promise_and_pinball_is_no_worse(n_targets, we
     [(10, 10, 10), (1999, 20, 20), (2000, 10, 10), (6000, 10, 4), (50_000, 10, 1)],
 )
 def test_folds_are_as_many_as_needed(n, n_folds, n_used):
-    fold, used = calibration.folds(n, seed=3)
+    fold, used = cross_fitting.assign_folds(n, seed=3)
     counts = np.bincount(fold)
     assert len(counts) == n_folds and used == n_used and np.ptp(counts) <= 1
-    assert counts[:used].sum() >= min(n, calibration.ENOUGH) - 1
-    assert (calibration.folds(n, seed=4)[0] != fold).any()
+    assert counts[:used].sum() >= min(n, cross_fitting.MAX_RESIDUALS) - 1
+    assert (cross_fitting.assign_folds(n, seed=4)[0] != fold).any()
 
 
 def test_folds_are_trained_as_the_model_was():
@@ -144,7 +144,7 @@ def test_units_of_targets_move_with_their_levels():
     unit = np.array([1e6, 1e-3])
     model, large = (fitted(X, y, normalize_targets=True) for y in (Y, Y * unit))
     np.testing.assert_allclose(
-        large.predict(X) / np.repeat(unit, 3), model.predict(X), rtol=1e-3, atol=1e-3
+        large.predict(X) / np.replay_round(unit, 3), model.predict(X), rtol=1e-3, atol=1e-3
     )
 
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from reference.calibration import conformal_quantile as by_definition
 from reference.calibration import interval_widths as widths_by_definition
-from reference.calibration import level_of_residuals as by_definition
 
-from polyleaf.training.conformal import interval_widths, level_of_residuals
+from polyleaf.training.conformal import conformal_quantile, interval_widths
 
 LEVELS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99]
 
@@ -15,9 +15,9 @@ LEVELS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99]
 def test_ranks_are_those_of_the_definition(n, level):
     rng = np.random.default_rng(n)
     for residuals in (rng.standard_normal(n), rng.integers(-2, 3, n)):
-        assert level_of_residuals(residuals, level) == by_definition(residuals, level)
+        assert conformal_quantile(residuals, level) == by_definition(residuals, level)
         weight = rng.integers(0, 4, n) / 4
-        assert level_of_residuals(residuals, level, weight) == by_definition(
+        assert conformal_quantile(residuals, level, weight) == by_definition(
             residuals, level, weight
         )
 
@@ -26,21 +26,21 @@ def test_ranks_are_those_of_the_definition(n, level):
     ("level", "n", "rank"), [(0.9, 99, 90), (0.9, 9, 9), (0.9, 8, 8), (0.1, 99, 10)]
 )
 def test_ranks_by_hand(level, n, rank):
-    assert level_of_residuals(np.arange(1, n + 1), level) == rank
-    assert level_of_residuals(-np.arange(1, n + 1), 1 - level) == -rank
+    assert conformal_quantile(np.arange(1, n + 1), level) == rank
+    assert conformal_quantile(-np.arange(1, n + 1), 1 - level) == -rank
 
 
 def test_the_median_stays_and_so_does_what_nothing_is_known_of():
-    assert level_of_residuals(np.arange(5.0) + 3, 0.5) == 0
-    assert level_of_residuals(np.empty(0), 0.9) == 0
-    assert level_of_residuals(np.ones(3), 0.9, np.zeros(3)) == 0
+    assert conformal_quantile(np.arange(5.0) + 3, 0.5) == 0
+    assert conformal_quantile(np.empty(0), 0.9) == 0
+    assert conformal_quantile(np.ones(3), 0.9, np.zeros(3)) == 0
 
 
 @pytest.mark.parametrize("level", [0.1, 0.8, 0.95])
 def test_a_new_row_is_on_its_side_as_often_as_the_level_says(level):
     rng = np.random.default_rng(0)
     draws = rng.standard_normal((4000, 40))
-    below = [row[-1] <= level_of_residuals(row[:-1], level) for row in draws]
+    below = [row[-1] <= conformal_quantile(row[:-1], level) for row in draws]
     expected = np.floor(level * 40 + 1e-9) / 40 if level < 0.5 else np.ceil(level * 40 - 1e-9) / 40
     assert abs(np.mean(below) - expected) < 3 * np.sqrt(level * (1 - level) / 4000)
 

@@ -8,7 +8,7 @@ from polyleaf.objectives import Custom
 from polyleaf.runtime.collective import ThreadCommunicator
 from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import make_train_config
-from polyleaf.training.derivatives import Derivatives
+from polyleaf.training.raw_scores import Derivatives
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((90, 3))
@@ -82,7 +82,7 @@ def test_rows_of_one_rank_may_have_no_curvature(all_flat):
         workers = Context(1, communicator)
         problem = objective.bind(Y, None)
         found = Derivatives(problem, settings.hessian, None, 1 << 30, workers)
-        found.renew(np.zeros_like(Y, np.float32))
+        found.compute(np.zeros_like(Y, np.float32))
         return found.h.any()
 
     if all_flat:

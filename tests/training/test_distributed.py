@@ -441,7 +441,7 @@ def test_a_rank_that_fails_ends_all():
 
 
 def test_ranks_that_differ_are_told():
-    from polyleaf.training.distributed import agree
+    from polyleaf.training.distributed import sync_ranks
 
     X, y = problem(np.random.default_rng(0), 100, 1, False)
     models = [
@@ -449,10 +449,10 @@ def test_ranks_that_differ_are_told():
         for k in (3, 3, 4)
     ]
     assert ThreadCommunicator.run(
-        2, lambda comm: agree(comm, models[comm.rank], comm.rank == 0)
+        2, lambda comm: sync_ranks(comm, models[comm.rank], comm.rank == 0)
     ) == [True, True]
     with pytest.raises((RuntimeError, WorkerLostError), match="another tree"):
-        ThreadCommunicator.run(3, lambda comm: agree(comm, models[comm.rank], False))
+        ThreadCommunicator.run(3, lambda comm: sync_ranks(comm, models[comm.rank], False))
 
 
 class Counting(ThreadCommunicator):
@@ -473,27 +473,29 @@ class Counting(ThreadCommunicator):
 
 def counted_fit(estimator, X, y, **arguments):
     """Fitted on two ranks, and what each of them was asked."""
-    counted = []
+    count_hessian = []
 
     def wrap(communicator):
-        counted.append(Counting(communicator))
-        return counted[-1]
+        count_hessian.append(Counting(communicator))
+        return count_hessian[-1]
 
-    return fit_on_threads(estimator, X, y, 2, wrap=wrap, **arguments), counted
+    return fit_on_threads(estimator, X, y, 2, wrap=wrap, **arguments), count_hessian
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
     """Of a full tree of 16 features of 255 bins and 16 outputs: a histogram of the root and of each pair."""
-    X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
+    X = np.random.default_rng(0).permuted(
+        np.replay_round(np.arange(2048.0)[:, None], 16, axis=1), axis=0
+    )
     Y = np.sin(X / 100)
     estimator = PolyleafRegressor(
         n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0
     )
-    fitted, counted = counted_fit(estimator, X, Y)
+    fitted, count_hessian = counted_fit(estimator, X, Y)
     assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
     tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, spare ones, and counts apart
-    for each in counted:
+    for each in count_hessian:
         assert each.asked == 2 * (9 + 2 * depth)
         assert [s for s in each.shared] == 2 * [[n * tile * 4] * 2 for n in (1, 1, 2, 4)[:depth]]
 
@@ -504,8 +506,8 @@ def test_categories_in_order_are_asked_for_once_a_tree():
     for categories in (None, [1]):
         estimator = PolyleafRegressor(n_estimators=2, max_depth=2, max_leaves=None, n_jobs=1)
         data = Dataset(X, categorical_features=categories)
-        _, counted = counted_fit(estimator, data, np.sin(3 * X[:, 1]) + X[:, 0])
-        asked.append(counted[0].asked)
+        _, count_hessian = counted_fit(estimator, data, np.sin(3 * X[:, 1]) + X[:, 0])
+        asked.append(count_hessian[0].asked)
     assert asked == [2 * (9 + 2 * 2), 2 * (9 + 2 * 2 + 1)]
 
 
@@ -525,8 +527,8 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
             linear_fit=linear_fit,
             n_jobs=1,
         )
-        _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1])
-        asked[depth] = counted[0].asked
+        _, count_hessian = counted_fit(estimator, X, X[:, 0] * X[:, 1])
+        asked[depth] = count_hessian[0].asked
     of_table = 4 * X.shape[1]  # what features are worth as regressors, once
     assert asked == {depth: of_table + 2 * (a_tree + a_level * depth) for depth in (1, 3)}
 
@@ -543,7 +545,7 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
 def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_level):
     """The exact search asks for every node, of which there are 2^depth - 1."""
     rng = np.random.default_rng(0)
-    X = rng.permuted(np.repeat(np.arange(512.0)[:, None], 5, axis=1), axis=0)
+    X = rng.permuted(np.replay_round(np.arange(512.0)[:, None], 5, axis=1), axis=0)
     Y = labels_of(rng, X / 100, 30)
     weight = rng.integers(1, 3, 512) / 2.0 if weighted else None
     asked = {}
@@ -559,9 +561,9 @@ def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_l
             split_search=split_search,
             n_jobs=1,
         )
-        fitted, counted = counted_fit(estimator, X, Y, sample_weight=weight)
+        fitted, count_hessian = counted_fit(estimator, X, Y, sample_weight=weight)
         assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
-        asked[depth] = counted[0].asked
+        asked[depth] = count_hessian[0].asked
     levels = {depth: 2**depth - 1 if split_search == "exact" else depth for depth in (1, 3)}
     assert asked == {depth: 2 * (a_tree + a_level * levels[depth]) for depth in (1, 3)}
 
@@ -573,8 +575,8 @@ def test_messages_of_quantiles_are_as_predicted(weighted, a_tree):
     estimator = PolyleafRegressor(
         n_estimators=2, max_depth=3, max_leaves=None, objective="absolute_error", n_jobs=1
     )
-    _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1], sample_weight=weight)
-    assert counted[0].asked == 2 * (a_tree + 2 * 3)
+    _, count_hessian = counted_fit(estimator, X, X[:, 0] * X[:, 1], sample_weight=weight)
+    assert count_hessian[0].asked == 2 * (a_tree + 2 * 3)
 
 
 @settings(max_examples=40, deadline=None)
@@ -593,7 +595,7 @@ def test_rows_of_large_gradients_are_those_of_all(n, data):
     def work(communicator):
         own = np.flatnonzero(rank == communicator.rank)
         found, own_multiplier = sample_rows(
-            chosen, g[own], 1, numbered=GlobalRowIds(own, n, communicator)
+            chosen, g[own], 1, row_ids=GlobalRowIds(own, n, communicator)
         )
         return own[found], own, own_multiplier
 

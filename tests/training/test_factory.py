@@ -1,4 +1,4 @@
-"""Which parts a run is made of, and that the loop asks for no more than the contracts say."""
+"""Components chosen for given settings, and that the loop does not depend on them."""
 
 import ast
 import inspect
@@ -13,23 +13,23 @@ from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training import boosting
-from polyleaf.training.factory import bind_objective, parts_of
-from polyleaf.training.layer_boosting import Layers
+from polyleaf.training.factory import bind_objective, make_components
+from polyleaf.training.layer_boosting import LayerBooster
 from polyleaf.training.leaf_fitters import (
     ConstantFitter,
-    LabelFitter,
     LinearFitter,
     QuantileFitter,
+    SparseTargetFitter,
     TopkFitter,
 )
 from polyleaf.training.raw_scores import DenseState
-from polyleaf.training.sparse_raw_scores import LabelState
-from polyleaf.training.split_finder import (
-    ExactSplits,
-    HistogramSplits,
-    LookaheadChannels,
-    PlainChannels,
-    VerifiedSplits,
+from polyleaf.training.sparse_raw_scores import SparseState
+from polyleaf.training.tree_builder import (
+    ExactSplitFinder,
+    GradientQuantiser,
+    HistogramSplitFinder,
+    LinearGradientQuantiser,
+    VerifiedSplitFinder,
 )
 
 SPARSE = {"leaf": "sparse", "leaf_k": 2}
@@ -43,7 +43,7 @@ def settings(sparse_targets=False, **parameters):
     )
 
 
-def parts(objective="squared_error", model=None, **parameters):
+def components(objective="squared_error", model=None, **parameters):
     chosen, dataset = settings(**parameters), Dataset(X, keep_features=True)
     target = Y.astype(np.float32)
     if chosen.has_sparse_targets:
@@ -55,59 +55,65 @@ def parts(objective="squared_error", model=None, **parameters):
             mapper=dataset.mapper, objective=problem.objective, base_score=base, learning_rate=0.1
         )
     problem.set_base_score(model.base_score)
-    return parts_of(chosen, problem, dataset, None, model, [], [])
+    return make_components(chosen, problem, dataset, None, model, [], [])
 
 
 @pytest.mark.parametrize(
-    ("parameters", "state", "splits", "fitter"),
+    ("parameters", "state", "finder", "fitter"),
     [
-        ({}, DenseState, HistogramSplits, ConstantFitter),
-        ({"sketch": "top_outputs", "sketch_dim": 2}, DenseState, HistogramSplits, ConstantFitter),
-        ({"objective": "absolute_error"}, DenseState, HistogramSplits, QuantileFitter),
-        (SPARSE, DenseState, HistogramSplits, TopkFitter),
-        ({"leaf": "linear"}, DenseState, HistogramSplits, LinearFitter),
-        ({"leaf": "linear", "linear_fit": "post"}, DenseState, HistogramSplits, LinearFitter),
-        ({**SPARSE, "sparse_targets": True}, LabelState, VerifiedSplits, LabelFitter),
+        ({}, DenseState, HistogramSplitFinder, ConstantFitter),
+        (
+            {"sketch": "top_outputs", "sketch_dim": 2},
+            DenseState,
+            HistogramSplitFinder,
+            ConstantFitter,
+        ),
+        ({"objective": "absolute_error"}, DenseState, HistogramSplitFinder, QuantileFitter),
+        (SPARSE, DenseState, HistogramSplitFinder, TopkFitter),
+        ({"leaf": "linear"}, DenseState, HistogramSplitFinder, LinearFitter),
+        ({"leaf": "linear", "linear_fit": "post"}, DenseState, HistogramSplitFinder, LinearFitter),
+        ({**SPARSE, "sparse_targets": True}, SparseState, VerifiedSplitFinder, SparseTargetFitter),
         (
             {**SPARSE, "sparse_targets": True, "split_search": "exact"},
-            LabelState,
-            ExactSplits,
-            LabelFitter,
+            SparseState,
+            ExactSplitFinder,
+            SparseTargetFitter,
         ),
     ],
 )
-def test_settings_choose_parts(parameters, state, splits, fitter):
-    chosen = parts(**parameters)
+def test_settings_choose_components(parameters, state, finder, fitter):
+    chosen = components(**parameters)
     assert type(chosen.state) is state
-    assert type(chosen.structure._splits) is splits
+    assert type(chosen.builder._finder) is finder
     assert type(chosen.fitter) is fitter
 
 
 @pytest.mark.parametrize(
-    ("fit", "channels"), [("full", LookaheadChannels), ("post", PlainChannels)]
+    ("fit", "quantiser"), [("full", LinearGradientQuantiser), ("post", GradientQuantiser)]
 )
-def test_linear_leaves_are_looked_ahead_to_unless_they_are_fitted_afterwards(fit, channels):
-    assert type(parts(leaf="linear", linear_fit=fit).structure._splits._channels) is channels
+def test_splits_score_linear_leaves_unless_these_are_fitted_afterwards(fit, quantiser):
+    assert type(components(leaf="linear", linear_fit=fit).builder._finder._quantiser) is quantiser
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "absolute_error"])
-def test_layers_are_structure_and_fitter_in_one(objective):
-    chosen = parts(objective=objective, **LAYERS)
-    assert type(chosen.structure) is Layers and chosen.structure is chosen.fitter
-    assert type(chosen.fitter._fitter) is type(parts(objective=objective).fitter)
+def test_layers_use_the_same_fitter(objective):
+    chosen = components(objective=objective, **LAYERS)
+    assert type(chosen.layers) is LayerBooster
+    assert type(chosen.layers._fitter) is type(components(objective=objective).fitter)
+    assert components(objective=objective).layers is None
 
 
 @pytest.mark.parametrize(
     "parameters", [{}, LAYERS, SPARSE, {"leaf": "linear"}, {**SPARSE, "sparse_targets": True}]
 )
 def test_raw_scores_of_training_are_those_of_the_trees(parameters):
-    chosen = parts(**parameters)
-    run = boosting.Run(settings(**parameters), chosen)
+    chosen = components(**parameters)
+    run = boosting.BoostingLoop(settings(**parameters), chosen)
     assert run.step(0) and run.step(1)
-    again = parts(**parameters, model=chosen.model)
-    if isinstance(chosen.state, LabelState):
-        chosen.state.renew()
-        again.state.renew()
+    again = components(**parameters, model=chosen.model)
+    if isinstance(chosen.state, SparseState):
+        chosen.state.update_derivatives()
+        again.state.update_derivatives()
         mine, theirs = (state.gradients.csr() for state in (chosen.state, again.state))
     else:
         mine, theirs = [chosen.state.raw], [again.state.raw]
@@ -115,13 +121,12 @@ def test_raw_scores_of_training_are_those_of_the_trees(parameters):
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_loop_names_no_algorithm():
-    """Only `parts` knows which there are."""
+def test_the_loop_imports_no_algorithm():
+    """Only `factory` does."""
     tree = ast.parse(inspect.getsource(boosting))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert not modules & {
-        f"polyleaf.{name}" for name in ("fitters", "splits", "structure", "state", "layers")
-    }
+    algorithms = ("leaf_fitters", "tree_builder", "layer_boosting", "gpu")
+    assert not modules & {f"polyleaf.training.{name}" for name in algorithms}
     assert not {"isinstance", "type"} & {
         node.func.id
         for node in ast.walk(tree)

@@ -93,7 +93,7 @@ def test_groups_go_with_a_dataset_and_numbers_with_an_array():
 @pytest.mark.parametrize(
     "constraints, error, sentence",
     [
-        ([["a", "z"]], ValueError, "names 'z', which is no feature of X"),
+        ([["a", "z"]], ValueError, "names 'z', which is not a feature of X"),
         ([[0, 9]], ValueError, "feature 9, but X has 5"),
         ([[]], ValueError, "empty group"),
         (["ab"], TypeError, "must hold groups"),

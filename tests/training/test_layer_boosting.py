@@ -263,8 +263,10 @@ def test_renewal_per_tree_matters_where_outputs_meet():
     per_class |= {"softmax_hessian": "diagonal"}
     per_class |= {"categorical_features": None, "n_estimators": 1, "reg_lambda": 0.0}
     # Two classes that hang on a switch, 3 : 1 and 1 : 3, and hardly any rows of a third.
-    switch = np.repeat([0.0, 1.0], 200)[:, None]
-    y = np.concatenate([np.repeat([0, 1, 2], [149, 50, 1]), np.repeat([0, 1, 2], [50, 149, 1])])
+    switch = np.replay_round([0.0, 1.0], 200)[:, None]
+    y = np.concatenate(
+        [np.replay_round([0, 1, 2], [149, 50, 1]), np.replay_round([0, 1, 2], [50, 149, 1])]
+    )
     together = classifier(**per_class).fit(switch, y)
     in_turn = classifier(**per_class, boosting_step="tree").fit(switch, y)
     ours, theirs = in_turn.model_.forest, together.model_.forest

@@ -41,7 +41,7 @@ def needed(make, parameters, X, y, monkeypatch):
     seen = []
     row_bytes, tree_bytes = memory_usage.row_bytes, memory_usage.tree_bytes
 
-    def counted(*arguments):
+    def count_hessian(*arguments):
         seen.append(row_bytes(*arguments))
         return seen[-1]
 
@@ -51,7 +51,7 @@ def needed(make, parameters, X, y, monkeypatch):
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(memory_usage, "row_bytes", counted)
+        patch.setattr(memory_usage, "row_bytes", count_hessian)
         patch.setattr(memory_usage, "tree_bytes", counted_trees)
         make(**SMALL, **parameters).fit(limited(X, y, MUCH, None, keep_features=True))
     row, others = seen

@@ -12,7 +12,7 @@ from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 
 RNG = np.random.default_rng(0)
 F, K = 5, 3
-SAME = np.repeat([[1], [-1], [0], [1], [0]], K, axis=1)
+SAME = np.replay_round([[1], [-1], [0], [1], [0]], K, axis=1)
 OWN = np.array([[1, -1, 0], [0, 1, 1], [0, 0, 0], [-1, 1, 0], [0, 0, -1]])
 
 
@@ -114,10 +114,10 @@ def test_no_quantile_disobeys_at_any_level(columns):
     ).fit(X, frame)
     directions = np.zeros((F, columns), int)
     directions[0], directions[1, 1:] = 1, -1
-    assert violations(model, np.repeat(directions, 3, axis=1)) == 0
+    assert violations(model, np.replay_round(directions, 3, axis=1)) == 0
     if columns == 2:
         named = model.set_params(monotone_constraints={0: 1, 1: {"y": -1}}).fit(X, frame)
-        assert violations(named, np.repeat(directions, 3, axis=1)) == 0
+        assert violations(named, np.replay_round(directions, 3, axis=1)) == 0
 
 
 def test_missing_values_are_free():

@@ -70,7 +70,7 @@ def test_no_penalty_changes_nothing():
 @pytest.mark.parametrize(
     "wrong, sentence",
     [
-        ({"e": 0.5}, "no feature of X"),
+        ({"e": 0.5}, "not a feature of X"),
         ([0.5, 0.5], "one number for each of the 4 features"),
         ({"a": 1.0}, "from 0 to below 1"),
         ({"a": -0.1}, "from 0 to below 1"),

@@ -170,7 +170,7 @@ BAD = {
         lambda Y: sp.csr_matrix((Y.data, Y.indices.astype(np.int64), Y.indptr), (900, 2**31)),
         "2147483647",
     ),
-    "no labels": (lambda Y: sp.csr_matrix((900, 0)), "needs a row and a column|shape"),
+    "no labels": (lambda Y: sp.csr_matrix((900, 0)), "at least one row and one column|shape"),
     "complex numbers": (lambda Y: Y.astype(complex), "must hold numbers"),
 }
 

@@ -71,11 +71,11 @@ def test_the_command_line_says_what_to_install():
 
 
 def test_pictures_say_what_to_install():
-    done = run(["matplotlib"], "from polyleaf.inspection.plotting.display import pyplot\npyplot()")
-    assert (
-        'ImportError: Pictures need the package matplotlib: pip install "polyleaf[plot]"'
-        in done.stderr
+    done = run(
+        ["matplotlib"],
+        "from polyleaf.inspection.plotting.display import import_pyplot\nimport_pyplot()",
     )
+    assert 'ImportError: Displays require matplotlib: pip install "polyleaf[plot]"' in done.stderr
 
 
 def test_mlflow_says_what_to_install():

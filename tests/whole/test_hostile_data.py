@@ -124,14 +124,14 @@ def test_a_hostile_model_is_no_traceback(command, tmp_path, capsys):
     (tmp_path / "m").write_bytes(reseal(mutants.seeds()["numbers"][0], put))
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     assert run([command, str(tmp_path / "t.csv"), "-m", str(tmp_path / "m")]) == 2
-    assert "does not say which columns" in capsys.readouterr().err
+    assert "training columns" in capsys.readouterr().err
 
 
 def test_a_fault_of_ours_is_a_sentence(monkeypatch, tmp_path, capsys):
     def fail(*args):
         raise KeyError("nobody expected this")
 
-    monkeypatch.setattr("polyleaf.cli.main._load_estimator", fail)
+    monkeypatch.setattr("polyleaf.cli.model_file.load_estimator", fail)
     assert run(["inspect", str(tmp_path / "m")]) == 2
     assert "POLYLEAF_TRACEBACK=1" in capsys.readouterr().err
     monkeypatch.setenv("POLYLEAF_TRACEBACK", "1")

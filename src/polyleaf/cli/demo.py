@@ -1,8 +1,6 @@
-"""``polyleaf demo``: the main job on the package's own real datasets, from training to a saved model and a
-picture.
+"""The command `demo`: train on the bundled data sets, print scores, save models and plots.
 
-Owns what is trained and what is shown. Must not know how anything is done: it uses the public interface
-alone, and so is also the first end-to-end test.
+It uses public classes only, and so serves as an end-to-end test too.
 """
 
 from __future__ import annotations
@@ -15,25 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf import datasets
 from polyleaf.callbacks import Callback
 from polyleaf.data.holdout import split_rows
+from polyleaf.datasets import load
 from polyleaf.files.io import write_csv
 from polyleaf.metrics._multitask import baseline_scores, compute_scores
-
-__all__ = ["DemoResult", "run"]
 
 
 @dataclass(frozen=True)
 class _Job:
-    """One training: a data set, its task, and the parameters of the estimator."""
+    """A data set, its task, and the parameters of the estimator."""
 
     data_name: str
     title: str
     task: str
     params: dict[str, Any]
-    shown: tuple[str, str]
-    """The two scores to show, larger is better for the second."""
+    metrics: tuple[str, str]
+    """The two scores to print; a larger second one is better."""
 
 
 _JOBS = (
@@ -60,31 +56,31 @@ _JOBS = (
     ),
 )
 _QUICK_ROUNDS = 20
-_PATIENCE = 30
+_EARLY_STOPPING_ROUNDS = 30
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What one training of the demo came to.
+    """Result of one job.
 
     Attributes
     ----------
     job : _Job
     n_rounds : int
-        Rounds kept after early stopping.
-    found, without : dict of str to float
-        Test scores of the model, and of one that knows only the training targets (`evaluation.baseline`).
+        Number of rounds that the model predicts with.
+    scores, baseline_scores : dict of str to float
+        Test scores of the model, and of a constant prediction (mean or majority).
     history : dict of str to list of float
-        Name of the part ("train", "validation") -> value of the objective's metric per round.
+        "train" and "validation" -> value of the objective's metric per round.
     metric : str
-        That metric.
+        Name of that metric.
     model_path : Path
     """
 
     job: _Job
     n_rounds: int
-    found: dict[str, float]
-    without: dict[str, float]
+    scores: dict[str, float]
+    baseline_scores: dict[str, float]
     history: dict[str, list[float]]
     metric: str
     model_path: Path
@@ -93,17 +89,17 @@ class DemoResult:
 def run(
     out: str | Path = "polyleaf_demo", quick: bool = False, n_jobs: int | None = None
 ) -> list[DemoResult]:
-    """Train on the three data sets of the package, report, save, reload and compare.
+    """Train on the bundled data sets, print scores, and save models, plots and data.
 
     Parameters
     ----------
     out : str or Path
-        Folder for the models, the picture ``learning_curves.png``, and the energy data as two CSV files to
-        try the command line on. Made if it does not exist.
+        Folder for the models, the plot ``learning_curves.png``, and the energy data as two CSV
+        files. It is created if missing.
     quick : bool
-        Few rounds: to see that everything works, not how well.
+        Whether to train only a few rounds.
     n_jobs : int, optional
-        Threads; by default as many as the estimators choose.
+        Number of threads; by default the estimators choose.
 
     Returns
     -------
@@ -112,7 +108,7 @@ def run(
     Raises
     ------
     RuntimeError
-        When a model that was saved and loaded predicts differently.
+        If a saved model predicts differently after loading.
     """
     from rich.console import Console
 
@@ -121,26 +117,24 @@ def run(
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     results = []
-    with _progress(console) as start_job:
+    with _show_progress(console) as start_job:
         for job in _JOBS:
             rounds = _QUICK_ROUNDS if quick else job.params["n_estimators"]
-            results.append(
-                _train(
-                    job, out, {**job.params, "n_estimators": rounds, "n_jobs": n_jobs}, start_job
-                )
-            )
-    picture = _draw(results, out / "learning_curves.png")
-    _write_csv(out)
-    console.print(_score_table(results))
-    console.print("Models were saved, loaded again, and predict exactly the same.")
+            params = {**job.params, "n_estimators": rounds, "n_jobs": n_jobs}
+            results.append(_train(job, out, params, start_job))
+    plot = _plot_learning_curves(results, out / "learning_curves.png")
+    _write_energy_data(out)
+    console.print(_make_score_table(results))
+    console.print("All models predict exactly the same after saving and loading.")
     console.print(
-        f"In {out}/: models, learning curves ({picture.name}), two CSV files.", soft_wrap=True
+        f"Saved in {out}/: models, learning curves ({plot.name}), two CSV files.", soft_wrap=True
     )
-    console.print("Go on with")
-    mine = out / "mine.polyleaf"
+    console.print("Next steps:")
+    model = out / "mine.polyleaf"
+    train, test = out / "energy_train.csv", out / "energy_test.csv"
     for command in (
-        f"polyleaf train {out / 'energy_train.csv'} --target heating_load,cooling_load --model {mine}",
-        f"polyleaf evaluate {out / 'energy_test.csv'} --model {mine}",
+        f"polyleaf train {train} --target heating_load,cooling_load --model {model}",
+        f"polyleaf evaluate {test} --model {model}",
     ):
         console.print(f"  {command}", soft_wrap=True, highlight=False, markup=False)
     return results
@@ -149,42 +143,39 @@ def run(
 def _train(job: _Job, out: Path, params: dict[str, Any], start_job: Callable) -> DemoResult:
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 
-    small = datasets.load(job.data_name)
-    X, X_test, y, y_test = small.split()
-    # Early stopping looks at a part of the training rows, never at the test rows.
-    kept, watched = split_rows(len(X), len(X) // 5, seed=0)
-    estimator = PolyleafRegressor if job.task == "regression" else PolyleafClassifier
-    model = estimator(**params, early_stopping_rounds=_PATIENCE, random_state=0)
+    X, X_test, y, y_test = load(job.data_name).split()
+    # Early stopping evaluates held-out training rows, never the test rows.
+    kept, held = split_rows(len(X), len(X) // 5, seed=0)
+    cls = PolyleafRegressor if job.task == "regression" else PolyleafClassifier
+    model = cls(**params, early_stopping_rounds=_EARLY_STOPPING_ROUNDS, random_state=0)
     model.fit(
         X[kept],
         y[kept],
-        eval_set=[(X[kept], y[kept]), (X[watched], y[watched])],
+        eval_set=[(X[kept], y[kept]), (X[held], y[held])],
         callbacks=[start_job(job.title, params["n_estimators"])],
     )
     path = out / f"{job.data_name}.polyleaf"
     model.save_model(path)
-    predicted, probabilities = _predict_by_both(model, path, X_test, job)
+    predicted, probabilities = _predict_and_compare(model, path, X_test, job)
     curves = [next(iter(metrics.items())) for metrics in model.evals_result_.values()]
+    best = model.best_iteration_
+    classes = getattr(model, "classes_", None)
     return DemoResult(
         job=job,
-        n_rounds=model.model_.n_rounds
-        if model.best_iteration_ is None
-        else model.best_iteration_ + 1,
-        found=compute_scores(
-            job.task, y_test, predicted, probabilities, getattr(model, "classes_", None)
-        ),
-        without=baseline_scores(job.task, y, y_test),
+        n_rounds=model.model_.n_rounds if best is None else best + 1,
+        scores=compute_scores(job.task, y_test, predicted, probabilities, classes),
+        baseline_scores=baseline_scores(job.task, y, y_test),
         history=dict(zip(("train", "validation"), (values for _, values in curves), strict=True)),
         metric=curves[0][0],
         model_path=path,
     )
 
 
-def _predict_by_both(
+def _predict_and_compare(
     model: Any, path: Path, X: np.ndarray, job: _Job
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Predictions and probabilities of the model; the one in the file has to give the same, bit for bit."""
-    from polyleaf import load_model
+    """Return predictions and probabilities, which the saved model must give bit for bit."""
+    from polyleaf.estimators import load_model
 
     loaded = load_model(path)
     predicted = model.predict(X)
@@ -199,8 +190,8 @@ def _predict_by_both(
     return predicted, probabilities
 
 
-class _BarCallback(Callback):
-    """Moves one bar; a training that stops early fills it."""
+class _ProgressCallback(Callback):
+    """Advance a progress bar; a training that stops early fills it."""
 
     def __init__(self, progress: Any, bar: Any):
         self._progress, self._bar, self._done = progress, bar, 0
@@ -214,8 +205,8 @@ class _BarCallback(Callback):
 
 
 @contextmanager
-def _progress(console: Any) -> Iterator[Callable]:
-    """A progress bar for each job; yields ``start_job(title, rounds)``, which returns the job's callback."""
+def _show_progress(console: Any) -> Iterator[Callable]:
+    """Yield ``start_job(title, rounds)``, which adds a progress bar and returns its callback."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -223,40 +214,43 @@ def _progress(console: Any) -> Iterator[Callable]:
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("rounds"),
+        TimeElapsedColumn(),
     )
-    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-        yield lambda title, rounds: _BarCallback(progress, progress.add_task(title, total=rounds))
+    with Progress(*columns, console=console) as progress:
+        yield lambda title, rounds: _ProgressCallback(
+            progress, progress.add_task(title, total=rounds)
+        )
 
 
-def _score_table(results: list[DemoResult]) -> Any:
+def _make_score_table(results: list[DemoResult]) -> Any:
     from rich.table import Table
 
-    table = Table(title="Scores on test rows that training never saw")
+    table = Table(title="Test scores")
     for heading in ("data", "rounds", "score", "Polyleaf", "mean / majority"):
         table.add_column(heading, justify="left" if heading in ("data", "score") else "right")
     for result in results:
-        for i, name in enumerate(result.job.shown):
-            first = (result.job.title, str(result.n_rounds)) if i == 0 else ("", "")
-            table.add_row(*first, name, f"{result.found[name]:.4f}", f"{result.without[name]:.4f}")
+        for i, name in enumerate(result.job.metrics):
+            labels = (result.job.title, str(result.n_rounds)) if i == 0 else ("", "")
+            values = result.scores[name], result.baseline_scores[name]
+            table.add_row(*labels, name, *(f"{value:.4f}" for value in values))
     return table
 
 
 def _require_matplotlib() -> None:
-    """Before anything is trained."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            'The demo draws with matplotlib: pip install "polyleaf[cli,plot]".'
+            'The demo plots with matplotlib: pip install "polyleaf[cli,plot]".'
         ) from error
 
 
-def _draw(results: list[DemoResult], path: Path) -> Path:
+def _plot_learning_curves(results: list[DemoResult], path: Path) -> Path:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.5 * len(results), 3.6), layout="constrained")
-    FigureCanvasAgg(figure)  # draws without a display, and leaves the user's backend alone
+    FigureCanvasAgg(figure)  # needs no display and does not change the user's backend
     for axes, result in zip(figure.subplots(1, len(results)), results, strict=True):
         for part, values in result.history.items():
             axes.plot(np.arange(1, len(values) + 1), values, label=part)
@@ -269,9 +263,9 @@ def _draw(results: list[DemoResult], path: Path) -> Path:
     return path
 
 
-def _write_csv(out: Path) -> None:
-    energy = datasets.load("energy")
+def _write_energy_data(out: Path) -> None:
+    energy = load("energy")
     for part, rows in (("train", energy.train), ("test", energy.test)):
-        # float32 as its shortest decimal text, not as the nearest double
+        # Shortest decimal text that reads back as the same float32.
         cells = np.column_stack([energy.X[rows], energy.y[rows]]).astype(str).tolist()
         write_csv(out / f"energy_{part}.csv", [*energy.feature_names, *energy.output_names], cells)

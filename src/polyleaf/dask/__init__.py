@@ -1,7 +1,7 @@
-"""Estimators that train on the workers of a Dask cluster (extra ``polyleaf[dask]``; docs/dask.md).
+"""Estimators that train on the workers of a Dask cluster (``pip install "polyleaf[dask]"``).
 
-The model is the one that the local estimator would have fitted on all rows together, byte for byte, whatever
-the number of workers, the partitions, and the workers lost on the way.
+The model is the one that the local estimator fits on all rows together, byte for byte, whatever
+the number of workers and partitions, and whichever workers are lost during training.
 """
 
 from importlib.util import find_spec

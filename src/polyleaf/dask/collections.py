@@ -1,8 +1,4 @@
-"""Collections as partitions: DataFrames and Arrays of Dask, lists of delayed values, and data in memory.
-
-Owns: which parts a collection has, and that those of X, y, weights and offsets go together. Must not know:
-what is done with them.
-"""
+"""Dask collections as partitions: DataFrames, Arrays, lists of delayed values, data in memory."""
 
 from __future__ import annotations
 
@@ -16,41 +12,43 @@ from dask.base import is_dask_collection
 from dask.delayed import Delayed
 from distributed import Client, Future
 
-__all__ = ["Parts", "Rows", "alike", "is_lazy"]
+__all__ = ["DataFutures", "LazyData", "align", "is_lazy"]
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether data lie in partitions."""
+    """Return whether data are a collection of partitions."""
     is_list = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Delayed | Future)
     return is_dask_collection(X) or is_list
 
 
-def alike(values: Any, X: Any, name: str) -> Any:
-    """Values of the rows of X, both lazy, in its partitions.
+def align(values: Any, X: Any, name: str) -> Any:
+    """Return the values with the partitions of X; both are lazy.
 
     Raises
     ------
     ValueError
-        Where they are a collection of another kind, or cut otherwise.
+        If they are another kind of collection, or have other partitions.
     """
-    kinds = [_kind(each) for each in (X, values)]
+    kinds = [_describe_kind(each) for each in (X, values)]
     if kinds[0] != kinds[1]:
         raise ValueError(
             f"X is {kinds[0]}, but {name} is {kinds[1]}: pass the same kind of collection."
         )
     if isinstance(X, da.Array):
-        values = _cut_as(values, X.chunks[0])
-    n_parts = [
-        each.numblocks[0] if isinstance(X, da.Array) else _n_parts(each) for each in (X, values)
+        values = _rechunk_rows(values, X.chunks[0])
+    n_partitions = [
+        each.numblocks[0] if isinstance(X, da.Array) else _count_partitions(each)
+        for each in (X, values)
     ]
-    if n_parts[0] != n_parts[1]:
+    if n_partitions[0] != n_partitions[1]:
         raise ValueError(
-            f"X has {n_parts[0]} partitions, but {name} has {n_parts[1]}: they must be cut alike."
+            f"X has {n_partitions[0]} partitions, but {name} has {n_partitions[1]}: repartition "
+            "them alike."
         )
     return values
 
 
-def _kind(values: Any) -> str:
+def _describe_kind(values: Any) -> str:
     if isinstance(values, da.Array):
         return "a dask Array"
     if is_dask_collection(values) and hasattr(values, "map_partitions"):
@@ -58,12 +56,12 @@ def _kind(values: Any) -> str:
     return "a list of delayed values" if is_lazy(values) else "in memory"
 
 
-def _n_parts(values: Any) -> int:
+def _count_partitions(values: Any) -> int:
     return int(values.npartitions) if hasattr(values, "npartitions") else len(values)
 
 
-def _cut_as(values: da.Array, chunks: Sequence[int] | None) -> da.Array:
-    """An array with the chunks of rows of another, where both are known to have as many rows."""
+def _rechunk_rows(values: da.Array, chunks: Sequence[int] | None) -> da.Array:
+    """Return an array with these chunks of rows, if both are known to have equally many rows."""
     known = chunks is not None and not np.isnan(chunks).any() and not np.isnan(values.shape[0])
     if known and values.chunks[0] != chunks and sum(chunks or ()) == values.shape[0]:
         return values.rechunk({0: tuple(chunks or ())})
@@ -71,58 +69,58 @@ def _cut_as(values: da.Array, chunks: Sequence[int] | None) -> da.Array:
 
 
 @dataclass
-class Rows:
-    """X, y, weights and offsets, as they were given."""
+class LazyData:
+    """X, y, weights and offsets as passed by the user, and the name of X in messages."""
 
     X: Any
     y: Any
     weight: Any = None
     offset: Any = None
-    called: str = "X"
+    name: str = "X"
 
-    def on(self, client: Client) -> Parts:
-        """Their parts on the cluster, without those that have no rows."""
-        X = _parts_of(self.X, None)
+    def submit(self, client: Client) -> DataFutures:
+        """Compute the partitions on the cluster, and drop those without rows."""
+        X = _split_partitions(self.X, None)
         chunks = self.X.chunks[0] if isinstance(self.X, da.Array) else None
-        of = "" if self.called == "X" else f" of {self.called}"
-        named = [(self.called, X), (f"y{of}", _parts_of(self.y, chunks))]
+        suffix = "" if self.name == "X" else f" of {self.name}"
+        named = [(self.name, X), (f"y{suffix}", _split_partitions(self.y, chunks))]
         for name, values in (("weights", self.weight), ("offset", self.offset)):
             if values is not None:
-                named.append((f"{name}{of}", _parts_of(values, chunks)))
-        for name, parts in named:
-            if len(parts) != len(X):
+                named.append((f"{name}{suffix}", _split_partitions(values, chunks)))
+        for name, partitions in named:
+            if len(partitions) != len(X):
                 raise ValueError(
-                    f"{self.called} has {len(X)} partitions, but {name} has {len(parts)}: they must be cut "
-                    "alike."
+                    f"{self.name} has {len(X)} partitions, but {name} has {len(partitions)}: "
+                    "repartition them alike."
                 )
-        held = [_futures(client, parts) for _, parts in named]
-        lengths = [client.gather(client.map(_length, parts, pure=False)) for parts in held]
-        for (name, _), found in zip(named, lengths, strict=True):
-            for i, (of_x, n) in enumerate(zip(lengths[0], found, strict=True)):
-                if n != of_x:
+        futures = [_submit_partitions(client, partitions) for _, partitions in named]
+        lengths = [client.gather(client.map(_count_rows, part, pure=False)) for part in futures]
+        for (name, _), counts in zip(named, lengths, strict=True):
+            for i, (expected, n) in enumerate(zip(lengths[0], counts, strict=True)):
+                if n != expected:
                     raise ValueError(
-                        f"Partition {i}: {name} has {n} rows, but {self.called} has {of_x}."
+                        f"Partition {i}: {name} has {n} rows, but {self.name} has {expected}."
                     )
         kept = [i for i, n in enumerate(lengths[0]) if n > 0]
         if not kept:
-            raise ValueError(f"{self.called} has no rows.")
-        of_x, of_y, *further = ([parts[i] for i in kept] for parts in held)
-        weight = None if self.weight is None else further[0]
-        offset = None if self.offset is None else further[-1]
-        return Parts(of_x, of_y, weight, offset, kept, [lengths[0][i] for i in kept])
+            raise ValueError(f"{self.name} has no rows.")
+        X_kept, y_kept, *others = ([partitions[i] for i in kept] for partitions in futures)
+        weight = None if self.weight is None else others[0]
+        offset = None if self.offset is None else others[-1]
+        return DataFutures(X_kept, y_kept, weight, offset, kept, [lengths[0][i] for i in kept])
 
 
-class Parts(NamedTuple):
-    """Futures of the parts of X, y, weights and offsets that have rows.
+class DataFutures(NamedTuple):
+    """Futures of the partitions of X, y, weights and offsets that have rows.
 
     Attributes
     ----------
     X, y : list of Future
     weight, offset : list of Future, or None
     numbers : list of int
-        Of each part among all that were given.
+        Index of each partition among all partitions.
     sizes : list of int
-        Rows of each.
+        Number of rows of each partition.
     """
 
     X: list[Future]
@@ -133,10 +131,10 @@ class Parts(NamedTuple):
     sizes: list[int]
 
 
-def _parts_of(values: Any, chunks: Sequence[int] | None) -> list[Any]:
-    """Delayed parts, by rows; arrays are cut as X is."""
+def _split_partitions(values: Any, chunks: Sequence[int] | None) -> list[Any]:
+    """Return delayed partitions of rows; arrays are chunked like X."""
     if isinstance(values, da.Array):
-        values = _cut_as(values, chunks)
+        values = _rechunk_rows(values, chunks)
         if values.ndim > 1:
             values = values.rechunk({axis: -1 for axis in range(1, values.ndim)})
         return list(values.to_delayed().ravel())
@@ -151,24 +149,26 @@ def _parts_of(values: Any, chunks: Sequence[int] | None) -> list[Any]:
     return [values]
 
 
-def _futures(client: Client, parts: list[Any]) -> list[Future]:
-    """Parts on the cluster; what is in memory is sent there as the argument of a task, so that it can be sent
-    again."""
-    found = []
-    for part in parts:
-        if isinstance(part, Future):
-            found.append(part)
-        elif isinstance(part, Delayed):
-            found.append(client.compute(part))
+def _submit_partitions(client: Client, partitions: list[Any]) -> list[Future]:
+    """Return futures of partitions.
+
+    Data in memory are sent as the argument of a task, so that they can be sent again if lost.
+    """
+    futures = []
+    for partition in partitions:
+        if isinstance(partition, Future):
+            futures.append(partition)
+        elif isinstance(partition, Delayed):
+            futures.append(client.compute(partition))
         else:
-            found.append(client.submit(_itself, part, pure=False))
-    return found
+            futures.append(client.submit(_identity, partition, pure=False))
+    return futures
 
 
-def _itself(values: Any) -> Any:
+def _identity(values: Any) -> Any:
     return values
 
 
-def _length(values: Any) -> int:
+def _count_rows(values: Any) -> int:
     shape = getattr(values, "shape", None)
     return int(shape[0]) if shape else len(values)

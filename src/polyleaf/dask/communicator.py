@@ -1,11 +1,8 @@
-"""What ranks hand one another, over the connections that their Dask workers make.
+"""Communication between ranks over the connections of their Dask workers.
 
-Two ranks share one connection for the time of a fit and write to it what the other will want: a message each
-way is all that an exchange costs. Both listen all the time, so that either notices at once when the other
-dies.
-
-Owns: the plugin, and the communicator that it makes of a worker. Must not know: what blocks hold, who decides
-what a rank does.
+During a fit, each pair of ranks shares one connection, and each side writes the message that the
+other will need: an exchange costs one message in each direction. Both listen all the time, so that
+either notices at once when the other is lost.
 """
 
 from __future__ import annotations
@@ -23,82 +20,81 @@ from distributed.worker import thread_state
 
 from polyleaf.runtime.collective import Buffer, Communicator, WorkerLostError
 
-__all__ = ["DaskCommunicator", "Post"]
+__all__ = ["CommunicatorPlugin", "DaskCommunicator"]
 
 _JOIN, _ABORT = "polyleaf_join", "polyleaf_abort"
-_SECONDS_BETWEEN_TRIES = 0.05  # where a worker that has just come has no plugin yet
+_RETRY_SECONDS = 0.05  # until a new worker has the plugin
 _CLOSING = (Status.closing, Status.closed, Status.failed)
-_LARGE = 2**16  # bytes from which a block is sent from where it lies
+_LARGE_BYTES = 2**16  # from this size a message is sent without copying it
 
 
-class _Box:
-    """What the other ranks of one attempt at a fit have sent to the one that runs here, and the connections
-    to them."""
+class Mailbox:
+    """Connections to the other ranks of one attempt, and the messages received from them."""
 
     def __init__(self) -> None:
-        self._blocks: dict[tuple[int, int], asyncio.Future[Buffer]] = {}
-        self._wires: dict[int, asyncio.Future[Any]] = {}
+        self._messages: dict[tuple[int, int], asyncio.Future[Buffer]] = {}
+        self._connections: dict[int, asyncio.Future[Any]] = {}
         self._error: Exception | None = None
         self.left = asyncio.Event()
 
-    def wire(self, rank: int) -> asyncio.Future[Any]:
-        """The connection to a rank, once there is one."""
-        return self._promised(self._wires, rank)
+    def connection(self, rank: int) -> asyncio.Future[Any]:
+        """Return a future of the connection to a rank."""
+        return self._future(self._connections, rank)
 
-    def block(self, step: int, rank: int) -> asyncio.Future[Buffer]:
-        """What a rank sends in this step."""
-        return self._promised(self._blocks, (step, rank))
+    def message(self, step: int, rank: int) -> asyncio.Future[Buffer]:
+        """Return a future of the message of a rank in this step."""
+        return self._future(self._messages, (step, rank))
 
-    def _promised(self, kept: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:
+    def _future(self, futures: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:
         self.check()
-        if key not in kept:
-            kept[key] = asyncio.get_running_loop().create_future()
-        return kept[key]
+        if key not in futures:
+            futures[key] = asyncio.get_running_loop().create_future()
+        return futures[key]
 
-    def take(self, step: int, rank: int) -> None:
-        """Forget a block that has been handed over."""
-        self._blocks.pop((step, rank), None)
+    def pop(self, step: int, rank: int) -> None:
+        """Remove a message that was delivered."""
+        self._messages.pop((step, rank), None)
 
     def check(self) -> None:
-        """Raise where the attempt has ended."""
+        """Raise the error if the attempt has ended."""
         if self._error is not None:
             raise self._error
 
-    def end(self, error: Exception) -> None:
-        """Nobody waits any longer, and nobody will."""
+    def close(self, error: Exception) -> None:
+        """End the attempt: whoever waits, now or later, receives the error."""
         if self._error is not None:
             return
         self._error = error
-        for promised in (*self._wires.values(), *self._blocks.values()):
-            if not promised.done():
-                promised.set_exception(error)
-                promised.exception()  # nobody may be waiting for it
-        for wire in self._wires.values():
-            if wire.exception() is None:
-                wire.result().abort()
-        self._blocks, self._wires = {}, {}
+        for future in (*self._connections.values(), *self._messages.values()):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # marks it as retrieved: perhaps nobody waits for it
+        for connection in self._connections.values():
+            if connection.exception() is None:
+                connection.result().abort()
+        self._messages, self._connections = {}, {}
         self.left.set()
 
     async def leave(self) -> None:
-        """Say that this rank needs no more."""
-        for wire in self._wires.values():
+        """Inform the other ranks that this one needs no more messages."""
+        for connection in self._connections.values():
             with contextlib.suppress(OSError):
-                await wire.result().write({"left": True})
+                await connection.result().write({"left": True})
         self.left.set()
 
 
-class Post(WorkerPlugin):
-    """A worker's part: the connections of the ranks that run on it."""
+class CommunicatorPlugin(WorkerPlugin):
+    """Worker plugin that holds the connections of the ranks that run on the worker."""
 
-    name = "polyleaf-post"
+    name = "polyleaf-communicator"
     idempotent = True
 
     def setup(self, worker: Worker) -> None:
         self.worker: Any = worker
-        self._boxes: dict[str, _Box] = {}
-        self._begun: set[str] = set()
-        self._kept: dict[str, Any] = {}
-        self._running: set[asyncio.Future[None]] = set()
+        self._mailboxes: dict[str, Mailbox] = {}
+        self._started: set[str] = set()
+        self._stored: dict[str, Any] = {}
+        self._tasks: set[asyncio.Future[None]] = set()
         worker.handlers[_JOIN] = self._join
         worker.handlers[_ABORT] = self._abort
 
@@ -106,72 +102,73 @@ class Post(WorkerPlugin):
         return {}
 
     async def exchange(
-        self, fit: str, step: int, rank: int, addresses: Sequence[str], blocks: Sequence[Buffer]
+        self, fit: str, step: int, rank: int, addresses: Sequence[str], messages: Sequence[Buffer]
     ) -> list[Buffer]:
-        """Send blocks to all ranks, and take theirs."""
-        box, found = self._box(fit), list(blocks)
-        others = [other for other in range(len(blocks)) if other != rank]
+        """Send a message to every rank and return theirs."""
+        mailbox, received = self._mailbox(fit), list(messages)
+        others = [other for other in range(len(messages)) if other != rank]
         if step == 1:
             for other in others[rank:]:
-                self._run(self._connect(box, fit, rank, other, addresses[other]))
+                self._spawn(self._connect(mailbox, fit, rank, other, addresses[other]))
         try:
             for other in others:
-                await (await box.wire(other)).write(
-                    {"step": step, "block": _sendable(blocks[other])}
-                )
+                connection = await mailbox.connection(other)
+                await connection.write({"step": step, "message": _serialise(messages[other])})
         except OSError as error:
-            box.end(self._meaning(error))
+            mailbox.close(self._convert_error(error))
         for other in others:
-            found[other] = await box.block(step, other)
-            box.take(step, other)
-        return found
+            received[other] = await mailbox.message(step, other)
+            mailbox.pop(step, other)
+        return received
 
     async def leave(self, fit: str) -> None:
-        """This rank needs nothing more of the others."""
-        await self._box(fit).leave()
+        """Leave an attempt: this rank needs no more messages."""
+        await self._mailbox(fit).leave()
 
-    def begin(self, fit: str) -> None:
-        """A rank of this attempt has begun here."""
-        self._begun.add(fit)
+    def start(self, fit: str) -> None:
+        """Note that a rank of this attempt has started here."""
+        self._started.add(fit)
 
-    def end(self, fit: str, why: str) -> bool:
-        """End what waits for blocks of this attempt here; whether a rank of it had begun."""
-        self._box(fit).end(WorkerLostError(why))
-        self._kept.pop(fit, None)
-        return fit in self._begun
+    def end(self, fit: str, reason: str) -> bool:
+        """End an attempt here, and return whether a rank of it had started."""
+        self._mailbox(fit).close(WorkerLostError(reason))
+        self._stored.pop(fit, None)
+        return fit in self._started
 
-    def put(self, fit: str, kept: Any) -> None:
-        """Keep something for the client, in place of what was kept before."""
-        self._kept[fit] = kept
+    def put(self, fit: str, value: Any) -> None:
+        """Store a value for the client, in place of the one before."""
+        self._stored[fit] = value
 
     def get(self, fit: str) -> Any:
-        """What is kept, once; None where nothing new is."""
-        return self._kept.pop(fit, None)
+        """Remove and return the stored value; None if there is no new one."""
+        return self._stored.pop(fit, None)
 
-    async def end_all(self, fit: str, addresses: Sequence[str], why: str) -> None:
-        """The same on all workers that can be reached; nobody waits for those that cannot."""
-        self.end(fit, why)
+    async def end_all(self, fit: str, addresses: Sequence[str], reason: str) -> None:
+        """End an attempt here and on all workers, without waiting for any."""
+        self.end(fit, reason)
         for address in addresses:
             if address != self.worker.address:
-                self._run(self._tell(address, fit, why))
+                self._spawn(self._send_abort(address, fit, reason))
 
-    async def _tell(self, address: str, fit: str, why: str) -> None:
-        with contextlib.suppress(OSError, RuntimeError):  # it is gone, or this worker closes
-            await self.worker.rpc(address).polyleaf_abort(fit=fit, why=why)
+    async def _send_abort(self, address: str, fit: str, reason: str) -> None:
+        with contextlib.suppress(OSError, RuntimeError):  # it is lost, or this worker closes
+            await self.worker.rpc(address).polyleaf_abort(fit=fit, reason=reason)
 
-    def _run(self, work: Any) -> None:
-        """Beside what else this worker does."""
-        running = asyncio.ensure_future(work)
-        self._running.add(running)
-        running.add_done_callback(self._running.discard)
+    def _spawn(self, coroutine: Any) -> None:
+        """Run a coroutine in the background."""
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _box(self, fit: str) -> _Box:
-        if fit not in self._boxes:
-            self._boxes[fit] = _Box()
-        return self._boxes[fit]
+    def _mailbox(self, fit: str) -> Mailbox:
+        if fit not in self._mailboxes:
+            self._mailboxes[fit] = Mailbox()
+        return self._mailboxes[fit]
 
-    async def _connect(self, box: _Box, fit: str, rank: int, other: int, address: str) -> None:
-        """Join with a rank after this one, whose worker may not have the plugin yet."""
+    async def _connect(
+        self, mailbox: Mailbox, fit: str, rank: int, other: int, address: str
+    ) -> None:
+        """Connect to a higher rank, whose worker may not have the plugin yet."""
         pool = self.worker.rpc
         try:
             while True:
@@ -180,96 +177,101 @@ class Post(WorkerPlugin):
                     await comm.write({"op": _JOIN, "fit": fit, "rank": rank})
                     answer = await comm.read()
                     if answer is not None:
-                        await self._hold(box, other, comm, answer)
+                        await self._listen(mailbox, other, comm, answer)
                         return await comm.close()
                 finally:
                     pool.reuse(address, comm)
-                await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+                await asyncio.sleep(_RETRY_SECONDS)
         except Exception as error:
-            box.end(self._meaning(error))
+            mailbox.close(self._convert_error(error))
 
     async def _join(self, comm: Any, fit: str, rank: int) -> Status:
-        """A rank before the one that runs here, or will."""
+        """Accept the connection of a lower rank."""
         await comm.write({"joined": True})
-        await self._hold(self._box(fit), rank, comm, {})
+        await self._listen(self._mailbox(fit), rank, comm, {})
         return Status.dont_reply
 
-    async def _hold(self, box: _Box, other: int, comm: Any, message: dict[str, Any]) -> None:
-        """Listen to a rank, until both have left."""
+    async def _listen(
+        self, mailbox: Mailbox, other: int, comm: Any, received: dict[str, Any]
+    ) -> None:
+        """Receive messages from a rank until both have left."""
         try:
-            box.wire(other).set_result(comm)
-            while "left" not in message:
-                message = await comm.read()
-                if "block" in message:
-                    box.block(message["step"], other).set_result(_received(message["block"]))
-            await box.left.wait()
-        except WorkerLostError:  # it is over here
+            mailbox.connection(other).set_result(comm)
+            while "left" not in received:
+                received = await comm.read()
+                if "message" in received:
+                    message = _deserialise(received["message"])
+                    mailbox.message(received["step"], other).set_result(message)
+            await mailbox.left.wait()
+        except WorkerLostError:  # the attempt has ended here
             comm.abort()
         except Exception as error:
-            box.end(self._meaning(error))
+            mailbox.close(self._convert_error(error))
 
-    def _meaning(self, error: Exception) -> Exception:
-        """Of what has ended a connection."""
+    def _convert_error(self, error: Exception) -> Exception:
+        """Convert errors of connections to WorkerLostError; return others unchanged."""
         if isinstance(error, OSError):
             return WorkerLostError(f"Another worker is lost: {error}")
-        closes = isinstance(error, RuntimeError) and self.worker.status in _CLOSING
-        return WorkerLostError(f"This worker closes: {error}") if closes else error
+        is_closing = isinstance(error, RuntimeError) and self.worker.status in _CLOSING
+        return WorkerLostError(f"This worker is closing: {error}") if is_closing else error
 
-    async def _abort(self, fit: str, why: str) -> dict[str, str]:
-        self.end(fit, why)
+    async def _abort(self, fit: str, reason: str) -> dict[str, str]:
+        self.end(fit, reason)
         return {"status": "OK"}
 
 
-def _sendable(block: Buffer) -> Any:
-    """In a message: small ones within it, large ones beside it, which copies nothing."""
-    return to_serialize(np.frombuffer(block, np.uint8)) if len(block) >= _LARGE else bytes(block)
+def _serialise(message: Buffer) -> Any:
+    """Return small messages as bytes, and large ones as arrays, which are sent without a copy."""
+    if len(message) >= _LARGE_BYTES:
+        return to_serialize(np.frombuffer(message, np.uint8))
+    return bytes(message)
 
 
-def _received(block: Any) -> Buffer:
-    return block if isinstance(block, bytes) else memoryview(block)
+def _deserialise(message: Any) -> Buffer:
+    return message if isinstance(message, bytes) else memoryview(message)
 
 
 class DaskCommunicator(Communicator):
-    """A rank that is a task of a Dask worker.
+    """Communicator of a rank that runs as a task of a Dask worker.
 
     Parameters
     ----------
     fit : str
-        Which attempt at which fit: what was left for another is not mistaken for this one's.
+        Identifier of the attempt.
     rank : int
     addresses : sequence of str
-        The worker of each rank.
+        Worker address of each rank.
     """
 
     def __init__(self, fit: str, rank: int, addresses: Sequence[str]) -> None:
         self.rank, self.size = rank, len(addresses)
         worker: Any = get_worker()
-        self._post: Post = worker.plugins[Post.name]
+        self._plugin: CommunicatorPlugin = worker.plugins[CommunicatorPlugin.name]
         self._loop, self._state, self._key = worker.loop, worker.state, thread_state.key
         self._fit, self._addresses, self._step = fit, list(addresses), 0
-        self._post.begin(fit)
+        self._plugin.start(fit)
 
     def exchange(self, blocks: Sequence[Buffer]) -> list[Buffer]:
-        self._check_wanted()
+        self._check_cancelled()
         self._step += 1
-        about = self._fit, self._step, self.rank, self._addresses, blocks
-        return sync(self._loop, self._post.exchange, *about)
+        arguments = self._fit, self._step, self.rank, self._addresses, blocks
+        return sync(self._loop, self._plugin.exchange, *arguments)
 
-    def put(self, kept: Any) -> None:
-        """Leave something for the client, who may ask for it."""
-        self._post.put(self._fit, kept)
+    def put(self, value: Any) -> None:
+        """Store a value that the client may fetch."""
+        self._plugin.put(self._fit, value)
 
     def leave(self) -> None:
-        """Nothing more is needed of the others, nor by them."""
-        self.gather(b"")  # nobody leaves while others may ask
-        sync(self._loop, self._post.leave, self._fit)
+        """Leave the attempt after all ranks have reached this point."""
+        self.gather(b"")
+        sync(self._loop, self._plugin.leave, self._fit)
 
-    def end(self, why: str) -> None:
-        """Tell all ranks, as far as they can be reached, that this one has ended."""
-        sync(self._loop, self._post.end_all, self._fit, self._addresses, why)
+    def end(self, reason: str) -> None:
+        """End the attempt on all workers that can be reached."""
+        sync(self._loop, self._plugin.end_all, self._fit, self._addresses, reason)
 
-    def _check_wanted(self) -> None:
-        """A rank whose client has gone ends."""
+    def _check_cancelled(self) -> None:
+        """End this rank if its client has gone."""
         task = self._state.tasks.get(self._key)
         if task is None or task.state == "cancelled":
-            raise WorkerLostError("Nobody waits for this fit any longer.")
+            raise WorkerLostError("The fit was cancelled.")

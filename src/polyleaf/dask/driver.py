@@ -1,6 +1,5 @@
-"""The client's part of a fit: partitions become pieces, workers become ranks, and lost ones are replaced.
-
-Owns: who holds what, and attempts. Must not know: what pieces hold, how trees grow.
+"""Client side of a distributed fit: prepares partitions, runs ranks on workers, and retries if
+workers are lost.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from typing import Any, NamedTuple
 
 from distributed import Client, Future, wait
 
-from polyleaf.dask.collections import Rows
-from polyleaf.dask.communicator import Post
+from polyleaf.dask.collections import LazyData
+from polyleaf.dask.communicator import CommunicatorPlugin
 from polyleaf.dask.worker import (
-    SECONDS_BETWEEN_COPIES,
-    Fitted,
-    Interrupted,
-    codes_of,
-    eval_set_of,
-    find_rounds,
-    look_at,
-    plan,
+    COPY_SECONDS,
+    FitResult,
+    InterruptedFit,
+    bin_partition,
+    find_n_estimators,
+    get_partition,
+    make_eval_set,
+    plan_fit,
     run_rank,
-    take,
+    summarise,
 )
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.partitions import merge_summaries
@@ -42,31 +41,31 @@ from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.training.distributed import can_replay
 
-__all__ = ["Lost", "Restart", "Watched", "fit"]
+__all__ = ["LazyEvalSet", "Restart", "WorkersLostError", "fit"]
 
-_SECONDS_BETWEEN_LOOKS = 0.5  # at which workers there are
-_SECONDS_TO_END = 30.0  # that a rank has once the others have ended
-_UNEVEN = 1.5  # times the mean share of partitions that a rank may have before some are moved
+_POLL_SECONDS = 0.5
+_END_SECONDS = 30.0  # for ranks to return what they have after an attempt was ended
+_MAX_IMBALANCE = 1.5  # partitions of a rank relative to the mean, above which some are moved
 
 
-class Watched(NamedTuple):
-    """One evaluation set, as partitions."""
+class LazyEvalSet(NamedTuple):
+    """An evaluation set as partitions."""
 
     name: str
-    rows: Rows
+    data: LazyData
 
 
 class Restart(NamedTuple):
-    """What the loss of workers has cost.
+    """A restart after the loss of workers.
 
     Attributes
     ----------
     round : int
-        That training went on from.
+        Round from which training continued.
     lost : tuple of str
-        Addresses of workers.
+        Addresses of the lost workers.
     seconds : float
-        From the loss to the begin of the next attempt.
+        Time from the loss to the start of the next attempt.
     """
 
     round: int
@@ -74,198 +73,211 @@ class Restart(NamedTuple):
     seconds: float
 
 
-class Lost(RuntimeError):
-    """More workers were lost than `max_restarts` allows, or all, or data that cannot come back."""
+class WorkersLostError(RuntimeError):
+    """Training failed: too many workers were lost, or data that cannot be computed again."""
 
 
 def fit(
     client: Client,
     estimator: PolyleafEstimator,
-    rows: Rows,
-    watched: Sequence[Watched],
+    data: LazyData,
+    eval_sets: Sequence[LazyEvalSet],
     callbacks: Sequence[Any],
     init_model: Any,
     max_restarts: int,
     wait_for_workers: float,
-) -> tuple[Fitted, list[Restart]]:
+) -> tuple[FitResult, list[Restart]]:
     """Train on the workers of a cluster."""
-    client.register_plugin(Post())
+    client.register_plugin(CommunicatorPlugin())
     try:
-        ready = _prepare(client, estimator, rows, watched, init_model, bool(watched or callbacks))
-        attempts = _Attempts(
-            client, ready, (estimator, ready.shared, ready.mapper), list(callbacks)
-        )
-        return attempts.run(max_restarts, wait_for_workers), attempts.restarts
+        is_watched = bool(eval_sets or callbacks)
+        prepared = _prepare(client, estimator, data, eval_sets, init_model, is_watched)
+        arguments = estimator, prepared.shared, prepared.mapper
+        loop = RetryLoop(client, prepared, arguments, list(callbacks))
+        return loop.run(max_restarts, wait_for_workers), loop.restarts
     except CancelledError as error:
         if client.status != "running":
             raise
-        raise Lost(
-            "Data were lost with a worker and cannot be made again: what client.scatter has put there comes "
-            "from no task. Begin with files, or with data in memory, which fit sends itself."
+        raise WorkersLostError(
+            "Data were lost with a worker and cannot be computed again, since they were put there "
+            "with client.scatter. Pass data from files, or data in memory."
         ) from error
 
 
-# --- what there is to train on ---------------------------------------------------------------------
+# --- preparation ---------------------------------------------------------------------------------
 
 
-class _Ready(NamedTuple):
-    """Pieces on the workers, one for each partition that has rows."""
+class PreparedPartitions(NamedTuple):
+    """Futures on the workers: one of each kind for every partition that has rows."""
 
     shared: Any
     mapper: Future
     codes: list[Future]
-    pieces: list[Future]
+    partitions: list[Future]
     eval_sets: list[Future]
 
 
 def _prepare(
     client: Client,
     estimator: PolyleafEstimator,
-    rows: Rows,
-    watched: Sequence[Watched],
+    lazy_data: LazyData,
+    eval_sets: Sequence[LazyEvalSet],
     init_model: Any,
     is_watched: bool,
-) -> _Ready:
+) -> PreparedPartitions:
     def submit(function: Callable[..., Any], *arguments: Any) -> Future:
         return client.submit(function, *arguments, pure=False)
 
-    data = rows.on(client)
-    sizes, firsts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
-    fresh = BinMapper(estimator.max_bins, random_state=0)
-    about_y = data.y, data.weight, data.offset
-    planned = submit(plan, estimator, *about_y, init_model, is_watched, fresh, sizes)
-    pieces = [submit(take, planned, i) for i in range(len(sizes))]
-    shared = submit(_shared_of, planned).result()
+    data = lazy_data.submit(client)
+    sizes, starts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
+    new_mapper = BinMapper(estimator.max_bins, random_state=0)
+    targets = data.y, data.weight, data.offset
+    planned = submit(plan_fit, estimator, *targets, init_model, is_watched, new_mapper, sizes)
+    partitions = [submit(get_partition, planned, i) for i in range(len(sizes))]
+    shared = submit(_get_shared, planned).result()
     if shared.plan.start is not None:
-        mapper = submit(_mapper_of, shared.plan.start)
+        mapper = submit(_get_mapper, shared.plan.start)
     else:
-        about = zip(data.X, data.numbers, firsts, pieces, strict=True)
-        chosen = estimator.categorical_features
-        looks = [submit(look_at, X, i, first, piece, chosen) for X, i, first, piece in about]
-        mapper = submit(merge_summaries, looks, fresh, submit(_sample_weights_of, planned))
-    found: BinMapper = mapper.result()
-    if found.high_cardinality_features_:
-        names, feature = found.feature_names_, found.high_cardinality_features_[0]
+        categorical = estimator.categorical_features
+        summaries = [
+            submit(summarise, X, i, start, partition, categorical)
+            for X, i, start, partition in zip(data.X, data.numbers, starts, partitions, strict=True)
+        ]
+        mapper = submit(merge_summaries, summaries, new_mapper, submit(_get_weights, planned))
+    fitted_mapper: BinMapper = mapper.result()
+    if fitted_mapper.high_cardinality_features_:
+        feature = fitted_mapper.high_cardinality_features_[0]
+        names = fitted_mapper.feature_names_
         raise ValueError(
-            f"A fit on several workers: column {names[feature] if names else feature} of X has more than 255 "
-            "categories. What it becomes is learned from the target, on one machine; leave it out, or make "
-            "numbers of it."
+            f"Column {names[feature] if names else feature} of X has more than 255 categories. "
+            "Their "
+            "target encoding is supported on one machine only: drop the column, or encode it as "
+            "numbers."
         )
-    codes = [submit(codes_of, X, mapper, shared.reads_features) for X in data.X]
+    codes = [submit(bin_partition, X, mapper, shared.reads_features) for X in data.X]
     if shared.auto_rounds_metric is not None:
-        shared = submit(find_rounds, estimator, shared, mapper, codes, pieces).result()
-    eval_sets = []
-    for name, further in watched:
-        other, encoding = further.on(client), submit(_encoding_of, pieces[0])
-        about_set = name, other.X, other.y, other.weight, other.offset, mapper, shared, encoding
-        eval_sets.append(submit(eval_set_of, *about_set))
-    for future in (*codes, *pieces, *eval_sets):
+        shared = submit(find_n_estimators, estimator, shared, mapper, codes, partitions).result()
+    binned_sets = []
+    for name, lazy_set in eval_sets:
+        valid, encoding = lazy_set.submit(client), submit(_get_encoding, partitions[0])
+        values = valid.X, valid.y, valid.weight, valid.offset
+        binned_sets.append(submit(make_eval_set, name, *values, mapper, shared, encoding))
+    for future in (*codes, *partitions, *binned_sets):
         wait(future)
         if future.status == "error":
             future.result()
-    return _Ready(shared, mapper, codes, pieces, eval_sets)
+    return PreparedPartitions(shared, mapper, codes, partitions, binned_sets)
 
 
-def _shared_of(planned: Any) -> Any:
+def _get_shared(planned: Any) -> Any:
     return planned.shared
 
 
-def _sample_weights_of(planned: Any) -> Any:
+def _get_weights(planned: Any) -> Any:
     return planned.sample_weights
 
 
-def _mapper_of(model: Model) -> BinMapper:
+def _get_mapper(model: Model) -> BinMapper:
     return model.mapper
 
 
-def _encoding_of(piece: Any) -> Any:
-    return piece.shard.target.encoding
+def _get_encoding(partition: Any) -> Any:
+    return partition.shard.target.encoding
 
 
-# --- attempts ----------------------------------------------------------------------------------------
+# --- attempts ------------------------------------------------------------------------------------
 
 
 @dataclass
-class _Attempts:
-    """Trainings of the same trees, until one has come to its end."""
+class RetryLoop:
+    """Attempts to train the same trees, until one of them completes."""
 
     client: Client
-    ready: _Ready
-    about: tuple[Any, ...]
+    prepared: PreparedPartitions
+    arguments: tuple[Any, ...]
     callbacks: list[Any]
-    known: Model | None = None
+    resume_from: Model | None = None
     restarts: list[Restart] = field(default_factory=list)
 
-    def run(self, max_restarts: int, wait_for_workers: float) -> Fitted:
-        """Attempt after attempt."""
+    def run(self, max_restarts: int, wait_for_workers: float) -> FitResult:
+        """Run attempts until one completes."""
         while True:
-            found, lost, began = self._attempt()
-            if found is not None:
-                return found
+            result, lost, seen_at = self._attempt()
+            if result is not None:
+                return result
             if len(self.restarts) >= max_restarts:
-                raise Lost(
-                    f"Workers were lost {len(self.restarts) + 1} times, the last being "
-                    f"{', '.join(lost) or 'one that is not known'}: more often than "
-                    f"max_restarts={max_restarts} allows. Where it is for want of memory, add workers."
+                raise WorkersLostError(
+                    f"Workers were lost {len(self.restarts) + 1} times, the last time "
+                    f"{', '.join(lost) or 'an unknown one'}: more often than "
+                    f"max_restarts={max_restarts} allows. If they ran out of memory, add workers."
                 )
-            self._wait_for_pieces(wait_for_workers)
-            n_rounds = 0 if self.known is None else self.known.n_rounds
-            self.restarts.append(Restart(n_rounds, tuple(lost), time.monotonic() - began))
+            self._wait_for_partitions(wait_for_workers)
+            n_rounds = 0 if self.resume_from is None else self.resume_from.n_rounds
+            self.restarts.append(Restart(n_rounds, tuple(lost), time.monotonic() - seen_at))
             warnings.warn(
-                f"Lost {', '.join(lost) or 'a worker'}: training goes on from round {n_rounds}.",
+                f"Lost {', '.join(lost) or 'a worker'}: training continues from round {n_rounds}.",
                 stacklevel=6,
             )
 
-    def _attempt(self) -> tuple[Fitted | None, list[str], float]:
-        """What came of one; nothing where workers were lost: these, and when that was seen."""
-        shares = _shares(self.client, self.ready.codes)
+    def _attempt(self) -> tuple[FitResult | None, list[str], float]:
+        """Run one attempt.
+
+        Returns
+        -------
+        result : FitResult or None
+            None if workers were lost.
+        lost : list of str
+            The lost workers.
+        seen_at : float
+            When the loss was noticed.
+        """
+        shares = _assign_partitions(self.client, self.prepared.codes)
         addresses = list(shares)
-        fit, began = uuid.uuid4().hex, time.monotonic()
+        fit_id, seen_at = uuid.uuid4().hex, time.monotonic()
         ranks = {
             address: self.client.submit(
                 run_rank,
-                *self.about,
-                [self.ready.codes[i] for i in shares[address]],
-                [self.ready.pieces[i] for i in shares[address]],
-                self.ready.eval_sets if rank == 0 else [],
+                *self.arguments,
+                [self.prepared.codes[i] for i in shares[address]],
+                [self.prepared.partitions[i] for i in shares[address]],
+                self.prepared.eval_sets if rank == 0 else [],
                 self.callbacks if rank == 0 else [],
-                self.known,
-                fit,
+                self.resume_from,
+                fit_id,
                 rank,
                 addresses,
                 workers=[address],
                 allow_other_workers=False,
                 pure=False,
                 retries=0,
-                key=f"polyleaf-rank-{rank}-{fit}",
+                key=f"polyleaf-rank-{rank}-{fit_id}",
             )
             for rank, address in enumerate(addresses)
         }
         try:
-            found, lost = self._watch(fit, ranks)
-            began = time.monotonic()
-            if found is None:
-                self._learn(ranks, self._end(fit, addresses))
-            return found, lost, began
+            result, lost = self._wait_for_ranks(fit_id, ranks)
+            seen_at = time.monotonic()
+            if result is None:
+                self._recover_rounds(ranks, self._end(fit_id, addresses))
+            return result, lost, seen_at
         except BaseException:
-            self._end(fit, addresses)
+            self._end(fit_id, addresses)
             raise
         finally:
             self.client.cancel(list(ranks.values()), force=True)
 
-    def _watch(self, fit: str, ranks: dict[str, Future]) -> tuple[Fitted | None, list[str]]:
-        """Wait for all ranks: what the first has come to, or nothing and the workers that are known to be
-        lost."""
-        waiting, fitted, asked = dict(ranks), None, time.monotonic()
+    def _wait_for_ranks(
+        self, fit_id: str, ranks: dict[str, Future]
+    ) -> tuple[FitResult | None, list[str]]:
+        """Wait for all ranks; return the result of rank 0, or None and the lost workers."""
+        waiting, result, fetched_at = dict(ranks), None, time.monotonic()
         while waiting:
-            if time.monotonic() > asked + SECONDS_BETWEEN_COPIES:
-                self._take_over(self._run(_kept_here, fit, [*ranks][:1]).values())
-                asked = time.monotonic()
+            if time.monotonic() > fetched_at + COPY_SECONDS:
+                self._update_model(self._run_on(_fetch_copy, fit_id, [*ranks][:1]).values())
+                fetched_at = time.monotonic()
             with contextlib.suppress(TimeoutError):
-                wait(
-                    waiting.values(), timeout=_SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED"
-                )
-            lost = self._lost(ranks)
+                wait(waiting.values(), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+            lost = self._find_lost(ranks)
             if lost:
                 return None, lost
             for address, rank in list(waiting.items()):
@@ -273,128 +285,141 @@ class _Attempts:
                     continue
                 if rank.status == "error" and not isinstance(rank.exception(), WorkerLostError):
                     rank.result()
-                found = self._result(rank, address)
-                if rank.status != "finished" or isinstance(found, Interrupted):
-                    return None, self._lost(ranks)
-                fitted = found if isinstance(found, Fitted) else fitted
+                returned = self._get_result(rank, address)
+                if rank.status != "finished" or isinstance(returned, InterruptedFit):
+                    return None, self._find_lost(ranks)
+                result = returned if isinstance(returned, FitResult) else result
                 del waiting[address]
-        return fitted, []
+        return result, []
 
-    def _lost(self, addresses: Iterable[str]) -> list[str]:
-        """Those of the workers that are gone."""
+    def _find_lost(self, addresses: Iterable[str]) -> list[str]:
+        """Return the addresses of workers that have gone."""
         alive = self.client.nthreads()
         return [address for address in addresses if address not in alive]
 
-    def _result(self, rank: Future, address: str) -> Any:
-        """What a rank has returned; None where its worker is lost before it has handed that over.
+    def _get_result(self, rank: Future, address: str) -> Any:
+        """Return the result of a rank, or None if its worker is lost before it was fetched.
 
-        The scheduler would have it computed once more on a worker that is gone: nobody may wait for that.
+        The scheduler would compute it again on a worker that has gone, so `result()` might not
+        return.
         """
-        return self._answer(_asked(rank.result), address) if rank.status == "finished" else None
+        if rank.status != "finished":
+            return None
+        return self._wait_for_answer(_call_in_thread(rank.result), address)
 
-    def _run(
-        self, function: Callable[..., Any], fit: str, addresses: Sequence[str]
+    def _run_on(
+        self, function: Callable[..., Any], fit_id: str, addresses: Sequence[str]
     ) -> dict[str, Any]:
-        """What a function returns on each worker, on its event loop; None for those that are lost.
+        """Run a function on the event loops of workers; the result is None for lost ones.
 
-        Whoever connects to a worker that is gone tries for half a minute.
+        Connecting to a worker that has gone takes half a minute to fail.
         """
-        run = partial(self.client.run, function, fit, on_error="ignore")
-        lost = self._lost(addresses)
-        asked = {a: _asked(partial(run, workers=[a])) for a in addresses if a not in lost}
+        run = partial(self.client.run, function, fit_id, on_error="ignore")
+        lost = self._find_lost(addresses)
+        answers = {
+            a: _call_in_thread(partial(run, workers=[a])) for a in addresses if a not in lost
+        }
         return {
-            address: (self._answer(asked[address], address) or {}).get(address) for address in asked
+            address: (self._wait_for_answer(answer, address) or {}).get(address)
+            for address, answer in answers.items()
         }
 
-    def _answer(self, asked: queue.SimpleQueue[Any], address: str) -> Any:
-        """What has been asked of a worker; None where it is lost."""
+    def _wait_for_answer(self, answer: queue.SimpleQueue[Any], address: str) -> Any:
+        """Wait for the answer of a worker; None if it is lost."""
         while True:
             with contextlib.suppress(queue.Empty):
-                return asked.get(timeout=_SECONDS_BETWEEN_LOOKS)
-            if self._lost([address]):
+                return answer.get(timeout=_POLL_SECONDS)
+            if self._find_lost([address]):
                 return None
 
-    def _end(self, fit: str, addresses: Sequence[str]) -> list[str]:
-        """End ranks that still wait for others; those that have begun."""
-        told = self._run(_end_here, fit, addresses)
-        return [address for address, has_begun in told.items() if has_begun]
+    def _end(self, fit_id: str, addresses: Sequence[str]) -> list[str]:
+        """End the ranks that wait for others; return the addresses of those that had started."""
+        started = self._run_on(_end_attempt, fit_id, addresses)
+        return [address for address, has_started in started.items() if has_started]
 
-    def _learn(self, ranks: dict[str, Future], begun: Sequence[str]) -> None:
-        """Take over the rounds of the rank that has most of them."""
-        end = time.monotonic() + _SECONDS_TO_END
-        for address in begun:
+    def _recover_rounds(self, ranks: dict[str, Future], started: Sequence[str]) -> None:
+        """Take the complete rounds of the rank that has most of them."""
+        deadline = time.monotonic() + _END_SECONDS
+        for address in started:
             rank = ranks[address]
-            while rank.status == "pending" and not self._lost([address]) and time.monotonic() < end:
+            while (
+                rank.status == "pending"
+                and not self._find_lost([address])
+                and time.monotonic() < deadline
+            ):
                 time.sleep(0.02)
-            found = self._result(rank, address)
-            if isinstance(found, Interrupted):
-                self._take_over([found.model])
+            returned = self._get_result(rank, address)
+            if isinstance(returned, InterruptedFit):
+                self._update_model([returned.model])
 
-    def _take_over(self, models: Iterable[Any]) -> None:
-        """Where one has more rounds than what is known."""
+    def _update_model(self, models: Iterable[Any]) -> None:
+        """Resume from a model that has more rounds than the one so far."""
         for model in models:
-            if not isinstance(model, Model) or not can_replay(self.ready.shared.plan.settings):
+            if not isinstance(model, Model) or not can_replay(self.prepared.shared.plan.settings):
                 continue
-            if self.known is None or model.n_rounds > self.known.n_rounds:
-                self.known = model
+            if self.resume_from is None or model.n_rounds > self.resume_from.n_rounds:
+                self.resume_from = model
 
-    def _wait_for_pieces(self, seconds: float) -> None:
-        """Until what was lost is there again, and a worker that runs."""
-        pieces = [*self.ready.codes, *self.ready.pieces, *self.ready.eval_sets, self.ready.mapper]
-        end, are_there = time.monotonic() + seconds, False
-        while not are_there:
+    def _wait_for_partitions(self, seconds: float) -> None:
+        """Wait until lost partitions are computed again, and a worker runs."""
+        prepared = self.prepared
+        futures = [*prepared.codes, *prepared.partitions, *prepared.eval_sets, prepared.mapper]
+        deadline, is_ready = time.monotonic() + seconds, False
+        while not is_ready:
             with contextlib.suppress(TimeoutError):
-                wait(pieces, timeout=_SECONDS_BETWEEN_LOOKS)
-                are_there = True
-            if _running(self.client):
-                end = time.monotonic() + seconds
+                wait(futures, timeout=_POLL_SECONDS)
+                is_ready = True
+            if _list_running(self.client):
+                deadline = time.monotonic() + seconds
                 continue
-            are_there = False
-            if time.monotonic() > end:
-                raise Lost(f"All workers are lost, and none has come for {seconds} seconds.")
-            time.sleep(_SECONDS_BETWEEN_LOOKS / 5)
+            is_ready = False
+            if time.monotonic() > deadline:
+                raise WorkersLostError(
+                    f"All workers are lost, and no worker has joined within {seconds} seconds."
+                )
+            time.sleep(_POLL_SECONDS / 5)
 
 
-def _shares(client: Client, codes: list[Future]) -> dict[str, list[int]]:
-    """Which partitions each rank trains on: those that its worker has, where these are not far too many."""
+def _assign_partitions(client: Client, codes: list[Future]) -> dict[str, list[int]]:
+    """Assign partitions to ranks: to the workers that hold them, unless these have far too many."""
     holders = client.who_has(codes)
-    shares: dict[str, list[int]] = {address: [] for address in _running(client)}
+    shares: dict[str, list[int]] = {address: [] for address in _list_running(client)}
     if not shares:
         return {}
-    most = math.ceil(_UNEVEN * len(codes) / len(shares))
+    limit = math.ceil(_MAX_IMBALANCE * len(codes) / len(shares))
     for i, future in enumerate(codes):
-        here = [a for a in holders[future.key] if a in shares and len(shares[a]) < most]
-        shares[min(here or shares, key=lambda address: len(shares[address]))].append(i)
+        local = [a for a in holders[future.key] if a in shares and len(shares[a]) < limit]
+        shares[min(local or shares, key=lambda address: len(shares[address]))].append(i)
     return {address: share for address, share in shares.items() if share}
 
 
-def _running(client: Client) -> list[str]:
-    """Workers that begin tasks, in order: not those that are about to close, or out of memory."""
+def _list_running(client: Client) -> list[str]:
+    """Return the workers that start tasks, in order: not those that are paused or closing."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
-    return sorted(address for address, about in workers.items() if about["status"] == "running")
+    return sorted(address for address, info in workers.items() if info["status"] == "running")
 
 
-def _asked(question: Callable[[], Any]) -> queue.SimpleQueue[Any]:
-    """Where the answer will be; None where there is none."""
+def _call_in_thread(function: Callable[[], Any]) -> queue.SimpleQueue[Any]:
+    """Call a function in a thread; return the queue that receives its result, None on errors."""
     answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-    def ask() -> None:
+    def call() -> None:
         try:
-            answer.put(question())
+            answer.put(function())
         except BaseException:  # it was cancelled, or the client was closed
             answer.put(None)
 
-    threading.Thread(target=ask, daemon=True).start()
+    threading.Thread(target=call, daemon=True).start()
     return answer
 
 
-def _kept_here(fit: str, dask_worker: Any) -> Any:
-    """The model of some rounds ago, where there is a newer one than at the last time."""
-    post = dask_worker.plugins.get(Post.name)
-    return None if post is None else post.get(fit)
+def _fetch_copy(fit_id: str, dask_worker: Any) -> Any:
+    """Return the latest copy of the model, if there is a newer one."""
+    plugin = dask_worker.plugins.get(CommunicatorPlugin.name)
+    return None if plugin is None else plugin.get(fit_id)
 
 
-def _end_here(fit: str, dask_worker: Any) -> bool:
-    """Whether a rank had begun; `Client.run` calls it on the worker's event loop."""
-    post = dask_worker.plugins.get(Post.name)  # a worker that closes has none any longer
-    return post is not None and bool(post.end(fit, "The client has ended this attempt."))
+def _end_attempt(fit_id: str, dask_worker: Any) -> bool:
+    """End an attempt on a worker; return whether a rank had started there."""
+    plugin = dask_worker.plugins.get(CommunicatorPlugin.name)  # None on a closing worker
+    return plugin is not None and bool(plugin.end(fit_id, "The client has ended this attempt."))

@@ -1,8 +1,4 @@
-"""Estimators on collections of Dask: `fit` on the workers of a cluster, predictions as lazy collections.
-
-Owns: the conventions of Dask's users. Must not know: how a fit is done (`plan`), or what an estimator of one
-machine does.
-"""
+"""Dask estimators: `fit` on the workers of a cluster, predictions as lazy collections."""
 
 from __future__ import annotations
 
@@ -21,8 +17,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from polyleaf.callbacks import as_callbacks
-from polyleaf.dask.collections import Rows, alike, is_lazy
-from polyleaf.dask.driver import Restart, Watched, fit
+from polyleaf.dask.collections import LazyData, align, is_lazy
+from polyleaf.dask.driver import LazyEvalSet, Restart, fit
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
@@ -35,7 +31,7 @@ __all__ = ["DaskPolyleafClassifier", "DaskPolyleafRegressor"]
 
 
 class _DaskEstimator(BaseEstimator):
-    """What both have in common."""
+    """Base class of the Dask estimators."""
 
     _local_class: ClassVar[type[PolyleafEstimator]]
 
@@ -44,7 +40,7 @@ class _DaskEstimator(BaseEstimator):
         self._local = self._local_class(**parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All parameters: the client, and those of the local estimator."""
+        """Return the client and the parameters of the local estimator."""
         return {"client": self.client, **self._local.get_params(deep)}
 
     def set_params(self, **parameters: Any) -> Self:
@@ -53,7 +49,7 @@ class _DaskEstimator(BaseEstimator):
         Parameters
         ----------
         **parameters
-            Those of the constructor.
+            Parameters of the constructor.
 
         Returns
         -------
@@ -62,7 +58,7 @@ class _DaskEstimator(BaseEstimator):
         Raises
         ------
         ValueError
-            Where there is no such parameter.
+            If a parameter does not exist.
         """
         if "client" in parameters:
             self.client = parameters.pop("client")
@@ -85,34 +81,35 @@ class _DaskEstimator(BaseEstimator):
         max_restarts: int = 3,
         wait_for_workers: float = 10.0,
     ) -> Self:
-        """Train on the workers of a cluster. It blocks until the model is there.
+        """Train on the workers of a cluster. The call blocks until training ends.
 
         Parameters
         ----------
         X : dask DataFrame, dask Array of shape (n_rows, n_features), or list of delayed
-            Parts of a list are what the local estimator takes: arrays or data frames. Partitions without
-            rows are left out, divisions need not be known.
+            Elements of a list are arrays or data frames. Partitions without rows are dropped, and
+            divisions need not be known.
         y : dask Series, DataFrame or Array, or list of delayed
-            In as many partitions, of as many rows each. Very many labels (docs/sparse-leaves.md): a list of
-            delayed SciPy matrices, whatever X is.
+            Target, with the partitions of X. For extreme multi-label targets: a list of delayed
+            SciPy matrices, whatever X is.
         sample_weight : like y, optional
+            Weights.
         offset : like y, optional
-            Raw scores that rows start from (docs/offsets.md), for predictions and evaluation sets as well.
+            Initial raw scores of the rows. Predictions and evaluation sets need offsets too then.
         eval_set : list of (X, y), optional
-            Data to measure metrics on after every round, lazy or in memory. Each set is held by one worker.
+            Evaluation sets, lazy or in memory. Each is held by one worker.
         eval_names : list of str, optional
-            Default: "validation_0", "validation_1", ...
+            Names of the evaluation sets. Default: "validation_0", "validation_1", ...
         eval_sample_weight, eval_offset : list, optional
-            Those of these sets.
+            Weights and offsets of the evaluation sets.
         callbacks : list, optional
-            They are called on the worker of the first rank, on copies: what they print appears there.
-        init_model : polyleaf.Model, fitted local estimator, or path or content of a model file, optional
-            Go on from this model.
+            Copies of them are called on the worker of rank 0, where their output is printed.
+        init_model : Model, fitted local estimator, path or bytes, optional
+            Model, or its file, to continue training from.
         max_restarts : int
-            How many times workers may be lost. The round that was being trained is then trained again, by
-            those that are left and those that have come.
+            How often workers may be lost. The round in progress is then trained again by the
+            remaining and the new workers.
         wait_for_workers : float
-            Seconds to wait for a worker where none is left.
+            Seconds to wait for a worker if none is left.
 
         Returns
         -------
@@ -121,45 +118,44 @@ class _DaskEstimator(BaseEstimator):
         Raises
         ------
         ValueError
-            Where partitions do not go together, data or parameters are not what they should be, or ask for
-            what is not done on several workers; the message names the alternative.
-        polyleaf.dask.driver.Lost
-            Where workers were lost more often than `max_restarts`.
+            If partitions do not match, or data or parameters are invalid or not supported with
+            several workers.
+        polyleaf.dask.driver.WorkersLostError
+            If workers were lost more often than `max_restarts`.
         """
-        further = collect_eval_sets(eval_set, eval_names, eval_sample_weight, eval_offset)
-        have = [each is not None for each in (offset, *(data.offset for data in further))]
-        check_all_or_none(["training", *(data.name for data in further)], have, False)
-        watched = [
-            Watched(
-                data.name, Rows(data.X, data.y, data.weight, data.offset, f"X of {data.name!r}")
-            )
-            for data in further
+        eval_data = collect_eval_sets(eval_set, eval_names, eval_sample_weight, eval_offset)
+        have = [each is not None for each in (offset, *(data.offset for data in eval_data))]
+        check_all_or_none(["training", *(data.name for data in eval_data)], have, False)
+        eval_sets = [
+            LazyEvalSet(d.name, LazyData(d.X, d.y, d.weight, d.offset, f"X of {d.name!r}"))
+            for d in eval_data
         ]
         self._local._validate_params()
-        with _on(self.client) as client:
-            rows, chosen = Rows(X, y, sample_weight, offset), as_callbacks(callbacks)
-            found, self.restarts_ = fit(
+        with _use_client(self.client) as client:
+            result, self.restarts_ = fit(
                 client,
                 self._local,
-                rows,
-                watched,
-                chosen,
+                LazyData(X, y, sample_weight, offset),
+                eval_sets,
+                as_callbacks(callbacks),
                 init_model,
                 max_restarts,
                 wait_for_workers,
             )
-        model = found.model
+        model = result.model
         local = self._local_class(**self._local.get_params(deep=False))
         set_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
-        local._store_result(BoostResult(model, found.evals_log, found.outputs_log, False), encoding)
+        local._store_result(
+            BoostResult(model, result.evals_log, result.outputs_log, False), encoding
+        )
         self._fitted = local
         return self
 
     restarts_: list[Restart]
 
     def to_local(self) -> Any:
-        """The fitted estimator of one machine: what its own `fit` would have made of all rows.
+        """Return the fitted local estimator, as if it had been fitted on all rows.
 
         Returns
         -------
@@ -185,34 +181,34 @@ class _DaskEstimator(BaseEstimator):
         ----------
         X : dask DataFrame or Array, list of delayed, or data in memory
         offset : like X, optional
-            Raw scores that rows start from: a collection of the same kind, cut as X is.
+            Initial raw scores of the rows: a collection of the same kind and partitions.
         sparse : bool
-            Never make all outputs of a row, see the local estimator. X must be a list of delayed values, or
-            data in memory.
+            Return sparse matrices, as the local estimator does. X must be a list of delayed values,
+            or data in memory.
 
         Returns
         -------
         dask Series, DataFrame or Array, list of delayed, ndarray, or (`sparse`) csr_matrix
-            Lazy where X is: its partitions, order and index. What it holds is what the local estimator
-            predicts.
+            Predictions of the local estimator; lazy if X is, with its partitions, order and index.
 
         Raises
         ------
         ValueError
-            Where the offset is a collection of another kind, or cut otherwise; where `sparse` is asked of an
-            Array or a DataFrame.
+            If the offset is another kind of collection or has other partitions, or if `sparse` is
+            set and X is an Array or a DataFrame.
         """
         if not sparse:
-            return self._lazily("predict", X, offset=offset)
+            return self._call_lazily("predict", X, offset=offset)
         if is_dask_collection(X):
             raise ValueError(
-                "predict(sparse=True) makes a SciPy matrix of each partition, which no Array or DataFrame "
-                "holds: pass X as a list of delayed values, or call predict_topk."
+                "sparse=True returns a SciPy matrix per partition, which dask Arrays and "
+                "DataFrames cannot "
+                "hold: pass X as a list of delayed values, or call predict_topk."
             )
-        return self._lazily("predict", X, offset=offset, sparse=True)
+        return self._call_lazily("predict", X, offset=offset, sparse=True)
 
     def apply(self, X: Any) -> Any:
-        """The leaf that each row falls into in each tree.
+        """Return the index of the leaf that each row reaches in each tree.
 
         Parameters
         ----------
@@ -220,12 +216,12 @@ class _DaskEstimator(BaseEstimator):
 
         Returns
         -------
-        as `predict`, of shape (n_rows, n_trees), int32
+        collection like that of `predict`, of shape (n_rows, n_trees), int32
         """
-        return self._lazily("apply", X)
+        return self._call_lazily("apply", X)
 
     def predict_topk(self, X: Any, k: int = 5) -> tuple[Any, Any]:
-        """The k best outputs of each row.
+        """Return the k outputs with the highest scores of each row.
 
         Parameters
         ----------
@@ -234,29 +230,31 @@ class _DaskEstimator(BaseEstimator):
 
         Returns
         -------
-        labels, scores : as `predict`, each of shape (n_rows, k)
-            As of the local estimator.
+        labels, scores : collections like that of `predict`, each of shape (n_rows, k)
+            Labels and scores of the local estimator.
         """
-        return self._lazily("predict_topk", X, 0, k=k), self._lazily("predict_topk", X, 1, k=k)
+        return self._call_lazily("predict_topk", X, 0, k=k), self._call_lazily(
+            "predict_topk", X, 1, k=k
+        )
 
-    def _lazily(
+    def _call_lazily(
         self, method: str, X: Any, part: int | None = None, offset: Any = None, **options: Any
     ) -> Any:
-        def predicted(rows: Any, offset: Any = None) -> Any:
-            beside = {} if offset is None else {"offset": offset}
-            found = getattr(local, method)(rows, **beside, **options)
-            found = found if part is None else found[part]
-            return found if issparse(found) else np.asarray(found)
+        def call(rows: Any, offset: Any = None) -> Any:
+            offsets = {} if offset is None else {"offset": offset}
+            values = getattr(local, method)(rows, **offsets, **options)
+            values = values if part is None else values[part]
+            return values if issparse(values) else np.asarray(values)
 
         local = self.to_local()
         if not is_lazy(X):
-            return predicted(X, offset)
-        beside = [] if offset is None else [alike(offset, X, "offset")]
+            return call(X, offset)
+        others = [] if offset is None else [align(offset, X, "offset")]
         if isinstance(X, da.Array):
-            return _of_array(predicted, X, *beside)
+            return _map_chunks(call, X, *others)
         if is_dask_collection(X) and hasattr(X, "map_partitions"):
-            return _of_frame(predicted, X, *beside)
-        return [delayed(predicted)(*rows) for rows in zip(X, *beside, strict=True)]
+            return _map_frame(call, X, *others)
+        return [delayed(call)(*rows) for rows in zip(X, *others, strict=True)]
 
 
 class DaskPolyleafRegressor(_DaskEstimator):
@@ -265,16 +263,17 @@ class DaskPolyleafRegressor(_DaskEstimator):
     Parameters
     ----------
     client : distributed.Client, optional
-        Default: the one that there is.
+        Default: the current client.
     **parameters
-        Those of :class:`polyleaf.PolyleafRegressor`. `n_jobs` is the worker's number of threads.
+        Parameters of :class:`polyleaf.PolyleafRegressor`, except that `n_jobs` is always the number
+        of threads of the worker.
 
     Attributes
     ----------
     restarts_ : list of polyleaf.dask.driver.Restart
-        What the loss of workers has cost.
+        Restarts after the loss of workers.
     model_, evals_result_, ...
-        Those of the local estimator, once fitted.
+        Attributes of the fitted local estimator.
     """
 
     _local_class = PolyleafRegressor
@@ -286,54 +285,56 @@ class DaskPolyleafClassifier(_DaskEstimator):
     Parameters
     ----------
     client : distributed.Client, optional
-        Default: the one that there is.
+        Default: the current client.
     **parameters
-        Those of :class:`polyleaf.PolyleafClassifier`. `n_jobs` is the worker's number of threads.
+        Parameters of :class:`polyleaf.PolyleafClassifier`, except that `n_jobs` is always the
+        number of threads of the worker.
 
     Attributes
     ----------
     restarts_ : list of polyleaf.dask.driver.Restart
-        What the loss of workers has cost.
+        Restarts after the loss of workers.
     classes_, model_, evals_result_, ...
-        Those of the local estimator, once fitted.
+        Attributes of the fitted local estimator.
     """
 
     _local_class = PolyleafClassifier
 
     def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
-        """Probabilities.
+        """Predict probabilities.
 
         Parameters
         ----------
         X : dask DataFrame or Array, list of delayed, or data in memory
         offset : like X, optional
-            As in `predict`.
+            Initial raw scores, see `predict`.
 
         Returns
         -------
-        as `predict`, of shape (n_rows, n_classes or n_labels), float64
+        collection like that of `predict`, of shape (n_rows, n_classes or n_labels), float64
         """
-        return self._lazily("predict_proba", X, offset=offset)
+        return self._call_lazily("predict_proba", X, offset=offset)
 
     def decision_function(self, X: Any, *, offset: Any = None) -> Any:
-        """Raw scores.
+        """Predict raw scores.
 
         Parameters
         ----------
         X : dask DataFrame or Array, list of delayed, or data in memory
         offset : like X, optional
-            As in `predict`.
+            Initial raw scores, see `predict`.
 
         Returns
         -------
-        as `predict`, of shape (n_rows, n_classes or n_labels), or (n_rows,) for two classes; float64
+        collection like that of `predict`, float64
+            Its shape is (n_rows, n_classes or n_labels), or (n_rows,) for two classes.
         """
-        return self._lazily("decision_function", X, offset=offset)
+        return self._call_lazily("decision_function", X, offset=offset)
 
 
 @contextmanager
-def _on(client: Client | None) -> Iterator[Client]:
-    """The client to work with; inside a task, one that lets others take the task's place."""
+def _use_client(client: Client | None) -> Iterator[Client]:
+    """Yield the client to work with; within a task, one that frees the thread of the task."""
     if client is not None:
         yield client
     elif hasattr(thread_state, "key"):
@@ -343,28 +344,30 @@ def _on(client: Client | None) -> Iterator[Client]:
         yield get_client()
 
 
-def _of_array(predicted: Callable[..., np.ndarray], X: da.Array, *beside: da.Array) -> da.Array:
-    """Predictions of an array, chunk by chunk; columns lie together in each."""
+def _map_chunks(predict: Callable[..., np.ndarray], X: da.Array, *others: da.Array) -> da.Array:
+    """Predict an array chunk by chunk, with all columns in each chunk."""
     rows, columns, outputs = "i", iter("xo"), "k"
-    given: list[Any] = []
-    for values in (X, *beside):
+    arguments: list[Any] = []
+    for values in (X, *others):
         values = values.rechunk({1: -1}) if values.ndim > 1 and values.numblocks[1] > 1 else values
-        given += [values, rows + next(columns) if values.ndim > 1 else rows]
-    example = predicted(np.zeros((1, X.shape[1]), X.dtype))
-    found, about = rows, {"dtype": example.dtype, "meta": example[:0]}
+        arguments += [values, rows + next(columns) if values.ndim > 1 else rows]
+    example = predict(np.zeros((1, X.shape[1]), X.dtype))
+    indices, options = rows, {"dtype": example.dtype, "meta": example[:0]}
     if example.ndim > 1:
-        found, about["new_axes"] = rows + outputs, {outputs: example.shape[1]}
-    return da.blockwise(predicted, found, *given, concatenate=True, align_arrays=False, **about)
+        indices, options["new_axes"] = rows + outputs, {outputs: example.shape[1]}
+    return da.blockwise(
+        predict, indices, *arguments, concatenate=True, align_arrays=False, **options
+    )
 
 
-def _of_frame(predicted: Callable[..., np.ndarray], X: Any, *beside: Any) -> Any:
-    """Predictions of a data frame, partition by partition, with its index."""
+def _map_frame(predict: Callable[..., np.ndarray], X: Any, *others: Any) -> Any:
+    """Predict a data frame partition by partition, with its index."""
     import pandas as pd
 
-    def framed(rows: Any, *beside: Any) -> Any:
-        found = predicted(rows, *beside)
-        kind = pd.Series if found.ndim == 1 else pd.DataFrame
-        return kind(found, index=rows.index)
+    def predict_frame(rows: Any, *others: Any) -> Any:
+        values = predict(rows, *others)
+        kind = pd.Series if values.ndim == 1 else pd.DataFrame
+        return kind(values, index=rows.index)
 
-    meta = framed(X._meta_nonempty).iloc[:0]
-    return X.map_partitions(framed, *beside, meta=meta, align_dataframes=False)
+    meta = predict_frame(X._meta_nonempty).iloc[:0]
+    return X.map_partitions(predict_frame, *others, meta=meta, align_dataframes=False)

@@ -1,7 +1,4 @@
-"""What runs on workers: the pieces of a fit before it begins, and a rank of it.
-
-Owns: the functions that the client submits. Must not know: where they run, what is done when one fails.
-"""
+"""Tasks that run on workers: preparation of partitions, and the ranks of a fit."""
 
 from __future__ import annotations
 
@@ -35,161 +32,162 @@ from polyleaf.runtime.context import Context
 from polyleaf.training.evaluation import EvalSet
 
 __all__ = [
-    "SECONDS_BETWEEN_COPIES",
-    "Binned",
-    "Fitted",
-    "Interrupted",
-    "Piece",
-    "codes_of",
-    "eval_set_of",
-    "find_rounds",
-    "look_at",
-    "plan",
+    "COPY_SECONDS",
+    "BinnedRows",
+    "FitResult",
+    "InterruptedFit",
+    "Partition",
+    "PlannedFit",
+    "bin_partition",
+    "find_n_estimators",
+    "get_partition",
+    "make_eval_set",
+    "plan_fit",
     "run_rank",
-    "take",
+    "summarise",
 ]
 
-SECONDS_BETWEEN_COPIES = 5.0  # of the model, which survive the loss of all workers
+COPY_SECONDS = 5.0  # between copies of the model, which survive the loss of all workers
 
 
-class Piece(NamedTuple):
-    """What is known of one partition once all targets have been seen.
+class Partition(NamedTuple):
+    """Targets and weights of a partition, after those of all rows have been read.
 
     Attributes
     ----------
     shard : Shard
     weights : ndarray of int64, or None
-        For bins: see `quantise_weights`.
-    wanted : ndarray of int64, or None
-        The rows that thresholds are chosen from; None: all.
+        Weights for binning, as `quantise_weights` returns them.
+    sampled : ndarray of int64, or None
+        Rows that thresholds are chosen from; None means all.
     """
 
     shard: Shard
     weights: np.ndarray | None
-    wanted: np.ndarray | None
+    sampled: np.ndarray | None
 
 
-class Binned(NamedTuple):
+class BinnedRows(NamedTuple):
     """Rows as training reads them.
 
     Attributes
     ----------
     codes : ndarray of uint8, shape (n_columns, n_rows)
     features : ndarray of float32, shape (n_columns, n_rows), or None
-        For linear leaves.
+        Raw features, for linear leaves.
     """
 
     codes: np.ndarray
     features: np.ndarray | None
 
     @staticmethod
-    def joined(parts: Sequence[Binned]) -> Binned:
-        """Those of all parts, part after part."""
+    def concatenate(parts: Sequence[BinnedRows]) -> BinnedRows:
+        """Concatenate the rows of partitions."""
         features = [part.features for part in parts if part.features is not None]
         codes = np.concatenate([part.codes for part in parts], axis=1)
-        return Binned(codes, np.concatenate(features, axis=1) if features else None)
+        return BinnedRows(codes, np.concatenate(features, axis=1) if features else None)
 
 
-class Planned(NamedTuple):
-    """What all targets, weights and offsets say.
+class PlannedFit(NamedTuple):
+    """What depends on all targets, weights and offsets.
 
     Attributes
     ----------
     shared : SharedFit
-    pieces : list of Piece
-        Of the partitions.
+    partitions : list of Partition
     sample_weights : ndarray of int64, or None
-        Of all rows that thresholds are chosen from.
+        Weights of all rows that thresholds are chosen from.
     """
 
     shared: SharedFit
-    pieces: list[Piece]
+    partitions: list[Partition]
     sample_weights: np.ndarray | None
 
 
-class Fitted(NamedTuple):
-    """What rank 0 has when training has ended."""
+class FitResult(NamedTuple):
+    """Result of rank 0."""
 
     model: Model
     evals_log: EvalsLog
     outputs_log: OutputsLog
 
 
-class Interrupted(NamedTuple):
-    """What a rank has when another is lost: the rounds that were complete, None where there was none yet."""
+class InterruptedFit(NamedTuple):
+    """Result of a rank when another was lost: the complete rounds, or None before the first."""
 
     model: Model | None
-    why: str
+    reason: str
 
 
-def plan(
+def plan_fit(
     estimator: PolyleafEstimator,
     y: Sequence[Any],
     sample_weight: Sequence[Any] | None,
     offset: Sequence[Any] | None,
     init_model: Any,
     is_watched: bool,
-    fresh: BinMapper,
+    mapper: BinMapper,
     sizes: Sequence[int],
-) -> Planned:
-    """See all targets, weights and offsets at once."""
+) -> PlannedFit:
+    """Read the targets, weights and offsets of all rows at once."""
     weight = None if sample_weight is None else concatenate_values(sample_weight, "sample_weight")
     start = None if offset is None else concatenate_values(offset, "offset")
     values = concatenate_values(y, "y")
-    shared, whole = plan_shared_fit(
+    shared, shard = plan_shared_fit(
         estimator, values, weight, init_model, start, is_watched=is_watched
     )
-    weights = whole.target.weight
-    weights = None if weights is None else quantise_weights(weights, whole.target.n_rows)
-    chosen = fresh.sample_rows(whole.target.n_rows, weights)
-    pieces, first = [], 0
+    weights = shard.target.weight
+    weights = None if weights is None else quantise_weights(weights, shard.target.n_rows)
+    chosen = mapper.sample_rows(shard.target.n_rows, weights)
+    partitions, first = [], 0
     for size in sizes:
         rows = np.arange(first, first + size)
-        wanted = (
+        sampled = (
             None if chosen is None else chosen[(chosen >= first) & (chosen < first + size)] - first
         )
-        pieces.append(Piece(whole.take(rows), None if weights is None else weights[rows], wanted))
+        own_weights = None if weights is None else weights[rows]
+        partitions.append(Partition(shard.take(rows), own_weights, sampled))
         first += size
-    return Planned(
-        shared, pieces, weights if weights is None or chosen is None else weights[chosen]
-    )
+    sample_weights = weights if weights is None or chosen is None else weights[chosen]
+    return PlannedFit(shared, partitions, sample_weights)
 
 
-def take(planned: Planned, i: int) -> Piece:
-    """What is known of partition i."""
-    return planned.pieces[i]
+def get_partition(planned: PlannedFit, i: int) -> Partition:
+    """Return partition i."""
+    return planned.partitions[i]
 
 
-def look_at(
-    X: Any, number: int, first: int, piece: Piece, categorical_features: Any
+def summarise(
+    X: Any, number: int, first: int, partition: Partition, categorical_features: Any
 ) -> PartitionSummary:
-    """What bins depend on, in one partition."""
-    return summarise_partition(X, number, first, piece.weights, piece.wanted, categorical_features)
-
-
-def codes_of(X: Any, mapper: BinMapper, keep_features: bool) -> Binned:
-    """One partition, binned."""
-    table = read_features(X, reference=mapper)
-    return Binned(
-        mapper.transform(table, 1), mapper.get_raw_values(table) if keep_features else None
+    """Summarise the features of a partition for binning."""
+    return summarise_partition(
+        X, number, first, partition.weights, partition.sampled, categorical_features
     )
 
 
-def find_rounds(
+def bin_partition(X: Any, mapper: BinMapper, keep_features: bool) -> BinnedRows:
+    """Bin the rows of a partition."""
+    table = read_features(X, reference=mapper)
+    features = mapper.get_raw_values(table) if keep_features else None
+    return BinnedRows(mapper.transform(table, 1), features)
+
+
+def find_n_estimators(
     estimator: PolyleafEstimator,
     shared: SharedFit,
     mapper: BinMapper,
-    parts: Sequence[Binned],
-    pieces: Sequence[Piece],
+    rows: Sequence[BinnedRows],
+    partitions: Sequence[Partition],
 ) -> SharedFit:
-    """The fit with the rounds that all partitions, which are small, ask for together."""
+    """Choose n_estimators automatically, on the rows of all partitions, which are few."""
     n_threads = get_worker().state.nthreads
-    dataset = Dataset.from_codes(mapper, *Binned.joined(parts), n_jobs=n_threads)
-    shard = Shard.joined([piece.shard for piece in pieces])
+    dataset = Dataset.from_codes(mapper, *BinnedRows.concatenate(rows), n_jobs=n_threads)
+    shard = Shard.joined([partition.shard for partition in partitions])
     return find_shared_n_estimators(copy.copy(estimator), shared, shard, dataset, n_threads)
 
 
-def eval_set_of(
+def make_eval_set(
     name: str,
     X: Sequence[Any],
     y: Sequence[Any],
@@ -199,46 +197,47 @@ def eval_set_of(
     shared: SharedFit,
     encoding: TargetEncoding,
 ) -> EvalSet:
-    """Evaluation data, whole, in the place that it is scored in."""
-    rows = Binned.joined([codes_of(part, mapper, shared.reads_features) for part in X])
+    """Make an evaluation set of all its partitions, on the worker that evaluates it."""
+    rows = BinnedRows.concatenate(
+        [bin_partition(part, mapper, shared.reads_features) for part in X]
+    )
     weights = None if weight is None else concatenate_values(weight, "eval_sample_weight")
     is_sparse = shared.plan.settings.has_sparse_targets
-    whole = concatenate_values(y, "y")
+    values = concatenate_values(y, "y")
     target = encode_evaluation_target(
-        whole, weights, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
+        values, weights, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
     )
     start = None
     if offset is not None:
         reader = PolyleafEstimator._offset_reader(encoding, shared.plan.objective)
-        start = reader.read(
-            concatenate_values(offset, "offset"), target.n_rows, f"offset of {name!r}"
-        )
+        offsets = concatenate_values(offset, "offset")
+        start = reader.read(offsets, target.n_rows, f"offset of {name!r}")
     return EvalSet(
         name, rows.codes, target.values, target.weight, shared.plan.metrics, rows.features, start
     )
 
 
-class _Keeper(Callback):
-    """Knows the model, and how many of its rounds are complete; puts copies where the client finds them."""
+class ProgressCallback(Callback):
+    """Counts complete rounds, and regularly stores copies of the model for the client."""
 
     model: Model | None = None
     n_rounds = 0
 
     def __init__(self, put: Callable[[Model], None] | None) -> None:
-        self._put, self._last = put, time.monotonic()
+        self._put, self._stored_at = put, time.monotonic()
 
     def before_training(self, model: Model) -> None:
         self.model, self.n_rounds = model, model.n_rounds
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         self.n_rounds = epoch + 1
-        if self._put is not None and time.monotonic() >= self._last + SECONDS_BETWEEN_COPIES:
+        if self._put is not None and time.monotonic() >= self._stored_at + COPY_SECONDS:
             self._put(model.copy())
-            self._last = time.monotonic()
+            self._stored_at = time.monotonic()
         return False
 
-    def complete(self) -> Model | None:
-        """The model so far; None before the first round."""
+    def copy_complete_rounds(self) -> Model | None:
+        """Return a copy of the model with its complete rounds; None before the first."""
         if self.model is None or self.n_rounds == 0:
             return None
         model = self.model.copy()
@@ -250,22 +249,22 @@ def run_rank(
     estimator: PolyleafEstimator,
     shared: SharedFit,
     mapper: BinMapper,
-    parts: Sequence[Binned],
-    pieces: Sequence[Piece],
+    rows: Sequence[BinnedRows],
+    partitions: Sequence[Partition],
     eval_sets: Sequence[EvalSet],
     callbacks: Sequence[Any],
-    known: Model | None,
-    fit: str,
+    resume_from: Model | None,
+    fit_id: str,
     rank: int,
     addresses: Sequence[str],
-) -> Fitted | Interrupted | None:
+) -> FitResult | InterruptedFit | None:
     """Train on some partitions, together with the other ranks."""
     secede()
-    communicator = DaskCommunicator(fit, rank, addresses)
-    keeper = _Keeper(communicator.put if rank == 0 else None)
+    communicator = DaskCommunicator(fit_id, rank, addresses)
+    progress = ProgressCallback(communicator.put if rank == 0 else None)
     n_threads = get_worker().state.nthreads
-    dataset = Dataset.from_codes(mapper, *Binned.joined(parts), n_jobs=n_threads)
-    shard = Shard.joined([piece.shard for piece in pieces])
+    dataset = Dataset.from_codes(mapper, *BinnedRows.concatenate(rows), n_jobs=n_threads)
+    shard = Shard.joined([partition.shard for partition in partitions])
     own = copy.copy(estimator)
     try:
         fit_rank(
@@ -275,20 +274,20 @@ def run_rank(
             dataset,
             Context(n_threads, communicator),
             eval_sets=eval_sets,
-            callbacks=[*callbacks, keeper],
-            known=known,
+            callbacks=[*callbacks, progress],
+            known=resume_from,
         )
         communicator.leave()
     except WorkerLostError as error:
         communicator.end(str(error))
-        return Interrupted(keeper.complete(), str(error))
+        return InterruptedFit(progress.copy_complete_rounds(), str(error))
     except BaseException as error:
         communicator.end(f"Rank {rank} failed: {error}")
         raise
     if rank > 0:
         return None
-    by_output = {
+    per_output = {
         name: {metric: list(values) for metric, values in metrics.items()}
         for name, metrics in own.evals_result_per_output_.items()
     }
-    return Fitted(own.model_, own.evals_result_, by_output)
+    return FitResult(own.model_, own.evals_result_, per_output)

@@ -8,7 +8,7 @@ from polyleaf.estimators.base import PolyleafEstimator, read_estimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.multitask import PolyleafMultiTask
 from polyleaf.estimators.regressor import PolyleafRegressor
-from polyleaf.model.io import Source
+from polyleaf.model.serialize import Source
 
 __all__ = ["PolyleafClassifier", "PolyleafMultiTask", "PolyleafRegressor", "load_model"]
 

@@ -47,9 +47,8 @@ from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.compiled_predictor import Predictor
 from polyleaf.model.html import render_model
-from polyleaf.model.importance import KINDS
-from polyleaf.model.io import Destination, Source
-from polyleaf.model.serialize import ModelFileError
+from polyleaf.model.serialize import Destination, ModelFileError, Source
+from polyleaf.model.statistics import IMPORTANCE_KINDS
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.runtime.context import Context, effective_threads
 from polyleaf.runtime.cuda import get_device
@@ -66,8 +65,7 @@ from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.settings.train_config import TrainConfig, make_train_config
 from polyleaf.training.auto_n_estimators import RoundSearchResult, find_n_estimators, has_few_rows
 from polyleaf.training.boosting import BoostResult, boost
-from polyleaf.training.calibration import quantile_shifts
-from polyleaf.training.cross_fitting import LearningRateLog, TrainingRecord
+from polyleaf.training.cross_fitting import TrainingRecord, quantile_shifts
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
@@ -291,15 +289,15 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         device = get_device(self.device)
         given = (
             TrainingData("training", X, y, sample_weight, offset)
-            .with_dataset_values()
-            .copied_to_host(device)
+            .fill_from_dataset()
+            .copy_to_host(device)
         )
         val = TrainingData(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
         holds_out = self.validation_fraction is not None
         further = collect_eval_sets(
             eval_set, eval_names, eval_sample_weight, eval_offset, val, holds_out
         )
-        further = [data.copied_to_host(device) for data in further]
+        further = [data.copy_to_host(device) for data in further]
         return self._fit(given, further, callbacks, init_model)
 
     def _fit(
@@ -328,10 +326,10 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         base_score = self._scale_base_score(target.encoding, objective)
         if ready.trial is not None:
             found = self._find_n_estimators(plan, ready)
-            if found.boosted.was_interrupted:
-                self._store_result(found.boosted, target.encoding)
+            if found.result.was_interrupted:
+                self._store_result(found.result, target.encoding)
                 return self
-            plan = plan.replace_n_estimators(found.n)
+            plan = plan.replace_n_estimators(found.n_estimators)
         training = self._train(plan, ready, base_score, callbacks)
         self._after_training(training, ready, given)
         return self
@@ -408,7 +406,6 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             unit = about["target_scale"], about["target_offset"]
             start = _to_go_on_from(start, unit, about["metadata"])
         offset = None if objective.is_translation_invariant else ready.offset
-        rates = LearningRateLog()
         with self._all_callbacks(
             callbacks, rounds, plan.metrics if ready.eval_sets else [], settings.workers
         ) as all_callbacks:
@@ -419,19 +416,19 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
                 objective,
                 settings,
                 eval_sets=ready.eval_sets,
-                callbacks=[*all_callbacks, rates],
+                callbacks=all_callbacks,
                 init_model=start,
                 base_score=base_score,
                 offset=offset,
-                numbered=numbered,
-                known=known,
+                row_ids=numbered,
+                resume_from=known,
                 **about,
             )
         self._store_result(trained, encoding)
         data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
         scores = trained.model.output_names
         return TrainingRecord(
-            *data, objective, settings, rates, n_rounds, base_score, offset, scores
+            *data, objective, settings, trained.learning_rates, n_rounds, base_score, offset, scores
         )
 
     def _after_training(
@@ -1121,9 +1118,9 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
                 raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")
             magnitude = mean_abs_shap(iter_shap_values(self, X))
             return magnitude if per_output else magnitude.mean(axis=0)
-        if kind not in KINDS:
+        if kind not in IMPORTANCE_KINDS:
             raise ValueError(
-                f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}, shap."
+                f"kind={kind!r} is unknown; it must be one of {', '.join(IMPORTANCE_KINDS)}, shap."
             )
         return self.model_.mapper.sum_by_feature(self.model_.feature_importance(kind, per_output))
 
@@ -1141,11 +1138,11 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
 
         Returns
         -------
-        polyleaf.inspection.report.Report
-            `save(path)` writes it; notebooks show it. See :func:`polyleaf.inspection.report.report`.
+        polyleaf.inspection.Report
+            `save(path)` writes it; notebooks show it. See :func:`polyleaf.inspection.make_report`.
         """
         # By name: the page is drawn on a floor above, which is needed by whoever asks for it only.
-        return importlib.import_module("polyleaf.inspection.report").report(
+        return importlib.import_module("polyleaf.inspection.report").make_report(
             self, X, y, offset=offset, title=title
         )
 

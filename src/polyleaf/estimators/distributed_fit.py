@@ -165,7 +165,9 @@ def find_shared_n_estimators(
     found = estimator._find_n_estimators(
         here, PreparedData(dataset, target, [], None, offset, trial)
     )
-    return shared._replace(plan=plan.replace_n_estimators(found.n), auto_rounds_metric=None)
+    return shared._replace(
+        plan=plan.replace_n_estimators(found.n_estimators), auto_rounds_metric=None
+    )
 
 
 def fit_rank(

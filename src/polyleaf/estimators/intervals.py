@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions import Distribution
-from polyleaf.distributions.base import check_coverage
+from polyleaf.distributions.parametric import check_coverage
 from polyleaf.estimators.calibration_state import keep, kept
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.model import Model

@@ -104,7 +104,7 @@ def memory_estimate(
         problem, settings, target.values.shape[1] if target.values.ndim == 2 else 1
     )
     row = row_bytes(n_features, columns, settings)
-    of_validation = n_features + _FLOAT * columns.of_y + (_FLOAT + 3 * _DOUBLE) * columns.scores
+    of_validation = n_features + _FLOAT * columns.targets + (_FLOAT + 3 * _DOUBLE) * columns.scores
     return (
         n_rows * sum(row)
         + histogram_bytes(n_rows, n_features, columns, settings)

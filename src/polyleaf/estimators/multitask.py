@@ -237,7 +237,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 else "labels"
             )
             of_classes = learns == "classes" and place.task.n_scores != own.n_outputs
-            if place.task.learns != learns or of_classes:
+            if place.task.target_kind != learns or of_classes:
                 raise ValueError(f"Task {place.task.name!r} does not learn what its target is.")
 
     def _iter_tasks(self) -> Iterator[tuple[TaskSlice, TargetEncoding]]:

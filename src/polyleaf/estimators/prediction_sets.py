@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.distributions.base import check_coverage
+from polyleaf.distributions.parametric import check_coverage
 from polyleaf.estimators.calibration_state import keep, kept
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.model import Model
-from polyleaf.training.conformal import interval_widths
-from polyleaf.training.conformal_sets import (
+from polyleaf.training.conformal import (
     class_nonconformity,
+    interval_widths,
     label_nonconformity,
     truth_nonconformity,
 )

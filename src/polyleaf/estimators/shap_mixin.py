@@ -1,9 +1,4 @@
-"""Why fitted estimators predict what they predict: Shapley's values of features, whole or chunk by chunk.
-
-Owns what estimators say about contributions, and importances made of these. Must not know how contributions
-are computed (`polyleaf.model.shap`, the core's `Explainer`), or the `shap` package. What they mean:
-docs/explaining.md.
-"""
+"""SHAP values of fitted estimators, at once or in chunks, and importances computed from them."""
 
 from __future__ import annotations
 
@@ -16,15 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.model import Model
-from polyleaf.model.shap import BinnedRows, resolve_outputs
+from polyleaf.model.shap import BinnedRows, OutputSelection, ShapExplainer, resolve_outputs
 
 __all__ = ["ShapMixin", "iter_shap_values", "mean_abs_shap"]
 
 
 class ShapMixin:
-    """What estimators can say about why they predict what they predict."""
+    """The SHAP methods of estimators."""
 
-    if TYPE_CHECKING:  # what estimators have
+    if TYPE_CHECKING:  # provided by the estimators
         model_: Model
 
         def _rounds(self, iteration_range: tuple[int, int] | None) -> tuple[int, int]: ...
@@ -40,50 +35,48 @@ class ShapMixin:
         *,
         iteration_range: tuple[int, int] | None = None,
     ) -> np.ndarray:
-        """What each feature adds to the raw scores of each row: Shapley's values.
+        """Return SHAP values: the contribution of each feature to the raw scores of each row.
 
-        Together with `shap_base_values` they add up to the raw scores (`predict_raw`, what the link makes
-        predictions of; `decision_function` of a classifier, but for two classes of an objective that scores
-        both, such as "softmax"), without offsets: exactly, but for the rounding of float32.
+        They and `shap_base_values` add up to the raw scores (`predict_raw`; `decision_function` of
+        a classifier, except for two classes of an objective that scores both, such as "softmax"),
+        without offsets and up to float32 rounding.
 
         Parameters
         ----------
         X : array, sparse matrix, table or Dataset of shape (n_rows, n_features)
         background : like X, optional
-            Rows that stand for what is usual: a feature is worth what it changes against them (interventional
-            values). However many they are, explaining takes no longer, except with linear leaves. None: a
-            feature is worth what it changes against the training rows, as the counts of the trees' nodes have
-            them (path-dependent values).
+            Reference rows: interventional values, the change of the scores against these rows.
+            Their number does not affect the running time, except with linear leaves. Default:
+            path-dependent values, the change against the training rows as the row counts of the
+            nodes represent them.
         interactions : bool
-            For each pair of features what they do together, half on either side; the diagonal has what a
-            feature does alone.
+            Return interaction values of each pair of features, half on either side; the diagonal
+            has the main effects.
         outputs : int, str, list of these, or ndarray of shape (n_rows, m), optional
-            Numbers or names of the raw scores to explain; other numbers for each row, as `predict_topk` gives
-            them for labels (0 where one is -1). Default: all.
+            Numbers or names of the raw scores to explain; a matrix selects other outputs for each
+            row, as `predict_topk` returns them (0 where it has -1). Default: all.
         iteration_range : (int, int), optional
-            As in `predict`: by default up to the best round, where early stopping chose one.
+            See `predict`. Default: up to the best round, if early stopping found one.
 
         Returns
         -------
         ndarray of shape (n_rows, n_features, n_outputs), float32
-            In the unit of the raw scores, y's own where that was normalised. Without the last axis where
-            there is one raw score, or `outputs` is a number or name; with interactions (n_rows, n_features,
-            n_features, n_outputs). With `projection` features are the projected ones; what is made of a
-            feature of more than 255 categories counts as that feature.
+            In the unit of the raw scores, which is that of y if y was normalised. Without the last
+            axis if there is one raw score, or `outputs` is a number or a name; with interactions
+            (n_rows, n_features, n_features, n_outputs). With `projection` the features are the
+            projected ones; columns derived from a high-cardinality feature count as that feature.
 
         Raises
         ------
         ValueError
-            Where X or the background are not like the training data, for outputs that do not exist, and where
-            the model was saved without its counts and there is no background.
+            If X or the background do not have the features of the training data, for unknown
+            outputs, or without a background if the model was saved without row counts.
         MemoryError
-            Where the result does not fit in memory.
+            If the result does not fit in memory.
         """
-        first, last, n_threads = self._shap_range(iteration_range)
-        others = None if background is None else self._read_shap_rows(background, "background")
-        model: Model = self.model_
-        rows = self._read_shap_rows(X)
-        return model.shap_values(rows, others, interactions, outputs, first, last, n_threads)
+        selection, explainer = self._prepare_shap(background, outputs, iteration_range)
+        values = explainer.values(self._read_shap_rows(X), selection, interactions)
+        return values[..., 0] if selection.is_single else values
 
     def shap_base_values(
         self,
@@ -92,68 +85,72 @@ class ShapMixin:
         *,
         iteration_range: tuple[int, int] | None = None,
     ) -> np.ndarray | np.float64:
-        """The raw scores of a row of which nothing is known: what contributions start from.
+        """Return the expected raw scores, to which SHAP values are added.
 
         Parameters
         ----------
         background, outputs, iteration_range
-            As in `shap_values`.
+            See `shap_values`.
 
         Returns
         -------
-        ndarray of shape (n_outputs,), float64, or one number where `shap_values` has no axis of outputs
-            With `outputs` of two dimensions in their shape, NaN for -1.
+        ndarray of shape (n_outputs,), float64, or a float64 number
+            A number if `shap_values` has no axis of outputs. For a matrix of `outputs` in its
+            shape, NaN for -1.
         """
-        first, last, n_threads = self._shap_range(iteration_range)
-        others = None if background is None else self._read_shap_rows(background, "background")
-        return self.model_.shap_base_values(others, outputs, first, last, n_threads)
+        selection, explainer = self._prepare_shap(background, outputs, iteration_range)
+        base = explainer.base_values(selection)
+        return np.float64(base[0]) if selection.is_single else base
 
-    def _shap_range(self, iteration_range: tuple[int, int] | None) -> tuple[int, int, int]:
-        """First and last round (exclusive), and threads."""
+    def _prepare_shap(
+        self,
+        background: Any = None,
+        outputs: Any = None,
+        iteration_range: tuple[int, int] | None = None,
+    ) -> tuple[OutputSelection, ShapExplainer]:
         check_is_fitted(self)
-        return *self._rounds(iteration_range), self._n_threads()
+        first, last = self._rounds(iteration_range)
+        reference = None if background is None else self._read_shap_rows(background, "background")
+        model, n_threads = self.model_, self._n_threads()
+        selection = resolve_outputs(outputs, model.n_outputs, model.output_names)
+        return selection, model.make_shap_explainer(first, last, reference, n_threads)
 
     def _read_shap_rows(self, X: Any, name: str = "X") -> FeatureTable | BinnedRows:
         if isinstance(X, Dataset):
             X = X.rebinned_to(self.model_.mapper)
             return BinnedRows(X.codes, X.features)
         if name != "X" and getattr(X, "shape", (1,))[0] == 0:
-            raise ValueError(f"The {name} has no rows; it needs at least one.")
+            raise ValueError(f"{name} must have at least one row.")
         return self._features(X)
 
 
 def iter_shap_values(
     estimator: Any, X: Any, background: Any = None, outputs: Any = None
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """Contributions of some rows after the other, for tables whose contributions do not fit in memory.
+    """Yield SHAP values in chunks of rows, for data whose values do not fit in memory.
 
     Parameters
     ----------
     estimator : fitted PolyleafRegressor or PolyleafClassifier
     X, background, outputs
-        As in `shap_values`.
+        See `shap_values` of the estimators.
 
     Yields
     ------
     rows : slice
-    contributions : ndarray of shape (n_rows, n_features, n_outputs), float32
+    values : ndarray of shape (n_chunk_rows, n_features, n_outputs), float32
     """
-    first, last, n_threads = estimator._shap_range(None)
-    others = None if background is None else estimator._read_shap_rows(background, "background")
-    model: Model = estimator.model_
-    chosen = resolve_outputs(outputs, model.n_outputs, model.output_names)
-    return model.make_shap_explainer(first, last, others, n_threads).iter_shap_values(
-        estimator._read_shap_rows(X), chosen
-    )
+    selection, explainer = estimator._prepare_shap(background, outputs)
+    return explainer.iter_values(estimator._read_shap_rows(X), selection)
 
 
 def mean_abs_shap(chunks: Iterable[tuple[slice, np.ndarray]]) -> np.ndarray:
-    """The mean magnitude of contributions.
+    """Return the mean absolute SHAP values.
 
     Parameters
     ----------
-    chunks : iterable of (slice, ndarray of shape (n_some, n_features, n_outputs), float32)
-        What `iter_shap_values` yields.
+    chunks : iterable of (slice, ndarray of shape (n_chunk_rows, n_features, n_outputs), float32)
+        The result of `iter_shap_values`.
 
     Returns
     -------
@@ -164,5 +161,5 @@ def mean_abs_shap(chunks: Iterable[tuple[slice, np.ndarray]]) -> np.ndarray:
     for rows, values in chunks:
         total, n_rows = total + np.abs(values).sum(axis=0, dtype=np.float64), rows.stop
     if not n_rows:
-        raise ValueError("Importance by contributions is their mean over rows, and X has none.")
+        raise ValueError("X must have at least one row for importances by SHAP values.")
     return np.asarray(total).T / n_rows

@@ -1,7 +1,4 @@
-"""Ways out of Polyleaf and into it: models as programs and files of others, one room a format.
-
-Owns: the public names. Each room knows one format; what a model is to all of them is `source`.
-"""
+"""Export of models to other formats, and import of models of XGBoost and LightGBM."""
 
 from __future__ import annotations
 
@@ -11,16 +8,15 @@ from polyleaf.export.lightgbm_model import from_lightgbm
 from polyleaf.export.onnx_graph import to_onnx
 from polyleaf.export.skl2onnx_converter import register_skl2onnx
 from polyleaf.export.treelite_model import to_treelite
-from polyleaf.export.xgboost_file import to_xgboost
-from polyleaf.export.xgboost_model import from_xgboost
+from polyleaf.export.xgboost_model import from_xgboost, to_xgboost
 
 __all__ = [
-    "to_numeric_matrix",
     "category_mapping",
     "from_lightgbm",
     "from_xgboost",
     "register_skl2onnx",
     "to_c",
+    "to_numeric_matrix",
     "to_onnx",
     "to_treelite",
     "to_xgboost",

@@ -1,8 +1,4 @@
-"""Models of Polyleaf from trees that other libraries grew: bins are made from the thresholds that occur.
-
-Owns: trees as they are given, their bins and codes, and what a model says of its origin. Must not know: any
-format.
-"""
+"""Models of Polyleaf from trees of other libraries, with bins from the thresholds that occur."""
 
 from __future__ import annotations
 
@@ -19,38 +15,37 @@ from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 
-__all__ = ["ImportedModel", "ImportedTree", "build", "report_damaged_file"]
-
 
 @contextmanager
 def report_damaged_file(library: str) -> Iterator[None]:
-    """Whatever a file trips over that is no model of the library ends in a sentence."""
+    """Turn errors from an unexpected file content into a ValueError that names the library."""
     try:
         yield
     except (KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(
-            f"The {library} model cannot be read, its file is damaged or of a kind that is not known "
+            f"The {library} model cannot be read: its file is damaged or of an unknown kind "
             f"({type(error).__name__}: {error})."
         ) from error
 
 
 @dataclass(frozen=True)
 class ImportedTree:
-    """A tree as another library has it. Arrays have one entry a node; node 0 is the root.
+    """A tree of another library. Arrays have an entry per node; node 0 is the root.
 
     Attributes
     ----------
     feature, left, right : ndarray of int
-        A leaf has `left` -1.
+        `left` of a leaf is -1.
     threshold : ndarray of float64
-        Of a numeric split: values <= threshold go left, infinity: all that are not missing.
+        Thresholds of numeric splits: values <= threshold go left. Infinity: all that are not
+        missing go left.
     missing_left : ndarray of bool
     categories_left : dict of int -> set of int
-        Of the nodes that split by categories: those that go left.
+        Node of a categorical split -> categories that go left.
     values : ndarray of shape (n_nodes, n_outputs or 1), float64
-        What the leaves add; of inner nodes anything.
+        Leaf values; those of inner nodes are ignored.
     output : int
-        The one output that the tree is for; -1: all.
+        The output that the tree is for; -1: all outputs.
     round : int
     gain, cover, count : ndarray, optional
     """
@@ -71,161 +66,168 @@ class ImportedTree:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """What another library says of a model besides its trees."""
+    """A model of another library without its trees.
+
+    Attributes
+    ----------
+    library : str
+    n_features : int
+    feature_names : sequence of str or None
+    is_float64 : bool
+        Whether features are compared with thresholds as float64.
+    base_score : ndarray of shape (n_outputs,), float64
+    objective : str
+    parameters : dict
+        Parameters of the objective.
+    kind : str
+        Kind of target.
+    categories : dict of int -> sequence of int
+        Categorical feature -> its categories.
+    """
 
     library: str
     n_features: int
     feature_names: Sequence[str] | None
-    wide: bool  # thresholds are compared as float64
+    is_float64: bool
     base_score: np.ndarray
     objective: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)  # of the objective
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     kind: str = "regression"
     categories: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
-def build(given: ImportedModel, trees: Sequence[ImportedTree]) -> Model:
-    """The model of these trees.
+def build_model(imported: ImportedModel, trees: Sequence[ImportedTree]) -> Model:
+    """Build a model.
 
     Raises
     ------
     ValueError
-        When a feature has more thresholds or categories than there are bins.
+        If a feature has more thresholds or categories than there are bins.
     """
-    objective = get_objective(given.objective, **given.parameters)
     model = Model(
-        mapper=_mapper(given, trees),
-        objective=objective,
-        base_score=given.base_score,
+        mapper=_make_mapper(imported, trees),
+        objective=get_objective(imported.objective, **imported.parameters),
+        base_score=imported.base_score,
         learning_rate=1.0,
-        feature_names=given.feature_names,
-        metadata=_metadata(given),
+        feature_names=imported.feature_names,
+        metadata=_make_metadata(imported),
     )
     for tree in trees:
-        structure, leaves = _tree(tree, model.mapper)
+        structure, leaves = _convert_tree(tree, model.mapper)
         model.append(structure, leaves, tree.round, tree.output)
     return model
 
 
-def _metadata(given: ImportedModel) -> dict[str, Any]:
-    """So that the model, saved, is read as an estimator."""
-    n_outputs = len(given.base_score)
+def _make_metadata(imported: ImportedModel) -> dict[str, Any]:
+    """Return the metadata with which a saved model loads as an estimator."""
+    n_outputs = len(imported.base_score)
     classes = {
         "binary": np.arange(2),
         "multiclass": np.arange(n_outputs),
         "multilabel": np.arange(n_outputs),
     }
     encoding = TargetEncoding(
-        kind=given.kind,  # type: ignore[arg-type]
+        kind=imported.kind,  # type: ignore[arg-type]
         n_outputs=n_outputs,
-        one_dimensional=given.kind in ("binary", "multiclass") or n_outputs == 1,
-        classes=classes.get(given.kind),
+        one_dimensional=imported.kind in ("binary", "multiclass") or n_outputs == 1,
+        classes=classes.get(imported.kind),
     )
-    name = "PolyleafRegressor" if given.kind == "regression" else "PolyleafClassifier"
-    origin = {
-        "estimator": name,
-        "parameters": {"objective": given.objective},
-        "origin": given.library,
-    }
-    return origin | encoding.to_dict()
+    is_regression = imported.kind == "regression"
+    return {
+        "estimator": "PolyleafRegressor" if is_regression else "PolyleafClassifier",
+        "parameters": {"objective": imported.objective},
+        "origin": imported.library,
+    } | encoding.to_dict()
 
 
-# ---- bins --------------------------------------------------------------------------------------------------
+# ---- bins ----------------------------------------------------------------------------------
 
 
-def _mapper(given: ImportedModel, trees: Sequence[ImportedTree]) -> BinMapper:
-    thresholds: list[set[float]] = [set() for _ in range(given.n_features)]
+def _make_mapper(imported: ImportedModel, trees: Sequence[ImportedTree]) -> BinMapper:
+    thresholds: list[set[float]] = [set() for _ in range(imported.n_features)]
     for tree in trees:
-        for node in _numeric(tree):
-            if np.isfinite(tree.threshold[node]):
+        for node in np.flatnonzero(tree.left >= 0).tolist():
+            if node not in tree.categories_left and np.isfinite(tree.threshold[node]):
                 thresholds[tree.feature[node]].add(float(tree.threshold[node]))
     for feature, found in enumerate(thresholds):
-        _check_bins(given, feature, len(found) + 1, "thresholds")
-    for feature, kept in given.categories.items():
-        _check_bins(given, feature, len(kept), "categories")
-    names = given.feature_names
+        _check_bins(imported, feature, len(found) + 1, "thresholds")
+    for feature, kept in imported.categories.items():
+        _check_bins(imported, feature, len(kept), "categories")
+    names = imported.feature_names
     meta: dict[str, Any] = {
         "max_bins": MAX_BINS,
-        "n_features": given.n_features,
+        "n_features": imported.n_features,
         "feature_names": None if names is None else list(names),
         "categories": [
             {"feature": int(f), "kept": [int(c) for c in kept], "rare": []}
-            for f, kept in sorted(given.categories.items())
+            for f, kept in sorted(imported.categories.items())
         ],
     }
     arrays: dict[str, np.ndarray] = {
         "thresholds": np.array([t for found in thresholds for t in sorted(found)], np.float64),
         "offsets": np.cumsum([0, *map(len, thresholds)], dtype=np.int64),
-        "wide": np.full(given.n_features, given.wide, np.uint8),
+        "wide": np.full(imported.n_features, imported.is_float64, np.uint8),
     }
     return BinMapper.from_state(meta, arrays)
 
 
-def _check_bins(given: ImportedModel, feature: int, n_bins: int, what: str) -> None:
+def _check_bins(imported: ImportedModel, feature: int, n_bins: int, noun: str) -> None:
     if n_bins > MAX_BINS:
-        name = feature if given.feature_names is None else repr(given.feature_names[feature])
+        names = imported.feature_names
+        name = feature if names is None else repr(names[feature])
         raise ValueError(
-            f"Feature {name} of the {given.library} model has {n_bins} bins of {what}, and Polyleaf's codes "
-            f"have {MAX_BINS}: train it with fewer bins (max_bin={MAX_BINS - 1})."
+            f"Feature {name} of the {imported.library} model has {n_bins} bins of {noun}, but "
+            f"Polyleaf supports {MAX_BINS}: train it with fewer bins (max_bin={MAX_BINS - 1})."
         )
 
 
-def _numeric(tree: ImportedTree) -> list[int]:
-    return [
-        node for node in np.flatnonzero(tree.left >= 0).tolist() if node not in tree.categories_left
-    ]
+# ---- trees ---------------------------------------------------------------------------------
 
 
-# ---- trees -------------------------------------------------------------------------------------------------
-
-
-def _tree(tree: ImportedTree, mapper: BinMapper) -> tuple[_core.Tree, np.ndarray]:
-    """Structure on codes and leaf values; nodes are numbered anew, children after their parent."""
+def _convert_tree(tree: ImportedTree, mapper: BinMapper) -> tuple[_core.Tree, np.ndarray]:
+    """Return a tree on bin codes and its leaf values; children come after their parent."""
     order = [0]
     for node in order:
         if tree.left[node] >= 0:
             order += [int(tree.left[node]), int(tree.right[node])]
         if len(order) > len(tree.left) or min(order[-2:]) < 0:
             raise ValueError("The nodes of a tree do not form a tree; the file is damaged.")
-    place = {node: i for i, node in enumerate(order)}
-    inner = tree.left[order] >= 0
-    number = np.where(inner, -1, np.cumsum(~inner) - 1)
-    threshold, category_set, sets = _tests(tree, order, mapper)
+    position = {node: i for i, node in enumerate(order)}
+    is_inner = tree.left[order] >= 0
+    leaf = np.where(is_inner, -1, np.cumsum(~is_inner) - 1)
+    threshold, category_set, sets = _convert_splits(tree, order, mapper)
 
-    def children(side: np.ndarray) -> np.ndarray:
-        return np.array(
-            [
-                place[int(side[node])] if is_inner else -1
-                for node, is_inner in zip(order, inner, strict=True)
-            ],
-            np.int32,
-        )
+    def convert_children(side: np.ndarray) -> np.ndarray:
+        children = np.full(len(order), -1, np.int32)
+        for i in np.flatnonzero(is_inner).tolist():
+            children[i] = position[int(side[order[i]])]
+        return children
 
-    def statistic(values: np.ndarray | None, dtype: type) -> np.ndarray:
+    def reorder(values: np.ndarray | None, dtype: type) -> np.ndarray:
         return np.zeros(len(order), dtype) if values is None else values[order].astype(dtype)
 
     structure = _core.Tree.from_arrays(
-        feature=np.where(inner, tree.feature[order], -1).astype(np.int32),
+        feature=np.where(is_inner, tree.feature[order], -1).astype(np.int32),
         threshold=threshold,
-        missing_left=inner & tree.missing_left[order],
-        left=children(tree.left),
-        right=children(tree.right),
-        leaf=number.astype(np.int32),
+        missing_left=is_inner & tree.missing_left[order],
+        left=convert_children(tree.left),
+        right=convert_children(tree.right),
+        leaf=leaf.astype(np.int32),
         category_set=category_set,
         categories=sets,
-        gain=np.where(inner, statistic(tree.gain, np.float64), 0.0),
-        count=statistic(tree.count, np.int64),
-        cover=statistic(tree.cover, np.float64),
+        gain=np.where(is_inner, reorder(tree.gain, np.float64), 0.0),
+        count=reorder(tree.count, np.int64),
+        cover=reorder(tree.cover, np.float64),
         output_gain=np.zeros((len(order), 0), np.float32),
         n_features=mapper.n_features_,
     )
-    return structure, np.ascontiguousarray(tree.values[order][~inner], np.float32)
+    return structure, np.ascontiguousarray(tree.values[order][~is_inner], np.float32)
 
 
-def _tests(
+def _convert_splits(
     tree: ImportedTree, order: list[int], mapper: BinMapper
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Last code that goes left, row of the category sets, and these, of the nodes in order."""
+    """Return the last left code and the row of the category set of each node, and the sets."""
     threshold = np.full(len(order), -1, np.int32)
     category_set = np.full(len(order), -1, np.int32)
     sets: list[np.ndarray] = []
@@ -233,19 +235,14 @@ def _tests(
         if tree.left[node] < 0:
             continue
         feature = int(tree.feature[node])
-        wanted = tree.categories_left.get(node)
-        if wanted is None:
-            at = np.searchsorted(mapper.thresholds_[feature], tree.threshold[node])
-            threshold[i] = at  # of infinity: the last bin
+        categories = tree.categories_left.get(node)
+        if categories is None:
+            # An infinite threshold gives the last bin.
+            threshold[i] = np.searchsorted(mapper.thresholds_[feature], tree.threshold[node])
             continue
+        codes = mapper.category_codes(feature).items()
         bits = np.zeros(256, bool)
-        bits[
-            [
-                code
-                for category, code in mapper.category_codes(feature).items()
-                if category in wanted
-            ]
-        ] = True
+        bits[[code for category, code in codes if category in categories]] = True
         category_set[i] = len(sets)
         sets.append(np.packbits(bits, bitorder="little").view("<u8").astype(np.uint64))
     return threshold, category_set, np.array(sets, np.uint64).reshape(-1, 4)

@@ -1,7 +1,4 @@
-"""Models of LightGBM: what its text files hold, as a model of Polyleaf.
-
-Owns: this format. Must not know: how a model is built of trees (`building`).
-"""
+"""Import of LightGBM models from its text format."""
 
 from __future__ import annotations
 
@@ -11,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.export.import_trees import ImportedModel, ImportedTree, build, report_damaged_file
+from polyleaf.export.import_trees import (
+    ImportedModel,
+    ImportedTree,
+    build_model,
+    report_damaged_file,
+)
 from polyleaf.model import Model
 
-__all__ = ["from_lightgbm"]
-
-# Objective of LightGBM -> that of Polyleaf.
+# Objective of LightGBM -> objective of Polyleaf.
 _OBJECTIVES = {
     "regression": "squared_error",
     "regression_l1": "absolute_error",
@@ -35,30 +35,30 @@ _OBJECTIVES = {
     "custom": "squared_error",
 }
 _KINDS = {"binary": "binary", "multiclass": "multiclass"}
-_CATEGORICAL, _DEFAULT_LEFT = 1, 2  # bits of decision_type; the next two say what is missing:
-_NONE, _ZERO = 0, 1
+_CATEGORICAL, _DEFAULT_LEFT = 1, 2  # bits of decision_type
+_MISSING_NONE, _MISSING_ZERO = 0, 1  # values of the next two bits
 
 
 def from_lightgbm(model: Any) -> Model:
-    """A model of LightGBM as a model of Polyleaf, with equal predictions.
+    """Convert a LightGBM model to a Polyleaf model with equal predictions.
 
     Parameters
     ----------
     model : str, path, Booster or estimator of LightGBM
-        A file is text, as `Booster.save_model` writes it.
+        A file must be in the text format of `Booster.save_model`.
 
     Returns
     -------
     Model
-        Saved, it is read as an estimator by `polyleaf.load_model`: of classes 0, 1, ...; quantiles and ranks
-        are plain numbers. Categories are LightGBM's codes of them. Features are compared as float64, and leaf
-        values are rounded to float32.
+        After `save_model`, `polyleaf.load_model` loads it as an estimator. Classes are 0, 1, ...;
+        models of quantiles and ranking become regressors. Categories are LightGBM's codes. Features
+        are compared as float64, and leaf values are rounded to float32.
 
     Raises
     ------
     ValueError
-        When it is no such file, leaves are linear, zeros are missing values, its objective has no
-        counterpart, or a feature has more than 254 thresholds.
+        If the file is of another format, leaves are linear, zeros are missing values, the objective
+        is not supported, or a feature has more than 254 thresholds.
     """
     model = getattr(model, "booster_", model)
     text = (
@@ -68,120 +68,123 @@ def from_lightgbm(model: Any) -> Model:
     )
     if not text.startswith("tree\n") or ("\nTree=" not in text and "end of trees" not in text):
         raise ValueError(
-            'This is no LightGBM model in text; save it with Booster.save_model("model.txt").'
+            "model is not a LightGBM model in text format; save it with "
+            'Booster.save_model("model.txt").'
         )
     with report_damaged_file("LightGBM"):
-        return _model(text)
+        return _parse_model(text)
 
 
-def _model(text: str) -> Model:
+def _parse_model(text: str) -> Model:
     head, *blocks = text.split("end of trees")[0].split("\nTree=")
-    about = _fields(head)
-    name, options = _objective(about)
-    per_round = int(about.get("num_tree_per_iteration", 1))
-    factor = 1.0 if "average_output" not in about else per_round / max(1, len(blocks))
+    header = _parse_fields(head)
+    name, options = _parse_objective(header)
+    per_round = int(header.get("num_tree_per_iteration", 1))
+    factor = 1.0 if "average_output" not in header else per_round / max(1, len(blocks))
     factor *= float(options.get("sigmoid", 1.0)) if _OBJECTIVES[name] == "logistic" else 1.0
-    trees = [_tree(_fields(block), t, per_round, factor) for t, block in enumerate(blocks)]
-    given = ImportedModel(
+    trees = [
+        _parse_tree(_parse_fields(block), t, per_round, factor) for t, block in enumerate(blocks)
+    ]
+    imported = ImportedModel(
         library="LightGBM",
-        n_features=int(about["max_feature_idx"]) + 1,
-        feature_names=_names(about),
-        wide=True,
+        n_features=int(header["max_feature_idx"]) + 1,
+        feature_names=_parse_feature_names(header),
+        is_float64=True,
         base_score=np.zeros(per_round),
         objective=_OBJECTIVES[name],
         kind=_KINDS.get(name, "regression"),
-        categories=_categories(trees),
+        categories=_collect_categories(trees),
     )
-    return build(given, trees)
+    return build_model(imported, trees)
 
 
-def _fields(block: str) -> dict[str, str]:
-    """Lines `name=value`; a line without a value is a flag."""
+def _parse_fields(block: str) -> dict[str, str]:
+    """Parse lines `name=value`; a line without a value is a flag."""
     pairs = (line.partition("=") for line in block.splitlines() if line)
     return {name: value for name, _, value in pairs}
 
 
-def _names(about: dict[str, str]) -> list[str] | None:
-    names = about.get("feature_names", "").split(" ")
+def _parse_feature_names(header: dict[str, str]) -> list[str] | None:
+    names = header.get("feature_names", "").split(" ")
     generated = [f"Column_{i}" for i in range(len(names))]
     return None if names == generated or len(set(names)) < len(names) else names
 
 
-def _objective(about: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Name, and options as in "binary sigmoid:1"."""
-    name, *words = about.get("objective", "custom").split(" ")
+def _parse_objective(header: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Return name and options of an objective such as "binary sigmoid:1"."""
+    name, *words = header.get("objective", "custom").split(" ")
     options = dict(word.partition(":")[::2] for word in words)
     if name not in _OBJECTIVES or "sqrt" in options:
         raise ValueError(
-            f"Objective {about['objective']!r} of LightGBM has no counterpart here; known are "
+            f"The LightGBM objective {header['objective']!r} is not supported; supported are "
             f"{', '.join(_OBJECTIVES)}."
         )
     return name, options
 
 
-def _array(fields: dict[str, str], name: str, dtype: Any) -> np.ndarray:
+def _parse_array(fields: dict[str, str], name: str, dtype: Any) -> np.ndarray:
     return np.array(fields.get(name, "").split(), dtype)
 
 
-def _tree(fields: dict[str, str], number: int, per_round: int, factor: float) -> ImportedTree:
+def _parse_tree(fields: dict[str, str], number: int, per_round: int, factor: float) -> ImportedTree:
     if fields.get("is_linear", "0") != "0":
         raise ValueError(
-            "The LightGBM model has linear leaves, which fall back to a constant where a value is missing; "
-            "those of Polyleaf do not. Train it without linear_tree."
+            "The LightGBM model has linear leaves, which treat missing values in a way that "
+            "Polyleaf does not support: train it without linear_tree."
         )
     n_leaves = int(fields["num_leaves"])
     n_inner = n_leaves - 1
-    values = np.concatenate([np.zeros(n_inner), _array(fields, "leaf_value", np.float64)])
-    zeros, kinds = np.zeros(n_leaves), _array(fields, "decision_type", np.int64)
-    threshold = np.concatenate([_array(fields, "threshold", np.float64), zeros])
+    values = np.concatenate([np.zeros(n_inner), _parse_array(fields, "leaf_value", np.float64)])
+    zeros, kinds = np.zeros(n_leaves), _parse_array(fields, "decision_type", np.int64)
+    threshold = np.concatenate([_parse_array(fields, "threshold", np.float64), zeros])
     is_set = (kinds & _CATEGORICAL) > 0
-    missing = np.where(is_set, _NONE, kinds >> 2)
-    if (missing == _ZERO).any():
+    missing = np.where(is_set, _MISSING_NONE, kinds >> 2)
+    if (missing == _MISSING_ZERO).any():
         raise ValueError(
-            "The LightGBM model takes zeros as missing values, which Polyleaf does not. Train it without "
-            "zero_as_missing."
+            "The LightGBM model treats zeros as missing values, which Polyleaf does not support: "
+            "train it without zero_as_missing."
         )
-    # Where nothing was missing in training, NaN counts as 0; a category that is none goes right.
-    as_zero = (missing == _NONE) & (threshold[:n_inner] >= 0)
-    by_default = (missing != _NONE) & ((kinds & _DEFAULT_LEFT) > 0)
-    children = [_children(fields, side, n_inner, n_leaves) for side in ("left", "right")]
+    # If nothing was missing in training, NaN is compared as 0; unknown categories go right.
+    zero_left = (missing == _MISSING_NONE) & (threshold[:n_inner] >= 0)
+    default_left = (missing != _MISSING_NONE) & ((kinds & _DEFAULT_LEFT) > 0)
     return ImportedTree(
         feature=np.concatenate(
-            [_array(fields, "split_feature", np.int64), zeros.astype(np.int64) - 1]
+            [_parse_array(fields, "split_feature", np.int64), zeros.astype(np.int64) - 1]
         ),
-        left=children[0],
-        right=children[1],
+        left=_parse_children(fields, "left", n_inner, n_leaves),
+        right=_parse_children(fields, "right", n_inner, n_leaves),
         threshold=threshold,
-        missing_left=np.concatenate([~is_set & (as_zero | by_default), zeros > 0]),
-        categories_left=_sets(fields, np.flatnonzero(is_set), threshold),
+        missing_left=np.concatenate([~is_set & (zero_left | default_left), zeros > 0]),
+        categories_left=_parse_category_sets(fields, np.flatnonzero(is_set), threshold),
         values=values[:, None] * factor,
         output=number % per_round,
         round=number // per_round,
-        gain=_node_values(fields, "split_gain", "", n_leaves),
-        cover=_node_values(fields, "internal_weight", "leaf_weight", n_leaves),
-        count=_node_values(fields, "internal_count", "leaf_count", n_leaves),
+        gain=_parse_node_values(fields, "split_gain", "", n_leaves),
+        cover=_parse_node_values(fields, "internal_weight", "leaf_weight", n_leaves),
+        count=_parse_node_values(fields, "internal_count", "leaf_count", n_leaves),
     )
 
 
-def _children(fields: dict[str, str], side: str, n_inner: int, n_leaves: int) -> np.ndarray:
-    """Inner nodes keep their numbers, leaves follow; a tree of one leaf is that leaf."""
-    given = _array(fields, f"{side}_child", np.int64)
+def _parse_children(fields: dict[str, str], side: str, n_inner: int, n_leaves: int) -> np.ndarray:
+    """Return children of all nodes; leaves are numbered after the inner nodes."""
+    given = _parse_array(fields, f"{side}_child", np.int64)
     return np.concatenate(
         [np.where(given < 0, n_inner + ~given, given)[:n_inner], np.full(n_leaves, -1)]
     )
 
 
-def _node_values(fields: dict[str, str], inner: str, leaf: str, n_leaves: int) -> np.ndarray:
-    found = _array(fields, inner, np.float64)[: n_leaves - 1], _array(fields, leaf, np.float64)
-    sizes = n_leaves - 1, n_leaves
-    return np.concatenate(
-        [a if len(a) == n else np.zeros(n) for a, n in zip(found, sizes, strict=True)]
-    )
+def _parse_node_values(fields: dict[str, str], inner: str, leaf: str, n_leaves: int) -> np.ndarray:
+    inner_values = _parse_array(fields, inner, np.float64)[: n_leaves - 1]
+    leaf_values = _parse_array(fields, leaf, np.float64)
+    pairs = (inner_values, n_leaves - 1), (leaf_values, n_leaves)
+    return np.concatenate([values if len(values) == n else np.zeros(n) for values, n in pairs])
 
 
-def _sets(fields: dict[str, str], nodes: np.ndarray, threshold: np.ndarray) -> dict[int, set[int]]:
-    begin = _array(fields, "cat_boundaries", np.int64)
-    words = _array(fields, "cat_threshold", np.int64).astype("<u4")
+def _parse_category_sets(
+    fields: dict[str, str], nodes: np.ndarray, threshold: np.ndarray
+) -> dict[int, set[int]]:
+    begin = _parse_array(fields, "cat_boundaries", np.int64)
+    words = _parse_array(fields, "cat_threshold", np.int64).astype("<u4")
     found = {}
     for node in nodes.tolist():
         row = int(threshold[node])
@@ -190,8 +193,8 @@ def _sets(fields: dict[str, str], nodes: np.ndarray, threshold: np.ndarray) -> d
     return found
 
 
-def _categories(trees: list[ImportedTree]) -> dict[int, list[int]]:
-    """Of each categorical feature the categories that some split names; all others go right everywhere."""
+def _collect_categories(trees: list[ImportedTree]) -> dict[int, list[int]]:
+    """Return the categories of each feature that occur in splits; all others always go right."""
     found: dict[int, set[int]] = {}
     for tree in trees:
         for node, categories in tree.categories_left.items():

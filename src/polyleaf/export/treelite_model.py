@@ -1,7 +1,4 @@
-"""A model as Treelite has it: for its interpreter, its compiler to C, and inference on GPUs that reads it.
-
-Owns: the translation. Must not know: how models are made. docs/export.md says what goes and what does not.
-"""
+"""Export to Treelite, for its interpreter, its compiler to C and GPU inference."""
 
 from __future__ import annotations
 
@@ -11,43 +8,41 @@ import numpy as np
 
 from polyleaf.export.ir import ModelIR, TreeIR, build_ir
 
-__all__ = ["to_treelite"]
-
 _POSTPROCESSORS = {"logistic": "sigmoid", "softmax": "softmax", "exponential": "exponential"}
 
 
 def to_treelite(model: Any) -> Any:
-    """A model as a `treelite.Model`.
+    """Convert a model to a `treelite.Model`.
 
     Parameters
     ----------
     model : Model or fitted estimator
-        An estimator with a best round is written up to it, as it predicts.
+        An estimator with a best iteration is exported up to it.
 
     Returns
     -------
     treelite.Model
-        It reads rows as :func:`polyleaf.export.to_numeric_matrix` makes them. Its postprocessor is the link where
-        Treelite has it: logistic of each output, softmax, exponential; otherwise predictions are raw scores.
+        Model for rows of :func:`polyleaf.export.to_numeric_matrix`. Its postprocessor is the link
+        if that is logistic, softmax or exponential; otherwise predictions are raw scores.
 
     Raises
     ------
     ImportError
-        Without the package treelite.
+        If the package treelite is not installed.
     ValueError
-        When the model projects its features, has linear leaves, or leaves of so many outputs that dense
-        vectors of them would fill the memory.
+        If the model projects its features, has linear leaves, or dense leaf vectors would fill the
+        memory.
     """
-    treelite = _treelite()
-    source = build_ir(model)
-    source.check_constant_leaves("Treelite", "to_onnx or to_c")
-    builder = _builder(treelite, source)
-    for tree in source.trees:
-        _add(builder, source, tree)
+    treelite = _import_treelite()
+    ir = build_ir(model)
+    ir.check_constant_leaves("Treelite", "to_onnx or to_c")
+    builder = _make_builder(treelite, ir)
+    for tree in ir.trees:
+        _add_tree(builder, ir, tree)
     return builder.commit()
 
 
-def _treelite() -> Any:
+def _import_treelite() -> Any:
     try:
         import treelite
         import treelite.model_builder
@@ -58,68 +53,71 @@ def _treelite() -> Any:
     return treelite
 
 
-def _builder(treelite: Any, source: ModelIR) -> Any:
-    parts, model = treelite.model_builder, source.model
-    n_outputs, n_trees, classes = model.n_outputs, len(source.trees), source.kind == "multiclass"
-    scalar = source.has_scalar_trees
-    shape = (1, 1) if scalar else (1, n_outputs) if classes else (n_outputs, 1)
-    outputs = [max(0, tree.output) for tree in source.trees] if scalar else [-1] * n_trees
+def _make_builder(treelite: Any, ir: ModelIR) -> Any:
+    parts, model = treelite.model_builder, ir.model
+    n_outputs, n_trees, is_multiclass = model.n_outputs, len(ir.trees), ir.kind == "multiclass"
+    is_scalar = ir.has_scalar_trees
+    shape = (1, 1) if is_scalar else (1, n_outputs) if is_multiclass else (n_outputs, 1)
+    outputs = [max(0, tree.output) for tree in ir.trees] if is_scalar else [-1] * n_trees
     zeros = [0] * n_trees
     metadata = parts.Metadata(
         num_feature=model.n_features,
         task_type={"regression": "kRegressor", "multiclass": "kMultiClf"}.get(
-            source.kind, "kBinaryClf"
+            ir.kind, "kBinaryClf"
         ),
         average_tree_output=False,
-        num_target=1 if classes else n_outputs,
-        num_class=[n_outputs] if classes else [1] * n_outputs,
+        num_target=1 if is_multiclass else n_outputs,
+        num_class=[n_outputs] if is_multiclass else [1] * n_outputs,
         leaf_vector_shape=shape,
     )
     annotation = parts.TreeAnnotation(
         num_tree=n_trees,
-        target_id=zeros if classes else outputs,
-        class_id=outputs if classes else zeros,
+        target_id=zeros if is_multiclass else outputs,
+        class_id=outputs if is_multiclass else zeros,
     )
-    name = _POSTPROCESSORS.get(source.link or "", "identity")
-    postprocessor = parts.PostProcessorFunc(name="identity" if source.one_vs_rest else name)
-    dtype = np.dtype(source.dtype).name
+    name = _POSTPROCESSORS.get(ir.link or "", "identity")
+    postprocessor = parts.PostProcessorFunc(name="identity" if ir.is_one_vs_rest else name)
+    dtype = np.dtype(ir.dtype).name
     return parts.ModelBuilder(
         threshold_type=dtype,
         leaf_output_type=dtype,
         metadata=metadata,
         tree_annotation=annotation,
         postprocessor=postprocessor,
-        base_scores=source.base.tolist(),
+        base_scores=ir.base_score.tolist(),
     )
 
 
-def _add(builder: Any, source: ModelIR, tree: TreeIR) -> None:
-    at, values = tree.structure, source.constants(tree)
+def _add_tree(builder: Any, ir: ModelIR, tree: TreeIR) -> None:
+    structure, values = tree.structure, ir.leaf_values(tree)
     builder.start_tree()
-    for node in range(at.n_nodes):
+    for node in range(structure.n_nodes):
         builder.start_node(node)
-        if at.feature[node] < 0:
-            leaf = values[at.leaf[node]]
+        if structure.feature[node] < 0:
+            leaf = values[structure.leaf[node]]
             builder.leaf(float(leaf[0]) if len(leaf) == 1 else leaf.tolist())
         else:
-            _add_test(builder, source, tree, node)
+            _add_split(builder, ir, tree, node)
         builder.end_node()
     builder.end_tree()
 
 
-def _add_test(builder: Any, source: ModelIR, tree: TreeIR, node: int) -> None:
-    at = tree.structure
-    feature, missing_left = int(at.feature[node]), bool(at.missing_left[node])
-    children = {"left_child_key": int(at.left[node]), "right_child_key": int(at.right[node])}
+def _add_split(builder: Any, ir: ModelIR, tree: TreeIR, node: int) -> None:
+    structure = tree.structure
+    feature, missing_left = int(structure.feature[node]), bool(structure.missing_left[node])
+    children = {
+        "left_child_key": int(structure.left[node]),
+        "right_child_key": int(structure.right[node]),
+    }
     if node not in tree.codes_left:
         builder.numerical_test(
             feature, float(tree.threshold[node]), default_left=missing_left, opname="<=", **children
         )
         return
-    # What is in no list goes where missing values go.
+    # Categories that are not listed go where missing values go.
     listed = tree.codes_left[node]
     if missing_left:
-        listed = np.setdiff1d(np.arange(int(source.model.mapper.n_bins_[feature])), listed)
+        listed = np.setdiff1d(np.arange(int(ir.model.mapper.n_bins_[feature])), listed)
     builder.categorical_test(
         feature,
         default_left=missing_left,

@@ -1,7 +1,4 @@
-"""Models of XGBoost: what its JSON and UBJSON files hold, as a model of Polyleaf.
-
-Owns: these two formats. Must not know: how a model is built of trees (`building`).
-"""
+"""Export to XGBoost's JSON format, and import of XGBoost models from JSON and UBJSON."""
 
 from __future__ import annotations
 
@@ -9,19 +6,246 @@ import json
 import os
 import struct
 import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from polyleaf.export.import_trees import ImportedModel, ImportedTree, build, report_damaged_file
+from polyleaf.data.binning import MAX_BINS
+from polyleaf.export.import_trees import (
+    ImportedModel,
+    ImportedTree,
+    build_model,
+    report_damaged_file,
+)
+from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir
 from polyleaf.model import Model
+from polyleaf.model.serialize import TextDestination, as_path, format_source, write_text
 
-__all__ = ["from_xgboost"]
+# ---- export --------------------------------------------------------------------------------
 
-_LARGEST = np.finfo(np.float32).max
+_VERSION = [3, 1, 0]  # the oldest version that reads the files
+_NO_PARENT = (1 << 31) - 1
 
-# Objective of XGBoost -> that of Polyleaf, and how its base score becomes a raw score.
+# Link -> objective, its parameters, and the base score of raw score 0.
+_SQUARED_ERROR: tuple[str, dict[str, Any], str] = (
+    "reg:squarederror",
+    {"reg_loss_param": {"scale_pos_weight": "1"}},
+    "0E0",
+)
+_LINK_OBJECTIVES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "logistic": ("binary:logistic", {"reg_loss_param": {"scale_pos_weight": "1"}}, "5E-1"),
+    "softmax": ("multi:softprob", {}, "0E0"),
+    "exponential": (
+        "count:poisson",
+        {"poisson_regression_param": {"max_delta_step": "7E-1"}},
+        "1E0",
+    ),
+}
+
+
+def to_xgboost(model: Any, path: TextDestination) -> None:
+    """Write a model in XGBoost's JSON format, for XGBoost 3.1 and later.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+        An estimator with a best iteration is exported up to it.
+    path : str, path or open text file
+        The file. The extension must be ".json", by which XGBoost detects the format.
+
+    Raises
+    ------
+    ValueError
+        If the model projects its features, has linear leaves or features that need float64, dense
+        leaf vectors would fill the memory, or the path has another extension.
+
+    Notes
+    -----
+    XGBoost reads rows of :func:`polyleaf.export.to_numeric_matrix`, with categories as codes. The
+    objective has the link of the model, so that predictions are equal: logistic of each output,
+    softmax or exponential; otherwise predictions are raw scores. Columns have no names. A first
+    round of single leaves holds the base scores.
+    """
+    if not hasattr(path, "write") and as_path(path).suffix != ".json":
+        raise ValueError(f"path={format_source(path)} must have the extension .json.")
+    ir = build_ir(model)
+    ir.check_constant_leaves("XGBoost", "to_onnx or to_c")
+    for feature in np.flatnonzero(ir.is_float64).tolist():
+        raise ValueError(
+            f"Feature {ir.model.feature_name(feature)!r} has values that differ only in float64, "
+            "but XGBoost compares float32: use to_onnx, to_treelite or to_c."
+        )
+    write_text(path, json.dumps(_export_model(ir)))
+
+
+def _export_model(ir: ModelIR) -> dict[str, Any]:
+    model = ir.model
+    link = "" if ir.is_one_vs_rest else ir.link or ""
+    objective, parameters, base_score = _LINK_OBJECTIVES.get(link, _SQUARED_ERROR)
+    is_softmax = objective == "multi:softprob"
+    if is_softmax:
+        parameters = {"softmax_multiclass_param": {"num_class": str(model.n_outputs)}}
+    model_params = {
+        "base_score": base_score,
+        "boost_from_average": "1",
+        "num_class": str(model.n_outputs if is_softmax else 0),
+        "num_feature": str(model.n_features),
+        "num_target": str(1 if is_softmax else model.n_outputs),
+    }
+    is_categorical = model.mapper.is_categorical_
+    types = ["c" if is_set else "float" for is_set in is_categorical]
+    learner = {
+        "attributes": {},
+        "feature_names": [],
+        "feature_types": types if is_categorical.any() else [],
+        "gradient_booster": {"model": _export_booster(ir), "name": "gbtree"},
+        "learner_model_param": model_params,
+        "objective": {"name": objective, **parameters},
+    }
+    return {"learner": learner, "version": _VERSION}
+
+
+def _export_booster(ir: ModelIR) -> dict[str, Any]:
+    trees: list[dict[str, Any]] = []
+    groups, rounds = [], []
+    for tree, group, round in _iter_trees(ir):
+        trees.append({"id": len(trees), **tree})
+        groups.append(group)
+        rounds.append(round)
+    ends = np.searchsorted(rounds, np.arange(rounds[-1] + 1), side="right").tolist()
+    return {
+        "cats": {"enc": [], "feature_segments": [], "sorted_idx": []},
+        "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
+        "iteration_indptr": [0, *ends],
+        "tree_info": groups,
+        "trees": trees,
+    }
+
+
+def _iter_trees(ir: ModelIR) -> Iterator[tuple[dict[str, Any], int, int]]:
+    """Yield trees, the output of each (0 if it is for all), and their rounds."""
+    base = ir.base_score[:, None] if ir.has_scalar_trees else ir.base_score[None, :]
+    for output, values in enumerate(base):
+        yield _export_leaf(ir, values), output, 0
+    for view, tree in zip(ir.model.trees, ir.trees, strict=False):
+        yield _export_tree(ir, tree), max(0, tree.output), 1 + view.round
+
+
+def _export_leaf(ir: ModelIR, values: np.ndarray) -> dict[str, Any]:
+    return _make_tree(
+        ir,
+        left=[-1],
+        right=[-1],
+        feature=[0],
+        split=[0.0],
+        missing_left=[0],
+        gain=[0.0],
+        cover=[0.0],
+        sets={},
+        leaves=[0],
+        values=values[None],
+    )
+
+
+def _export_tree(ir: ModelIR, tree: TreeIR) -> dict[str, Any]:
+    structure = tree.structure
+    is_inner = np.asarray(structure.left) >= 0
+    # x <= t is x < the float32 number after t; infinity stays.
+    split = np.nextafter(tree.threshold.astype(np.float32), np.float32(np.inf))
+    return _make_tree(
+        ir,
+        left=structure.left.tolist(),
+        right=structure.right.tolist(),
+        feature=np.where(is_inner, structure.feature, 0).tolist(),
+        split=np.where(is_inner, split, np.float32(0)).tolist(),
+        missing_left=np.where(is_inner, structure.missing_left, False).astype(int).tolist(),
+        gain=np.asarray(structure.gain).tolist(),
+        cover=np.asarray(structure.cover).tolist(),
+        sets={node: _get_codes_right(ir, tree, node) for node in sorted(tree.codes_left)},
+        leaves=structure.leaf.tolist(),
+        values=ir.leaf_values(tree),
+    )
+
+
+def _get_codes_right(ir: ModelIR, tree: TreeIR, node: int) -> list[int]:
+    """Return the codes that go right.
+
+    XGBoost sends codes that are not listed to the left, Polyleaf where missing values go.
+    """
+    n_codes = MAX_BINS
+    if tree.structure.missing_left[node]:
+        n_codes = int(ir.model.mapper.n_bins_[int(tree.structure.feature[node])])
+    return np.setdiff1d(np.arange(n_codes), tree.codes_left[node]).tolist()
+
+
+def _make_tree(
+    ir: ModelIR,
+    *,
+    left: list[int],
+    right: list[int],
+    feature: list[int],
+    split: list[float],
+    missing_left: list[int],
+    gain: list[float],
+    cover: list[float],
+    sets: dict[int, list[int]],
+    leaves: list[int],
+    values: np.ndarray,
+) -> dict[str, Any]:
+    """Return a tree in XGBoost's layout.
+
+    The right child of a leaf is the row of its vector; the split condition of a scalar leaf is its
+    value.
+    """
+    n, width = len(left), values.shape[1]
+    values = values.astype(np.float32)
+    is_leaf = [child < 0 for child in left]
+    parents = [_NO_PARENT if width == 1 else -1] * n
+    for node in range(n):
+        if not is_leaf[node]:
+            parents[left[node]] = parents[right[node]] = node
+    weights = np.zeros((n, width), np.float32)
+    weights[is_leaf] = values[[leaf for leaf, ends in zip(leaves, is_leaf, strict=True) if ends]]
+    if width == 1:
+        split = [float(weights[i, 0]) if is_leaf[i] else split[i] for i in range(n)]
+    else:
+        right = [leaves[i] if is_leaf[i] else right[i] for i in range(n)]
+    sizes = [len(codes) for codes in sets.values()]
+    tree = {
+        "base_weights": _shorten(weights.ravel()),
+        "categories": [code for codes in sets.values() for code in codes],
+        "categories_nodes": list(sets),
+        "categories_segments": np.cumsum([0, *sizes])[: len(sizes)].tolist(),
+        "categories_sizes": sizes,
+        "default_left": missing_left,
+        "left_children": left,
+        "loss_changes": _shorten(gain),
+        "parents": parents,
+        "right_children": right,
+        "split_conditions": _shorten(split),
+        "split_indices": feature,
+        "split_type": [int(node in sets) for node in range(n)],
+        "sum_hessian": _shorten(cover),
+        "tree_param": {
+            "num_deleted": "0",
+            "num_feature": str(ir.model.n_features),
+            "num_nodes": str(n),
+            "size_leaf_vector": str(width),
+        },
+    }
+    return tree if width == 1 else {**tree, "leaf_weights": _shorten(values.ravel())}
+
+
+def _shorten(values: Sequence[float] | np.ndarray) -> list[float]:
+    """Return numbers of the fewest digits that read back as the same float32."""
+    return [float(str(value)) for value in np.asarray(values, np.float32)]
+
+
+# ---- import --------------------------------------------------------------------------------
+
+# Objective of XGBoost -> objective of Polyleaf, and the link from base score to raw score.
 _OBJECTIVES = {
     "reg:squarederror": ("squared_error", "identity"),
     "reg:absoluteerror": ("absolute_error", "identity"),
@@ -44,103 +268,104 @@ _OBJECTIVES = {
 
 
 def from_xgboost(model: Any) -> Model:
-    """A model of XGBoost as a model of Polyleaf, with equal predictions.
+    """Convert an XGBoost model to a Polyleaf model with equal predictions.
 
     Parameters
     ----------
     model : str, path, Booster or estimator of XGBoost
-        A file is JSON or UBJSON (`save_model("model.json")` or `"model.ubj"`), of XGBoost 2 or later.
+        A file must be JSON or UBJSON (`save_model("model.json")` or `"model.ubj"`) of XGBoost 2 or
+        later.
 
-        Of an estimator that was stopped early the rounds up to the best are taken, which it predicts with; a
-        Booster and a file predict with all.
+        An estimator with early stopping is converted up to its best iteration, with which it
+        predicts; a Booster and a file are converted with all rounds.
 
     Returns
     -------
     Model
-        Saved, it is read as an estimator by `polyleaf.load_model`: of classes 0, 1, ...; quantiles and ranks
-        are plain numbers; of `binary:hinge` the model predicts scores, and the estimator XGBoost's classes.
-        Categories are XGBoost's codes of them. XGBoost sends categories that it has not seen to the left;
-        here they are missing.
+        After `save_model`, `polyleaf.load_model` loads it as an estimator. Classes are 0, 1, ...;
+        models of quantiles and ranking become regressors. For `binary:hinge` the model predicts
+        scores, and the estimator XGBoost's classes. Categories are XGBoost's codes. XGBoost sends
+        unknown categories to the left; here they are missing values.
 
     Warns
     -----
     UserWarning
-        Where an estimator has another `missing` than NaN.
+        If `missing` of an estimator is not NaN.
 
     Raises
     ------
     ValueError
-        When it is no such file, the model is linear, its objective has no counterpart, or a feature has more
-        than 254 thresholds.
+        If the file is of another format, the model is linear, its objective is not supported, or a
+        feature has more than 254 thresholds.
     """
-    learner = _content(model)["learner"]
+    learner = _read_json(model)["learner"]
     with report_damaged_file("XGBoost"):
-        made = _model(learner)
+        converted = _convert_model(learner)
     if hasattr(model, "get_booster"):
-        _as_estimator(made, model)
-    return made
+        _apply_estimator_settings(converted, model)
+    return converted
 
 
-def _as_estimator(made: Model, estimator: Any) -> None:
-    """What an estimator of XGBoost adds to its booster."""
-    best = getattr(estimator, "best_iteration", None)  # none where it was not stopped early
-    if best is not None and best + 1 < made.n_rounds:
-        made.truncate(int(best) + 1)
+def _apply_estimator_settings(model: Model, estimator: Any) -> None:
+    """Truncate to the best iteration, and warn about a `missing` that boosters do not store."""
+    best = getattr(estimator, "best_iteration", None)  # None without early stopping
+    if best is not None and best + 1 < model.n_rounds:
+        model.truncate(int(best) + 1)
     missing = getattr(estimator, "missing", None)
     if missing is not None and not np.isnan(missing):
         warnings.warn(
-            f"This estimator of XGBoost takes {missing} for a missing value (missing={missing}), which no "
-            "model file holds: give the model NaN in its place.",
+            f"The XGBoost estimator treats {missing} as missing (missing={missing}), which is not "
+            "part of the model: replace it by NaN in the data.",
             stacklevel=3,
         )
 
 
-def _model(learner: dict[str, Any]) -> Model:
+def _convert_model(learner: dict[str, Any]) -> Model:
     booster = learner["gradient_booster"]
-    older = booster.get(
-        "weight_drop", ()
-    )  # of dart, whose trees were one floor down before XGBoost 3.4
+    weights = booster.get("weight_drop", ())  # dart before XGBoost 3.4
     booster = booster.get("gbtree", booster)
     if "model" not in booster or "trees" not in booster["model"]:
         raise ValueError(
-            "The XGBoost model has no trees: Polyleaf reads gbtree and dart, not gblinear."
+            "The XGBoost model has no trees: the boosters gbtree and dart are supported, gblinear "
+            "is not."
         )
-    parts = booster["model"]
-    trees = _trees(parts, np.array(parts.get("weight_drop", older), np.float64))
-    return build(_about(learner, parts, trees), trees)
+    content = booster["model"]
+    trees = _convert_trees(content, np.array(content.get("weight_drop", weights), np.float64))
+    return build_model(_convert_parameters(learner, content), trees)
 
 
-def _content(model: Any) -> dict[str, Any]:
-    """The model as JSON types."""
+def _read_json(model: Any) -> dict[str, Any]:
+    """Return the model as JSON types."""
     if hasattr(model, "get_booster"):
         model = model.get_booster()
-    data = (
-        bytes(model.save_raw("json"))
-        if hasattr(model, "save_raw")
-        else Path(os.fspath(model)).read_bytes()
-    )
+    if hasattr(model, "save_raw"):
+        data = bytes(model.save_raw("json"))
+    else:
+        data = Path(os.fspath(model)).read_bytes()
     try:
-        found = _Ubjson(data).value() if data[1:2] not in (b"\n", b" ", b'"') else json.loads(data)
-        if "learner" not in found:
-            raise ValueError("it has no learner")
+        is_json = data[1:2] in (b"\n", b" ", b'"')
+        content = json.loads(data) if is_json else _UbjsonReader(data).read()
+        if "learner" not in content:
+            raise ValueError('there is no key "learner"')
     except (ValueError, TypeError, KeyError, struct.error, IndexError) as error:
         raise ValueError(
-            f"This is no XGBoost model in JSON or UBJSON ({error}); save it as .json or .ubj."
+            f"model is not an XGBoost model in JSON or UBJSON ({error}); save it as .json or .ubj."
         ) from error
-    return found
+    return content
 
 
-def _about(
-    learner: dict[str, Any], parts: dict[str, Any], trees: list[ImportedTree]
-) -> ImportedModel:
-    about, name = learner["learner_model_param"], learner["objective"]["name"]
+def _convert_parameters(learner: dict[str, Any], content: dict[str, Any]) -> ImportedModel:
+    params, name = learner["learner_model_param"], learner["objective"]["name"]
     if name not in _OBJECTIVES:
         raise ValueError(
-            f"Objective {name!r} of XGBoost has no counterpart here; known are {', '.join(_OBJECTIVES)}."
+            f"The XGBoost objective {name!r} is not supported; supported are "
+            f"{', '.join(_OBJECTIVES)}."
         )
     objective, link = _OBJECTIVES[name]
-    n_outputs = max(1, int(about["num_class"]), int(about.get("num_target", 1)))
-    base = np.resize(np.array(json.loads(_as_list(about["base_score"])), np.float64), n_outputs)
+    n_outputs = max(1, int(params["num_class"]), int(params.get("num_target", 1)))
+    text = params["base_score"]
+    base_scores = json.loads(text if text.startswith("[") else f"[{text}]")
+    base = np.resize(np.array(base_scores, np.float64), n_outputs)
     if link == "logit":
         base = np.log(base) - np.log1p(-base)
     elif link == "log":
@@ -149,39 +374,31 @@ def _about(
     kinds["binary:logistic"] = kinds["binary:hinge"] = "binary" if n_outputs == 1 else "multilabel"
     parameters = {}
     if objective == "tweedie":
-        parameters = {
-            "variance_power": float(
-                learner["objective"]["tweedie_regression_param"]["tweedie_variance_power"]
-            )
-        }
-    n_features = int(about["num_feature"])
+        tweedie = learner["objective"]["tweedie_regression_param"]
+        parameters = {"variance_power": float(tweedie["tweedie_variance_power"])}
     return ImportedModel(
         library="XGBoost",
-        n_features=n_features,
+        n_features=int(params["num_feature"]),
         feature_names=learner.get("feature_names") or None,
-        wide=False,
+        is_float64=False,
         base_score=base,
         objective=objective,
         parameters=parameters,
         kind=kinds.get(name, "regression"),
-        categories=_categories(learner, parts),
+        categories=_collect_categories(learner, content),
     )
 
 
-def _as_list(text: str) -> str:
-    return text if text.startswith("[") else f"[{text}]"
-
-
-def _categories(learner: dict[str, Any], parts: dict[str, Any]) -> dict[int, range]:
-    """Of each categorical feature the codes up to the largest that a split names."""
+def _collect_categories(learner: dict[str, Any], content: dict[str, Any]) -> dict[int, range]:
+    """Return the codes of each categorical feature, up to the largest that a split lists."""
     types = learner.get("feature_types") or []
     largest = {f: 0 for f, kind in enumerate(types) if kind in ("c", "categorical")}
-    largest |= _largest_codes(parts["trees"])
+    largest |= _find_largest_codes(content["trees"])
     return {feature: range(code + 1) for feature, code in largest.items()}
 
 
-def _sets(tree: dict[str, Any]) -> dict[int, list[int]]:
-    """Node -> the categories that go right."""
+def _parse_category_sets(tree: dict[str, Any]) -> dict[int, list[int]]:
+    """Return node -> categories that go right."""
     codes = np.asarray(tree.get("categories", ()), np.int64)
     segments = zip(
         tree.get("categories_nodes", ()),
@@ -192,31 +409,33 @@ def _sets(tree: dict[str, Any]) -> dict[int, list[int]]:
     return {int(node): codes[int(at) : int(at) + int(size)].tolist() for node, at, size in segments}
 
 
-def _trees(parts: dict[str, Any], weights: np.ndarray) -> list[ImportedTree]:
-    ends = parts.get("iteration_indptr")
-    trees, groups = parts["trees"], parts["tree_info"]
+def _find_largest_codes(trees: list[dict[str, Any]]) -> dict[int, int]:
+    """Return feature -> largest category that a split lists."""
+    largest: dict[int, int] = {}
+    for tree in trees:
+        for node, codes in _parse_category_sets(tree).items():
+            feature = int(tree["split_indices"][node])
+            largest[feature] = max([largest.get(feature, 0), *codes])
+    return largest
+
+
+def _convert_trees(content: dict[str, Any], weights: np.ndarray) -> list[ImportedTree]:
+    ends = content.get("iteration_indptr")
+    trees, groups = content["trees"], content["tree_info"]
     n_groups = max([0, *map(int, groups)]) + 1
     if ends is None:  # before XGBoost 2.1
-        per_round = n_groups * int(parts["gbtree_model_param"].get("num_parallel_tree") or 1)
+        n_parallel = int(content["gbtree_model_param"].get("num_parallel_tree") or 1)
+        per_round = n_groups * n_parallel
         ends = range(0, len(trees) + per_round, per_round)
     rounds = np.searchsorted(np.asarray(ends, np.int64), np.arange(len(trees)), side="right") - 1
-    largest = _largest_codes(trees)
+    largest = _find_largest_codes(trees)
     return [
-        _tree(tree, int(group), int(round), weights[t] if len(weights) else 1.0, largest)
+        _convert_tree(tree, int(group), int(round), weights[t] if len(weights) else 1.0, largest)
         for t, (tree, group, round) in enumerate(zip(trees, groups, rounds, strict=True))
     ]
 
 
-def _largest_codes(trees: list[dict[str, Any]]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for tree in trees:
-        for node, codes in _sets(tree).items():
-            feature = int(tree["split_indices"][node])
-            found[feature] = max([found.get(feature, 0), *codes])
-    return found
-
-
-def _tree(
+def _convert_tree(
     tree: dict[str, Any], group: int, round: int, weight: float, largest: dict[int, int]
 ) -> ImportedTree:
     left = np.array(tree["left_children"], np.int64)
@@ -229,17 +448,17 @@ def _tree(
         values = np.zeros((len(left), width))
         leaves = np.array(tree["leaf_weights"], np.float64).reshape(-1, width)
         values[left < 0] = leaves[right[left < 0]]
-    to_left = {
+    categories_left = {
         node: set(range(largest[int(feature[node])] + 1)) - set(codes)
-        for node, codes in _sets(tree).items()
+        for node, codes in _parse_category_sets(tree).items()
     }
     return ImportedTree(
         feature=feature,
         left=left,
         right=right,
-        threshold=_largest_below(split),
+        threshold=_get_largest_below(split),
         missing_left=np.array(tree["default_left"], bool),
-        categories_left=to_left,
+        categories_left=categories_left,
         values=values * weight,
         output=-1 if width > 1 else group,
         round=round,
@@ -248,89 +467,95 @@ def _tree(
     )
 
 
-def _largest_below(split: np.ndarray) -> np.ndarray:
-    """XGBoost's x < t as x <= the float32 number before t."""
+def _get_largest_below(split: np.ndarray) -> np.ndarray:
+    """Return t' with x < t equal to x <= t': the float32 number before t."""
     before = np.nextafter(split, np.float32(-np.inf)).astype(np.float64)
-    return np.where(before >= _LARGEST, np.inf, np.maximum(before, -_LARGEST))
+    return np.where(before >= FLOAT32_MAX, np.inf, np.maximum(before, -FLOAT32_MAX))
 
 
-# ---- UBJSON ------------------------------------------------------------------------------------------------
+_UBJSON_NUMBERS = {
+    "i": ">i1",
+    "U": ">u1",
+    "I": ">i2",
+    "l": ">i4",
+    "L": ">i8",
+    "d": ">f4",
+    "D": ">f8",
+}
 
-_NUMBERS = {"i": ">i1", "U": ">u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4", "D": ">f8"}
 
-
-class _Ubjson:
-    """Reads one value of https://ubjson.org, with typed arrays."""
+class _UbjsonReader:
+    """Reader of one value of https://ubjson.org, with typed arrays."""
 
     def __init__(self, data: bytes):
-        self._data, self._at = data, 0
+        self._data, self._position = data, 0
 
-    def value(self, marker: str | None = None) -> Any:
-        marker = self._marker() if marker is None else marker
+    def read(self, marker: str | None = None) -> Any:
+        marker = self._read_marker() if marker is None else marker
         if marker == "{":
-            return self._object()
+            return self._read_object()
         if marker == "[":
-            return self._array()
-        if marker in _NUMBERS:
-            return self._numbers(marker, 1)[0].item()
+            return self._read_array()
+        if marker in _UBJSON_NUMBERS:
+            return self._read_numbers(marker, 1)[0].item()
         if marker in ("S", "H"):
-            return self._text()
+            return self._read_text()
         if marker == "C":
-            return self._take(1).decode()
+            return self._read_bytes(1).decode()
         constants = {"Z": None, "T": True, "F": False}
         if marker not in constants:
-            raise ValueError(f"unknown marker {marker!r} at byte {self._at}")
+            raise ValueError(f"unknown marker {marker!r} at byte {self._position}")
         return constants[marker]
 
-    def _take(self, size: int) -> bytes:
-        part = self._data[self._at : self._at + size]
-        if size < 0 or len(part) < size:
-            raise ValueError("it ends too early")
-        self._at += size
-        return part
+    def _read_bytes(self, size: int) -> bytes:
+        data = self._data[self._position : self._position + size]
+        if size < 0 or len(data) < size:
+            raise ValueError("unexpected end of the file")
+        self._position += size
+        return data
 
-    def _marker(self) -> str:
-        marker = self._take(1).decode("latin-1")
-        return self._marker() if marker == "N" else marker
+    def _read_marker(self) -> str:
+        marker = self._read_bytes(1).decode("latin-1")
+        return self._read_marker() if marker == "N" else marker
 
     def _peek(self) -> str:
-        return self._data[self._at : self._at + 1].decode("latin-1")
+        return self._data[self._position : self._position + 1].decode("latin-1")
 
-    def _numbers(self, marker: str, count: int) -> np.ndarray:
-        dtype = np.dtype(_NUMBERS[marker])
-        return np.frombuffer(self._take(count * dtype.itemsize), dtype)
+    def _read_numbers(self, marker: str, count: int) -> np.ndarray:
+        dtype = np.dtype(_UBJSON_NUMBERS[marker])
+        return np.frombuffer(self._read_bytes(count * dtype.itemsize), dtype)
 
-    def _text(self) -> str:
-        return self._take(int(self.value())).decode()
+    def _read_text(self) -> str:
+        return self._read_bytes(int(self.read())).decode()
 
-    def _container(self) -> tuple[str | None, int | None]:
-        """Type of the elements and their number, where they are said beforehand."""
+    def _read_container_header(self) -> tuple[str | None, int | None]:
+        """Return type and number of the elements, None where they are not given."""
         kind = count = None
         if self._peek() == "$":
-            self._take(1)
-            kind = self._marker()
+            self._read_bytes(1)
+            kind = self._read_marker()
         if self._peek() == "#":
-            self._take(1)
-            count = int(self.value())
+            self._read_bytes(1)
+            count = int(self.read())
         return kind, count
 
-    def _object(self) -> dict[str, Any]:
-        kind, count = self._container()
-        found: dict[str, Any] = {}
-        while self._peek() != "}" if count is None else len(found) < count:
-            name = self._text()
-            found[name] = self.value(kind)
+    def _read_object(self) -> dict[str, Any]:
+        kind, count = self._read_container_header()
+        values: dict[str, Any] = {}
+        while self._peek() != "}" if count is None else len(values) < count:
+            name = self._read_text()
+            values[name] = self.read(kind)
         if count is None:
-            self._take(1)
-        return found
+            self._read_bytes(1)
+        return values
 
-    def _array(self) -> Any:
-        kind, count = self._container()
-        if kind in _NUMBERS and count is not None:
-            return self._numbers(kind, count).tolist()
-        found: list[Any] = []
-        while self._peek() != "]" if count is None else len(found) < count:
-            found.append(self.value(kind))
+    def _read_array(self) -> Any:
+        kind, count = self._read_container_header()
+        if kind in _UBJSON_NUMBERS and count is not None:
+            return self._read_numbers(kind, count).tolist()
+        values: list[Any] = []
+        while self._peek() != "]" if count is None else len(values) < count:
+            values.append(self.read(kind))
         if count is None:
-            self._take(1)
-        return found
+            self._read_bytes(1)
+        return values

@@ -1,4 +1,4 @@
-"""Files of data: opened, told apart, read and written; what their columns mean to a model."""
+"""Readers and writers of data files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`Folder`: Parquet files that together are one table, read a few rows at a time.
-
-Owns: the header of such a table, some of its columns, its rows in turn. Must not know what columns mean.
-"""
+"""Folders of Parquet files that are one table, read in batches."""
 
 from __future__ import annotations
 
@@ -18,38 +15,39 @@ from polyleaf.files.readers import arrow_to_cells, from_arrow
 from polyleaf.files.table import Table
 from polyleaf.inputs.parquet import find_parquet_files, iter_tables
 
-__all__ = ["Folder"]
+__all__ = ["ParquetFolder"]
 
-_ROWS_AT_A_TIME = 65_536
+_BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class Folder:
+class ParquetFolder:
     """A folder of Parquet files.
 
     Attributes
     ----------
     files : list of str
-        Sorted; the first one tells the columns.
+        Sorted paths; the first file defines the columns.
     header : Table
-        Without rows: names, and which columns are text.
+        Table without rows: the names of the columns, and which are text.
     """
 
     files: list[str]
     header: Table
 
     @classmethod
-    def open(cls, path: Path) -> Folder:
-        """Look for files.
+    def open(cls, path: Path) -> ParquetFolder:
+        """List the files of a folder and read the columns of the first.
 
         Raises
         ------
         ReadError
-            Where there is none, the first is damaged, or PyArrow is not installed.
+            If there is no Parquet file, the first is damaged, or PyArrow is not installed.
         """
         if find_spec("pyarrow") is None:
             raise ReadError(
-                f'{path} is a folder, and Parquet needs PyArrow: pip install "polyleaf[arrow]".'
+                f"Reading the folder {path} of Parquet files needs PyArrow: "
+                'pip install "polyleaf[arrow]".'
             )
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -64,33 +62,33 @@ class Folder:
             raise ReadError(f"{files[0]} is not a readable Parquet file: {error}.") from error
         return cls(files, header)
 
-    def table(self, columns: Sequence[str]) -> Table:
-        """All rows of some columns."""
-        return from_arrow(self._arrow(columns)).select(columns)
+    def read_columns(self, columns: Sequence[str]) -> Table:
+        """Return all rows of some columns."""
+        return from_arrow(self._read_arrow(columns)).select(columns)
 
-    def cells(self, columns: Sequence[str]) -> dict[str, np.ndarray]:
-        """The same as they stand in the files; see `readers.read_cells`."""
-        table = self._arrow(columns)
+    def read_cells(self, columns: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return all rows of some columns as `readers.read_cells` does."""
+        table = self._read_arrow(columns)
         return {name: arrow_to_cells(table.column(name)) for name in columns}
 
-    def _arrow(self, columns: Sequence[str]) -> Any:
+    def _read_arrow(self, columns: Sequence[str]) -> Any:
         import pyarrow as pa
 
-        parts = list(iter_tables(self.files, _ROWS_AT_A_TIME, list(columns)))
-        if not parts:
+        batches = list(iter_tables(self.files, _BATCH_ROWS, list(columns)))
+        if not batches:
             raise ReadError("The Parquet files of the folder have no rows.")
-        return pa.concat_tables(parts, promote_options="permissive")
+        return pa.concat_tables(batches, promote_options="permissive")
 
-    def parts(self, columns: Sequence[str]) -> Iterator[Table]:
-        """All rows of some columns, a few at a time."""
-        for part in iter_tables(self.files, _ROWS_AT_A_TIME, list(columns)):
-            table = from_arrow(part).select(columns)
-            text = {name for name in columns if name in self.header.categories}
-            # A column of nothing but nulls may lose its type from file to file.
-            lost = [
-                name for name in text if name not in table.categories and _is_empty(table, name)
+    def iter_tables(self, columns: Sequence[str]) -> Iterator[Table]:
+        """Yield all rows of some columns in batches."""
+        texts = [name for name in columns if name in self.header.categories]
+        for batch in iter_tables(self.files, _BATCH_ROWS, list(columns)):
+            table = from_arrow(batch).select(columns)
+            # A text column with only nulls has another type in the file.
+            empty = [
+                name for name in texts if name not in table.categories and _is_empty(table, name)
             ]
-            yield replace(table, categories=table.categories | dict.fromkeys(lost, ()))
+            yield replace(table, categories=table.categories | dict.fromkeys(empty, ()))
 
 
 def _is_empty(table: Table, name: str) -> bool:

@@ -1,8 +1,4 @@
-"""Opening files, compressed or not: which format a name tells, text and bytes to read, lines of CSV to write.
-
-Owns endings, ``.gz`` and ``.bz2``, standard input, encodings, and errors that say which file they are about.
-Must not know what a format means (`readers`, `arff`, `multilabel`), nor models.
-"""
+"""Reading and writing files, compressed or not: formats, encodings, standard input, errors."""
 
 from __future__ import annotations
 
@@ -24,60 +20,62 @@ __all__ = [
     "STANDARD_INPUT",
     "UTF_8",
     "ReadError",
-    "get_extension",
+    "check_file_exists",
     "detect_format",
-    "spool_to_disk",
+    "get_extension",
     "open_for_writing",
     "open_text",
     "read_bytes",
+    "spool_to_disk",
     "wrap_read_errors",
-    "check_file_exists",
     "write_csv",
 ]
+
+UTF_8 = "utf-8-sig"
+STANDARD_INPUT = Path("-")
 
 _COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
-UTF_8 = "utf-8-sig"
-
-
 class ReadError(ValueError):
-    """A file cannot be read; the message is one sentence: which file, what is wrong, in which line."""
+    """A file cannot be read; the message names the file, the place and what is wrong there."""
 
 
 def get_extension(path: Path) -> str:
-    """The ending that tells a file's format, in lower case; that of its compression is taken off first."""
+    """Return the file extension in lower case, without that of a compression."""
     stem = path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
     return stem.suffix.lower()
 
 
 def detect_format(
-    path: Path, formats: Mapping[str, tuple[str, ...]], given: str | None = None
+    path: Path, formats: Mapping[str, tuple[str, ...]], format: str | None = None
 ) -> str:
-    """The format that is given, by default the one whose endings the file has.
+    """Return `format` if it is given, otherwise the format of the file's extension.
 
     Parameters
     ----------
     path : Path
     formats : mapping of str to tuple of str
-        Format -> the endings by which a file is recognised.
-    given : str, optional
+        Format -> its file extensions.
+    format : str, optional
 
     Raises
     ------
     ReadError
-        When the format is none of `formats`, or the ending belongs to none.
+        If the format is not in `formats`, or no format has this extension.
     """
-    if given is not None:
-        if given not in formats:
-            raise ReadError(f"Format {given!r} is not known; there are {', '.join(formats)}.")
-        return given
-    for format, endings in formats.items():
-        if get_extension(path) in endings:
-            return format
-    known = ", ".join(ending for endings in formats.values() for ending in endings)
+    if format is not None:
+        if format not in formats:
+            raise ReadError(f"Unknown format {format!r}; choose one of {', '.join(formats)}.")
+        return format
+    extension = get_extension(path)
+    for name, extensions in formats.items():
+        if extension in extensions:
+            return name
+    known = ", ".join(e for extensions in formats.values() for e in extensions)
     raise ReadError(
-        f"The ending of {path.name!r} does not tell its format; use one of {known}, or say the format."
+        f"Unknown file extension of {path.name!r}: rename the file to one of {known}, or give the "
+        f"format ({', '.join(formats)})."
     )
 
 
@@ -85,21 +83,21 @@ def detect_format(
 
 
 def check_file_exists(path: Path) -> None:
-    """`ReadError` where there is no such file."""
+    """Raise a `ReadError` if there is no such file."""
     if not path.is_file():
         raise ReadError(f"There is no file {str(path)!r}.")
 
 
 @contextmanager
 def wrap_read_errors(path: Path) -> Iterator[None]:
-    """Within it a file is read: what goes wrong is a `ReadError` that says which file it is about."""
+    """Turn errors while a file is read into a `ReadError` that names the file."""
     check_file_exists(path)
     try:
         yield
     except UnicodeDecodeError as error:
-        kind = "UTF-8" if error.encoding in ("utf-8", "utf8", UTF_8) else error.encoding
+        encoding = "UTF-8" if error.encoding in ("utf-8", "utf8", UTF_8) else error.encoding
         raise ReadError(
-            f"{path} is not {kind} text (byte {error.start}); convert it first."
+            f"{path} is not {encoding} text (byte {error.start}); convert it first."
         ) from error
     except (OSError, EOFError, zlib.error) as error:
         raise ReadError(f"{path} cannot be read: {error}.") from error
@@ -108,29 +106,26 @@ def wrap_read_errors(path: Path) -> Iterator[None]:
         raise ReadError(message if str(path) in message else f"{path}: {message}") from error
     except (MemoryError, ImportError):
         raise
-    except Exception as error:  # whatever a library below makes of a damaged file
+    except Exception as error:  # other libraries raise anything for a damaged file
         raise ReadError(
             f"{path} is damaged or of another format ({type(error).__name__}: {error})."
         ) from error
 
 
 def open_text(path: Path, encoding: str = UTF_8) -> TextIO:
-    """A file as text, its line ends as they are, a byte order mark taken off."""
-    opened = _COMPRESSED.get(path.suffix.lower(), open)
-    return opened(path, "rt", encoding=encoding, newline="")
-
-
-STANDARD_INPUT = Path("-")
+    """Open a file as text, with its line ends and without a byte order mark."""
+    open_file = _COMPRESSED.get(path.suffix.lower(), open)
+    return open_file(path, "rt", encoding=encoding, newline="")
 
 
 @contextmanager
-def spool_to_disk(path: Path, ending: str) -> Iterator[Path]:
-    """The file, or what standard input holds as one of this ending: readers go over it more than once."""
+def spool_to_disk(path: Path, extension: str) -> Iterator[Path]:
+    """Yield the path; standard input is copied to a temporary file, to be read more than once."""
     if path != STANDARD_INPUT:
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / f"standard input{ending}"
+        copy = Path(folder) / f"standard input{extension}"
         with open(copy, "wb") as out:
             shutil.copyfileobj(sys.stdin.buffer, out)
         try:
@@ -140,10 +135,10 @@ def spool_to_disk(path: Path, ending: str) -> Iterator[Path]:
 
 
 def read_bytes(path: Path) -> np.ndarray:
-    """A file's bytes, uint8; mapped where it is not compressed."""
-    opened = _COMPRESSED.get(path.suffix.lower())
-    if opened is not None:
-        with opened(path, "rb") as stream:
+    """Return a file's bytes as uint8, memory-mapped if it is not compressed."""
+    open_file = _COMPRESSED.get(path.suffix.lower())
+    if open_file is not None:
+        with open_file(path, "rb") as stream:
             return np.frombuffer(stream.read(), np.uint8)
     return np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
 
@@ -152,20 +147,20 @@ def read_bytes(path: Path) -> np.ndarray:
 
 
 def open_for_writing(path: Path) -> IO[bytes]:
-    """A file to write bytes to, compressed as its ending says."""
+    """Open a binary file for writing, compressed if its extension says so."""
     return _COMPRESSED.get(path.suffix.lower(), open)(path, "wb")
 
 
 def write_csv(out: Path | None, header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a line for the header and one for each row: to a file, or to the output where `out` is None."""
+    """Write a header and rows as CSV, to standard output if `out` is None."""
     if out is not None:
         with open(out, "w", newline="", encoding="utf-8") as stream:
-            _write_lines(stream, header, rows)
+            _write_csv_lines(stream, header, rows)
     else:
-        _write_lines(sys.stdout, header, rows)
+        _write_csv_lines(sys.stdout, header, rows)
 
 
-def _write_lines(stream: TextIO, header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> None:
+def _write_csv_lines(stream: TextIO, header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)

@@ -1,8 +1,7 @@
-"""Data files -> `Table`: CSV, Parquet, Arrow/Feather, ARFF (dense and sparse) and LIBSVM.
+"""Readers of CSV, Parquet, Arrow or Feather, ARFF and LIBSVM files.
 
-Owns how each format becomes a table (ARFF: `arff`); must not know models, tasks or the command line. CSV,
-ARFF and LIBSVM work with the base install; Parquet and Arrow need the extra ``polyleaf[arrow]``, which also
-makes CSV faster.
+CSV, ARFF and LIBSVM work with the base install. Parquet and Arrow need the extra
+``polyleaf[arrow]``, which also makes CSV faster.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from polyleaf.files.io import (
 )
 from polyleaf.files.table import (
     CHUNK_ROWS,
-    MISSING,
+    MISSING_VALUES,
     Table,
-    assemble,
+    build_table,
     encode_categories,
     parse_numbers,
     parse_texts,
@@ -59,21 +58,21 @@ FORMATS = {
     "arff": (".arff",),
     "libsvm": (".libsvm", ".svmlight", ".svm"),
 }
-"""Format -> the endings by which a file is recognised (a further ``.gz`` or ``.bz2`` is taken off first)."""
+"""Format -> its file extensions, which ``.gz`` or ``.bz2`` may follow."""
 
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """What a CSV file does not say of itself.
+    """Options of CSV files.
 
     Attributes
     ----------
     header : bool or None
-        Whether the first line names the columns; None: unless it holds nothing but numbers.
+        Whether the first line names the columns; None: whether it holds anything but numbers.
     separator : str or None
-        One character between cells; None: that of ``, ; tab |`` that the first line has most of.
+        Character between cells; None: the one of ``, ; tab |`` that the first line has most of.
     decimal : str
-        The decimal point of numbers: "." or ",".
+        Decimal mark, "." or ",".
     encoding : str
     """
 
@@ -85,17 +84,18 @@ class CsvOptions:
     def __post_init__(self) -> None:
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '\r\n"'):
             raise ReadError(
-                f"A separator is one character, such as ; or tab, not {self.separator!r}."
+                f"The separator must be one character, such as ; or tab, not {self.separator!r}."
             )
         if self.decimal not in (".", ",") or self.decimal == self.separator:
             raise ReadError(
-                f"The decimal point is . or , and not the separator, not {self.decimal!r}."
+                "The decimal mark must be . or , and differ from the separator, not "
+                f"{self.decimal!r}."
             )
         try:
             codecs.lookup(self.encoding)
         except LookupError:
             raise ReadError(
-                f"There is no encoding {self.encoding!r}; utf-8, latin-1 and cp1252 are."
+                f"Unknown encoding {self.encoding!r}; use for example utf-8, latin-1 or cp1252."
             ) from None
 
 
@@ -104,20 +104,20 @@ def read_table(
 ) -> Table:
     """Read a data file.
 
-    Text columns and ARFF nominal attributes come out as categories, everything else as numbers. A CSV file
-    whose first line holds nothing but numbers has no header: its columns are called ``c0``, ``c1``, ... In a
-    LIBSVM file the columns are called by their index, and the target ``target`` (``label_<l>`` for each label
-    l of a multi-label file).
+    Text columns and ARFF nominal attributes become categories, everything else numbers. A CSV file
+    whose first line holds only numbers has no header; its columns are named ``c0``, ``c1``, ... The
+    columns of a LIBSVM file are named by their index, and its target ``target``, or ``label_<l>``
+    for each label l of a multi-label file.
 
     Parameters
     ----------
     path : str or Path
-        The file; text files may be compressed (``.gz``, ``.bz2``). "-" is standard input, CSV unless `format`
-        says otherwise.
+        The file; text files may be compressed (``.gz``, ``.bz2``). "-" is standard input, which is
+        CSV by default.
     format : {"csv", "parquet", "arrow", "arff", "libsvm"}, optional
-        By default the file's ending decides.
+        By default the format of the file's extension.
     csv_options : CsvOptions, optional
-        Of a CSV file: header, separator, decimal point and encoding.
+        Header, separator, decimal mark and encoding of a CSV file.
 
     Returns
     -------
@@ -126,20 +126,19 @@ def read_table(
     Raises
     ------
     ReadError
-        When the file is missing, not of its format, empty, or needs an extra that is not installed.
+        If the file is missing, of another format or empty, or an extra is not installed.
     """
     path = Path(path)
     if path == STANDARD_INPUT:
         format = format or "csv"
     with spool_to_disk(path, "") as file:
         check_file_exists(file)
-        known = detect_format(file, FORMATS, format)
+        format = detect_format(file, FORMATS, format)
         with wrap_read_errors(file):
-            table = (
-                _read_csv(file, csv_options or CsvOptions())
-                if known == "csv"
-                else _READERS[known](file)
-            )
+            if format == "csv":
+                table = _read_csv(file, csv_options or CsvOptions())
+            else:
+                table = _READERS[format](file)
         if table.n_rows == 0:
             raise ReadError(f"{file} has no rows.")
     return table
@@ -148,52 +147,52 @@ def read_table(
 def read_cells(
     path: Path, table: Table, names: Sequence[str], format: str | None, csv_options: CsvOptions
 ) -> dict[str, np.ndarray]:
-    """Columns as they stand in a file: `read_table` makes numbers and categories of them.
+    """Read columns as they are written in a file, without encoding them as numbers or categories.
 
     Parameters
     ----------
     path, format, csv_options
-        As for `read_table`; no standard input, which can be read but once.
+        See `read_table`; standard input is not possible.
     table : Table
-        What that has made of the file.
+        The table that `read_table` returned for the file.
     names : sequence of str
-        Of its columns.
+        Columns to read.
 
     Returns
     -------
     dict of str to ndarray of shape (n_rows,)
-        Of CSV and dense ARFF text, of Parquet and Arrow what their types are in NumPy or Python; None where a
-        cell is empty, or NaN among floats. A sparse file holds numbers, and names of categories.
+        Text for CSV and dense ARFF; values of the columns' types for Parquet and Arrow; numbers and
+        names of categories for sparse files. An empty cell is None, or NaN among floats.
     """
-    known = detect_format(path, FORMATS, format)
+    format = detect_format(path, FORMATS, format)
     if not names or table.is_sparse:
-        return {name: _from_sparse(table, name) for name in names}
+        return {name: _decode_sparse(table, name) for name in names}
     with wrap_read_errors(path):
-        if known == "csv":
-            return _csv_cells(path, table.n_rows, names, csv_options)
-        if known == "arff":
+        if format == "csv":
+            return _read_csv_cells(path, table.n_rows, names, csv_options)
+        if format == "arff":
             with open_text(path) as stream:
                 return read_arff_cells(stream, names)
-        whole = (_parquet_table if known == "parquet" else _arrow_table)(path)
-        return {name: arrow_to_cells(whole.column(name)) for name in names}
+        arrow = (_read_parquet_file if format == "parquet" else _read_arrow_file)(path)
+        return {name: arrow_to_cells(arrow.column(name)) for name in names}
 
 
-def _from_sparse(table: Table, name: str) -> np.ndarray:
+def _decode_sparse(table: Table, name: str) -> np.ndarray:
     numbers = table.column(name)
     known = ~np.isnan(numbers)
     if name in table.categories:
         texts = np.array([*table.categories[name], None], dtype=object)
         return texts[np.where(known, numbers, -1).astype(np.int64)]
-    whole = known.all() and (numbers == np.round(numbers)).all() and (np.abs(numbers) < 2**53).all()
-    return numbers.astype(np.int64) if whole else numbers
+    is_integer = (numbers == np.round(numbers)).all() and (np.abs(numbers) < 2**53).all()
+    return numbers.astype(np.int64) if known.all() and is_integer else numbers
 
 
-# ---- CSV -----------------------------------------------------------------------------------------------
+# ---- CSV ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _CsvLayout:
-    """What the first line of a CSV file tells."""
+    """Layout of a CSV file, from its options and its first line."""
 
     delimiter: str
     names: tuple[str, ...]
@@ -201,40 +200,40 @@ class _CsvLayout:
     decimal: str
     encoding: str
 
-    def numbers(self, cells: Sequence[str]) -> np.ndarray | None:
-        """As `parse_numbers`, of cells with this decimal point."""
-        return parse_numbers(
-            cells if self.decimal == "." else [cell.replace(self.decimal, ".") for cell in cells]
-        )
+    def parse_numbers(self, cells: Sequence[str]) -> np.ndarray | None:
+        """Parse cells with this decimal mark, as `table.parse_numbers` does."""
+        if self.decimal != ".":
+            cells = [cell.replace(self.decimal, ".") for cell in cells]
+        return parse_numbers(cells)
 
 
-def _csv_layout(path: Path, style: CsvOptions) -> _CsvLayout:
-    with open_text(path, style.encoding) as stream:
+def _detect_csv_layout(path: Path, options: CsvOptions) -> _CsvLayout:
+    with open_text(path, options.encoding) as stream:
         first = stream.readline()
     if not first.strip():
-        raise ReadError("the first line is empty; a CSV file starts with its column names.")
+        raise ReadError("the first line is empty; a CSV file must start with column names or data.")
     unquoted = re.sub(r'"[^"]*"', "", first)
-    delimiter = style.separator or max(",;\t|".replace(style.decimal, ""), key=unquoted.count)
-    with open_text(path, style.encoding) as stream:
+    delimiter = options.separator or max(",;\t|".replace(options.decimal, ""), key=unquoted.count)
+    with open_text(path, options.encoding) as stream:
         cells = next(csv.reader(stream, delimiter=delimiter))
-    layout = _CsvLayout(delimiter, (), False, style.decimal, style.encoding)
-    is_numeric = all(cell.strip() and layout.numbers([cell]) is not None for cell in cells)
-    if style.header is False or (style.header is None and is_numeric):
+    layout = _CsvLayout(delimiter, (), False, options.decimal, options.encoding)
+    is_numeric = all(cell.strip() and layout.parse_numbers([cell]) is not None for cell in cells)
+    if options.header is False or (options.header is None and is_numeric):
         return replace(layout, names=tuple(f"c{i}" for i in range(len(cells))))
     names = tuple(cell.strip() or f"c{i}" for i, cell in enumerate(cells))
     return replace(layout, names=names, has_header=True)
 
 
-def _read_csv(path: Path, style: CsvOptions) -> Table:
-    layout = _csv_layout(path, style)
-    if find_spec("pyarrow") is not None and (style.decimal, style.encoding) == (".", UTF_8):
+def _read_csv(path: Path, options: CsvOptions) -> Table:
+    layout = _detect_csv_layout(path, options)
+    if find_spec("pyarrow") is not None and (options.decimal, options.encoding) == (".", UTF_8):
         table = _read_csv_arrow(path, layout)
         if table is not None:
             return table
-    return _read_csv_plain(path, layout)
+    return _read_csv_python(path, layout)
 
 
-def _csv_rows(stream: Iterable[str], layout: _CsvLayout) -> Iterator[list[str]]:
+def _iter_csv_rows(stream: Iterable[str], layout: _CsvLayout) -> Iterator[list[str]]:
     reader = csv.reader(stream, delimiter=layout.delimiter)
     if layout.has_header:
         next(reader)
@@ -245,7 +244,8 @@ def _csv_rows(stream: Iterable[str], layout: _CsvLayout) -> Iterator[list[str]]:
                 yield row
             elif row and (len(row) > 1 or row[0].strip()):
                 raise ReadError(
-                    f"line {reader.line_num} has {len(row)} cells, but there are {width} columns."
+                    f"line {reader.line_num} has {len(row)} cells, but the header has {width}; "
+                    "correct the line, or give the separator."
                 )
             elif width == 1:
                 yield [""]
@@ -253,43 +253,42 @@ def _csv_rows(stream: Iterable[str], layout: _CsvLayout) -> Iterator[list[str]]:
         raise ReadError(f"line {reader.line_num}: {error}.") from error
 
 
-def _read_csv_plain(path: Path, layout: _CsvLayout) -> Table:
+def _read_csv_python(path: Path, layout: _CsvLayout) -> Table:
     """Read with the standard library alone.
 
-    A column is taken for numbers until a cell is none; then the file is read again with this column as text,
-    because the spelling of the numbers before (``01``) is lost by then. That costs a pass only where the
-    first rows mislead.
+    A column is numeric until a cell is text. If that is not in the first chunk, the file is read
+    again with this column as text, since the spelling of the earlier numbers (``01``) is lost.
     """
     width = len(layout.names)
     is_text = [False] * width
     while True:
         chunks: list[list] = [[] for _ in range(width)]
-        again = False
+        must_reread = False
         with open_text(path, layout.encoding) as stream:
-            rows = _csv_rows(stream, layout)
+            rows = _iter_csv_rows(stream, layout)
             while chunk := list(islice(rows, CHUNK_ROWS)):
                 for i, cells in enumerate(zip(*chunk, strict=True)):
-                    numbers = None if is_text[i] else layout.numbers(cells)
+                    numbers = None if is_text[i] else layout.parse_numbers(cells)
                     if numbers is None and not is_text[i]:
                         is_text[i] = True
-                        again = again or bool(chunks[i])
+                        must_reread = must_reread or bool(chunks[i])
                     chunks[i].append(parse_texts(cells) if numbers is None else numbers)
-        if not again:
-            return assemble(layout.names, chunks, is_text)
+        if not must_reread:
+            return build_table(layout.names, chunks, is_text)
 
 
-def _csv_cells(
-    path: Path, n_rows: int, names: Sequence[str], style: CsvOptions
+def _read_csv_cells(
+    path: Path, n_rows: int, names: Sequence[str], options: CsvOptions
 ) -> dict[str, np.ndarray]:
-    """The text of some columns, None for an empty cell."""
-    layout = _csv_layout(path, style)
-    places = [layout.names.index(name) for name in names]
+    """Return the text of some columns, None for an empty cell."""
+    layout = _detect_csv_layout(path, options)
+    positions = [layout.names.index(name) for name in names]
     columns: Sequence[Sequence[str]] | None = None
-    if find_spec("pyarrow") is not None and style.encoding == UTF_8:
-        columns = _csv_cells_arrow(path, layout, places)
+    if find_spec("pyarrow") is not None and options.encoding == UTF_8:
+        columns = _read_csv_cells_arrow(path, layout, positions)
     if columns is None or len(columns[0]) != n_rows:
         with open_text(path, layout.encoding) as stream:
-            rows = [[row[place] for place in places] for row in _csv_rows(stream, layout)]
+            rows = [[row[i] for i in positions] for row in _iter_csv_rows(stream, layout)]
         columns = list(zip(*rows, strict=True))
     return {
         name: np.array([cell or None for cell in cells], dtype=object)
@@ -297,20 +296,19 @@ def _csv_cells(
     }
 
 
-def _csv_cells_arrow(
-    path: Path, layout: _CsvLayout, places: Sequence[int]
+def _read_csv_cells_arrow(
+    path: Path, layout: _CsvLayout, positions: Sequence[int]
 ) -> list[list[str]] | None:
     import pyarrow as pa
 
-    own = list(map(str, places))
-    table = _arrow_of_csv(
-        path, layout, include_columns=own, column_types=dict.fromkeys(own, pa.string())
-    )
-    return None if table is None else [table.column(name).to_pylist() for name in own]
+    names = list(map(str, positions))
+    types = dict.fromkeys(names, pa.string())
+    table = _read_csv_file_arrow(path, layout, include_columns=names, column_types=types)
+    return None if table is None else [table.column(name).to_pylist() for name in names]
 
 
-def _arrow_of_csv(path: Path, layout: _CsvLayout, **convert: Any) -> Any:
-    """A CSV file by PyArrow, columns named by their places; None where it gives up."""
+def _read_csv_file_arrow(path: Path, layout: _CsvLayout, **convert: Any) -> Any:
+    """Read a CSV file with PyArrow, with columns named by position; None if PyArrow fails."""
     import pyarrow as pa
     import pyarrow.csv as pa_csv
 
@@ -329,67 +327,67 @@ def _arrow_of_csv(path: Path, layout: _CsvLayout, **convert: Any) -> Any:
 
 
 def _read_csv_arrow(path: Path, layout: _CsvLayout) -> Table | None:
-    """The fast way, by PyArrow; None where it gives up: the plain way then reads the file or says why not."""
-    table = _arrow_of_csv(
+    """Read with PyArrow; None if it fails, so that `_read_csv_python` reads the file."""
+    table = _read_csv_file_arrow(
         path,
         layout,
-        null_values=sorted(MISSING),
+        null_values=sorted(MISSING_VALUES),
         true_values=[],
         false_values=[],
         strings_can_be_null=True,
         quoted_strings_can_be_null=True,
-        timestamp_parsers=["%Y no timestamps"],  # dates stay text, as in the plain way
+        timestamp_parsers=["%Y no timestamps"],  # dates stay text, as in `_read_csv_python`
     )
-    if table is None or any(not _is_plain(column.type) for column in table.columns):
+    if table is None or any(not _is_number_or_text(column.type) for column in table.columns):
         return None
-    return from_arrow(table.rename_columns(list(layout.names)), _csv_texts)
+    return from_arrow(table.rename_columns(list(layout.names)), _parse_arrow_texts)
 
 
-def _csv_texts(column: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """Cells that PyArrow took for text: what the plain way makes of them, numbers such as ``+1`` included."""
+def _parse_arrow_texts(column: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Parse text cells of PyArrow as `_read_csv_python` does, which reads ``+1`` as a number."""
     cells = ["" if cell is None else cell for cell in column.to_pylist()]
     numbers = parse_numbers(cells)
     return encode_categories(parse_texts(cells)) if numbers is None else (numbers, None)
 
 
-def _is_plain(type_: Any) -> bool:
-    """Numbers, text or nothing at all; not the dates and times that PyArrow also recognises."""
+def _is_number_or_text(type_: Any) -> bool:
+    """Check for numbers, text or nulls, as opposed to dates and times."""
     from pyarrow.types import is_floating, is_integer, is_null, is_string
 
     return any(is_kind(type_) for is_kind in (is_integer, is_floating, is_string, is_null))
 
 
-# ---- Parquet and Arrow ---------------------------------------------------------------------------------
+# ---- Parquet and Arrow ----------------------------------------------------------------------
 
 
-def _pyarrow(path: Path) -> Any:
+def _import_pyarrow(path: Path) -> Any:
     if find_spec("pyarrow") is None:
-        raise ReadError(f'{path} needs PyArrow to be read: pip install "polyleaf[arrow]".')
+        raise ReadError(f'Reading {path} needs PyArrow: pip install "polyleaf[arrow]".')
     import pyarrow
 
     return pyarrow
 
 
 def _read_parquet(path: Path) -> Table:
-    return from_arrow(_parquet_table(path))
+    return from_arrow(_read_parquet_file(path))
 
 
 def _read_arrow(path: Path) -> Table:
-    return from_arrow(_arrow_table(path))
+    return from_arrow(_read_arrow_file(path))
 
 
-def _parquet_table(path: Path) -> Any:
-    pa = _pyarrow(path)
+def _read_parquet_file(path: Path) -> Any:
+    pa = _import_pyarrow(path)
     import pyarrow.parquet as pq
 
     try:
-        return _validated(pq.read_table(path))
+        return _validate(pq.read_table(path))
     except pa.ArrowException as error:
         raise ReadError(f"{path} is not a readable Parquet file: {_one_line(error)}.") from error
 
 
-def _arrow_table(path: Path) -> Any:
-    pa = _pyarrow(path)
+def _read_arrow_file(path: Path) -> Any:
+    pa = _import_pyarrow(path)
     import pyarrow.feather as feather
 
     try:
@@ -398,15 +396,15 @@ def _arrow_table(path: Path) -> Any:
                 stream.read(6) in (b"ARROW1", b"FEA1\0\0") or path.suffix.lower() == ".feather"
             )
         if is_file_format:
-            return _validated(feather.read_table(path))
+            return _validate(feather.read_table(path))
         with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
-            return _validated(reader.read_all())
+            return _validate(reader.read_all())
     except pa.ArrowException as error:
         raise ReadError(f"{path} is not a readable Arrow file: {_one_line(error)}.") from error
 
 
-def _validated(table: Any) -> Any:
-    """The table, whose offsets and lengths PyArrow trusts unless it is asked to look: ArrowInvalid."""
+def _validate(table: Any) -> Any:
+    """Check offsets and lengths, which PyArrow trusts by default; raises ArrowInvalid."""
     table.validate(full=True)
     return table
 
@@ -415,44 +413,46 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
-def _texts_as_they_are(column: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
+def _encode_texts(column: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
     return encode_categories(column.to_pylist())
 
 
-def from_arrow(table: Any, read_texts: Callable = _texts_as_they_are) -> Table:
-    """An Arrow table as one of ours."""
+def from_arrow(table: Any, read_texts: Callable = _encode_texts) -> Table:
+    """Convert an Arrow table; `read_texts` returns values and categories of a text column."""
     names = tuple(table.column_names)
     values = np.empty((table.num_rows, len(names)), dtype=np.float64, order="F")
     categories, unsupported = {}, {}
     for i, name in enumerate(names):
-        found = _from_arrow_column(table.column(i), read_texts)
-        if found is None:
+        converted = _convert_arrow_column(table.column(i), read_texts)
+        if converted is None:
             values[:, i], unsupported[name] = np.nan, str(table.column(i).type)
             continue
-        values[:, i], of_column = found
-        if of_column is not None:
-            categories[name] = of_column
+        values[:, i], found = converted
+        if found is not None:
+            categories[name] = found
     return Table(names, values, categories, unsupported=unsupported)
 
 
-def _from_arrow_column(
+def _convert_arrow_column(
     column: Any, read_texts: Callable
 ) -> tuple[np.ndarray, tuple[str, ...] | None] | None:
-    """One Arrow column as float64 (NaN: missing) and its categories, if it has any. None: it is neither
-    numbers nor text."""
+    """Return a column as float64 (NaN: missing), with its categories if it has any.
+
+    Returns None if the column is neither numbers nor text.
+    """
     import pyarrow as pa
 
     kinds = pa.types
     type_ = column.type
     if kinds.is_dictionary(type_):
         array = pa.chunked_array([column.unify_dictionaries().combine_chunks()]).chunk(0)
-        return _arrow_numbers(array.indices), tuple(
+        return _arrow_to_float64(array.indices), tuple(
             str(value) for value in array.dictionary.to_pylist()
         )
     if kinds.is_boolean(type_) or kinds.is_decimal(type_):
-        return _arrow_numbers(column.cast(pa.float64())), None
+        return _arrow_to_float64(column.cast(pa.float64())), None
     if kinds.is_integer(type_) or kinds.is_floating(type_):
-        return _arrow_numbers(column), None
+        return _arrow_to_float64(column), None
     if kinds.is_null(type_):
         return np.full(len(column), np.nan), None
     if kinds.is_string(type_) or kinds.is_large_string(type_) or str(type_) == "string_view":
@@ -461,7 +461,7 @@ def _from_arrow_column(
 
 
 def arrow_to_cells(column: Any) -> np.ndarray:
-    """An Arrow column as it stands: numbers of its own type, or Python objects, None where missing."""
+    """Return an Arrow column as numbers of its type, or as Python objects, None where missing."""
     from pyarrow.types import is_floating, is_integer
 
     if is_floating(column.type) or (is_integer(column.type) and column.null_count == 0):
@@ -471,10 +471,10 @@ def arrow_to_cells(column: Any) -> np.ndarray:
     return cells
 
 
-def _arrow_numbers(column: Any) -> np.ndarray:
+def _arrow_to_float64(column: Any) -> np.ndarray:
     import pyarrow as pa
 
-    # safe=False: an integer above 2^53 is rounded, as it would be in any float column
+    # safe=False: integers above 2^53 are rounded, as in any float column
     return (
         column.cast(pa.float64(), safe=False)
         .to_numpy(zero_copy_only=False)
@@ -482,7 +482,7 @@ def _arrow_numbers(column: Any) -> np.ndarray:
     )
 
 
-# ---- ARFF and LIBSVM -----------------------------------------------------------------------------------
+# ---- ARFF and LIBSVM ------------------------------------------------------------------------
 
 
 def _read_arff(path: Path) -> Table:
@@ -491,10 +491,10 @@ def _read_arff(path: Path) -> Table:
 
 
 def _read_libsvm(path: Path) -> Table:
-    """Columns are named by their index: files with and without an index 0 cannot shift each other.
+    """Read a LIBSVM file; columns are named by index, so that 0- and 1-based files differ.
 
-    Of more columns than `_COLUMNS_HELD` and than values are stored, those that nothing is stored in are left
-    out: what a file costs is bounded by what it stores, not by the largest index it names.
+    If there are more columns than `_MAX_COLUMNS` and than stored values, columns without a stored
+    value are left out. So memory is bounded by the size of the file, not by its largest index.
     """
     from sklearn.datasets import load_svmlight_file
 
@@ -503,26 +503,28 @@ def _read_libsvm(path: Path) -> Table:
         X, y = load_svmlight_file(str(path), multilabel=multilabel, zero_based=True)
     except (ValueError, OverflowError) as error:
         raise ReadError(f"{path} is not a readable LIBSVM file: {_one_line(error)}.") from error
-    X, indices = _held_columns(sp.csr_matrix(X))
+    X, indices = _drop_empty_columns(sp.csr_matrix(X))
     names = tuple(map(str, indices.tolist()))
-    targets, Y = _libsvm_labels(y) if multilabel else (("target",), sp.csr_matrix(y.reshape(-1, 1)))
+    targets, Y = (
+        _encode_libsvm_labels(y) if multilabel else (("target",), sp.csr_matrix(y.reshape(-1, 1)))
+    )
     return Table((*names, *targets), sp.hstack([X, Y], format="csr"), targets=targets)
 
 
-_COLUMNS_HELD = 1 << 20
+_MAX_COLUMNS = 1 << 20
 
 
-def _held_columns(X: sp.csr_matrix) -> tuple[sp.csr_matrix, np.ndarray]:
-    """The columns of a LIBSVM file, and their indices; without column 0 where it is empty."""
-    if X.shape[1] > max(_COLUMNS_HELD, X.nnz):
-        indices, place = np.unique(X.indices, return_inverse=True)
-        return sp.csr_matrix((X.data, place, X.indptr), (X.shape[0], len(indices))), indices
+def _drop_empty_columns(X: sp.csr_matrix) -> tuple[sp.csr_matrix, np.ndarray]:
+    """Return the columns of a LIBSVM file and their indices, without column 0 if it is empty."""
+    if X.shape[1] > max(_MAX_COLUMNS, X.nnz):
+        indices, position = np.unique(X.indices, return_inverse=True)
+        return sp.csr_matrix((X.data, position, X.indptr), (X.shape[0], len(indices))), indices
     first = 0 if X.shape[1] and X[:, 0].nnz else 1
     return X[:, first:], np.arange(first, max(first, X.shape[1]))
 
 
 def _is_multilabel(path: Path) -> bool:
-    """Whether some row has several labels or none."""
+    """Check whether some row has several labels, or none."""
     with open_text(path) as stream:
         for line in stream:
             words = line.partition("#")[0].split()
@@ -531,13 +533,13 @@ def _is_multilabel(path: Path) -> bool:
     return False
 
 
-def _libsvm_labels(y: list[tuple[float, ...]]) -> tuple[tuple[str, ...], sp.csr_matrix]:
+def _encode_libsvm_labels(y: list[tuple[float, ...]]) -> tuple[tuple[str, ...], sp.csr_matrix]:
     labels = sorted({label for row in y for label in row})
     column = {label: i for i, label in enumerate(labels)}
     rows = [i for i, row in enumerate(y) for _ in row]
     columns = [column[label] for row in y for label in row]
     Y = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(y), len(labels)))
-    Y.data[:] = 1.0  # a label named twice in a row still applies once
+    Y.data[:] = 1.0  # a label that is named twice counts once
     return tuple(f"label_{label:g}" for label in labels), Y
 
 

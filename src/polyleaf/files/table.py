@@ -1,7 +1,4 @@
-"""`Table`: named columns read from a file, and what the cells of text files mean (number, category, missing).
-
-Knows no file format (`readers`, `arff`) and no model.
-"""
+"""`Table`: named columns of a file; text cells as numbers, categories and missing values."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ import scipy.sparse as sp
 
 from polyleaf.files.io import ReadError
 
-MISSING = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "None"})
-"""Cells of a text file that mean "no value"."""
+MISSING_VALUES = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "None"})
+"""Cells of a text file that stand for a missing value."""
 
 CHUNK_ROWS = 32768
-"""Rows of a text file held as Python strings at a time: bounds memory, a string costs about 50 bytes."""
+"""Rows of a text file that are held as Python strings at a time, of some 50 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +24,15 @@ class Table:
     Attributes
     ----------
     names : tuple of str
-        Column names, all different.
-    values : ndarray of shape (n_rows, n_columns), float64, or csr_matrix of the same shape and dtype
-        Numbers; for a categorical column the position in `categories`. NaN: missing.
+        Unique column names.
+    values : ndarray of shape (n_rows, n_columns), float64, or csr_matrix of that shape and dtype
+        Numbers; in a categorical column indices of `categories`. NaN: missing.
     categories : dict of str to tuple of str
-        Categories of those columns that hold categories.
+        Categories of the categorical columns.
     targets : tuple of str
-        The columns that the file itself marks as targets (LIBSVM does); empty where it marks none.
+        Columns that the file marks as targets, as LIBSVM files do; empty for other formats.
     unsupported : dict of str to str
-        Columns that are neither numbers nor text, and what they hold: they may be left out, never read.
+        Columns that are neither numbers nor text -> their type. They cannot be read.
     """
 
     names: tuple[str, ...]
@@ -60,14 +57,15 @@ class Table:
         return sp.issparse(self.values)
 
     def select(self, names: Sequence[str]) -> Table:
-        """The columns `names`, in this order.
+        """Return the columns `names`, in this order.
 
-        A column that a sparse table lacks is all zero: LIBSVM files do not list features that never occur.
+        A column that a sparse table lacks is all zero, since LIBSVM files do not list features
+        that never occur.
 
         Raises
         ------
         ReadError
-            When a dense table lacks one of the columns, or has not read it.
+            If a dense table lacks one of the columns, or its type is not supported.
         """
         self.check_readable(names)
         position = {name: i for i, name in enumerate(self.names)}
@@ -89,36 +87,38 @@ class Table:
         )
 
     def check_readable(self, names: Iterable[str]) -> None:
-        """A sentence about the first of these columns that was not read: ReadError."""
+        """Raise a `ReadError` if one of these columns is of a type that is not supported."""
         for name in names:
             if name in self.unsupported:
-                held = self.unsupported[name]
                 raise ReadError(
-                    f"Column {name!r} holds {held}, neither numbers nor text; drop or convert it."
+                    f"Column {name!r} has type {self.unsupported[name]}, neither numbers nor text; "
+                    "drop or convert it."
                 )
 
-    def rows(self, index: np.ndarray) -> Table:
-        """The rows `index` (int64 row numbers, or a bool mask)."""
+    def take_rows(self, index: np.ndarray) -> Table:
+        """Return the rows `index`, int64 row numbers or a bool mask."""
         return replace(self, values=self.values[index])
 
     def column(self, name: str) -> np.ndarray:
-        """One column as a dense float64 vector of shape (n_rows,)."""
+        """Return a column as a dense float64 array of shape (n_rows,)."""
         values = self.select([name]).values
         return (values.toarray() if isinstance(values, sp.csr_matrix) else values).ravel()
 
     def convert_to_categorical(self, names: Iterable[str]) -> Table:
-        """The same table with the numeric columns `names` as categories, one for each distinct number.
+        """Return the table with the columns `names` as categories, one per distinct number.
 
         Raises
         ------
         ReadError
-            For a sparse table.
+            If the table is sparse.
         """
         chosen = [name for name in names if name not in self.categories]
         if not chosen:
             return self
         if self.is_sparse:
-            raise ReadError("Number columns of a sparse file cannot be made categorical.")
+            raise ReadError(
+                "Numeric columns of a sparse file cannot be categorical; convert the file to CSV."
+            )
         values = self.values.copy()
         categories = dict(self.categories)
         for name in chosen:
@@ -130,47 +130,48 @@ class Table:
         return replace(self, values=values, categories=categories)
 
 
-def abbreviate(names: Sequence[str], most: int = 8) -> str:
-    """The first names in one phrase, and how many there are."""
-    return ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")
+def abbreviate(names: Sequence[str], max_names: int = 8) -> str:
+    """Join the first names, and add their number if there are more."""
+    suffix = f", ... ({len(names)} in total)" if len(names) > max_names else ""
+    return ", ".join(names[:max_names]) + suffix
 
 
 def parse_numbers(cells: Sequence[str]) -> np.ndarray | None:
-    """Cells as float64, NaN where missing; None when a cell is neither a number nor missing."""
+    """Return cells as float64, NaN where missing; None if a cell is text."""
     try:
         return np.array(cells, dtype=np.float64)
     except ValueError:
         pass
     try:
-        return np.array([np.nan if cell.strip() in MISSING else float(cell) for cell in cells])
+        return np.array(
+            [np.nan if cell.strip() in MISSING_VALUES else float(cell) for cell in cells]
+        )
     except ValueError:
         return None
 
 
 def encode_categories(texts: Sequence[str | None]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Texts (None: missing) as codes (float64, NaN: missing) and their categories in alphabetical order."""
+    """Return texts (None: missing) as float64 codes (NaN: missing), and their sorted categories."""
     categories = tuple(sorted({text for text in texts if text is not None}))
     code = {text: i for i, text in enumerate(categories)}
-    return np.array(
-        [np.nan if text is None else code[text] for text in texts], dtype=np.float64
-    ), categories
+    codes = [np.nan if text is None else code[text] for text in texts]
+    return np.array(codes, dtype=np.float64), categories
 
 
 def parse_texts(cells: Iterable[str]) -> list[str | None]:
-    """Cells without the spaces around them, None where missing."""
-    return [None if cell.strip() in MISSING else cell.strip() for cell in cells]
+    """Strip cells; None where missing."""
+    return [None if cell.strip() in MISSING_VALUES else cell.strip() for cell in cells]
 
 
-def assemble(names: tuple[str, ...], chunks: list[list], is_text: list[bool]) -> Table:
-    """A table from columns read chunk by chunk: float64 arrays, or lists of texts where `is_text`."""
+def build_table(names: tuple[str, ...], chunks: list[list], is_text: list[bool]) -> Table:
+    """Build a table from columns in chunks: float64 arrays, or lists of texts where `is_text`."""
     n_rows = sum(map(len, chunks[0]))
     values = np.empty((n_rows, len(names)), dtype=np.float64, order="F")
     categories = {}
     for i, name in enumerate(names):
         if is_text[i]:
-            values[:, i], categories[name] = encode_categories(
-                [text for chunk in chunks[i] for text in chunk]
-            )
+            texts = [text for chunk in chunks[i] for text in chunk]
+            values[:, i], categories[name] = encode_categories(texts)
         elif n_rows:
             values[:, i] = np.concatenate(chunks[i])
         chunks[i] = []

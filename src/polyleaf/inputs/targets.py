@@ -45,7 +45,7 @@ __all__ = [
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
 
-FEW_CLASSES = 20  # that may be many for few rows, and meant
+SMALL_N_CLASSES = 20  # that may be many for few rows, and meant
 
 
 @dataclass(frozen=True)
@@ -1000,7 +1000,7 @@ def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray 
 
 
 def _check_class_count(classes: np.ndarray, n_rows: int) -> None:
-    if len(classes) > FEW_CLASSES and 2 * len(classes) > n_rows:
+    if len(classes) > SMALL_N_CLASSES and 2 * len(classes) > n_rows:
         some = ", ".join(map(repr, classes[:3].tolist()))
         raise ValueError(
             f"y has {len(classes)} different labels ({some}, ...) in {n_rows} rows: almost as many classes "

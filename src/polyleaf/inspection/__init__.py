@@ -1,6 +1,12 @@
-"""Model inspection: tables of trees, SHAP values in other forms, displays and the HTML report."""
+"""Model inspection: tables of trees, SHAP values in other formats, displays and the HTML report.
+
+Displays and the report, which use matplotlib, are imported when first used.
+"""
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
 from polyleaf.inspection.model_summary import (
@@ -11,17 +17,19 @@ from polyleaf.inspection.model_summary import (
     summary,
     tree_nodes,
 )
-from polyleaf.inspection.plotting import (
-    CalibrationDisplay,
-    CoverageDisplay,
-    ImportanceDisplay,
-    LearningCurvesDisplay,
-    OutputsDisplay,
-    ThresholdDisplay,
-    TreeDisplay,
-)
-from polyleaf.inspection.report import Report, report
 from polyleaf.inspection.shap_interop import export_shap_trees, make_shap_explanation
+
+if TYPE_CHECKING:
+    from polyleaf.inspection.plotting import (
+        CalibrationDisplay,
+        CoverageDisplay,
+        ImportanceDisplay,
+        LearningCurvesDisplay,
+        OutputsDisplay,
+        ThresholdDisplay,
+        TreeDisplay,
+    )
+    from polyleaf.inspection.report import Report, make_report
 
 __all__ = [
     "CalibrationDisplay",
@@ -33,14 +41,23 @@ __all__ = [
     "ThresholdDisplay",
     "TreeDisplay",
     "dump_json",
-    "make_shap_explanation",
+    "export_shap_trees",
     "iter_shap_values",
     "leaf_dtype_report",
+    "make_report",
+    "make_shap_explanation",
     "mean_abs_shap",
     "nodes_table",
-    "report",
-    "export_shap_trees",
     "size_report",
     "summary",
     "tree_nodes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("plotting", "report"):
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "report" if name in ("Report", "make_report") else "plotting"
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

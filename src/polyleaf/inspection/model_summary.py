@@ -1,54 +1,49 @@
-"""Looking into a model: a table of its nodes, a JSON dump, sizes and a summary in words.
-
-Owns: trees in the user's terms (names, thresholds, categories). Must not know: how trees are stored or grown.
-"""
+"""Tables, JSON dumps, sizes and summaries of models, with names, thresholds and categories."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from polyleaf.model import Model, storage
-from polyleaf.model.io import TextDestination, write_text
+from polyleaf.model import Model, statistics, storage
 from polyleaf.model.leaf_kinds import NameLookup
 from polyleaf.model.leaf_storage import LEAF_DTYPES
-from polyleaf.model.sizes import node_depths
-from polyleaf.model.split_thresholds import SplitThresholds, left_categories
-from polyleaf.model.trees import Tree
+from polyleaf.model.serialize import TextDestination, write_text
+from polyleaf.model.statistics import Scorer
+from polyleaf.model.trees import SplitThresholds, Tree, left_categories, node_depths
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
 
 
 def nodes_table(model: Any, kind: Literal["dict", "pandas", "polars", "pyarrow"] = "pandas") -> Any:
-    """All nodes of all trees, one row a node.
+    """Return all nodes of all trees, one row per node.
 
     Parameters
     ----------
     model : Model or fitted estimator
-        So it is of all functions here.
     kind : {"dict", "pandas", "polars", "pyarrow"}
-        The last three need the package of that name.
+        The type of the result; the last three require the package of that name.
 
     Returns
     -------
     dict of column name -> list, or a data frame, or an Arrow table
-        Of every node: `tree`, `round`, `output` (name; None: all), `node` (0 is the root), `depth`, `count`
-        (training rows), `cover` (their summed curvature). Of a split: `feature` (name), `threshold`
-        (x <= threshold goes left; None: all present values do) or `categories` (those that go left),
-        `missing_left`, `left` and `right` (nodes), `gain`. Of a leaf: `leaf` (its id), `value` (list, one
-        number for each output of the tree). What a node does not have is None; so are `gain`,
-        `count` and `cover` of a model that was saved without its statistics.
+        Columns of all nodes: `tree`, `round`, `output` (name; None: all), `node` (0 is the root),
+        `depth`, `count` (training rows), `cover` (the sum of their Hessians). Of splits: `feature`
+        (name), `threshold` (x <= threshold goes left; None: all rows with a value) or `categories`
+        (those that go left), `missing_left`, `left` and `right` (nodes), `gain`. Of leaves: `leaf`
+        (id), `value` (list, one number per output of the tree). Entries that do not apply are None;
+        so are `gain`, `count` and `cover` if the model was saved without statistics.
 
-        Where a tree has sparse leaves, also `value_outputs` (names of the outputs that `value` is for; None:
-        all). Where one has linear leaves, whose `value` is that at the centre, also `regressors` (names of
-        features), `centre`, `coefficients` (a list for each regressor, one number for each output), `lower`
-        and `upper` (bounds for each output; None: no bound).
+        If a tree has sparse leaves, also `value_outputs` (names of the outputs of `value`; None:
+        all). If one has linear leaves, whose `value` is that at the centre, also `regressors`
+        (names of features), `centre`, `coefficients` (a list per regressor, one number per output),
+        `lower` and `upper` (bounds per output; None: no bound).
     """
     if kind not in TABLE_KINDS:
-        raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(TABLE_KINDS)}.")
+        raise ValueError(f"kind={kind!r} must be one of {', '.join(TABLE_KINDS)}.")
     model = _get_model(model)
     kinds = sorted(set(storage.get_leaf_kinds(model.forest)), key=lambda kind: kind.name)
     types = _COLUMNS | {name: entry for kind in kinds for name, entry in kind.columns.items()}
@@ -59,7 +54,7 @@ def nodes_table(model: Any, kind: Literal["dict", "pandas", "polars", "pyarrow"]
                 column.append(node[name] if name in node else tree.get(name))
     if kind == "dict":
         return columns
-    # Through Arrow's or polars' own types where there are lists; pandas keeps lists as objects.
+    # pandas keeps lists as objects; polars and Arrow have list types.
     if kind == "pandas":
         import pandas
 
@@ -124,19 +119,19 @@ _COLUMNS = {
 
 
 def dump_json(model: Any, path: TextDestination | None = None) -> dict[str, Any]:
-    """The model as JSON types, to be read by people and other programs; it cannot be loaded back.
+    """Return the model as JSON types; it cannot be loaded from them.
 
     Parameters
     ----------
     model : Model or fitted estimator
     path : str, path or open text file, optional
-        A file to write it to as well.
+        A file to write as well.
 
     Returns
     -------
     dict
-        `base_score`, names, objective, and `trees`: each a flat list of nodes, as in `nodes_table`, without
-        the entries that a node does not have.
+        `base_score`, names, objective, and `trees`: each a flat list of nodes, see `nodes_table`,
+        without entries that do not apply.
     """
     model = _get_model(model)
     content = {
@@ -155,20 +150,43 @@ def dump_json(model: Any, path: TextDestination | None = None) -> dict[str, Any]
     return content
 
 
-def size_report(model: Any, X: Any = None, y: Any = None, **options: Any) -> dict[str, Any]:
-    """How large a model is, and with data, how good at each size.
+def size_report(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    metrics: Any = None,
+    rounds: Sequence[int] | None = None,
+    n_threads: int = 1,
+) -> dict[str, Any]:
+    """Return the size of a model, and with data its accuracy after fewer rounds.
 
     Parameters
     ----------
     model : Model or fitted estimator
-    X, y, **options
-        As in `Model.size_report`, which says what is returned.
+    X, y, sample_weight : optional
+        Data as the model's estimator takes them, such as a test set.
+    metrics : str, callable or list of these, optional
+        See `eval_metric` of the estimators. Default: the metric of the objective.
+    rounds : sequence of int, optional
+        Numbers of rounds to score. Default: 1, 2, 5, 10, 25, 50, 100, 250 and so on, and all.
+    n_threads : int
 
     Returns
     -------
     dict
+        `rounds`, `features`, `outputs`, `trees`, `nodes`, `leaves`, `features_used` (by splits or
+        linear leaves), `kinds` (number of trees of each leaf kind), `bytes` (of the trees in a
+        file), `bytes_of` (its parts "structure", "statistics" and "values"), `bytes_by_leaf_dtype`
+        (`bytes` with that `leaf_dtype`; None if values do not fit), `depth` and `leaves_per_tree`
+        (`min`, `mean` and `max` over trees); with sparse or linear leaves `entries_per_leaf`, the
+        mean number of outputs or regressors. With data also `scores`: for each number of rounds
+        `rounds`, `trees`, `nodes`, `bytes` and the metrics by name.
     """
-    return _get_model(model).size_report(X, y, **options)
+    return statistics.size_report(
+        _get_model(model), X, y, sample_weight, metrics=metrics, rounds=rounds, n_threads=n_threads
+    )
 
 
 def leaf_dtype_report(
@@ -180,26 +198,26 @@ def leaf_dtype_report(
     metrics: Any = None,
     n_threads: int = 1,
 ) -> list[dict[str, Any]]:
-    """What each `leaf_dtype` of `Model.save` saves, and what it costs in accuracy.
+    """Return the file size and the loss of accuracy for each `leaf_dtype` of `Model.save`.
 
     Parameters
     ----------
     model : Model or fitted estimator
     X, y, sample_weight
-        Data to measure on, as the model's estimator takes them.
+        Data to evaluate on, as the model's estimator takes them.
     metrics : str, callable or list of these, optional
-        As the estimators' `eval_metric`. Default: the metric that goes with the objective.
+        See `eval_metric` of the estimators. Default: the metric of the objective.
     n_threads : int
 
     Returns
     -------
     list of dict
         For each: `leaf_dtype`, `file_bytes`, `file_bytes_without_statistics` (see `Model.save`),
-        `largest_change` of a raw score (in its unit) and the metrics by name; or `leaf_dtype` and `error`
-        where the values do not fit.
+        `largest_change` of a raw score and the metrics by name; or `leaf_dtype` and `error` if the
+        values do not fit.
     """
     model = _get_model(model)
-    scorer = model.make_scorer(X, y, sample_weight, metrics)
+    scorer = Scorer(model, X, y, sample_weight, metrics)
     exact = model.predict_raw(scorer.table, n_threads=n_threads)
     rows: list[dict[str, Any]] = []
     for dtype in LEAF_DTYPES:
@@ -211,24 +229,24 @@ def leaf_dtype_report(
         rounded = Model.from_bytes(data).predict_raw(scorer.table, n_threads=n_threads)
         change = float(np.abs(rounded - exact).max(initial=0.0))
         bare = len(model.to_bytes(dtype, statistics=False))
-        about = {
+        record = {
             "leaf_dtype": dtype,
             "file_bytes": len(data),
             "file_bytes_without_statistics": bare,
         }
-        rows.append(about | {"largest_change": change} | scorer(rounded))
+        rows.append(record | {"largest_change": change} | scorer(rounded))
     return rows
 
 
 def summary(model: Any, n_features: int = 10) -> str:
-    """A model in a few lines of text.
+    """Return a short text about a model.
 
     Parameters
     ----------
     model : Model or fitted estimator
     n_features : int
-        How many of the most important features are named: by gain, or by number of splits where the model
-        was saved without its statistics.
+        The number of most important features to list: by gain, or by number of splits if the model
+        was saved without statistics.
 
     Returns
     -------
@@ -238,7 +256,7 @@ def summary(model: Any, n_features: int = 10) -> str:
     size = size_report(model)
     depth, leaves = size["depth"], size["leaves_per_tree"]
     others = ", ".join(
-        f"{dtype} {'does not fit' if number is None else _in_mib(number)}"
+        f"{dtype} {'does not fit' if number is None else _format_mib(number)}"
         for dtype, number in size["bytes_by_leaf_dtype"].items()
         if dtype != "float32"
     )
@@ -246,16 +264,16 @@ def summary(model: Any, n_features: int = 10) -> str:
         f"{model.metadata.get('kind', 'model')} with {size['outputs']} output(s), "
         f"objective {model.objective.to_dict().get('name', 'unknown')}",
         f"{size['trees']} trees in {size['rounds']} rounds, {size['nodes']:,} nodes, "
-        f"{size['leaves']:,} leaves, {_in_mib(size['bytes'])} in a file "
-        f"(of that leaf values {_in_mib(size['bytes_of']['values'])}; with leaf_dtype {others})",
+        f"{size['leaves']:,} leaves, {_format_mib(size['bytes'])} in a file "
+        f"(leaf values {_format_mib(size['bytes_of']['values'])}; with leaf_dtype {others})",
         f"depth {depth['min']} to {depth['max']} (mean {depth['mean']:.1f}), "
-        f"leaves a tree {leaves['min']} to {leaves['max']} (mean {leaves['mean']:.1f})",
+        f"leaves per tree {leaves['min']} to {leaves['max']} (mean {leaves['mean']:.1f})",
         f"{size['features_used']} of {size['features']} features used",
     ]
     if "entries_per_leaf" in size:
         kinds = ", ".join(f"{n} trees have {kind} leaves" for kind, n in size["kinds"].items())
         lines.append(
-            f"{kinds}; {size['entries_per_leaf']:.1f} outputs or regressors a leaf that is not dense"
+            f"{kinds}; {size['entries_per_leaf']:.1f} outputs or regressors per non-dense leaf"
         )
     if model.best_iteration is not None:
         lines.append(f"best round {model.best_iteration + 1}, validation score {model.best_score}")
@@ -271,15 +289,15 @@ def summary(model: Any, n_features: int = 10) -> str:
 
 
 def _get_model(model: Any) -> Model:
-    """The model of a fitted estimator, or what is one."""
+    """Return the model of a fitted estimator, or a model itself."""
     inner = getattr(model, "model_", model)
     if not isinstance(inner, Model):
-        raise TypeError(f"A Model or a fitted estimator is needed, not {type(model).__name__}.")
+        raise TypeError(f"model must be a Model or a fitted estimator; got {type(model).__name__}.")
     return inner
 
 
 def _trees(model: Model) -> Iterator[dict[str, Any]]:
-    """Each tree in the user's terms."""
+    """Yield each tree as JSON types."""
     thresholds = SplitThresholds(model.mapper)
     for tree in model.trees:
         yield {
@@ -291,18 +309,18 @@ def _trees(model: Model) -> Iterator[dict[str, Any]]:
 
 
 def tree_nodes(model: Any, tree: int) -> list[dict[str, Any]]:
-    """The nodes of one tree.
+    """Return the nodes of one tree.
 
     Parameters
     ----------
     model : Model or fitted estimator
     tree : int
-        Its number, from 0.
+        Its index, from 0.
 
     Returns
     -------
     list of dict
-        Node 0 first; keys as the columns of `nodes_table`.
+        Node 0 first; keys are the columns of `nodes_table`.
     """
     model = _get_model(model)
     return list(_nodes(model, SplitThresholds(model.mapper), model.trees[tree]))
@@ -336,5 +354,5 @@ def _nodes(model: Model, thresholds: SplitThresholds, view: Tree) -> Iterator[di
         yield common | {"feature": model.feature_name(feature)} | rule | kept
 
 
-def _in_mib(size: int) -> str:
+def _format_mib(size: int) -> str:
     return f"{size / 2**20:.2f} MiB"

@@ -1,8 +1,4 @@
-"""What the `shap` package takes: explanations for its plots, trees for its explainers.
-
-Owns these forms. Must not know how contributions are computed; `shap` itself is imported only where one of
-its objects is made.
-"""
+"""SHAP values and trees in the formats of the `shap` package, which is imported lazily."""
 
 from __future__ import annotations
 
@@ -17,8 +13,7 @@ from polyleaf.inputs.features import FeatureTable
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LINEAR
 from polyleaf.model.shap import BinnedRows, resolve_outputs
-from polyleaf.model.split_thresholds import SplitThresholds
-from polyleaf.model.trees import Tree
+from polyleaf.model.trees import SplitThresholds, Tree
 
 __all__ = ["make_shap_explanation", "export_shap_trees"]
 
@@ -26,50 +21,50 @@ __all__ = ["make_shap_explanation", "export_shap_trees"]
 def make_shap_explanation(
     estimator: Any, X: Any, background: Any = None, outputs: Any = None
 ) -> Any:
-    """Contributions in the form that the plots of the `shap` package take.
+    """Contributions for the plots of the `shap` package.
 
     Parameters
     ----------
     estimator : fitted PolyleafRegressor or PolyleafClassifier
     X, background, outputs
-        As in `shap_values`.
+        See `shap_values` of the estimators.
 
     Returns
     -------
     shap.Explanation
-        `values` and `base_values` of every row, `data`, `feature_names`, and `output_names` where there are
-        several outputs.
+        With `values` and `base_values` of every row, `data`, `feature_names`, and `output_names` if
+        there are several outputs.
 
     Raises
     ------
     ImportError
-        Where `shap` is not installed.
+        If `shap` is not installed.
     """
     try:
         import shap
     except ImportError:
         raise ImportError(
-            "explanation makes an object of the shap package: pip install shap."
+            "make_shap_explanation requires the shap package: pip install shap."
         ) from None
     values = estimator.shap_values(X, background, outputs=outputs)
     base = np.asarray(estimator.shap_base_values(background, outputs))
     model: Model = estimator.model_
-    chosen = resolve_outputs(outputs, model.n_outputs, model.output_names)
-    if chosen.numbers.ndim == 2:
-        raise ValueError("explanation needs the same outputs for all rows.")
+    selection = resolve_outputs(outputs, model.n_outputs, model.output_names)
+    if selection.indices.ndim == 2:
+        raise ValueError("outputs must be the same for all rows in make_shap_explanation.")
     rows = estimator._read_shap_rows(X)
-    names = [model.output_name(k) for k in chosen.numbers.tolist()]
+    names = [model.output_name(k) for k in selection.indices.tolist()]
     return shap.Explanation(
         values,
         np.broadcast_to(base, (len(values), *base.shape)).copy(),
-        None if isinstance(rows, BinnedRows) else _display(rows),
+        None if isinstance(rows, BinnedRows) else _get_values(rows),
         feature_names=model.input_names,
-        output_names=None if chosen.is_one else names,
+        output_names=None if selection.is_single else names,
     )
 
 
-def _display(table: FeatureTable) -> np.ndarray:
-    """The features of a table as people read them, (n_rows, n_features): float64; objects with categories."""
+def _get_values(table: FeatureTable) -> np.ndarray:
+    """Return the values of a table (n_rows, n_features): float64, or objects with categories."""
     data: np.ndarray = table.get_raw_values().T.astype(np.float64)
     if table.categories:
         data = data.astype(object)
@@ -79,18 +74,18 @@ def _display(table: FeatureTable) -> np.ndarray:
 
 
 def export_shap_trees(estimator: Any) -> dict[str, Any]:
-    """The trees in the form that `shap.TreeExplainer` takes, which then explains the raw scores.
+    """Return the trees in the format of `shap.TreeExplainer`, which then explains raw scores.
 
     Parameters
     ----------
     estimator : fitted PolyleafRegressor or PolyleafClassifier, or Model
-        Up to its best round, where early stopping chose one.
+        Rounds up to the best one are exported, if early stopping found one.
 
     Raises
     ------
     ValueError
-        Where a tree splits on categories, or on columns made of them, or has linear leaves: `shap` has none
-        of these. `shap_values` explains all.
+        If a tree splits on categories, or has linear leaves, which `shap` does not support; use
+        `shap_values`.
     """
     if not isinstance(estimator, Model):
         check_is_fitted(estimator)
@@ -98,7 +93,7 @@ def export_shap_trees(estimator: Any) -> dict[str, Any]:
     model: Model = estimator
     if model.mapper.derived_columns_ is not None:
         raise ValueError(
-            "shap knows no columns made of very many categories, which this model has; use shap_values."
+            "shap does not support high-cardinality categorical features; use shap_values."
         )
     n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
     n_trees = int(np.searchsorted(model.round_of_tree, n_rounds))
@@ -117,27 +112,25 @@ def _shap_trees(model: Model, n_trees: int, scale: np.ndarray) -> Iterator[dict[
     for view in itertools.islice(model.trees, n_trees):
         tree = view.structure
         if (tree.category_set >= 0).any():
-            raise ValueError(
-                "shap knows no splits on categories, which this model has; use shap_values."
-            )
+            raise ValueError("shap does not support splits on categories; use shap_values.")
         if view.kind == LINEAR.name:
-            raise ValueError("shap knows no linear leaves, which this model has; use shap_values.")
+            raise ValueError("shap does not support linear leaves; use shap_values.")
         splits = zip(tree.feature.tolist(), tree.threshold.tolist(), strict=True)
-        cuts = [-1.0 if f < 0 else thresholds.value(f, code) for f, code in splits]
+        values = [-1.0 if f < 0 else thresholds.value(f, code) for f, code in splits]
         weight = _weights(tree)
         yield {
             "children_left": tree.left,
             "children_right": tree.right,
             "children_default": np.where(tree.missing_left, tree.left, tree.right),
             "features": tree.feature,
-            "thresholds": np.array([np.inf if cut is None else cut for cut in cuts]),
-            "values": _node_values(tree, _payloads(view, model.n_outputs) * scale, weight),
+            "thresholds": np.array([np.inf if value is None else value for value in values]),
+            "values": _node_values(tree, _leaf_values(view, model.n_outputs) * scale, weight),
             "node_sample_weight": weight,
         }
 
 
-def _payloads(tree: Tree, n_outputs: int) -> np.ndarray:
-    """What leaves pay out to all outputs: (n_leaves, n_outputs), float64."""
+def _leaf_values(tree: Tree, n_outputs: int) -> np.ndarray:
+    """Return the values of the leaves for all outputs: (n_leaves, n_outputs), float64."""
     values = np.array([tree.leaf_values(leaf) for leaf in range(tree.n_leaves)], np.float64)
     if tree.output is None:
         return values
@@ -147,7 +140,7 @@ def _payloads(tree: Tree, n_outputs: int) -> np.ndarray:
 
 
 def _weights(tree: Any) -> np.ndarray:
-    """Training rows of the nodes; both children together have what their parent has, as in the core."""
+    """Return the row counts of nodes, rescaled so that children add up to their parent."""
     weight = np.ones(tree.n_nodes)
     weight[0] = max(1, tree.count[0])
     for node in np.flatnonzero(tree.left >= 0):
@@ -158,11 +151,11 @@ def _weights(tree: Any) -> np.ndarray:
     return weight
 
 
-def _node_values(tree: Any, of_leaves: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Payloads of leaves, and of inner nodes the expectation of what lies below."""
-    values = np.zeros((tree.n_nodes, of_leaves.shape[1]))
+def _node_values(tree: Any, leaf_values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the values of leaves, and of inner nodes the mean of their leaves."""
+    values = np.zeros((tree.n_nodes, leaf_values.shape[1]))
     is_leaf = tree.leaf >= 0
-    values[is_leaf] = of_leaves[tree.leaf[is_leaf]]
+    values[is_leaf] = leaf_values[tree.leaf[is_leaf]]
     for node in np.flatnonzero(~is_leaf)[::-1]:
         children = [tree.left[node], tree.right[node]]
         total = weight[children].sum()

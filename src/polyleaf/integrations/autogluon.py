@@ -15,7 +15,7 @@ from polyleaf.callbacks import Callback, TimeLimit
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators.memory_estimate import memory_estimate
 from polyleaf.search.base import PATIENCE
-from polyleaf.search.space import Task, suggest
+from polyleaf.search.optuna_search import Task, suggest_params
 from polyleaf.training.auto_n_estimators import max_rounds
 
 try:
@@ -174,7 +174,7 @@ class _Spaces:
 
 
 def search_space(task: Task = "regression", *, linear: bool = True) -> dict[str, Any]:
-    """The ranges of :func:`polyleaf.search.suggest` as AutoGluon and TabArena have them.
+    """The ranges of :func:`polyleaf.search.suggest_params` as AutoGluon and TabArena have them.
 
     Parameters
     ----------
@@ -189,4 +189,6 @@ def search_space(task: Task = "regression", *, linear: bool = True) -> dict[str,
         For `hyperparameters={PolyleafModel: search_space()}` with `hyperparameter_tune_kwargs`, and for
         TabArena's `ConfigGenerator`.
     """
-    return suggest(_Spaces(), task, n_outputs=None if task == "multiclass" else 1, linear=linear)
+    return suggest_params(
+        _Spaces(), task, n_outputs=None if task == "multiclass" else 1, linear=linear
+    )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from polyleaf.distributions import Distribution
 from polyleaf.metrics._regression import armse, mae, r2, rmse
 from polyleaf.objectives import Objective
-from polyleaf.objectives.columns import copy_columns
+from polyleaf.objectives._utils import copy_columns
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -55,7 +55,7 @@ class D2:
         for known_y, known_weight, errors in self._cache:
             if known_y is y and known_weight is weight:
                 return errors
-        base = self._objective.prepare(y, weight).base_score()
+        base = self._objective.bind(y, weight).base_score()
         self._cache.append((y, weight, self._errors(y, np.tile(base, (n_rows, 1)), weight)))
         return self._cache[-1][2]
 
@@ -105,12 +105,12 @@ class TaskMetric:
         return float(self._metric(own_y, copy_columns(prediction, self._columns), own_weight))
 
     def _target(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
-        """Return the task's part of a data set, always the same arrays, as caches go by identity."""
+        """Return the task's part of a data set, as the same arrays in every round."""
         for known_y, known_weight, own_y, own_weight in self._cache:
             if known_y is y and known_weight is weight:
                 return own_y, own_weight
         own_y = self._place.task.select_target(y[:, self._place.columns])
-        own_weight = self._place.weight_of(weight)
+        own_weight = self._place.select_weight(weight)
         if own_weight is not None and own_weight.ndim == 2 and own_weight.shape[1] == 1:
             own_weight = own_weight[:, 0]
         self._cache.append((y, weight, own_y, own_weight))

@@ -351,7 +351,7 @@ def _from_callable(function: Callable[..., Any]) -> Metric:
     if is_scorer(function):
         raise TypeError(
             "eval_metric is a scorer of scikit-learn, which takes an estimator: pass its metric "
-            "function instead, such as sklearn.metrics.f1_score, with functools.partial for options."
+            "function instead, such as sklearn.metrics.f1_score (options with functools.partial)."
         )
     called = CallableMetric(function)
     kind: PredictionType = "raw" if called.takes_decisions else "prediction"
@@ -462,7 +462,7 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
 
 def _target_kind(task: Any) -> str:
     label_kind = "binary" if task.n_columns == 1 else "multilabel"
-    return {"values": "regression", "labels": label_kind}.get(task.learns, "multiclass")
+    return {"values": "regression", "labels": label_kind}.get(task.target_kind, "multiclass")
 
 
 def _task_metric(metric: Metric, place: Any) -> Metric:

@@ -1,8 +1,8 @@
 """Metrics of ranked labels: P@k, nDCG@k and their propensity-scored forms.
 
 The truth is an indicator matrix ``(n, L)``, dense or CSR (a label is true where the value is above
-1/2), or class ids ``(n,)``. A prediction is a matrix of scores ``(n, L)``, dense or CSR (labels that
-are not stored are not predicted), or a pair ``(labels, scores)`` of the best labels of each row,
+1/2), or class ids ``(n,)``. A prediction is a matrix of scores ``(n, L)``, dense or CSR (labels
+that are not stored are not predicted), or a pair ``(labels, scores)`` of the best labels of each row,
 ``(n, m)`` each, as returned by `predict_topk`; label -1 pads rows with fewer labels. Labels with
 equal scores are ranked by index. Positions beyond the last label count as misses.
 
@@ -379,7 +379,7 @@ def ranking_scores(
 
 @dataclass(frozen=True)
 class PrecisionAt:
-    """`precision_at` with a fixed k."""
+    """`precision_at` with a fixed `k`."""
 
     k: int
 
@@ -389,7 +389,7 @@ class PrecisionAt:
 
 @dataclass(frozen=True)
 class NdcgAt:
-    """`ndcg_at` with a fixed k."""
+    """`ndcg_at` with a fixed `k`."""
 
     k: int
 
@@ -432,8 +432,8 @@ class PropensityPrecisionAt:
     def _get_propensity(self) -> Array:
         if self.propensity is None:
             raise ValueError(
-                "A propensity-scored metric requires the label frequencies of the training data: call "
-                "set_train_target, or use psp_at and psndcg_at with given propensities."
+                "A propensity-scored metric requires the label frequencies of the training data: "
+                "call set_train_target, or use psp_at and psndcg_at with given propensities."
             )
         return self.propensity
 

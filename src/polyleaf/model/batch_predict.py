@@ -1,8 +1,4 @@
-"""What the core reads of a table to predict: codes, and the features of linear leaves, in chunks of rows.
-
-Owns: which features are binned for which trees, and how many rows at a time. Must not know: models, or what
-is predicted.
-"""
+"""Batches of rows in the form in which the core predicts them: bin codes and raw feature values."""
 
 from __future__ import annotations
 
@@ -13,25 +9,23 @@ import numpy as np
 
 import polyleaf._core as _core
 
-__all__ = ["Chunk", "iter_chunks", "bin_features", "read_regressors"]
+__all__ = ["Chunk", "bin_features", "iter_chunks", "read_regressors"]
 
-# Codes (one byte per value) and raw features (four) held at a time in prediction: longer tables go in chunks.
+# Bytes of codes (one per value) and raw values (four) at a time; longer tables are split.
 _CHUNK_BYTES = 1 << 28
-# Codes of fewer than one in so many features are held without the others: new memory costs more than they.
-_RARE = 4
-# So few are found faster than the features are that trees split on, for which all nodes are gone through.
-_FEW_CODES = 1 << 14
+# If fewer than one in so many features are used, only these are binned, to save memory.
+_MIN_FEATURES_PER_USED = 4
+# With so few codes, binning all features is faster than finding those that the trees use.
+_SMALL_TABLE_CODES = 1 << 14
 
 
 class Chunk(NamedTuple):
-    """Some rows of a table, as the core reads them."""
+    """Some rows of a table in the form in which the core predicts them."""
 
     rows: slice
     codes: np.ndarray  # uint8 (n_features, n_rows)
-    features: np.ndarray | None  # float32 (n_features, n_rows), where leaves are linear
-    coded: np.ndarray | None = (
-        None  # int32: the features that codes has rows for, where it has not all
-    )
+    features: np.ndarray | None  # float32 (n_features, n_rows), if leaves are linear
+    feature_ids: np.ndarray | None = None  # int32: the features of the rows of codes; None: all
 
 
 def iter_chunks(
@@ -40,38 +34,38 @@ def iter_chunks(
     table: Any,
     trees: tuple[int, int],
     n_threads: int = 1,
-    numbers: bool = True,
+    with_regressors: bool = True,
     all_features: bool = True,
 ) -> Iterator[Chunk]:
-    """Go through a FeatureTable for trees `trees[0] .. trees[1] - 1`: memory stays bounded for any table.
+    """Yield a FeatureTable in chunks of bounded memory for trees `trees[0] .. trees[1] - 1`.
 
-    `numbers=False` leaves out the features that linear leaves read; with `all_features=False` codes may have
-    rows for those features alone that trees split on.
+    `with_regressors=False` leaves out the raw values that linear leaves require. With
+    `all_features=False`, codes may have rows only for the features that trees split on.
     """
-    coded = None if all_features else _rare_features(forest, mapper, table, trees)
-    n_codes = len(mapper.n_bins_) if coded is None else len(coded)
+    feature_ids = None if all_features else _find_rare_features(forest, mapper, table, trees)
+    n_codes = len(mapper.n_bins_) if feature_ids is None else len(feature_ids)
     bytes_per_row = n_codes + 4 * len(forest.regressors(*trees))
     size = max(1, _CHUNK_BYTES // max(1, bytes_per_row))
     for begin in range(0, max(1, table.n_rows), size):
         end = min(begin + size, table.n_rows)
         part = table if end - begin == table.n_rows else table.rows(begin, end)
-        if coded is None:
+        if feature_ids is None:
             codes = bin_features(forest, mapper, part, *trees, n_threads)
         else:
-            codes = mapper.transform(part, n_threads, _mask(coded, mapper), compact=True)
-        features = read_regressors(forest, mapper, part, *trees) if numbers else None
-        yield Chunk(slice(begin, end), codes, features, coded)
+            codes = mapper.transform(part, n_threads, _mask(feature_ids, mapper), compact=True)
+        features = read_regressors(forest, mapper, part, *trees) if with_regressors else None
+        yield Chunk(slice(begin, end), codes, features, feature_ids)
 
 
-def _rare_features(
+def _find_rare_features(
     forest: _core.Forest, mapper: Any, table: Any, trees: tuple[int, int]
 ) -> np.ndarray | None:
-    """The features that trees split on, ascending, where these are few of many; else None."""
+    """Return the features that trees split on, ascending; None if they are not few of many."""
     n_features = len(mapper.n_bins_)
-    if table.n_rows * n_features <= _FEW_CODES:
+    if table.n_rows * n_features <= _SMALL_TABLE_CODES:
         return None
-    found = forest.split_features(*trees)
-    return found if _RARE * len(found) < n_features else None
+    used = forest.split_features(*trees)
+    return used if _MIN_FEATURES_PER_USED * len(used) < n_features else None
 
 
 def _mask(features: np.ndarray, mapper: Any) -> np.ndarray:
@@ -83,30 +77,30 @@ def _mask(features: np.ndarray, mapper: Any) -> np.ndarray:
 def bin_features(
     forest: _core.Forest, mapper: Any, table: Any, first: int, last: int, n_threads: int = 1
 ) -> np.ndarray:
-    """What trees `first .. last - 1` read of a FeatureTable.
+    """Bin a FeatureTable for trees `first .. last - 1`.
 
     Returns
     -------
     ndarray of shape (n_features, n_rows), uint8
-        See `BinMapper.transform`; rows of features that no tree splits on may hold anything.
+        See `BinMapper.transform`; the rows of unused features are undefined.
     """
-    only, n_features = None, len(mapper.n_bins_)
-    if table.n_rows * n_features > _FEW_CODES:
-        only = _mask(forest.split_features(first, last), mapper)
-    return mapper.transform(table, n_threads, only)
+    used = None
+    if table.n_rows * len(mapper.n_bins_) > _SMALL_TABLE_CODES:
+        used = _mask(forest.split_features(first, last), mapper)
+    return mapper.transform(table, n_threads, used)
 
 
 def read_regressors(
     forest: _core.Forest, mapper: Any, table: Any, first: int, last: int
 ) -> np.ndarray | None:
-    """What the linear leaves of trees `first .. last - 1` read of a FeatureTable.
+    """Return the raw values that the linear leaves of trees `first .. last - 1` require.
 
     Returns
     -------
-    ndarray of shape (n_features, n_rows), float32, or None where no leaf is linear
+    ndarray of shape (n_features, n_rows), float32, or None if no leaf is linear
         See `FeatureTable.get_raw_values`.
     """
-    wanted = forest.regressors(first, last)
-    if not len(wanted):
+    regressors = forest.regressors(first, last)
+    if not len(regressors):
         return None
-    return mapper.get_raw_values(table, _mask(wanted, mapper))
+    return mapper.get_raw_values(table, _mask(regressors, mapper))

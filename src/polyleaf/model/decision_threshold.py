@@ -1,7 +1,4 @@
-"""The thresholds of a model of labels: kept beside it, read by whoever says yes or no.
-
-Owns how a model holds them, and what they are of raw scores. Must not know how they are chosen.
-"""
+"""Decision thresholds in the metadata of a multi-label model."""
 
 from __future__ import annotations
 
@@ -12,39 +9,39 @@ import numpy as np
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
 
-__all__ = ["get_raw_decision_thresholds", "set_decision_thresholds", "get_decision_thresholds"]
+__all__ = ["get_decision_thresholds", "get_raw_decision_thresholds", "set_decision_thresholds"]
 
-_KEPT = "thresholds"  # among the model's metadata, where they are not all one half
+_KEY = "thresholds"  # in the metadata, unless all thresholds are 0.5
 
 
 def set_decision_thresholds(model: Model, thresholds: Any) -> None:
-    """Let a model say yes above these probabilities: one number, or one for each output."""
-    found = np.broadcast_to(np.asarray(thresholds, np.float64), (model.n_outputs,))
-    model.metadata.pop(_KEPT, None)
-    if (found != 0.5).any():
-        model.metadata[_KEPT] = found.tolist()
+    """Set the probabilities above which labels are predicted: one number, or one per output."""
+    values = np.broadcast_to(np.asarray(thresholds, np.float64), (model.n_outputs,))
+    model.metadata.pop(_KEY, None)
+    if (values != 0.5).any():
+        model.metadata[_KEY] = values.tolist()
 
 
 def get_decision_thresholds(model: Model) -> np.ndarray:
-    """The probability of each output above which it is said to hold, float64 (n_outputs,).
+    """Return the probability of each output above which it is predicted, float64 (n_outputs,).
 
     Raises
     ------
     ValueError
-        Where what a file holds of them are no such probabilities.
+        If the thresholds in a file are not probabilities.
     """
-    kept = model.metadata.get(_KEPT)
-    if kept is None:
+    stored = model.metadata.get(_KEY)
+    if stored is None:
         return np.full(model.n_outputs, 0.5)
-    numbers = isinstance(kept, list) and all(isinstance(t, float) and 0 < t < 1 for t in kept)
-    if not numbers or len(kept) != model.n_outputs:
-        raise ValueError("The model's thresholds must be a probability for each output.")
-    return np.array(kept)
+    is_valid = isinstance(stored, list) and all(isinstance(t, float) and 0 < t < 1 for t in stored)
+    if not is_valid or len(stored) != model.n_outputs:
+        raise ValueError("The model's thresholds must be one probability per output.")
+    return np.array(stored)
 
 
 def get_raw_decision_thresholds(model: Model) -> np.ndarray | float:
-    """The thresholds as raw scores of a logistic link: float64 (n_outputs,), or 0 where all are one half."""
-    if _KEPT not in model.metadata:
+    """Return the thresholds as raw scores of a logistic link; 0 if all are 0.5."""
+    if _KEY not in model.metadata:
         return 0.0
     thresholds = get_decision_thresholds(model)
     return np.where(thresholds == 0.5, 0.0, np.log(thresholds) - np.log1p(-thresholds))

@@ -1,12 +1,9 @@
-"""One model that predicts the weighted mean of several models' raw scores.
-
-Owns what makes models fit one another, and their sum as one forest. Must not know who chose the weights.
-"""
+"""The weighted average of several models as a single model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,37 +17,38 @@ __all__ = ["average_models"]
 def average_models(
     models: Sequence[Model], weights: Sequence[float], metadata: dict[str, Any]
 ) -> Model:
-    """The models' trees one after another, their leaves times the models' weights.
+    """Concatenate the trees of models, with leaf values multiplied by the models' weights.
 
-    Raw scores are the weighted mean of the models' but for rounding: leaf values are float32. The rounds of a
-    model follow those of the one before.
+    Raw scores are the weighted mean of the models' up to rounding, as leaf values are float32. The
+    rounds of a model follow those of the previous one.
 
     Parameters
     ----------
     models : sequence of Model
-        With the same bins, objective and outputs; the blend has the unit of the first.
+        Models with the same bins, objective and outputs. The result has the target scale of the
+        first.
     weights : sequence of float
-        Of each, above 0; they sum to 1.
+        The positive weight of each; they sum to 1.
     metadata : dict
-        Of the blend.
+        The metadata of the result.
 
     Raises
     ------
     ValueError
-        Where the models do not go together.
+        If bins, objectives or outputs differ.
     """
     first = models[0]
     for model in models[1:]:
-        if _frame(model) != _frame(first):
-            raise ValueError("Models of different bins or objectives cannot be blended.")
-    units, into = [_unit(model) for model in models], _unit(first)
-    ratios = [own.scale / into.scale for own in units]
+        if _get_frame(model) != _get_frame(first):
+            raise ValueError("models must have the same bins, objective and outputs.")
+    scales, offsets = zip(*map(_get_scale_and_offset, models), strict=True)
+    ratios = [scale / scales[0] for scale in scales]
     base = [model.base_score * ratio for model, ratio in zip(models, ratios, strict=True)]
-    offset = _mean([own.offset for own in units], weights)
-    blend = Model(
+    offset = _average(offsets, weights)
+    average = Model(
         mapper=first.mapper,
         objective=first.objective,
-        base_score=_mean(base, weights) + (offset if first.target_scale is None else 0.0),
+        base_score=_average(base, weights) + (offset if first.target_scale is None else 0.0),
         learning_rate=first.learning_rate,
         feature_names=first.feature_names,
         output_names=first.output_names,
@@ -59,40 +57,34 @@ def average_models(
         projection=first.projection,
         metadata=metadata,
     )
-    done = 0
+    n_rounds = 0
     for model, ratio, weight in zip(models, ratios, weights, strict=True):
         factor = (weight * ratio).astype(np.float32)
         trees = zip(model.round_of_tree.tolist(), storage.iter_trees(model.forest), strict=True)
         for t, (round, (tree, leaves, output)) in enumerate(trees):
             kind = LEAF_KINDS[model.forest.kind(t)]
             scaled = kind.scale(leaves, factor if output < 0 else factor[output : output + 1])
-            blend.append(tree, scaled, done + round, output)
-        done += model.n_rounds
-    blend.has_statistics = all(model.has_statistics for model in models)
-    return blend
+            average.append(tree, scaled, n_rounds + round, output)
+        n_rounds += model.n_rounds
+    average.has_statistics = all(model.has_statistics for model in models)
+    return average
 
 
-def _mean(vectors: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
+def _average(vectors: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
     return np.sum(
         [weight * vector for weight, vector in zip(weights, vectors, strict=True)], axis=0
     )
 
 
-class _Unit(NamedTuple):
-    """Scores in the unit of y are (base + sum of leaves) * scale + offset: float64 (n_outputs,)."""
-
-    scale: np.ndarray
-    offset: np.ndarray
-
-
-def _unit(model: Model) -> _Unit:
+def _get_scale_and_offset(model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Return what converts a model's scores to the unit of y: float64 (n_outputs,) each."""
     if model.target_scale is None or model.target_offset is None:
-        return _Unit(np.ones(model.n_outputs), np.zeros(model.n_outputs))
-    return _Unit(model.target_scale, model.target_offset)
+        return np.ones(model.n_outputs), np.zeros(model.n_outputs)
+    return model.target_scale, model.target_offset
 
 
-def _frame(model: Model) -> tuple[bytes, Any]:
-    """What models must have in common."""
+def _get_frame(model: Model) -> tuple[bytes, Any]:
+    """Return what averaged models must have in common."""
     mapper, arrays = model.mapper.to_state()
     header = {"mapper": mapper, "objective": model.objective.to_dict(), "outputs": model.n_outputs}
     return serialize.to_bytes(header, arrays, 1), type(model.projection)

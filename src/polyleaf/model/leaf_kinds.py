@@ -1,7 +1,6 @@
-"""The kinds of leaves: what is particular to each, for storage, views and tables.
+"""Leaf kinds: how leaves of each kind are stored, viewed and listed.
 
-Owns: `LEAF_KINDS`, one descriptor a kind; whoever reads leaves asks there and names no kind. Must not know:
-forests, files, models; how leaves are fitted, or added to raw scores (the core's business).
+Code that reads leaves looks up a descriptor in `LEAF_KINDS` instead of naming a kind.
 """
 
 from __future__ import annotations
@@ -26,37 +25,37 @@ __all__ = [
 ]
 
 Leaves: TypeAlias = np.ndarray | _core.LeafBlock
-"""What the leaves of one tree hold: a matrix (n_leaves, n_outputs or 1), or a block of another kind."""
+"""The values of all leaves of a tree: a matrix (n_leaves, n_outputs or 1), or a core block."""
 
-Take: TypeAlias = Callable[[str, int, int], np.ndarray]
-"""`take(name, n_rows, n_columns)`: the next matrix of one of the flat arrays."""
+TakeMatrix: TypeAlias = Callable[[str, int, int], np.ndarray]
+"""`take(name, n_rows, n_columns)` returns the next matrix of a flat array."""
 
 
 class NameLookup(NamedTuple):
-    """From the number of a feature, or of an output, to its name."""
+    """Functions from the number of a feature or an output to its name."""
 
     feature: Callable[[int], str]
     output: Callable[[int], str]
 
 
 class LeafLinear(NamedTuple):
-    """The linear function of one leaf, with the learning rate in it.
+    """The linear function of one leaf, multiplied by the learning rate.
 
-    A row x adds `clip(intercept + coefficients.T @ (x[features] - centre), lower, upper)` to its raw scores
-    (before target_scale); a missing x_j counts as its centre.
+    It adds `clip(intercept + coefficients.T @ (x[features] - centre), lower, upper)` to the raw
+    scores of a row x (before target_scale); a missing x_j is replaced by its centre.
 
     Attributes
     ----------
     features : ndarray of shape (m,), int32
-        Numbers of the features it reads, ascending.
+        Numbers of its features, ascending.
     centre : ndarray of shape (m,), float32
         In the unit of each feature.
     coefficients : ndarray of shape (m, K), float32
-        For each feature and output; K is 1 for a tree of one output.
+        Coefficients of each feature and output; K is 1 for a tree of one output.
     intercept : ndarray of shape (K,), float32
         The value at the centre.
     lower, upper : ndarray of shape (K,), float32
-        Bounds of the value; infinite where there is none.
+        Bounds of the value; infinite if there is none.
     """
 
     features: np.ndarray
@@ -68,20 +67,20 @@ class LeafLinear(NamedTuple):
 
 
 class LeafKind(ABC):
-    """What is particular to a kind of leaves.
+    """The properties of a leaf kind.
 
     Attributes
     ----------
     name : str
-        As the core's `Forest.kind` gives it.
+        The result of `Forest.kind` in the core.
     number : int
-        What files have in its place.
+        Its id in files.
     since_version : int
-        Of the format of model files.
+        The first format version of model files that has it.
     arrays : dict of str -> dtype
-        Flat arrays that a forest has for it besides `values`. Kinds may share them.
+        Flat arrays of a forest in addition to `values`, which kinds may share.
     columns : dict of str -> str
-        What a table of nodes has for it besides `value`, and the type of each.
+        Columns of a table of nodes in addition to `value`, and their types.
     """
 
     name: ClassVar[str]
@@ -92,35 +91,37 @@ class LeafKind(ABC):
 
     @abstractmethod
     def values(self, leaves: Any) -> np.ndarray:
-        """The numbers of a tree that files may round: a matrix, float32."""
+        """Return the values of a tree that files may round: a float32 matrix."""
 
     @abstractmethod
     def scale(self, leaves: Any, factor: np.ndarray) -> Leaves:
-        """Leaves that add so many times as much: float32 (n_columns,), above 0."""
+        """Return leaves multiplied by positive factors, float32 (n_columns,)."""
 
     @abstractmethod
     def select_outputs(self, leaves: Any, outputs: slice) -> Leaves:
-        """Leaves that add what these do, to some of the outputs only; they are numbered from 0 anew."""
+        """Return the leaves of a range of outputs, renumbered from 0."""
 
     def to_arrays(self, leaves: Any) -> dict[str, np.ndarray]:
-        """The rest of a tree: `arrays`, flat."""
+        """Return the flat `arrays` of a tree."""
         return {}
 
     @abstractmethod
-    def from_arrays(self, take: Take, n_leaves: int, n_columns: int, n_features: int) -> Leaves:
-        """The next tree of the flat arrays, `values` among them. ValueError for what cannot be."""
+    def from_arrays(
+        self, take: TakeMatrix, n_leaves: int, n_columns: int, n_features: int
+    ) -> Leaves:
+        """Return the leaves of the next tree of the flat arrays; raise ValueError if invalid."""
 
     @abstractmethod
     def value(self, leaves: Any, leaf: int) -> np.ndarray:
-        """What a leaf adds to raw scores: float32 (K,); where that depends on the row, at its centre."""
+        """Return what a leaf adds to raw scores, float32 (K,); at the centre if it is linear."""
 
     def to_record(self, leaves: Any, leaf: int, names: NameLookup) -> dict[str, Any]:
-        """A leaf in a table of nodes: `value`, and `columns`; JSON types."""
+        """Return a leaf for a table of nodes: `value` and `columns` as JSON types."""
         return {"value": self.value(leaves, leaf).tolist()}
 
 
 class DenseLeaves(LeafKind):
-    """A value for each output."""
+    """Leaves with a value per output."""
 
     name, number = "dense", 0
     since_version = 1
@@ -134,42 +135,44 @@ class DenseLeaves(LeafKind):
     def select_outputs(self, leaves: np.ndarray, outputs: slice) -> np.ndarray:
         return np.ascontiguousarray(leaves[:, outputs])
 
-    def from_arrays(self, take: Take, n_leaves: int, n_columns: int, n_features: int) -> Leaves:
+    def from_arrays(
+        self, take: TakeMatrix, n_leaves: int, n_columns: int, n_features: int
+    ) -> Leaves:
         return take("values", n_leaves, n_columns)
 
     def value(self, leaves: np.ndarray, leaf: int) -> np.ndarray:
         return leaves[leaf]
 
 
-class _WithEntries(LeafKind):
-    """A kind whose leaves hold a number of entries each."""
+class _EntryLeaves(LeafKind):
+    """A kind whose leaves have a variable number of entries."""
 
     since_version = 2
     arrays: ClassVar[dict[str, type]] = {
-        "leaf_entries": np.int32,  # one a leaf: how many
-        "entry": np.int32,  # of these: output, or feature; ascending in a leaf
+        "leaf_entries": np.int32,  # per leaf: the number of entries
+        "entry": np.int32,  # output or feature of each, ascending in a leaf
     }
 
     @staticmethod
-    def at(leaves: Any, leaf: int) -> slice:
-        """The entries of a leaf."""
+    def _entry_slice(leaves: Any, leaf: int) -> slice:
+        """Return the range of the entries of a leaf."""
         return slice(int(leaves.indptr[leaf]), int(leaves.indptr[leaf + 1]))
 
     @staticmethod
-    def _counted(leaves: Any, entry: np.ndarray) -> dict[str, np.ndarray]:
+    def _entry_arrays(leaves: Any, entry: np.ndarray) -> dict[str, np.ndarray]:
         return {"leaf_entries": np.diff(leaves.indptr).astype(np.int32), "entry": entry}
 
     @staticmethod
-    def _take_entries(take: Take, n_leaves: int) -> tuple[np.ndarray, np.ndarray]:
+    def _take_entries(take: TakeMatrix, n_leaves: int) -> tuple[np.ndarray, np.ndarray]:
         counts = take("leaf_entries", n_leaves, 1)[:, 0]
         if (counts < 0).any():
-            raise ValueError("The forest's array 'leaf_entries' holds a negative number.")
+            raise ValueError("The forest's array 'leaf_entries' contains a negative number.")
         indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         return indptr, take("entry", int(indptr[-1]), 1)[:, 0]
 
 
-class TopkLeaves(_WithEntries):
-    """A value for each of a few outputs, which are the entries."""
+class TopkLeaves(_EntryLeaves):
+    """Leaves with values for a few outputs, which are the entries."""
 
     name, number = "sparse", 1
     columns: ClassVar[dict[str, str]] = {"value_outputs": "list str"}
@@ -190,9 +193,11 @@ class TopkLeaves(_WithEntries):
         )
 
     def to_arrays(self, leaves: _core.TopkLeaves) -> dict[str, np.ndarray]:
-        return self._counted(leaves, leaves.outputs)
+        return self._entry_arrays(leaves, leaves.outputs)
 
-    def from_arrays(self, take: Take, n_leaves: int, n_columns: int, n_features: int) -> Leaves:
+    def from_arrays(
+        self, take: TakeMatrix, n_leaves: int, n_columns: int, n_features: int
+    ) -> Leaves:
         indptr, outputs = self._take_entries(take, n_leaves)
         return _core.TopkLeaves(indptr, outputs, take("values", len(outputs), 1)[:, 0], n_columns)
 
@@ -210,21 +215,22 @@ class TopkLeaves(_WithEntries):
         }
 
     def entries(self, leaves: _core.TopkLeaves, leaf: int) -> tuple[np.ndarray, np.ndarray]:
-        """The outputs that a leaf holds, and their values."""
-        entries = self.at(leaves, leaf)
+        """Return the outputs of a leaf, and their values."""
+        entries = self._entry_slice(leaves, leaf)
         return leaves.outputs[entries], leaves.values[entries]
 
 
-class LinearLeaves(_WithEntries):
-    """A linear function of a few features, which are the entries."""
+class LinearLeaves(_EntryLeaves):
+    """Leaves with a linear function of a few features, which are the entries."""
 
     name, number = "linear", 2
-    arrays: ClassVar[dict[str, type]] = _WithEntries.arrays | {
+    arrays: ClassVar[dict[str, type]] = _EntryLeaves.arrays | {
         "weights": np.float32,  # (entries, n_outputs or 1)
         "centre": np.float32,  # (entries,)
         "lower": np.float32,  # (n_leaves, n_outputs or 1)
         "upper": np.float32,
     }
+    _per_output = ("weights", "intercept", "lower", "upper")
     columns: ClassVar[dict[str, str]] = {
         "regressors": "list str",
         "centre": "list float",
@@ -237,35 +243,36 @@ class LinearLeaves(_WithEntries):
         return leaves.intercept
 
     def scale(self, leaves: _core.LinearLeaves, factor: np.ndarray) -> _core.LinearLeaves:
-        moved = ("weights", "intercept", "lower", "upper")
         return _core.LinearLeaves(
             leaves.indptr,
             leaves.features,
             centre=leaves.centre,
-            **{name: getattr(leaves, name) * factor for name in moved},
+            **{name: getattr(leaves, name) * factor for name in self._per_output},
         )
 
     def select_outputs(self, leaves: _core.LinearLeaves, outputs: slice) -> _core.LinearLeaves:
-        of_each = ("weights", "intercept", "lower", "upper")
         return _core.LinearLeaves(
             leaves.indptr,
             leaves.features,
             centre=leaves.centre,
-            **{name: np.ascontiguousarray(getattr(leaves, name)[:, outputs]) for name in of_each},
+            **{
+                name: np.ascontiguousarray(getattr(leaves, name)[:, outputs])
+                for name in self._per_output
+            },
         )
 
     def to_arrays(self, leaves: _core.LinearLeaves) -> dict[str, np.ndarray]:
         flat = {
             name: getattr(leaves, name).ravel() for name in ("weights", "centre", "lower", "upper")
         }
-        return self._counted(leaves, leaves.features) | flat
+        return self._entry_arrays(leaves, leaves.features) | flat
 
-    def from_arrays(self, take: Take, n_leaves: int, n_columns: int, n_features: int) -> Leaves:
+    def from_arrays(
+        self, take: TakeMatrix, n_leaves: int, n_columns: int, n_features: int
+    ) -> Leaves:
         indptr, features = self._take_entries(take, n_leaves)
         if (features >= n_features).any():
-            raise ValueError(
-                f"Linear leaves read a feature that is not among the {n_features} there are."
-            )
+            raise ValueError(f"A linear leaf has a feature that is not below {n_features}.")
         return _core.LinearLeaves(
             indptr,
             features,
@@ -290,15 +297,19 @@ class LinearLeaves(_WithEntries):
         }
 
     def function(self, leaves: _core.LinearLeaves, leaf: int) -> LeafLinear:
-        """The function of a leaf."""
-        entries = self.at(leaves, leaf)
-        of_entries = leaves.features[entries], leaves.centre[entries], leaves.weights[entries]
+        """Return the function of a leaf."""
+        entries = self._entry_slice(leaves, leaf)
         return LeafLinear(
-            *of_entries, leaves.intercept[leaf], leaves.lower[leaf], leaves.upper[leaf]
+            leaves.features[entries],
+            leaves.centre[entries],
+            leaves.weights[entries],
+            leaves.intercept[leaf],
+            leaves.lower[leaf],
+            leaves.upper[leaf],
         )
 
 
 DENSE, SPARSE, LINEAR = DenseLeaves(), TopkLeaves(), LinearLeaves()
 
 LEAF_KINDS: dict[str, LeafKind] = {kind.name: kind for kind in (DENSE, SPARSE, LINEAR)}
-"""All kinds by their names."""
+"""All leaf kinds by name."""

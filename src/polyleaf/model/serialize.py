@@ -1,7 +1,7 @@
-"""Model files: safetensors with a JSON header (docs/model-format.md), which cannot run code.
+"""Model files: safetensors with a JSON header, which cannot run code.
 
-Owns: the container, its version, the checksum, writing beside and renaming, refusing what is damaged.
-Must not know: what the header and the arrays mean (`Model.to_state`).
+A file holds a header and arrays, a format version and a checksum. Files are written next to their
+name and renamed; content of any origin is checked before a model is built from it.
 """
 
 from __future__ import annotations
@@ -16,61 +16,241 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias, TypeVar
 
 import numpy as np
 
-from polyleaf.model.io import Destination, Source, format_source, read_bytes, write_bytes
+from polyleaf.data.binning import BinMapper
+from polyleaf.metrics.metric import RENAMED_METRICS
+from polyleaf.model import storage
+from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
+from polyleaf.sketching.projections import Projection
+
+if TYPE_CHECKING:
+    from polyleaf.model.model import Model
 
 FORMAT = "polyleaf-model"
 FORMAT_VERSION = 3
-"""The newest that is read; a model is written as the oldest that holds it."""
+"""The newest format version that can be read. A model is written in the oldest that can hold it."""
 
-SPARE_BYTES, TIMES_SIZE = 2**26, 64
-"""What loading may take, in bytes: the first, and so many times the size of the file."""
+SPARE_BYTES, SIZE_FACTOR = 2**26, 64
+"""Loading may use SPARE_BYTES + SIZE_FACTOR * file size bytes of memory."""
 
 Header: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, np.ndarray]
+EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
+"""`{data name: {metric name: [value of each round]}}`."""
+
+Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
+"""A path, the bytes themselves, or an open binary file."""
+
+Destination: TypeAlias = str | os.PathLike[str] | BinaryIO
+"""A path or an open binary file."""
+
+TextDestination: TypeAlias = str | os.PathLike[str] | TextIO
+"""A path or an open text file."""
+
 _T = TypeVar("_T")
+_M = TypeVar("_M", bound="Model")
+
+_FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
+_PROJECTION_VERSION, _DERIVED_COLUMNS_VERSION = 2, 3  # first format versions that have these
+_MIN_SHARED_BASE_OUTPUTS = 1024  # with as many outputs equal base scores are stored once
+_BYTES_PER_OUTPUT = 20  # memory of an output: base score, label id, and checks
+_VECTORS = ("base_score", "target_scale", "target_offset")
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "feature_names": (list, type(None)),
+    "output_names": (list, type(None)),
+    "learning_rate": (int, float),
+    "best_iteration": (int, type(None)),
+    "best_score": (int, float, type(None)),
+    "metadata": (dict,),
+    "objective": (dict,),
+    "mapper": (dict,),
+}
 
 
 class ModelFileError(ValueError):
-    """A file that is not a valid model, or not one that this version can read."""
+    """The file is not a valid model, or this version cannot read it."""
 
 
-def write(target: Destination, data: bytes) -> None:
-    """Write a model. A file is written beside its name and renamed, so that the name stands for the old file
-    or the new one at any time.
+# --- the state of a model -------------------------------------------------------------------------
 
-    What is no file (a device, a pipe) is written into.
 
-    Raises
-    ------
-    OSError
-        When the file cannot be written (no space, no permission); the old file is then left as it was.
-    ValueError
-        When the name is one of another format.
+def to_state(
+    model: Model, leaf_dtype: str = "float32", statistics: bool = True
+) -> tuple[Header, Arrays]:
+    """Return a model as a header and arrays; see `Model.save` for the options."""
+    mapper_meta, mapper_arrays = model.mapper.to_state()
+    header: Header = {
+        name: getattr(model, name) for name in _FIELDS if name not in ("objective", "mapper")
+    }
+    header |= {"objective": model.objective.to_dict(), "mapper": mapper_meta}
+    arrays = {name: getattr(model, name) for name in _VECTORS if getattr(model, name) is not None}
+    arrays["round_of_tree"] = model.round_of_tree
+    trees = storage.to_arrays(model.forest, leaf_dtype, statistics and model.has_statistics)
+    arrays |= {_FOREST + name: array for name, array in trees.items()}
+    arrays |= {_MAPPER + name: np.asarray(array) for name, array in mapper_arrays.items()}
+    if model.projection is not None:
+        header["projection"] = model.projection.to_dict()
+        arrays |= {_PROJECTION + name: array for name, array in model.projection.arrays().items()}
+    base = model.base_score
+    can_share = _MIN_SHARED_BASE_OUTPUTS <= len(base) <= _max_outputs(arrays)
+    if required_version(model) > 1 and can_share and (base == base[0]).all():
+        header["n_outputs"], arrays["base_score"] = len(base), base[:1]
+    return header, arrays
+
+
+def from_state(cls: type[_M], header: Header, arrays: Arrays) -> _M:
+    """Build a model of a class from the result of `to_state`.
+
+    Any exception means that the header and arrays do not describe a model.
     """
-    write_bytes(target, data, _replace_file)
+    for name, types in _FIELDS.items():
+        if not isinstance(header.get(name), types) or isinstance(header.get(name), bool):
+            raise ValueError(f"The header's {name!r} is missing or of the wrong type.")
+    for name in ("feature_names", "output_names"):
+        if not all(isinstance(entry, str) for entry in header[name] or ()):
+            raise ValueError(f"The header's {name!r} must contain strings only.")
+    if not 0 < header["learning_rate"] < np.inf:
+        raise ValueError("The header's 'learning_rate' must be a positive number.")
+    projection = header.get("projection")
+    if projection is not None:
+        projection = Projection.from_dict(projection, _remove_prefix(arrays, _PROJECTION))
+    model = cls(
+        mapper=BinMapper.from_state(header["mapper"], _remove_prefix(arrays, _MAPPER)),
+        objective=_read_objective(header["objective"]),
+        base_score=_read_base_score(header, arrays),
+        target_scale=arrays.get("target_scale"),
+        target_offset=arrays.get("target_offset"),
+        projection=projection,
+        **{
+            name: header[name]
+            for name in ("feature_names", "output_names", "learning_rate", "metadata")
+        },
+    )
+    if projection is not None and tuple(projection.feature_names) != model.mapper.feature_names_:
+        raise ValueError("The projection and the mapper have different features.")
+    model.evals_log = _read_evals_log(header.get("evals_log", {}))
+    _check_objective(model.objective, model.n_outputs)
+    _restore_trees(model, _remove_prefix(arrays, _FOREST), arrays["round_of_tree"])
+    iteration, score = header["best_iteration"], header["best_score"]
+    if iteration is not None and not 0 <= iteration < model.n_rounds:
+        raise ValueError(f"The best round is {iteration}, but the model has {model.n_rounds}.")
+    if score is not None and score != score:
+        raise ValueError("The best score is NaN.")
+    model.best_iteration, model.best_score = iteration, score
+    return model
 
 
-def read(source: Source, build: Callable[[Header, Arrays], _T]) -> _T:
-    """What `build` makes of a file or bytes; see `from_bytes`. Errors name the place."""
+def required_version(model: Model) -> int:
+    """Return the oldest format version that can hold the model."""
+    projection = 1 if model.projection is None else _PROJECTION_VERSION
+    derived = 1 if model.mapper.derived_columns_ is None else _DERIVED_COLUMNS_VERSION
+    return max(storage.required_version(model.forest), projection, derived)
+
+
+def _restore_trees(model: Model, stored: Arrays, rounds: np.ndarray) -> None:
+    """Set the trees of a model, which must fit its mapper."""
+    model.has_statistics = storage.has_statistics(stored)
+    forest = storage.from_arrays(stored, model.n_outputs, model.n_features)
+    if rounds.shape != (len(forest),) or rounds.dtype.kind != "i":
+        raise ValueError("The array 'round_of_tree' must have one integer per tree.")
+    steps = np.diff(rounds.astype(np.int64))
+    if rounds[:1].any() or (steps < 0).any() or (steps > 1).any():
+        raise ValueError("The array 'round_of_tree' must start at 0 and rise by at most one.")
+    if model.mapper.is_categorical_[forest.regressors()].any():
+        raise ValueError("A linear leaf uses a categorical feature.")
+    _check_splits(stored, model.mapper)
+    model.set_forest(forest, rounds.tolist())
+
+
+def _check_splits(trees: Arrays, mapper: BinMapper) -> None:
+    """Check that splits fit the mapper's bins; `storage` checks all that memory safety requires."""
+    feature = trees["feature"]  # -1 of a leaf selects the entry appended to either table
+    if (np.append(mapper.is_categorical_, False)[feature] != (trees["category_set"] >= 0)).any():
+        raise ValueError(
+            "A tree splits a numeric feature by categories, or a categorical one by a threshold."
+        )
+    if (trees["threshold"] >= np.append(mapper.n_bins_, 1)[feature]).any():
+        raise ValueError("A tree splits a feature at a bin that does not exist.")
+
+
+def _check_objective(objective: Objective, n_outputs: int) -> None:
+    n_targets, rest = divmod(n_outputs, objective.outputs_per_target())
+    if rest or objective.n_scores(n_targets) != n_outputs:
+        raise ValueError(
+            f"The objective {objective.name!r} does not fit the number of outputs, {n_outputs}."
+        )
+
+
+def _read_objective(stored: Any) -> Objective:
     try:
-        return from_bytes(read_bytes(source), build)
-    except ModelFileError as error:
-        raise ModelFileError(
-            f"{format_source(source)} cannot be loaded: {error}"
-        ) from error.__cause__
+        return objective_from_dict(stored)
+    except UnregisteredObjectiveError as error:  # the file is valid, and the error names the remedy
+        raise ModelFileError(str(error)) from error
+
+
+def _read_evals_log(stored: Any) -> EvalsLog:
+    """Check a log and rename metrics that had other names in earlier versions."""
+    log = stored if isinstance(stored, dict) else {"": stored}
+    for metrics in log.values():
+        curves = metrics.values() if isinstance(metrics, dict) else [None]
+        if not all(isinstance(curve, list) and all(map(_is_number, curve)) for curve in curves):
+            raise ValueError(
+                "The header's 'evals_log' must hold lists of numbers by data and metric."
+            )
+    return {
+        data: {_current_metric_name(name): curve for name, curve in metrics.items()}
+        for data, metrics in log.items()
+    }
+
+
+def _current_metric_name(name: str) -> str:
+    """Return the current name of a metric, or of a metric of a task (`task: metric`)."""
+    task, separator, metric = name.rpartition(": ")
+    return task + separator + RENAMED_METRICS.get(metric, metric)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _read_base_score(header: Header, arrays: Arrays) -> np.ndarray:
+    base, n_outputs = arrays["base_score"], header.get("n_outputs")
+    if n_outputs is None:
+        return base
+    is_count = isinstance(n_outputs, int) and not isinstance(n_outputs, bool) and n_outputs >= 1
+    if not is_count or base.shape != (1,):
+        raise ValueError("The header's 'n_outputs' must be a count that shares one base score.")
+    limit = _max_outputs(arrays)
+    if n_outputs > limit:
+        raise ValueError(
+            f"The header's 'n_outputs' is {n_outputs}, but the arrays can have at most {limit}."
+        )
+    return np.broadcast_to(base, n_outputs)
+
+
+def _max_outputs(arrays: Arrays) -> int:
+    """Return how many outputs a file with these arrays may have within the memory of loading."""
+    size = sum(array.nbytes for name, array in arrays.items() if name != "base_score")
+    return min(2**31 - 1, (SPARE_BYTES + SIZE_FACTOR * size) // _BYTES_PER_OUTPUT)
+
+
+def _remove_prefix(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+
+# --- bytes and their container --------------------------------------------------------------------
 
 
 def to_bytes(header: Header, arrays: Arrays, version: int) -> bytes:
-    """A header and arrays in the format of model files, of one of its versions. Equal ones give equal bytes.
+    """Return the content of a model file of a format version; equal models give equal bytes.
 
     Raises
     ------
     ValueError
-        When the header holds something that JSON cannot.
+        If the header contains a value that JSON cannot represent.
     """
     from safetensors.numpy import save
 
@@ -78,57 +258,55 @@ def to_bytes(header: Header, arrays: Arrays, version: int) -> bytes:
         header = json.loads(json.dumps(header, default=_to_json))
     except TypeError as error:
         raise ValueError(
-            f"The model cannot be saved, because JSON cannot hold its metadata: {error}."
+            f"The model cannot be saved, because JSON cannot represent its metadata: {error}."
         ) from error
     arrays = {name: np.require(array, requirements="C") for name, array in sorted(arrays.items())}
-    about = {
+    content = {
         "format_version": version,
         "polyleaf_version": polyleaf_version(),
         "checksum": _checksum(header, arrays),
         "model": header,
     }
-    # One entry of metadata: safetensors keeps several in no particular order.
-    return save(arrays, {FORMAT: json.dumps(about)})
+    # A single metadata entry, as safetensors does not keep the order of several.
+    return save(arrays, {FORMAT: json.dumps(content)})
 
 
 def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T]) -> _T:
-    """What `build` makes of a header and arrays, the inverse of `to_bytes`, from bytes of any origin.
+    """Return `build(header, arrays)` for the content of a model file of any origin.
 
     Raises
     ------
     ModelFileError (a ValueError)
-        When they are truncated, changed, of a newer version or of something else, or when `build` raises.
+        If the bytes are truncated, changed, of a newer version or not a model, or if `build` fails.
     MemoryError
-        When there is not enough memory. Sound bytes or not take no more than `SPARE_BYTES` and `TIMES_SIZE`
-        times their number.
+        If there is not enough memory. At most `SPARE_BYTES` plus `SIZE_FACTOR` times the size of
+        the data is used, whether the bytes are valid or not.
     """
     try:
-        about, arrays = _read_container(data)
-        if about.get("checksum") != _checksum(about.get("model"), arrays):
+        content, arrays = _read_container(data)
+        if content.get("checksum") != _checksum(content.get("model"), arrays):
             raise ValueError(
-                "it does not match its checksum, so the file was damaged; take another copy"
+                "its checksum does not match, so the file is damaged; use another copy"
             )
-        return build(about["model"], arrays)
-    except ModelFileError:  # says itself what is wrong
+        return build(content["model"], arrays)
+    except ModelFileError:
         raise
     except MemoryError:
         raise MemoryError(
-            f"There is not enough memory to load a model file of {len(data)} bytes. That says nothing "
-            "against the file: keep it, and try with more memory."
+            f"There is not enough memory to load a model file of {len(data)} bytes. The file may "
+            "be valid: keep it, and try again with more memory."
         ) from None
-    except (
-        Exception
-    ) as error:  # whatever hostile content trips over, here or in a mapper or an objective
-        raise ModelFileError(f"its content is not a valid model: {_sentence(error)}") from error
+    except Exception as error:  # whatever malformed content raises, here, in a mapper or objective
+        raise ModelFileError(f"its content is not a valid model: {_describe(error)}") from error
 
 
-def _sentence(error: Exception) -> str:
-    """What an error says: ours are sentences, those from below are called by their kind."""
+def _describe(error: Exception) -> str:
+    """Return the message of our own errors; others are preceded by their class."""
     return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
 
 
 def polyleaf_version() -> str:
-    """Version of the installed package; "unknown" where it runs without being installed."""
+    """Return the version of the installed package; "unknown" if it is not installed."""
     try:
         return version("polyleaf")
     except PackageNotFoundError:
@@ -143,40 +321,39 @@ def _to_json(value: Any) -> Any:
     raise TypeError(f"{value!r} is of type {type(value).__name__}")
 
 
-# --- the container --------------------------------------------------------------------------------
-
-
-def _read_container(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What a safetensors file says about its model, of a version that we know; and its arrays."""
+def _read_container(data: bytes) -> tuple[dict[str, Any], Arrays]:
+    """Return the metadata of a model file of a known version, and its arrays."""
     from safetensors.numpy import load
 
     try:
         arrays = load(data)
-        # The length of safetensors' own JSON header comes first.
+        # The file begins with the length of safetensors' own JSON header.
         size = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
-        about = json.loads(metadata[FORMAT]) if FORMAT in metadata else None
+        content = json.loads(metadata[FORMAT]) if FORMAT in metadata else None
     except MemoryError:
         raise
-    except Exception as error:  # SafetensorError, and whatever else its header leads to
-        raise ModelFileError(
-            f"it is truncated, damaged or no model file at all ({error})."
-        ) from error
-    if not isinstance(about, dict):
+    except Exception as error:  # SafetensorError, and whatever a malformed header raises
+        raise ModelFileError(f"it is truncated, damaged or not a model file ({error}).") from error
+    if not isinstance(content, dict):
         raise ModelFileError("it is a safetensors file, but not a Polyleaf model.")
-    written = about.get("format_version")
-    if not isinstance(written, int) or written < 1:
-        raise ModelFileError("it does not say which version of the format it has.")
-    if written > FORMAT_VERSION:
+    format_version = content.get("format_version")
+    if not isinstance(format_version, int) or format_version < 1:
+        raise ModelFileError("its format version is missing.")
+    if format_version > FORMAT_VERSION:
         raise ModelFileError(
-            f"it has version {written} of the format, written by Polyleaf {about.get('polyleaf_version')}; "
-            f"this Polyleaf reads versions up to {FORMAT_VERSION}. Upgrade Polyleaf to read it."
+            f"it has format version {format_version}, written by Polyleaf "
+            f"{content.get('polyleaf_version')}; this version of Polyleaf reads format versions up "
+            f"to {FORMAT_VERSION}. Upgrade Polyleaf to read it."
         )
-    return about, arrays
+    return content, arrays
 
 
-def _checksum(header: Any, arrays: dict[str, np.ndarray]) -> str:
-    """CRC-32 over the header (JSON, sorted keys), then name, dtype, shape and bytes of each array by name."""
+def _checksum(header: Any, arrays: Arrays) -> str:
+    """Return the CRC-32 of the header (JSON, sorted keys), then of each array in order of names.
+
+    Of an array its name, dtype, shape and bytes are included.
+    """
     crc = zlib.crc32(json.dumps(header, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         crc = zlib.crc32(f"{name}{array.dtype.str}{array.shape}".encode(), crc)
@@ -184,14 +361,124 @@ def _checksum(header: Any, arrays: dict[str, np.ndarray]) -> str:
     return f"{crc:08x}"
 
 
+# --- reading and writing --------------------------------------------------------------------------
+
+
+def read(source: Source, build: Callable[[Header, Arrays], _T]) -> _T:
+    """Return `from_bytes` of a file or bytes; errors name the source."""
+    try:
+        return from_bytes(read_bytes(source), build)
+    except ModelFileError as error:
+        raise ModelFileError(
+            f"{format_source(source)} cannot be loaded: {error}"
+        ) from error.__cause__
+
+
+def read_bytes(source: Source) -> bytes:
+    """Read a path, or an open file from its current position to its end.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    TypeError
+        If it is neither a path nor bytes nor a binary file.
+    """
+    if isinstance(source, bytes | bytearray | memoryview):
+        return bytes(source)
+    if hasattr(source, "read"):
+        try:
+            data = source.read()
+        except UnicodeDecodeError:  # a text file
+            data = ""
+        if not isinstance(data, bytes):
+            raise TypeError(
+                f"{format_source(source)} returns {type(data).__name__}: open it with mode 'rb'."
+            )
+        return data
+    return as_path(source).read_bytes()
+
+
+def write(target: Destination, data: bytes) -> None:
+    """Write a model. A file is written next to its name and renamed, so that the name always refers
+    to the complete old file or the complete new one. Devices and pipes are written to directly.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written (no space, no permission); the old file is kept.
+    TypeError
+        If the target is neither a path nor a binary file.
+    ValueError
+        If the name has the suffix of another format.
+    """
+    if hasattr(target, "write"):
+        write_open(target, data)
+        return
+    path = as_path(target)
+    if path.suffix.lower() == ".json":
+        raise ValueError(
+            f"Model files are binary, but {str(path)!r} ends in '.json': choose another suffix, "
+            "such as '.polyleaf'. polyleaf.inspection.dump_json writes a model as JSON."
+        )
+    _replace_file(path, data)
+
+
+def write_text(target: TextDestination, text: str) -> None:
+    """Write text to a path (UTF-8) or an open text file.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    TypeError
+        If the target is neither a path nor a text file.
+    """
+    if hasattr(target, "write"):
+        write_open(target, text)
+    else:
+        as_path(target).write_text(text, "utf-8")
+
+
+def write_open(target: Any, data: bytes | str) -> None:
+    """Write bytes or text to an open file; raise TypeError if it has the wrong mode."""
+    try:
+        target.write(data)
+    except TypeError as error:
+        kind, mode = ("text", "w") if isinstance(data, str) else ("bytes", "wb")
+        raise TypeError(
+            f"{format_source(target)} does not accept {kind}: open it with mode {mode!r} ({error})."
+        ) from None
+
+
+def format_source(place: Source | Destination | TextDestination) -> str:
+    """Return what messages call a source or a destination."""
+    if isinstance(place, bytes | bytearray | memoryview):
+        return "a model in memory"
+    if hasattr(place, "read") or hasattr(place, "write"):
+        name = getattr(place, "name", None)
+        return f"the file {name!r}" if isinstance(name, str) else "the open file"
+    return repr(os.fspath(place))
+
+
+def as_path(place: Any) -> Path:
+    """Return a name as a path; raise TypeError if it is not a name."""
+    if not isinstance(place, str | os.PathLike):
+        raise TypeError(
+            "A model is read from and written to a path, an open file or bytes; got "
+            f"{type(place).__name__}."
+        )
+    return Path(place)
+
+
 def remove_stale(directory: Path, name: str) -> None:
-    """Remove what `write` had to leave of files whose names match a pattern: it was killed while it wrote.
+    """Remove temporary files of interrupted calls of `write`.
 
     Parameters
     ----------
     directory : Path
     name : str
-        A regular expression. Nobody may be writing files of such names just now.
+        A regular expression of file names. No such file may be being written.
     """
     pattern = re.compile(rf"\.(?:{name})\.[0-9a-f]{{12}}\.tmp")
     for path in directory.glob(".*.tmp"):
@@ -201,12 +488,14 @@ def remove_stale(directory: Path, name: str) -> None:
 
 
 def _replace_file(path: Path, data: bytes) -> None:
-    path = Path(os.path.realpath(path))  # a link keeps pointing to the file
-    if path.exists() and not path.is_file():
-        return _write_into(path, data)
+    path = Path(os.path.realpath(path))  # so that a link is kept
+    if path.exists() and not path.is_file():  # a device or pipe, or a folder: OSError
+        with open(path, "wb") as stream:
+            stream.write(data)
+        return
     if not path.parent.is_dir():
         raise FileNotFoundError(
-            f"{path} cannot be written: there is no folder {path.parent}. Make it first."
+            f"{path} cannot be written: the folder {path.parent} does not exist."
         )
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
@@ -224,14 +513,8 @@ def _replace_file(path: Path, data: bytes) -> None:
     _sync_directory(path.parent)
 
 
-def _write_into(path: Path, data: bytes) -> None:
-    """A device or a pipe is written to: in its place there would be a file. OSError for a folder."""
-    with open(path, "wb") as stream:
-        stream.write(data)
-
-
 def _sync_directory(directory: Path) -> None:
-    """Make the rename last through a power cut, where the system can."""
+    """Make a rename survive a power failure, where the system supports it."""
     with suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
         try:

@@ -1,8 +1,4 @@
-"""A forest as flat arrays, and back: all trees one after another, with offsets. What files and pickles hold.
-
-Owns: the names, dtypes and layout of these arrays.
-Must not know: files, models, what features and outputs mean.
-"""
+"""A forest as flat arrays, as files and pickles store it: trees are concatenated, with offsets."""
 
 from __future__ import annotations
 
@@ -28,35 +24,36 @@ NODE_ARRAYS: dict[str, type] = {
     "count": np.int64,
     "cover": np.float64,
 }
-"""One entry a node. Node numbers (`left`, `right`), leaf ids and category sets count from 0 in each tree."""
+"""Arrays with one entry per node. Nodes, leaf ids and category sets count from 0 in each tree."""
 
 _OTHER_ARRAYS: dict[str, tuple[type, int]] = {
-    "node_offsets": (np.int64, 1),  # nodes of tree t: node_offsets[t] .. node_offsets[t + 1]
-    "set_offsets": (np.int64, 1),  # likewise its rows of `categories`
+    "node_offsets": (np.int64, 1),  # tree t has nodes node_offsets[t] .. node_offsets[t + 1]
+    "set_offsets": (np.int64, 1),  # the same for its rows of `categories`
     "categories": (np.uint64, 2),  # (n_sets, 4), bit c: code c goes left
-    "output": (np.int32, 1),  # one a tree; -1: all outputs
-    "gain_outputs": (np.int32, 1),  # one a tree: columns of its part of `output_gain`
-    "output_gain": (np.float32, 1),  # tree after tree, (n_nodes, gain_outputs[t]) each
+    "output": (np.int32, 1),  # per tree; -1: all outputs
+    "gain_outputs": (np.int32, 1),  # per tree: columns of its part of `output_gain`
+    "output_gain": (np.float32, 1),  # per tree (n_nodes, gain_outputs[t]), concatenated
 }
 STATISTICS = ("gain", "count", "cover", "gain_outputs", "output_gain")
-"""How the trees came about. Prediction does not read them; a file may be without all of them."""
+"""Arrays that prediction does not use; a file may omit all of them."""
 
-# `values`: tree after tree, what `LeafKind.values` gives; of one of `leaf_storage.LEAF_DTYPES`, and where
-# that has scales, `value_scales`: float32, tree after tree, one a column.
+# `values` has the concatenated `LeafKind.values` in one of `leaf_storage.LEAF_DTYPES`; if that has
+# scales, `value_scales` has one float32 per column of each tree.
 
 _KIND_ARRAYS: dict[str, tuple[type, int]] = {
     "leaf_kind": (np.uint8, 2)
-}  # one a tree: `LeafKind.number`
+}  # per tree: `LeafKind.number`
 for _kind in sorted(LEAF_KINDS.values(), key=lambda kind: kind.since_version):
     for _name, _dtype in _kind.arrays.items():
         _KIND_ARRAYS.setdefault(_name, (_dtype, _kind.since_version))
-"""Of kinds of leaves: dtype, and the version of the format since which files have it. All are flat, tree
-after tree."""
+"""Arrays of leaf kinds: dtype, and the first format version that has it. All are concatenated."""
 
-_DENSE = np.full(1, LEAF_KINDS["dense"].number, np.uint8)  # what trees of a file without kinds have
+_DENSE_NUMBER = np.full(
+    1, LEAF_KINDS["dense"].number, np.uint8
+)  # the kind of trees in a file without kinds
 
 LEAF_ARRAYS = ("values", "value_scales", *_KIND_ARRAYS)
-"""What leaves hold."""
+"""Arrays of leaf values."""
 
 
 def iter_trees(forest: _core.Forest) -> Iterator[tuple]:
@@ -68,23 +65,26 @@ def iter_trees(forest: _core.Forest) -> Iterator[tuple]:
 def iter_output_trees(
     forest: _core.Forest, n_outputs: int, outputs: range, n_features: int
 ) -> Iterator[tuple[int, _core.Tree, Leaves, int]]:
-    """Yield (number, tree, leaves, output) of the trees that say something to some of the outputs, which are
-    numbered from 0 anew. A node's gain becomes the mean of theirs, where it is known of each output."""
+    """Yield (number, tree, leaves, output) of the trees that predict a range of outputs.
+
+    Outputs are renumbered from 0. The gain of a node becomes the mean of these outputs' if it is
+    known for each output.
+    """
     columns = slice(outputs.start, outputs.stop)
     for t, (tree, leaves, output) in enumerate(iter_trees(forest)):
         if output in outputs:
             yield t, tree, leaves, output - outputs.start
         elif output < 0:
-            kept = LEAF_KINDS[forest.kind(t)].select_outputs(leaves, columns)
-            yield t, _with_gains_of(tree, n_outputs, columns, n_features), kept, output
+            own = LEAF_KINDS[forest.kind(t)].select_outputs(leaves, columns)
+            yield t, _select_gains(tree, n_outputs, columns, n_features), own, output
 
 
-def _with_gains_of(tree: _core.Tree, n_outputs: int, columns: slice, n_features: int) -> _core.Tree:
+def _select_gains(tree: _core.Tree, n_outputs: int, columns: slice, n_features: int) -> _core.Tree:
     arrays = {name: getattr(tree, name) for name in NODE_ARRAYS}
     gains = np.ascontiguousarray(tree.output_gain[:, columns])
     if tree.n_outputs == n_outputs:
         arrays["gain"] = gains.mean(axis=1, dtype=np.float64)
-    else:  # of columns that stand for all outputs, or unknown
+    else:  # gains are of a sketch of the outputs, or unknown
         gains = gains[:, :0]
     return _core.Tree.from_arrays(
         **arrays, categories=tree.categories, output_gain=gains, n_features=n_features
@@ -92,54 +92,56 @@ def _with_gains_of(tree: _core.Tree, n_outputs: int, columns: slice, n_features:
 
 
 def get_leaf_kinds(forest: _core.Forest) -> list[LeafKind]:
-    """The kind of leaves of each tree."""
+    """Return the leaf kind of each tree."""
     return [LEAF_KINDS[forest.kind(t)] for t in range(len(forest))]
 
 
 def required_version(forest: _core.Forest) -> int:
-    """The first version of the format of model files that has all kinds of its leaves."""
+    """Return the oldest format version that has all leaf kinds of the forest."""
     return max((kind.since_version for kind in get_leaf_kinds(forest)), default=1)
 
 
 def to_arrays(
     forest: _core.Forest, leaf_dtype: str = "float32", statistics: bool = True
 ) -> dict[str, np.ndarray]:
-    """All trees of a forest, as flat arrays (`NODE_ARRAYS` and the offsets).
+    """Return all trees of a forest as flat arrays.
 
-    Leaf values are rounded as `leaf_dtype` says; `statistics=False` leaves out the arrays `STATISTICS`.
+    Leaf values are rounded to `leaf_dtype`; `statistics=False` omits the arrays `STATISTICS`.
     """
     trees, leaves, outputs = zip(*iter_trees(forest), strict=True) if len(forest) else ((), (), ())
     arrays = {
-        name: _joined([getattr(t, name) for t in trees], dtype)
+        name: _concatenate([getattr(t, name) for t in trees], dtype)
         for name, dtype in NODE_ARRAYS.items()
     }
     arrays["node_offsets"] = np.cumsum([0, *(t.n_nodes for t in trees)], dtype=np.int64)
     arrays["set_offsets"] = np.cumsum([0, *(len(t.categories) for t in trees)], dtype=np.int64)
-    arrays["categories"] = _joined([t.categories for t in trees], np.uint64, (0, 4))
+    arrays["categories"] = _concatenate([t.categories for t in trees], np.uint64, (0, 4))
     arrays["output"] = np.array(outputs, np.int32)
     arrays["gain_outputs"] = np.array([t.n_outputs for t in trees], np.int32)
-    arrays["output_gain"] = _joined([t.output_gain.ravel() for t in trees], np.float32)
+    arrays["output_gain"] = _concatenate([t.output_gain.ravel() for t in trees], np.float32)
     if not statistics:
         arrays = {name: array for name, array in arrays.items() if name not in STATISTICS}
     return arrays | _leaf_arrays(forest, leaves, leaf_dtype)
 
 
-def _joined(parts: Sequence[np.ndarray], dtype: type, shape: tuple[int, ...] = (0,)) -> np.ndarray:
+def _concatenate(
+    parts: Sequence[np.ndarray], dtype: type, shape: tuple[int, ...] = (0,)
+) -> np.ndarray:
     return np.concatenate([np.zeros(shape, dtype), *parts])
 
 
 def _leaf_arrays(
     forest: _core.Forest, leaves: Sequence[Leaves], leaf_dtype: str
 ) -> dict[str, np.ndarray]:
-    """What the leaves hold, as flat arrays."""
-    of_trees = list(zip(get_leaf_kinds(forest), leaves, strict=True))
-    arrays = _stored([kind.values(block) for kind, block in of_trees], leaf_dtype)
+    """Return the leaf values as flat arrays."""
+    blocks = list(zip(get_leaf_kinds(forest), leaves, strict=True))
+    arrays = _encode_values([kind.values(block) for kind, block in blocks], leaf_dtype)
     parts = [
         {"leaf_kind": np.array([kind.number], np.uint8)} | kind.to_arrays(block)
-        for kind, block in of_trees
+        for kind, block in blocks
     ]
     for name, dtype in _kind_arrays(required_version(forest)).items():
-        arrays[name] = _joined([part[name] for part in parts if name in part], dtype)
+        arrays[name] = _concatenate([part[name] for part in parts if name in part], dtype)
     return arrays
 
 
@@ -147,12 +149,14 @@ def _kind_arrays(version: int) -> dict[str, type]:
     return {name: dtype for name, (dtype, since) in _KIND_ARRAYS.items() if since <= version}
 
 
-def _stored(values: Sequence[np.ndarray], leaf_dtype: str) -> dict[str, np.ndarray]:
-    """Values of leaves as they are kept; where they have scales, these too."""
+def _encode_values(values: Sequence[np.ndarray], leaf_dtype: str) -> dict[str, np.ndarray]:
+    """Return stored leaf values, and their scales if the dtype has any."""
     stored, scales = leaf_storage.encode(list(values), leaf_dtype)
-    arrays = {"values": _joined([v.ravel() for v in stored], leaf_storage.LEAF_DTYPES[leaf_dtype])}
+    arrays = {
+        "values": _concatenate([v.ravel() for v in stored], leaf_storage.LEAF_DTYPES[leaf_dtype])
+    }
     if leaf_storage.has_scales(arrays["values"].dtype):
-        arrays["value_scales"] = _joined(scales, np.float32)
+        arrays["value_scales"] = _concatenate(scales, np.float32)
     return arrays
 
 
@@ -162,16 +166,17 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
     Raises
     ------
     ValueError
-        Unless the arrays describe trees on `n_features` features with finite leaves for `n_outputs` outputs.
+        Unless the arrays describe trees with `n_features` features and finite leaf values for
+        `n_outputs` outputs.
     """
     if not has_statistics(arrays):
-        arrays = {**arrays, **_no_statistics(arrays)}
+        arrays = {**arrays, **_zero_statistics(arrays)}
     _check_arrays(arrays)
     n_trees = len(arrays["output"])
     nodes = _offsets(arrays, "node_offsets", n_trees, len(arrays["feature"]))
     sets = _offsets(arrays, "set_offsets", n_trees, len(arrays["categories"]))
     forest = _core.Forest(n_outputs)
-    if _are_plain(arrays):
+    if _is_plain(arrays):
         flat = {name: arrays[name] for name in (*NODE_ARRAYS, *_OTHER_ARRAYS)}
         values = leaf_storage.decode(arrays["values"], None)
         forest.extend(**flat, values=values, n_features=n_features)
@@ -205,39 +210,37 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
     return forest
 
 
-def _are_plain(arrays: Mapping[str, np.ndarray]) -> bool:
-    """Whether all leaves are dense and without scales: such a forest is made at once, tree by tree in C++."""
+def _is_plain(arrays: Mapping[str, np.ndarray]) -> bool:
+    """Return whether all leaves are dense without scales, so that C++ builds the forest at once."""
     others = _KIND_ARRAYS.keys() & arrays.keys() - {"leaf_kind"}
-    all_dense = bool((arrays.get("leaf_kind", _DENSE) == _DENSE).all())
+    all_dense = bool((arrays.get("leaf_kind", _DENSE_NUMBER) == _DENSE_NUMBER).all())
     return (
         all_dense and "value_scales" not in arrays and not any(len(arrays[name]) for name in others)
     )
 
 
 def _kinds(arrays: Mapping[str, np.ndarray]) -> list[LeafKind]:
-    """The kind of leaves of each tree."""
+    """Return the leaf kind of each stored tree."""
     numbers = arrays.get("leaf_kind", np.zeros(len(arrays["output"]), np.uint8))
     known = {kind.number: kind for kind in LEAF_KINDS.values()}
     if not known.keys() >= set(np.unique(numbers).tolist()):
-        raise ValueError(
-            "The forest's array 'leaf_kind' names a kind of leaves that does not exist."
-        )
+        raise ValueError("The forest's array 'leaf_kind' has an unknown kind of leaves.")
     return [known[number] for number in numbers.tolist()]
 
 
 def _readers(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What takes the parts of one tree after another from the flat arrays."""
+    """Return readers of the flat arrays, tree after tree."""
     names = {"output_gain", *_KIND_ARRAYS} & arrays.keys() - {"leaf_kind"}
-    return {name: _Reader(arrays, name) for name in names} | {"values": _Values(arrays)}
+    return {name: _ArrayReader(arrays, name) for name in names} | {"values": _ValueReader(arrays)}
 
 
 def has_statistics(arrays: Mapping[str, np.ndarray]) -> bool:
-    """Whether the arrays have any of `STATISTICS`."""
+    """Return whether the arrays have any of `STATISTICS`."""
     return any(name in arrays for name in STATISTICS)
 
 
-def _no_statistics(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Zeros in the place of statistics that are not there."""
+def _zero_statistics(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return zeros in place of missing statistics."""
     n_nodes, n_trees = (len(arrays.get(name, ())) for name in ("feature", "output"))
     zeros: dict[str, np.ndarray] = {
         name: np.zeros(n_nodes, NODE_ARRAYS[name]) for name in STATISTICS if name in NODE_ARRAYS
@@ -249,21 +252,21 @@ def _no_statistics(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
-    wanted = {name: (dtype, 1) for name, dtype in NODE_ARRAYS.items()} | _OTHER_ARRAYS
+    required = {name: (dtype, 1) for name, dtype in NODE_ARRAYS.items()} | _OTHER_ARRAYS
     values = arrays.get("values")
     if values is not None and leaf_storage.has_scales(values.dtype):
-        wanted["value_scales"] = (np.float32, 1)
-    wanted["values"] = (np.float32 if values is None else values.dtype.type, 1)
+        required["value_scales"] = (np.float32, 1)
+    required["values"] = (np.float32 if values is None else values.dtype.type, 1)
     version = max((since for name, (_, since) in _KIND_ARRAYS.items() if name in arrays), default=1)
-    wanted |= {name: (dtype, 1) for name, dtype in _kind_arrays(version).items()}
-    for name, (dtype, ndim) in wanted.items():
+    required |= {name: (dtype, 1) for name, dtype in _kind_arrays(version).items()}
+    for name, (dtype, ndim) in required.items():
         array = arrays.get(name)
         if array is None:
             raise ValueError(f"The forest's array {name!r} is missing.")
         if array.dtype != dtype or array.ndim != ndim:
             raise ValueError(
-                f"The forest's array {name!r} must be {np.dtype(dtype)} with {ndim} dimension(s), "
-                f"but is {array.dtype} with {array.ndim}."
+                f"The forest's array {name!r} must be {np.dtype(dtype)} with {ndim} dimension(s); "
+                f"got {array.dtype} with {array.ndim}."
             )
     n_nodes = {len(arrays[name]) for name in NODE_ARRAYS}
     if len(n_nodes) > 1:
@@ -281,13 +284,12 @@ def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _check_statistics(arrays: Mapping[str, np.ndarray]) -> None:
-    """They say how a training went, and must be numbers."""
     if (arrays["count"] < 0).any():
         raise ValueError("The forest has a node with a negative number of rows.")
     if not all(np.isfinite(arrays[name]).all() for name in ("gain", "output_gain")):
         raise ValueError("The forest has gains that are not finite.")
     if np.isnan(arrays["cover"]).any():
-        raise ValueError("The forest has a node whose curvature is no number.")
+        raise ValueError("The forest has a node whose cover is NaN.")
 
 
 def _offsets(arrays: Mapping[str, np.ndarray], name: str, n_trees: int, size: int) -> np.ndarray:
@@ -295,18 +297,18 @@ def _offsets(arrays: Mapping[str, np.ndarray], name: str, n_trees: int, size: in
     right = len(offsets) == n_trees + 1 and offsets[0] == 0 and offsets[-1] == size
     if not right or (offsets[1:] < offsets[:-1]).any():
         raise ValueError(
-            f"The forest's array {name!r} must rise from 0 to {size} in {n_trees} steps, one a tree."
+            f"The forest's array {name!r} must rise from 0 to {size} in {n_trees} steps."
         )
     return offsets
 
 
-class _Values:
-    """Takes leaf values, tree after tree."""
+class _ValueReader:
+    """Reads leaf values, tree after tree."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
-        self._values = _Reader(arrays, "values")
+        self._values = _ArrayReader(arrays, "values")
         scaled = leaf_storage.has_scales(arrays["values"].dtype)
-        self._scales = _Reader(arrays, "value_scales") if scaled else None
+        self._scales = _ArrayReader(arrays, "value_scales") if scaled else None
 
     def take(self, n_rows: int, n_columns: int) -> np.ndarray:
         stored = self._values.take(n_rows, n_columns)
@@ -319,18 +321,18 @@ class _Values:
             self._scales.check_end()
 
 
-class _Reader:
-    """Takes matrices one after another from a flat array."""
+class _ArrayReader:
+    """Reads consecutive matrices from a flat array."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], name: str):
-        self._flat, self._name, self._at = arrays[name], name, 0
+        self._flat, self._name, self._position = arrays[name], name, 0
 
     def take(self, n_rows: int, n_columns: int) -> np.ndarray:
-        begin, self._at = self._at, self._at + n_rows * n_columns
-        if n_columns < 0 or self._at > len(self._flat):
+        begin, self._position = self._position, self._position + n_rows * n_columns
+        if n_columns < 0 or self._position > len(self._flat):
             raise ValueError(f"The forest's array {self._name!r} is too short for its trees.")
-        return self._flat[begin : self._at].reshape(n_rows, n_columns)
+        return self._flat[begin : self._position].reshape(n_rows, n_columns)
 
     def check_end(self) -> None:
-        if self._at != len(self._flat):
-            raise ValueError(f"The forest's array {self._name!r} is longer than its trees need.")
+        if self._position != len(self._flat):
+            raise ValueError(f"The forest's array {self._name!r} is longer than its trees require.")

@@ -1,7 +1,4 @@
-"""The trees of a model, to be read: structure, and what their leaves hold.
-
-Owns: the views. Must not know: how trees are stored in files, or grown.
-"""
+"""Read-only views of the trees of a model: structure, splits and leaves."""
 
 from __future__ import annotations
 
@@ -15,23 +12,79 @@ from polyleaf.model.batch_predict import bin_features
 from polyleaf.model.html import render_tree
 from polyleaf.model.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, NameLookup
 
-__all__ = ["LeafLinear", "Tree", "Trees"]
+__all__ = ["LeafLinear", "SplitThresholds", "Tree", "Trees", "left_categories", "node_depths"]
+
+
+def node_depths(tree: _core.Tree) -> np.ndarray:
+    """Return the depth of each node; 0 for the root."""
+    depths = [0] * tree.n_nodes
+    for node, (left, right) in enumerate(zip(tree.left.tolist(), tree.right.tolist(), strict=True)):
+        if left >= 0:
+            depths[left] = depths[right] = depths[node] + 1
+    return np.array(depths)
+
+
+class SplitThresholds:
+    """SplitThresholds of splits in the unit of the features, computed once each.
+
+    Parameters
+    ----------
+    mapper : BinMapper
+    """
+
+    def __init__(self, mapper: Any):
+        self._mapper = mapper
+        self._cache: dict[tuple[int, int], float | None] = {}
+
+    def value(self, feature: int, code: int) -> float | None:
+        """Return the value up to which rows go left at a split after a bin.
+
+        None where all rows with a value go left.
+        """
+        key = (feature, code)
+        if key not in self._cache:
+            is_last = code >= int(self._mapper.n_bins_[feature]) - 1
+            self._cache[key] = (
+                None if is_last else float(self._mapper.threshold_value(feature, code))
+            )
+        return self._cache[key]
+
+    def describe(self, tree: _core.Tree, node: int, name: str) -> str:
+        """Return the condition for going left at a split on the feature of a name."""
+        feature = int(tree.feature[node])
+        missing = " or missing" if tree.missing_left[node] else ""
+        if tree.category_set[node] >= 0:
+            left = left_categories(self._mapper, feature, tree.categories[tree.category_set[node]])
+            return f"{name} in {{{', '.join(left)}}}{missing}"
+        value = self.value(feature, int(tree.threshold[node]))
+        return f"{name} is not missing" if value is None else f"{name} <= {value:.6g}{missing}"
+
+
+def left_categories(mapper: Any, feature: int, words: np.ndarray) -> list[str]:
+    """Return the categories that go left; rare ones share the last bin and go together."""
+    kept, rare = mapper.categories_[feature], mapper.rare_categories_[feature]
+
+    def goes_left(code: int) -> bool:
+        return bool(int(words[code // 64]) >> (code % 64) & 1)
+
+    names = [str(name) for code, name in enumerate(kept) if goes_left(code)]
+    return names + ([str(name) for name in rare] if rare and goes_left(len(kept)) else [])
 
 
 class Tree:
-    """One tree of a model. Everything in it is read-only.
+    """One tree of a model, read-only.
 
     Attributes
     ----------
     number : int
-        Its place in the model.
+        Its index in the model.
     round : int
-        Of boosting, from 0.
+        Its boosting round, counted from 0.
     structure : _core.Tree
-        Arrays with one entry a node: feature, threshold, left, right, leaf, gain, count, cover, ... The last
-        three are 0 where `Model.has_statistics` is False.
+        Arrays with one entry per node: feature, threshold, left, right, leaf, gain, count, cover
+        and so on. The last three are 0 if `Model.has_statistics` is False.
     leaves : ndarray, TopkLeaves or LinearLeaves
-        What all of its leaves hold.
+        The values of all leaves.
     """
 
     def __init__(self, forest: _core.Forest, number: int, round: int, mapper: Any):
@@ -42,13 +95,13 @@ class Tree:
 
     @property
     def output(self) -> int | None:
-        """The one output that the tree is for; None: all."""
+        """The output that the tree predicts; None: all outputs."""
         output = self._forest.output(self.number)
         return None if output < 0 else output
 
     @property
     def kind(self) -> str:
-        """What its leaves are: a name of `leaf_kinds.LEAF_KINDS`."""
+        """The kind of its leaves, a key of `leaf_kinds.LEAF_KINDS`."""
         return self._forest.kind(self.number)
 
     @property
@@ -62,47 +115,52 @@ class Tree:
         return self.structure.n_leaves
 
     def apply(self, table: Any, n_threads: int = 1) -> np.ndarray:
-        """Leaf ids of a FeatureTable: int32 (n_rows,)."""
+        """Return the leaf ids of the rows of a FeatureTable: int32 (n_rows,)."""
         tree = self.number, self.number + 1
         codes = bin_features(self._forest, self._mapper, table, *tree, n_threads)
         return self._forest.apply(codes, *tree, n_threads)[:, 0]
 
     def leaf_values(self, leaf: int) -> np.ndarray:
-        """What a leaf adds to the raw scores of a row.
+        """Return what a leaf adds to the raw scores of a row.
 
         Returns
         -------
         ndarray of shape (K,), float32
-            Of a sparse leaf 0 for the outputs that it does not hold; of a linear leaf its value at the centre
-            of its features. K is 1 for a tree of one output.
+            For a sparse leaf 0 for the outputs without a value; for a linear leaf the value at its
+            centre. K is 1 for a tree of one output.
         """
-        return LEAF_KINDS[self.kind].value(self.leaves, self._checked(leaf))
+        return LEAF_KINDS[self.kind].value(self.leaves, self._check_leaf(leaf))
 
     def leaf_sparse(self, leaf: int) -> tuple[np.ndarray, np.ndarray]:
-        """The outputs that a sparse leaf holds, int32 ascending, and their values, float32."""
-        return SPARSE.entries(self.leaves, self._checked(leaf, SPARSE))
+        """Return the outputs of a sparse leaf, int32 ascending, and their values, float32."""
+        return SPARSE.entries(self.leaves, self._check_leaf(leaf, SPARSE))
 
     def leaf_linear(self, leaf: int) -> LeafLinear:
-        """The function of a linear leaf."""
-        return LINEAR.function(self.leaves, self._checked(leaf, LINEAR))
+        """Return the function of a linear leaf."""
+        return LINEAR.function(self.leaves, self._check_leaf(leaf, LINEAR))
 
     def to_record(self, leaf: int, names: NameLookup) -> dict[str, Any]:
-        """A leaf as JSON types: `value`, and what its kind has besides (`LeafKind.columns`)."""
-        return LEAF_KINDS[self.kind].to_record(self.leaves, self._checked(leaf), names)
+        """Return a leaf as JSON types: its `value`, and the `columns` of its kind."""
+        return LEAF_KINDS[self.kind].to_record(self.leaves, self._check_leaf(leaf), names)
 
-    def _checked(self, leaf: int, of: LeafKind | None = None) -> int:
-        if of is not None and self.kind != of.name:
+    def _check_leaf(self, leaf: int, kind: LeafKind | None = None) -> int:
+        if kind is not None and self.kind != kind.name:
             raise ValueError(
-                f"The leaves of tree {self.number} are {self.kind}, not {of.name}; see Tree.kind."
+                f"Tree {self.number} has {self.kind} leaves, not {kind.name} ones; see Tree.kind."
             )
         if not 0 <= leaf < self.n_leaves:
-            raise IndexError(
-                f"Tree {self.number} has {self.n_leaves} leaves, so it has no leaf {leaf}."
-            )
+            raise IndexError(f"leaf={leaf} must be below {self.n_leaves} in tree {self.number}.")
         return leaf
 
     def _repr_html_(self) -> str:
-        return render_tree(self, self._mapper)
+        thresholds, names = SplitThresholds(self._mapper), self._mapper.feature_names_
+
+        def describe_split(node: int) -> str:
+            feature = int(self.structure.feature[node])
+            name = f"f{feature}" if names is None else str(names[feature])
+            return thresholds.describe(self.structure, node, name)
+
+        return render_tree(self, node_depths(self.structure), describe_split)
 
     def __repr__(self) -> str:
         return (
@@ -111,15 +169,14 @@ class Tree:
 
 
 class Trees(Sequence[Tree]):
-    """The trees of a forest in their order: a view, which goes with the forest.
+    """The trees of a forest in their order: a view, which changes with the forest.
 
     Parameters
     ----------
     forest : _core.Forest
     rounds : sequence of int
-        Of boosting, one a tree.
+        The boosting round of each tree.
     mapper : BinMapper
-        From features to codes.
     """
 
     def __init__(self, forest: _core.Forest, rounds: Sequence[int], mapper: Any):

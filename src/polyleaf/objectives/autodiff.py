@@ -1,10 +1,9 @@
-"""A loss written with JAX: its derivatives by automatic differentiation, and the checks that they are such as
-boosting can use. Owns everything that touches JAX; must not know the convention of functions that return
-their derivatives (custom.py).
+"""Losses written with JAX: derivatives by automatic differentiation, and checks that boosting can
+use them.
 
-Derivatives are exact and in float64, whatever JAX is set to elsewhere. Rows go through one compiled function
-in chunks of one size, so that memory is bounded however many rows and outputs there are. JAX uses its own
-threads, or its own device.
+Derivatives are exact and in float64, whatever the precision that JAX is set to. Rows pass through
+one compiled function in chunks of one size, which bounds the memory for any number of rows and
+outputs. JAX uses its own threads, or its own device.
 """
 
 from __future__ import annotations
@@ -17,35 +16,42 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from polyleaf.objectives._utils import (
+    FIRST_ORDER_HINT,
+    check_hessian_not_negative,
+    ensure_nonnegative_hessian,
+    packed_diagonal,
+    packed_lower,
+    unpack,
+)
 from polyleaf.objectives.base import Array, BoundObjective, Objective
-from polyleaf.objectives.curvature import FIRST_ORDER, check_hessian_not_negative, settled
-from polyleaf.objectives.packed_symmetric import packed_diagonal, packed_lower, unpack
 
-# Entries of Hessians (float64) that are computed at a time.
+# Entries of Hessians (float64) in a chunk.
 _CHUNK_ENTRIES = 1 << 20
-# Rows and outputs that the first derivatives are checked on; kinks are looked for up to so many outputs.
-_PROBE_ROWS, _PROBE_OUTPUTS, _KINKS_UP_TO = 8, 16, 64
+# Rows and outputs on which derivatives are checked, and the most outputs with a search for kinks.
+_PROBE_ROWS, _PROBE_OUTPUTS, MAX_KINK_OUTPUTS = 8, 16, 64
 
 RowLoss = Callable[[Any, Any], Any]
 Derivatives = dict[str, NDArray[np.float64]]
 
 
 class ConstantLoss(ValueError):
-    """A function that is a loss, but the same whatever is predicted."""
+    """A loss that does not depend on the predictions."""
 
 
 class NotALoss(Exception):
-    """JAX cannot take the function for a loss of one row; the message says why."""
+    """JAX cannot trace the function as a loss of one row; the message contains the reason."""
 
 
 def import_jax() -> Any:
-    """The module `jax`; ImportError with the way to install it."""
+    """Return the module `jax`; raise ImportError with installation instructions."""
     try:
         import jax
     except ImportError:
         raise ImportError(
-            "The objective is a loss without derivatives, which JAX would find, but JAX is not installed: "
-            'pip install "polyleaf[jax]". Or return (gradient, curvature) from the function.'
+            "The objective is a loss without derivatives, which needs JAX, but JAX is not "
+            "installed: "
+            'pip install "polyleaf[jax]". Or return (gradient, hessian) from the function.'
         ) from None
     if not hasattr(jax, "enable_x64"):
         raise ImportError(
@@ -55,62 +61,66 @@ def import_jax() -> Any:
 
 
 def as_row_loss(function: Callable[..., Any], target: Array, n_outputs: int) -> RowLoss:
-    """`function` as a loss of one row: ``(target of the row, scores (K,)) -> scalar``, in JAX.
+    """Return `function` as a loss of one row: ``(target of the row, scores (K,)) -> scalar``, in
+    JAX.
 
-    It is tried on one row, then on a batch of one: so functions of all rows that return one loss a row will
-    do. Only shapes are worked out, no value is computed.
+    It is traced on one row, then on a batch of one row, so functions of all rows that return one
+    loss per row are accepted. Only shapes are computed, no values.
 
     Raises
     ------
     NotALoss
-        With what JAX says.
+        With the error of JAX.
     """
     jax = import_jax()
 
-    def of_row(y: Any, z: Any) -> Any:
+    def row_loss(y: Any, z: Any) -> Any:
         return function(y, z[0] if n_outputs == 1 else z)
 
-    def of_batch(y: Any, z: Any) -> Any:
+    def batch_loss(y: Any, z: Any) -> Any:
         return jax.numpy.reshape(function(y[None], z if n_outputs == 1 else z[None]), ())
 
     with jax.enable_x64(True):
         row = jax.ShapeDtypeStruct(target.shape[1:], target.dtype)
         scores = jax.ShapeDtypeStruct((n_outputs,), np.float64)
         reasons: list[str] = []
-        for loss in (of_row, of_batch):
+        for loss in (row_loss, batch_loss):
             try:
                 traced, result = jax.make_jaxpr(loss, return_shape=True)(row, scores)
-                reason = _why_no_loss(result)
+                reason = _describe_non_loss(result)
             except (
                 Exception
-            ) as error:  # whatever a function trips over that was not meant for one row
+            ) as error:  # a function that is not meant for one row may raise anything
                 reason = _first_line(error)
             if reason is None:
-                _refuse_constant(traced.jaxpr)
+                _check_not_constant(traced.jaxpr)
                 return loss
             reasons.append(reason)
-    raise NotALoss(reasons[0])  # the answer for one row says more
+    raise NotALoss(reasons[0])  # the error for one row is clearer
 
 
-def _refuse_constant(jaxpr: Any) -> None:
-    """A `ConstantLoss` where the result of a traced loss of (target, scores) is reached from no score."""
+def _check_not_constant(jaxpr: Any) -> None:
+    """Raise `ConstantLoss` if the result of a traced loss of (target, scores) depends on no
+    score."""
     reached = {id(jaxpr.invars[-1])}
     for step in jaxpr.eqns:
         if any(id(value) in reached for value in step.invars):
             reached |= {id(value) for value in step.outvars}
     if id(jaxpr.outvars[0]) not in reached:
         raise ConstantLoss(
-            "The custom objective does not depend on the scores, its second argument, so that its derivative "
-            "is 0 and nothing can be learned. Return (gradient, curvature), or a loss that uses them."
+            "The custom objective does not depend on the scores, its second argument, so its "
+            "derivative is 0 "
+            "and nothing can be learned. Return (gradient, hessian), or a loss that uses the "
+            "scores."
         )
 
 
-def _why_no_loss(result: Any) -> str | None:
+def _describe_non_loss(result: Any) -> str | None:
     shape, dtype = getattr(result, "shape", None), getattr(result, "dtype", None)
     if shape is None or dtype is None:
         return f"it returns {type(result).__name__}"
     if shape != ():
-        return f"of one row it returns an array of shape {shape} where one number is needed"
+        return f"for one row it returns an array of shape {shape} instead of one number"
     if not np.issubdtype(dtype, np.floating):
         return f"it returns {dtype}, which has no derivative"
     return None
@@ -123,39 +133,41 @@ def _first_line(error: Exception) -> str:
 class BoundLoss(BoundObjective):
     """A loss bound to data: ``target`` is class ids ``(n,)``, or float64 ``(n,)`` or ``(n, T)``.
 
-    `curvature` is a choice of curvature.py. The base score minimises the loss over constants (L-BFGS from 0).
+    `hessian` is one of `HESSIAN_CHOICES`. The base score minimises the loss over constants (L-BFGS
+    from 0).
     """
 
     def __init__(
         self,
         objective: Objective,
         loss: RowLoss,
-        curvature: str,
+        hessian: str,
         target: Array,
         n_outputs: int,
         weight: Array | None,
     ) -> None:
         super().__init__(objective, len(target), n_outputs, weight)
-        self.curvature = curvature
+        self.hessian = hessian
         if weight is not None and weight.shape[1] > 1:
             raise ValueError(
-                "The objective is a loss of whole rows, which weights of single outputs (or missing targets) "
-                "cannot enter. Weigh rows, or let the function return (gradient, curvature)."
+                "The objective is a loss of whole rows, which weights of single outputs (or "
+                "missing targets) "
+                "cannot be applied to. Use one weight per row, or return (gradient, hessian)."
             )
         self.target = target
         self._chunk = max(1, min(max(self.n_rows, 1024), _CHUNK_ENTRIES // n_outputs**2))
         self._jax = import_jax()
-        self._functions = _functions_of(self._jax, loss, n_outputs)
+        self._functions = _compile_functions(self._jax, loss, n_outputs)
         self._checked: set[str] = set()
 
-    # --- what a BoundObjective does ---
+    # --- the interface of bound objectives ---
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         from scipy.optimize import minimize
 
         best = (self._mean_loss(np.zeros(self.n_outputs))[0], np.zeros(self.n_outputs))
         if not np.isfinite(best[0]):
-            return best[1]  # the first derivatives will say what is wrong
+            return best[1]  # the first derivatives will raise an error
 
         def mean_loss(base: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             nonlocal best
@@ -170,44 +182,45 @@ class BoundLoss(BoundObjective):
         return best[1]
 
     def hessian_shape(self) -> tuple[int, int] | None:
-        if self.curvature != "none":
+        if self.hessian != "none":
             return (self.n_rows, self.n_outputs)
         return None if self.weight is None else (self.n_rows, 1)
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
-        first_order = self.curvature == "none"
+        first_order = self.hessian == "none"
         self._write("slope" if first_order else "diagonal", raw, g, None if first_order else h)
         if h is not None and first_order:
             h[...] = 1.0 if self.weight is None else self.weight
 
     def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
-        if self.curvature != "none":
+        if self.hessian != "none":
             return self._write("full", raw, g, h)
         self._write("slope", raw, g, None)
         h[...] = 0.0
         h[:, packed_diagonal(self.n_outputs)] = 1.0 if self.weight is None else self.weight
 
     def _write(self, kind: str, raw: Array, g: Array, h: Array | None) -> None:
-        """Gradient and curvature, times the weights, of all rows."""
+        """Write the gradient and Hessian, times the weights, of all rows."""
         for rows, found in self._derivatives(kind, raw):
             weight = 1.0 if self.weight is None else self.weight[rows]
             with np.errstate(over="ignore"):
                 g[rows] = found["gradient"] * weight
                 if h is not None:
-                    h[rows] = found["curvature"] * weight
+                    h[rows] = found["hessian"] * weight
         if not np.isfinite(g).all() or (h is not None and not np.isfinite(h).all()):
             raise ValueError(
-                "Derivatives of the loss are beyond the range of float32 (3.4e38). Bring the target to a "
-                "smaller unit, or clip the scores inside the loss."
+                "Derivatives of the loss are beyond the range of float32 (3.4e38). Rescale the "
+                "target, or clip "
+                "the scores inside the loss."
             )
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
-        return self._mean(self._scores_of(raw), ("value",))[0].item()
+        return self._mean(self._make_scores(raw), ("value",))[0].item()
 
     # --- evaluation ---
 
     def _mean_loss(self, base: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Weighted mean of the loss and its gradient (K,) at constant scores (K,)."""
+        """Return the weighted mean loss and its gradient (K,) at constant scores (K,)."""
 
         def scores(rows: slice) -> NDArray[np.float64]:
             return np.broadcast_to(base, (rows.stop - rows.start, self.n_outputs))
@@ -220,7 +233,7 @@ class BoundLoss(BoundObjective):
     ) -> list[NDArray[np.float64]]:
         totals, weights = [np.float64(0.0)] * len(names), 0.0
         for rows in self._slices():
-            found = self._of_rows("slope", rows, scores(rows))
+            found = self._evaluate_rows("slope", rows, scores(rows))
             weight = (
                 np.ones(rows.stop - rows.start) if self.weight is None else self.weight[rows, 0]
             )
@@ -231,7 +244,7 @@ class BoundLoss(BoundObjective):
             weights += float(weight.sum())
         return [np.asarray(total / weights if weights > 0 else total * 0.0) for total in totals]
 
-    def _scores_of(self, raw: Array) -> Callable[[slice], NDArray[np.float64]]:
+    def _make_scores(self, raw: Array) -> Callable[[slice], NDArray[np.float64]]:
         return lambda rows: raw[rows] + self.base
 
     def _slices(self) -> Iterator[slice]:
@@ -239,26 +252,26 @@ class BoundLoss(BoundObjective):
             yield slice(begin, min(begin + self._chunk, self.n_rows))
 
     def _derivatives(self, kind: str, raw: Array) -> Iterator[tuple[slice, Derivatives]]:
-        """Yield rows with their gradient and curvature, checked and settled."""
+        """Yield rows with their checked gradient and nonnegative Hessian."""
         if kind not in self._checked:
-            _Check(self, raw).run(kind)
+            _DerivativeCheck(self, raw).run(kind)
             self._checked.add(kind)
-        scores = self._scores_of(raw)
+        scores = self._make_scores(raw)
         for rows in self._slices():
             z = scores(rows)
-            found = self._of_rows(kind, rows, z)
+            found = self._evaluate_rows(kind, rows, z)
             self._check_finite(found, rows, z)
-            if "curvature" in found:
-                found["curvature"] = settled(
-                    found["curvature"],
-                    self.curvature,
-                    partial(self._where_in_chunk, rows, z),
+            if "hessian" in found:
+                found["hessian"] = ensure_nonnegative_hessian(
+                    found["hessian"],
+                    self.hessian,
+                    partial(self._describe_chunk_row, rows, z),
                     self.n_outputs if kind == "full" else None,
                 )
             yield rows, found
 
-    def _of_rows(self, kind: str, rows: slice, z: NDArray[np.float64]) -> Derivatives:
-        """What a compiled function says of these rows, 0 where their weight is: such rows are as good as
+    def _evaluate_rows(self, kind: str, rows: slice, z: NDArray[np.float64]) -> Derivatives:
+        """Evaluate a compiled function on these rows; rows of weight 0 give 0, as if they were
         absent."""
         found = self.evaluate(kind, self.target[rows], z)
         if self.weight is not None:
@@ -268,7 +281,8 @@ class BoundLoss(BoundObjective):
         return found
 
     def evaluate(self, kind: str, target: Array, z: NDArray[np.float64]) -> Derivatives:
-        """Run a compiled function on any number of rows, a chunk of the one size that it knows at a time."""
+        """Run a compiled function on any number of rows, in chunks of the size it was compiled
+        for."""
         parts = []
         with self._jax.enable_x64(True):
             for begin in range(0, len(z), self._chunk):
@@ -278,59 +292,60 @@ class BoundLoss(BoundObjective):
                 parts.append({name: np.asarray(values)[:used] for name, values in found.items()})
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    # --- what is wrong with a loss, in words ---
+    # --- error messages ---
 
-    def _where_in_chunk(self, rows: slice, z: NDArray[np.float64], row: int) -> str:
-        return self.where(rows.start + row, z[row])
+    def _describe_chunk_row(self, rows: slice, z: NDArray[np.float64], row: int) -> str:
+        return self.describe_row(rows.start + row, z[row])
 
-    def where(self, row: int, z: NDArray[np.float64]) -> str:
-        """A row in words, and its scores `z` (K,)."""
+    def describe_row(self, row: int, z: NDArray[np.float64]) -> str:
+        """Return a description of a row and its scores `z` (K,)."""
         y, scores = (np.array2string(a, precision=6, threshold=8) for a in (self.target[row], z))
         return f"row {row} (y = {y}, raw scores = {scores})"
 
     def _check_finite(self, found: Derivatives, rows: slice, z: NDArray[np.float64]) -> None:
         bad = ~np.isfinite(found["value"]) | ~np.isfinite(found["gradient"]).all(axis=1)
-        if "curvature" in found:
-            bad |= ~np.isfinite(found["curvature"]).all(axis=1)
+        if "hessian" in found:
+            bad |= ~np.isfinite(found["hessian"]).all(axis=1)
         if not bad.any():
             return
         row = int(np.argmax(bad))
-        place, value = self._where_in_chunk(rows, z, row), found["value"][row]
+        place, value = self._describe_chunk_row(rows, z, row), found["value"][row]
         if not np.isfinite(value):
             raise ValueError(
-                f"The loss is {value} at {place}. Write it so that it is finite for "
-                "every score: for example jax.nn.log_softmax or jax.nn.softplus where log and exp overflow."
+                f"The loss is {value} at {place}. Write it so that it is finite for every "
+                "score, for example with jax.nn.log_softmax or jax.nn.softplus if log and exp "
+                "overflow."
             )
         raise ValueError(
             f"The loss is {value:.6g} at {place}, but its derivatives are not finite. "
-            "Where jnp.where chooses, the branch that is not taken must be differentiable as well: make its "
-            "argument a safe one by a jnp.where inside it. sqrt and powers have no derivative at 0."
+            "In jnp.where the branch that is not taken must be differentiable, too: guard its "
+            "argument by "
+            "a jnp.where inside it. sqrt and powers have no derivative at 0."
         )
 
 
-def _functions_of(jax: Any, loss: RowLoss, n_outputs: int) -> dict[str, Callable[..., Any]]:
-    """Compiled functions of a chunk: ``(targets, scores (c, K)) -> {name: float64 (c, ...)}``."""
+def _compile_functions(jax: Any, loss: RowLoss, n_outputs: int) -> dict[str, Callable[..., Any]]:
+    """Return compiled functions of a chunk: ``(targets, scores (c, K)) -> {name: float64 (c,
+    ...)}``."""
     lower = packed_lower(n_outputs)
     gradient = jax.grad(loss, argnums=1)
-    hessian = jax.jacfwd(
-        gradient, argnums=1
-    )  # forward over reverse: as many gradients as there are outputs
+    hessian = jax.jacfwd(gradient, argnums=1)  # forward over reverse: one gradient per output
 
     def slope(y: Any, z: Any) -> dict[str, Any]:
         return {"value": loss(y, z), "gradient": gradient(y, z)}
 
     def diagonal(y: Any, z: Any) -> dict[str, Any]:
-        return slope(y, z) | {"curvature": jax.numpy.diagonal(hessian(y, z))}
+        return slope(y, z) | {"hessian": jax.numpy.diagonal(hessian(y, z))}
 
     def full(y: Any, z: Any) -> dict[str, Any]:
-        return slope(y, z) | {"curvature": hessian(y, z)[lower]}
+        return slope(y, z) | {"hessian": hessian(y, z)[lower]}
 
     return {f.__name__: jax.jit(jax.vmap(f)) for f in (slope, diagonal, full)}
 
 
 class _Points(NamedTuple):
-    """Where a loss is probed: rows of the data (p,), their targets (p, ...), scores (p, K), and a step (p, 1)
-    for differences."""
+    """Points at which a loss is probed: rows of the data (p,), their targets (p, ...), scores (p,
+    K), and a step (p, 1) for finite differences."""
 
     rows: NDArray[np.intp]
     targets: Array
@@ -341,49 +356,50 @@ class _Points(NamedTuple):
         return _Points(self.rows[kept], self.targets[kept], self.scores[kept], self.step[kept])
 
 
-class _Check:
-    """The first derivatives of a loss, at a few rows and scores near those asked for."""
+class _DerivativeCheck:
+    """Check of the first derivatives of a loss, at a few rows and scores near the given ones."""
 
-    def __init__(self, problem: BoundLoss, raw: Array) -> None:
-        self.problem = problem
-        rows = np.arange(problem.n_rows)
-        if problem.weight is not None and problem.weight.any():
-            rows = np.flatnonzero(problem.weight[:, 0] > 0)
+    def __init__(self, bound: BoundLoss, raw: Array) -> None:
+        self.bound = bound
+        rows = np.arange(bound.n_rows)
+        if bound.weight is not None and bound.weight.any():
+            rows = np.flatnonzero(bound.weight[:, 0] > 0)
         self.rows = rows[np.unique(np.linspace(0, len(rows) - 1, _PROBE_ROWS).astype(int))]
-        self.outputs = np.unique(np.linspace(0, problem.n_outputs - 1, _PROBE_OUTPUTS).astype(int))
-        self.scores = raw[self.rows] + problem.base
-        self.targets = problem.target[self.rows]
+        self.outputs = np.unique(np.linspace(0, bound.n_outputs - 1, _PROBE_OUTPUTS).astype(int))
+        self.scores = raw[self.rows] + bound.base
+        self.targets = bound.target[self.rows]
 
     @np.errstate(over="ignore", invalid="ignore")
     def run(self, kind: str) -> None:
-        """Compare with finite differences; with second derivatives, look for curvature and kinks.
+        """Compare with finite differences; for second derivatives, check that they are not all 0,
+        and search for kinks.
 
-        Points where the loss is not finite are left out: it may not be defined there, and where that matters
-        training will say so.
+        Points at which the loss is not finite are left out: it may be undefined there, and
+        training raises an error if that matters.
         """
         points = self._points()
-        found = self.problem.evaluate(kind, points.targets, points.scores)
+        found = self.bound.evaluate(kind, points.targets, points.scores)
         kept = np.ones(len(points.rows), bool)
         for values in found.values():
             kept &= np.isfinite(values).reshape(len(kept), -1).all(axis=1)
         if not kept.any():
             return
         points, found = points.take(kept), {name: values[kept] for name, values in found.items()}
-        above, below = self._moved(points, 1), self._moved(points, -1)
+        above, below = self._evaluate_shifted(points, 1), self._evaluate_shifted(points, -1)
         self._compare_gradient(points, found, above, below)
         if kind == "slope":
             return
-        curvature = self._hessian_rows(kind, found["curvature"])
-        self._compare_curvature(points, curvature, above, below)
-        self._look_for_curvature(curvature, found["gradient"])
-        if kind == "full" and self.problem.curvature == "exact":
+        hessian = self._unpack_rows(kind, found["hessian"])
+        self._compare_hessian(points, hessian, above, below)
+        self._check_not_flat(hessian, found["gradient"])
+        if kind == "full" and self.bound.hessian == "exact":
             self._check_convex()
-        if self.problem.n_outputs <= _KINKS_UP_TO:
-            self._look_for_kinks(kind)
+        if self.bound.n_outputs <= MAX_KINK_OUTPUTS:
+            self._warn_kinks(kind)
 
     def _points(self) -> _Points:
-        """Near the scores asked for, and near the target where there is one for each score. Drawn, so that
-        none lies on a kink."""
+        """Draw points near the given scores, and near the targets if there is one per score;
+        random, so that none lies on a kink."""
         rng = np.random.default_rng(0)
         centres = [self.scores, self.scores]
         if (own := self._targets_as_scores()) is not None:
@@ -396,7 +412,7 @@ class _Check:
             1.0, np.abs(z).max(axis=1, keepdims=True)
         )
         rows = np.tile(self.rows, len(centres))
-        return _Points(rows, self.problem.target[rows], z, step)
+        return _Points(rows, self.bound.target[rows], z, step)
 
     def _targets_as_scores(self) -> NDArray[np.float64] | None:
         if self.targets.dtype.kind in "iu":
@@ -404,28 +420,29 @@ class _Check:
         own = self.targets.reshape(len(self.rows), -1)
         return own if own.shape == self.scores.shape else None
 
-    def _hessian_rows(self, kind: str, curvature: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Rows of the Hessians of the probed outputs, (points, outputs, K), or what is known of them: their
-        diagonal entries, (points, outputs, 1)."""
+    def _unpack_rows(self, kind: str, hessian: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the Hessians' rows of the probed outputs, (points, outputs, K), or their diagonal
+        entries, (points, outputs, 1)."""
         if kind == "full":
-            return unpack(curvature, self.problem.n_outputs)[:, self.outputs]
-        return curvature[:, self.outputs, None]
+            return unpack(hessian, self.bound.n_outputs)[:, self.outputs]
+        return hessian[:, self.outputs, None]
 
     def _check_convex(self) -> None:
-        found = self.problem.evaluate("full", self.targets, self.scores)["curvature"]
-        hessians = unpack(found, self.problem.n_outputs)
+        found = self.bound.evaluate("full", self.targets, self.scores)["hessian"]
+        hessians = unpack(found, self.bound.n_outputs)
         if np.isfinite(hessians).all():
             check_hessian_not_negative(
                 np.linalg.eigvalsh(hessians).astype(np.float64),
-                lambda i: self.problem.where(self.rows[i], self.scores[i]),
+                lambda i: self.bound.describe_row(self.rows[i], self.scores[i]),
             )
 
-    def _moved(self, points: _Points, sign: int) -> Derivatives:
-        """Values and gradients with each probed output a step up or down: (points, outputs, ...)."""
-        p, m, k = len(points.rows), len(self.outputs), self.problem.n_outputs
-        moves = sign * points.step[..., None] * np.eye(k)[self.outputs]
-        z = (points.scores[:, None, :] + moves).reshape(-1, k)
-        found = self.problem.evaluate("slope", np.repeat(points.targets, m, axis=0), z)
+    def _evaluate_shifted(self, points: _Points, sign: int) -> Derivatives:
+        """Return values and gradients with each probed output a step up or down: (points, outputs,
+        ...)."""
+        p, m, k = len(points.rows), len(self.outputs), self.bound.n_outputs
+        shifts = sign * points.step[..., None] * np.eye(k)[self.outputs]
+        z = (points.scores[:, None, :] + shifts).reshape(-1, k)
+        found = self.bound.evaluate("slope", np.repeat(points.targets, m, axis=0), z)
         return {name: values.reshape(p, m, *values.shape[1:]) for name, values in found.items()}
 
     def _compare_gradient(
@@ -435,22 +452,18 @@ class _Check:
         noise = np.abs(found["value"])[:, None] / points.step * 1e-14
         self._compare("gradient", found["gradient"][:, self.outputs], differences, noise, points)
 
-    def _compare_curvature(
-        self,
-        points: _Points,
-        curvature: NDArray[np.float64],
-        above: Derivatives,
-        below: Derivatives,
+    def _compare_hessian(
+        self, points: _Points, hessian: NDArray[np.float64], above: Derivatives, below: Derivatives
     ) -> None:
         step = points.step[..., None]
         differences = (above["gradient"] - below["gradient"]) / (2 * step)
         noise = np.abs(above["gradient"]).max(axis=2, keepdims=True) / step * 1e-14
-        if curvature.shape[2] == 1:
+        if hessian.shape[2] == 1:
             differences = differences[:, np.arange(len(self.outputs)), self.outputs, None]
-        self._compare("second derivative", curvature, differences, noise, points)
+        self._compare("second derivative", hessian, differences, noise, points)
 
     def _compare(
-        self, what: str, given: Array, differences: Array, noise: Array, points: _Points
+        self, name: str, given: Array, differences: Array, noise: Array, points: _Points
     ) -> None:
         scale = np.abs(given) + np.abs(differences)
         wrong = np.isfinite(differences) & (
@@ -459,37 +472,42 @@ class _Check:
         if not wrong.any():
             return
         place = tuple(np.argwhere(wrong)[0])
-        where = self.problem.where(points.rows[place[0]], points.scores[place[0]])
+        where = self.bound.describe_row(points.rows[place[0]], points.scores[place[0]])
         raise ValueError(
-            f"JAX says that the {what} of the loss is {given[place]:.6g} for output {self.outputs[place[1]]} "
-            f"of {where}, but differences of its values say {differences[place]:.6g}. Rounding and casts "
-            "inside the loss (round, floor, astype), jax.lax.stop_gradient and derivatives written by hand "
-            "(jax.custom_jvp) do that: take them out, or return (gradient, curvature) from the function."
+            f"The {name} of the loss is {given[place]:.6g} for output {self.outputs[place[1]]} of "
+            f"{where} "
+            f"according to JAX, but {differences[place]:.6g} by finite differences. Possible "
+            "causes are "
+            "rounding and casts inside the loss (round, floor, astype), jax.lax.stop_gradient and "
+            "derivatives "
+            "written by hand (jax.custom_jvp): remove them, or return (gradient, hessian) from the "
+            "function."
         )
 
-    def _look_for_curvature(
-        self, curvature: NDArray[np.float64], gradient: NDArray[np.float64]
-    ) -> None:
-        flat = (curvature == 0).all(axis=(0, 2)) & (gradient[:, self.outputs] != 0).any(axis=0)
+    def _check_not_flat(self, hessian: NDArray[np.float64], gradient: NDArray[np.float64]) -> None:
+        flat = (hessian == 0).all(axis=(0, 2)) & (gradient[:, self.outputs] != 0).any(axis=0)
         if flat.any():
             raise ValueError(
-                f"The loss has no curvature: its second derivative is 0 for output "
-                f"{self.outputs[np.argmax(flat)]} at all {len(curvature)} points tried, as for |x|, relu, "
-                f"hinges and other piecewise linear functions. {FIRST_ORDER} (that is Custom(loss, "
+                "The loss has no second derivative: it is 0 for output "
+                f"{self.outputs[np.argmax(flat)]} at all {len(hessian)} points tried, as for |x|, "
+                "relu, "
+                f"hinges and other piecewise linear functions. {FIRST_ORDER_HINT} (that is "
+                "Custom(loss, "
                 'hessian="none")), or smooth the loss.'
             )
 
-    def _look_for_kinks(self, kind: str) -> None:
-        """Warn of a jump in the gradient along one score: it stays when the interval around it shrinks."""
+    def _warn_kinks(self, kind: str) -> None:
+        """Warn if the gradient jumps along a score: a jump remains when the interval around it
+        shrinks."""
         low, high = self._intervals(kind, 64)
-        at_low, at_high = self._along(kind, low), self._along(kind, high)
-        defect = first = _defect(low, high, at_low, at_high)
+        at_low, at_high = self._evaluate_lines(kind, low), self._evaluate_lines(kind, high)
+        defect = first = _trapezoid_defect(low, high, at_low, at_high)
         for _ in range(12):
             middle = (low + high) / 2
-            at_middle = self._along(kind, middle)
+            at_middle = self._evaluate_lines(kind, middle)
             left, right = (
-                _defect(low, middle, at_low, at_middle),
-                _defect(middle, high, at_middle, at_high),
+                _trapezoid_defect(low, middle, at_low, at_middle),
+                _trapezoid_defect(middle, high, at_middle, at_high),
             )
             go_left = np.abs(left) >= np.abs(right)
             low, high = np.where(go_left, low, middle), np.where(go_left, middle, high)
@@ -504,29 +522,32 @@ class _Check:
             i = int(np.argmax(kinked))
             row, output = divmod(i, len(self.outputs))
             warnings.warn(
-                f"The loss has a kink: where score {self.outputs[output]} of row {self.rows[row]} passes "
-                f"{low[i]:.6g}, its slope jumps by {defect[i]:.6g}, of which its second derivative knows "
-                'nothing. If training is poor, smooth the loss, or set curvature="none" and '
+                f"The loss has a kink: its slope jumps by {defect[i]:.6g} at the value "
+                f"{low[i]:.6g} of "
+                f"score {self.outputs[output]} of row {self.rows[row]}, which its second "
+                "derivative does "
+                'not show. If training is poor, smooth the loss, or set hessian="none" and '
                 'leaf_hessian="none".',
                 stacklevel=2,
             )
 
     def _intervals(self, kind: str, n: int) -> tuple[Array, Array]:
-        """Ends of the interval with the largest defect, of `n` about score and target, for each line."""
+        """Return the ends of the interval with the largest defect, of `n` about score and target,
+        per line."""
         own = self._targets_as_scores()
         ends = np.stack([self.scores, self.scores if own is None else own])[
             :, :, self.outputs
         ].reshape(2, -1)
         grid = np.linspace(ends.min(axis=0) - 3.1, ends.max(axis=0) + 3.3, n + 1)
-        values = self._along(kind, grid)
-        defects = _defect(grid[:-1], grid[1:], values[:, :-1], values[:, 1:])
+        values = self._evaluate_lines(kind, grid)
+        defects = _trapezoid_defect(grid[:-1], grid[1:], values[:, :-1], values[:, 1:])
         worst = np.abs(np.nan_to_num(defects)).argmax(axis=0)
         lines = np.arange(grid.shape[1])
         return grid[worst, lines], grid[worst + 1, lines]
 
-    def _along(self, kind: str, x: Array) -> NDArray[np.float64]:
-        """Slope and curvature (2, ..., lines) on each line, a probed row with one of its outputs at `x` (...,
-        lines)."""
+    def _evaluate_lines(self, kind: str, x: Array) -> NDArray[np.float64]:
+        """Return slope and Hessian (2, ..., lines) on each line: a probed row with one output at
+        `x` (..., lines)."""
         x_flat = x.reshape(-1)
         times = x_flat.size // len(self.rows) // len(self.outputs)
         outputs = np.tile(self.outputs, times * len(self.rows))
@@ -534,15 +555,17 @@ class _Check:
         points = np.arange(x_flat.size)
         z = self.scores[row]
         z[points, outputs] = x_flat
-        found = self.problem.evaluate(kind, self.targets[row], z)
-        own = found["curvature"]
+        found = self.bound.evaluate(kind, self.targets[row], z)
+        own = found["hessian"]
         if kind == "full":
-            own = own[:, packed_diagonal(self.problem.n_outputs)]
+            own = own[:, packed_diagonal(self.bound.n_outputs)]
         both = np.stack([found["gradient"][points, outputs], own[points, outputs]])
-        both[:, ~np.isfinite(found["value"])] = np.nan  # not defined there
+        both[:, ~np.isfinite(found["value"])] = np.nan  # undefined there
         return both.reshape(2, *x.shape)
 
 
-def _defect(low: Array, high: Array, at_low: Array, at_high: Array) -> NDArray[np.float64]:
-    """What the trapezoid of the second derivative leaves of the change in slope."""
+def _trapezoid_defect(
+    low: Array, high: Array, at_low: Array, at_high: Array
+) -> NDArray[np.float64]:
+    """Return the change in slope minus the trapezoid rule of the second derivative."""
     return (at_high[0] - at_low[0]) - (high - low) / 2 * (at_low[1] + at_high[1])

@@ -1,25 +1,31 @@
-"""What an objective is. Owns the contract; must not know trees, boosting or any particular loss.
+"""The contract of an objective: a frozen `Objective`, and the `BoundObjective` that it makes of
+data.
 
 The life of an objective:
 
-1. ``get_objective(name_or_callable, **parameters)`` makes one (``objectives/__init__.py``). It is frozen and
-   holds parameters only, never data. ``bind_outputs`` gives it what an estimator knows.
-2. ``objective.bind(target, weight)`` checks the target's domain and binds it: a `BoundObjective`. A validation
-   set is a second `BoundObjective` of the same objective.
-3. ``problem.base_score()`` is the best constant for the training rows.
-4. ``problem.set_base_score(base)``: raw scores are relative to it from here on (every problem gets the training
-   set's base).
-5. ``problem.hessian_shape()`` says which array ``h`` to allocate, or that none is needed.
-6. Each round ``problem.derivatives(raw, g, h)`` writes the gradient and the curvature at the raw scores; or
-   ``problem.full_hessian(raw, g, h)`` the gradient and the Hessian of each row, where one is wanted.
-7. Where ``objective.updates_leaves``, ``problem.update_leaves(...)`` gives the leaf values of a tree, which
-   Newton's step cannot (medians, quantiles).
-8. ``problem.loss(raw)`` is the mean training loss, whose derivative ``g`` is.
-9. ``objective.transform(raw + base)`` turns scores into predictions; ``to_dict`` keeps the objective with a
+1. ``get_objective(name_or_callable, **parameters)`` makes one. It is frozen and holds parameters
+only, never
+   data. ``bind_outputs`` fills in what only an estimator knows.
+2. ``objective.bind(target, weight)`` checks the target and returns a `BoundObjective`. A
+validation set is
+   bound a second time.
+3. ``bound.base_score()`` is the constant score that minimises the loss on the training rows. 4.
+``bound.set_base_score(base)``: raw scores are relative to it from here on. Every bound objective
+gets the
+   base score of the training set.
+5. ``bound.hessian_shape()`` tells which array ``h`` to allocate, or that none is needed. 6. Each
+round ``bound.derivatives(raw, g, h)`` writes the gradient and the Hessian's diagonal at the raw
+   scores, or ``bound.full_hessian(raw, g, h)`` the gradient and the whole Hessian of each row.
+7. If ``objective.updates_leaves``, ``bound.update_leaves(...)`` returns leaf values that are no
+Newton steps
+   (medians, quantiles).
+8. ``bound.loss(raw)`` is the mean training loss, whose derivative ``g`` is. 9.
+``objective.transform(raw + base)`` turns scores into predictions; ``to_dict`` stores the objective
+with a
    model.
 
-Shapes: ``n`` rows, ``K`` outputs. Raw scores are float32 ``(n, K)``; the base score is float64 ``(K,)``. A
-Hessian is packed (packed.py).
+Shapes: ``n`` rows, ``K`` outputs. Raw scores are float32 ``(n, K)``; the base score is float64
+``(K,)``. Full Hessians are packed lower triangles (_utils.py).
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
-from polyleaf.objectives.packed_symmetric import packed_diagonal
+from polyleaf.objectives._utils import packed_diagonal
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.stored_names import to_stored
 
@@ -44,60 +50,66 @@ Array = NDArray[Any]
 TARGET_KINDS = ("values", "labels", "classes")
 
 LINKS = ("identity", "logistic", "softmax", "exponential", "sorted_levels")
-"""Names of what `Objective.transform` may be. "sorted_levels": each row's predictions of one target are
-sorted, so that they rise with `levels`."""
+"""Names of the links that `Objective.transform` may apply. "sorted_levels" sorts the predictions of
+each row and target, so that they rise with `quantile_levels`."""
 
 _Self = TypeVar("_Self", bound="Objective")
 
 
 @dataclass(frozen=True)
 class Objective(ABC):
-    """A loss with its link and its parameters, and what it says of itself: the class attributes.
+    """A loss with its link and its parameters; class attributes describe it to the rest of the
+    package.
 
     Attributes
     ----------
     name : str
-        Canonical name, which a model file keeps.
+        Canonical name, which model files keep.
     aliases : tuple of str
-        Names that other libraries have for it.
+        Names of the same loss in other libraries.
     target_kinds : tuple of str
-        What it learns from: "values" are float ``(n, K)``, "labels" are that, each 0 or 1 (of two classes:
-        one label), "classes" are int32 ids ``(n,)`` of one of K classes. A regressor has values. A classifier
-        has labels, or classes where there are three or more, or no labels are taken; of an objective for
-        labels only it asks for each class against the rest.
+        Kinds of target that it can learn: "values" are float ``(n, K)``; "labels" are the same,
+        each 0 or 1 (two classes are one label); "classes" are int32 ids ``(n,)`` of one of K
+        classes. A regressor has values. A classifier has labels, or classes if there are three or
+        more or the objective takes no labels; an objective for labels only learns each class
+        against the rest.
     parameters : mapping of str to str
-        Arguments of estimators that it takes, and the fields that they are for. "n_outputs" stands for the
+        Estimator parameters that it takes, and the fields that they set. "n_outputs" stands for the
         number of classes or labels, which a classifier counts.
     separable : bool
         The loss is a sum over outputs.
-    full_hessian : bool
-        All second derivatives exist: `BoundObjective.full_hessian` gives them. It does where the loss is
-        separable; another loss overrides it, or says False here.
-    location : bool
-        It depends on score - target alone, so that targets may be moved and scaled.
+    has_full_hessian : bool
+        `BoundObjective.full_hessian` gives all second derivatives. True for separable losses;
+        another loss overrides that method, or sets this to False.
+    is_translation_invariant : bool
+        The loss depends on score - target only, so that targets may be shifted and scaled.
     is_scale_dependent : bool
-        Its derivatives grow with the unit of a target, and nothing else in it does: of one tree's outputs
-        those on large scales decide, unless they are brought nearer ("auto" of `normalize_targets` does).
+        Derivatives grow with the scale of a target, and nothing else in the loss does. One tree
+        for all outputs is then dominated by outputs on large scales (see "auto" of
+        `normalize_targets`).
     requires_standardised_target : bool
-        Penalties mean what they say only for targets of deviation 1: "auto" of `normalize_targets` learns
-        them in that unit.
+        Penalties have their documented meaning only for targets of unit standard deviation; "auto"
+        of `normalize_targets` standardises them.
     has_distribution : bool
-        `distribution` gives what is predicted of each row, of which `transform` is the mean.
-    of_counts : bool
-        Targets are counts, which parameters that are left open go by.
+        `distribution` returns the predicted distribution of each row, of which `transform` is the
+        mean.
+    is_count : bool
+        Targets are counts, which changes defaults of the estimator.
     updates_leaves : bool
-        `BoundObjective.update_leaves` has values to give, which no Newton step would.
+        `BoundObjective.update_leaves` replaces the Newton step of leaves.
     updates_leaves_distributed : bool
-        It has them also where other ranks have further rows, whom it asks for what theirs are.
-    by_row : bool
-        What splits and leaves see of a row depends on that row alone, and not on which others there are.
+        `update_leaves` also works in distributed training, where it communicates with the other
+        ranks.
+    is_row_separable : bool
+        The derivatives of a row depend on that row only.
     probabilities : bool
-        `transform` gives probabilities.
+        `transform` returns probabilities.
     sparse_base_score : float or None
-        The base score at which a target of 0 has the derivative 0, so that rows with few targets that are not
-        0 have few derivatives; None: there is none, or the loss cannot do without all outputs of a row.
+        Base score at which the derivative for a target of 0 is 0, so that rows with few nonzero
+        targets have few nonzero derivatives. None if there is none, or if the loss couples the
+        outputs of a row.
     default_metric : str
-        Name of the metric evaluated when the user names none. Default: the loss itself.
+        Name of the metric to evaluate if the user names none. Default: the loss itself.
     """
 
     name: ClassVar[str]
@@ -105,7 +117,7 @@ class Objective(ABC):
     target_kinds: ClassVar[tuple[str, ...]] = ("values",)
     parameters: ClassVar[Mapping[str, str]] = {}
     separable: ClassVar[bool] = True
-    full_hessian: ClassVar[bool] = True
+    has_full_hessian: ClassVar[bool] = True
     is_translation_invariant: ClassVar[bool] = False
     is_scale_dependent: ClassVar[bool] = False
     requires_standardised_target: ClassVar[bool] = False
@@ -121,71 +133,68 @@ class Objective(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "transform" in vars(cls) and "link" not in vars(cls):
-            cls.link = None  # type: ignore[assignment]  # that of the class it derives from would be wrong
+            cls.link = None  # type: ignore[assignment]  # the inherited link would be wrong
 
     @property
     def link(self) -> str | None:
-        """What `transform` does, for whoever predicts without it: one of `LINKS`; None: nothing with a name.
-        A class that overrides `transform` overrides this too, or has none."""
+        """Name of the link that `transform` applies, one of `LINKS`, for exporters; None: none of
+        them. A class that overrides `transform` overrides this too, or has no named link."""
         return "identity"
 
     @property
     def has_constant_hessian(self) -> bool:
-        """Whether the curvature is 1 for every unweighted row and output, so that no array is kept for it."""
+        """Whether the Hessian is 1 for every unweighted row and output, so that no array is kept
+        for it."""
         return False
 
     @property
     def tasks(self) -> tuple[Any, ...]:
-        """Where several losses are learned side by side: `TaskSlice` of each (tasks.py); none for one loss."""
+        """`TaskSlice` of each task of a multi-task objective; empty for a single loss."""
         return ()
 
     @property
     def quantile_levels(self) -> tuple[float, ...]:
-        """Levels of the quantiles that are learned for each column of the target; none for other losses."""
+        """Quantile levels learned for each column of the target; empty for other losses."""
         return ()
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """What the scores of one column of the target are called, where there are several."""
-        return (
-            tuple(f"q{level:g}" for level in self.quantile_levels)
-            if len(self.quantile_levels) > 1
-            else ()
-        )
+        """Names of the scores of one column of the target, if there are several."""
+        levels = self.quantile_levels
+        return tuple(f"q{level:g}" for level in levels) if len(levels) > 1 else ()
 
     def outputs_per_target(self) -> int:
-        """Outputs learned for each column of the target: more than one for several quantiles, and where a
-        spread is learned."""
+        """Number of outputs per column of the target: several for quantiles and distributions."""
         return max(1, len(self.quantile_levels))
 
     def score_columns(self, n_scores: int) -> NDArray[np.intp]:
-        """The column of the target that each of `n_scores` raw scores is learned from, (n_scores,)."""
+        """Column of the target of each of `n_scores` raw scores, shape (n_scores,)."""
         return np.arange(n_scores) // self.outputs_per_target()
 
     def score_quantile_levels(self, n_scores: int) -> NDArray[np.float64]:
-        """The level of each of `n_scores` raw scores that is a quantile, (n_scores,); NaN for others."""
-        return np.tile(
-            self.quantile_levels or (np.nan,), n_scores // max(1, len(self.quantile_levels))
-        )
+        """Quantile level of each of `n_scores` raw scores, shape (n_scores,); NaN for other
+        scores."""
+        levels = self.quantile_levels
+        return np.tile(levels or (np.nan,), n_scores // max(1, len(levels)))
 
     @property
     def offset_mask(self) -> tuple[bool, ...]:
-        """Of the scores of one column of the target, which an offset moves."""
+        """Whether an offset is added to each score of one column of the target."""
         return (True,) * self.outputs_per_target()
 
     def n_scores(self, n_targets: int) -> int:
-        """Raw scores of a row whose target has `n_targets` columns, or classes."""
+        """Number of raw scores of a row whose target has `n_targets` columns, or classes."""
         return n_targets * self.outputs_per_target()
 
     def bind_outputs(self: _Self, n_outputs: int | None, first_order: bool) -> _Self:
-        """This objective with what an estimator knows, where its parameters leave that open.
+        """Return this objective with open parameters set to what an estimator knows.
 
         Parameters
         ----------
         n_outputs : int, optional
             Number of classes or labels; None for values.
         first_order : bool
-            Nobody will ask for second derivatives.
+            Whether second derivatives will never be used.
         """
         field = self.parameters.get("n_outputs")
         if n_outputs is None or field is None or getattr(self, field) is not None:
@@ -193,14 +202,14 @@ class Objective(ABC):
         return replace(self, **{field: n_outputs})
 
     def get_default_metric(self, kind: str, n_targets: int) -> str:
-        """Name of the metric evaluated when the user names none.
+        """Name of the metric to evaluate if the user names none.
 
         Parameters
         ----------
         kind : {"regression", "binary", "multiclass", "multilabel"}
-            Of the target.
+            Kind of the target.
         n_targets : int
-            Its columns, or classes.
+            Number of its columns, or classes.
 
         Returns
         -------
@@ -215,17 +224,19 @@ class Objective(ABC):
         Parameters
         ----------
         target : float32 or float64 (n, K), or int32 class ids (n,)
-            float64 is kept until the base score has been taken off. Missing targets are 0 with weight 0.
+            float64 is kept until the base score has been subtracted. Missing targets are 0 with
+            weight 0.
         weight : None, or float32 (n,) or (n, K)
 
         Raises
         ------
         ValueError
-            When a target with positive weight lies outside the domain of the loss, or shapes do not fit.
+            If a target with positive weight is outside the domain of the loss, or shapes do not
+            match.
         """
 
     def transform(self, scores: FloatArray) -> FloatArray:
-        """Predictions from raw scores: the link.
+        """Apply the link: return predictions of raw scores.
 
         Parameters
         ----------
@@ -239,7 +250,7 @@ class Objective(ABC):
         return scores
 
     def distribution(self, scores: FloatArray) -> Distribution:
-        """What is predicted of each row and target; asked for where `has_distribution`.
+        """Return the predicted distribution of each row and target; only if `has_distribution`.
 
         Parameters
         ----------
@@ -250,12 +261,11 @@ class Objective(ABC):
         -------
         Distribution of shape (n, n_targets)
         """
-        raise NotImplementedError(
-            f"Objective {self.name!r} predicts numbers, and no distribution of them."
-        )
+        raise NotImplementedError(f"Objective {self.name!r} predicts numbers, not distributions.")
 
     def score_scaling(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What raw scores are multiplied by, and what is added then, each (K,).
+        """Return the factors and summands, each (K,), that map raw scores to the scale of the
+        target.
 
         Parameters
         ----------
@@ -266,41 +276,36 @@ class Objective(ABC):
         return np.repeat(scale, repeats), np.repeat(offset, repeats)
 
     def metric_parameters(self) -> dict[str, Any]:
-        """Parameters that `default_metric` takes over from this objective."""
+        """Parameters of this objective that `default_metric` takes."""
         return {}
 
     def to_dict(self) -> dict[str, Any]:
-        """The objective as JSON values: its name and parameters; of a class that is not built in also its
-        `origin`, which tells who loads it what to register."""
-        rename = stored_name if is_built_in(type(self)) else str
-        values = {rename(field.name): getattr(self, field.name) for field in fields(self)}
+        """Return the objective as JSON values: its name and parameters, and the import path of a
+        class that is not built in."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
         if is_built_in(type(self)):
             return to_stored({"name": self.name} | plain)
-        return {"name": self.name, "class": origin(type(self))} | plain
+        return {"name": self.name, "class": class_path(type(self))} | plain
 
 
-def stored_name(field: str) -> str:
-    """Return the key of a built-in objective's field in model files: "hessian" is "curvature" there."""
-    return field.replace("hessian", "curvature")
-
-
-def origin(cls: type[Objective]) -> str:
-    """Module and qualified name of a class, "module:name"."""
+def class_path(cls: type[Objective]) -> str:
+    """Return the module and qualified name of a class, "module:name"."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def name_within(cls: type[Objective], known: Container[str]) -> str:
-    """The first name of a class and those it derives from that is among `known`.
+def find_core_name(cls: type[Objective], available: Container[str]) -> str:
+    """Return the first name among those of a class and its bases that is in `available`.
 
-    So the core's loss is found for a class that is one of this package's but for some trait, and its name.
+    A subclass of a built-in objective with another name or another trait thus uses the same core
+    loss.
     """
     names = [vars(base)["name"] for base in cls.__mro__ if "name" in vars(base)]
-    return next(name for name in names if name in known)
+    return next(name for name in names if name in available)
 
 
 def is_built_in(cls: type[Objective]) -> bool:
-    """Whether the class is one of this package's."""
+    """Return whether the class is defined in this package."""
     return cls.__module__.startswith(f"{__package__}.")
 
 
@@ -312,6 +317,7 @@ class BoundObjective(ABC):
     objective : Objective
     weight : float32 (n, 1) or (n, K), or None
     base : float64 (K,)
+        The base score that raw scores are relative to.
     n_rows, n_outputs : int
     """
 
@@ -326,12 +332,13 @@ class BoundObjective(ABC):
 
     @abstractmethod
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
-        """The constant scores that minimise the weighted loss (for a Huber loss: the median).
+        """Return the constant scores that minimise the weighted loss (for a Huber loss: the
+        median).
 
         Parameters
         ----------
         n_threads : int
-            Threads; the result does not depend on it.
+            Number of threads; it does not change the result.
 
         Returns
         -------
@@ -343,86 +350,89 @@ class BoundObjective(ABC):
         base = np.asarray(base, dtype=np.float64)
         if base.shape != (self.n_outputs,) or not np.isfinite(base).all():
             raise ValueError(
-                f"The base score must be {self.n_outputs} finite numbers, one for each output; got {base!r}."
+                f"base_score must be {self.n_outputs} finite numbers, one for each output; got "
+                f"{base!r}."
             )
         self.base = base
 
     @property
-    def offset(self) -> NDArray[np.float32]:
-        """What kernels add to raw scores: the base score, in float32."""
+    def kernel_base_score(self) -> NDArray[np.float32]:
+        """The float32 vector that kernels add to raw scores."""
         return self.base.astype(np.float32)
 
     def hessian_shape(self) -> tuple[int, int] | None:
-        """Shape of ``h``: ``(n, K)``, or ``(n, 1)`` where it serves all outputs, or None where it is 1
-        throughout. A constant curvature is that of the weights, where there are any."""
+        """Return the shape of ``h``: ``(n, K)``, or ``(n, 1)`` for all outputs together, or None
+        if it is 1 everywhere. A constant Hessian with weights equals the weights."""
         if not self.objective.has_constant_hessian:
             return (self.n_rows, self.n_outputs)
         return None if self.weight is None else (self.n_rows, self.weight.shape[1])
 
     @property
     def updated_outputs(self) -> NDArray[np.bool_]:
-        """Of which outputs `update_leaves` gives the values, (K,)."""
+        """Mask (K,) of the outputs whose values `update_leaves` gives."""
         return np.full(self.n_outputs, self.objective.updates_leaves)
 
     @property
     def zero_hessian_mask(self) -> NDArray[np.bool_]:
-        """Of which outputs nobody has seen yet that they have curvature, (K,)."""
+        """Mask (K,) of the outputs whose Hessian may be zero in all rows, which has to be
+        checked."""
         return np.zeros(self.n_outputs, bool)
 
     def gain_scale(
         self, g: Array, h: Array | None, n_threads: int = 1
     ) -> NDArray[np.float64] | None:
-        """What gradients are multiplied by where splits are judged, so that gains of unlike losses add up.
+        """Return the factors of the gradients in the split search, so that gains of outputs add up.
 
         Parameters
         ----------
-        g, h
-            What `derivatives` has just written.
+        g, h : ndarray
+            Gradients and Hessians just computed.
         n_threads : int
-            Threads; the result does not depend on it.
+            Number of threads; it does not change the result.
 
         Returns
         -------
         ndarray of shape (K,), float64, or None
-            None: nothing.
+            None: gradients are used unchanged.
         """
         return None
 
     @abstractmethod
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
-        """Write the gradient and the curvature, times the weights, at raw scores float32 ``(n, K)``.
+        """Write the gradient and the Hessian's diagonal, times the weights, at raw scores ``(n,
+        K)``.
 
         Parameters
         ----------
         raw, g : float32 (n, K), C order
-        h : float32, shaped as `hessian_shape` says, or None where it says None
+        h : float32 of the shape `hessian_shape`, or None if that is None
         n_threads : int
-            Threads; the result does not depend on it.
+            Number of threads; it does not change the result.
         """
 
-    def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
-        """The same derivatives where raw scores lie on `device`, bit for bit; None: the device does not know
-        them, and they are computed here."""
+    def make_device_loss(self, device: _core.Device) -> _core.DeviceLoss | None:
+        """Return the same loss for raw scores on `device`, bit for bit; None if the device does not
+        support it, and derivatives are computed on the host."""
         return None
 
     def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
-        """Write the gradient and all second derivatives, times the weights, at raw scores float32 ``(n, K)``.
+        """Write the gradient and all second derivatives, times the weights, at raw scores ``(n,
+        K)``.
 
         Parameters
         ----------
         raw, g : float32 (n, K), C order
         h : float32 (n, K (K + 1) / 2), C order
-            The Hessian of each row, packed. Of a separable loss: its curvature on the diagonal, zeros
-            elsewhere.
+            Packed Hessian of each row. A separable loss writes its diagonal, and zeros elsewhere.
         n_threads : int
-            Threads; the result does not depend on it.
+            Number of threads; it does not change the result.
 
         Raises
         ------
         ValueError
-            Where the objective has no full Hessian.
+            If the objective has no full Hessian.
         """
-        if not (self.objective.full_hessian and self.objective.separable):
+        if not (self.objective.has_full_hessian and self.objective.separable):
             raise ValueError(
                 f'Objective {self.objective.name!r} has no full Hessian, which hessian="full" and '
                 'leaf_hessian="full" need; use "diagonal".'
@@ -435,22 +445,22 @@ class BoundObjective(ABC):
 
     @abstractmethod
     def loss(self, raw: Array, n_threads: int = 1) -> float:
-        """Weighted mean of the loss over rows (and outputs, where it is a sum over them).
+        """Return the weighted mean of the loss over rows (and outputs, if it is a sum over them).
 
-        ``g`` is its derivative times the sum of the weights. Terms that do not depend on the scores are left
-        out.
+        ``g`` is its derivative times the sum of the weights. Terms that do not depend on the
+        scores are left out.
 
         Parameters
         ----------
         raw : float32 (n, K), C order
             Raw scores.
         n_threads : int
-            Threads; the result does not depend on it.
+            Number of threads; it does not change the result.
 
         Returns
         -------
         float
-            NaN for a function that returns derivatives, whose loss is not known.
+            NaN for a function that returns derivatives, whose loss is unknown.
         """
 
     def update_leaves(
@@ -461,7 +471,8 @@ class BoundObjective(ABC):
         rows: Array | None = None,
         n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
-        """Leaf values that minimise the loss exactly, before shrinkage; asked for where `updates_leaves`.
+        """Return leaf values that minimise the loss exactly, before shrinkage; only if
+        `updates_leaves`.
 
         Parameters
         ----------
@@ -469,11 +480,11 @@ class BoundObjective(ABC):
         leaf_of_row : int32 (n,)
             Leaf of every row; negative for rows in no leaf.
         n_leaves : int
-            Of the tree.
+            Number of leaves of the tree.
         rows : uint32 (m,), optional
-            The rows to fit on, ascending (the sample of this tree); all by default.
+            Rows to fit on, ascending (the sample of this tree); default: all.
         n_threads : int or Context
-            `Context` where other ranks have further rows, which is asked of `updates_leaves_distributed` alone.
+            A `Context` in distributed training, if the objective `updates_leaves_distributed`.
 
         Returns
         -------
@@ -483,7 +494,7 @@ class BoundObjective(ABC):
 
 
 def as_matrix(target: Array) -> FloatArray:
-    """A float target as C-ordered ``(n, K)``; float64 is kept."""
+    """Return a float target as C-ordered ``(n, K)``; float64 is kept."""
     target = np.asarray(target)
     if target.dtype != np.float64:
         target = target.astype(np.float32, copy=False)
@@ -497,7 +508,7 @@ def as_matrix(target: Array) -> FloatArray:
 
 
 def as_weight(weight: Array | None, n_rows: int, n_outputs: int) -> NDArray[np.float32] | None:
-    """Weights as C-ordered float32 ``(n, 1)`` or ``(n, n_outputs)``, or None."""
+    """Return weights as C-ordered float32 ``(n, 1)`` or ``(n, n_outputs)``, or None."""
     if weight is None:
         return None
     weight = np.asarray(weight, dtype=np.float32)
@@ -505,7 +516,8 @@ def as_weight(weight: Array | None, n_rows: int, n_outputs: int) -> NDArray[np.f
         weight = weight[:, None]
     if weight.shape not in {(n_rows, 1), (n_rows, n_outputs)}:
         raise ValueError(
-            f"Weights must have shape ({n_rows},), or ({n_rows}, {n_outputs}) for a weight per row and "
+            f"Weights must have shape ({n_rows},), or ({n_rows}, {n_outputs}) for a weight per row "
+            "and "
             f"output; got {weight.shape}."
         )
     return np.ascontiguousarray(weight)
@@ -514,7 +526,7 @@ def as_weight(weight: Array | None, n_rows: int, n_outputs: int) -> NDArray[np.f
 def check_domain(
     valid: NDArray[np.bool_], target: Array, weight: Array | None, name: str, domain: str
 ) -> None:
-    """Raise ValueError naming the first target outside the domain of the loss. Rows of weight 0 do not
+    """Raise ValueError for the first target outside the domain of the loss; weights of 0 do not
     count."""
     if valid.all():
         return
@@ -523,7 +535,8 @@ def check_domain(
         return
     row, output = np.argwhere(bad)[0]
     raise ValueError(
-        f"Objective {name!r} needs {domain}; row {row}, output {output} of y is {target[row, output]!s} "
+        f"Objective {name!r} needs {domain}; row {row}, output {output} of y is "
+        f"{target[row, output]!s} "
         f"({int(bad.sum())} such value(s) in all). Change the target or choose another objective."
     )
 

@@ -1,36 +1,222 @@
-"""Distributions whose spread is learned beside their mean: normal, log-normal, Student's t, gamma, negative
-binomial. Owns these likelihoods' scores and best constants; the derivatives are in
-cpp/losses/kernels/likelihood_kernels.cpp, what a distribution answers in `polyleaf.distributions`.
+"""Objectives that learn a distribution: normal, log-normal, Student's t, gamma, negative binomial.
 
-"normal" and "student_t" are learned in a unit in which each target has mean 0 and deviation 1, whatever its
-own: penalties on leaf values mean the same then for all.
+Each column of the target has two scores: one for the location, and the logarithm of the spread.
+The loss is the negative log-likelihood, the Hessian Fisher's information: diagonal, because the
+two parameters of each family are chosen so. A leaf's step is then the natural gradient of its rows
+(Amari, 1998; Duan et al., "NGBoost: natural gradient boosting for probabilistic prediction", ICML
+2020), without a matrix for each row. Derivatives are in cpp/losses/kernels/likelihood_kernels.cpp,
+the distributions in `polyleaf.distributions`.
+
+"normal" and "student_t" are learned on standardised targets, so that penalties on leaf values mean
+the same for every target.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma
 
+import polyleaf._core as _core
 from polyleaf import distributions
-from polyleaf.objectives.base import Array, FloatArray, check_domain
-from polyleaf.objectives.likelihood import Floats, LikelihoodObjective
+from polyleaf.distributions import Distribution
+from polyleaf.objectives._utils import packed_diagonal
+from polyleaf.objectives.base import (
+    Array,
+    BoundObjective,
+    FloatArray,
+    Objective,
+    as_matrix,
+    as_weight,
+    check_domain,
+)
 from polyleaf.objectives.registry import register
 
 __all__ = [
+    "BoundLikelihoodObjective",
     "GammaLikelihood",
+    "LikelihoodObjective",
     "LogNormalLikelihood",
     "NegativeBinomialLikelihood",
     "NormalLikelihood",
     "StudentTLikelihood",
 ]
 
-# Of a target that does not vary: the least logarithm of a spread that a constant is given.
-_LEAST_LOG = -10.0
+Floats = NDArray[np.float64]
+
+# Smallest log spread of a constant, for a target that does not vary.
+_MIN_LOG_SPREAD = -10.0
+
+
+@dataclass(frozen=True)
+class LikelihoodObjective(Objective):
+    """A negative log-likelihood of a target and its two scores.
+
+    Attributes
+    ----------
+    core_name : str
+        Name of the core's likelihood.
+    parameter_names : (str, str)
+        Names of the two scores of one target.
+    subtracts_base_score : bool
+        The likelihood depends on the target and the first score only through their difference.
+    spread_limits : (float, float)
+        Bounds of the second score: wider spreads are meaningless, and their squares would overflow.
+    """
+
+    separable: ClassVar[bool] = False
+    has_distribution: ClassVar[bool] = True
+    default_metric: ClassVar[str] = "nll"
+    core_name: ClassVar[str]
+    parameter_names: ClassVar[tuple[str, str]]
+    subtracts_base_score: ClassVar[bool] = False
+    spread_limits: ClassVar[tuple[float, float]] = (-30.0, 30.0)
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        return self.parameter_names
+
+    def outputs_per_target(self) -> int:
+        return 2
+
+    @property
+    def offset_mask(self) -> tuple[bool, ...]:
+        return (True, False)
+
+    def core_likelihood(self) -> _core.Likelihood:
+        """Return the core's likelihood `core_name` with this objective's parameters."""
+        numbers = {field.name: float(getattr(self, field.name)) for field in fields(self)}
+        lowest, highest = self.spread_limits
+        return _core.Likelihood(self.core_name, {"lowest": lowest, "highest": highest, **numbers})
+
+    @abstractmethod
+    def check_target(self, target: FloatArray, weight: Array | None) -> None:
+        """Check that targets are in the domain of the loss.
+
+        Parameters
+        ----------
+        target : float32 or float64 (n, n_targets)
+        weight : float32 (n, 1) or (n, n_targets), or None
+            Targets of weight 0 do not count.
+
+        Raises
+        ------
+        ValueError
+            If a target that counts is outside.
+        """
+
+    @abstractmethod
+    def make_distribution(self, first: Floats, second: Floats) -> Distribution:
+        """Return the distributions with these scores.
+
+        Parameters
+        ----------
+        first, second : float64, of one shape
+            Scores of each distribution; the second ones are within `spread_limits`.
+        """
+
+    @abstractmethod
+    def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
+        """Return the two scores that maximise the likelihood of one column of the target.
+
+        Parameters
+        ----------
+        y, weight : float64 (m,)
+            Targets with weights above 0.
+        """
+
+    def transform_target(self, target: FloatArray) -> FloatArray:
+        """Return the target (n, n_targets) as the core takes it."""
+        return target
+
+    def distribution(self, scores: FloatArray) -> Distribution:
+        both = np.asarray(scores, np.float64)
+        return self.make_distribution(both[:, ::2], np.clip(both[:, 1::2], *self.spread_limits))
+
+    def transform(self, scores: FloatArray) -> FloatArray:
+        return self.distribution(scores).mean()
+
+    def bind(self, target: Array, weight: Array | None) -> BoundLikelihoodObjective:
+        target = as_matrix(target)
+        weight = as_weight(weight, *target.shape)
+        self.check_target(target, weight)
+        return BoundLikelihoodObjective(self, target, weight)
+
+
+class BoundLikelihoodObjective(BoundObjective):
+    """A `LikelihoodObjective` bound to data: ``target`` is float32 or float64 ``(n, T)``, weights
+    are ``(n, 1)`` or ``(n, T)``."""
+
+    objective: LikelihoodObjective
+
+    def __init__(
+        self, objective: LikelihoodObjective, target: FloatArray, weight: Array | None
+    ) -> None:
+        super().__init__(objective, target.shape[0], 2 * target.shape[1], weight)
+        self.target = target
+        self._likelihood = objective.core_likelihood()
+        if weight is not None:  # missing targets need not be in the domain
+            target = np.where(weight > 0, target, 1.0)
+        self._learned_target = objective.transform_target(target)
+        self.set_base_score(self.base)
+
+    @property
+    def _subtracts_base(self) -> bool:
+        return self.objective.subtracts_base_score and bool(self.base.any())
+
+    @property
+    def kernel_base_score(self) -> NDArray[np.float32]:
+        base = super().kernel_base_score
+        if self._subtracts_base:
+            base[::2] = 0.0
+        return base
+
+    def set_base_score(self, base: Array) -> None:
+        super().set_base_score(base)
+        # Losses of a difference subtract the base score from the target, in float64.
+        target: Array = self._learned_target
+        if self._subtracts_base:
+            target = target - self.base[::2]
+        self._kernel_target = np.ascontiguousarray(target, dtype=np.float32)
+
+    def base_score(self, n_threads: int = 1) -> Floats:
+        base = np.zeros((self.n_outputs // 2, 2))
+        for k, y in enumerate(self.target.T.astype(np.float64)):
+            weight = np.ones(self.n_rows)
+            if self.weight is not None:
+                own = k if self.weight.shape[1] > 1 else 0
+                weight = self.weight[:, own].astype(np.float64)
+            if weight.any():
+                base[k] = self.objective.best_scores(y[weight > 0], weight[weight > 0])
+        return base.reshape(-1)
+
+    def hessian_shape(self) -> tuple[int, int]:
+        return (self.n_rows, self.n_outputs)
+
+    def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
+        assert h is not None  # the Hessian is never constant
+        data = raw, self._kernel_target, self.weight, self.kernel_base_score
+        _core.likelihood_derivatives(self._likelihood, *data, g, h, n_threads)
+
+    def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
+        diagonal = np.empty(self.hessian_shape(), np.float32)
+        self.derivatives(raw, g, diagonal, n_threads)
+        h[...] = 0.0
+        h[:, packed_diagonal(self.n_outputs)] = diagonal
+
+    def loss(self, raw: Array, n_threads: int = 1) -> float:
+        losses = -self.objective.distribution(raw + self.base).logpdf(self.target)
+        if self.weight is None:
+            return float(losses.mean())
+        weight = np.broadcast_to(self.weight, losses.shape).astype(np.float64)
+        total = weight.sum()
+        return float(np.where(weight > 0, losses * weight, 0.0).sum() / total) if total > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -38,70 +224,69 @@ class _LocationScale(LikelihoodObjective):
     """A density of (y - location) / scale."""
 
     is_translation_invariant: ClassVar[bool] = True
-    moves: ClassVar[bool] = True
+    subtracts_base_score: ClassVar[bool] = True
     requires_standardised_target: ClassVar[bool] = True
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         check_domain(np.isfinite(target), target, weight, self.name, "finite targets")
 
     def score_scaling(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
-        ones = np.ones_like(scale)
-        return np.stack([scale, ones], 1).reshape(-1), np.stack([offset, np.log(scale)], 1).reshape(
-            -1
-        )
+        factors = np.stack([scale, np.ones_like(scale)], 1).reshape(-1)
+        return factors, np.stack([offset, np.log(scale)], 1).reshape(-1)
 
 
 @register
 @dataclass(frozen=True)
 class NormalLikelihood(_LocationScale):
-    """NormalLikelihood: scores are the mean and ln of the deviation s. ``ln s + ((y - mean) / s)^2 / 2``."""
+    """NormalLikelihood: scores are the mean and ln of the deviation s. ``ln s + ((y - mean) / s)^2
+    / 2``."""
 
     name: ClassVar[str] = "normal"
     core_name: ClassVar[str] = "normal"
     aliases: ClassVar[tuple[str, ...]] = ("reg:normal", "gaussian", "rmsewithuncertainty")
     parameter_names: ClassVar[tuple[str, str]] = ("mean", "log_std")
 
-    def make_distribution(self, first: Floats, second: Floats) -> distributions.Distribution:
+    def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.Normal(first, np.exp(second))
 
     def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
-        return _normal_scores(y, weight)
+        return _best_normal_scores(y, weight)
 
 
 @register
 @dataclass(frozen=True)
 class LogNormalLikelihood(LikelihoodObjective):
-    """Log-normal, for positive amounts: "normal" of the logarithm of the target. Predicts the mean, ``e^(mean
-    of the logarithm + variance / 2)``."""
+    """Log-normal, for positive amounts: "normal" of the logarithm of the target. Predicts the mean,
+    ``e^(mean of the logarithm + variance / 2)``."""
 
     name: ClassVar[str] = "lognormal"
     core_name: ClassVar[str] = "normal"
     parameter_names: ClassVar[tuple[str, str]] = ("log_mean", "log_log_std")
-    moves: ClassVar[bool] = True
+    subtracts_base_score: ClassVar[bool] = True
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
-        _check_positive(self.name, target, weight)
+        _check_positive_target(self.name, target, weight)
 
-    def learned(self, target: FloatArray) -> FloatArray:
+    def transform_target(self, target: FloatArray) -> FloatArray:
         return np.log(target.astype(np.float64))
 
-    def make_distribution(self, first: Floats, second: Floats) -> distributions.Distribution:
+    def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.LogNormal(first, np.exp(second))
 
     def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
-        return _normal_scores(np.log(y), weight)
+        return _best_normal_scores(np.log(y), weight)
 
 
 @register
 @dataclass(frozen=True)
 class StudentTLikelihood(_LocationScale):
-    """Student's t, for targets with outliers: scores are the location and ln of the scale s. With z = (y -
-    location) / s it is ``ln s + (df + 1) / 2 ln(1 + z^2 / df)``.
+    """Student's t, for targets with outliers: scores are the location and ln of the scale s. With
+    z = (y - location) / s it is ``ln s + (df + 1) / 2 ln(1 + z^2 / df)``.
 
     Parameters
     ----------
     df : float > 1, default 5.0
-        Degrees of freedom: few have heavy tails.
+        Degrees of freedom: fewer have heavier tails.
     """
 
     name: ClassVar[str] = "student_t"
@@ -119,19 +304,21 @@ class StudentTLikelihood(_LocationScale):
             )
         object.__setattr__(self, "df", float(self.df))
 
-    def make_distribution(self, first: Floats, second: Floats) -> distributions.Distribution:
+    def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.StudentT(first, np.exp(second), self.df)
 
     def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
-        """By the EM algorithm of Lange, Little and Taylor (1989), which never lowers the likelihood."""
-        location, log_scale = _normal_scores(y, weight)
+        """Fit by the EM algorithm of Lange, Little and Taylor (1989), which never lowers the
+        likelihood."""
+        location, log_scale = _best_normal_scores(y, weight)
         variance = np.exp(2.0 * log_scale)
         for _ in range(500):
             share = weight * (self.df + 1.0) / (self.df + (y - location) ** 2 / variance)
             before = location, variance
             location = float(np.average(y, weights=share))
             variance = max(
-                float((share * (y - location) ** 2).sum() / weight.sum()), np.exp(2 * _LEAST_LOG)
+                float((share * (y - location) ** 2).sum() / weight.sum()),
+                np.exp(2 * _MIN_LOG_SPREAD),
             )
             close = abs(location - before[0]) <= 1e-9 * np.sqrt(variance)
             if close and abs(variance / before[1] - 1.0) <= 1e-9:
@@ -142,48 +329,51 @@ class StudentTLikelihood(_LocationScale):
 @register
 @dataclass(frozen=True)
 class GammaLikelihood(LikelihoodObjective):
-    """Gamma, for positive amounts: scores are ln of the mean and ln of the coefficient of variation,
-    deviation / mean. With "gamma" only the mean is learned."""
+    """Gamma, for positive amounts: scores are ln of the mean and ln of the coefficient of
+    variation, deviation / mean. The objective "gamma" learns the mean only."""
 
     name: ClassVar[str] = "gamma_distribution"
     core_name: ClassVar[str] = "gamma_distribution"
     parameter_names: ClassVar[tuple[str, str]] = ("log_mean", "log_variation")
-    cuts: ClassVar[tuple[float, float]] = (-7.0, 7.0)
+    spread_limits: ClassVar[tuple[float, float]] = (-7.0, 7.0)
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
-        _check_positive(self.name, target, weight)
+        _check_positive_target(self.name, target, weight)
 
-    def make_distribution(self, first: Floats, second: Floats) -> distributions.Distribution:
+    def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         k = np.exp(-2.0 * second)
         with np.errstate(over="ignore"):
             return distributions.Gamma(k, np.exp(first) / k)
 
     def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
-        """The shape solves ln k - digamma(k) = ln of the mean - mean of the logarithms (Thom, 1958)."""
+        """Solve ln k - digamma(k) = ln of the mean - mean of the logarithms for the shape k (Thom,
+        1958)."""
         log_mean = float(np.log(np.average(y, weights=weight)))
         excess = log_mean - float(np.average(np.log(y), weights=weight))
-        return log_mean, _root(lambda s: _log_less_digamma(np.exp(-2.0 * s)) - excess, *self.cuts)
+        return log_mean, _find_root(
+            lambda s: _log_minus_digamma(np.exp(-2.0 * s)) - excess, *self.spread_limits
+        )
 
 
 @register
 @dataclass(frozen=True)
 class NegativeBinomialLikelihood(LikelihoodObjective):
-    """Negative binomial, for counts that vary more than Poisson's: scores are ln of the mean m and half of ln
-    of alpha, where the variance is ``m + alpha m^2``."""
+    """Negative binomial, for counts that vary more than Poisson's: scores are ln of the mean m and
+    half of ln of alpha, for a variance of ``m + alpha m^2``."""
 
     name: ClassVar[str] = "negative_binomial"
     core_name: ClassVar[str] = "negative_binomial"
     aliases: ClassVar[tuple[str, ...]] = ("nbinom",)
     parameter_names: ClassVar[tuple[str, str]] = ("log_mean", "half_log_alpha")
     is_count: ClassVar[bool] = True
-    cuts: ClassVar[tuple[float, float]] = (-7.0, 7.0)
+    spread_limits: ClassVar[tuple[float, float]] = (-7.0, 7.0)
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         with np.errstate(invalid="ignore"):
             valid = np.isfinite(target) & (target >= 0) & (target == np.floor(target))
         check_domain(valid, target, weight, self.name, "counts: whole numbers >= 0")
 
-    def make_distribution(self, first: Floats, second: Floats) -> distributions.Distribution:
+    def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         with np.errstate(over="ignore"):
             return distributions.NegativeBinomial(np.exp(first), np.exp(2.0 * second))
 
@@ -191,38 +381,39 @@ class NegativeBinomialLikelihood(LikelihoodObjective):
         mean = float(np.average(y, weights=weight))
         if mean == 0:
             raise ValueError(
-                f"Objective {self.name!r} needs a count above 0 somewhere: an output of y is 0 in every row, "
+                f"Objective {self.name!r} needs a count above 0 somewhere: an output of y is 0 in "
+                "every row, "
                 "so the logarithm of its mean does not exist. Leave that output out."
             )
 
         def slope(s: float) -> float:
             r = np.exp(-2.0 * s)
-            of_rows = digamma(y + r) - digamma(r)
-            return float(np.average(of_rows, weights=weight) - np.log1p(mean / r))
+            terms = digamma(y + r) - digamma(r)
+            return float(np.average(terms, weights=weight) - np.log1p(mean / r))
 
-        return float(np.log(mean)), _root(slope, *self.cuts)
+        return float(np.log(mean)), _find_root(slope, *self.spread_limits)
 
 
-def _normal_scores(y: Floats, weight: Floats) -> tuple[float, float]:
+def _best_normal_scores(y: Floats, weight: Floats) -> tuple[float, float]:
     mean = float(np.average(y, weights=weight))
     variance = float(np.average((y - mean) ** 2, weights=weight))
-    return mean, float(0.5 * np.log(max(variance, np.exp(2.0 * _LEAST_LOG))))
+    return mean, float(0.5 * np.log(max(variance, np.exp(2.0 * _MIN_LOG_SPREAD))))
 
 
-def _log_less_digamma(k: float) -> float:
-    """ln k - digamma(k), by its series where both are large."""
+def _log_minus_digamma(k: float) -> float:
+    """Return ln k - digamma(k), by its series for large k."""
     if k < 1e4:
         return float(np.log(k) - digamma(k))
     return float((0.5 + 1.0 / (12.0 * k)) / k)
 
 
-def _root(function: Callable[[float], float], lowest: float, highest: float) -> float:
-    """Where a function passes 0; where it does not, the end at which it is nearer to it."""
+def _find_root(function: Callable[[float], float], lowest: float, highest: float) -> float:
+    """Return the root of a function, or without a sign change the end where it is closer to 0."""
     at_lowest, at_highest = function(lowest), function(highest)
     if at_lowest * at_highest < 0:
         return float(brentq(function, lowest, highest, xtol=1e-12))
     return lowest if abs(at_lowest) <= abs(at_highest) else highest
 
 
-def _check_positive(name: str, target: FloatArray, weight: Array | None) -> None:
+def _check_positive_target(name: str, target: FloatArray, weight: Array | None) -> None:
     check_domain(np.isfinite(target) & (target > 0), target, weight, name, "targets > 0")

@@ -1,10 +1,41 @@
-"""Losses that see one score and one target at a time, computed by the core. Owns the binding of such a loss
-to data; must not know any particular one (see location.py, log_link.py, binary.py)."""
+"""Losses of one score and one target at a time: regression, counts and labels; the core computes
+them.
+
+Formulas are in cpp/losses/kernels/elementwise_kernels.h. Base scores of regression losses are
+subtracted from the target once, in float64, so a target of 1e9 ± 1 given as float64 loses nothing.
+Quantiles, in base scores and in leaves alike, are the lower ones: the smallest value v such that
+rows with value <= v hold at least the level's share of the weight. So the median of an even number
+of rows is the lower of the two in the middle, integer weights equal repeated rows, and every
+quantile is a value that occurs.
+
+Poisson, Gamma and Tweedie are deviances of variance ``mean^p`` (p = 1, 2, in between; Jørgensen,
+1987) with a log link. With the model's part ``b = e^((2-p) z)`` and the data's part ``s = y
+e^((1-p) z)`` of a score z the gradient is ``b - s``. Their Hessian ``"symmetric"`` (the default)
+is ``(b + s) / 2``. For a leaf whose rows share one score, the exact step is ``ln(S / B)`` (sums of
+s and b) and Newton's with this Hessian is ``2 (S - B) / (S + B)``: the first Padé approximant of
+that logarithm, never longer than it and never longer than 2. The second derivative ``(2-p) b +
+(p-1) s`` (``"exact"``) has the step ``S / B - 1`` for Poisson, which overshoots without bound if a
+leaf is far above its score; other libraries bound it with ``max_delta_step``. For Tweedie with p =
+1.5 the two are the same.
+
+Held-out Poisson deviance on hourly bike rentals (UCI; one split; XGBoost's trees of depth 6):
+
+    trees                     10     30    100    300
+    rate 0.1, symmetric     39.7   10.8   5.66   5.18
+    rate 0.1, exact         44.2   13.3   6.08   5.37
+    rate 0.3, symmetric     10.8   6.43   5.84   5.99
+    rate 0.3, exact         12.3   6.71   5.72   5.83
+
+So it is faster early and at a small rate, and slightly behind late at a large one; the default
+rests on the bound, not on these figures. Gamma was not measured.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,21 +48,37 @@ from polyleaf.objectives.base import (
     Objective,
     as_matrix,
     as_weight,
-    name_within,
+    check_domain,
+    check_positive,
+    find_core_name,
 )
+from polyleaf.objectives.registry import register
 from polyleaf.runtime.context import Context
+
+__all__ = [
+    "AbsoluteError",
+    "BoundElementwiseObjective",
+    "ElementwiseObjective",
+    "Gamma",
+    "Huber",
+    "Logistic",
+    "Poisson",
+    "Quantile",
+    "SquaredError",
+    "SquaredHinge",
+    "Tweedie",
+]
 
 
 @dataclass(frozen=True)
 class ElementwiseObjective(Objective):
-    """A loss that is a sum over rows and outputs of a function of (score, target, parameter of the
-    output)."""
+    """A sum over rows and outputs of a function of (score, target, parameter of the output)."""
 
     def core_loss(self) -> _core.Loss:
-        """The loss as the core computes it: the one of this name, with its parameters."""
-        known = _core.Loss.available()
-        name = name_within(type(self), known)
-        return _core.Loss(name, {parameter: getattr(self, parameter) for parameter in known[name]})
+        """Return the core's loss of this name, with its parameters."""
+        available = _core.Loss.available()
+        name = find_core_name(type(self), available)
+        return _core.Loss(name, {field: getattr(self, field) for field in available[name]})
 
     @property
     def has_constant_hessian(self) -> bool:
@@ -39,7 +86,7 @@ class ElementwiseObjective(Objective):
 
     @abstractmethod
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
-        """Refuse targets outside the domain of the loss.
+        """Check that targets are in the domain of the loss.
 
         Parameters
         ----------
@@ -50,22 +97,21 @@ class ElementwiseObjective(Objective):
         Raises
         ------
         ValueError
-            Where one that counts is outside.
+            If a target that counts is outside.
         """
 
     @abstractmethod
     def best_constant(
-        self, problem: BoundElementwiseObjective, n_threads: int
+        self, bound: BoundElementwiseObjective, n_threads: int
     ) -> NDArray[np.float64]:
-        """Scores ``(K,)``, float64, that minimise the loss of `problem` over constants; `n_threads` do not
-        change them."""
+        """Return the constant scores ``(K,)``, float64, that minimise the loss of `bound`."""
 
     def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
-        """The loss's number for each output (quantile level, weight of positives), ``(n_outputs,)``."""
+        """Return the loss's parameter of each output (quantile level, weight of positives)."""
         return np.ones(n_outputs)
 
     def leaf_quantile_level(self, n_outputs: int) -> NDArray[np.float64]:
-        """Quantile level ``(n_outputs,)`` to which leaves are renewed, where they are."""
+        """Return the quantile level ``(n_outputs,)`` of updated leaf values."""
         return np.full(n_outputs, 0.5)
 
     def bind(self, target: Array, weight: Array | None) -> BoundElementwiseObjective:
@@ -92,59 +138,44 @@ class BoundElementwiseObjective(BoundObjective):
         self.target = target
         self._loss = objective.core_loss()
         self._parameter = objective.output_parameter(self.n_outputs).astype(np.float32)
-        self._set_kernel_target()
-
-    def _set_kernel_target(self) -> None:
-        # The base score is taken off the target in float64, where the loss depends on the difference alone.
-        target: Array = self.target
-        if self.objective.is_translation_invariant and self.base.any():
-            target = target.astype(np.float64) - self.base
-        self._kernel_target = np.ascontiguousarray(target, dtype=np.float32)
+        self._set_kernel_data()
 
     @property
-    def offset(self) -> NDArray[np.float32]:
-        return (
-            np.zeros(self.n_outputs, np.float32)
-            if self.objective.is_translation_invariant
-            else super().offset
-        )
+    def kernel_base_score(self) -> NDArray[np.float32]:
+        if self.objective.is_translation_invariant:
+            return np.zeros(self.n_outputs, np.float32)
+        return super().kernel_base_score
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         return self.objective.best_constant(self, n_threads)
 
     def set_base_score(self, base: Array) -> None:
         super().set_base_score(base)
-        self._set_kernel_target()
+        self._set_kernel_data()
+
+    def _set_kernel_data(self) -> None:
+        target: Array = self.target
+        # Losses of a difference subtract the base score from the target, in float64.
+        if self.objective.is_translation_invariant and self.base.any():
+            target = target.astype(np.float64) - self.base
+        self._kernel_target = np.ascontiguousarray(target, dtype=np.float32)
+        self._kernel_data = (
+            self._kernel_target,
+            self.weight,
+            self.kernel_base_score,
+            self._parameter,
+        )
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
-        _core.loss_derivatives(
-            self._loss,
-            raw,
-            self._kernel_target,
-            self.weight,
-            self.offset,
-            self._parameter,
-            g,
-            h,
-            n_threads,
-        )
+        _core.loss_derivatives(self._loss, raw, *self._kernel_data, g, h, n_threads)
 
-    def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
+    def make_device_loss(self, device: _core.Device) -> _core.DeviceLoss | None:
         if type(self).derivatives is not BoundElementwiseObjective.derivatives:
             return None
-        data = self._kernel_target, self.weight, self.offset, self._parameter
-        return _core.DeviceLoss(device, self._loss, *data)
+        return _core.DeviceLoss(device, self._loss, *self._kernel_data)
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
-        return _core.loss_mean(
-            self._loss,
-            raw,
-            self._kernel_target,
-            self.weight,
-            self.offset,
-            self._parameter,
-            n_threads,
-        )
+        return _core.loss_mean(self._loss, raw, *self._kernel_data, n_threads)
 
     def update_leaves(
         self,
@@ -154,20 +185,408 @@ class BoundElementwiseObjective(BoundObjective):
         rows: Array | None = None,
         n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
-        level, residual = (
-            self.objective.leaf_quantile_level(self.n_outputs),
-            self._kernel_target - raw,
-        )
+        level = self.objective.leaf_quantile_level(self.n_outputs)
+        residual = self._kernel_target - raw
         return _core.fit_quantile_leaves(
             residual, self.weight, leaf_of_row, n_leaves, rows, level, n_threads
         )
 
     def mean_target(self, n_threads: int) -> NDArray[np.float64]:
-        """Weighted mean of each output ``(K,)``; NaN where an output has no weight."""
+        """Return the weighted mean of each output ``(K,)``; NaN for outputs without weight."""
         total, weight = _core.exact_totals(self.target, self.weight, None, 1, n_threads)[:, 0]
         return np.divide(total, weight, out=np.full(self.n_outputs, np.nan), where=weight > 0)
 
     def target_quantile(self, level: NDArray[np.float64], n_threads: int) -> NDArray[np.float64]:
-        """Lower weighted quantile of each output at `level` ``(K,)``; 0 where an output has no weight."""
+        """Return the lower weighted quantile of each output at `level` ``(K,)``; 0 without
+        weight."""
         found = _core.fit_quantile_leaves(self.target, self.weight, None, 1, None, level, n_threads)
         return found[0].astype(np.float64)
+
+
+# --- regression on the scale of the target ---
+
+
+@dataclass(frozen=True)
+class LocationObjective(ElementwiseObjective):
+    """A function of score - target with a Hessian of 1: exact (squared error), an upper bound
+    (Huber), or only a scale for the split search (absolute error, quantile)."""
+
+    is_translation_invariant: ClassVar[bool] = True
+
+    def check_target(self, target: FloatArray, weight: Array | None) -> None:
+        check_domain(np.isfinite(target), target, weight, self.name, "finite targets")
+
+    def best_constant(
+        self, bound: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
+        return bound.target_quantile(np.full(bound.n_outputs, 0.5), n_threads)
+
+
+@register
+@dataclass(frozen=True)
+class SquaredError(LocationObjective):
+    """Squared error ``(score - y)^2 / 2``; predicts the mean."""
+
+    name: ClassVar[str] = "squared_error"
+    aliases: ClassVar[tuple[str, ...]] = (
+        "reg:squarederror",
+        "regression",
+        "regression_l2",
+        "l2",
+        "mse",
+        "rmse",
+        "mean_squared_error",
+        "multirmse",
+    )
+    is_scale_dependent: ClassVar[bool] = True
+    sparse_base_score: ClassVar[float | None] = 0.0
+    default_metric: ClassVar[str] = "rmse"
+
+    def best_constant(
+        self, bound: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
+        return np.nan_to_num(bound.mean_target(n_threads))
+
+
+@register
+@dataclass(frozen=True)
+class AbsoluteError(LocationObjective):
+    """Absolute error ``|score - y|``; predicts the median. Leaf values are medians of residuals."""
+
+    name: ClassVar[str] = "absolute_error"
+    aliases: ClassVar[tuple[str, ...]] = (
+        "reg:absoluteerror",
+        "regression_l1",
+        "l1",
+        "mae",
+        "mean_absolute_error",
+    )
+    updates_leaves: ClassVar[bool] = True
+    updates_leaves_distributed: ClassVar[bool] = True
+    default_metric: ClassVar[str] = "mae"
+
+
+@register
+@dataclass(frozen=True)
+class Huber(LocationObjective):
+    """Huber loss: ``r^2 / 2`` for residuals up to `delta`, ``delta * (|r| - delta / 2)`` beyond.
+
+    Parameters
+    ----------
+    delta : float, default 1.0
+        In units of the target. The base score is the median, which is robust against outliers.
+    """
+
+    name: ClassVar[str] = "huber"
+    parameters: ClassVar[Mapping[str, str]] = {"huber_delta": "delta", "huber_slope": "delta"}
+    default_metric: ClassVar[str] = "mae"
+
+    delta: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive(self.name, "delta", self.delta)
+        object.__setattr__(self, "delta", float(self.delta))
+
+
+@register
+@dataclass(frozen=True)
+class Quantile(LocationObjective):
+    """Pinball loss (Koenker and Bassett, 1978): ``alpha (y - score)`` if y is above the score,
+    ``(1 - alpha) (score - y)`` if it is below. Leaf values are quantiles of residuals.
+
+    Parameters
+    ----------
+    alpha : float or sequence of float in (0, 1), default 0.5
+        Several levels are learned at once: T targets and A levels are ``T * A`` outputs, the
+        levels of the first target first.
+    non_crossing : bool, optional
+        Sort the predicted quantiles of each row and target, so that a higher level never predicts
+        less (Chernozhukov, Fernández-Val and Galichon, 2010). Default: True for several levels.
+    """
+
+    name: ClassVar[str] = "quantile"
+    aliases: ClassVar[tuple[str, ...]] = ("reg:quantileerror", "pinball", "multiquantile")
+    parameters: ClassVar[Mapping[str, str]] = {"quantile_alpha": "alpha"}
+    updates_leaves: ClassVar[bool] = True
+    updates_leaves_distributed: ClassVar[bool] = True
+    default_metric: ClassVar[str] = "quantile"
+
+    alpha: float | tuple[float, ...] = 0.5
+    non_crossing: bool | None = None
+
+    def __post_init__(self) -> None:
+        levels = np.asarray(self.alpha, dtype=np.float64)
+        if levels.ndim > 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(
+                f"Objective 'quantile': alpha must be one or more numbers between 0 and 1; got "
+                f"{self.alpha!r}."
+            )
+        if np.unique(levels).size != levels.size:
+            raise ValueError(f"Objective 'quantile': alpha lists a level twice: {self.alpha!r}.")
+        # A float or a tuple is hashable, and the same after a round trip through JSON.
+        object.__setattr__(
+            self, "alpha", levels.item() if levels.ndim == 0 else tuple(levels.tolist())
+        )
+
+    @property
+    def quantile_levels(self) -> tuple[float, ...]:
+        return self.alpha if isinstance(self.alpha, tuple) else (self.alpha,)
+
+    def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
+        return np.tile(self.quantile_levels, n_outputs // len(self.quantile_levels))
+
+    def leaf_quantile_level(self, n_outputs: int) -> NDArray[np.float64]:
+        return self.output_parameter(n_outputs)
+
+    def best_constant(
+        self, bound: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
+        return bound.target_quantile(self.output_parameter(bound.n_outputs), n_threads)
+
+    @property
+    def link(self) -> str:
+        sorts = len(self.quantile_levels) > 1 and self.non_crossing is not False
+        return "sorted_levels" if sorts else "identity"
+
+    def transform(self, scores: FloatArray) -> FloatArray:
+        if self.link == "identity":
+            return scores
+        groups = scores.reshape(-1, len(self.quantile_levels))
+        sorted_groups = np.empty_like(groups)
+        sorted_groups[:, np.argsort(self.quantile_levels)] = np.sort(groups, axis=1)
+        return sorted_groups.reshape(scores.shape)
+
+    def metric_parameters(self) -> dict[str, Any]:
+        return {"alpha": self.alpha}
+
+
+# --- nonnegative targets with a log link ---
+
+
+@dataclass(frozen=True)
+class LogLinkObjective(ElementwiseObjective):
+    """Deviance of variance ``mean^power`` with a log link; predictions are ``e^score``.
+
+    Parameters
+    ----------
+    hessian : {"symmetric", "exact"}, default "symmetric"
+        "exact" is the second derivative; "symmetric" bounds the step of a leaf.
+    """
+
+    hessian: str = "symmetric"
+
+    def __post_init__(self) -> None:
+        if self.hessian not in ("symmetric", "exact"):
+            raise ValueError(
+                f"Objective {self.name!r}: hessian must be 'symmetric' or 'exact'; got "
+                f"{self.hessian!r}."
+            )
+
+    @property
+    @abstractmethod
+    def power(self) -> float:
+        """Power of the mean in the variance."""
+
+    def core_loss(self) -> _core.Loss:
+        model, data = (
+            (0.5, 0.5) if self.hessian == "symmetric" else (2.0 - self.power, self.power - 1.0)
+        )
+        numbers = {"variance_power": self.power, "model_hessian": model, "data_hessian": data}
+        return _core.Loss("log_link", numbers)
+
+    def check_target(self, target: FloatArray, weight: Array | None) -> None:
+        valid = np.isfinite(target) & (target > 0 if self.power == 2 else target >= 0)
+        domain = f"targets {'> 0' if self.power == 2 else '>= 0'}"
+        check_domain(valid, target, weight, self.name, domain)
+
+    def best_constant(
+        self, bound: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
+        mean = bound.mean_target(n_threads)
+        if (mean == 0).any():
+            raise ValueError(
+                f"Objective {self.name!r} needs a target above 0 somewhere: output "
+                f"{int(np.argmax(mean == 0))} of y is 0 in every row, so the logarithm of its mean "
+                "does not "
+                "exist. Leave that output out."
+            )
+        return np.log(np.where(np.isnan(mean), 1.0, mean))
+
+    @property
+    def link(self) -> str:
+        return "exponential"
+
+    def transform(self, scores: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):
+            return np.exp(scores)
+
+
+@register
+@dataclass(frozen=True)
+class Poisson(LogLinkObjective):
+    """Poisson loss ``e^z - y z``, for counts."""
+
+    name: ClassVar[str] = "poisson"
+    aliases: ClassVar[tuple[str, ...]] = ("count:poisson",)
+    is_count: ClassVar[bool] = True
+    default_metric: ClassVar[str] = "poisson_deviance"
+
+    @property
+    def power(self) -> float:
+        return 1.0
+
+
+@register
+@dataclass(frozen=True)
+class Gamma(LogLinkObjective):
+    """Gamma loss ``y e^-z + z``, for positive amounts."""
+
+    name: ClassVar[str] = "gamma"
+    aliases: ClassVar[tuple[str, ...]] = ("reg:gamma",)
+    default_metric: ClassVar[str] = "gamma_deviance"
+
+    @property
+    def power(self) -> float:
+        return 2.0
+
+
+@register
+@dataclass(frozen=True)
+class Tweedie(LogLinkObjective):
+    """Tweedie loss ``e^((2-p) z) / (2-p) - y e^((1-p) z) / (1-p)``, for amounts that are often
+    zero.
+
+    Parameters
+    ----------
+    variance_power : float in (1, 2), default 1.5
+    """
+
+    name: ClassVar[str] = "tweedie"
+    aliases: ClassVar[tuple[str, ...]] = ("reg:tweedie",)
+    parameters: ClassVar[Mapping[str, str]] = {"tweedie_variance_power": "variance_power"}
+    default_metric: ClassVar[str] = "tweedie_deviance"
+
+    variance_power: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 < self.variance_power < 2:
+            raise ValueError(
+                "Objective 'tweedie': variance_power must lie between 1 and 2 (1 is 'poisson', 2 "
+                "is "
+                f"'gamma'); got {self.variance_power!r}."
+            )
+        object.__setattr__(self, "variance_power", float(self.variance_power))
+
+    @property
+    def power(self) -> float:
+        return self.variance_power
+
+    def metric_parameters(self) -> dict[str, Any]:
+        return {"power": self.variance_power}
+
+
+# --- labels: targets are 0 or 1 ---
+
+
+@register
+@dataclass(frozen=True)
+class Logistic(ElementwiseObjective):
+    """Cross-entropy ``-s y ln p - (1 - y) ln(1 - p)`` of each label, with ``p = 1 / (1 +
+    e^-score)``.
+
+    Parameters
+    ----------
+    scale_pos_weight : float or sequence of float, default 1.0
+        The weight ``s`` of positives, one for all labels or one for each.
+
+    Notes
+    ----- Targets may be probabilities in [0, 1]. The Hessian ``p (1 - p)`` is at least 1e-16,
+    since it underflows for scores beyond ±87.
+    """
+
+    name: ClassVar[str] = "logistic"
+    aliases: ClassVar[tuple[str, ...]] = (
+        "binary:logistic",
+        "reg:logistic",
+        "binary",
+        "binary_crossentropy",
+        "cross_entropy",
+        "xentropy",
+        "log_loss",
+        "logloss",
+        "multilogloss",
+        "multilabel",
+    )
+    target_kinds: ClassVar[tuple[str, ...]] = ("values", "labels")
+    parameters: ClassVar[Mapping[str, str]] = {"scale_pos_weight": "scale_pos_weight"}
+    default_metric: ClassVar[str] = "logloss"
+    probabilities: ClassVar[bool] = True
+
+    scale_pos_weight: float | tuple[float, ...] = 1.0
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.scale_pos_weight, dtype=np.float64)
+        if values.ndim > 1 or values.size == 0 or not (np.isfinite(values) & (values > 0)).all():
+            raise ValueError(
+                "Objective 'logistic': scale_pos_weight must be a finite number > 0, or one for "
+                "each label; "
+                f"got {self.scale_pos_weight!r}."
+            )
+        object.__setattr__(
+            self, "scale_pos_weight", values.item() if values.ndim == 0 else tuple(values.tolist())
+        )
+
+    def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
+        values = np.asarray(self.scale_pos_weight, dtype=np.float64)
+        if values.ndim == 1 and values.size != n_outputs:
+            raise ValueError(
+                f"scale_pos_weight has {values.size} numbers, but y has {n_outputs} label(s)."
+            )
+        return np.array(np.broadcast_to(values, (n_outputs,)))
+
+    def check_target(self, target: FloatArray, weight: Array | None) -> None:
+        check_domain((target >= 0) & (target <= 1), target, weight, self.name, "targets in [0, 1]")
+
+    def best_constant(
+        self, bound: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
+        mean = bound.mean_target(n_threads)
+        # A label that no row or every row has gets the share of half a row more.
+        lowest = 0.5 / (bound.n_rows + 1.0)
+        mean = np.where(
+            mean <= 0, lowest, np.where(mean >= 1, 1 - lowest, np.where(np.isnan(mean), 0.5, mean))
+        )
+        return np.log(self.output_parameter(bound.n_outputs) * mean) - np.log1p(-mean)
+
+    @property
+    def link(self) -> str:
+        return "logistic"
+
+    def transform(self, scores: FloatArray) -> FloatArray:
+        small = np.exp(-np.abs(scores))
+        return np.where(scores >= 0, 1.0, small) / (1.0 + small)
+
+
+@register
+@dataclass(frozen=True)
+class SquaredHinge(ElementwiseObjective):
+    """Squared hinge ``max(0, 1 - t score)^2 / 2`` with ``t = 2 y - 1``; no probabilities.
+
+    A score above 0 predicts the label. The Hessian is taken as 1: exact inside the margin, and an
+    upper bound of 0 outside, so that no step overshoots.
+    """
+
+    name: ClassVar[str] = "squared_hinge"
+    target_kinds: ClassVar[tuple[str, ...]] = ("labels",)
+    default_metric: ClassVar[str] = "error"
+    # The margin of absent labels (GBDT-SPARSE, eq. 9, shifted and doubled).
+    sparse_base_score: ClassVar[float | None] = -1.0
+
+    def check_target(self, target: FloatArray, weight: Array | None) -> None:
+        check_domain((target == 0) | (target == 1), target, weight, self.name, "targets 0 or 1")
+
+    def best_constant(
+        self, bound: BoundElementwiseObjective, n_threads: int
+    ) -> NDArray[np.float64]:
+        return np.nan_to_num(2.0 * bound.mean_target(n_threads) - 1.0)

@@ -1,5 +1,28 @@
-"""Losses of one of several classes, which see all scores of a row at once; computed by the core. Owns the
-binding of such a loss to class ids; must not know any particular one (see softmax.py, exponential.py)."""
+"""Losses of one of several classes: softmax cross-entropy and exponential losses; the core
+computes them.
+
+**Softmax.** The Hessian of a row is ``diag(p) - p p'``, which ``hessian="full"`` uses unchanged;
+otherwise trees use a diagonal in its place, which decides the length of a step. `softmax_hessian`
+chooses it:
+
+- ``"friedman"``: ``f p (1 - p)``, f = K / (K - 1) (Friedman, 2001, algorithm 6; the choice of
+  LightGBM and C-GB);
+- ``"diagonal"``: f = 1, the true diagonal; ignores that all outputs move at once, so its steps are
+  longest (TFBT);
+- ``"upper"``: f = 2, an upper bound of the Hessian (Böhning and Lindsay, 1988; XGBoost up to 3.4);
+- ``"residual"``: ``|p - y|``, one class's gradient (XGBoost from 2026-09); well fitted rows count
+  for little.
+
+**Exponential losses.** The code of class c is the vector ``e_c - 1/K``: proportional to (1,
+-1/(K-1), ..., -1/(K-1)), the encoding of SAMME and GAMBLE, and a corner of a regular simplex, the
+codeword of GD-MCBoost. The entries of each code sum to zero, so every gradient does. Therefore
+leaf values sum to zero without a constraint if the outputs of a leaf share their Hessian
+(``leaf_hessian`` "none" or "shared"): the constraint of SAMME needs no multiplier, and
+GD-MCBoost's predictor of K - 1 dimensions, seen through its codewords, is this one of K. The same
+holds for ``"full"`` with ``reg_lambda > 0``, since both losses are flat along (1, ..., 1), but not
+for ``"diagonal"``. Raw scores are logits: probabilities are their softmax. In SAMME's paper scores
+are (K - 1) times as large.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +41,20 @@ from polyleaf.objectives.base import (
     FloatArray,
     Objective,
     as_weight,
-    name_within,
+    find_core_name,
 )
+from polyleaf.objectives.registry import register
+
+__all__ = [
+    "SOFTMAX_HESSIANS",
+    "BoundMulticlassObjective",
+    "Exponential",
+    "ExponentialMargin",
+    "MulticlassObjective",
+    "Softmax",
+]
+
+SOFTMAX_HESSIANS = ("friedman", "diagonal", "residual", "upper")
 
 
 @dataclass(frozen=True)
@@ -29,7 +64,7 @@ class MulticlassObjective(Objective):
     Parameters
     ----------
     n_classes : int, optional
-        Default: the largest class id of the data set prepared, plus one.
+        Default: the largest class id of the data, plus one.
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("classes",)
@@ -45,29 +80,32 @@ class MulticlassObjective(Objective):
             not isinstance(self.n_classes, int) or self.n_classes < 2
         ):
             raise ValueError(
-                f"Objective {self.name!r}: n_classes must be an integer >= 2; got {self.n_classes!r}."
+                f"Objective {self.name!r}: n_classes must be an integer >= 2; got "
+                f"{self.n_classes!r}."
             )
 
     def n_scores(self, n_targets: int) -> int:
         return self.n_classes or n_targets
 
     def core_loss(self, n_classes: int) -> _core.ClassLoss:
-        """The loss as the core computes it, for `n_classes` classes: the one of this name."""
-        return _core.ClassLoss(name_within(type(self), _core.ClassLoss.available()), {})
+        """Return the core's loss of this name for `n_classes` classes."""
+        return _core.ClassLoss(find_core_name(type(self), _core.ClassLoss.available()), {})
 
     @abstractmethod
     def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scores ``(K,)`` that minimise the loss over constants, where classes have these `shares` ``(K,)``,
-        all positive."""
+        """Return the constant scores ``(K,)`` that minimise the loss for class shares ``(K,)`` >
+        0."""
 
     @property
     def link(self) -> str:
         return "softmax"
 
     def transform(self, scores: FloatArray) -> FloatArray:
-        return softmax(scores)
+        exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+        exponentials /= exponentials.sum(axis=1, keepdims=True)
+        return exponentials
 
-    def bind(self, target: Array, weight: Array | None) -> BoundClassObjective:
+    def bind(self, target: Array, weight: Array | None) -> BoundMulticlassObjective:
         label = np.asarray(target)
         if (
             label.ndim != 1
@@ -75,23 +113,25 @@ class MulticlassObjective(Objective):
             or (label.size == 0 and not self.n_classes)
         ):
             raise ValueError(
-                f"Objective {self.name!r} needs integer class ids of shape (n,); got {label.dtype} of shape "
+                f"Objective {self.name!r} needs integer class ids of shape (n,); got {label.dtype} "
+                "of shape "
                 f"{label.shape}."
             )
         n_classes = self.n_classes or int(label.max()) + 1
         if n_classes < 2:
             raise ValueError(
-                f"Objective {self.name!r} needs at least two classes; every row of y is of the same class."
+                f"Objective {self.name!r} needs at least two classes; every row of y has the same "
+                "class."
             )
         if label.size > 0 and (label.min() < 0 or label.max() >= n_classes):
             raise ValueError(
                 f"Class ids must lie in 0 .. {n_classes - 1}; got {label.min()} .. {label.max()}."
             )
         label = np.ascontiguousarray(label, np.int32)
-        return BoundClassObjective(self, label, n_classes, as_weight(weight, label.size, 1))
+        return BoundMulticlassObjective(self, label, n_classes, as_weight(weight, label.size, 1))
 
 
-class BoundClassObjective(BoundObjective):
+class BoundMulticlassObjective(BoundObjective):
     """A `MulticlassObjective` bound to data: ``label`` is int32 ``(n,)``."""
 
     objective: MulticlassObjective
@@ -108,7 +148,8 @@ class BoundClassObjective(BoundObjective):
         self._loss = objective.core_loss(n_classes)
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
-        """From the classes' shares in the weight; a class that no row has gets half a row."""
+        """Return the best constant for the classes' shares of the weight; a class without rows
+        counts as half a row."""
         weight = np.ones((self.n_rows, 1), np.float32) if self.weight is None else self.weight
         count = _core.exact_totals(weight, None, self.label, self.n_outputs, n_threads)[0, :, 0]
         if not count.any():
@@ -117,26 +158,106 @@ class BoundClassObjective(BoundObjective):
         return self.objective.best_constant(np.where(share > 0, share, 0.5 / (self.n_rows + 1.0)))
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
-        assert h is not None  # the curvature is never constant
+        assert h is not None  # the Hessian is never constant
         _core.class_derivatives(
-            self._loss, raw, self.label, self.weight, self.offset, g, h, n_threads
+            self._loss, raw, self.label, self.weight, self.kernel_base_score, g, h, n_threads
         )
 
-    def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
-        is_own = type(self).derivatives is not BoundClassObjective.derivatives
-        if is_own or not _core.DeviceLoss.supports(self._loss):
+    def make_device_loss(self, device: _core.Device) -> _core.DeviceLoss | None:
+        is_overridden = type(self).derivatives is not BoundMulticlassObjective.derivatives
+        if is_overridden or not _core.DeviceLoss.supports(self._loss):
             return None
-        return _core.DeviceLoss(device, self._loss, self.label, self.weight, self.offset)
+        return _core.DeviceLoss(device, self._loss, self.label, self.weight, self.kernel_base_score)
 
     def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
-        _core.class_hessians(self._loss, raw, self.label, self.weight, self.offset, g, h, n_threads)
+        _core.class_hessians(
+            self._loss, raw, self.label, self.weight, self.kernel_base_score, g, h, n_threads
+        )
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
-        return _core.class_mean(self._loss, raw, self.label, self.weight, self.offset, n_threads)
+        return _core.class_mean(
+            self._loss, raw, self.label, self.weight, self.kernel_base_score, n_threads
+        )
 
 
-def softmax(scores: FloatArray) -> FloatArray:
-    """Exponentials of the scores ``(n, K)``, divided by their sum over the row."""
-    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
-    exponentials /= exponentials.sum(axis=1, keepdims=True)
-    return exponentials
+@register
+@dataclass(frozen=True)
+class Softmax(MulticlassObjective):
+    """Softmax cross-entropy ``ln sum_k e^(score_k) - score_y``.
+
+    Parameters
+    ----------
+    n_classes : int, optional
+        Default: the largest class id of the data, plus one.
+    softmax_hessian : {"friedman", "diagonal", "residual", "upper"}, default "residual"
+        Diagonal that stands for the Hessian; at least 1e-16, since ``p (1 - p)`` underflows.
+    """
+
+    name: ClassVar[str] = "softmax"
+    aliases: ClassVar[tuple[str, ...]] = (
+        "multi:softprob",
+        "multi:softmax",
+        "multiclass",
+        "multi_logloss",
+        "mlogloss",
+        "categorical_crossentropy",
+    )
+    parameters: ClassVar[Mapping[str, str]] = {
+        **MulticlassObjective.parameters,
+        "softmax_hessian": "softmax_hessian",
+    }
+
+    softmax_hessian: str = "residual"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.softmax_hessian not in SOFTMAX_HESSIANS:
+            raise ValueError(
+                f"softmax_hessian must be one of {', '.join(SOFTMAX_HESSIANS)}; got "
+                f"{self.softmax_hessian!r}."
+            )
+
+    def core_loss(self, n_classes: int) -> _core.ClassLoss:
+        factors = {"friedman": n_classes / (n_classes - 1.0), "diagonal": 1.0, "upper": 2.0}
+        # The core takes 0 for "residual".
+        return _core.ClassLoss("softmax", {"factor": factors.get(self.softmax_hessian, 0.0)})
+
+    def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.log(shares)
+
+
+@dataclass(frozen=True)
+class _ExponentialLoss(MulticlassObjective):
+    """An exponential loss of class codes."""
+
+    def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return centred log shares: the minimum has the shares as softmax of its scores."""
+        scores = np.log(shares)
+        return scores - scores.mean()
+
+
+@register
+@dataclass(frozen=True)
+class Exponential(_ExponentialLoss):
+    """Multi-class exponential loss ``e^(mean of the scores - score_y)``.
+
+    It is ``exp(-<code, scores> / K)`` of Zhu, Zou, Rosset and Hastie, "Multi-class AdaBoost",
+    Statistics and Its Interface 2, 2009 (SAMME, first order), and of Huang, Ertekin, Song, Zha and
+    Giles, "Efficient multiclass boosting classification with active learning", SIAM Data Mining,
+    2007 (GAMBLE; second order), in scores divided by K - 1. The Hessian of a row has rank one: the
+    loss times the code's outer product.
+    """
+
+    name: ClassVar[str] = "exponential"
+
+
+@register
+@dataclass(frozen=True)
+class ExponentialMargin(_ExponentialLoss):
+    """Exponential loss of margins ``sum over k != y of e^((score_k - score_y) / 2)``.
+
+    Saberian and Vasconcelos, "Multiclass boosting: theory and algorithms", NIPS 2011 (GD-MCBoost),
+    where ``score_k = <codeword_k, f>`` with simplex codewords. AdaBoost's loss for two classes.
+    """
+
+    name: ClassVar[str] = "exponential_margin"

@@ -1,21 +1,19 @@
-"""Several losses in one model: tasks side by side, each with columns of the target and scores of its own.
+"""Several losses in one model: each task has its own columns of the target and its own scores.
 
-Owns where a task's columns and scores are, and the unit in which gains of unlike losses add up. Must not know
-any particular loss.
-
-Gains are divided by the dispersion of a task, the mean of g^2 / h over its rows and scores: what a likelihood
-of that loss is scaled by (Wedderburn, "Quasi-likelihood functions, generalized linear models, and the
-Gauss-Newton method", Biometrika 61, 1974). For squared error it is the variance of the residuals, as if each
-task were a normal distribution whose deviation is found anew in every round (Kendall, Gal and Cipolla,
-"Multi-task learning using uncertainty to weigh losses", CVPR 2018, with nothing to learn). And by the number
-of its scores: so what chance alone would gain by a split is the same for every task. Only splits are judged
-in this unit; leaf values are those of each task alone.
+Gains are divided by the dispersion of a task, the mean of g^2 / h over its rows and scores, which
+scales the likelihood of that loss (Wedderburn, "Quasi-likelihood functions, generalized linear
+models, and the Gauss-Newton method", Biometrika 61, 1974). For squared error it is the variance of
+the residuals, as if each task were a normal distribution whose deviation is estimated in every
+round (Kendall, Gal and Cipolla, "Multi-task learning using uncertainty to weigh losses", CVPR
+2018, with nothing to learn). Gains are also divided by the number of its scores, so that the gain
+of a split by chance is the same for every task. Only the split search uses this scale; leaf values
+are those of each task alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -24,72 +22,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.objectives._utils import assign_columns, copy_columns, packed_lower, packed_size
 from polyleaf.objectives.base import Array, BoundObjective, FloatArray, Objective, as_weight
-from polyleaf.objectives.columns import assign_columns, copy_columns
-from polyleaf.objectives.packed_symmetric import packed_lower, packed_size
 from polyleaf.runtime.context import Context
 
-__all__ = ["TaskSlice", "Task", "MultiTask"]
+__all__ = ["BoundMultiTask", "MultiTask", "Task", "TaskSlice", "multitask_from_dict"]
 
-Learns = Literal["values", "labels", "classes"]
+TargetKind = Literal["values", "labels", "classes"]
+
+# Keys of a task in model files, in the order of its fields.
+_STORED_KEYS = ("name", "objective", "learns", "n_columns", "n_scores", "weight")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One of several things that a model learns.
+    """One task of a multi-task model.
 
     Attributes
     ----------
     name : str
     objective : Objective
-    learns : {"values", "labels", "classes"}
-        Which of its objective's `target_kinds`; "classes" are numbers in one column.
+    target_kind : {"values", "labels", "classes"}
+        One of its objective's `target_kinds`; "classes" are ids in one column.
     n_columns, n_scores : int
-        Columns of the target, and raw scores, that are its own.
+        Number of its columns of the target, and of its raw scores.
     weight : float
-        What its gains count, beside those of the others.
+        Factor of its gains.
     """
 
     name: str
     objective: Objective
-    learns: Learns
+    target_kind: TargetKind
     n_columns: int
     n_scores: int
     weight: float = 1.0
 
     @property
     def n_predictions(self) -> int:
-        """Columns of what its link makes of its scores."""
+        """Number of columns that its link returns."""
         return self.n_columns if self.objective.has_distribution else self.n_scores
 
     def select_target(self, values: Array) -> Array:
-        """Its columns (n, n_columns) as its objective takes them."""
-        if self.learns == "classes":
+        """Return its columns (n, n_columns) in the form that its objective takes."""
+        if self.target_kind == "classes":
             return values[:, 0].astype(np.int32)
-        return np.ascontiguousarray(values, np.float32 if self.learns == "labels" else values.dtype)
+        dtype = np.float32 if self.target_kind == "labels" else values.dtype
+        return np.ascontiguousarray(values, dtype)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {**vars(self), "objective": self.objective.to_dict()}
+        """Return the task as JSON values."""
+        values = {**vars(self), "objective": self.objective.to_dict()}
+        return dict(zip(_STORED_KEYS, values.values(), strict=True))
 
 
 class TaskSlice(NamedTuple):
-    """A task, and where its columns of the target, its raw scores and its predictions are."""
+    """A task with the positions of its columns of the target, its raw scores and its
+    predictions."""
 
     task: Task
     columns: slice
     scores: slice
     predictions: slice
 
-    def weight_of(self, weight: Array | None) -> Array | None:
-        """Its part of weights (n,) or (n, columns)."""
+    def select_weight(self, weight: Array | None) -> Array | None:
+        """Return its part of weights (n,) or (n, columns)."""
         return weight if weight is None or weight.ndim == 1 else weight[:, self.columns]
 
 
 @dataclass(frozen=True)
 class MultiTask(Objective):
-    """Several tasks side by side. What it learns from is float64 (n, columns); numbers of classes are such,
-    too.
+    """Several tasks with one float64 target (n, columns); class ids are columns of it, too.
 
     Parameters
     ----------
@@ -104,7 +106,7 @@ class MultiTask(Objective):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
-        _check(self.parts)
+        _check_tasks(self.parts)
 
     @cached_property
     def tasks(self) -> tuple[TaskSlice, ...]:  # type: ignore[override]
@@ -117,38 +119,35 @@ class MultiTask(Objective):
             for part, begin, end in zip(self.parts, begins, ends, strict=False)
         )
 
-    def _all(self, trait: str) -> bool:
-        return all(getattr(part.objective, trait) for part in self.parts)
-
-    def _any(self, trait: str) -> bool:
-        return any(getattr(part.objective, trait) for part in self.parts)
+    def _all(self, attribute: str) -> bool:
+        return all(getattr(part.objective, attribute) for part in self.parts)
 
     @property
     def separable(self) -> bool:  # type: ignore[override]
         return self._all("separable")
 
     @property
-    def full_hessian(self) -> bool:  # type: ignore[override]
-        return self._all("full_hessian")
+    def has_full_hessian(self) -> bool:  # type: ignore[override]
+        return self._all("has_full_hessian")
 
     @property
     def is_translation_invariant(self) -> bool:  # type: ignore[override]
-        """Offsets are taken off the target of one such task; of several they are added to scores."""
+        """Offsets are subtracted from the target of a single such task; of several tasks they are
+        added to the scores."""
         return len(self.parts) == 1 and self._all("is_translation_invariant")
 
     @property
     def updates_leaves(self) -> bool:  # type: ignore[override]
-        return self._any("updates_leaves")
+        return any(part.objective.updates_leaves for part in self.parts)
 
     @property
     def updates_leaves_distributed(self) -> bool:  # type: ignore[override]
-        return all(
-            p.objective.updates_leaves_distributed for p in self.parts if p.objective.updates_leaves
-        )
+        updating = [part.objective for part in self.parts if part.objective.updates_leaves]
+        return all(objective.updates_leaves_distributed for objective in updating)
 
     @property
     def link(self) -> None:
-        """Each task has its own: what leaves this package are raw scores."""
+        """None: each task has its own link, and exported models return raw scores."""
 
     @property
     def has_constant_hessian(self) -> bool:
@@ -161,15 +160,14 @@ class MultiTask(Objective):
         return self.parts[0].objective.outputs_per_target() if len(self.parts) == 1 else 1
 
     def score_columns(self, n_scores: int) -> NDArray[np.intp]:
-        return np.concatenate(
-            [
-                np.zeros(part.n_scores, np.intp) + place.columns.start
-                if part.learns == "classes"
-                else part.objective.score_columns(part.n_scores) + place.columns.start
-                for place in self.tasks
-                for part in [place.task]
-            ]
-        )
+        columns = [
+            np.zeros(part.n_scores, np.intp)
+            if part.target_kind == "classes"
+            else part.objective.score_columns(part.n_scores)
+            for part in self.parts
+        ]
+        starts = [place.columns.start for place in self.tasks]
+        return np.concatenate([own + start for own, start in zip(columns, starts, strict=True)])
 
     def score_quantile_levels(self, n_scores: int) -> NDArray[np.float64]:
         return np.concatenate(
@@ -177,14 +175,14 @@ class MultiTask(Objective):
         )
 
     def bind(self, target: Array, weight: Array | None) -> BoundMultiTask:
-        problems = []
+        bound = []
         for place in self.tasks:
             own = place.task.select_target(np.asarray(target)[:, place.columns])
             try:
-                problems.append(place.task.objective.bind(own, place.weight_of(weight)))
+                bound.append(place.task.objective.bind(own, place.select_weight(weight)))
             except ValueError as error:
                 raise ValueError(f"Task {place.task.name!r}: {error}") from None
-        return BoundMultiTask(self, problems, weight)
+        return BoundMultiTask(self, bound, weight)
 
     def transform(self, scores: FloatArray) -> FloatArray:
         return np.hstack(
@@ -192,70 +190,69 @@ class MultiTask(Objective):
         )
 
     def score_scaling(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
-        found: list[tuple[FloatArray, FloatArray]] = []
+        scalings: list[tuple[FloatArray, FloatArray]] = []
         for place in self.tasks:
-            if place.task.learns == "values":
+            if place.task.target_kind == "values":
                 own = place.columns
-                found.append(place.task.objective.score_scaling(scale[own], offset[own]))
+                scalings.append(place.task.objective.score_scaling(scale[own], offset[own]))
             else:
-                found.append((np.ones(place.task.n_scores), np.zeros(place.task.n_scores)))
-        return np.concatenate([scale for scale, _ in found]), np.concatenate(
-            [offset for _, offset in found]
-        )
+                scalings.append((np.ones(place.task.n_scores), np.zeros(place.task.n_scores)))
+        factors, summands = zip(*scalings, strict=True)
+        return np.concatenate(factors), np.concatenate(summands)
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "parts": [part.to_dict() for part in self.parts]}
 
 
 class BoundMultiTask(BoundObjective):
-    """`MultiTask` bound to data: a problem for each."""
+    """A `MultiTask` bound to data: a bound objective for each task."""
 
     objective: MultiTask
 
     def __init__(
-        self, objective: MultiTask, problems: Sequence[BoundObjective], weight: Array | None
+        self, objective: MultiTask, bound: Sequence[BoundObjective], weight: Array | None
     ) -> None:
-        n_rows = problems[0].n_rows
-        super().__init__(objective, n_rows, sum(p.n_outputs for p in problems), weight)
-        self._problems = list(problems)
+        n_rows = bound[0].n_rows
+        super().__init__(objective, n_rows, sum(b.n_outputs for b in bound), weight)
+        self._bound = list(bound)
         self._row_weight = as_weight(
             weight, n_rows, sum(part.n_columns for part in objective.parts)
         )
 
     @property
-    def _placed(self) -> list[tuple[TaskSlice, BoundObjective]]:
-        return list(zip(self.objective.tasks, self._problems, strict=True))
+    def _slices(self) -> list[tuple[TaskSlice, BoundObjective]]:
+        return list(zip(self.objective.tasks, self._bound, strict=True))
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
-        return np.concatenate([problem.base_score(n_threads) for problem in self._problems])
+        return np.concatenate([bound.base_score(n_threads) for bound in self._bound])
 
     def set_base_score(self, base: Array) -> None:
         super().set_base_score(base)
-        for place, problem in self._placed:
-            problem.set_base_score(self.base[place.scores])
+        for place, bound in self._slices:
+            bound.set_base_score(self.base[place.scores])
 
     @property
     def updated_outputs(self) -> NDArray[np.bool_]:
-        return np.concatenate([problem.updated_outputs for problem in self._problems])
+        return np.concatenate([bound.updated_outputs for bound in self._bound])
 
     @property
     def zero_hessian_mask(self) -> NDArray[np.bool_]:
-        return np.concatenate([problem.zero_hessian_mask for problem in self._problems])
+        return np.concatenate([bound.zero_hessian_mask for bound in self._bound])
 
     def hessian_shape(self) -> tuple[int, int] | None:
-        if len(self._problems) == 1:
-            return self._problems[0].hessian_shape()
-        constant = all(problem.hessian_shape() is None for problem in self._problems)
+        if len(self._bound) == 1:
+            return self._bound[0].hessian_shape()
+        constant = all(bound.hessian_shape() is None for bound in self._bound)
         return None if constant else (self.n_rows, self.n_outputs)
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
-        if len(self._problems) == 1:
-            return self._problems[0].derivatives(raw, g, h, n_threads)
-        for place, problem in self._placed:
+        if len(self._bound) == 1:
+            return self._bound[0].derivatives(raw, g, h, n_threads)
+        for place, bound in self._slices:
             own = copy_columns(raw, place.scores)
-            shape, own_g = problem.hessian_shape(), np.empty_like(own)
+            shape, own_g = bound.hessian_shape(), np.empty_like(own)
             own_h = None if shape is None else np.empty(shape, np.float32)
-            problem.derivatives(own, own_g, own_h, n_threads)
+            bound.derivatives(own, own_g, own_h, n_threads)
             assign_columns(g, place.scores, own_g)
             if h is not None:
                 assign_columns(
@@ -263,37 +260,39 @@ class BoundMultiTask(BoundObjective):
                 )
 
     def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
-        if len(self._problems) == 1:
-            return self._problems[0].full_hessian(raw, g, h, n_threads)
+        if len(self._bound) == 1:
+            return self._bound[0].full_hessian(raw, g, h, n_threads)
         h[...] = 0.0
-        for place, problem in self._placed:
-            own, k = copy_columns(raw, place.scores), problem.n_outputs
+        for place, bound in self._slices:
+            own, k = copy_columns(raw, place.scores), bound.n_outputs
             own_g, own_h = np.empty_like(own), np.empty((self.n_rows, packed_size(k)), np.float32)
-            problem.full_hessian(own, own_g, own_h, n_threads)
+            bound.full_hessian(own, own_g, own_h, n_threads)
             i, j = (place.scores.start + index for index in packed_lower(k))
             g[:, place.scores], h[:, i * (i + 1) // 2 + j] = own_g, own_h
 
     def gain_scale(
         self, g: Array, h: Array | None, n_threads: int = 1
     ) -> NDArray[np.float64] | None:
-        if len(self._problems) == 1:
+        if len(self._bound) == 1:
             return None
-        # The weight is in g and in h: what is wanted is weight times g^2 / h of a row without it.
-        each = g if self._over_root is None else g * self._over_root
-        squares = _core.column_energy(each, n_threads)
-        bends = None if h is None else _core.column_energy(np.sqrt(h), n_threads)
-        unit = np.empty(self.n_outputs)
-        for place, _ in self._placed:
-            of_task, n_scores = math.fsum(squares[place.scores]), place.task.n_scores
-            bend = n_scores * self.n_rows if bends is None else math.fsum(bends[place.scores])
-            # A ratio of means, which no row of small curvature upsets; 1 where nothing is left to learn.
-            dispersion = of_task / bend if of_task > 0 and bend > 0 else 1.0
-            unit[place.scores] = math.sqrt(place.task.weight / (dispersion * n_scores))
-        return unit
+        # g and h contain the weight, but g^2 / h of a row times its weight is needed.
+        unweighted = g if self._inverse_root is None else g * self._inverse_root
+        squares = _core.column_energy(unweighted, n_threads)
+        hessians = None if h is None else _core.column_energy(np.sqrt(h), n_threads)
+        scale = np.empty(self.n_outputs)
+        for place, _ in self._slices:
+            square, n_scores = math.fsum(squares[place.scores]), place.task.n_scores
+            hessian = (
+                n_scores * self.n_rows if hessians is None else math.fsum(hessians[place.scores])
+            )
+            # A ratio of means, robust against rows of small Hessian; 1 if nothing is left to learn.
+            dispersion = square / hessian if square > 0 and hessian > 0 else 1.0
+            scale[place.scores] = math.sqrt(place.task.weight / (dispersion * n_scores))
+        return scale
 
     @cached_property
-    def _over_root(self) -> NDArray[np.float32] | None:
-        """1 / the root of the weights of scores, (n, 1) or (n, K), 0 for weights of 0; None: all 1."""
+    def _inverse_root(self) -> NDArray[np.float32] | None:
+        """1 / sqrt(weight) of scores, (n, 1) or (n, K), 0 for weights of 0; None: all 1."""
         weight = self._row_weight
         if weight is None:
             return None
@@ -304,8 +303,7 @@ class BoundMultiTask(BoundObjective):
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         losses = [
-            problem.loss(copy_columns(raw, place.scores), n_threads)
-            for place, problem in self._placed
+            bound.loss(copy_columns(raw, place.scores), n_threads) for place, bound in self._slices
         ]
         return float(sum(losses))
 
@@ -318,55 +316,60 @@ class BoundMultiTask(BoundObjective):
         n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
         values = np.zeros((n_leaves, self.n_outputs), np.float32)
-        for place, problem in self._placed:
-            if problem.objective.updates_leaves:
+        for place, bound in self._slices:
+            if bound.objective.updates_leaves:
                 own = copy_columns(raw, place.scores)
-                values[:, place.scores] = problem.update_leaves(
+                values[:, place.scores] = bound.update_leaves(
                     own, leaf_of_row, n_leaves, rows, n_threads
                 )
         return values
 
 
-def multitask_from_dict(values: Mapping[str, Any], objective_of: Any) -> MultiTask:
-    """The inverse of `MultiTask.to_dict`; `objective_of` makes an objective of what is stored of it."""
+def multitask_from_dict(
+    values: Mapping[str, Any], make_objective: Callable[[Any], Objective]
+) -> MultiTask:
+    """Return the objective of `MultiTask.to_dict`; `make_objective` reads the objective of a
+    task."""
     stored = values.get("parts")
     if set(values) != {"name", "parts"} or not isinstance(stored, list | tuple):
         raise ValueError("Stored tasks are a list of parts.")
     parts = []
     for part in stored:
-        if not isinstance(part, Mapping) or set(part) != set(Task.__dataclass_fields__):
-            raise ValueError(f"A stored task has {', '.join(Task.__dataclass_fields__)}.")
-        parts.append(Task(**{**part, "objective": objective_of(part["objective"])}))
+        if not isinstance(part, Mapping) or set(part) != set(_STORED_KEYS):
+            raise ValueError(f"A stored task has {', '.join(_STORED_KEYS)}.")
+        part = {**part, "objective": make_objective(part["objective"])}
+        parts.append(Task(*(part[key] for key in _STORED_KEYS)))
     return MultiTask(tuple(parts))
 
 
-def _check(parts: tuple[Task, ...]) -> None:
+def _check_tasks(parts: tuple[Task, ...]) -> None:
     names = [part.name for part in parts]
     if (
         not parts
         or not all(isinstance(name, str) for name in names)
         or len(set(names)) < len(names)
     ):
-        raise ValueError(f"MultiTask are one or more, with different names; got {names}.")
+        raise ValueError(f"MultiTask must have different names, and be at least one; got {names}.")
     for part in parts:
-        numbers = part.n_columns, part.n_scores
-        if not all(type(n) is int and n > 0 for n in numbers):
+        sizes = part.n_columns, part.n_scores
+        if not all(type(n) is int and n > 0 for n in sizes):
             raise ValueError(
-                f"Task {part.name!r} has numbers of columns and scores; got {numbers}."
+                f"Task {part.name!r} must have positive n_columns and n_scores; got {sizes}."
             )
-        if part.objective.tasks or part.learns not in part.objective.target_kinds:
+        if part.objective.tasks or part.target_kind not in part.objective.target_kinds:
             raise ValueError(
-                f"Task {part.name!r} cannot learn {part.learns!r} with this objective."
+                f"Task {part.name!r} cannot learn {part.target_kind!r} with this objective."
             )
-        of = part.n_scores if part.learns == "classes" else part.n_columns
-        if part.objective.n_scores(of) != part.n_scores or (
-            part.learns == "classes" and part.n_columns > 1
+        has_classes = part.target_kind == "classes"
+        n_targets = part.n_scores if has_classes else part.n_columns
+        if part.objective.n_scores(n_targets) != part.n_scores or (
+            has_classes and part.n_columns > 1
         ):
             raise ValueError(
-                f"Task {part.name!r} has another number of scores than its objective gives."
+                f"Task {part.name!r} has a different number of scores than its objective."
             )
         is_number = isinstance(part.weight, int | float) and not isinstance(part.weight, bool)
         if not (is_number and np.isfinite(part.weight) and part.weight > 0):
             raise ValueError(
-                f"The weight of task {part.name!r} must be above 0 and finite, got {part.weight!r}."
+                f"The weight of task {part.name!r} must be finite and above 0; got {part.weight!r}."
             )

@@ -1,16 +1,36 @@
-"""Which objectives there are. Owns their names, and what a class must say of itself to be one of them; must
-not know any particular loss."""
+"""The registry of objectives, and how they are made of a name, a class, a function or a stored
+dict."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from polyleaf.objectives.base import TARGET_KINDS, Objective, origin
+from polyleaf.objectives.base import TARGET_KINDS, Objective, class_path, is_built_in
+from polyleaf.objectives.custom import Custom
+from polyleaf.objectives.multitask import MultiTask, multitask_from_dict
+from polyleaf.runtime.stored_names import from_stored
 
-__all__ = ["find", "get_registered", "known", "make", "register"]
+__all__ = [
+    "AnyObjective",
+    "UnregisteredObjectiveError",
+    "auto_objective_name",
+    "distribution_names",
+    "find_objective",
+    "get_objective",
+    "get_registered",
+    "make_objective",
+    "objective_class",
+    "objective_from_dict",
+    "objective_names",
+    "register",
+    "registered_objectives",
+]
+
+AnyObjective = str | type[Objective] | Objective | Callable[..., Any]
 
 _Class = TypeVar("_Class", bound=type[Objective])
 
@@ -20,12 +40,16 @@ _ALIASES: dict[str, str] = {}
 _RESERVED = ("auto", "custom", "tasks")
 
 
-def register(cls: _Class) -> _Class:
-    """Make an objective known by its name; a decorator.
+class UnregisteredObjectiveError(ValueError):
+    """A model file's objective is a class that is not registered in this process."""
 
-    It can then be trained by name (``objective="my_loss"``), and model files that were trained with it can be
-    loaded: a file keeps the name, the parameters, and which class of which module to register. To register a
-    class again, as a notebook does, replaces it.
+
+def register(cls: _Class) -> _Class:
+    """Register an objective under its name; a class decorator.
+
+    It can then be trained by name (``objective="my_loss"``), and model files that were trained
+    with it can be loaded: a file keeps the name, the parameters, and the import path of the class.
+    Registering a class again, as a notebook does, replaces it.
 
     Parameters
     ----------
@@ -40,34 +64,35 @@ def register(cls: _Class) -> _Class:
     Raises
     ------
     TypeError
-        For what is no such class.
+        If `cls` is no such class.
     ValueError
-        For a name that is missing or taken, and traits that contradict each other.
+        If its name is missing or taken, or its class attributes contradict each other.
     """
     if not (isinstance(cls, type) and issubclass(cls, Objective)):
         raise TypeError(f"register takes a subclass of polyleaf.objectives.Objective; got {cls!r}.")
     if "__dataclass_params__" not in vars(cls):
         raise TypeError(
-            f"Decorate {cls.__name__} with @dataclass(frozen=True), below @register: its fields are the "
+            f"Decorate {cls.__name__} with @dataclass(frozen=True), below @register: its fields "
+            "are the "
             "parameters that a model file keeps."
         )
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))
         raise TypeError(f"{cls.__name__} is not complete: it must define {missing}.")
-    _check_traits(cls)
+    _check_class_attributes(cls)
     for name in (cls.name, *cls.aliases):
-        holder = find(name)
-        if name in _RESERVED or (holder is not None and origin(cls) != origin(holder)):
-            by = "Polyleaf itself" if holder is None else origin(holder)
+        holder = find_objective(name)
+        if name in _RESERVED or (holder is not None and class_path(cls) != class_path(holder)):
+            owner = "Polyleaf itself" if holder is None else class_path(holder)
             raise ValueError(
-                f"The name {name!r} of {cls.__name__} is taken by {by}: choose another."
+                f"The name {name!r} of {cls.__name__} is taken by {owner}: choose another."
             )
     _BY_NAME[cls.name] = cls
     _ALIASES.update(dict.fromkeys(cls.aliases, cls.name))
     return cls
 
 
-def _check_traits(cls: type[Objective]) -> None:
+def _check_class_attributes(cls: type[Objective]) -> None:
     if not isinstance(getattr(cls, "name", None), str) or not cls.name:
         raise ValueError(f"{cls.__name__} needs a name: a class attribute that is a str.")
     if not cls.target_kinds or not set(cls.target_kinds) <= set(TARGET_KINDS):
@@ -75,21 +100,21 @@ def _check_traits(cls: type[Objective]) -> None:
             f"{cls.__name__}.target_kinds must be some of {', '.join(TARGET_KINDS)}; got "
             f"{cls.target_kinds!r}."
         )
-    own = {field.name for field in fields(cls)}
-    unknown = sorted(set(cls.parameters.values()) - own)
+    names = {field.name for field in fields(cls)}
+    unknown = sorted(set(cls.parameters.values()) - names)
     if unknown:
         raise ValueError(
-            f"{cls.__name__}.parameters names {unknown[0]!r}, which is no field of the class."
+            f"{cls.__name__}.parameters names {unknown[0]!r}, which is not a field of the class."
         )
 
 
-def known() -> dict[str, type[Objective]]:
-    """Canonical names of all objectives, with their classes: those built in, then those registered."""
+def registered_objectives() -> dict[str, type[Objective]]:
+    """Return all objectives by canonical name, the built-in ones first."""
     return dict(_BY_NAME)
 
 
-def find(name: str) -> type[Objective] | None:
-    """The class of a canonical name or an alias, in any case; None where there is none."""
+def find_objective(name: str) -> type[Objective] | None:
+    """Return the class of a canonical name or an alias, in any case, or None."""
     for spelling in (name, name.lower()):
         found = _BY_NAME.get(_ALIASES.get(spelling, spelling))
         if found is not None:
@@ -97,56 +122,59 @@ def find(name: str) -> type[Objective] | None:
     return None
 
 
-# Objectives of other libraries that there are none of here, by how their names begin.
-_INSTEAD = {
-    "rank: lambdarank ndcg yetirank queryrmse pairlogit xendcg": "There are no objectives for ranking.",
-    "survival: cox": "Times until an event are learned as labels of intervals: polyleaf.distributions.survival.",
-    "reg:pseudohubererror fair": "'huber' is nearest.",
+# Objectives of other libraries without a counterpart, by the beginnings of their names.
+_ALTERNATIVES = {
+    "rank: lambdarank ndcg yetirank queryrmse pairlogit xendcg": "There are no ranking objectives.",
+    "survival: cox": "For survival analysis, classify intervals: polyleaf.distributions.survival.",
+    "reg:pseudohubererror fair": "'huber' is closest.",
     "reg:squaredlogerror": "Train 'squared_error' on np.log1p(y).",
     "mape": "Train 'absolute_error' with sample_weight=1 / np.maximum(1, np.abs(y)).",
-    "binary:hinge": "'squared_hinge' is nearest.",
+    "binary:hinge": "'squared_hinge' is closest.",
     "multiclassova ovr softmaxova": "'logistic' learns each class against the others.",
-    "quantile: multiquantile:": "Levels have a parameter: objective='quantile', quantile_alpha=[...].",
+    "quantile: multiquantile:": "Set the levels with quantile_alpha=[...] and "
+    "objective='quantile'.",
     "crossentropy": "'logistic' takes targets in [0, 1].",
-    "tweedie: poisson: huber:": "What follows the colon has a parameter: huber_delta and the like.",
-    "rmsewithuncertainty": "'normal' predicts a mean and its spread.",
+    "tweedie: poisson: huber:": "Set what follows the colon with a parameter: huber_delta and the "
+    "like.",
+    "rmsewithuncertainty": "'normal' predicts a mean and a standard deviation.",
 }
 
 
-def _meant(name: str) -> str:
-    for beginnings, words in _INSTEAD.items():
+def _suggest(name: str) -> str:
+    for beginnings, sentence in _ALTERNATIVES.items():
         if name.startswith(tuple(beginnings.split())):
-            return f" {words}"
+            return f" {sentence}"
     close = difflib.get_close_matches(name, [*_BY_NAME, *_ALIASES], n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def get_registered(name: str) -> type[Objective]:
-    """The same; ValueError with the nearest name where there is none."""
-    found = find(name)
+    """Return the class of a name; raise ValueError with a suggestion if there is none."""
+    found = find_objective(name)
     if found is None:
         raise ValueError(
-            f"Unknown objective {name!r}.{_meant(name.lower())} Known are "
-            f"{', '.join(_BY_NAME)}, and any callable."
+            f"Unknown objective {name!r}.{_suggest(name.lower())} Known are {', '.join(_BY_NAME)}, "
+            "and any "
+            "callable."
         )
     return found
 
 
-def make(cls: type[Objective], parameters: dict[str, Any]) -> Objective:
-    """An objective with these parameters, by the names of its fields or of an estimator's arguments.
+def make_objective(cls: type[Objective], parameters: dict[str, Any]) -> Objective:
+    """Return an objective with parameters named as its fields or as an estimator's parameters.
 
     Raises
     ------
     ValueError
-        For a parameter that it does not have, or a value out of range or of the wrong type.
+        For an unknown parameter, and a value out of range or of the wrong type.
     """
-    own = [field.name for field in fields(cls)]
+    names = [field.name for field in fields(cls)]
     renamed = {cls.parameters.get(key, key): value for key, value in parameters.items()}
-    unknown = [key for key in renamed if key not in own]
+    unknown = [key for key in renamed if key not in names]
     if unknown:
         raise ValueError(
             f"Objective {cls.name!r} has no parameter {unknown[0]!r}; it takes "
-            f"{', '.join(own) if own else 'none'}."
+            f"{', '.join(names) if names else 'none'}."
         )
     try:
         return cls(**renamed)
@@ -154,3 +182,140 @@ def make(cls: type[Objective], parameters: dict[str, Any]) -> Objective:
         raise ValueError(
             f"Objective {cls.name!r}: a parameter has the wrong type ({error})."
         ) from None
+
+
+def objective_names() -> list[str]:
+    """Return the canonical names of the built-in objectives."""
+    return [name for name, cls in registered_objectives().items() if is_built_in(cls)]
+
+
+def distribution_names() -> list[str]:
+    """Return the canonical names of the built-in objectives that predict distributions."""
+    registered = registered_objectives()
+    return [name for name in objective_names() if registered[name].has_distribution]
+
+
+def auto_objective_name(kind: str, sparse: bool) -> str:
+    """Return the name of the objective that "auto" stands for.
+
+    Parameters
+    ----------
+    kind : {"binary", "multiclass", "multilabel"}
+        Kind of the target.
+    sparse : bool
+        Whether the target is a sparse matrix.
+
+    Returns
+    -------
+    str
+    """
+    if kind == "multiclass":
+        return "softmax"
+    return "squared_hinge" if sparse else "logistic"
+
+
+def objective_class(objective: AnyObjective) -> type[Objective]:
+    """Return the class of an objective.
+
+    Parameters
+    ----------
+    objective : str, class, Objective or callable
+        A name, a class, an objective or a function that returns derivatives.
+
+    Returns
+    -------
+    type
+
+    Raises
+    ------
+    ValueError
+        For an unknown name and for any other type.
+    """
+    if isinstance(objective, str):
+        return get_registered(objective)
+    if isinstance(objective, Objective):
+        return type(objective)
+    if isinstance(objective, type) and issubclass(objective, Objective):
+        return objective
+    if callable(objective):
+        return Custom
+    raise ValueError(f"objective must be a name or a callable; got {type(objective).__name__}.")
+
+
+def get_objective(objective: AnyObjective, **parameters: Any) -> Objective:
+    """Return the objective of a name, class or callable.
+
+    Parameters
+    ----------
+    objective : str, type, callable or Objective
+        A name: canonical (`objective_names`, and those given to `register`), or one of XGBoost,
+        LightGBM or CatBoost. A subclass of `Objective`. A function: a loss written with JAX, or
+        one that returns ``(gradient, hessian)`` (see `Custom`). An `Objective` is returned
+        unchanged.
+    **parameters
+        Fields of the class, or the estimator parameters that set them.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, an unknown parameter or a value out of range.
+    """
+    cls = objective_class(objective)
+    if isinstance(objective, Objective):
+        if parameters:
+            raise ValueError(
+                "objective is an instance and takes no further parameters; got "
+                f"{sorted(parameters)}."
+            )
+        return objective
+    if cls is Custom and objective is not Custom:
+        parameters["function"] = objective
+    return make_objective(cls, parameters)
+
+
+def objective_from_dict(values: Mapping[str, Any]) -> Objective:
+    """Return the objective of ``Objective.to_dict``; nothing is imported for it.
+
+    Parameters
+    ----------
+    values : mapping
+        Result of ``to_dict``; its values are not trusted.
+
+    Returns
+    -------
+    Objective
+
+    Raises
+    ------
+    UnregisteredObjectiveError
+        If the class has to be registered first.
+    ValueError
+        If `values` is not such a dict.
+    """
+    if not isinstance(values, Mapping) or not isinstance(values.get("name"), str):
+        raise ValueError("An objective is stored as a mapping with a 'name'; this one has none.")
+    parameters = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    name, label = str(parameters.pop("name")), parameters.pop("class", None)
+    if name == Custom.name and label is None:
+        if parameters.pop("function", None) is not None:
+            raise ValueError("A stored custom objective holds no function.")
+        return make_objective(Custom, from_stored(parameters))
+    if name == MultiTask.name and label is None:
+        return multitask_from_dict(values, objective_from_dict)
+    cls = registered_objectives().get(name)
+    if label is not None and (cls is None or is_built_in(cls)):
+        module, _, qualified = str(label).partition(":")
+        raise UnregisteredObjectiveError(
+            f"The objective of this model, {name!r}, is the class {qualified} of the module "
+            f"{module}, which "
+            f"is not registered. Import it and call polyleaf.objectives.register({qualified}), "
+            "then load the "
+            "model again."
+        )
+    if cls is None or (label is None and not is_built_in(cls)):
+        raise ValueError(
+            f"Unknown objective {name!r} in stored model; known are {', '.join(objective_names())}."
+        )
+    if is_built_in(cls):
+        parameters = from_stored(parameters)
+    return make_objective(cls, parameters)

@@ -1,8 +1,4 @@
-"""What the searching estimators have in common: an estimator that chooses its own parameters.
-
-Owns the translation between an estimator and the race: data into folds, candidates into trainings, the winner
-into a fitted estimator. Must not know how boosting works, or by which rules candidates fall behind.
-"""
+"""SearchMixin: fitting by a hyperparameter search, shared by the searching estimators."""
 
 from __future__ import annotations
 
@@ -26,25 +22,36 @@ from polyleaf.model.decision_threshold import get_decision_thresholds, set_decis
 from polyleaf.model.ensemble_average import average_models
 from polyleaf.objectives import objective_class
 from polyleaf.runtime.context import effective_threads
-from polyleaf.search import results, tpe
-from polyleaf.search.budgeted_halving import TimedRace
+from polyleaf.search import optuna_search, results
+from polyleaf.search.budgeted_halving import BudgetedHalving
 from polyleaf.search.cv_splits import (
     Fold,
     Folds,
     Rows,
-    deals_of,
-    fingerprint,
-    folds_of,
-    in_small,
-    rows_of_folds,
+    choose_n_repeats,
+    fingerprint_data,
+    make_folds,
+    split_rows,
+    subsample,
 )
-from polyleaf.search.ensemble import Member, members_of
-from polyleaf.search.fingerprint import identity
-from polyleaf.search.portfolio import PARENTS, Parameters, portfolio_of, suited, variations
-from polyleaf.search.resume_log import TrainingLog
-from polyleaf.search.screening import Pace
-from polyleaf.search.space import Task
-from polyleaf.search.successive_halving import Budget, Deadline, LastTraining, Race, Watch
+from polyleaf.search.ensemble import Member, select_members
+from polyleaf.search.optuna_search import Task
+from polyleaf.search.portfolio import (
+    N_PARENTS,
+    Parameters,
+    filter_applicable,
+    generate_variations,
+    get_portfolio,
+)
+from polyleaf.search.resume_log import ResumeLog, fingerprint
+from polyleaf.search.screening import LearningRateScale
+from polyleaf.search.successive_halving import (
+    Budget,
+    FinalFit,
+    FinalFitTimeout,
+    SuccessiveHalving,
+    TrialStopper,
+)
 from polyleaf.search.trials import Candidate
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs
 from polyleaf.settings.param_spec import get_param_specs
@@ -64,73 +71,73 @@ from polyleaf.training.prepare import (
     set_feature_names,
 )
 
-__all__ = ["Searches", "document_search"]
+__all__ = ["SearchMixin", "add_search_docs"]
 
 _Class = TypeVar("_Class", bound=type)
 
 _ATTRIBUTES = """
 best_params_ : dict
-    Parameters of the winner, its rounds among them, and those that were set on the search itself: the plain
-    estimator with them, fitted on the same data, is the same model.
+    Parameters of the best candidate, `n_estimators` and those set on the search included. The
+    plain estimator with these parameters, fitted on the same data, is the same model.
 best_score_ : float
     Its score: the mean over the folds.
 cv_results_ : dict
-    Columns, an entry for each candidate in the order of trying, for a data frame.
+    Columns with an entry for each candidate, in the order of evaluation. It can be imported into a
+    pandas DataFrame.
 leaderboard_ : list of dict
     The candidates, best first.
 ensemble_ : list of dict or None
-    With `ensemble`: the members of the blend with their weights, the largest first. `best_params_` are then
-    those of the first, and `best_score_` is that of the blend.
+    With `ensemble`: the members of the blend and their weights, the largest first.
+    `best_params_` are those of the first member then, and `best_score_` is the score of the blend.
 """.strip("\n")
 
-PATIENCE = 4.0  # at a learning rate of 1; half the rate wants twice as many rounds
-LONGER = 2.5  # times as many rounds a candidate is given that has come to its last
-NEARLY = 0.95  # of them: it was still improving
-# Rows times features times outputs: with as many the threads of one tree are as good as those of several
-# trainings, which would need more memory.
-WITHIN_TREES = 2**25
+PATIENCE = 4.0  # early stopping rounds at learning rate 1: divided by the learning rate
+LONGER = 2.5  # factor of the rounds of a candidate that used all of them
+USED_ROUNDS_SHARE = 0.95  # share of the rounds from which a candidate counts as still improving
+# Up to so many rows times features times outputs trials run in parallel, a thread each; above,
+# threads work within trees, which needs less memory.
+MAX_PARALLEL_CELLS = 2**25
 
-_REFUSED = {
+_UNSUPPORTED = {
     "validation_fraction": "cv holds rows out",
-    "warm_start": "a search begins anew",
+    "warm_start": "a search cannot continue a model",
     "projection": "it is learned from raw rows, which folds do not keep; use GridSearchCV",
 }
-_QUIETLY = {"early_stopping_rounds": None, "verbose": 0}
-# Set on the search, but nothing that the winner would be another model without.
-_NOT_OF_CANDIDATES = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
+_QUIET = {"early_stopping_rounds": None, "verbose": 0}
+# Parameters of the search that do not change the model of a candidate.
+_NOT_MODEL_PARAMETERS = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
     p.name for p in get_param_specs(RuntimeParameters) if p.name != "random_state"
 }
 
 
-def document_search(cls: _Class) -> _Class:
-    """Fill in what the docstrings of both have from elsewhere."""
+def add_search_docs(cls: _Class) -> _Class:
+    """Fill in the docstring of a searching estimator."""
     fill_docstring(cls, {"{search_attributes}": _ATTRIBUTES})
     return add_parameter_docs(cls)
 
 
-class Last(NamedTuple):
-    """What the last trainings are handed."""
+class FinalFitData(NamedTuple):
+    """Data and limits of the final fits."""
 
-    given: TrainingData  # the rows, binned
-    watched: tuple[Any, Any]  # evaluation sets and their offsets, as they were given
+    data: TrainingData  # binned
+    eval_sets: tuple[Any, Any]  # evaluation sets and their offsets, as passed to `fit`
     budget: Budget
     metric: Metric
 
     @property
     def sign(self) -> float:
-        """From a loss to the metric's value."""
+        """Factor from losses to values of the metric."""
         return -1.0 if self.metric.greater_is_better else 1.0
 
 
-# What the mixin expects of the class that it comes before.
 _Base: Any = PolyleafEstimator if TYPE_CHECKING else object
 
 
-class Searches(_Base):
-    """Fits by a search. To be inherited before the estimator whose parameters are chosen."""
+class SearchMixin(_Base):
+    """Mixin that fits by a search; it comes before the estimator whose parameters are chosen."""
 
-    _plain: ClassVar[type[PolyleafEstimator]]
-    best_score_: Any  # as the estimator has it
+    _base_class: ClassVar[type[PolyleafEstimator]]
+    best_score_: Any  # declared as in the estimator
     ensemble_: list[dict[str, Any]] | None
 
     @suggest_on_unknown_kwargs
@@ -147,27 +154,30 @@ class Searches(_Base):
         eval_offset: Sequence[Any] | None = None,
         resume: Any = None,
     ) -> Self:
-        """Search, then train the winner on all rows.
+        """Search for the best parameters, then train with them on all rows.
 
         Parameters
         ----------
-        X : array, sparse matrix, pandas/polars/Arrow table of shape (n_rows, n_features), or polyleaf.Dataset
-            Of a Dataset linear leaves are tried only where it keeps the features.
+        X : array, sparse matrix, table or Dataset of shape (n_rows, n_features)
+            A pandas, polars or Arrow table, or a `polyleaf.Dataset`.
+            With a Dataset, linear leaves are tried only if it keeps the raw features.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
+            Target.
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
-            Of training and of scores.
+            Weights, used in training and in scores.
         offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
-            Raw scores that rows start from, in every fold.
+            Initial raw scores of the rows, in every fold.
         groups : array-like of shape (n_rows,), optional
-            Rows of a group are never on both sides of a fold.
+            Groups of rows that are kept together when folds are split.
         eval_set : list of (X, y), optional
-            Watched by the last training; where `cv` is None, candidates are compared on the last of them.
+            Evaluation sets of the final fit. If `cv` is None, candidates are compared on the last
+            of them.
         eval_offset : list of array-like, optional
-            Offsets of these.
+            Offsets of the evaluation sets.
         resume : path, optional
-            A file that every training on a fold is written to when it has ended. Where it is there already,
-            of a search on the same data with the same settings, its trainings are not repeated: a search
-            that was stopped goes on, one that has ended looks further with more time or candidates.
+            Log file of completed trials. If it exists, from a search on the same data with the same
+            settings, its trials are not repeated: a stopped search continues, and a finished search
+            with more time or candidates goes further.
 
         Returns
         -------
@@ -176,64 +186,74 @@ class Searches(_Base):
         Raises
         ------
         ValueError
-            Where data or parameters are not what they should be; the message says what and where.
+            If data or parameters are invalid.
         KeyboardInterrupt
-            After Ctrl-C, as `on_interrupt` has it; the best candidate so far is trained on all rows before.
+            After Ctrl-C, as `on_interrupt` says; the best candidate so far is trained on all rows
+            first.
         """
         budget = Budget(self.time_limit)
-        self._refuse()
-        plain = self._candidate(
-            {"objective": self.objective}
-        )  # warns of the name, if need be, and no other
-        given = TrainingData("training", X, y, sample_weight, offset).with_dataset_values()
-        target = self._encoded(plain, given.y, given.weight)
-        given = given._replace(
-            y=indexable(given.y)[0], weight=_as_array(given.weight), offset=_as_array(given.offset)
+        self._check_unsupported()
+        # Only this estimator warns about the objective's name.
+        base = self._make_candidate({"objective": self.objective})
+        data = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
+        target = self._encode_for_search(base, data.y, data.weight)
+        data = data._replace(
+            y=indexable(data.y)[0], weight=_to_array(data.weight), offset=_to_array(data.offset)
         )
-        check_rows(plain, X, target)
-        dataset = self._dataset(given)
-        metric, seed = self._metric(plain, target), plain._seed()
-        further = collect_eval_sets(eval_set, offsets=eval_offset)
-        folds = self._folds(dataset, given, target, groups, further, seed)
-        log = TrainingLog(
-            resume, {} if resume is None else self._about(target, folds, metric, seed)
+        check_rows(base, X, target)
+        dataset = self._make_dataset(data)
+        metric, seed = self._search_metric(base, target), base._seed()
+        eval_data = collect_eval_sets(eval_set, offsets=eval_offset)
+        folds = self._make_folds(dataset, data, target, groups, eval_data, seed)
+        log = ResumeLog(
+            resume, {} if resume is None else self._log_settings(target, folds, metric, seed)
         )
-        at_once = self._at_once(dataset, target)
-        train, members = self._trainer(metric, at_once), self.ensemble or 1
-        entry = train, folds, budget, self.n_candidates, log, members, self._say(), at_once
-        race = (
-            Race(*entry)
+        n_parallel = self._choose_n_parallel(dataset, target)
+        arguments = (
+            self._make_trainer(metric, n_parallel),
+            folds,
+            budget,
+            self.n_candidates,
+            log,
+            self.ensemble or 1,
+            self._make_reporter(),
+            n_parallel,
+        )
+        search = (
+            SuccessiveHalving(*arguments)
             if self.time_limit is None
-            else self._timed(entry, dataset.n_rows, target, seed)
+            else self._make_budgeted(arguments, dataset.n_rows, target, seed)
         )
         encoding = target.encoding
         space = encoding.kind, encoding.n_outputs, dataset.features is not None
-        was_interrupted = self._run(race, space, seed)
-        last = Last(given._replace(X=dataset), (eval_set, eval_offset), budget, metric)
-        if self.ensemble is None or was_interrupted or not race.best()[0].curves:
+        was_interrupted = self._run_search(search, space, seed)
+        final = FinalFitData(data._replace(X=dataset), (eval_set, eval_offset), budget, metric)
+        if self.ensemble is None or was_interrupted or not search.ranking()[0].curves:
             if self.ensemble is not None and not was_interrupted:
-                self._warn_of_limit("there is no blend, since nothing was trained on a fold")
-            self._take_winner(race, last)
+                self._warn_time_limit("no blend was made, since no trial on a fold was completed")
+            self._fit_best(search, final)
         else:
-            self._take_blend(race, last)
+            self._fit_blend(search, final)
         if was_interrupted:
-            self._tell_interrupt(race)
+            self._report_interrupt(search)
         return self
 
     def report(
         self, X: Any = None, y: Any = None, *, offset: Any = None, title: str | None = None
     ) -> Any:
-        """The best ten candidates as text, with scores, folds, rounds and seconds, and what a blend costs;
-        with X and y the page that any estimator makes of them.
+        """Report the search as text, or the model on test data as an HTML page.
+
+        The text lists the best ten candidates with their scores, folds, rounds and seconds, and the
+        cost of a blend.
 
         Parameters
         ----------
         X, y : optional
-            Rows that training did not see.
+            Test data. With them, the report is that of every estimator.
         offset : optional
-            Of these, as in `predict`.
+            Offsets of the test data.
         title : str, optional
-            Of the page.
+            Title of the page.
 
         Returns
         -------
@@ -242,318 +262,341 @@ class Searches(_Base):
         check_is_fitted(self)
         if X is not None:
             return super().report(X, y, offset=offset, title=title)  # type: ignore[misc]
-        refused = sum(map(bool, self.cv_results_["refused"]))
-        told = results.report(
-            self.leaderboard_, self._metric_name, self._greater_is_better, refused
+        n_failed = sum(map(bool, self.cv_results_["error"]))
+        text = results.format_leaderboard(
+            self.leaderboard_, self._metric_name, self._greater_is_better, n_failed
         )
         if self.ensemble_ is None:
-            return told
-        return f"{told}\n{results.report_of_blend(self.ensemble_, self.best_score_, self._costs)}"
+            return text
+        return f"{text}\n{results.format_blend(self.ensemble_, self.best_score_, self._costs)}"
 
-    # --- parameters ----------------------------------------------------------------------------------
+    # --- parameters ------------------------------------------------------------------------------
 
-    def _refuse(self) -> None:
-        usual = {p.name: p.default for p in get_param_specs(type(self))}
-        for name, why in _REFUSED.items():
-            if getattr(self, name) != usual[name]:
-                raise ValueError(f"{type(self).__name__} does not take {name}: {why}.")
+    def _check_unsupported(self) -> None:
+        defaults = {p.name: p.default for p in get_param_specs(type(self))}
+        for name, reason in _UNSUPPORTED.items():
+            if getattr(self, name) != defaults[name]:
+                raise ValueError(f"{type(self).__name__} does not support {name}: {reason}.")
 
-    def _fixed(self) -> Parameters:
-        """What is set to other than the default: no candidate changes it. An objective by our name."""
+    def _fixed_parameters(self) -> Parameters:
+        """Return the parameters that the user has set, which no candidate changes."""
         own = {p.name for p in get_param_specs(SearchParameters)}
-        given = {p.name: (getattr(self, p.name), p.default) for p in get_param_specs(type(self))}
+        values = {p.name: (getattr(self, p.name), p.default) for p in get_param_specs(type(self))}
         fixed = {
             name: value
-            for name, (value, default) in given.items()
-            if name not in own and not _is_same(value, default)
+            for name, (value, default) in values.items()
+            if name not in own and not _is_default(value, default)
         }
         if isinstance(fixed.get("objective"), str):
             fixed["objective"] = objective_class(fixed["objective"]).name
         return fixed
 
-    def _candidate(self, parameters: Parameters) -> PolyleafEstimator:
-        """The plain estimator with these parameters, as it is to be when it is handed on."""
-        return self._plain(**{**self._fixed(), **parameters})
+    def _model_parameters(self) -> Parameters:
+        """Return the fixed parameters that change the model."""
+        fixed = self._fixed_parameters()
+        return {n: v for n, v in fixed.items() if n not in _NOT_MODEL_PARAMETERS}
 
-    def _rounds_and_patience(self, parameters: Parameters) -> tuple[int, int]:
-        """The most rounds of a candidate, and how long it may go without an improvement."""
-        rate = self._rate(parameters)
+    def _make_candidate(self, parameters: Parameters) -> PolyleafEstimator:
+        """Make the plain estimator with these parameters and the fixed ones."""
+        return self._base_class(**{**self._fixed_parameters(), **parameters})
+
+    def _max_rounds_and_patience(self, parameters: Parameters) -> tuple[int, int]:
+        rate = self._learning_rate(parameters)
         patience = self.early_stopping_rounds or max(10, round(PATIENCE / rate))
-        most = {"n_estimators": max_rounds(rate), **self._fixed(), **parameters}
-        return most["n_estimators"], patience
+        rounds = {"n_estimators": max_rounds(rate), **self._fixed_parameters(), **parameters}
+        return rounds["n_estimators"], patience
 
-    def _longer(self, candidate: Candidate) -> list[Parameters]:
-        """The same with more rounds, where it was still improving when it had all that it may have."""
-        most, _ = self._rounds_and_patience(candidate.parameters)
-        if "n_estimators" in self._fixed() or candidate.rounds < NEARLY * most:
+    def _extend_rounds(self, candidate: Candidate) -> list[Parameters]:
+        """Return the candidate with more rounds if it was still improving in its last ones."""
+        limit, _ = self._max_rounds_and_patience(candidate.parameters)
+        is_fixed = "n_estimators" in self._fixed_parameters()
+        if is_fixed or candidate.rounds < USED_ROUNDS_SHARE * limit:
             return []
-        most, _ = self._rounds_and_patience(candidate.proposed)
-        return [{**candidate.proposed, "n_estimators": round(LONGER * most)}]
+        limit, _ = self._max_rounds_and_patience(candidate.proposed)
+        return [{**candidate.proposed, "n_estimators": round(LONGER * limit)}]
 
-    def _rate(self, parameters: Parameters) -> float:
+    def _learning_rate(self, parameters: Parameters) -> float:
         return parameters.get("learning_rate") or self.learning_rate or DEFAULTS["learning_rate"]
 
-    def _metric(self, plain: PolyleafEstimator, target: Target) -> Metric:
+    def _search_metric(self, base: PolyleafEstimator, target: Target) -> Metric:
         if self.metric is not None:
-            plain.eval_metric = self.metric
-        return plain._make_metrics(plain._objective(target, None), target)[-1]
+            base.eval_metric = self.metric
+        return base._make_metrics(base._objective(target, None), target)[-1]
 
-    # --- data ----------------------------------------------------------------------------------------
+    # --- data ------------------------------------------------------------------------------------
 
-    def _encoded(self, plain: PolyleafEstimator, y: Any, sample_weight: Any) -> Target:
-        """y as a training reads it: for its classes and the metric. Each fold encodes its own rows anew."""
-        if is_sparse(y) and plain.leaf == "sparse":
-            name = type(plain).__name__
+    def _encode_for_search(self, base: PolyleafEstimator, y: Any, sample_weight: Any) -> Target:
+        """Encode y for its classes and the metric. Each fold encodes its own rows again."""
+        if is_sparse(y) and base.leaf == "sparse":
+            name = type(base).__name__
             raise ValueError(
-                f"{type(self).__name__} does not search on sparse targets: fit {name} instead."
+                f"{type(self).__name__} does not support sparse y: use {name} instead."
             )
-        return plain._encode_target(y, sample_weight, None)
+        return base._encode_target(y, sample_weight, None)
 
-    def _dataset(self, given: TrainingData) -> Dataset:
-        """All rows, binned once: thresholds know X and the weights, never y."""
-        if isinstance(given.X, Dataset):
-            set_feature_names(self, given.X.n_features, given.X.feature_names)
-            return given.X
+    def _make_dataset(self, data: TrainingData) -> Dataset:
+        """Bin all rows once: thresholds depend on X and weights, never on y."""
+        if isinstance(data.X, Dataset):
+            set_feature_names(self, data.X.n_features, data.X.feature_names)
+            return data.X
         n_threads = effective_threads(self.n_jobs)
-        table = FeatureReader(self, None, n_threads).first(given.X, None)  # type: ignore[arg-type]
-        keeps = not scipy.sparse.issparse(given.X)  # for linear leaves
+        table = FeatureReader(self, None, n_threads).read_training(data.X, None)  # type: ignore[arg-type]
         return Dataset(
             table,
-            sample_weight=given.weight,
+            sample_weight=data.weight,
             max_bins=self.max_bins,
-            keep_features=keeps,
+            keep_features=not scipy.sparse.issparse(data.X),  # for linear leaves
             n_jobs=self.n_jobs,
         )
 
-    def _folds(
+    def _make_folds(
         self,
         dataset: Dataset,
-        given: TrainingData,
+        data: TrainingData,
         target: Target,
         groups: Any,
-        further: list[TrainingData],
+        eval_data: list[TrainingData],
         seed: int,
     ) -> Folds:
-        """What candidates are compared on."""
-        if self.cv is None and further:
-            fold = Fold(given._replace(X=dataset), self._watched(further[-1], dataset))
+        if self.cv is None and eval_data:
+            valid = self._bin_eval_set(eval_data[-1], dataset)
+            fold = Fold(data._replace(X=dataset), valid)
             return Folds(1, lambda i: fold)
 
-        def deal(i: int) -> list[Rows]:
-            return rows_of_folds(self.cv, given.X, given.y, target, groups, seed + i)
+        def split(i: int) -> list[Rows]:
+            return split_rows(self.cv, data.X, data.y, target, groups, seed + i)
 
-        # What the user has said is left as it is.
-        n_deals = deals_of(target.n_rows, self.time_limit is not None) if self.cv is None else 1
-        return folds_of(dataset, given, deal, n_deals)
+        # Folds given by the user are not resampled.
+        n_repeats = 1
+        if self.cv is None:
+            n_repeats = choose_n_repeats(target.n_rows, self.time_limit is not None)
+        return make_folds(dataset, data, split, n_repeats)
 
-    def _watched(self, last: TrainingData, like: Dataset) -> TrainingData:
-        """An evaluation set, binned once for all candidates."""
-        X, keeps = last.X, like.features is not None
+    def _bin_eval_set(self, eval_data: TrainingData, dataset: Dataset) -> TrainingData:
+        """Bin an evaluation set once for all candidates."""
+        X, keeps = eval_data.X, dataset.features is not None
         if not isinstance(X, Dataset):
-            X = Dataset(X, reference=like, keep_features=keeps, n_jobs=self.n_jobs)
-        return last._replace(name=VALIDATION, X=X)
+            X = Dataset(X, reference=dataset, keep_features=keeps, n_jobs=self.n_jobs)
+        return eval_data._replace(name=VALIDATION, X=X)
 
-    def _about(self, target: Target, folds: Folds, metric: Metric, seed: int) -> dict[str, Any]:
-        """What trainings on the folds depend on, besides their parameters; see `TrainingLog`."""
-        fixed = {n: v for n, v in self._fixed().items() if n not in _NOT_OF_CANDIDATES}
-        settings = {
+    def _log_settings(
+        self, target: Target, folds: Folds, metric: Metric, seed: int
+    ) -> dict[str, Any]:
+        """Return what trials depend on, besides their parameters; see `ResumeLog`."""
+        return {
             "estimator": type(self).__name__,
-            "metric": identity(metric),
+            "metric": fingerprint(metric),
             "seed": seed,
             "patience": self.early_stopping_rounds,
-            "settings": identity(fixed),
+            "settings": fingerprint(self._model_parameters()),
+            "data": fingerprint_data(target, folds),
         }
-        return settings | {"data": fingerprint(target, folds)}
 
-    # --- search --------------------------------------------------------------------------------------
+    # --- search ----------------------------------------------------------------------------------
 
-    def _timed(self, entry: tuple[Any, ...], n_rows: int, target: Target, seed: int) -> TimedRace:
-        fold = entry[1][0]
-        small = in_small(fold, target.get_row_classes() is not None, seed)
-        is_free = not {"learning_rate", "n_estimators"} & self._fixed().keys()
-        pace = Pace(self._rate, is_free, n_rows)
-        return TimedRace(*entry, small=small, pace=pace)
+    def _make_budgeted(
+        self, arguments: tuple[Any, ...], n_rows: int, target: Target, seed: int
+    ) -> BudgetedHalving:
+        small = subsample(arguments[1][0], target.get_row_classes() is not None, seed)
+        is_free = not {"learning_rate", "n_estimators"} & self._fixed_parameters().keys()
+        rate_scale = LearningRateScale(self._learning_rate, is_free, n_rows)
+        return BudgetedHalving(*arguments, small=small, rate_scale=rate_scale)
 
-    def _at_once(self, dataset: Dataset, target: Target) -> int:
-        """Trainings on folds that run beside one another, a thread each: small ones use threads better so
-        than within their trees."""
+    def _choose_n_parallel(self, dataset: Dataset, target: Target) -> int:
+        """Return how many trials run in parallel: small ones use a thread each."""
         cells = dataset.n_rows * dataset.n_features * max(1, target.encoding.n_outputs)
-        is_small = cells < WITHIN_TREES and self.device != "cuda"
+        is_small = cells < MAX_PARALLEL_CELLS and self.device != "cuda"
         return effective_threads(self.n_jobs) if is_small else 1
 
-    def _trainer(
-        self, metric: Metric, at_once: int
-    ) -> Callable[[Parameters, Fold, float, Budget], Watch]:
-        def train(parameters: Parameters, fold: Fold, leader: float, budget: Budget) -> Watch:
-            rounds, patience = self._rounds_and_patience(parameters)
-            watch = Watch(metric, patience, leader, budget)
-            candidate = self._candidate(parameters)
+    def _make_trainer(
+        self, metric: Metric, n_parallel: int
+    ) -> Callable[[Parameters, Fold, float, Budget], TrialStopper]:
+        def train(
+            parameters: Parameters, fold: Fold, leader: float, budget: Budget
+        ) -> TrialStopper:
+            rounds, patience = self._max_rounds_and_patience(parameters)
+            stopper = TrialStopper(metric, patience, leader, budget)
+            candidate = self._make_candidate(parameters)
             candidate.set_params(
-                **_QUIETLY,
+                **_QUIET,
                 n_estimators=rounds,
                 eval_metric=[metric],
-                callbacks=[watch],
+                callbacks=[stopper],
                 on_interrupt="raise",
-                n_jobs=self.n_jobs if at_once == 1 else 1,
+                n_jobs=self.n_jobs if n_parallel == 1 else 1,
             )
-            if hasattr(candidate, "calibrate_quantiles"):  # which scores of rounds do not see
+            if hasattr(candidate, "calibrate_quantiles"):  # it does not change the scores of rounds
                 candidate.set_params(calibrate_quantiles=False)
             _, X, y, weight, offset = fold.train
-            valid = dict(
-                zip(
-                    ("X_val", "y_val", "sample_weight_val", "offset_val"),
-                    fold.valid[1:],
-                    strict=True,
-                )
-            )
+            names = "X_val", "y_val", "sample_weight_val", "offset_val"
+            valid = dict(zip(names, fold.valid[1:], strict=True))
             candidate.fit(X, y, weight, offset=offset, **valid)
-            watch.fitted = None if self.ensemble is None else candidate
-            return watch
+            stopper.fitted = None if self.ensemble is None else candidate
+            return stopper
 
         return train
 
-    def _run(self, race: Race, space: tuple[Task, int, bool], seed: int) -> bool:
-        """The whole race. True when Ctrl-C has ended it."""
-        fixed = self._fixed()
-        usual = {p.name: p.default for p in get_param_specs(type(self))} | DEFAULTS
-        usual["n_estimators"] = DEFAULT_N_ESTIMATORS
+    def _run_search(
+        self, search: SuccessiveHalving, space: tuple[Task, int, bool], seed: int
+    ) -> bool:
+        """Run the whole search. True if Ctrl-C has ended it."""
+        fixed = self._fixed_parameters()
+        defaults = {p.name: p.default for p in get_param_specs(type(self))} | DEFAULTS
+        defaults["n_estimators"] = DEFAULT_N_ESTIMATORS
+        uses_optuna = optuna_search.is_optuna_useful(self.time_limit)
+        portfolio = filter_applicable(get_portfolio(space[0]), fixed, *space)
 
-        asks_optuna = tpe.is_worth_asking(self.time_limit)
-        table = suited(portfolio_of(space[0]), fixed, *space)
-
-        def children(best: list[Candidate], generation: int) -> Iterator[Parameters]:
-            if asks_optuna:
-                proposals = tpe.proposals(best, *space, usual, fixed, seed + generation)
+        def make_children(ranked: list[Candidate], generation: int) -> Iterator[Parameters]:
+            if uses_optuna:
+                proposals = optuna_search.propose_candidates(
+                    ranked, *space, defaults, fixed, seed + generation
+                )
             else:
-                parents = [_with_usual_rounds(candidate.proposed) for candidate in best[:PARENTS]]
-                proposals = variations(parents, usual, fixed, seed + generation)
-            # Of the table what there was no time for.
-            return chain(*map(self._longer, best[:1]), table, proposals)
+                parents = [_drop_n_estimators(c.proposed) for c in ranked[:N_PARENTS]]
+                proposals = generate_variations(parents, defaults, fixed, seed + generation)
+            # The portfolio comes first: there may have been no time for all of it.
+            return chain(*map(self._extend_rounds, ranked[:1]), portfolio, proposals)
 
         try:
-            race.run(list(table), "portfolio")
+            search.run(list(portfolio), "portfolio")
             if self.time_limit is not None or self.n_candidates is not None:
-                race.vary(children, "tpe" if asks_optuna else "variation")
-            race.judge_again()
+                search.mutate(make_children, "tpe" if uses_optuna else "variation")
+            search.revalidate_leaders()
         except KeyboardInterrupt:
-            if not race.best():
+            if not search.ranking():
                 raise KeyboardInterrupt(
-                    "The search was interrupted before a candidate was trained on a fold: nothing is kept."
+                    "The search was interrupted before any trial was completed; nothing is fitted."
                 ) from None
             return True
         return False
 
-    def _take_winner(self, race: Race, last: Last) -> None:
-        best = race.best()[0]
-        winner, parameters = self._last_training(race.at_last(best), last)
-        self._take_results(race, last, winner, parameters)
-        self.best_score_, self.ensemble_ = last.sign * best.loss, None
+    def _fit_best(self, search: SuccessiveHalving, final: FinalFitData) -> None:
+        best = search.ranking()[0]
+        fitted, parameters = self._fit_final(search.final_fit(best), final)
+        self._store_search(search, final, fitted, parameters)
+        self.best_score_, self.ensemble_ = final.sign * best.loss, None
 
-    def _take_blend(self, race: Race, last: Last) -> None:
-        """Train the members on all rows, as far as there is time, and make one model of them."""
-        budget, n_threads = last.budget, effective_threads(self.n_jobs)
-        members, loss = members_of(
-            race.best(), race.folds, self._train_on, last.metric, self.ensemble or 1, budget.is_over
+    def _fit_blend(self, search: SuccessiveHalving, final: FinalFitData) -> None:
+        """Fit the members on all rows, as far as time allows, and average them in one model."""
+        budget, n_threads = final.budget, effective_threads(self.n_jobs)
+        members, loss = select_members(
+            search.ranking(),
+            search.folds,
+            self._fit_on_fold,
+            final.metric,
+            self.ensemble or 1,
+            budget.is_over,
         )
-        trained: list[tuple[Member, PolyleafEstimator, Parameters]] = []
+        fitted: list[tuple[Member, PolyleafEstimator, Parameters]] = []
         for member in members:
-            if trained and budget.is_over():
-                self._warn_of_limit(
-                    f"{len(trained)} of the {len(members)} members of the blend are in it"
+            if fitted and budget.is_over():
+                self._warn_time_limit(
+                    f"only {len(fitted)} of the {len(members)} members of the blend were fitted"
                 )
                 break
-            trained.append((member, *self._last_training(race.at_last(member.candidate), last)))
-        total = sum(member.weight for member, _, _ in trained)
-        weights = [member.weight / total for member, _, _ in trained]
-        winner, models = trained[0][1], [estimator.model_ for _, estimator, _ in trained]
-        parameters = [own for *_, own in trained]
+            fitted.append((member, *self._fit_final(search.final_fit(member.candidate), final)))
+        total = sum(member.weight for member, _, _ in fitted)
+        weights = [member.weight / total for member, _, _ in fitted]
+        first, models = fitted[0][1], [estimator.model_ for _, estimator, _ in fitted]
+        parameters = [own for *_, own in fitted]
         self.ensemble_ = [
             {
                 "weight": w,
                 "candidate": m.candidate.number,
-                "score": last.sign * m.candidate.loss,
+                "score": final.sign * m.candidate.loss,
                 "params": p,
             }
-            for w, (m, _, _), p in zip(weights, trained, parameters, strict=True)
+            for w, (m, _, _), p in zip(weights, fitted, parameters, strict=True)
         ]
         blend = [{"weight": w, "parameters": p} for w, p in zip(weights, parameters, strict=True)]
         model = average_models(models, weights, {**models[0].metadata, "blend": blend})
-        set_decision_thresholds(
-            model, np.average([get_decision_thresholds(m) for m in models], axis=0, weights=weights)
-        )
-        self._take_results(race, last, winner, parameters[0])
-        self._set_model(model, winner._encoding)
-        self.best_score_ = last.sign * loss
-        data = last.given.X, n_threads
-        self._costs = results.cost(models[0], *data), results.cost(model, *data)
+        thresholds = [get_decision_thresholds(m) for m in models]
+        set_decision_thresholds(model, np.average(thresholds, axis=0, weights=weights))
+        self._store_search(search, final, first, parameters[0])
+        self._set_model(model, first._encoding)
+        self.best_score_ = final.sign * loss
+        data = final.data.X, n_threads
+        self._costs = results.measure_cost(models[0], *data), results.measure_cost(model, *data)
 
-    def _take_results(
-        self, race: Race, last: Last, winner: PolyleafEstimator, parameters: Parameters
+    def _store_search(
+        self,
+        search: SuccessiveHalving,
+        final: FinalFitData,
+        fitted: PolyleafEstimator,
+        parameters: Parameters,
     ) -> None:
-        self._set_model(winner.model_, winner._encoding)
-        self.evals_result_ = winner.evals_result_
-        self.evals_result_per_output_ = winner.evals_result_per_output_
-        fixed = {n: v for n, v in self._fixed().items() if n not in _NOT_OF_CANDIDATES}
-        self.best_params_ = {**fixed, **parameters}
-        self.cv_results_ = results.cv_results(race.candidates, len(race.folds), last.sign)
-        self.leaderboard_ = results.leaderboard(race.candidates, last.sign)
-        self._metric_name, self._greater_is_better = last.metric.name, last.metric.greater_is_better
+        self._set_model(fitted.model_, fitted._encoding)
+        self.evals_result_ = fitted.evals_result_
+        self.evals_result_per_output_ = fitted.evals_result_per_output_
+        self.best_params_ = {**self._model_parameters(), **parameters}
+        self.cv_results_ = results.make_cv_results(search.candidates, len(search.folds), final.sign)
+        self.leaderboard_ = results.make_leaderboard(search.candidates, final.sign)
+        self._metric_name = final.metric.name
+        self._greater_is_better = final.metric.greater_is_better
 
-    def _last_training(
-        self, found: LastTraining, last: Last
+    def _fit_final(
+        self, final_fit: FinalFit, final: FinalFitData
     ) -> tuple[PolyleafEstimator, Parameters]:
-        """A candidate trained on all rows; its parameters, rounds among them."""
-        parameters, rounds, enough = found
-        own = self._fixed().get("n_estimators", rounds)  # the user's, which a look did not know of
-        rounds, enough = min(rounds, own), min(enough, own)
-        winner, deadline = self._candidate(parameters), Deadline(last.budget)
-        winner.set_params(n_estimators=rounds, early_stopping_rounds=None, verbose=None)
-        _, X, y, weight, offset = last.given
-        of_eval = {"eval_set": last.watched[0], "eval_offset": last.watched[1]}
-        winner.fit(X, y, weight, offset=offset, callbacks=[deadline], **of_eval)
-        if deadline.was_met and deadline.rounds < enough:
-            self._warn_of_limit(
-                f"the last training ended after {deadline.rounds} of {enough} rounds"
+        """Train a candidate on all rows; return it and its parameters, `n_estimators` included."""
+        parameters, rounds, min_rounds = final_fit
+        # Screening does not see an `n_estimators` of the user.
+        limit = self._fixed_parameters().get("n_estimators", rounds)
+        rounds, min_rounds = min(rounds, limit), min(min_rounds, limit)
+        estimator, timeout = self._make_candidate(parameters), FinalFitTimeout(final.budget)
+        estimator.set_params(n_estimators=rounds, early_stopping_rounds=None, verbose=None)
+        _, X, y, weight, offset = final.data
+        estimator.fit(
+            X,
+            y,
+            weight,
+            offset=offset,
+            callbacks=[timeout],
+            eval_set=final.eval_sets[0],
+            eval_offset=final.eval_sets[1],
+        )
+        if timeout.timed_out and timeout.rounds < min_rounds:
+            self._warn_time_limit(
+                f"the final fit ended after {timeout.rounds} of {min_rounds} rounds"
             )
-        return winner, {**parameters, "n_estimators": deadline.rounds}
+        return estimator, {**parameters, "n_estimators": timeout.rounds}
 
-    def _train_on(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:
-        """A candidate on a fold, with the rounds that it came to."""
-        again = self._candidate(candidate.parameters)
-        again.set_params(**_QUIETLY, n_estimators=candidate.rounds, callbacks=None)
+    def _fit_on_fold(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:
+        """Train a candidate on a fold with its best number of rounds."""
+        estimator = self._make_candidate(candidate.parameters)
+        estimator.set_params(**_QUIET, n_estimators=candidate.rounds, callbacks=None)
         _, X, y, weight, offset = fold.train
-        return again.fit(X, y, weight, offset=offset)
+        return estimator.fit(X, y, weight, offset=offset)
 
-    # --- what is said --------------------------------------------------------------------------------
+    # --- messages --------------------------------------------------------------------------------
 
-    def _say(self) -> Callable[[str], Any]:
-        interactive = hasattr(sys, "ps1") or sys.flags.interactive
-        talks = interactive if self.verbose is None else bool(self.verbose)
-        return print if talks else lambda line: None
+    def _make_reporter(self) -> Callable[[str], Any]:
+        is_interactive = hasattr(sys, "ps1") or sys.flags.interactive
+        is_verbose = is_interactive if self.verbose is None else bool(self.verbose)
+        return print if is_verbose else lambda line: None
 
-    def _warn_of_limit(self, what: str) -> None:
+    def _warn_time_limit(self, what: str) -> None:
         warnings.warn(
-            f"time_limit={self.time_limit} was over too early: {what}. Allow more time; or the machine has "
-            "become slower meanwhile.",
+            f"time_limit={self.time_limit} was too short: {what}. Increase time_limit.",
             stacklevel=5,
         )
 
-    def _tell_interrupt(self, race: Race) -> None:
-        said = (
-            f"The search was interrupted; the best of its {len(race.candidates)} candidates so far was "
-            "trained on all rows"
+    def _report_interrupt(self, search: SuccessiveHalving) -> None:
+        message = (
+            f"The search was interrupted; the best of {len(search.candidates)} candidates was "
+            "trained "
+            "on all rows"
         )
         if self.on_interrupt == "raise":
-            raise KeyboardInterrupt(f'{said} (on_interrupt="keep" returns it).')
-        warnings.warn(f"{said}.", stacklevel=3)
+            raise KeyboardInterrupt(f'{message} (on_interrupt="keep" returns it).')
+        warnings.warn(f"{message}.", stacklevel=3)
 
 
-def _with_usual_rounds(parameters: Parameters) -> Parameters:
+def _drop_n_estimators(parameters: Parameters) -> Parameters:
     return {name: value for name, value in parameters.items() if name != "n_estimators"}
 
 
-def _is_same(value: Any, default: Any) -> bool:
-    """Whether a parameter is as it comes. Arrays never are."""
+def _is_default(value: Any, default: Any) -> bool:
+    """Return whether a parameter has its default value. Arrays never have."""
     if value is default:
         return True
     both = (value, default)
@@ -562,7 +605,7 @@ def _is_same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and not hasattr(value, "shape") and value == default
 
 
-def _as_array(sample_weight: Any) -> Any:
-    """Weights of which rows can be taken; None where there is none for a row."""
-    array = None if sample_weight is None else np.asarray(sample_weight)
+def _to_array(values: Any) -> Any:
+    """Convert weights or offsets to an array of rows; None if there is no value per row."""
+    array = None if values is None else np.asarray(values)
     return None if array is None or array.ndim == 0 else array

@@ -1,7 +1,7 @@
-"""The race against the clock: first looks before the folds, and a last training as slow as there is time for.
+"""Successive halving within a time limit: screening before the folds, and a final fit that fits in.
 
-Owns what is done where a time limit is short beside one training: which candidates are looked at first, in
-what haste they go on, and what is left for the end. Must not know how data are made ready.
+If the time limit is short relative to one trial, candidates are screened by sped-up trials on few
+rows, the best of them are sped up on the folds, and time is kept for a slower final fit.
 """
 
 from __future__ import annotations
@@ -13,251 +13,282 @@ from functools import partial
 from typing import Any
 
 from polyleaf.search.cv_splits import Fold
-from polyleaf.search.parallel import in_order
-from polyleaf.search.screening import COST, Look, Looks, Pace
-from polyleaf.search.successive_halving import MARGIN, Budget, LastTraining, Race, Share, Trained
+from polyleaf.search.screening import TIME_EXPONENT, LearningRateScale, Screening, ScreeningResult
+from polyleaf.search.successive_halving import (
+    TIME_MARGIN,
+    Budget,
+    FinalFit,
+    SubBudget,
+    SuccessiveHalving,
+    TrialOutcome,
+    run_parallel,
+)
 from polyleaf.search.trials import Candidate
 
-__all__ = ["TimedRace"]
+__all__ = ["BudgetedHalving"]
 
-# Trainings of the defaults on a fold that there is time for. With more nothing needs to be looked at first;
-# with many more, folds that were drawn again are taken in.
-PLENTY, MANY = 150.0, 450.0
-PILOT, LOOKING = (
-    0.06,
-    0.35,
-)  # of the time that is left: for the look at the first, and at a generation
-LONGEST = 2.0  # times as long as the first look others may take
-PROMISING = 1 / 3  # of all that were looked at
-LAST = (
-    1 / 3
-)  # of all seconds are kept for a last training that is slower than those of the folds, at most
-FINALS = 0.2  # of all seconds, at most, for judging the leaders again
-PROBE = 0.02  # of the time: for rounds that are timed, on few rows and on a fold
-SAVING = 0.6  # a round on few rows must not take more of one on a fold
-_LOOK = -1
+# Trials of the defaults that fit in the time limit: with more of them nothing is screened; with
+# many more, resampled folds are used from the start.
+MAX_SCREENED_TRIALS, MIN_RESAMPLED_TRIALS = 150.0, 450.0
+# Shares of the remaining time: to screen the defaults, and to screen a generation.
+PILOT_SHARE, SCREENING_SHARE = 0.06, 0.35
+MAX_SCREENING_RATIO = 2.0  # longest screening trial, relative to that of the defaults
+ENTRANT_SHARE = 1 / 3  # of screened candidates go on to the folds
+FINAL_FIT_SHARE = 1 / 3  # of the time limit, at most, for a final fit slower than the trials
+REVALIDATION_SHARE = 0.2  # of the time limit, at most
+TIMING_SHARE = 0.02  # of the time limit to time rounds, on few rows and on a fold
+MAX_SMALL_ROUND_RATIO = 0.6  # time of a round on few rows, relative to a fold, that is worth it
+_SCREENING_FOLD = -1  # number in the resume log
 
 
-class TimedRace(Race):
-    """A race that looks at candidates first where seconds are few.
+class BudgetedHalving(SuccessiveHalving):
+    """Successive halving that screens candidates first if time is short.
 
     Parameters
     ----------
     *args
-        As for `Race`. Folds beyond those that were dealt first are for where there is much time.
+        Arguments of `SuccessiveHalving`. Resampled folds are used if there is much time.
     small : Fold
-        Few of the rows of the first fold, which looks are taken at.
-    pace : Pace
+        Few rows of the first fold, for screening.
+    rate_scale : LearningRateScale
     """
 
-    def __init__(self, *args: Any, small: Fold, pace: Pace) -> None:
+    def __init__(self, *args: Any, small: Fold, rate_scale: LearningRateScale) -> None:
         super().__init__(*args)
-        self._small, self._all = small, self._budget.left()
-        self._looks = Looks(
-            pace, small.growth**COST, small.growth, self.folds[0].growth, self._at_once
+        self._small, self._total_seconds = small, self._budget.remaining()
+        self._screening = Screening(
+            rate_scale,
+            small.growth**TIME_EXPONENT,
+            small.growth,
+            self.folds[0].growth,
+            self._n_parallel,
         )
-        self._looked_on = _LOOK  # where a training log has the number of a fold
-        self._is_short, self._first_look = True, 0.0
-        n_folds = self.folds.dealt
-        self._again = [list(range(i, i + n_folds)) for i in range(0, len(self.folds), n_folds)]
-        self._is_at_end, self._is_final = False, False
+        self._screening_fold = _SCREENING_FOLD
+        self._is_short, self._pilot_seconds = True, 0.0
+        n_splits = self.folds.n_splits
+        self._repeats = [list(range(i, i + n_splits)) for i in range(0, len(self.folds), n_splits)]
+        self._is_out_of_time, self._is_revalidating = False, False
 
     def is_over(self) -> bool:
-        return self._is_at_end or super().is_over()
+        return self._is_out_of_time or super().is_over()
 
-    def at_last(self, candidate: Candidate) -> LastTraining:
-        """As slow as it was made to learn, or as there is time for."""
-        pace, left = self._looks.pace, self._budget.left()
+    def final_fit(self, candidate: Candidate) -> FinalFit:
+        """Return the fit on all rows, slowed down again as far as time allows."""
+        scale, remaining = self._screening.rate_scale, self._budget.remaining()
         if candidate.curves:
-            if candidate.haste == 1.0 or self._members > 1:
-                return super().at_last(candidate)
-            slower = min(
-                candidate.haste, max(1.0, left / MARGIN / self._seconds_at_last(candidate))
-            )
-            rounds = round(candidate.rounds * slower)
-            return LastTraining(pace.hurried(candidate.parameters, 1 / slower), rounds, rounds)
-        assert candidate.look is not None  # there is nothing else of it
-        needed = self._looks.last(candidate.look, pace.rate(candidate.parameters))
-        haste = min(pace.most(candidate.parameters), max(1.0, needed / max(left, 1e-9)))
-        hurried = pace.hurried(candidate.parameters, haste)
-        entry = candidate.look, pace.rate(hurried)
-        # What is left where rounds are faster than was thought is for more of them.
-        return LastTraining(
-            hurried, self._looks.most_rounds(*entry), self._looks.last_rounds(*entry)
+            if candidate.speedup == 1.0 or self._n_members > 1:
+                return super().final_fit(candidate)
+            affordable = remaining / TIME_MARGIN / self._final_fit_seconds(candidate)
+            slowdown = min(candidate.speedup, max(1.0, affordable))
+            rounds = round(candidate.rounds * slowdown)
+            parameters = scale.speed_up(candidate.parameters, 1 / slowdown)
+            return FinalFit(parameters, rounds, rounds)
+        assert candidate.screening is not None  # there is no other trial
+        required = self._screening.final_seconds(
+            candidate.screening, scale.rate(candidate.parameters)
+        )
+        speedup = min(
+            scale.max_speedup(candidate.parameters), max(1.0, required / max(remaining, 1e-9))
+        )
+        parameters = scale.speed_up(candidate.parameters, speedup)
+        trial = candidate.screening, scale.rate(parameters)
+        # If rounds are faster than estimated, more of them are trained.
+        return FinalFit(
+            parameters,
+            self._screening.max_final_rounds(*trial),
+            self._screening.final_rounds(*trial),
         )
 
-    def best(self) -> list[Candidate]:
-        """As `Race` has it; where nothing could be tried on a fold, the first: looks in haste at few rows are
-        not enough to leave the defaults."""
-        return super().best() or (self.candidates[:1] if self._is_at_end else [])
+    def ranking(self) -> list[Candidate]:
+        """Return candidates with a score on folds; the defaults if time allowed no trial on a fold.
 
-    def _looked(self) -> list[Candidate]:
-        """All that were looked at, best first."""
-        found = [(c.look.loss, c.number, c) for c in self.candidates if c.look is not None]
-        return [candidate for *_, candidate in sorted(found, key=lambda entry: entry[:2])]
+        Screening results alone never replace the defaults.
+        """
+        return super().ranking() or (self.candidates[:1] if self._is_out_of_time else [])
 
-    def _ranking(self) -> list[Candidate]:
-        tried = super().best()
-        return tried + [c for c in self._looked() if not c.curves]
+    def _screened(self) -> list[Candidate]:
+        """Return the screened candidates, best first."""
+        keys = [(c.screening.loss, c.number, c) for c in self.candidates if c.screening is not None]
+        return [candidate for *_, candidate in sorted(keys, key=lambda key: key[:2])]
 
-    def _entering(self, candidates: list[Candidate]) -> list[Candidate]:
+    def _parents(self) -> list[Candidate]:
+        return super().ranking() + [c for c in self._screened() if not c.curves]
+
+    def _select_entrants(self, candidates: list[Candidate]) -> list[Candidate]:
         if not self._is_short:
             return candidates
-        begins = not self.candidates
-        if begins and not self._plan(candidates.pop(0)):
+        is_first = not self.candidates
+        if is_first and not self._screen_defaults(candidates.pop(0)):
             return self.candidates + candidates
-        if self._is_at_end:
+        if self._is_out_of_time:
             return []
-        share = Share(self._budget, LOOKING * self._budget.left())
-        self._look_beside(candidates, share)
-        seen = self._looked()
-        if begins:  # what everybody has is what others have to beat
-            first = self.candidates[0]
-            entering = [
-                first,
-                *(c for c in seen[: max(2, math.ceil(len(seen) / 2))] if c is not first),
-            ]
+        budget = SubBudget(self._budget, SCREENING_SHARE * self._budget.remaining())
+        self._screen_all(candidates, budget)
+        screened = self._screened()
+        if is_first:  # the defaults always enter
+            defaults, n = self.candidates[0], max(2, math.ceil(len(screened) / 2))
+            entrants = [defaults, *(c for c in screened[:n] if c is not defaults)]
         else:
-            fresh = {candidate.number for candidate in candidates}
-            entering = [c for c in seen[: math.ceil(PROMISING * len(seen))] if c.number in fresh]
-        return self._hurried(entering)
+            new = {candidate.number for candidate in candidates}
+            n = math.ceil(ENTRANT_SHARE * len(screened))
+            entrants = [c for c in screened[:n] if c.number in new]
+        return self._speed_up(entrants)
 
-    def _plan(self, first: Candidate) -> bool:
-        """Look at the first; whether seconds are few beside its training, so that looks save any."""
-        self._choose_rows(first)
-        self._look_at(first, PILOT * self._budget.left())
-        assert first.look is not None  # it is never refused
-        own = self._looks.pace.rate(first.parameters)
-        n_trainings = self._at_once * self._budget.left() / self._looks.on_fold(first.look, own)
-        self._is_short, self._first_look = n_trainings < PLENTY, first.look.seconds
-        # Without time for another one on the fold all is needed for the training on all rows.
-        two, left = [(first.parameters, first.look)] * 2, (1 - LOOKING) * self._budget.left()
-        self._is_at_end = self._is_short and self._looks.haste_of_all(two, left, least=2)[1] == 0
-        if n_trainings >= MANY:
-            self._steps = self._again
+    def _screen_defaults(self, defaults: Candidate) -> bool:
+        """Screen the defaults. Return whether time is so short that screening saves any."""
+        self._choose_rows(defaults)
+        self._screen(defaults, PILOT_SHARE * self._budget.remaining())
+        result = defaults.screening
+        assert result is not None  # the defaults never fail
+        rate = self._screening.rate_scale.rate(defaults.parameters)
+        seconds = self._screening.fold_seconds(result, rate)
+        n_trials = self._n_parallel * self._budget.remaining() / seconds
+        self._is_short, self._pilot_seconds = n_trials < MAX_SCREENED_TRIALS, result.seconds
+        # Without time for two trials on a fold, all time is for the final fit.
+        pair = [(defaults.parameters, result)] * 2
+        remaining = (1 - SCREENING_SHARE) * self._budget.remaining()
+        self._is_out_of_time = (
+            self._is_short
+            and self._screening.choose_speedup(pair, remaining, min_candidates=2)[1] == 0
+        )
+        if n_trials >= MIN_RESAMPLED_TRIALS:
+            self._iterations = self._repeats
         return self._is_short
 
-    def _choose_rows(self, first: Candidate) -> None:
-        """Looks at few rows must be cheaper than trainings on the fold: measured, since small nodes and many
-        outputs cost the same whatever the rows."""
-        of_few, of_fold = self._seconds_of_round(first, _LOOK), self._seconds_of_round(first, 0)
-        growth, of_rows = self.folds[0].growth, self._small.growth
-        if of_few > SAVING * of_fold:
-            self._small, self._looked_on, of_few, of_rows = self.folds[0], 0, of_fold, 1.0
-        self._looks = Looks(self._looks.pace, of_fold / of_few, of_rows, growth, self._at_once)
+    def _choose_rows(self, defaults: Candidate) -> None:
+        """Screen on the fold itself if rounds on few rows are measured to be hardly faster.
 
-    def _seconds_of_round(self, candidate: Candidate, fold: int) -> float:
-        before = self._budget.left()
-        parameters = self._looks.hurried(candidate.parameters)
-        watch = self._train(
-            parameters, self._data(fold), math.inf, Share(self._budget, PROBE * self._all)
+        With small nodes and many outputs a round takes as long whatever the rows.
+        """
+        small_seconds = self._time_round(defaults, _SCREENING_FOLD)
+        fold_seconds = self._time_round(defaults, 0)
+        growth, fold_growth = self.folds[0].growth, self._small.growth
+        if small_seconds > MAX_SMALL_ROUND_RATIO * fold_seconds:
+            self._small, self._screening_fold = self.folds[0], 0
+            small_seconds, fold_growth = fold_seconds, 1.0
+        ratio = fold_seconds / small_seconds
+        self._screening = Screening(
+            self._screening.rate_scale, ratio, fold_growth, growth, self._n_parallel
         )
-        return max(1e-9, before - self._budget.left()) / len(watch.curve)
 
-    def _look_beside(self, candidates: list[Candidate], share: Share) -> None:
-        """At as many of them as there is time for, several at a time."""
+    def _time_round(self, candidate: Candidate, fold: int) -> float:
+        before = self._budget.remaining()
+        parameters = self._screening.speed_up(candidate.parameters)
+        budget = SubBudget(self._budget, TIMING_SHARE * self._total_seconds)
+        stopper = self._train(parameters, self._fold(fold), math.inf, budget)
+        return max(1e-9, before - self._budget.remaining()) / len(stopper.curve)
 
-        def looks() -> Iterator[Callable[[], Trained]]:
+    def _screen_all(self, candidates: list[Candidate], budget: SubBudget) -> None:
+        """Screen, in parallel, as many candidates as there is time for."""
+
+        def jobs() -> Iterator[Callable[[], TrialOutcome]]:
             for candidate in candidates:
-                if share.is_spent():
+                if budget.is_spent():
                     return
-                yield partial(self._look, candidate, share, LONGEST * self._first_look)
+                seconds = MAX_SCREENING_RATIO * self._pilot_seconds
+                yield partial(self._run_screening, candidate, budget, seconds)
 
-        with closing(in_order(looks(), self._at_once, share.end)) as found:
-            for candidate, trained in zip(candidates, found, strict=False):
-                self._take_look(candidate, trained)
+        with closing(run_parallel(jobs(), self._n_parallel, budget.cancel)) as outcomes:
+            for candidate, outcome in zip(candidates, outcomes, strict=False):
+                self._record_screening(candidate, outcome)
 
-    def _look_at(self, candidate: Candidate, seconds: float) -> None:
-        self._take_look(candidate, self._look(candidate, self._budget, seconds))
+    def _screen(self, candidate: Candidate, seconds: float) -> None:
+        outcome = self._run_screening(candidate, self._budget, seconds)
+        self._record_screening(candidate, outcome)
 
-    def _look(self, candidate: Candidate, whole: Budget, seconds: float) -> Trained:
-        parameters = self._looks.hurried(candidate.parameters)
-        ended = self._log.find(parameters, self._looked_on)
-        if ended is not None:
-            return Trained(ended)
-        leader = min((c.look.loss for c in self.candidates if c.look is not None), default=math.inf)
-        data = self._data(self._looked_on)
-        return self._measured(candidate, parameters, data, leader, Share(whole, seconds))
+    def _run_screening(self, candidate: Candidate, budget: Budget, seconds: float) -> TrialOutcome:
+        parameters = self._screening.speed_up(candidate.parameters)
+        record = self._log.find(parameters, self._screening_fold)
+        if record is not None:
+            return TrialOutcome(record)
+        losses = (c.screening.loss for c in self.candidates if c.screening is not None)
+        data, share = self._fold(self._screening_fold), SubBudget(budget, seconds)
+        return self._run_trial(candidate, parameters, data, min(losses, default=math.inf), share)
 
-    def _take_look(self, candidate: Candidate, trained: Trained) -> None:
-        parameters = self._looks.hurried(candidate.parameters)
+    def _record_screening(self, candidate: Candidate, outcome: TrialOutcome) -> None:
+        parameters = self._screening.speed_up(candidate.parameters)
         self.candidates.append(candidate)
-        ended = self._kept(parameters, self._looked_on, trained, math.inf)
-        candidate.refused = ended.refused
-        if candidate.refused:
-            self._say(f"{candidate.number:4d}  left out: {candidate.refused}")
+        record = self._log_outcome(parameters, self._screening_fold, outcome, math.inf)
+        if record.error:
+            self._report_error(candidate, record.error)
             return
-        loss, n = min(ended.curve), len(ended.curve)
-        rounds = 1 + ended.curve.index(loss)
-        rate = self._looks.pace.rate(parameters)
-        candidate.look = Look(loss, rounds, n, max(ended.seconds, 1e-9), rate, trained.was_cut)
-        self._say(
-            f"{candidate.number:4d}  first look: loss {loss:.6g}, {rounds} rounds  {parameters}"
+        loss, n = min(record.curve), len(record.curve)
+        rounds = 1 + record.curve.index(loss)
+        rate, seconds = self._screening.rate_scale.rate(parameters), max(record.seconds, 1e-9)
+        candidate.screening = ScreeningResult(loss, rounds, n, seconds, rate, outcome.timed_out)
+        self._report(
+            f"candidate {candidate.number}, screening: loss {loss:.6g}, {rounds} rounds  "
+            f"{parameters}"
         )
 
-    def _hurried(self, entering: list[Candidate]) -> list[Candidate]:
-        """Those of them, in order, that there is time for, as fast as they must be."""
-        found = [(c.parameters, c.look) for c in entering if c.look is not None]
-        if not found:
+    def _speed_up(self, entrants: list[Candidate]) -> list[Candidate]:
+        """Return the entrants that there is time for, in order, sped up as far as needed."""
+        screened = [(c.parameters, c.screening) for c in entrants if c.screening is not None]
+        if not screened:
             return []
-        # The first of a search, what everybody has, has nothing to win against alone.
-        begins = not super().best()
-        least = min(2, len(found)) if begins else 1
-        haste, n = self._looks.haste_of_all(found, self._budget.left(), least)
-        self._is_at_end = n == 0
-        if n < len(found) and begins:
-            self._steps = self._steps[:1]  # one fold must do
-        pace, entering = self._looks.pace, entering[:n]
-        hastes = pace.hastes([c.proposed for c in entering], haste)
-        for candidate, own in zip(entering, hastes, strict=True):
-            candidate.parameters, candidate.haste = pace.hurried(candidate.proposed, own), own
-        return entering
+        # The defaults alone, at the start of a search, have nothing to be compared with.
+        is_first = not super().ranking()
+        min_candidates = min(2, len(screened)) if is_first else 1
+        speedup, n = self._screening.choose_speedup(
+            screened, self._budget.remaining(), min_candidates
+        )
+        self._is_out_of_time = n == 0
+        if n < len(screened) and is_first:
+            self._iterations = self._iterations[:1]  # use one fold only
+        scale, entrants = self._screening.rate_scale, entrants[:n]
+        speedups = scale.speedups([c.proposed for c in entrants], speedup)
+        for candidate, own in zip(entrants, speedups, strict=True):
+            candidate.parameters = scale.speed_up(candidate.proposed, own)
+            candidate.speedup = own
+        return entrants
 
-    def _data(self, fold: int) -> Fold:
-        return self._small if fold == _LOOK else super()._data(fold)
+    def _fold(self, fold: int) -> Fold:
+        return self._small if fold == _SCREENING_FOLD else super()._fold(fold)
 
-    def _keep_time(self, candidate: Candidate, fold: int) -> None:
-        if candidate.look is None:
-            super()._keep_time(candidate, fold)
+    def _reserve_first_trial(self, candidate: Candidate, fold: int) -> None:
+        if candidate.screening is None:
+            super()._reserve_first_trial(candidate, fold)
         else:
-            rate = self._looks.pace.rate(candidate.parameters)
-            self._budget.reserve(self._looks.last(candidate.look, rate))
+            rate = self._screening.rate_scale.rate(candidate.parameters)
+            self._budget.reserve(self._screening.final_seconds(candidate.screening, rate))
 
-    def _take(self, candidate: Candidate, fold: int, trained: Trained | None) -> bool:
-        if trained is not None and candidate.look is not None and trained.ended.curve:
-            self._looks.learn(candidate.look, len(trained.ended.curve), trained.ended.seconds)
-        return super()._take(candidate, fold, trained)
+    def _record(self, candidate: Candidate, fold: int, outcome: TrialOutcome | None) -> bool:
+        if outcome is not None and candidate.screening is not None and outcome.record.curve:
+            n_trained, seconds = len(outcome.record.curve), outcome.record.seconds
+            self._screening.update_round_time(candidate.screening, n_trained, seconds)
+        return super()._record(candidate, fold, outcome)
 
-    def _reserve(self) -> None:
-        if self._members > 1:
-            super()._reserve()
+    def _reserve_final_fits(self) -> None:
+        if self._n_members > 1:
+            super()._reserve_final_fits()
             return
-        best = self.best()[0]
-        seconds = self._seconds_at_last(best)
-        last = min(seconds * best.haste, max(seconds, LAST * self._all))
-        self._budget.reserve(last + self._seconds_of_finals() / MARGIN)
+        best = self.ranking()[0]
+        seconds = self._final_fit_seconds(best)
+        slowed = min(seconds * best.speedup, max(seconds, FINAL_FIT_SHARE * self._total_seconds))
+        self._budget.reserve(slowed + self._revalidation_seconds() / TIME_MARGIN)
 
-    def judge_again(self) -> None:
-        self._is_final = True
-        if self.best() and self.best()[0].curves:
-            self._reserve()
-        super().judge_again()
+    def revalidate_leaders(self) -> None:
+        self._is_revalidating = True
+        if self.ranking() and self.ranking()[0].curves:
+            self._reserve_final_fits()
+        super().revalidate_leaders()
 
-    def _finalists(self) -> list[Candidate]:
-        """As many as there is time to judge on all folds of one deal."""
-        found, most = super()._finalists(), FINALS * self._all
-        while found and self.folds.dealt * _seconds_of_fold(found) > most:
-            found.pop()
-        return found if len(found) > 1 else []
+    def _leaders(self) -> list[Candidate]:
+        """Return as many leaders as there is time for on all folds of one repeat."""
+        leaders, max_seconds = super()._leaders(), REVALIDATION_SHARE * self._total_seconds
+        while leaders and self.folds.n_splits * _sum_fold_seconds(leaders) > max_seconds:
+            leaders.pop()
+        return leaders if len(leaders) > 1 else []
 
-    def _seconds_of_finals(self) -> float:
-        """To be kept for judging the leaders again."""
-        if self._is_final:
+    def _revalidation_seconds(self) -> float:
+        """Return the seconds to reserve for validating the leaders again."""
+        if self._is_revalidating:
             return 0.0
-        further = len(self.folds) - self.folds.dealt
-        return min(FINALS * self._all, further * _seconds_of_fold(self._finalists()))
+        n_folds = len(self.folds) - self.folds.n_splits
+        max_seconds = REVALIDATION_SHARE * self._total_seconds
+        return min(max_seconds, n_folds * _sum_fold_seconds(self._leaders()))
 
 
-def _seconds_of_fold(candidates: list[Candidate]) -> float:
-    """Of all their trainings on one."""
+def _sum_fold_seconds(candidates: list[Candidate]) -> float:
+    """Return the seconds of one trial of each candidate."""
     return sum(c.seconds / c.n_folds for c in candidates)

@@ -1,8 +1,8 @@
-"""Which candidates are blended, and with what weights: greedy, by scores on rows they were not trained on.
+"""Greedy ensemble selection: candidates to blend and their weights, by raw scores on held-out rows.
 
-R. Caruana, A. Niculescu-Mizil, G. Crew, A. Ksikes, "Ensemble selection from libraries of models", ICML 2004;
-but it is raw scores that are averaged here, so that a blend is one forest. Owns the selection. Must not know
-how candidates are trained, or how forests are put together.
+R. Caruana, A. Niculescu-Mizil, G. Crew, A. Ksikes, "Ensemble selection from libraries of models",
+ICML
+2004. Unlike there, raw scores are averaged, so that a blend is one forest.
 """
 
 from __future__ import annotations
@@ -16,126 +16,126 @@ from polyleaf.metrics import Metric
 from polyleaf.search.cv_splits import Fold
 from polyleaf.search.trials import Candidate
 
-__all__ = ["POOL", "STEPS", "Member", "members_of", "weights_of"]
+__all__ = ["MAX_STEPS", "POOL_SIZE", "Member", "compute_weights", "select_members"]
 
-STEPS = 25  # candidates that are added, the same ones again among them
-POOL = 3  # candidates to choose from for each member there may be
+MAX_STEPS = 25  # additions, with repetition
+POOL_SIZE = 3  # candidates to choose from, for each member allowed
 
 
 class Member(NamedTuple):
-    """A candidate with its share."""
+    """A candidate and its weight."""
 
     candidate: Candidate
     weight: float
 
 
-def members_of(
+def select_members(
     candidates: Sequence[Candidate],
     folds: Sequence[Fold],
     train: Callable[[Candidate, Fold], Any],
     metric: Metric,
-    most: int,
+    max_members: int,
     is_spent: Callable[[], bool],
 ) -> tuple[list[Member], float]:
-    """The members of the blend and its mean loss over the folds.
+    """Return the members of the blend, and its mean loss over the folds.
 
     Parameters
     ----------
     candidates : sequence of Candidate
-        Best first. Those that were not tried on as many folds as the first are left out.
+        Best first. Candidates with fewer folds than the first are left out.
     folds : sequence of Fold
     train : callable
         `train(candidate, fold)`: the fitted estimator, where it was not kept.
     metric : Metric
-    most : int
-        Members.
+    max_members : int
     is_spent : callable
-        Whether to make do with what was found.
+        Whether time is over: the best blend so far is returned.
     """
-    whole = [c for c in candidates if c.n_folds == candidates[0].n_folds][: POOL * most]
+    pool = [c for c in candidates if c.n_folds == candidates[0].n_folds]
+    pool = pool[: POOL_SIZE * max_members]
     fitted = [
-        [kept or train(c, fold) for kept, fold in zip(c.trained, folds, strict=False)]
-        for c in whole
+        [kept or train(c, fold) for kept, fold in zip(c.fitted, folds, strict=False)] for c in pool
     ]
-    raws = [
+    raw_scores = [
         [
-            _raw(estimator, fold, min(c.rounds, len(curve)))
+            _predict_raw(estimator, fold, min(c.rounds, len(curve)))
             for estimator, fold, curve in zip(each, folds, c.curves, strict=False)
         ]
-        for c, each in zip(whole, fitted, strict=True)
+        for c, each in zip(pool, fitted, strict=True)
     ]
-    judges = [
-        _judge(estimator, fold, metric) for estimator, fold in zip(fitted[0], folds, strict=False)
+    losses = [
+        _make_loss(estimator, fold, metric)
+        for estimator, fold in zip(fitted[0], folds, strict=False)
     ]
-    weights, loss = weights_of(raws, judges, most, is_spent)
-    chosen = [Member(c, float(w)) for c, w in zip(whole, weights, strict=True) if w > 0]
-    return sorted(chosen, key=lambda member: -member.weight), loss
+    weights, loss = compute_weights(raw_scores, losses, max_members, is_spent)
+    members = [Member(c, float(w)) for c, w in zip(pool, weights, strict=True) if w > 0]
+    return sorted(members, key=lambda member: -member.weight), loss
 
 
-def weights_of(
-    raws: Sequence[Sequence[np.ndarray]],
-    judges: Sequence[Callable[[np.ndarray], float]],
-    most: int,
+def compute_weights(
+    raw_scores: Sequence[Sequence[np.ndarray]],
+    losses: Sequence[Callable[[np.ndarray], float]],
+    max_members: int,
     is_spent: Callable[[], bool],
 ) -> tuple[np.ndarray, float]:
-    """Shares of the candidates, and the loss that the blend has.
+    """Return weights of the candidates, and the loss of the blend.
 
-    Again and again the candidate is added, as often as need be, that makes the mean best; what is taken in
-    the end is the best mean on the way.
+    Each step adds the candidate, with repetition, that lowers the loss of the mean most; the best
+    mean of all steps is returned.
 
     Parameters
     ----------
-    raws : sequence of sequence of array
-        Of each candidate, for each fold: raw scores of the rows to validate. The first candidate begins.
-    judges : sequence of callable
+    raw_scores : sequence of sequence of array
+        For each candidate and fold: raw scores of the held-out rows. The first candidate is the
+        start.
+    losses : sequence of callable
         For each fold: the loss of raw scores.
-    most : int
-        Candidates with a share.
+    max_members : int
+        Maximum number of candidates with a weight.
     is_spent : callable
         Whether to stop.
     """
 
-    def loss_of(scores: Sequence[np.ndarray]) -> float:
-        return float(np.mean([judge(raw) for judge, raw in zip(judges, scores, strict=True)]))
+    def mean_loss(scores: Sequence[np.ndarray]) -> float:
+        return float(np.mean([loss(raw) for loss, raw in zip(losses, scores, strict=True)]))
 
-    counts = np.zeros(len(raws), np.int64)
+    counts = np.zeros(len(raw_scores), np.int64)
     counts[0] = 1
-    total = list(raws[0])
-    found, lowest = counts.copy(), loss_of(total)
-    for n in range(2, STEPS + 1):
-        open_to = (
-            np.flatnonzero(counts) if np.count_nonzero(counts) >= most else np.arange(len(raws))
-        )
-        if is_spent() or len(raws) == 1:
+    total = list(raw_scores[0])
+    best_counts, lowest = counts.copy(), mean_loss(total)
+    for n in range(2, MAX_STEPS + 1):
+        is_full = np.count_nonzero(counts) >= max_members
+        choices = np.flatnonzero(counts) if is_full else np.arange(len(raw_scores))
+        if is_spent() or len(raw_scores) == 1:
             break
-        losses = [
-            loss_of([(t + r) / n for t, r in zip(total, raws[c], strict=True)])
-            for c in open_to.tolist()
+        found = [
+            mean_loss([(t + r) / n for t, r in zip(total, raw_scores[c], strict=True)])
+            for c in choices.tolist()
         ]
-        added = int(open_to[np.argmin(losses)])
-        total = [t + r for t, r in zip(total, raws[added], strict=True)]
+        added = int(choices[np.argmin(found)])
+        total = [t + r for t, r in zip(total, raw_scores[added], strict=True)]
         counts[added] += 1
-        if min(losses) < lowest:
-            found, lowest = counts.copy(), min(losses)
-    return found / found.sum(), lowest
+        if min(found) < lowest:
+            best_counts, lowest = counts.copy(), min(found)
+    return best_counts / best_counts.sum(), lowest
 
 
-def _raw(estimator: Any, fold: Fold, rounds: int) -> np.ndarray:
-    """Raw scores of the rows to validate, with what they start from."""
+def _predict_raw(estimator: Any, fold: Fold, rounds: int) -> np.ndarray:
+    """Return raw scores of the held-out rows, offsets included."""
     return estimator._raw(
         fold.valid.X, (0, min(rounds, estimator.model_.n_rounds)), fold.valid.offset
     )
 
 
-def _judge(estimator: Any, fold: Fold, metric: Metric) -> Callable[[np.ndarray], float]:
-    """The loss of raw scores on a fold, as its trainings had it."""
+def _make_loss(estimator: Any, fold: Fold, metric: Metric) -> Callable[[np.ndarray], float]:
+    """Return the function that computes the loss of raw scores on a fold, as in its trials."""
     target = estimator._encoding.encode(fold.valid.y, fold.valid.weight, name="y", normalized=False)
     transform = estimator.model_.objective.transform
     sign = -1.0 if metric.greater_is_better else 1.0
 
-    def judge(raw: np.ndarray) -> float:
+    def loss(raw: np.ndarray) -> float:
         scores = raw if metric.prediction_type == "raw" else transform(raw)
-        loss = sign * metric(target.values, scores, target.weight)
-        return np.inf if np.isnan(loss) else loss
+        value = sign * metric(target.values, scores, target.weight)
+        return np.inf if np.isnan(value) else value
 
-    return judge
+    return loss

@@ -1,7 +1,6 @@
-"""Which sets of parameters are tried: a table of compositions that differ much, then steps from the best.
+"""The portfolio of parameter sets that are tried first, and variations of the best candidates.
 
-Owns the table, one for each kind of task, and the ladders. Must not know data, folds or scores. The table is
-what `benchmarks/portfolio.py` found; docs/choosing.md tells the evidence.
+The portfolio was selected by `benchmarks/portfolio.py`.
 """
 
 from __future__ import annotations
@@ -11,14 +10,21 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["PARENTS", "PORTFOLIO", "Parameters", "portfolio_of", "suited", "variations"]
+__all__ = [
+    "N_PARENTS",
+    "PORTFOLIO",
+    "Parameters",
+    "filter_applicable",
+    "generate_variations",
+    "get_portfolio",
+]
 
 Parameters = dict[str, Any]
 
-# By the kind of task, in the order in which they are tried. The first is what everybody has who sets nothing,
-# the second the same at half the rate; the others are the compositions that cover most sets.
+# For each kind of task, in the order of evaluation: the defaults, the defaults at half the learning
+# rate, then the combinations that are best on most benchmark data sets.
 _RATE = 0.05
-# Large trees, each of its own rows and of few features a node.
+# Large trees on subsamples of rows, with few features per node.
 _RANDOM: Parameters = {
     "learning_rate": _RATE,
     "max_leaves": 63,
@@ -79,7 +85,7 @@ PORTFOLIO: dict[str, tuple[Parameters, ...]] = {
         {"learning_rate": _RATE, "min_child_samples": 20, "subsample": 0.7},
     ),
 }
-# Where a variation goes from a value: one step down or up.
+# Values of a parameter: a variation moves to the next lower or higher one.
 LADDERS: dict[str, Sequence[float]] = {
     "learning_rate": (0.0125, 0.025, 0.05, 0.1, 0.2),
     "max_leaves": (4, 8, 15, 31, 63, 127, 255),
@@ -88,13 +94,13 @@ LADDERS: dict[str, Sequence[float]] = {
     "colsample_bynode": (0.125, 0.25, 0.5, 0.75, 1.0),
     "subsample": (0.4, 0.55, 0.7, 0.85, 1.0),
 }
-MOST_CLASSES = 26  # of a full Hessian: a round takes as many times longer as there are classes
-PARENTS = 3  # of the best, from which steps are taken
-_STEPS = 3  # ladders that one variation takes a step on, at most
+MAX_FULL_HESSIAN_CLASSES = 26  # the time of a round with a full Hessian grows with the classes
+N_PARENTS = 3  # best candidates that are varied
+_MAX_STEPS = 3  # parameters that one variation changes
 
 
-def portfolio_of(task: str) -> tuple[Parameters, ...]:
-    """The table of a task, as `suited` names it."""
+def get_portfolio(task: str) -> tuple[Parameters, ...]:
+    """Return the portfolio of a task, named as in `filter_applicable`."""
     kinds = {
         "regression": "regression",
         "binary": "classes",
@@ -104,14 +110,14 @@ def portfolio_of(task: str) -> tuple[Parameters, ...]:
     return PORTFOLIO[kinds[task]]
 
 
-def suited(
+def filter_applicable(
     candidates: Sequence[Parameters],
     fixed: Collection[str],
     task: str,
     n_outputs: int,
     linear: bool,
 ) -> list[Parameters]:
-    """The candidates that mean something for these data, but for what the user has set; each once.
+    """Return the candidates that apply to the data, without fixed parameters and duplicates.
 
     Parameters
     ----------
@@ -121,54 +127,54 @@ def suited(
     task : {"regression", "binary", "multiclass", "multilabel"}
     n_outputs : int
     linear : bool
-        Whether linear leaves have features to read.
+        Whether raw features are available to linear leaves.
     """
-    several = task != "binary" and n_outputs > 1
-    found: list[Parameters] = []
+    has_several_outputs = task != "binary" and n_outputs > 1
+    applicable: list[Parameters] = []
     for candidate in candidates:
         free = {name: value for name, value in candidate.items() if name not in fixed}
         if free.get("hessian") == "full" and not (
-            task == "multiclass" and n_outputs <= MOST_CLASSES
+            task == "multiclass" and n_outputs <= MAX_FULL_HESSIAN_CLASSES
         ):
             continue
-        if ("multi_strategy" in free and not several) or (
+        if ("multi_strategy" in free and not has_several_outputs) or (
             free.get("leaf") == "linear" and not linear
         ):
             continue
-        if free not in found:
-            found.append(free)
-    return found
+        if free not in applicable:
+            applicable.append(free)
+    return applicable
 
 
-def variations(
-    parents: Sequence[Parameters], usual: Parameters, fixed: Collection[str], seed: int
+def generate_variations(
+    parents: Sequence[Parameters], defaults: Parameters, fixed: Collection[str], seed: int
 ) -> Iterator[Parameters]:
-    """Endlessly: one of the parents, with up to three parameters moved by one step.
+    """Yield, endlessly, a parent with up to three parameters moved by one step.
 
     Parameters
     ----------
     parents : sequence of dict
-    usual : dict
-        What a parameter is that a parent does not name.
+    defaults : dict
+        Values of parameters that a parent does not set.
     fixed : collection of str
-        Parameters that stay.
+        Parameters that must not change.
     seed : int
     """
-    chance = np.random.default_rng(seed)
-    ladders = [name for name in LADDERS if name not in fixed]
-    while ladders:
-        child: Parameters = dict(parents[int(chance.integers(len(parents)))])
-        for place in chance.permutation(len(ladders))[
-            : int(chance.integers(1, _STEPS + 1))
-        ].tolist():
-            name = ladders[place]
-            child[name] = _step(LADDERS[name], {**usual, **child}[name], bool(chance.integers(2)))
+    rng = np.random.default_rng(seed)
+    names = [name for name in LADDERS if name not in fixed]
+    while names:
+        child: Parameters = dict(parents[int(rng.integers(len(parents)))])
+        order = rng.permutation(len(names))
+        for i in order[: int(rng.integers(1, _MAX_STEPS + 1))].tolist():
+            name = names[i]
+            value = {**defaults, **child}[name]
+            child[name] = _move_step(LADDERS[name], value, bool(rng.integers(2)))
         yield child
 
 
-def _step(ladder: Sequence[float], value: float, up: bool) -> float:
-    """The next rung, or the one below it; at an end of the ladder the value stays."""
-    further = [rung for rung in ladder if (rung > value if up else rung < value)]
-    if not further:
+def _move_step(ladder: Sequence[float], value: float, up: bool) -> float:
+    """Return the next higher or lower value; the value itself at an end of the ladder."""
+    beyond = [step for step in ladder if (step > value if up else step < value)]
+    if not beyond:
         return value
-    return min(further) if up else max(further)
+    return min(beyond) if up else max(beyond)

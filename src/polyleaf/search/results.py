@@ -1,4 +1,4 @@
-"""What a search found, as tables and text. Owns their form; must not know how the race is run."""
+"""Results of a search as tables and text."""
 
 from __future__ import annotations
 
@@ -9,59 +9,61 @@ import numpy as np
 
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
-from polyleaf.search.trials import Candidate, winner_first
+from polyleaf.search.trials import Candidate, rank_with_defaults
 
-__all__ = ["Cost", "cost", "cv_results", "leaderboard", "report", "report_of_blend"]
+__all__ = [
+    "ModelCost",
+    "format_blend",
+    "format_leaderboard",
+    "make_cv_results",
+    "make_leaderboard",
+    "measure_cost",
+]
 
-REPORTED = 10  # candidates
-TIMED_ROWS, TIMES = 1_000, 5
+MAX_REPORTED = 10  # candidates
+TIMED_ROWS, N_TIMINGS = 1_000, 5
 
 
-class Cost(NamedTuple):
-    """What a model costs: bytes of its file, and microseconds a row to predict, bins not counted."""
+class ModelCost(NamedTuple):
+    """Bytes of a model file, and microseconds per row of prediction without binning."""
 
     bytes: int
     microseconds: float
 
 
-def cost(model: Model, dataset: Dataset, n_threads: int) -> Cost:
-    """Measured on up to 1,000 rows, the fastest of five times."""
+def measure_cost(model: Model, dataset: Dataset, n_threads: int) -> ModelCost:
+    """Measure on up to 1,000 rows; the time is the shortest of five."""
     rows = dataset.rows(np.arange(min(TIMED_ROWS, dataset.n_rows)))
     seconds = []
-    for _ in range(TIMES):
-        begun = time.perf_counter()
+    for _ in range(N_TIMINGS):
+        started = time.perf_counter()
         model.predict_raw(rows, n_threads=n_threads)
-        seconds.append(time.perf_counter() - begun)
-    return Cost(len(model.to_bytes()), 1e6 * min(seconds) / rows.n_rows)
+        seconds.append(time.perf_counter() - started)
+    return ModelCost(len(model.to_bytes()), 1e6 * min(seconds) / rows.n_rows)
 
 
-def cv_results(candidates: list[Candidate], n_folds: int, sign: float) -> dict[str, Any]:
-    """One entry for each candidate in the order of trying, as scikit-learn's searches have it."""
+def make_cv_results(candidates: list[Candidate], n_folds: int, sign: float) -> dict[str, Any]:
+    """Return columns with an entry per candidate, in the layout of scikit-learn's searches."""
     scores = np.full((len(candidates), n_folds), np.nan)
     for row, candidate in zip(scores, candidates, strict=True):
         row[: candidate.n_folds] = [sign * loss for loss in candidate.losses]
-    place = {candidate.number: i + 1 for i, candidate in enumerate(winner_first(candidates))}
-    tried = [candidate.n_folds > 0 for candidate in candidates]
-    found: dict[str, Any] = {
+    ranks = {candidate.number: i + 1 for i, candidate in enumerate(rank_with_defaults(candidates))}
+    mean_scores = [sign * c.loss if c.n_folds > 0 else np.nan for c in candidates]
+    columns: dict[str, Any] = {
         "params": [candidate.parameters for candidate in candidates],
         "origin": [candidate.origin for candidate in candidates],
         "n_estimators": np.array([candidate.rounds for candidate in candidates]),
         "n_folds": np.array([candidate.n_folds for candidate in candidates]),
-        "mean_test_score": np.array(
-            [
-                sign * c.loss if is_tried else np.nan
-                for c, is_tried in zip(candidates, tried, strict=True)
-            ]
-        ),
-        "rank_test_score": np.array([place.get(c.number, len(place) + 1) for c in candidates]),
+        "mean_test_score": np.array(mean_scores),
+        "rank_test_score": np.array([ranks.get(c.number, len(ranks) + 1) for c in candidates]),
         "fit_time": np.array([candidate.seconds for candidate in candidates]),
-        "refused": [candidate.refused for candidate in candidates],
+        "error": [candidate.error for candidate in candidates],
     }
-    return found | {f"split{j}_test_score": scores[:, j] for j in range(n_folds)}
+    return columns | {f"split{j}_test_score": scores[:, j] for j in range(n_folds)}
 
 
-def leaderboard(candidates: list[Candidate], sign: float) -> list[dict[str, Any]]:
-    """Those that were tried, best first: those that went through more folds before the others."""
+def make_leaderboard(candidates: list[Candidate], sign: float) -> list[dict[str, Any]]:
+    """Return the evaluated candidates, best first; those with more folds come before the others."""
     return [
         {
             "rank": i + 1,
@@ -72,43 +74,46 @@ def leaderboard(candidates: list[Candidate], sign: float) -> list[dict[str, Any]
             "seconds": c.seconds,
             "params": c.parameters,
         }
-        for i, c in enumerate(winner_first(candidates))
+        for i, c in enumerate(rank_with_defaults(candidates))
     ]
 
 
-def report(
-    board: list[dict[str, Any]], metric: str, greater_is_better: bool, n_refused: int
+def format_leaderboard(
+    leaderboard: list[dict[str, Any]], metric: str, greater_is_better: bool, n_failed: int
 ) -> str:
-    """The best ten, and how many there were."""
-    way = "more" if greater_is_better else "less"
+    """Format the best ten candidates and their number as text."""
+    direction = "greater" if greater_is_better else "lower"
     lines = [
-        f"{len(board)} candidates by {metric} ({way} is better), {n_refused} did not go with the data",
-        f"{'rank':>4} {'score':>12} {'folds':>5} {'rounds':>6} {'seconds':>8}  parameters",
+        f"n_candidates: {len(leaderboard)} ({n_failed} failed), metric: {metric} "
+        f"({direction} is better)",
+        f"{'rank':>4} {'score':>12} {'folds':>5} {'rounds':>6} {'seconds':>8}  params",
     ]
-    for row in board[:REPORTED]:
+    for row in leaderboard[:MAX_REPORTED]:
         lines.append(
             f"{row['rank']:>4} {row['score']:>12.6g} {row['n_folds']:>5} {row['n_estimators']:>6} "
-            f"{row['seconds']:>8.2f}  {_told(row['params'])}"
+            f"{row['seconds']:>8.2f}  {_format_params(row['params'])}"
         )
     return "\n".join(lines)
 
 
-def report_of_blend(members: list[dict[str, Any]], score: float, costs: tuple[Cost, Cost]) -> str:
-    """The members with their weights, and what the blend costs beside its first member."""
-    one, all_ = costs
-    lines = [f"blend of {len(members)}, score {score:.6g}"]
+def format_blend(
+    members: list[dict[str, Any]], score: float, costs: tuple[ModelCost, ModelCost]
+) -> str:
+    """Format the members with their weights, and the costs of the first member and of the blend."""
+    first, blend = costs
+    lines = [f"blend of {len(members)} candidates, score {score:.6g}"]
     lines += [
-        f"{member['weight']:>8.2f}  candidate {member['candidate']}: {_told(member['params'])}"
+        f"{member['weight']:>8.2f}  candidate {member['candidate']}: "
+        f"{_format_params(member['params'])}"
         for member in members
     ]
-    return "\n".join(
-        [
-            *lines,
-            f"{all_.bytes:,} bytes, {all_.microseconds:.1f} microseconds a row; the first alone "
-            f"{one.bytes:,} bytes, {one.microseconds:.1f} microseconds",
-        ]
+    cost = (
+        f"{blend.bytes:,} bytes, {blend.microseconds:.1f} microseconds per row; the first member "
+        "alone: "
+        f"{first.bytes:,} bytes, {first.microseconds:.1f} microseconds"
     )
+    return "\n".join([*lines, cost])
 
 
-def _told(parameters: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in parameters.items()) or "as they come"
+def _format_params(parameters: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in parameters.items()) or "defaults"

@@ -1,8 +1,4 @@
-"""First looks: what a candidate promises, found in haste on few rows, and how long its trainings will be.
-
-Owns the pace of candidates where seconds are few: how much faster they learn than they will in the end, and
-what seconds they will need. Must not know the data, or by which rules candidates race.
-"""
+"""Screening: sped-up trials on few rows, and time estimates for trials and final fits."""
 
 from __future__ import annotations
 
@@ -14,149 +10,176 @@ from polyleaf.search.portfolio import Parameters
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, DEFAULTS
 from polyleaf.training.auto_n_estimators import MAX_ROWS
 
-__all__ = ["COST", "Look", "Looks", "Pace"]
+__all__ = ["TIME_EXPONENT", "LearningRateScale", "Screening", "ScreeningResult"]
 
-HASTE = 4.0  # times its own rate a candidate learns at, when it is looked at
-MOST_RATE = 0.3  # whatever the haste
-ROOT = 0.5  # n times the rows want about n ** ROOT times the rounds,
-COST = 0.85  # and each of them takes n ** COST times as long, where nothing was measured
-# Rounds times rate of the defaults: more is not taken for granted.
-USUAL_LEARNING = DEFAULT_N_ESTIMATORS * DEFAULTS["learning_rate"]
+SCREENING_SPEEDUP = 4.0  # factor of the learning rate in screening
+MAX_LEARNING_RATE = 0.3  # bound of sped-up learning rates
+# n times as many rows need about n ** ROUNDS_EXPONENT times as many rounds, and each round takes
+# n ** TIME_EXPONENT times as long, unless it was measured.
+ROUNDS_EXPONENT, TIME_EXPONENT = 0.5, 0.85
+# Rounds times learning rate of the defaults: estimates do not exceed it.
+DEFAULT_TOTAL_RATE = DEFAULT_N_ESTIMATORS * DEFAULTS["learning_rate"]
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Rates of candidates, and for how many rows.
+class LearningRateScale:
+    """Learning rates of candidates and how far they may be sped up.
 
     Parameters
     ----------
     rate : callable
-        `rate(parameters)`: the learning rate that a candidate has.
+        `rate(parameters)`: the learning rate of a candidate.
     is_free : bool
-        Whether they may be changed: not where the user has set one, or the most rounds.
+        Whether rates may be changed: False if the user has set `learning_rate` or `n_estimators`.
     n_rows : int
-        Of all data.
+        Number of rows of the whole data.
     """
 
     rate: Callable[[Parameters], float]
     is_free: bool
     n_rows: int
 
-    def most(self, parameters: Parameters) -> float:
-        """How many times faster a candidate may learn."""
-        return max(1.0, MOST_RATE / self.rate(parameters)) if self.is_free else 1.0
+    def max_speedup(self, parameters: Parameters) -> float:
+        """Return the largest factor that the learning rate may be multiplied by."""
+        return max(1.0, MAX_LEARNING_RATE / self.rate(parameters)) if self.is_free else 1.0
 
-    def hastes(self, candidates: Sequence[Parameters], haste: float) -> list[float]:
-        """Of each, where the slowest learns so many times faster: the others catch up only as far as it is
-        faster than they are, since whoever learns faster than another has the worse loss for that alone."""
+    def speedups(self, candidates: Sequence[Parameters], speedup: float) -> list[float]:
+        """Return the factor of each candidate when the slowest is sped up by `speedup`.
+
+        All are raised to the same learning rate, except for those that have a higher one already: a
+        candidate that learns faster than another has a worse loss for this reason alone.
+        """
         if not self.is_free:
             return [1.0] * len(candidates)
         rates = [self.rate(parameters) for parameters in candidates]
-        rate = haste * min(rates, default=0.0)
+        rate = speedup * min(rates, default=0.0)
         return [
-            min(max(1.0, rate / own), self.most(p))
+            min(max(1.0, rate / own), self.max_speedup(p))
             for own, p in zip(rates, candidates, strict=True)
         ]
 
-    def hurried(self, parameters: Parameters, haste: float) -> Parameters:
-        """The same, so many times faster."""
-        if haste == 1.0:
+    def speed_up(self, parameters: Parameters, speedup: float) -> Parameters:
+        """Return the parameters with the learning rate multiplied, and `n_estimators` divided."""
+        if speedup == 1.0:
             return parameters
-        hurried = {**parameters, "learning_rate": round(self.rate(parameters) * haste, 6)}
+        sped_up = {**parameters, "learning_rate": round(self.rate(parameters) * speedup, 6)}
         if "n_estimators" in parameters:
-            hurried["n_estimators"] = round(parameters["n_estimators"] / haste)
-        return hurried
+            sped_up["n_estimators"] = round(parameters["n_estimators"] / speedup)
+        return sped_up
 
 
-class Look(NamedTuple):
-    """What came of a first look."""
+class ScreeningResult(NamedTuple):
+    """Outcome of a candidate's screening trial."""
 
     loss: float
-    rounds: int  # to that loss
+    rounds: int  # rounds of the lowest loss
     n_trained: int
     seconds: float
-    rate: float  # that it learned at
-    was_cut: bool  # time for it was over before it had come to its end
+    rate: float  # learning rate of the trial
+    timed_out: bool  # time was over before early stopping
 
 
-class Looks:
-    """What looks say of trainings on more rows.
+class Screening:
+    """Estimates, from screening trials, of trials on folds and of the final fit.
 
     Parameters
     ----------
-    pace : Pace
-    cost : float
-        Seconds of a round on a fold for each second of one of a look.
-    of_fold, growth : float
-        Rows of a fold for each row of a look, and of the last training for each of a fold. With 1.0 looks are
-        trainings on the fold.
-    at_once : int
-        Trainings that run beside one another, but for the last.
+    rate_scale : LearningRateScale
+    round_time_ratio : float
+        Seconds of a round on a fold divided by those of a round in screening.
+    fold_growth, growth : float
+        Rows of a fold divided by rows of screening, and rows of the final fit divided by those of a
+        fold. With `fold_growth=1.0` screening trials run on the fold itself.
+    n_parallel : int
+        Trials that run in parallel; the final fit runs alone.
     """
 
     def __init__(
-        self, pace: Pace, cost: float, of_fold: float, growth: float, at_once: int = 1
+        self,
+        rate_scale: LearningRateScale,
+        round_time_ratio: float,
+        fold_growth: float,
+        growth: float,
+        n_parallel: int = 1,
     ) -> None:
-        self._at_once = at_once
-        self.pace, self._is_on_fold = pace, of_fold == 1.0
-        self._rows, self._growth = of_fold * growth, growth**COST
-        self._cost = cost
+        self._n_parallel = n_parallel
+        self.rate_scale, self._is_on_fold = rate_scale, fold_growth == 1.0
+        self._rows_ratio, self._final_time_ratio = fold_growth * growth, growth**TIME_EXPONENT
+        self._round_time_ratio = round_time_ratio
 
-    def hurried(self, parameters: Parameters, haste: float = HASTE) -> Parameters:
-        """The same in haste, that of looks, or as near as may be."""
-        return self.pace.hurried(parameters, min(haste, self.pace.most(parameters)))
+    def speed_up(self, parameters: Parameters, speedup: float = SCREENING_SPEEDUP) -> Parameters:
+        """Return the parameters sped up as in screening, as far as they may be."""
+        scale = self.rate_scale
+        return scale.speed_up(parameters, min(speedup, scale.max_speedup(parameters)))
 
-    def on_fold(self, look: Look, rate: float) -> float:
-        """Seconds of a training on a fold."""
-        return self._cost * look.seconds * look.rate / rate
+    def fold_seconds(self, result: ScreeningResult, rate: float) -> float:
+        """Estimate the seconds of a trial on a fold."""
+        return self._round_time_ratio * result.seconds * result.rate / rate
 
-    def left_on_fold(self, look: Look, rate: float) -> float:
-        """The same; none where the look was just that."""
-        was_that = self._is_on_fold and look.rate == rate and not look.was_cut
-        return 0.0 if was_that else self.on_fold(look, rate)
+    def remaining_fold_seconds(self, result: ScreeningResult, rate: float) -> float:
+        """Estimate the same; 0 if the screening trial was that very trial."""
+        is_done = self._is_on_fold and result.rate == rate and not result.timed_out
+        return 0.0 if is_done else self.fold_seconds(result, rate)
 
-    def last(self, look: Look, rate: float) -> float:
-        """Seconds of the last training."""
-        return (
-            self._cost * self._growth * look.seconds / look.n_trained * self.last_rounds(look, rate)
+    def final_seconds(self, result: ScreeningResult, rate: float) -> float:
+        """Estimate the seconds of the final fit."""
+        round_seconds = self._round_time_ratio * self._final_time_ratio * result.seconds
+        return round_seconds / result.n_trained * self.final_rounds(result, rate)
+
+    def final_rounds(self, result: ScreeningResult, rate: float) -> int:
+        """Estimate the rounds that the final fit needs."""
+        total_rate = result.rounds * result.rate
+        # After a time-out the need is unknown; so many do not yet harm probabilities.
+        scaled = (
+            DEFAULT_TOTAL_RATE / 2
+            if result.timed_out
+            else min(total_rate * self._rows_ratio**ROUNDS_EXPONENT, DEFAULT_TOTAL_RATE)
+        )
+        return max(1, round(max(total_rate, scaled) / rate))
+
+    def max_final_rounds(self, result: ScreeningResult, rate: float) -> int:
+        """Estimate the rounds that do no harm yet, if there is time for more than needed."""
+        rows_share = min(1.0, self.rate_scale.n_rows / MAX_ROWS)
+        harmless = DEFAULT_TOTAL_RATE * rows_share**ROUNDS_EXPONENT
+        return max(
+            round(harmless / rate) if result.timed_out else 0, self.final_rounds(result, rate)
         )
 
-    def last_rounds(self, look: Look, rate: float) -> int:
-        """Rounds on all rows, as far as a look can tell how many are enough."""
-        learned = look.rounds * look.rate
-        # Where it is not known, what probabilities do not suffer from yet.
-        more = (
-            USUAL_LEARNING / 2 if look.was_cut else min(learned * self._rows**ROOT, USUAL_LEARNING)
-        )
-        return max(1, round(max(learned, more) / rate))
+    def update_round_time(self, result: ScreeningResult, n_trained: int, seconds: float) -> None:
+        """Correct the time of rounds by a trial on a fold."""
+        self._round_time_ratio = seconds / n_trained / (result.seconds / result.n_trained)
 
-    def most_rounds(self, look: Look, rate: float) -> int:
-        """Rounds on all rows that are not too many yet, where there is time for more than are enough."""
-        harmless = USUAL_LEARNING * min(1.0, self.pace.n_rows / MAX_ROWS) ** ROOT
-        return max(round(harmless / rate) if look.was_cut else 0, self.last_rounds(look, rate))
-
-    def learn(self, look: Look, n_trained: int, seconds: float) -> None:
-        """A training on a fold has taken so many seconds for its rounds."""
-        self._cost = seconds / n_trained / (look.seconds / look.n_trained)
-
-    def haste_of_all(
-        self, found: Sequence[tuple[Parameters, Look]], left: float, least: int = 1
+    def choose_speedup(
+        self,
+        screened: Sequence[tuple[Parameters, ScreeningResult]],
+        seconds: float,
+        min_candidates: int = 1,
     ) -> tuple[float, int]:
-        """The least haste with which trainings on a fold, in order, and the last one fit into `left` seconds,
-        and how many do: all, else the first two, else the first; none where these are fewer than `least`."""
-        for n, share in ((len(found), 0.6), (2, 0.8), (1, 0.9)):
-            for haste in (1.0, 2.0, HASTE):
-                if least <= n <= len(found) and self._needed(found[:n], haste) <= share * left:
-                    return haste, n
-        return HASTE, 0
+        """Choose the smallest speed-up with which trials and final fit take at most `seconds`.
 
-    def _needed(self, found: Sequence[tuple[Parameters, Look]], haste: float) -> float:
-        """Seconds of all trainings on a fold, several at a time, and of the longest last one."""
-        hastes = self.pace.hastes([parameters for parameters, _ in found], haste)
-        at = [
-            (look, self.pace.rate(self.pace.hurried(parameters, own)))
-            for (parameters, look), own in zip(found, hastes, strict=True)
+        Returns
+        -------
+        speedup : float
+        n : int
+            Number of candidates, in order, that fit: all, else two, else one; 0 if these are fewer
+            than `min_candidates`.
+        """
+        for n, share in ((len(screened), 0.6), (2, 0.8), (1, 0.9)):
+            for speedup in (1.0, 2.0, SCREENING_SPEEDUP):
+                is_possible = min_candidates <= n <= len(screened)
+                if is_possible and self._total_seconds(screened[:n], speedup) <= share * seconds:
+                    return speedup, n
+        return SCREENING_SPEEDUP, 0
+
+    def _total_seconds(
+        self, screened: Sequence[tuple[Parameters, ScreeningResult]], speedup: float
+    ) -> float:
+        """Estimate the seconds of all trials on a fold and of the longest final fit."""
+        speedups = self.rate_scale.speedups([parameters for parameters, _ in screened], speedup)
+        trials = [
+            (result, self.rate_scale.rate(self.rate_scale.speed_up(parameters, own)))
+            for (parameters, result), own in zip(screened, speedups, strict=True)
         ]
-        needed = [self.left_on_fold(*each) for each in at]
-        on_folds = max(sum(needed) / min(self._at_once, len(needed)), max(needed))
-        return on_folds + max(self.last(*each) for each in at)
+        seconds = [self.remaining_fold_seconds(*trial) for trial in trials]
+        on_folds = max(sum(seconds) / min(self._n_parallel, len(seconds)), max(seconds))
+        return on_folds + max(self.final_seconds(*trial) for trial in trials)

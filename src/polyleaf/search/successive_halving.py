@@ -1,115 +1,160 @@
-"""The race: which candidates are trained, on which folds, and when one is given up.
+"""Successive halving: which candidates are trained, on which folds, and when a trial is stopped
+early.
 
-Owns the order of trainings and the rules by which candidates fall behind. Must not know how data are made
-ready, or what a candidate's parameters mean. Without a time limit nothing here reads a clock.
+Without a time limit nothing here reads the clock.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from polyleaf.callbacks import Callback, EvalsLog
 from polyleaf.metrics import Metric
 from polyleaf.search.cv_splits import Fold, Folds
-from polyleaf.search.ensemble import POOL
-from polyleaf.search.parallel import in_order
+from polyleaf.search.ensemble import POOL_SIZE
 from polyleaf.search.portfolio import Parameters
-from polyleaf.search.resume_log import Ended, TrainingLog
-from polyleaf.search.trials import Candidate, better_first, is_near, winner_first
+from polyleaf.search.resume_log import ResumeLog, TrialRecord
+from polyleaf.search.trials import Candidate, is_near_leader, rank_candidates, rank_with_defaults
 
 __all__ = [
-    "MARGIN",
+    "TIME_MARGIN",
     "Budget",
-    "Deadline",
-    "LastTraining",
-    "Race",
-    "Share",
-    "Trained",
-    "Watch",
-    "hope_ends",
+    "FinalFit",
+    "FinalFitTimeout",
+    "SubBudget",
+    "SuccessiveHalving",
+    "TrialOutcome",
+    "TrialStopper",
+    "run_parallel",
+    "stopping_round",
 ]
 
-REACH = 4.0  # times what the last doubling gained: farther ahead, the leader is out of reach
-MARGIN = 1.2  # the last training may take longer than those of the folds have
-# Of the limit, and at most so many seconds: for what comes between trainings, and before the first round of
-# the last one. Rounds are a small part of short trainings.
-SPARE, MOST_SPARE = 0.02, 0.5
-GENERATION = 8  # candidates that race each other, after the portfolio
-# That are judged again on folds dealt anew, beside the defaults: one for so many tried, and so many at most.
-TRIED_FOR_EACH, FINALISTS = 8, 4
-NEAR = 2.0  # standard errors of the mean difference from the leader
+# A trial is hopeless if the leader is ahead by more than this multiple of its gain in the last
+# doubling.
+HOPELESS_FACTOR = 4.0
+TIME_MARGIN = 1.2  # the final fit may take longer than estimated from trials
+# Share of the time limit, and at most so many seconds, for work between trials and before the first
+# round of the final fit.
+OVERHEAD_FRACTION, MAX_OVERHEAD_SECONDS = 0.02, 0.5
+GENERATION_SIZE = 8  # candidates of a generation after the portfolio
+# Leaders to validate again: one for so many candidates, and at most so many, beside the defaults.
+CANDIDATES_PER_LEADER, MAX_LEADERS = 8, 4
+LEADER_ERRORS = 2.0  # standard errors of the mean difference to the best
+JOBS_AHEAD = 2  # jobs started per thread before the first result is taken
+
+T = TypeVar("T")
+
+
+def run_parallel(
+    jobs: Iterable[Callable[[], T]], n_parallel: int, cancel: Callable[[], object]
+) -> Generator[T, None, None]:
+    """Yield the results of jobs in order, with up to `n_parallel` of them running in threads.
+
+    Close the generator to cancel the rest.
+
+    Parameters
+    ----------
+    jobs : iterable of callable
+        Read in the calling thread, a few jobs ahead.
+    n_parallel : int
+        With 1 each job runs in the calling thread.
+    cancel : callable
+        Asks running jobs to stop, after an error or Ctrl-C.
+    """
+    if n_parallel == 1:
+        for job in jobs:
+            yield job()
+        return
+    running: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(n_parallel, "polyleaf-search") as pool:
+        try:
+            for job in jobs:
+                running.append(pool.submit(job))
+                if len(running) >= JOBS_AHEAD * n_parallel:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+        finally:
+            cancel()
+            for future in running:
+                future.cancel()
 
 
 class Budget:
-    """The seconds there are, less what the last training will take. Without a limit there is no clock.
+    """Remaining seconds, minus those reserved for the final fit.
 
     Parameters
     ----------
     seconds : float or None
+        None is no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
         self._end = math.inf if seconds is None else time.perf_counter() + seconds
-        self._spare = 0.0 if seconds is None else min(SPARE * seconds, MOST_SPARE)
+        self._overhead = (
+            0.0 if seconds is None else min(OVERHEAD_FRACTION * seconds, MAX_OVERHEAD_SECONDS)
+        )
         self._reserved = 0.0
-        self._since: tuple[float, float] | None = None
+        self._growing: tuple[float, float] | None = None  # start and factor
 
-    def left(self) -> float:
-        """Seconds for everything, the last training too."""
+    def remaining(self) -> float:
+        """Return the remaining seconds, the final fit's included."""
         return math.inf if self._end == math.inf else self._end - time.perf_counter()
 
     def reserve(self, seconds: float) -> None:
-        """Keep so many for the last training."""
-        self._reserved, self._since = seconds * MARGIN + self._spare, None
+        """Reserve so many seconds for the final fit."""
+        self._reserved, self._growing = seconds * TIME_MARGIN + self._overhead, None
 
-    def reserve_as_long(self, growth: float) -> None:
-        """Keep `growth` times what passes from now on: the first training may be all there is time for."""
-        self._since = time.perf_counter(), growth * MARGIN
+    def reserve_elapsed(self, growth: float) -> None:
+        """Reserve `growth` times the seconds that elapse from now on."""
+        self._growing = time.perf_counter(), growth * TIME_MARGIN
 
     def is_spent(self) -> bool:
-        """Whether it is time for the last training."""
+        """Return whether only the reserved seconds remain."""
         if self._end == math.inf:
             return False
         now = time.perf_counter()
-        began, growth = self._since or (now, 0.0)
+        began, growth = self._growing or (now, 0.0)
         return now + max(self._reserved, growth * (now - began)) >= self._end
 
     def is_over(self) -> bool:
-        """Whether there is no second left, not even for the last training."""
+        """Return whether no second remains."""
         return self._end < math.inf and time.perf_counter() >= self._end
 
-    def last_end(self) -> float:
-        """When a last training that begins now must end: with the time; where the search has taken longer
-        than it may, when it has had what was kept for it, or it would be a stump."""
-        return (
-            math.inf
-            if self._end == math.inf
-            else max(self._end, time.perf_counter() + self._reserved)
-        )
+    def final_fit_deadline(self) -> float:
+        """Return the time at which a final fit that starts now must end.
+
+        If trials took longer than planned, it still has the reserved seconds.
+        """
+        if self._end == math.inf:
+            return math.inf
+        return max(self._end, time.perf_counter() + self._reserved)
 
 
-class Share(Budget):
-    """Part of the seconds of another, from now on, or until it is ended."""
+class SubBudget(Budget):
+    """Part of another budget, from now on, or until it is cancelled."""
 
-    def __init__(self, whole: Budget, seconds: float | None = None) -> None:
+    def __init__(self, parent: Budget, seconds: float | None = None) -> None:
         super().__init__(seconds)
-        self._whole = whole
+        self._parent = parent
 
     def is_spent(self) -> bool:
-        return super().is_spent() or self._whole.is_spent()
+        return super().is_spent() or self._parent.is_spent()
 
-    def end(self) -> None:
-        """Nothing is left of it."""
+    def cancel(self) -> None:
+        """Leave no time."""
         self._end = -math.inf
 
 
-class Deadline(Callback):
-    """Ends the last training where it takes longer than was thought: a limit is a limit.
+class FinalFitTimeout(Callback):
+    """Stops the final fit at the end of the time limit.
 
     Parameters
     ----------
@@ -118,49 +163,49 @@ class Deadline(Callback):
     Attributes
     ----------
     rounds : int
-        Trained so far.
-    was_met : bool
-        The training was ended.
+        Rounds trained.
+    timed_out : bool
+        Whether training was stopped.
     """
 
     def __init__(self, budget: Budget) -> None:
-        self._end = budget.last_end()
+        self._end = budget.final_fit_deadline()
         self.rounds = 0
-        self.was_met = False
+        self.timed_out = False
 
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
         self.rounds += 1
-        self.was_met = self._end < math.inf and time.perf_counter() >= self._end
-        return self.was_met
+        self.timed_out = self._end < math.inf and time.perf_counter() >= self._end
+        return self.timed_out
 
 
-class Watch(Callback):
-    """Ends one training of a candidate: when it stopped improving, has no hope, or time is spent.
+class TrialStopper(Callback):
+    """Stops a trial that no longer improves, is hopeless, or runs out of time.
 
     Parameters
     ----------
     metric : Metric
     patience : int
-        Rounds without an improvement, and what `hope_ends` judges by.
+        Rounds without an improvement, also used by `stopping_round`.
     leader : float
-        The lowest loss that any candidate had on this fold.
+        Lowest loss of any candidate on the fold.
     budget : Budget
 
     Attributes
     ----------
     curve : list of float
         Loss after each round.
-    was_cut : bool
-        Time was spent before the training had come to its end.
+    timed_out : bool
+        Whether time was over first.
     fitted : estimator or None
-        What came of it, where it is to be kept.
+        The fitted estimator, if it is kept.
     """
 
     def __init__(self, metric: Metric, patience: int, leader: float, budget: Budget) -> None:
         self._metric, self.patience, self._leader, self._budget = metric, patience, leader, budget
-        self._lowest, self._since = math.inf, 0
+        self._lowest, self._rounds_since = math.inf, 0
         self.curve: list[float] = []
-        self.was_cut = False
+        self.timed_out = False
         self.fitted: Any = None
 
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
@@ -168,23 +213,25 @@ class Watch(Callback):
         loss = (
             math.inf if math.isnan(value) else -value if self._metric.greater_is_better else value
         )
-        self._since = 0 if loss < self._lowest else self._since + 1
+        self._rounds_since = 0 if loss < self._lowest else self._rounds_since + 1
         self._lowest = min(loss, self._lowest)
         self.curve.append(loss)
-        if self._since >= self.patience or self._is_hopeless():
+        if self._rounds_since >= self.patience or self._is_hopeless():
             return True
-        self.was_cut = self._budget.is_spent()
-        return self.was_cut
+        self.timed_out = self._budget.is_spent()
+        return self.timed_out
 
     def _is_hopeless(self) -> bool:
-        return hope_ends(self.curve, self.patience, self._leader, len(self.curve)) is not None
+        return stopping_round(self.curve, self.patience, self._leader, len(self.curve)) is not None
 
 
-def hope_ends(curve: Sequence[float], patience: int, leader: float, first: int = 1) -> int | None:
-    """The round, not before `first`, after which a training has no hope; None where it has.
+def stopping_round(
+    curve: Sequence[float], patience: int, leader: float, first: int = 1
+) -> int | None:
+    """Return the round, not before `first`, after which a trial is hopeless; None if it is not.
 
-    Judged after `patience` rounds and at every doubling of them: whether the leader is farther than a few
-    such doublings would reach.
+    A trial is hopeless if the leader is ahead by more than a few times the gain of the last
+    doubling of the rounds. This is checked after `patience` rounds and at every doubling of them.
 
     Parameters
     ----------
@@ -192,317 +239,334 @@ def hope_ends(curve: Sequence[float], patience: int, leader: float, first: int =
         Loss after each round.
     patience : int
     leader : float
-        The lowest loss that anybody had.
+        Lowest loss of any candidate.
     first : int
     """
     n = patience
     while n <= len(curve):
         if n >= max(2, first):
-            best, before = min(curve[:n]), min(curve[: n // 2])
-            if best - leader > REACH * (before - best):
+            best, previous = min(curve[:n]), min(curve[: n // 2])
+            if best - leader > HOPELESS_FACTOR * (previous - best):
                 return n
         n *= 2
     return None
 
 
-class Trained(NamedTuple):
-    """What came of one training, before it is known who else has ended.
+class TrialOutcome(NamedTuple):
+    """Outcome of a trial, before those of the trials that were started earlier are known.
 
     Attributes
     ----------
-    ended : Ended
-    was_cut : bool
-        Time was spent before its end.
+    record : TrialRecord
+    timed_out : bool
     fitted : estimator or None
-        What came of it, where it is to be kept.
+        The fitted estimator, if it is kept.
     patience : int
-        Of its watch; 0 where it was not watched.
+        Patience of its `TrialStopper`; 0 for trials from the log.
     """
 
-    ended: Ended
-    was_cut: bool = False
+    record: TrialRecord
+    timed_out: bool = False
     fitted: Any = None
     patience: int = 0
 
 
-class LastTraining(NamedTuple):
-    """A training on all rows.
+class FinalFit(NamedTuple):
+    """Parameters of the fit on all rows.
 
     Attributes
     ----------
     parameters : dict
     rounds : int
-        At most: the time may be over before.
-    enough : int
-        With fewer of them it has ended too early.
+        Maximum number of rounds.
+    min_rounds : int
+        Fewer rounds than this, by a time-out, cause a warning.
     """
 
     parameters: Parameters
     rounds: int
-    enough: int
+    min_rounds: int
 
 
-class Race:
-    """All candidates of one search.
+class SuccessiveHalving:
+    """Search over candidates: after every fold the better half goes on to the next fold.
 
     Parameters
     ----------
     train : callable
-        `train(parameters, fold, leader, budget)`: the `Watch` of a training that has ended. ValueError where
-        the parameters do not go with the data.
+        `train(parameters, fold, leader, budget)`: the `TrialStopper` of a completed trial. Raises
+        ValueError if the parameters do not suit the data.
     folds : Folds
-        Asked for those only that a candidate comes to.
+        Made on first use.
     budget : Budget
-    most : int or None
-        Candidates.
-    log : TrainingLog
-        Trainings that need not be repeated, and where those that end are kept.
-    members : int
-        Candidates that may be trained on all rows in the end.
-    say : callable
-        Takes a line of text.
-    at_once : int
-        Trainings on folds that run beside one another. What is found does not depend on it, but for a time
-        limit.
+    max_candidates : int or None
+    log : ResumeLog
+        Trials that are not repeated; new ones are added.
+    n_members : int
+        Maximum number of candidates that are fitted on all rows in the end.
+    report : callable
+        Receives lines of progress.
+    n_parallel : int
+        Trials that run in parallel. Without a time limit results do not depend on it.
 
     Attributes
     ----------
     candidates : list of Candidate
-        As they were tried.
+        In the order of evaluation.
     folds : Folds
     """
 
     def __init__(
         self,
-        train: Callable[[Parameters, Fold, float, Budget], Watch],
+        train: Callable[[Parameters, Fold, float, Budget], TrialStopper],
         folds: Folds,
         budget: Budget,
-        most: int | None,
-        log: TrainingLog,
-        members: int,
-        say: Callable[[str], Any],
-        at_once: int = 1,
+        max_candidates: int | None,
+        log: ResumeLog,
+        n_members: int,
+        report: Callable[[str], Any],
+        n_parallel: int = 1,
     ) -> None:
-        self._at_once = at_once
-        self._train, self.folds, self._budget, self._say = train, folds, budget, say
-        self._most, self._log, self._members = math.inf if most is None else most, log, members
+        self._n_parallel = n_parallel
+        self._train, self.folds, self._budget, self._report = train, folds, budget, report
+        self._max_candidates = math.inf if max_candidates is None else max_candidates
+        self._log, self._n_members = log, n_members
         self.candidates: list[Candidate] = []
-        # Folds that candidates are tried on before the better half of them goes on.
-        self._steps = [[fold] for fold in range(folds.dealt)]
+        # Folds of each iteration; after each of them candidates are halved.
+        self._iterations = [[fold] for fold in range(folds.n_splits)]
 
-    def best(self) -> list[Candidate]:
-        """Those that have a score, best first; the defaults before what is not better by more than noise."""
-        return winner_first([candidate for candidate in self.candidates if candidate.curves])
+    def ranking(self) -> list[Candidate]:
+        """Return candidates with a score, best first; see `rank_with_defaults`."""
+        return rank_with_defaults([candidate for candidate in self.candidates if candidate.curves])
 
     def is_over(self) -> bool:
-        """Whether there is neither time nor number left for another candidate."""
-        return len(self.candidates) >= self._most or (bool(self.best()) and self._budget.is_spent())
+        """Return whether time or number allow no other candidate."""
+        if len(self.candidates) >= self._max_candidates:
+            return True
+        return bool(self.ranking()) and self._budget.is_spent()
 
     def run(self, generation: list[Parameters], origin: str) -> None:
-        """Let a generation race: after every fold the better half goes on to the next, and with it the
-        defaults, which all are compared with in the end."""
-        room = self._most - len(self.candidates)
-        entered = generation if room > len(generation) else generation[: int(room)]
-        running = self._entering(
+        """Evaluate a generation by halving. The defaults stay in: all are compared with them."""
+        n_allowed = self._max_candidates - len(self.candidates)
+        entered = generation if n_allowed > len(generation) else generation[: int(n_allowed)]
+        remaining = self._select_entrants(
             [Candidate(len(self.candidates) + i, p, origin) for i, p in enumerate(entered)]
         )
-        for step in self._steps:
-            if not self._try(running, step):
+        for folds in self._iterations:
+            if not self._evaluate(remaining, folds):
                 return
-            others = better_first([c for c in running if c.number > 0])
-            running = [c for c in running if c.number == 0] + others[: math.ceil(len(others) / 2)]
-        # Fitted estimators are needed of those only that may be blended.
-        for candidate in self.best()[POOL * self._members :]:
-            candidate.trained = [None] * candidate.n_folds
+            others = rank_candidates([c for c in remaining if c.number > 0])
+            defaults = [c for c in remaining if c.number == 0]
+            remaining = defaults + others[: math.ceil(len(others) / 2)]
+        # Fitted estimators are kept only for candidates that may be blended.
+        for candidate in self.ranking()[POOL_SIZE * self._n_members :]:
+            candidate.fitted = [None] * candidate.n_folds
 
-    def judge_again(self) -> None:
-        """Try the leaders on the folds that were dealt anew: among many candidates the best on the same few
-        folds is the luckiest, too. They are compared on the folds that all of them were tried on."""
-        finalists = self._finalists()
+    def revalidate_leaders(self) -> None:
+        """Evaluate the leaders on resampled folds, and compare them on the folds common to all.
+
+        The best of many candidates on few folds owes part of its score to luck.
+        """
+        leaders = self._leaders()
         try:
-            for fold in range(self.folds.dealt, len(self.folds) if finalists else 0):
-                if not self._try(finalists, [fold]):
+            for fold in range(self.folds.n_splits, len(self.folds) if leaders else 0):
+                if not self._evaluate(leaders, [fold]):
                     break
-        finally:  # Ctrl-C, too
-            common = min((c.n_folds for c in finalists if not c.refused), default=0)
-            for candidate in finalists:
-                candidate.curves, candidate.trained = (
-                    candidate.curves[:common],
-                    candidate.trained[:common],
-                )
+        finally:  # also after Ctrl-C
+            common = min((c.n_folds for c in leaders if not c.error), default=0)
+            for candidate in leaders:
+                candidate.curves = candidate.curves[:common]
+                candidate.fitted = candidate.fitted[:common]
 
-    def _finalists(self) -> list[Candidate]:
-        """The leaders after the first folds, as far as noise does not tell them apart, and the defaults; none
-        where there is nobody to compare. Members of a blend are many as they are."""
-        dealt = self.folds.dealt
-        best = [c for c in self.best() if not c.refused]
-        if self._members > 1 or not best or best[0].n_folds != dealt:
+    def _leaders(self) -> list[Candidate]:
+        """Return the defaults and the best candidates that noise does not tell apart.
+
+        Empty if there is nothing to compare, or if several candidates are blended.
+        """
+        n_splits = self.folds.n_splits
+        ranked = [c for c in self.ranking() if not c.error]
+        if self._n_members > 1 or not ranked or ranked[0].n_folds != n_splits:
             return []
-        leaders: list[Candidate] = []
-        for candidate in better_first([c for c in best if c.n_folds == dealt]):
-            is_same = any(candidate.losses == other.losses for other in leaders)
-            if not is_same and (not leaders or is_near(candidate, leaders[0], NEAR)):
-                leaders.append(candidate)
-        most = min(FINALISTS, math.ceil(len(self.candidates) / TRIED_FOR_EACH))
-        first = [c for c in best if c.number == 0 and c.n_folds == dealt]
-        found = first + [c for c in leaders if c.number > 0][:most]
-        return found if len(found) > 1 else []
+        near: list[Candidate] = []
+        for candidate in rank_candidates([c for c in ranked if c.n_folds == n_splits]):
+            is_duplicate = any(candidate.losses == other.losses for other in near)
+            if not is_duplicate and (not near or is_near_leader(candidate, near[0], LEADER_ERRORS)):
+                near.append(candidate)
+        n_leaders = min(MAX_LEADERS, math.ceil(len(self.candidates) / CANDIDATES_PER_LEADER))
+        defaults = [c for c in ranked if c.number == 0 and c.n_folds == n_splits]
+        leaders = defaults + [c for c in near if c.number > 0][:n_leaders]
+        return leaders if len(leaders) > 1 else []
 
-    def at_last(self, candidate: Candidate) -> LastTraining:
-        """Its training on all rows."""
-        return LastTraining(candidate.parameters, candidate.rounds, candidate.rounds)
+    def final_fit(self, candidate: Candidate) -> FinalFit:
+        """Return the parameters of a candidate's fit on all rows."""
+        return FinalFit(candidate.parameters, candidate.rounds, candidate.rounds)
 
-    def _entering(self, candidates: list[Candidate]) -> list[Candidate]:
-        """Those of a generation that are tried on the folds, in order."""
+    def _select_entrants(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Return the candidates of a generation that are evaluated on folds, in order."""
         return candidates
 
-    def vary(
+    def mutate(
         self,
-        children: Callable[[list[Candidate], int], Iterator[Parameters]],
+        make_children: Callable[[list[Candidate], int], Iterator[Parameters]],
         origin: str = "variation",
     ) -> None:
-        """Generation after generation made from the best, until the race is over.
+        """Evaluate generations made from the best candidates until the search is over.
 
-        `children(candidates, number of the generation)` gives them endlessly, or none.
+        `make_children(ranked candidates, generation)` yields parameters endlessly, or none.
         """
         generation = 0
         while not self.is_over():
             tried = [candidate.proposed for candidate in self.candidates]
-            fresh: list[Parameters] = []
-            # Of ladders that are climbed to their ends there may be nothing new.
-            for child in islice(children(self._ranking(), generation), 50 * GENERATION):
-                if child not in tried and child not in fresh:
-                    fresh.append(child)
-                if len(fresh) == GENERATION or self._budget.is_spent():  # each may take its time
+            new: list[Parameters] = []
+            # All neighbours may have been tried: give up after some children.
+            children = make_children(self._parents(), generation)
+            for child in islice(children, 50 * GENERATION_SIZE):
+                if child not in tried and child not in new:
+                    new.append(child)
+                if len(new) == GENERATION_SIZE or self._budget.is_spent():
                     break
-            if not fresh:
+            if not new:
                 return
-            self.run(fresh, origin)
+            self.run(new, origin)
             generation += 1
 
-    def _ranking(self) -> list[Candidate]:
-        """What variations learn from, best first."""
-        return better_first(self.best())
+    def _parents(self) -> list[Candidate]:
+        """Return the candidates that children are made from, best first."""
+        return rank_candidates(self.ranking())
 
-    def _try(self, running: list[Candidate], step: list[int]) -> bool:
-        """All of them on the folds of a step, the first of all alone. False when time is spent."""
-        pairs = [(candidate, fold) for candidate in running for fold in step]
-        alone = 0 if self._has_begun() else 1
-        return self._beside(pairs[:alone], 1) and self._beside(pairs[alone:], self._at_once)
+    # --- trials ----------------------------------------------------------------------------------
+
+    def _evaluate(self, candidates: list[Candidate], folds: list[int]) -> bool:
+        """Evaluate candidates on folds, the very first trial alone. False if time is spent."""
+        pairs = [(candidate, fold) for candidate in candidates for fold in folds]
+        n_alone = 0 if self._has_begun() else 1
+        return self._run_trials(pairs[:n_alone], 1) and self._run_trials(
+            pairs[n_alone:], self._n_parallel
+        )
 
     def _has_begun(self) -> bool:
         return any(candidate.curves for candidate in self.candidates)
 
-    def _beside(self, pairs: list[tuple[Candidate, int]], at_once: int) -> bool:
-        """Trainings, so many at a time; what comes of them is taken in order. False when time is spent."""
-        until = Share(self._budget)
-        jobs = (self._training(candidate, fold, until) for candidate, fold in pairs)
-        with closing(in_order(jobs, at_once, until.end)) as found:
-            for (candidate, fold), trained in zip(pairs, found, strict=True):
+    def _run_trials(self, pairs: list[tuple[Candidate, int]], n_parallel: int) -> bool:
+        """Run trials in parallel and record them in order. False if time is spent."""
+        budget = SubBudget(self._budget)
+        jobs = (self._make_job(candidate, fold, budget) for candidate, fold in pairs)
+        with closing(run_parallel(jobs, n_parallel, budget.cancel)) as outcomes:
+            for (candidate, fold), outcome in zip(pairs, outcomes, strict=True):
                 if candidate.number >= len(self.candidates):
                     self.candidates.append(candidate)
-                if not self._take(candidate, fold, trained):
+                if not self._record(candidate, fold, outcome):
                     return False
         return True
 
-    def _training(
-        self, candidate: Candidate, fold: int, until: Budget
-    ) -> Callable[[], Trained | None]:
-        """A training, to be run beside others: it changes nothing that they read. None: time was spent."""
-        data = self._data(fold)
+    def _make_job(
+        self, candidate: Candidate, fold: int, budget: Budget
+    ) -> Callable[[], TrialOutcome | None]:
+        """Return a trial that may run in a thread. Its result is None if time was spent before."""
+        data = self._fold(fold)
 
-        def run() -> Trained | None:
-            if candidate.refused or (self._has_begun() and until.is_spent()):
+        def run() -> TrialOutcome | None:
+            if candidate.error or (self._has_begun() and budget.is_spent()):
                 return None
-            ended = self._log.find(candidate.parameters, fold)
-            if ended is not None:
-                return Trained(ended)
+            record = self._log.find(candidate.parameters, fold)
+            if record is not None:
+                return TrialOutcome(record)
             if not self._has_begun():
-                self._keep_time(candidate, fold)
-            return self._measured(candidate, candidate.parameters, data, self._leader(fold), until)
+                self._reserve_first_trial(candidate, fold)
+            leader = self._lowest_loss(fold)
+            return self._run_trial(candidate, candidate.parameters, data, leader, budget)
 
         return run
 
-    def _take(self, candidate: Candidate, fold: int, trained: Trained | None) -> bool:
-        """What came of a training, now that all before it are known. False when time is spent."""
-        if candidate.refused:
+    def _record(self, candidate: Candidate, fold: int, outcome: TrialOutcome | None) -> bool:
+        """Record a trial after all that were started before it. False if time is spent."""
+        if candidate.error:
             return True
-        if trained is None:
+        if outcome is None:
             return False
-        ended = self._kept(candidate.parameters, fold, trained, self._leader(fold))
-        candidate.seconds += ended.seconds
-        if ended.refused:
-            candidate.refused = ended.refused
-            self._say(f"{candidate.number:4d}  left out: {ended.refused}")
+        record = self._log_outcome(candidate.parameters, fold, outcome, self._lowest_loss(fold))
+        candidate.seconds += record.seconds
+        if record.error:
+            self._report_error(candidate, record.error)
             return True
-        if candidate.number == 0 and ended.curve and min(ended.curve) == math.inf:
+        if candidate.number == 0 and record.curve and min(record.curve) == math.inf:
             raise ValueError(
-                f"The metric is no number after any round of the defaults on fold {fold + 1} of "
-                f"{self.folds.dealt}: its rows to validate may be too few, or of one class only. Deal other "
-                "folds (cv), or take another metric."
+                "The metric is NaN after every round of the default parameters on fold "
+                f"{fold + 1} of "
+                f"{self.folds.n_splits}: it may have too few validation rows, or one class only. "
+                "Set "
+                "other folds with cv, or another metric."
             )
-        # Of each its own best round, never that at which time was spent; unless there is nothing else.
-        if ended.curve and (not trained.was_cut or not self.best()):
-            candidate.curves.append(ended.curve)
-            candidate.trained.append(trained.fitted)
-            self._reserve()
-            self._tell(candidate, fold)
-        return not trained.was_cut
+        # A trial that timed out counts only if there is no other.
+        if record.curve and (not outcome.timed_out or not self.ranking()):
+            candidate.curves.append(record.curve)
+            candidate.fitted.append(outcome.fitted)
+            self._reserve_final_fits()
+            self._report_trial(candidate, fold)
+        return not outcome.timed_out
 
-    def _leader(self, fold: int) -> float:
-        """The lowest loss that any candidate had on a fold."""
-        before = [c.curves[fold] for c in self.candidates if c.n_folds > fold]
-        return min((min(curve) for curve in before), default=math.inf)
+    def _lowest_loss(self, fold: int) -> float:
+        """Return the lowest loss of any candidate on a fold."""
+        curves = [c.curves[fold] for c in self.candidates if c.n_folds > fold]
+        return min((min(curve) for curve in curves), default=math.inf)
 
-    def _keep_time(self, candidate: Candidate, fold: int) -> None:
-        """The first training may be all that there is time for."""
-        self._budget.reserve_as_long(self.folds[fold].growth)
+    def _reserve_first_trial(self, candidate: Candidate, fold: int) -> None:
+        """Reserve time for a final fit while the first trial runs."""
+        self._budget.reserve_elapsed(self.folds[fold].growth)
 
-    def _measured(
+    def _run_trial(
         self,
         candidate: Candidate,
         parameters: Parameters,
         data: Fold,
         leader: float,
         budget: Budget,
-    ) -> Trained:
-        """The training itself."""
+    ) -> TrialOutcome:
         started = time.perf_counter()
         try:
-            watch = self._train(parameters, data, leader, budget)
-        except ValueError as refusal:
+            stopper = self._train(parameters, data, leader, budget)
+        except ValueError as error:
             if candidate.number == 0:
                 raise
-            return Trained(Ended([], 0.0, str(refusal)))
-        ended = Ended(watch.curve, time.perf_counter() - started)
-        return Trained(ended, watch.was_cut, watch.fitted, watch.patience)
+            return TrialOutcome(TrialRecord([], 0.0, str(error)))
+        record = TrialRecord(stopper.curve, time.perf_counter() - started)
+        return TrialOutcome(record, stopper.timed_out, stopper.fitted, stopper.patience)
 
-    def _kept(self, parameters: Parameters, fold: int, trained: Trained, leader: float) -> Ended:
-        """The training as it would have ended had it begun when all before it had, and it is logged so."""
-        ended, n = trained.ended, None
-        if trained.patience:
-            n = hope_ends(ended.curve, trained.patience, leader)
+    def _log_outcome(
+        self, parameters: Parameters, fold: int, outcome: TrialOutcome, leader: float
+    ) -> TrialRecord:
+        """Cut the trial where it would have stopped had it started after all before it; log it."""
+        record, n = outcome.record, None
+        if outcome.patience:
+            n = stopping_round(record.curve, outcome.patience, leader)
         if n is not None:
-            ended = ended._replace(curve=ended.curve[:n])
-        if (n is not None or not trained.was_cut) and self._log.find(parameters, fold) is None:
-            self._log.add(parameters, fold, ended)
-        return ended
+            record = record._replace(curve=record.curve[:n])
+        is_complete = n is not None or not outcome.timed_out
+        if is_complete and self._log.find(parameters, fold) is None:
+            self._log.add(parameters, fold, record)
+        return record
 
-    def _data(self, fold: int) -> Fold:
+    def _fold(self, fold: int) -> Fold:
         return self.folds[fold]
 
-    def _reserve(self) -> None:
-        """Keep time for the last trainings: the best candidates' rounds, on all rows."""
-        self._budget.reserve(sum(map(self._seconds_at_last, self.best()[: self._members])))
+    def _reserve_final_fits(self) -> None:
+        """Reserve time for fitting the best candidates on all rows."""
+        best = self.ranking()[: self._n_members]
+        self._budget.reserve(sum(map(self._final_fit_seconds, best)))
 
-    def _seconds_at_last(self, candidate: Candidate) -> float:
-        """Of a training on all rows."""
+    def _final_fit_seconds(self, candidate: Candidate) -> float:
         share = candidate.rounds / sum(map(len, candidate.curves))
         return share * self.folds[0].growth * candidate.seconds
 
-    def _tell(self, candidate: Candidate, fold: int) -> None:
-        best, n_folds = self.best()[0], sum(map(len, self._steps))
-        self._say(
-            f"{candidate.number:4d}  fold {fold + 1} of {n_folds}: loss {candidate.loss:.6g}, "
-            f"{candidate.rounds} rounds; best {best.loss:.6g} ({best.number})  {candidate.parameters}"
+    def _report_error(self, candidate: Candidate, error: str) -> None:
+        candidate.error = error
+        self._report(f"candidate {candidate.number}: failed: {error}")
+
+    def _report_trial(self, candidate: Candidate, fold: int) -> None:
+        best, n_folds = self.ranking()[0], sum(map(len, self._iterations))
+        self._report(
+            f"candidate {candidate.number}, fold {fold + 1} of {n_folds}: loss "
+            f"{candidate.loss:.6g}, "
+            f"{candidate.rounds} rounds; best {best.loss:.6g} (candidate {best.number})  "
+            f"{candidate.parameters}"
         )

@@ -1,7 +1,6 @@
-"""One set of parameters, and what became of it on the folds that it was tried on.
+"""Candidates: a set of parameters, and its losses on the folds it was evaluated on.
 
-Owns: the score of a candidate, and the rounds that it is reached with. Must not know how it is trained.
-Scores are losses here: of metrics of which more is better, the negative.
+Scores are losses here: metrics that are better when greater are negated.
 """
 
 from __future__ import annotations
@@ -12,39 +11,39 @@ from typing import Any
 import numpy as np
 
 from polyleaf.search.portfolio import Parameters
-from polyleaf.search.screening import Look
+from polyleaf.search.screening import ScreeningResult
 
-__all__ = ["Candidate", "better_first", "is_near", "winner_first"]
+__all__ = ["Candidate", "is_near_leader", "rank_candidates", "rank_with_defaults"]
 
-# Of what the defaults have learned on the one fold that there is: less does not tell two candidates apart.
-NOISE = 0.01
+# With one fold: minimum gain of a candidate over the defaults, as a share of what these have
+# learned.
+MIN_RELATIVE_GAIN = 0.01
 
 
 @dataclass
 class Candidate:
-    """A candidate.
+    """A set of parameters and the results of its trials.
 
     Attributes
     ----------
     number : int
-        From 0, in the order in which candidates were tried.
+        Position in the order of evaluation, from 0. Number 0 is the defaults.
     parameters : dict
-        What differs from the estimator that searches.
+        Parameters that differ from those of the searching estimator, sped up if time is short.
     origin : {"portfolio", "variation", "tpe"}
     proposed : dict
-        The same as they were proposed, before there was haste.
+        The parameters before they were sped up.
     curves : list of list of float
-        Of each fold tried, in order: the loss after each round.
+        For each fold evaluated, in order: the loss after each round.
     seconds : float
-        Of all its trainings.
-    refused : str
-        Why these parameters do not go with the data or one another; empty where they do.
-    trained : list
-        Of each fold tried: the fitted estimator while it is kept, or None.
-    look : Look or None
-        What a first look at it has found.
-    haste : float
-        How many times faster it learns on the folds than it was made to.
+        Total time of its trials.
+    error : str
+        Why the parameters cannot be used with the data; empty if they can.
+    fitted : list
+        For each fold evaluated: the fitted estimator if it is kept, or None.
+    screening : ScreeningResult or None
+    speedup : float
+        Factor by which its learning rate was raised on the folds.
     """
 
     number: int
@@ -52,12 +51,12 @@ class Candidate:
     origin: str
     curves: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
-    refused: str = ""
-    trained: list[Any] = field(default_factory=list)
-    look: Look | None = None
-    haste: float = 1.0
+    error: str = ""
+    fitted: list[Any] = field(default_factory=list)
+    screening: ScreeningResult | None = None
+    speedup: float = 1.0
     proposed: Parameters = field(init=False)
-    _of_folds: int = field(default=0, init=False, repr=False)
+    _summarised_folds: int = field(default=0, init=False, repr=False)
     _summary: tuple[int, list[float], float] = field(
         default=(0, [], np.inf), init=False, repr=False
     )
@@ -67,80 +66,84 @@ class Candidate:
 
     @property
     def n_folds(self) -> int:
-        """Folds that it was tried on."""
+        """Number of folds evaluated."""
         return len(self.curves)
 
     @property
     def rounds(self) -> int:
-        """Rounds of the best mean over the folds, or of a first look; 0 where it was not tried."""
+        """Rounds of the best mean loss over the folds, or of the screening; 0 without a trial."""
         if not self.curves:
-            return 0 if self.look is None else self.look.rounds
-        return self._found()[0]
+            return 0 if self.screening is None else self.screening.rounds
+        return self._summarise()[0]
 
     @property
     def losses(self) -> list[float]:
-        """Of each fold tried, with these rounds: all folds with as many."""
-        return list(self._found()[1]) if self.curves else []
+        """Loss on each fold after `rounds` rounds."""
+        return list(self._summarise()[1]) if self.curves else []
 
     @property
     def loss(self) -> float:
-        """Their mean, or that of a first look; infinite where it was not tried."""
+        """Mean of `losses`, or the loss of the screening; infinite without a trial."""
         if not self.curves:
-            return np.inf if self.look is None else self.look.loss
-        return self._found()[2]
+            return np.inf if self.screening is None else self.screening.loss
+        return self._summarise()[2]
 
-    def _found(self) -> tuple[int, list[float], float]:
-        """Rounds, losses and their mean; found once for as many folds, since all candidates are compared
-        after every training."""
-        if self._of_folds != self.n_folds:
-            last = int(np.argmin(self._mean()))
+    def _summarise(self) -> tuple[int, list[float], float]:
+        """Return rounds, losses and mean loss, cached until the next fold is evaluated."""
+        if self._summarised_folds != self.n_folds:
+            last = int(np.argmin(self._mean_curve()))
             losses = [curve[min(last, len(curve) - 1)] for curve in self.curves]
-            self._of_folds, self._summary = self.n_folds, (1 + last, losses, float(np.mean(losses)))
+            self._summarised_folds = self.n_folds
+            self._summary = (1 + last, losses, float(np.mean(losses)))
         return self._summary
 
-    def _mean(self) -> np.ndarray:
-        """Mean loss after each round. A curve that ended before the others stays where it ended: by then it
-        had not improved for long."""
+    def _mean_curve(self) -> np.ndarray:
+        """Return the mean loss after each round; shorter curves are extended by their last loss."""
         longest = max(map(len, self.curves))
         padded = [curve + curve[-1:] * (longest - len(curve)) for curve in self.curves]
         return np.mean(padded, axis=0)
 
 
-def better_first(candidates: list[Candidate]) -> list[Candidate]:
-    """Those that were tried on more folds first, those that were only looked at last; of as many the lower
-    loss, then the one that came earlier."""
-    tried = [c for c in candidates if c.curves or (c.look is not None and not c.refused)]
+def rank_candidates(candidates: list[Candidate]) -> list[Candidate]:
+    """Sort by number of folds evaluated, then loss, then number; screened candidates come last."""
+    tried = [c for c in candidates if c.curves or (c.screening is not None and not c.error)]
     return sorted(tried, key=lambda c: (-c.n_folds, c.loss, c.number))
 
 
-def winner_first(candidates: list[Candidate]) -> list[Candidate]:
-    """As `better_first`, but the defaults, the first that was tried, are before all others unless the best of
-    these is better on the folds that both were tried on, and by more than noise."""
-    ordered = better_first(candidates)
-    first = next((c for c in ordered if c.number == 0 and c.curves), None)
-    others = [c for c in ordered if c is not first]
-    if first is None or not others or not others[0].curves:
-        return ordered
-    return [others[0], first, *others[1:]] if _beats(others[0], first) else [first, *others]
+def rank_with_defaults(candidates: list[Candidate]) -> list[Candidate]:
+    """Rank candidates, with the defaults before those that are not better by more than noise."""
+    ranked = rank_candidates(candidates)
+    defaults = next((c for c in ranked if c.number == 0 and c.curves), None)
+    others = [c for c in ranked if c is not defaults]
+    if defaults is None or not others or not others[0].curves:
+        return ranked
+    if _is_better(others[0], defaults):
+        return [others[0], defaults, *others[1:]]
+    return [defaults, *others]
 
 
-def is_near(one: Candidate, leader: Candidate, errors: float) -> bool:
-    """Whether it is not worse on the folds that both were tried on by more than so many standard errors of
-    the mean difference. On one fold alone nothing is known of that."""
-    n = min(one.n_folds, leader.n_folds)
-    if np.isinf(one.losses[:n]).any():
+def is_near_leader(candidate: Candidate, leader: Candidate, n_errors: float) -> bool:
+    """Check that a candidate's loss is within `n_errors` standard errors of the leader's.
+
+    The standard error is that of the mean difference on the folds that both were evaluated on. With
+    one fold it is unknown, and every candidate with a finite loss is near.
+    """
+    n = min(candidate.n_folds, leader.n_folds)
+    if np.isinf(candidate.losses[:n]).any():
         return False
-    behind = np.subtract(one.losses[:n], leader.losses[:n])
-    return n < 2 or float(behind.mean()) <= errors * float(behind.std(ddof=1)) / np.sqrt(n)
+    differences = np.subtract(candidate.losses[:n], leader.losses[:n])
+    return n < 2 or float(differences.mean()) <= n_errors * float(
+        differences.std(ddof=1)
+    ) / np.sqrt(n)
 
 
-def _beats(one: Candidate, first: Candidate) -> bool:
-    """Whether the mean difference is more than its standard error over the folds."""
-    n = min(one.n_folds, first.n_folds)
-    if np.isinf(one.losses[:n]).any():  # what was NaN, as of a training that diverged
+def _is_better(candidate: Candidate, defaults: Candidate) -> bool:
+    """Check that the mean gain over the defaults exceeds its standard error over the folds."""
+    n = min(candidate.n_folds, defaults.n_folds)
+    if np.isinf(candidate.losses[:n]).any():  # the metric was NaN, e.g. training diverged
         return False
-    gains = np.subtract(first.losses[:n], one.losses[:n])
+    gains = np.subtract(defaults.losses[:n], candidate.losses[:n])
     if n == 1:
-        curve = first.curves[0]
-        return float(gains[0]) > NOISE * (curve[0] - min(curve))
+        curve = defaults.curves[0]
+        return float(gains[0]) > MIN_RELATIVE_GAIN * (curve[0] - min(curve))
     return float(gains.mean()) > float(gains.std(ddof=1)) / np.sqrt(n)

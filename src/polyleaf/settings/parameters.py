@@ -15,7 +15,7 @@ import numpy as np
 from polyleaf.data.binning import MAX_BINS
 from polyleaf.inputs.features import FROM_DTYPE
 from polyleaf.objectives import Huber, Objective, Quantile, Softmax, StudentTLikelihood, Tweedie
-from polyleaf.objectives.softmax import CURVATURES as SOFTMAX_HESSIANS
+from polyleaf.objectives.multiclass import SOFTMAX_HESSIANS as SOFTMAX_HESSIANS
 from polyleaf.settings.param_spec import estimator_parameters, parameter, parameter_group
 from polyleaf.sketching.projections import Kind as ProjectionKind
 from polyleaf.sketching.projections import Projector
@@ -173,11 +173,12 @@ class HessianParameters:
     """Second-order derivatives."""
 
     hessian: HessianKind = parameter(default="auto")
-    """Second-order statistics that trees are grown on: none (first order), one number per row, one per row
-    and output, all pairs of outputs, or the pairs of a block of outputs. "auto": one per row and output, up
-    to 64 outputs. "full" is for few outputs: sums and memory grow with their square, solving for each
-    candidate with their cube. Above 30 take "diagonal", and "full" for `leaf_hessian` alone; "block" saves
-    the cube only (docs/hessians.md)."""
+    """Part of the Hessian of the loss that split gains use: "none" (first order), "shared" (one
+    number per row), "diagonal" (one per row and output), "full" (all pairs of outputs) or "block"
+    (the pairs of `block_size` outputs). "auto": diagonal for up to 64 outputs, else shared. "full"
+    is for few outputs: memory grows with their square and the time per candidate split with their
+    cube. With more than 30 outputs prefer "diagonal" and use "full" for `leaf_hessian` only;
+    "block" saves the cube only."""
 
     leaf_hessian: HessianKind = parameter(default="auto")
     """Part of the Hessian that leaf values use, as for `hessian`. "auto": what the objective

@@ -246,12 +246,15 @@ def make_train_config(
 def _get_default_rates(p: SharedParameters, objective: type[Objective] | None) -> dict[str, float]:
     """Return what None stands for in `learning_rate` and `colsample_bynode`."""
     if isinstance(p, MultiTaskParameters):
-        each = [_of_task(key, objective) for key, objective in (p.objective or {}).items()] or [
-            DEFAULTS
-        ]
-        # Several learn more slowly in shared trees than each in its own: docs/multitask.md.
-        return each[0] if len(each) == 1 else DEFAULTS
-    return _of_objective(p.objective) if isinstance(p, RegressorParameters) else DEFAULTS
+        classes = [_get_task_class(key, loss) for key, loss in (p.objective or {}).items()]
+        # Several tasks learn more slowly in shared trees than each in its own.
+        objective = classes[0] if len(classes) == 1 else None
+    elif objective is None and isinstance(p, RegressorParameters):
+        objective = objective_class(p.objective)
+    if objective is not None and objective.is_count:
+        return COUNT_DEFAULTS
+    has_distribution = objective is not None and objective.has_distribution
+    return DISTRIBUTION_DEFAULTS if has_distribution else DEFAULTS
 
 
 def _get_task_class(key: TaskKey, objective: Any) -> type[Objective]:

@@ -1,8 +1,7 @@
-"""How many rounds to train where nobody says: as many as rows that are held out ask for.
+"""Automatic choice of n_estimators by early stopping on a hold-out.
 
-Owns where that is looked for, how fast and how long, and what is taken from it. Must not know estimators, or
-what the rows hold. Some rows are learned from at twice the rate, so with half of the rounds; when the others'
-loss was least tells for how many rounds all rows are then trained on. What that is worth: docs/choosing.md.
+Some rows are trained on at twice the learning rate, so with half of the rounds; the round of the
+lowest loss of the other rows decides how many rounds all rows are then trained for.
 """
 
 from __future__ import annotations
@@ -18,36 +17,36 @@ from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import BoostResult, boost
 from polyleaf.training.prepare import PreparedData
 
-__all__ = ["MAX_ROWS", "RoundSearchResult", "has_few_rows", "max_rounds", "find_n_estimators"]
+__all__ = ["MAX_ROWS", "RoundSearchResult", "find_n_estimators", "has_few_rows", "max_rounds"]
 
-# Fewer rows tell too little; more hardly overfit in the usual number of rounds, and take longer.
+# Fewer rows give too noisy an estimate; more rarely overfit in the default number of rounds.
 MIN_ROWS, MAX_ROWS = 50, 10_000
-MOST_ROUNDS, PATIENCE = 60.0, 10.0  # at a rate of 1; of another, over the rate
-HASTE, FASTEST = 2, 0.5  # how many times the rate, unless that is more than this
+MAX_ROUNDS, PATIENCE = 60.0, 10.0  # at a learning rate of 1; divided by the rate
+SPEEDUP, MAX_RATE = 2, 0.5  # factor of the learning rate, unless the result exceeds MAX_RATE
 
 
 class RoundSearchResult(NamedTuple):
-    """What came of looking.
+    """Result of the search for n_estimators.
 
     Attributes
     ----------
-    n : int
-    boosted : BoostResult
-        The training that was looked at; Ctrl-C may have ended it.
+    n_estimators : int
+    result : BoostResult
+        The training on some of the rows; Ctrl-C may have ended it.
     """
 
-    n: int
-    boosted: BoostResult
+    n_estimators: int
+    result: BoostResult
 
 
 def has_few_rows(n_rows: int) -> bool:
-    """Whether of so many rows some are held out to find the number of rounds."""
+    """Return whether n_estimators is searched for data with this number of rows."""
     return MIN_ROWS <= n_rows <= MAX_ROWS
 
 
 def max_rounds(learning_rate: float) -> int:
-    """So many rounds at most are trained at this rate."""
-    return max(10, round(MOST_ROUNDS / learning_rate))
+    """Return the largest number of rounds at this learning rate."""
+    return max(10, round(MAX_ROUNDS / learning_rate))
 
 
 def find_n_estimators(
@@ -55,56 +54,58 @@ def find_n_estimators(
     settings: TrainConfig,
     objective: Objective,
     base_score: np.ndarray | None,
-    **about: Any,
+    **model_fields: Any,
 ) -> RoundSearchResult:
-    """The rounds to train on all rows.
+    """Return the number of rounds to train all rows for.
 
     Parameters
     ----------
     trial : PreparedData
-        Rows to learn from, and one evaluation set, with one metric.
+        Rows to train on, and one evaluation set with one metric.
     settings : TrainConfig
-        Of the training on all rows; its rounds are taken where no round can be measured.
+        Settings of the training on all rows; its n_estimators is returned if no round can be
+        measured.
     objective : Objective
     base_score : ndarray of shape (K,), float64, or None
-    **about
-        As `boost` takes it.
+    **model_fields
+        Attributes of the model, for `boost`.
     """
-    if objective.is_translation_invariant:  # what rows start from is taken off their targets
+    if objective.is_translation_invariant:  # offsets are subtracted from the target
         trial = trial._replace(offset=None, eval_sets=[replace(trial.eval_sets[0], offset=None)])
     rate = settings.boosting.learning_rate
-    haste = HASTE if HASTE * rate <= FASTEST else 1
-    run = replace(
-        settings.boosting, learning_rate=haste * rate, n_estimators=max_rounds(haste * rate)
+    speedup = SPEEDUP if SPEEDUP * rate <= MAX_RATE else 1
+    boosting = replace(
+        settings.boosting, learning_rate=speedup * rate, n_estimators=max_rounds(speedup * rate)
     )
-    lowest = _Lowest(
+    best_round = _BestRound(
         trial.eval_sets[0].metrics[0].greater_is_better,
-        max(10, round(PATIENCE / run.learning_rate)),
+        max(10, round(PATIENCE / boosting.learning_rate)),
     )
-    boosted = boost(
+    result = boost(
         trial.dataset,
         trial.target.values,
         trial.target.weight,
         objective,
-        replace(settings, boosting=run),
+        replace(settings, boosting=boosting),
         eval_sets=trial.eval_sets,
-        callbacks=[lowest],
+        callbacks=[best_round],
         base_score=base_score,
         offset=trial.offset,
-        **about,
+        **model_fields,
     )
-    return RoundSearchResult(haste * lowest.rounds or settings.boosting.n_estimators, boosted)
+    n_estimators = speedup * best_round.n_rounds or settings.boosting.n_estimators
+    return RoundSearchResult(n_estimators, result)
 
 
-class _Lowest(Callback):
-    """Ends a training some rounds after its loss was least."""
+class _BestRound(Callback):
+    """Stops a training some rounds after its best metric value."""
 
-    def __init__(self, is_maximized: bool, patience: int) -> None:
-        self._sign, self._patience = -1.0 if is_maximized else 1.0, patience
-        self._least, self.rounds = np.inf, 0
+    def __init__(self, greater_is_better: bool, patience: int) -> None:
+        self._sign, self._patience = -1.0 if greater_is_better else 1.0, patience
+        self._lowest, self.n_rounds = np.inf, 0
 
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
         ((values,),) = (metrics.values() for metrics in evals_log.values())
-        if self._sign * values[-1] < self._least:  # never where it is NaN
-            self._least, self.rounds = self._sign * values[-1], epoch + 1
-        return epoch + 1 - self.rounds >= self._patience
+        if self._sign * values[-1] < self._lowest:  # never for NaN
+            self._lowest, self.n_rounds = self._sign * values[-1], epoch + 1
+        return epoch + 1 - self.n_rounds >= self._patience

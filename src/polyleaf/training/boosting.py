@@ -1,7 +1,6 @@
 """The boosting loop: derivatives -> tree -> leaf values -> raw scores -> callbacks.
 
-Owns the order in which the parts are called. Must not know how any of them works, or which there are: they
-are chosen in `parts`.
+The loop does not depend on which components it calls; factory.py chooses them.
 """
 
 from __future__ import annotations
@@ -16,21 +15,22 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
-from polyleaf.objectives.constants import best_constant
+from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.settings.train_config import TrainConfig
-from polyleaf.training.distributed import agree, can_replay, check_distributed
+from polyleaf.sketching.projections import Projection
+from polyleaf.training.distributed import can_replay, check_distributed, sync_ranks
 from polyleaf.training.evaluation import EvalSet
-from polyleaf.training.factory import Parts, bind_objective, parts_of
+from polyleaf.training.factory import Components, bind_objective, make_components
 from polyleaf.training.sampling import GlobalRowIds
 
-__all__ = ["BoostResult", "Run", "compute_base_score", "boost"]
+__all__ = ["BoostResult", "BoostingLoop", "boost", "compute_base_score"]
 
-# Rounds in a row without growth after which training ends, where rows or features are drawn.
-UNLUCKY_ROUNDS = 10
+# Rounds in a row without a split after which training ends, if rows or features are sampled.
+MAX_FAILED_ROUNDS = 10
 
 
 class BoostResult(NamedTuple):
-    """What came of a training.
+    """Result of a training.
 
     Attributes
     ----------
@@ -38,16 +38,19 @@ class BoostResult(NamedTuple):
     evals_log : dict
         `{data name: {metric name: [value of each round]}}`.
     outputs_log : dict
-        The same for each output, arrays (K,), of the metrics for which that means something; empty for a
-        single output.
+        The same per output, arrays (K,), for metrics that are defined per output; empty for one
+        output.
     was_interrupted : bool
-        Ctrl-C ended the training: the model has the rounds that were complete.
+        Whether Ctrl-C ended the training; the model then has the complete rounds.
+    learning_rates : dict
+        Learning rate of each round, by its number.
     """
 
     model: Model
     evals_log: EvalsLog
     outputs_log: OutputsLog
     was_interrupted: bool
+    learning_rates: dict[int, float] = {}
 
 
 def boost(
@@ -62,9 +65,13 @@ def boost(
     init_model: Model | None = None,
     base_score: np.ndarray | None = None,
     offset: np.ndarray | None = None,
-    numbered: GlobalRowIds | None = None,
-    known: Model | None = None,
-    **about: Any,
+    row_ids: GlobalRowIds | None = None,
+    resume_from: Model | None = None,
+    target_scale: np.ndarray | None = None,
+    target_offset: np.ndarray | None = None,
+    output_names: Sequence[str] | None = None,
+    projection: Projection | None = None,
+    metadata: dict[str, Any] | None = None,
 ) -> BoostResult:
     """Boost trees on one data set.
 
@@ -73,29 +80,28 @@ def boost(
     dataset : Dataset
         Binned features.
     target : ndarray of shape (n_rows, K) float32, or (n_rows,) int32 class ids, or csr_matrix
-        A csr_matrix where `settings.has_sparse_targets`.
+        A csr_matrix if `settings.has_sparse_targets`.
     weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
     objective : Objective
     settings : TrainConfig
     eval_sets : sequence of EvalSet
     callbacks : iterable of Callback
-        Called in order; every one is called in every round.
+        Called in order in every round.
     init_model : Model, optional
-        Training goes on from its trees (they are copied, not changed). Its mapper must be the data set's.
+        Model to continue from; its trees are copied. Its mapper must be the data set's.
     base_score : ndarray of shape (K,), float64, optional
-        Instead of the objective's own.
+        Replaces the objective's own.
     offset : ndarray of shape (n_rows, K), optional
-        Scores that rows start from, where these could not be taken off the target.
-    numbered : GlobalRowIds, optional
-        Where other ranks have further rows (`settings.workers`): which these are. Then `base_score` is that
-        of all rows, or that of `init_model`, and evaluation sets and callbacks are rank 0's alone.
-    known : Model, optional
-        What the same training has come to before it was cut short: its rounds are repeated, callbacks and
-        evaluations included, with the trees that it has. (Where layers are boosted they are trained again:
-        callbacks may have seen them, and a tree does not tell what they were.)
-    **about
-        Kept in the model, see `Model`: `target_scale` and `target_offset` where the target is
-        `(y - offset) / scale`, `output_names`, `projection`, `metadata`.
+        Initial raw scores of rows, if they could not be subtracted from the target.
+    row_ids : GlobalRowIds, optional
+        Ids of the rows in distributed training (`settings.workers`). `base_score` is then that of
+        all rows, or that of `init_model`, and only rank 0 has evaluation sets and callbacks.
+    resume_from : Model, optional
+        Model of the same training before it was interrupted: its rounds are replayed with its
+        trees, callbacks and evaluations included. With layers that are boosted the trees are
+        trained again, since callbacks may have received the layers, which a tree does not store.
+    target_scale, target_offset, output_names, projection, metadata
+        Attributes of the model. The target is `(y - target_offset) / target_scale`.
 
     Returns
     -------
@@ -103,69 +109,74 @@ def boost(
         Also after Ctrl-C.
     """
     callbacks = list(callbacks)
-    if numbered is not None:
+    if row_ids is not None:
         check_distributed(settings, objective)
-    problem = bind_objective(objective, target, weight, settings)
+    bound = bind_objective(objective, target, weight, settings)
     if init_model is not None:
         model = init_model.copy()
-        model.best_iteration = model.best_score = None  # of the run before
+        model.best_iteration = model.best_score = None  # of the previous training
         model.learning_rate = settings.boosting.learning_rate
     else:
-        base_score = (
-            compute_base_score(problem, offset, settings) if base_score is None else base_score
-        )
+        if base_score is None:
+            base_score = compute_base_score(bound, offset, settings)
         model = Model(
             mapper=dataset.mapper,
             objective=objective,
             base_score=base_score,
             learning_rate=settings.boosting.learning_rate,
             feature_names=dataset.mapper.column_names_,
-            **about,
+            target_scale=target_scale,
+            target_offset=target_offset,
+            output_names=output_names,
+            projection=projection,
+            metadata=metadata,
         )
-    problem.set_base_score(model.base_score)
+    bound.set_base_score(model.base_score)
     for metric in (metric for e in eval_sets for metric in e.metrics):
-        metric.set_train_target(target, problem.n_outputs)
-    watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
-    parts = parts_of(
-        settings, problem, dataset, weight, model, eval_sets, watchers, offset, numbered
+        metric.set_train_target(target, bound.n_outputs)
+    hooks = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
+    components = make_components(
+        settings, bound, dataset, weight, model, eval_sets, hooks, offset, row_ids
     )
-    run = Run(settings, parts)
-    run.go(callbacks, known)
-    return BoostResult(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
+    loop = BoostingLoop(settings, components)
+    loop.run(callbacks, resume_from)
+    evaluation = components.evaluation
+    return BoostResult(
+        model, evaluation.log, evaluation.log_by_output, loop.was_interrupted, loop.learning_rates
+    )
 
 
-def compute_base_score(
-    problem: Any, offset: np.ndarray | None, settings: TrainConfig
-) -> np.ndarray:
-    """What training starts from in all rows."""
+def compute_base_score(bound: Any, offset: np.ndarray | None, settings: TrainConfig) -> np.ndarray:
+    """Return the constant score (K,) that training starts from."""
     if offset is None:
-        return problem.base_score(settings.workers)
-    return best_constant(problem, offset.astype(np.float32), settings.workers.n_threads)
+        return bound.base_score(settings.workers)
+    return minimise_base_score(bound, offset.astype(np.float32), settings.workers.n_threads)
 
 
-class Run:
-    """One training: its parts, and the order in which they are called."""
+class BoostingLoop:
+    """One training: its components, and the order in which they are called."""
 
-    def __init__(self, settings: TrainConfig, parts: Parts) -> None:
-        self.state, self.structure, self.fitter, self.model, self.sampler, self.evaluation = parts
-        one_tree = (
-            settings.boosting.multi_strategy == "multi_output_tree" or self.model.n_outputs == 1
-        )
-        self.outputs = (
-            [-1] if one_tree else list(range(self.model.n_outputs))
-        )  # of the trees of a round
-        self.n_rounds, self.renews_for_trees = (
-            settings.boosting.n_estimators,
-            settings.boosting.boosting_step != "round",
-        )
-        self.can_replay = can_replay(settings)
+    def __init__(self, settings: TrainConfig, components: Components) -> None:
+        self.state, self.builder, self.fitter, self.model = components[:4]
+        self.sampler, self.evaluation = components.sampler, components.evaluation
+        self.layers = components.layers
+        boosting, n_outputs = settings.boosting, self.model.n_outputs
+        shares_trees = boosting.multi_strategy == "multi_output_tree" or n_outputs == 1
+        self.outputs = [-1] if shares_trees else list(range(n_outputs))  # of the trees of a round
+        self.n_rounds = boosting.n_estimators
+        self.updates_per_tree = boosting.boosting_step != "round"
+        self.settings = settings
         self.communicator = settings.workers.communicator
-        self.barren = 0  # rounds in a row without growth
+        self.rounds_without_split = 0  # in a row
         self.was_interrupted = False
+        self.learning_rates: dict[int, float] = {}
 
-    def go(self, callbacks: Sequence[Callback], known: Model | None = None) -> None:
-        """All rounds, unless a callback, Ctrl-C or the end of growth comes before."""
-        n_known = known.n_rounds if known is not None and self.can_replay else 0
+    def run(self, callbacks: Sequence[Callback], resume_from: Model | None = None) -> None:
+        """Train all rounds, unless a callback, Ctrl-C or the end of growth stops earlier."""
+        known = resume_from
+        if known is not None and not can_replay(self.settings):
+            known = None
+        n_known = 0 if known is None else known.n_rounds
         model, log = self.model, self.evaluation.log
         for callback in callbacks:
             if getattr(callback, "watches_outputs", False):
@@ -175,56 +186,69 @@ class Run:
         try:
             for round in range(first, first + self.n_rounds):
                 stops = [callback.before_iteration(model, round, log) for callback in callbacks]
-                if agree(self.communicator, model, any(stops)):
+                if self._should_stop(any(stops)):
                     break
-                may_grow = (
-                    self.repeat(known, round) if known and round < n_known else self.step(round)
-                )
-                self.evaluation.update()
+                self.learning_rates[round] = model.learning_rate
+                if known is not None and round < n_known:
+                    goes_on = self.replay_round(known, round)
+                else:
+                    goes_on = self.step(round)
+                if self.evaluation.sets:
+                    self.evaluation.update()
                 stops = [callback.after_iteration(model, round, log) for callback in callbacks]
-                if agree(self.communicator, model, any(stops) or not may_grow):
+                if self._should_stop(any(stops) or not goes_on):
                     break
         except KeyboardInterrupt:
-            self.forget_incomplete(round)
+            self.discard_incomplete_round(round)
             self.was_interrupted = True
         for callback in callbacks:
             callback.after_training(model)
 
-    def step(self, round: int) -> bool:
-        """One round: a tree for all outputs, or one for each. False when growth has come to an end."""
-        state, grew = self.state, False
-        state.renew()
-        draw = self.sampler.draw(state.gradients_of_rows, round)
-        for output in self.outputs:
-            if self.renews_for_trees:
-                state.renew()
-            grown = self.structure.grow(draw, output)
-            leaves = self.fitter.fit(grown, draw, output, self.model.learning_rate)
-            # A single leaf moves all rows: once they are where they belong, there may be something to split.
-            grew |= grown.tree.n_leaves > 1 or not state.cancel(output)
-            state.add(grown, leaves, output)
-            self.model.append(grown.tree, leaves, round, output)
-        return self._may_grow(grew)
+    def _should_stop(self, stops: bool) -> bool:
+        if self.communicator.size == 1:
+            return stops
+        return sync_ranks(self.communicator, self.model, stops)
 
-    def repeat(self, known: Model, round: int) -> bool:
-        """One round as it was when it was trained, with its trees; returns what `step` does."""
-        grew = False
+    def step(self, round: int) -> bool:
+        """Train one round: a tree for all outputs, or one for each. Return whether to continue."""
+        state, has_split = self.state, False
+        state.update_derivatives()
+        sample = self.sampler.draw(state.sampling_gradients, round)
+        for output in self.outputs:
+            if self.updates_per_tree:
+                state.update_derivatives()
+            if self.layers is None:
+                grown = self.builder.grow(sample, output)
+                leaves = self.fitter.fit(grown, sample, output, self.model.learning_rate)
+            else:
+                grown, leaves = self.layers.build_tree(sample, output)
+            # A single leaf shifts all rows, after which there may be splits.
+            has_split |= grown.tree.n_leaves > 1 or not state.gradients_cancel_out(output)
+            state.add_tree(grown, leaves, output)
+            self.model.append(grown.tree, leaves, round, output)
+        return self._should_continue(has_split)
+
+    def replay_round(self, known: Model, round: int) -> bool:
+        """Repeat one round with the trees of a model; return what `step` returned."""
+        has_split = False
         for i in np.flatnonzero(known.round_of_tree == round).tolist():
             tree, output = known.forest.tree(i), known.forest.output(i)
             if tree.n_leaves == 1:
-                self.state.renew()
-            grew |= tree.n_leaves > 1 or not self.state.cancel(output)
+                self.state.update_derivatives()
+            has_split |= tree.n_leaves > 1 or not self.state.gradients_cancel_out(output)
             self.model.append(tree, cast(Leaves, known.forest.values(i)), round, output)
-            self.state.add_last(self.model.forest)
-        return self._may_grow(grew)
+            self.state.add_last_tree(self.model.forest)
+        return self._should_continue(has_split)
 
-    def _may_grow(self, grew: bool) -> bool:
-        """Whether there may be something to grow: the next draw of rows or features may be luckier."""
-        self.barren = 0 if grew else self.barren + 1
-        return self.barren < (UNLUCKY_ROUNDS if self.sampler.is_chance else 1)
+    def _should_continue(self, has_split: bool) -> bool:
+        """Return whether the next round may find splits, with another sample if sampling is
+        random."""
+        self.rounds_without_split = 0 if has_split else self.rounds_without_split + 1
+        limit = MAX_FAILED_ROUNDS if self.sampler.is_random else 1
+        return self.rounds_without_split < limit
 
-    def forget_incomplete(self, round: int) -> None:
-        """After Ctrl-C: forget trees and scores of a round that was not finished."""
+    def discard_incomplete_round(self, round: int) -> None:
+        """Remove the trees and metric values of a round that Ctrl-C interrupted."""
         if np.count_nonzero(self.model.round_of_tree == round) < len(self.outputs):
             self.model.truncate(round)
-        self.evaluation.forget_incomplete()
+        self.evaluation.discard_incomplete_round()

@@ -1,10 +1,8 @@
-"""Where a level lies among residuals, so that a new row is on its right side as often as it says.
+"""Conformal prediction: quantiles of residuals, widths of intervals, nonconformity scores of sets.
 
-Owns these ranks. Must not know models, or where residuals come from.
-
-Of n residuals and one more, all alike but for their order, the last is at most the one of rank k with the
-probability k / (n + 1) (Papadopoulos et al., "Inductive confidence machines for regression", 2002; Lei et
-al., "Distribution-free predictive inference for regression", JASA 113, 2018).
+The last of n + 1 exchangeable residuals is at most the one of rank k with probability k / (n + 1)
+(Papadopoulos et al., "Inductive confidence machines for regression", 2002; Lei et al.,
+"Distribution-free predictive inference for regression", JASA 113, 2018).
 """
 
 from __future__ import annotations
@@ -14,52 +12,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["level_of_residuals", "interval_widths"]
+__all__ = [
+    "class_nonconformity",
+    "conformal_quantile",
+    "interval_widths",
+    "label_nonconformity",
+    "truth_nonconformity",
+]
 
-# Of the weight of all rows: what rounding may add to a level times this weight.
+# Largest rounding error of a level times the total weight, relative to that weight.
 _ROUNDING = 1e-9
 
 
-def level_of_residuals(
+def conformal_quantile(
     residuals: NDArray[Any], level: float, weight: NDArray[Any] | None = None
 ) -> float:
-    """The residual that takes rank ``level * (n + 1)``, rounded outwards: away from the median.
+    """Return the residual of rank ``level * (n + 1)``, rounded away from the median.
 
     Parameters
     ----------
     residuals : ndarray of shape (n,)
-        Target less prediction.
+        Target minus prediction.
     level : float in (0, 1)
     weight : ndarray of shape (n,), optional
-        Not negative. Ranks count weight then, and the one more row has the mean of the others.
+        Nonnegative weights. Ranks are then sums of weights, and the new row has the mean weight.
 
     Returns
     -------
     float
-        The outermost residual where there is none of that rank; 0 where no residual has weight, and for the
-        level one half, which is left where training has put it.
+        The outermost residual if there is none of that rank; 0 if no residual has weight, and for
+        the level 0.5, since medians are not shifted.
     """
     used = np.ones(len(residuals), bool) if weight is None else np.asarray(weight) > 0
     if level == 0.5 or not used.any():
         return 0.0
-    known = np.sort(_side(residuals, level)[used])
-    return float(np.sign(level - 0.5) * known[min(_rank(residuals, level, weight), len(known) - 1)])
+    oriented = _orient(residuals, level)
+    ordered = np.sort(oriented[used])
+    rank = min(_find_rank(oriented, max(level, 1 - level), weight), len(ordered) - 1)
+    return float(np.sign(level - 0.5) * ordered[rank])
 
 
 def interval_widths(
     scores: NDArray[Any], coverage: float, weight: NDArray[Any] | None = None, joint: bool = False
 ) -> NDArray[np.float64]:
-    """How far each target's interval reaches beyond its bounds.
+    """Return how far the interval of each target is extended beyond its bounds.
 
     Parameters
     ----------
     scores : ndarray of shape (n, T)
-        How far each target lies beyond its bounds; negative inside.
+        Distance of each target beyond its bounds; negative inside.
     coverage : float in (0, 1)
     weight : ndarray of shape (n,) or (n, T), optional
     joint : bool
-        All targets of a row at once: one number for all of them, in units of each target's own, see
-        `_joint`. Of rows whose targets all have weight.
+        Cover all targets of a row at once, with widths in proportion to each target's scale. Uses
+        the rows whose targets all have weight.
 
     Returns
     -------
@@ -68,36 +74,44 @@ def interval_widths(
     Raises
     ------
     ValueError
-        Where rows are too few for such a coverage.
+        If there are too few rows for the coverage.
     """
     weights = (
         np.ones(scores.shape) if weight is None else np.broadcast_to(weight.T, scores.shape[::-1]).T
     )
     if not joint or scores.shape[1] == 1:
-        return np.array([_width(s, coverage, w) for s, w in zip(scores.T, weights.T, strict=True)])
+        return np.array(
+            [_compute_width(s, coverage, w) for s, w in zip(scores.T, weights.T, strict=True)]
+        )
     used = (weights > 0).all(axis=1)
-    return _joint(np.asarray(scores[used], np.float64), coverage, weights[used].min(axis=1))
+    return _compute_joint_widths(
+        np.asarray(scores[used], np.float64), coverage, weights[used].min(axis=1)
+    )
 
 
-def _joint(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) -> NDArray[np.float64]:
-    """Widths that hold all targets of a row at once.
+def _compute_joint_widths(
+    scores: NDArray[Any], coverage: float, weight: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Return widths that cover all targets of a row at once.
 
-    A row's score is the largest of its targets', each in the unit of the target: the magnitude of the rank
-    that is asked for, so that targets with long tails do not make the others' intervals wide. It would be
-    exchangeable if units were those of these rows and the new one. Such a unit lies between two neighbours
-    among the known magnitudes, so scores are taken as large as they may be, and interval_widths too: the new row is
-    inside with the probability asked for, at least.
+    The score of a row is the largest of its targets' scores, each divided by the scale of the
+    target: the magnitude of the rank of the coverage, so that targets with long tails do not widen
+    the others' intervals. Scores would be exchangeable if scales were computed from these rows and
+    the new one. Such a scale lies between two adjacent known magnitudes, so scores and widths are
+    computed with the scale that makes them largest: the new row is covered with at least the given
+    probability.
     """
-    low, high = _units(np.abs(scores), coverage)
+    low, high = _bound_scales(np.abs(scores), coverage)
     largest = np.where(scores >= 0, scores / low, scores / high).max(axis=1, initial=-np.inf)
-    number = _width(largest, coverage, weight)
-    return number * (high if number >= 0 else low)
+    factor = _compute_width(largest, coverage, weight)
+    return factor * (high if factor >= 0 else low)
 
 
-def _units(
+def _bound_scales(
     magnitudes: NDArray[np.float64], coverage: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Between what the unit of each column lies, one more row included. The mean, where most are 0."""
+    """Return bounds of the scale of each column with one more row; the mean if most magnitudes are
+    0."""
     n = len(magnitudes)
     if n == 0:
         return np.ones(magnitudes.shape[1]), np.ones(magnitudes.shape[1])
@@ -109,32 +123,67 @@ def _units(
     return np.where(low > 0, low, mean), np.where(low > 0, high, mean)
 
 
-def _width(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) -> float:
-    known = np.sort(scores[weight > 0])
-    rank = _rank(scores, coverage, weight, upwards=True) if len(known) else 0
-    if rank >= len(known):
+def _compute_width(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) -> float:
+    ordered = np.sort(scores[weight > 0])
+    rank = _find_rank(scores, coverage, weight) if len(ordered) else 0
+    if rank >= len(ordered):
         raise ValueError(
-            f"{len(known)} rows are too few for a coverage of {coverage:g}: it needs "
-            f"{int(np.ceil(coverage / (1 - coverage) - _ROUNDING))} at least, more where weights differ."
+            f"{len(ordered)} rows are too few for coverage={coverage:g}, which needs at least "
+            f"{int(np.ceil(coverage / (1 - coverage) - _ROUNDING))}, and more if weights differ."
         )
-    return float(known[rank])
+    return float(ordered[rank])
 
 
-def _side(residuals: NDArray[Any], level: float) -> NDArray[np.float64]:
-    """Residuals, turned round for levels below one half: what is rounded outwards is rounded up then."""
+def _orient(residuals: NDArray[Any], level: float) -> NDArray[np.float64]:
+    """Negate residuals for levels below 0.5, so that rounding outwards is rounding up."""
     residuals = np.asarray(residuals, np.float64)
     return residuals if level > 0.5 else -residuals
 
 
-def _rank(
-    residuals: NDArray[Any], level: float, weight: NDArray[Any] | None, upwards: bool = False
-) -> int:
-    """The rank, from 0, of a level among sorted residuals of its side; their number where there is none."""
-    if not upwards:
-        residuals, level = _side(residuals, level), max(level, 1 - level)
-    weights = np.ones(len(residuals)) if weight is None else np.asarray(weight, np.float64)
+def _find_rank(values: NDArray[Any], level: float, weight: NDArray[Any] | None) -> int:
+    """Return the rank, from 0, of a level among sorted values; their number if there is none."""
+    weights = np.ones(len(values)) if weight is None else np.asarray(weight, np.float64)
     used = weights > 0
-    order = np.argsort(np.asarray(residuals)[used], kind="stable")
-    reached = np.cumsum(weights[used][order])
-    wanted = level * (reached[-1] + reached[-1] / len(reached))
-    return int(np.searchsorted(reached, wanted - _ROUNDING * reached[-1], side="left"))
+    order = np.argsort(np.asarray(values)[used], kind="stable")
+    cumulative = np.cumsum(weights[used][order])
+    total = cumulative[-1]
+    sought = level * (total + total / len(cumulative))
+    return int(np.searchsorted(cumulative, sought - _ROUNDING * total, side="left"))
+
+
+# --- nonconformity scores of prediction sets ---
+
+
+def class_nonconformity(probability: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the total probability of all classes that are class_nonconformity than each, (n_rows, n_classes).
+
+    Ties are ordered by class, and the likeliest class has 0. The classes up to a threshold are the
+    adaptive prediction sets of Romano, Sesia and Candès, "Classification with valid and adaptive
+    coverage", NeurIPS 2020, without their randomisation: a set is never empty, and the same each
+    time.
+    """
+    probability = np.asarray(probability, np.float64)
+    order = np.argsort(-probability, axis=1, kind="stable")
+    descending = np.take_along_axis(probability, order, axis=1)
+    before = np.cumsum(descending, axis=1) - descending
+    before[:, 0] = 0.0
+    scores = np.empty_like(before)
+    np.put_along_axis(scores, order, before, axis=1)
+    return scores
+
+
+def label_nonconformity(probability: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the probability that each label is absent, (n_rows, n_labels)."""
+    return 1.0 - np.asarray(probability, np.float64)
+
+
+def truth_nonconformity(scores: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the threshold at which a set contains all true classes or labels of a row, (n_rows,).
+
+    Parameters
+    ----------
+    scores, truth : ndarray of shape (n_rows, n)
+        Nonconformity of each class or label, and whether it is true. Rows without true labels get
+        -1.
+    """
+    return np.where(truth > 0, scores, -1.0).max(axis=1)

@@ -1,54 +1,42 @@
-"""Scores of rows by models that were not trained on them.
-
-Owns: the training that is done again without some of its rows. Must not know: which rows, or what the scores
-are for.
-"""
+"""Cross-fitting: scores of rows by models that were not trained on them, and quantile calibration
+by them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from polyleaf.callbacks import Callback
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.settings.train_config import TrainConfig
-from polyleaf.training.boosting import Run, compute_base_score
-from polyleaf.training.factory import bind_objective, parts_of
+from polyleaf.training.boosting import BoostingLoop, compute_base_score
+from polyleaf.training.conformal import conformal_quantile
+from polyleaf.training.factory import bind_objective, make_components
 from polyleaf.training.raw_scores import DenseState
 
-__all__ = ["LearningRateLog", "TrainingRecord", "cross_fit_scores"]
+__all__ = ["TrainingRecord", "cross_fit_scores", "quantile_shifts"]
 
-
-class LearningRateLog(Callback):
-    """The learning rate of each round of a training, so that another can do the same."""
-
-    def __init__(self) -> None:
-        self._of_round: dict[int, float] = {}
-
-    def before_iteration(self, model: Model, epoch: int, evals_log: object) -> bool:
-        self._of_round[epoch] = model.learning_rate
-        return False
-
-    def of(self, round: int, otherwise: float) -> float:
-        """That of a round, or `otherwise` where the round was another training's."""
-        return self._of_round.get(round, otherwise)
+# Chosen by measurement: models of fewer rows differ more from the model of all rows.
+FOLDS, FOLDS_FOR_FEW_ROWS, FEW_ROWS = 10, 20, 2_000
+# Number of residuals that is enough: further folds are not trained.
+MAX_RESIDUALS = 2_000
 
 
 class TrainingRecord(NamedTuple):
-    """A training, as it can be done again.
+    """A training that can be repeated.
 
     Attributes
     ----------
     dataset, target, weight, objective, settings, base_score, offset, output_names
-        As `boost` took them.
-    rates : LearningRateLog
-        Of that training.
+        Arguments of `boost`.
+    learning_rates : mapping
+        Learning rate of each round of the training.
     n_rounds : int
-        That its model predicts with.
+        Number of rounds that its model predicts with.
     """
 
     dataset: Dataset
@@ -56,50 +44,104 @@ class TrainingRecord(NamedTuple):
     weight: np.ndarray | None
     objective: Objective
     settings: TrainConfig
-    rates: LearningRateLog
+    learning_rates: Mapping[int, float]
     n_rounds: int
     base_score: np.ndarray | None = None
     offset: np.ndarray | None = None
     output_names: Sequence[str] | None = None
 
 
-def cross_fit_scores(training: TrainingRecord, left_out: np.ndarray) -> np.ndarray | None:
-    """Scores of all rows, offsets included, by a model that some rows had no part in: float64 (n_rows, K).
+def cross_fit_scores(record: TrainingRecord, left_out: np.ndarray) -> np.ndarray | None:
+    """Return scores of all rows, with offsets, by a model trained without some of them: float64
+    (n_rows, K).
 
     Parameters
     ----------
-    training : TrainingRecord
+    record : TrainingRecord
     left_out : ndarray of shape (n_rows,), bool
+        Mask of the rows to leave out.
 
     Returns
     -------
     ndarray, or None
-        None where no row of weight is left for some output.
+        None if no row with positive weight is left for some output.
     """
-    t, weight = training, training.weight
-    known = 1.0 if weight is None else weight
-    out = left_out if weight is None or weight.ndim == 1 else left_out[:, None]
-    kept = np.where(out, 0.0, known).astype(np.float32)
+    weight, settings, offset = record.weight, record.settings, record.offset
+    mask = left_out if weight is None or weight.ndim == 1 else left_out[:, None]
+    kept = np.where(mask, 0.0, 1.0 if weight is None else weight).astype(np.float32)
     if not (kept.reshape(len(kept), -1) > 0).any(axis=0).all():
         return None
-    problem = bind_objective(t.objective, t.target, kept, t.settings)
-    base = (
-        compute_base_score(problem, t.offset, t.settings) if t.base_score is None else t.base_score
-    )
-    rate = t.settings.boosting.learning_rate
+    bound = bind_objective(record.objective, record.target, kept, settings)
+    base = record.base_score
+    if base is None:
+        base = compute_base_score(bound, offset, settings)
+    rate = settings.boosting.learning_rate
     model = Model(
-        mapper=t.dataset.mapper,
-        objective=t.objective,
+        mapper=record.dataset.mapper,
+        objective=record.objective,
         base_score=base,
         learning_rate=rate,
-        output_names=t.output_names,
+        output_names=record.output_names,
     )
-    problem.set_base_score(base)
-    run = Run(t.settings, parts_of(t.settings, problem, t.dataset, kept, model, (), (), t.offset))
-    for round in range(t.n_rounds):
-        model.learning_rate = t.rates.of(round, otherwise=rate)
-        if not run.step(round):
+    bound.set_base_score(base)
+    components = make_components(settings, bound, record.dataset, kept, model, (), (), offset)
+    loop = BoostingLoop(settings, components)
+    for round in range(record.n_rounds):
+        model.learning_rate = record.learning_rates.get(round, rate)
+        if not loop.step(round):
             break
-    assert isinstance(run.state, DenseState)
-    scores = base + run.state.raw
-    return scores if t.offset is None else scores + t.offset
+    assert isinstance(loop.state, DenseState)
+    scores = base + loop.state.raw
+    return scores if offset is None else scores + offset
+
+
+def quantile_shifts(record: TrainingRecord) -> np.ndarray:
+    """Return what to add to each quantile, so that it covers its level of rows not trained on.
+
+    Rows are assigned to folds; a model is trained without each fold, and the shift of a quantile
+    is the `conformal_quantile` of the residuals of the folds.
+
+    Returns
+    -------
+    ndarray of shape (n_outputs,), float64
+        On the scale of the target in training; 0 for medians, and for scores that are no quantiles.
+    """
+    target, weight, objective = record.target, record.weight, record.objective
+    values = target.reshape(len(target), -1)
+    n_scores = objective.n_scores(values.shape[1])
+    columns = objective.score_columns(n_scores)
+    levels = objective.score_quantile_levels(n_scores)
+    truth = values[:, columns]
+    fold, n_used = assign_folds(len(truth), record.settings.sampling.seed)
+    residuals = np.full(truth.shape, np.nan)
+    for j in range(n_used):
+        left_out = fold == j
+        scores = cross_fit_scores(record, left_out)
+        if scores is not None:
+            residuals[left_out] = truth[left_out] - scores[left_out]
+    weights = _expand_weight(weight, truth.shape, columns)
+    return np.array(
+        [_compute_shift(residuals[:, k], level, weights[:, k]) for k, level in enumerate(levels)]
+    )
+
+
+def assign_folds(n_rows: int, seed: int) -> tuple[np.ndarray, int]:
+    """Return the fold of each row, and how many folds to use, from the first."""
+    n_folds = min(FOLDS_FOR_FEW_ROWS if n_rows < FEW_ROWS else FOLDS, n_rows)
+    fold = np.random.default_rng(seed).permutation(n_rows) % n_folds
+    return fold, min(n_folds, math.ceil(MAX_RESIDUALS * n_folds / n_rows))
+
+
+def _compute_shift(residuals: np.ndarray, level: float, weight: np.ndarray) -> float:
+    known = ~np.isnan(residuals)
+    return 0.0 if np.isnan(level) else conformal_quantile(residuals[known], level, weight[known])
+
+
+def _expand_weight(
+    weight: np.ndarray | None, shape: tuple[int, ...], columns: np.ndarray
+) -> np.ndarray:
+    """Return weights of each row and score."""
+    if weight is None:
+        return np.ones(shape)
+    weight = weight.reshape(len(weight), -1)
+    return np.broadcast_to(weight[:, columns] if weight.shape[1] > 1 else weight, shape)

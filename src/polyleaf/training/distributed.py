@@ -1,10 +1,7 @@
-"""A training that many ranks do together, each on its own rows: what they agree on, and what they cannot do.
+"""Distributed training: how ranks stay in sync, and settings that are not supported.
 
-Owns: whose word counts, how ranks notice that they differ, and the settings that are refused. Must not know:
-how ranks reach one another (`communicator`), how a tree is grown.
-
-Every rank runs the loop of `boosting` on its rows. What depends on all rows is asked of the communicator by
-whoever needs it. Evaluation sets and callbacks are rank 0's alone.
+Every rank runs the loop of boosting.py on its own rows. Computations over all rows use the
+communicator. Only rank 0 has evaluation sets and callbacks.
 """
 
 from __future__ import annotations
@@ -24,86 +21,82 @@ from polyleaf.sketching.sketches import (
     TopOutputs,
 )
 
-__all__ = ["agree", "can_replay", "check_distributed"]
+__all__ = ["can_replay", "check_distributed", "sync_ranks"]
 
-_WORD = struct.Struct(
-    "<?dqQ"
-)  # whether training ends, learning rate, trees so far, checksum of the newest
+# Whether training ends, learning rate, number of trees, checksum of the newest tree.
+_MESSAGE = struct.Struct("<?dqQ")
 
-# Sketches whose columns of a row depend on that row, and on which outputs' gradients are largest, alone.
-_WITH_RANKS = (RandomProjection, CountSketch, RandomSampling, TopOutputs)
-_NAMED_WITH_RANKS = (
+# Sketches of a row that depend only on that row, and on which outputs have the largest gradients.
+_DISTRIBUTED_SKETCHES = (RandomProjection, CountSketch, RandomSampling, TopOutputs)
+_DISTRIBUTED_NAMES = (
     None,
     "auto",
-    *(name for name, kind in SKETCHES.items() if kind in _WITH_RANKS),
+    *(name for name, kind in SKETCHES.items() if kind in _DISTRIBUTED_SKETCHES),
 )
 
 
-def agree(communicator: Communicator, model: Model, ends: bool) -> bool:
-    """Whether training ends, as rank 0 says; its learning rate is taken over.
+def sync_ranks(communicator: Communicator, model: Model, ends: bool) -> bool:
+    """Return whether training ends on rank 0, and take over its learning rate.
 
     Raises
     ------
     RuntimeError
-        Where ranks have grown different trees.
+        If ranks have grown different trees.
     """
     if communicator.size == 1:
         return ends
-    said = _WORD.pack(ends, model.learning_rate, model.n_trees, _checksum(model))
-    words = [_WORD.unpack(word) for word in communicator.gather(said)]
-    ends, model.learning_rate, *of_first = words[0]
-    for rank, (_, _, *of_other) in enumerate(words):
-        if of_other != of_first:
+    message = _MESSAGE.pack(ends, model.learning_rate, model.n_trees, _checksum_last_tree(model))
+    messages = [_MESSAGE.unpack(received) for received in communicator.gather(message)]
+    ends, model.learning_rate, *first_tree = messages[0]
+    for rank, (_, _, *tree) in enumerate(messages):
+        if tree != first_tree:
             raise RuntimeError(
-                f"Rank {rank} has grown another tree than rank 0 in round {model.n_rounds - 1}: are all of "
-                "the same version of Polyleaf?"
+                f"Rank {rank} has grown another tree than rank 0 in round {model.n_rounds - 1}. "
+                "Check that all "
+                "workers have the same version of Polyleaf."
             )
     return bool(ends)
 
 
 def can_replay(settings: TrainConfig) -> bool:
-    """Whether rounds can be repeated from their trees: not where callbacks may have watched layers."""
+    """Return whether rounds can be replayed from their trees: not if callbacks may receive
+    layers."""
     return settings.boosting.boosting_step != "layer"
 
 
-def _checksum(model: Model) -> int:
-    """Of the newest tree: where it splits."""
+def _checksum_last_tree(model: Model) -> int:
+    """Return a checksum of the splits of the newest tree."""
     if model.n_trees == 0:
         return 0
     tree = model.forest.tree(model.n_trees - 1)
-    found = 0
+    checksum = 0
     for array in (tree.feature, tree.threshold, tree.missing_left, tree.categories, tree.count):
-        found = zlib.crc32(array.tobytes(), found)
-    return found
+        checksum = zlib.crc32(array.tobytes(), checksum)
+    return checksum
 
 
 def check_distributed(settings: TrainConfig, objective: Objective) -> None:
-    """Refuse what ranks cannot do together.
-
-    Raises
-    ------
-    ValueError
-        It says what to do instead.
-    """
-    for is_asked, sentence in (
-        (
-            not (
-                isinstance(settings.boosting.sketch, _WITH_RANKS)
-                or settings.boosting.sketch in _NAMED_WITH_RANKS
-            ),
-            f"sketch={settings.boosting.sketch!r} makes its columns of all rows in one place; use "
-            '"random_projection", "top_outputs", "random_sampling" or "count_sketch".',
-        ),
-        (
-            objective.updates_leaves and not objective.updates_leaves_distributed,
-            f"Objective {objective.name!r} fits its leaves itself, from rows that lie in one place; train on "
-            "one machine, or say updates_leaves_distributed where it asks the other ranks (polyleaf.objectives.base).",
-        ),
-        (
-            not objective.is_row_separable,
-            f"Objective {objective.name!r} weighs losses by what they are on all rows; train on one machine, "
-            "or a model for each.",
-        ),
-    ):
-        if is_asked:
-            raise ValueError(f"A fit on several workers: {sentence}")
+    """Raise ValueError with an alternative if a setting is not supported in distributed
+    training."""
+    sketch, name = settings.boosting.sketch, objective.name
+    if not (isinstance(sketch, _DISTRIBUTED_SKETCHES) or sketch in _DISTRIBUTED_NAMES):
+        problem = (
+            f"sketch={sketch!r} needs all rows on one machine; use "
+            '"random_projection", "top_outputs", "random_sampling" or "count_sketch".'
+        )
+    elif objective.updates_leaves and not objective.updates_leaves_distributed:
+        problem = (
+            f"objective {name!r} updates its leaves from rows on one machine; train on one "
+            "machine, or set "
+            "updates_leaves_distributed if it communicates with the other ranks "
+            "(polyleaf.objectives.base)."
+        )
+    elif not objective.is_row_separable:
+        problem = (
+            f"objective {name!r} scales losses by statistics of all rows; train on one machine, or "
+            "one model "
+            "per task."
+        )
+    else:
+        return
+    raise ValueError(f"Distributed training is not supported with these parameters: {problem}")

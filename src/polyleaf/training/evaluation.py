@@ -1,8 +1,4 @@
-"""Data that is watched: scored after every round, and never trained on.
-
-Owns: the logs, and which trees were scored already. Must not know: what raw scores are, or how trees come
-about.
-"""
+"""Evaluation sets: data that is scored after every round, and the logs of their metrics."""
 
 from __future__ import annotations
 
@@ -30,20 +26,21 @@ class EvalSet:
     name : str
         Key in the log.
     codes : ndarray of shape (n_features, n_rows), uint8
-        From the training data's bin mapper.
+        Bin codes from the mapper of the training data.
     target : ndarray of shape (n_rows, K) float32, or (n_rows,) int32 class ids
-        Encoded as the training target is, but in the unit of y: metrics are of what the user sees.
+        Encoded as the training target, but on the scale of y, since metrics are those of the
+        user's data.
     weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
     metrics : sequence of Metric
     features : ndarray of shape (n_features, n_rows), float32, or None
-        Raw features, where leaves read them.
+        Raw features, for linear leaves.
     offset : ndarray of shape (n_rows, K), float64, or None
-        Scores that rows start from, in the unit of y.
+        Initial scores of rows, on the scale of y.
 
     Raises
     ------
     ValueError
-        Where they have not as many rows.
+        If the numbers of rows differ.
     """
 
     name: str
@@ -55,9 +52,9 @@ class EvalSet:
     offset: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        n_rows, of_target = self.codes.shape[1], self.target.shape[0]
-        if of_target != n_rows:
-            raise ValueError(f"y of {self.name!r} has {of_target} rows, its X has {n_rows}.")
+        n_rows, n_targets = self.codes.shape[1], self.target.shape[0]
+        if n_targets != n_rows:
+            raise ValueError(f"y of {self.name!r} has {n_targets} rows, its X has {n_rows}.")
         if self.offset is not None and len(self.offset) != n_rows:
             raise ValueError(
                 f"The offset of {self.name!r} has {len(self.offset)} rows, its X has {n_rows}."
@@ -65,24 +62,25 @@ class EvalSet:
 
 
 class Evaluation:
-    """The evaluation sets of one training, and what became of them round by round.
+    """The evaluation sets of one training with their scores and logs.
 
     Parameters
     ----------
     eval_sets : sequence of EvalSet
     model : Model
-        Being trained; trees that it has count.
+        The model in training; trees that it has are scored.
     new_scores : callable
-        `new_scores(n_rows)`: raw scores of the state's kind, which add trees and are measured.
-    watchers : sequence of callable
-        Told of layers, see `callbacks.Callback.after_layer`.
+        `new_scores(n_rows)` returns raw scores of the kind of the training.
+    layer_hooks : sequence of callable
+        Called after layers, see `callbacks.Callback.after_layer`.
 
     Attributes
     ----------
+    sets : list of (EvalSet, raw scores)
     log : dict
         `{data name: {metric name: [value of each round]}}`.
     log_by_output : dict
-        The same for each output, arrays (K,), of the metrics for which that means something.
+        The same per output, arrays (K,), for metrics that are defined per output.
     """
 
     def __init__(
@@ -90,46 +88,47 @@ class Evaluation:
         eval_sets: Sequence[EvalSet],
         model: Model,
         new_scores: Callable[[int], Any],
-        watchers: Sequence[Callable[..., Any]],
+        layer_hooks: Sequence[Callable[..., Any]],
     ) -> None:
-        self._model, self._watchers, self._first_round = model, watchers, model.n_rounds
-        self._sets = [(e, new_scores(e.codes.shape[1])) for e in eval_sets]
+        self._model, self._layer_hooks, self._first_round = model, layer_hooks, model.n_rounds
+        self.sets = [(e, new_scores(e.codes.shape[1])) for e in eval_sets]
         self.log: EvalsLog = {e.name: {m.name: [] for m in e.metrics} for e in eval_sets}
         self.log_by_output: OutputsLog = {e.name: {} for e in eval_sets}
         self._n_scored = 0
         self._add_trees()
 
     def update(self) -> None:
-        """Score every set with the trees it has not seen yet."""
+        """Add new trees to the scores of every set, and log its metrics."""
         self._add_trees()
-        for e, scores in self._sets:
-            for metric, data in scores.measured(e, self._model):
-                value, each = (
+        for e, scores in self.sets:
+            for metric, data in scores.iter_metrics(e, self._model):
+                value, per_output = (
                     metric.value_and_per_output(*data)
-                    if scores.by_output
+                    if scores.has_outputs
                     else (metric(*data), None)
                 )
                 self.log[e.name][metric.name].append(float(value))
-                if each is not None:
-                    self.log_by_output[e.name].setdefault(metric.name, []).append(each)
+                if per_output is not None:
+                    by_metric = self.log_by_output[e.name]
+                    by_metric.setdefault(metric.name, []).append(per_output)
 
-    def show_layer(self, round: int, tree: _core.Tree, leaves: Leaves) -> None:
-        """Tell callbacks that watch layers what a tree of all outputs is worth so far."""
-        if not self._watchers:
+    def report_layer(self, round: int, tree: _core.Tree, leaves: Leaves) -> None:
+        """Call the layer hooks with the metrics of an unfinished tree of all outputs."""
+        if not self._layer_hooks:
             return
-        so_far = _core.Forest(self._model.n_outputs)
-        so_far.append(tree, leaves, -1)
+        unfinished = _core.Forest(self._model.n_outputs)
+        unfinished.append(tree, leaves, -1)
         values: dict[str, dict[str, float]] = {}
-        for e, scores in self._sets:
+        for e, scores in self.sets:
             with_tree = scores.copy()
-            with_tree.add_trees(so_far, 0, e.codes, e.features)
-            measured = with_tree.measured(e, self._model)
-            values[e.name] = {metric.name: float(metric(*data)) for metric, data in measured}
-        for after_layer in self._watchers:
+            with_tree.add_trees(unfinished, 0, e.codes, e.features)
+            metrics = with_tree.iter_metrics(e, self._model)
+            values[e.name] = {metric.name: float(metric(*data)) for metric, data in metrics}
+        for after_layer in self._layer_hooks:
             after_layer(self._model, round, values, tree, leaves)
 
-    def forget_incomplete(self) -> None:
-        """Keep the values of rounds that the model has."""
+    def discard_incomplete_round(self) -> None:
+        """Delete logged values of rounds that the model does not have."""
         complete = self._model.n_rounds - self._first_round
         for log in (self.log, self.log_by_output):
             for metrics in log.values():
@@ -138,6 +137,6 @@ class Evaluation:
 
     def _add_trees(self) -> None:
         forest = self._model.forest
-        for e, scores in self._sets:
+        for e, scores in self.sets:
             scores.add_trees(forest, self._n_scored, e.codes, e.features)
         self._n_scored = len(forest)

@@ -1,315 +1,310 @@
-"""What a run is made of: the one place where parts are chosen.
-
-Owns: which state, structure and fitter go with which settings. Must not know: in which order they are called
-(`boosting`), or how any of them works.
-"""
+"""Choice of the components of a training for given settings."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
-from polyleaf.sketching.sketches import get_sketch
-from polyleaf.training import gpu, leaf_fitters, split_finder
-from polyleaf.training.derivatives import Derivatives
+from polyleaf.sketching.sketches import Sketch, get_sketch
+from polyleaf.training import constraints, gpu, leaf_fitters
 from polyleaf.training.evaluation import EvalSet, Evaluation
-from polyleaf.training.interactions import Interactions, encode_interaction_constraints
-from polyleaf.training.layer_boosting import Layers
-from polyleaf.training.memory_usage import row_state
-from polyleaf.training.monotone import (
-    encode_monotone_constraints,
-    satisfies_constraints,
-    tie_output_constraints,
+from polyleaf.training.layer_boosting import LayerBooster
+from polyleaf.training.memory_usage import make_row_allocator
+from polyleaf.training.raw_scores import DenseState, Derivatives
+from polyleaf.training.sampling import GlobalRowIds, Sampler, global_row_ids
+from polyleaf.training.sparse_raw_scores import SparseState
+from polyleaf.training.tree_builder import (
+    ExactSplitFinder,
+    GradientQuantiser,
+    HistogramSplitFinder,
+    LinearGradientQuantiser,
+    SplitFinder,
+    TreeBuilder,
+    VerifiedSplitFinder,
 )
-from polyleaf.training.penalties import encode_feature_penalties
-from polyleaf.training.raw_scores import DenseState
-from polyleaf.training.sampling import Draw, GlobalRowIds, Sampler, global_row_ids
-from polyleaf.training.sparse_raw_scores import LabelState
-from polyleaf.training.tree_builder import Grown, Limits, Structure
 
-__all__ = ["Parts", "parts_of", "bind_objective"]
+__all__ = ["Components", "bind_objective", "make_components"]
 
 
-class State(Protocol):
-    """Raw scores of the rows trained on, and what the objective says there."""
+class Components(NamedTuple):
+    """The components of a training; `layers` builds trees layer by layer, if that is wanted."""
 
-    def renew(self) -> None:
-        """Compute derivatives at the raw scores, unless they are there."""
-
-    def gradients_of_rows(self) -> np.ndarray:
-        """By what rows are sampled."""
-
-    def cancel(self, output: int) -> bool:
-        """Whether one step for all rows would gain next to nothing; `output` -1: in all outputs."""
-
-    def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
-        """Add a tree to the raw scores."""
-
-    def add_last(self, forest: _core.Forest) -> None:
-        """Add the last tree of a forest, which was grown before, to the raw scores."""
-
-
-class Grows(Protocol):
-    """The structure of trees, with what splits are judged by."""
-
-    def grow(self, draw: Draw, output: int) -> Grown:
-        """One tree, for one output or for all (-1)."""
-
-
-class Parts(NamedTuple):
-    """The parts of a run, and what goes along: draws, and data that are watched."""
-
-    state: State
-    structure: Grows
-    fitter: leaf_fitters.Fitter
+    state: DenseState | SparseState
+    builder: TreeBuilder
+    fitter: leaf_fitters.LeafFitter
     model: Model
     sampler: Sampler
     evaluation: Evaluation
+    layers: LayerBooster | None = None
 
 
 def bind_objective(
     objective: Objective, target: Any, weight: np.ndarray | None, settings: TrainConfig
 ) -> Any:
-    """The objective, bound to the data as the state will hold it."""
+    """Bind an objective to dense or sparse targets."""
     if settings.has_sparse_targets:
         return BoundSparseObjective(objective, target, weight)
     return objective.bind(target, weight)
 
 
-def parts_of(
+def make_components(
     settings: TrainConfig,
-    problem: Any,
+    bound: Any,
     dataset: Dataset,
     weight: np.ndarray | None,
     model: Model,
     eval_sets: Sequence[EvalSet],
-    watchers: Sequence[Callable[..., Any]],
+    layer_hooks: Sequence[Callable[..., Any]],
     offset: np.ndarray | None = None,
-    numbered: GlobalRowIds | None = None,
-) -> Parts:
-    """Choose the parts of a run.
+    row_ids: GlobalRowIds | None = None,
+) -> Components:
+    """Make the components of a training.
 
     Parameters
     ----------
     settings : TrainConfig
-    problem
-        As `bind_objective` gives it.
+    bound : BoundObjective or BoundSparseObjective
+        Result of `bind_objective`.
     dataset : Dataset
     weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
     model : Model
-        Trees that it has are in the raw scores.
+        Its trees are added to the raw scores.
     eval_sets : sequence of EvalSet
-    watchers : sequence of callable
-        The hooks `after_layer` of callbacks that have one.
+    layer_hooks : sequence of callable
+        Methods `after_layer` of callbacks.
     offset : ndarray of shape (n_rows, K), optional
-        Scores that rows start from; of dense targets.
-    numbered : GlobalRowIds, optional
-        Where other ranks have further rows: which these are.
+        Initial raw scores of rows, for dense targets.
+    row_ids : GlobalRowIds, optional
+        Ids of the rows in distributed training.
     """
+    make: Callable[..., _Parts] = _make_dense
     if settings.has_sparse_targets:
-        state, structure, fitter = _label_parts(settings, problem, dataset, weight, model, numbered)
+        make = _make_sparse
     elif settings.workers.device is not None:
-        state, structure, fitter = _device_parts(settings, problem, dataset, weight, model, offset)
-    else:
-        state, structure, fitter = _dense_parts(settings, problem, dataset, weight, model, offset)
-    nodes_draw = settings.growth.colsample_bynode < 1
-    about = dataset.mapper.informative_columns_, dataset.n_rows, weight
-    sampler = Sampler(settings.sampling, *about, nodes_draw, numbered)
-    evaluation = Evaluation(eval_sets, model, state.new_scores, watchers)
+        make = _make_gpu
+    state, grower, finder, fitter, limits = make(
+        settings, bound, dataset, weight, model, offset, row_ids
+    )
+    growth, mapper = settings.growth, dataset.mapper
+    if growth.interaction_constraints is not None:
+        interactions = constraints.encode_interaction_constraints(
+            growth.interaction_constraints, mapper
+        )
+        grower.set_interaction_constraints(*interactions)
+    factors = None
+    if growth.feature_penalties is not None:
+        factors = constraints.encode_feature_penalties(growth.feature_penalties, mapper)
+    builder = TreeBuilder(grower, finder, limits, factors, settings)
+    sampler = Sampler(
+        settings.sampling,
+        mapper.informative_columns_,
+        dataset.n_rows,
+        weight,
+        growth.colsample_bynode < 1,
+        row_ids,
+    )
+    evaluation = Evaluation(eval_sets, model, state.new_scores, layer_hooks)
+    components = Components(state, builder, fitter, model, sampler, evaluation)
     if settings.boosting.boosting_step != "layer":
-        return Parts(state, structure, fitter, model, sampler, evaluation)
+        return components
     assert isinstance(state, DenseState)
-    layers = Layers(state, structure, fitter, sampler, model, evaluation.show_layer)
-    return Parts(state, layers, layers, model, sampler, evaluation)
+    layers = LayerBooster(state, builder, fitter, sampler, model, evaluation.report_layer)
+    return components._replace(layers=layers)
 
 
-def _label_parts(
+_Parts = tuple[
+    DenseState | SparseState, _core.Grower, SplitFinder, leaf_fitters.LeafFitter, dict[str, Any]
+]
+
+
+def _make_sparse(
     settings: TrainConfig,
-    problem: BoundSparseObjective,
+    bound: BoundSparseObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
     model: Model,
-    numbered: GlobalRowIds | None,
-) -> tuple[DenseState | LabelState, Structure, leaf_fitters.Fitter]:
-    """Few of very many labels: leaves that hold few outputs, and splits that are judged by exact sums."""
+    offset: np.ndarray | None,
+    row_ids: GlobalRowIds | None,
+) -> _Parts:
+    """Make components for sparse targets: sparse leaves, and splits by exact gains."""
     leaf, bins = settings.leaf, dataset.bins
     assert isinstance(leaf, TopkLeaf)
     is_exact = leaf.split_search == "exact"
     if is_exact and np.any(dataset.mapper.is_categorical_):
         raise ValueError(
-            'split_search="exact" is for numeric features; use "sketch" where some are categorical.'
+            'split_search="exact" requires numeric features; use "count_sketch" for categorical '
+            "ones."
         )
-    state = LabelState(problem, dataset, model, settings.workers)
-    judge: split_finder.ExactSplits | split_finder.VerifiedSplits
+    state = SparseState(bound, dataset, model, settings.workers)
+    finder: SplitFinder
     if is_exact:
-        judge = split_finder.ExactSplits(bins, state, leaf, settings)
+        finder = ExactSplitFinder(bins, state, leaf, settings)
     else:
-        judge = split_finder.VerifiedSplits(
-            bins, state, leaf, global_row_ids(weight, numbered), settings
-        )
+        ids = global_row_ids(weight, row_ids)
+        finder = VerifiedSplitFinder(bins, state, leaf, ids, settings)
     grower = _core.Grower(bins, settings.workers)
-    structure = Structure(grower, judge, Limits(), *_of_features(settings, dataset), settings)
-    return state, structure, leaf_fitters.LabelFitter(state, leaf, settings)
+    fitter = leaf_fitters.SparseTargetFitter(state, leaf, settings)
+    return state, grower, finder, fitter, _NO_LIMITS
 
 
-def _dense_parts(
+def _make_dense(
     settings: TrainConfig,
-    problem: BoundObjective,
+    bound: BoundObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
     model: Model,
     offset: np.ndarray | None,
-) -> tuple[DenseState | LabelState, Structure, leaf_fitters.Fitter]:
-    """All outputs of all rows: splits by histograms, and a fitter for each kind of leaf."""
-    new = row_state(problem, settings, dataset)
-    leaf, step, run, bins = settings.leaf, settings.regularisation, settings.boosting, dataset.bins
-    memory, workers = settings.growth.histogram_memory_bytes, settings.workers
-    derivatives = Derivatives(problem, settings.hessian, weight, memory, workers, new)
-    state = DenseState(problem, derivatives, dataset, model, workers, offset, new)
-    sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
-    channels: split_finder.PlainChannels | split_finder.LookaheadChannels = (
-        split_finder.PlainChannels(workers)
+    row_ids: GlobalRowIds | None,
+) -> _Parts:
+    """Make components for dense targets: splits by histograms, and a fitter for each kind of
+    leaf."""
+    has_limit = dataset.memory.limit is not None
+    allocate = make_row_allocator(bound, settings, dataset) if has_limit else np.zeros
+    leaf, workers, bins = settings.leaf, settings.workers, dataset.bins
+    derivatives = Derivatives(
+        bound, settings.hessian, weight, settings.growth.histogram_memory_bytes, workers, allocate
     )
-    limits = Limits(step.reg_alpha, step.max_delta_step)
-    directions = _directions(settings, problem, model)
-    fitter: leaf_fitters.Fitter
+    state = DenseState(bound, derivatives, dataset, model, workers, offset, allocate)
+    monotone = _encode_monotone(settings, bound, model)
+    quantiser: GradientQuantiser | LinearGradientQuantiser = GradientQuantiser(workers)
+    fitter: leaf_fitters.LeafFitter
     match leaf:
         case TopkLeaf():
-            _check_sparse(problem, leaf)
+            _check_sparse_leaves(bound, leaf)
             fitter = leaf_fitters.TopkFitter(derivatives, leaf, settings)
-            limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_output_set == "shared")
         case LinearLeaf():
-            _refuse_renewal(problem, "linear")
+            _check_newton_leaves(bound, "linear")
             fitter = leaf_fitters.LinearFitter(derivatives, leaf, dataset, settings)
             if leaf.scores_linear_leaves:
-                channels = split_finder.LookaheadChannels(fitter.table, leaf, workers)
+                quantiser = LinearGradientQuantiser(fitter.table, leaf, workers)
         case _:
-            constant = leaf_fitters.ConstantFitter(derivatives, settings)
-            fitter = _of_constants(constant, state, directions, dataset, settings)
-    judge = split_finder.HistogramSplits(bins, derivatives, sketch, channels, directions, settings)
-    limits = limits if sketch is None else Limits()
-    grower = _core.Grower(bins, workers)
-    return (
-        state,
-        Structure(grower, judge, limits, *_of_features(settings, dataset), settings),
-        fitter,
-    )
+            newton = leaf_fitters.ConstantFitter(derivatives, settings)
+            fitter = _wrap_fitter(newton, state, monotone, dataset, settings)
+    sketch = _make_sketch(settings, bound)
+    finder = HistogramSplitFinder(bins, derivatives, sketch, quantiser, monotone, settings)
+    limits = _make_leaf_limits(settings, sketch)
+    return state, _core.Grower(bins, workers), finder, fitter, limits
 
 
-def _device_parts(
+def _make_gpu(
     settings: TrainConfig,
-    problem: BoundObjective,
+    bound: BoundObjective,
     dataset: Dataset,
     weight: np.ndarray | None,
     model: Model,
     offset: np.ndarray | None,
-) -> tuple[DenseState | LabelState, Structure, leaf_fitters.Fitter]:
-    """All outputs of all rows, on a device: splits by histograms, and leaves of constants."""
-    workers, run, device = settings.workers, settings.boosting, settings.workers.device
+    row_ids: GlobalRowIds | None,
+) -> _Parts:
+    """Make components for dense targets on a GPU: splits by histograms, and constant leaves."""
+    workers, device, leaf = settings.workers, settings.workers.device, settings.leaf
     assert device is not None
     bins = dataset.get_device_bins(device)
     grower = _core.Grower(bins, workers)
-    derivatives = gpu.DeviceDerivatives(device, problem, weight, settings)
-    state = gpu.DeviceState(problem, derivatives, dataset, model, grower, settings, offset)
-    sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
-    directions = _directions(settings, problem, model)
-    judge = gpu.DeviceSplits(bins, derivatives, sketch, directions, settings)
-    leaf, limits = (
-        settings.leaf,
-        Limits(settings.regularisation.reg_alpha, settings.regularisation.max_delta_step),
-    )
-    fitter: leaf_fitters.Fitter
+    derivatives = gpu.DeviceDerivatives(device, bound, weight, settings)
+    state = gpu.DeviceState(bound, derivatives, dataset, model, grower, settings, offset)
+    monotone = _encode_monotone(settings, bound, model)
+    fitter: leaf_fitters.LeafFitter
     if isinstance(leaf, TopkLeaf):
-        _check_sparse(problem, leaf)
+        _check_sparse_leaves(bound, leaf)
         fitter = gpu.DeviceTopkFitter(derivatives, grower, leaf, settings)
-        limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_output_set == "shared")
     else:
-        constant = gpu.DeviceFitter(derivatives, grower, settings)
-        fitter = _of_constants(constant, state, directions, dataset, settings)
-    limits = limits if sketch is None else Limits()
-    return (
-        state,
-        Structure(grower, judge, limits, *_of_features(settings, dataset), settings),
-        fitter,
-    )
+        newton = gpu.DeviceFitter(derivatives, grower, settings)
+        fitter = _wrap_fitter(newton, state, monotone, dataset, settings)
+    sketch = _make_sketch(settings, bound)
+    finder = gpu.DeviceSplitFinder(bins, derivatives, sketch, monotone, settings)
+    return state, grower, finder, fitter, _make_leaf_limits(settings, sketch)
 
 
-def _of_constants(
-    newton: leaf_fitters.DenseFitter,
+def _make_sketch(settings: TrainConfig, bound: BoundObjective) -> Sketch | None:
+    boosting = settings.boosting
+    if boosting.sketch is None:
+        return None
+    return get_sketch(boosting.sketch, boosting.sketch_dim, bound.n_outputs)
+
+
+# Limits of leaf values in split gains; columns of a sketch have none.
+_NO_LIMITS: dict[str, Any] = {
+    "reg_alpha": 0.0,
+    "max_delta_step": 0.0,
+    "leaf_k": 0,
+    "shared_support": False,
+}
+
+
+def _make_leaf_limits(settings: TrainConfig, sketch: Sketch | None) -> dict[str, Any]:
+    if sketch is not None:
+        return _NO_LIMITS
+    leaf, regularisation = settings.leaf, settings.regularisation
+    limits = _NO_LIMITS | {
+        "reg_alpha": regularisation.reg_alpha,
+        "max_delta_step": regularisation.max_delta_step,
+    }
+    if isinstance(leaf, TopkLeaf):
+        shares_outputs = leaf.leaf_output_set == "shared"
+        limits |= {"leaf_k": leaf.leaf_k, "shared_support": shares_outputs}
+    return limits
+
+
+def _wrap_fitter(
+    newton: leaf_fitters.DenseLeafFitter,
     state: DenseState,
-    directions: np.ndarray | None,
+    monotone: np.ndarray | None,
     dataset: Dataset,
     settings: TrainConfig,
-) -> leaf_fitters.Fitter:
-    """A value an output, from Newton steps: quantiles where those are known to be best, made to obey."""
+) -> leaf_fitters.LeafFitter:
+    """Wrap a fitter of Newton steps for objectives that update leaves, and for monotone
+    constraints."""
     fitter = newton
-    if state.problem.objective.updates_leaves:
+    if state.bound.objective.updates_leaves:
         fitter = leaf_fitters.QuantileFitter(state, newton, settings)
-    if directions is None:
+    if monotone is None:
         return fitter
-    return leaf_fitters.MonotoneFitter(fitter, directions, dataset.mapper.n_bins_, settings)
+    return leaf_fitters.MonotoneFitter(fitter, monotone, dataset.mapper.n_bins_, settings)
 
 
-def _directions(settings: TrainConfig, problem: BoundObjective, model: Model) -> np.ndarray | None:
-    """What `monotone_constraints` asks for; a warning where predictions may disobey all the same."""
-    objective, asked = problem.objective, settings.growth.monotone_constraints
-    tied = tie_output_constraints(objective, problem.n_outputs)
-    directions = encode_monotone_constraints(asked, model.mapper, tied, model.output_names)
-    if directions is None:
+def _encode_monotone(
+    settings: TrainConfig, bound: BoundObjective, model: Model
+) -> np.ndarray | None:
+    monotone_constraints = settings.growth.monotone_constraints
+    if monotone_constraints is None:
         return None
-    classes = [p.scores for p in objective.tasks if p.task.objective.link == "softmax"]
-    if objective.link == "softmax" or any(directions[:, scores].any() for scores in classes):
-        warnings.warn(
-            "monotone_constraints orders the scores of classes. Their probabilities need not obey, since "
-            "that of a class falls where the score of another rises more. For probabilities that do, give y "
-            "as one column of 0 and 1 for each class: labels are learned apart.",
-            stacklevel=2,
-        )
-    if not satisfies_constraints(model, directions):
-        warnings.warn(
-            "Trees of the model that training goes on from do not obey monotone_constraints, so predictions "
-            "may not; new trees do.",
-            stacklevel=2,
-        )
-    return directions
+    tied = constraints.tie_output_constraints(bound.objective, bound.n_outputs)
+    monotone = constraints.encode_monotone_constraints(
+        monotone_constraints, model.mapper, tied, model.output_names
+    )
+    if monotone is not None:
+        constraints.check_monotone_constraints(monotone, bound.objective, model)
+    return monotone
 
 
-def _of_features(settings: TrainConfig, dataset: Dataset) -> tuple[Interactions, np.ndarray | None]:
-    """Which features may meet, and by what shares of their gains they compete."""
-    growth, mapper = settings.growth, dataset.mapper
-    return encode_interaction_constraints(
-        growth.interaction_constraints, mapper
-    ), encode_feature_penalties(growth.feature_penalties, mapper)
-
-
-def _check_sparse(problem: BoundObjective, leaf: TopkLeaf) -> None:
-    _refuse_renewal(problem, "sparse")
-    if leaf.leaf_k > problem.n_outputs:
+def _check_sparse_leaves(bound: BoundObjective, leaf: TopkLeaf) -> None:
+    _check_newton_leaves(bound, "sparse")
+    if leaf.leaf_k > bound.n_outputs:
         raise ValueError(
-            f"leaf_k={leaf.leaf_k} is more than the {problem.n_outputs} outputs that there are; set it to "
-            'fewer, or leaf="constant" for all of them.'
+            f"leaf_k={leaf.leaf_k} is more than the number of outputs, {bound.n_outputs}; set it "
+            "to fewer, or "
+            'leaf="constant" for all of them.'
         )
 
 
-def _refuse_renewal(problem: BoundObjective, kind: str) -> None:
-    """Refuse objectives whose leaves are no Newton steps."""
-    objective = problem.objective
+def _check_newton_leaves(bound: BoundObjective, kind: str) -> None:
+    """Raise if the leaf values of the objective are not Newton steps."""
+    objective = bound.objective
     if objective.updates_leaves:
-        each = [place.task for place in objective.tasks if place.task.objective.updates_leaves]
-        of_task = f" of task {each[0].name!r}" if each else ""
-        name = each[0].objective.name if each else objective.name
+        tasks = [place.task for place in objective.tasks if place.task.objective.updates_leaves]
+        in_task = f" of task {tasks[0].name!r}" if tasks else ""
+        name = tasks[0].objective.name if tasks else objective.name
         raise ValueError(
-            f"Objective {name!r}{of_task} fits its leaves by quantiles of their residuals, for "
-            f'which {kind} leaves have no step; use leaf="constant", or objective="huber".'
+            f"Objective {name!r}{in_task} fits its leaves by quantiles of residuals, which "
+            f"leaf={kind!r} does "
+            'not support; use leaf="constant", or objective="huber".'
         )

@@ -1,9 +1,8 @@
-"""The parts of a run whose rows stay on a device: scores, derivatives, splits, leaf values.
+"""Training on a GPU: scores, derivatives, splits and leaf values whose rows stay on the device.
 
-Owns: what crosses between the device and this machine, and when. Must not know: kernels, how a card is found.
-
-Nothing of the size of the rows crosses between trees where the device knows the objective and splits see its
-derivatives as they are. Otherwise they are computed here, from a copy, and sent back: the same numbers.
+Nothing of the size of the rows is copied between trees if the device supports the objective and
+splits use its derivatives unchanged. Otherwise derivatives are computed on the host, from a copy
+of the scores, and copied back: the same numbers.
 """
 
 from __future__ import annotations
@@ -19,103 +18,104 @@ from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.settings.train_config import COUPLED, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import Sketch
-from polyleaf.training.derivatives import Derivatives, column
-from polyleaf.training.leaf_fitters import leaf_config
-from polyleaf.training.raw_scores import DenseScores, DenseState
-from polyleaf.training.sampling import Draw
-from polyleaf.training.split_finder import SplitColumns, counted, resolve_hessian_kind
-from polyleaf.training.tree_builder import Grown
+from polyleaf.training.leaf_fitters import make_leaf_config
+from polyleaf.training.raw_scores import (
+    DenseScores,
+    DenseState,
+    Derivatives,
+    GrownTree,
+    extract_column,
+)
+from polyleaf.training.sampling import TreeSample
+from polyleaf.training.tree_builder import SplitGradients, count_hessian, resolve_hessian_kind
 
 __all__ = [
     "DeviceDerivatives",
     "DeviceFitter",
-    "DeviceSplits",
+    "DeviceSplitFinder",
     "DeviceState",
     "DeviceTopkFitter",
-    "sent",
+    "copy_to_device",
 ]
 
 
-def sent(device: _core.Device, values: np.ndarray) -> _core.DeviceMatrix:
-    """A copy of a float32 matrix on a device."""
+def copy_to_device(device: _core.Device, values: np.ndarray) -> _core.DeviceMatrix:
+    """Return a copy of a float32 matrix on a device."""
     matrix = _core.DeviceMatrix(device, *values.shape)
     matrix.write(np.ascontiguousarray(values))
     return matrix
 
 
 class DeviceDerivatives:
-    """What an objective says at raw scores that lie on a device.
+    """Gradients and Hessians of an objective at raw scores on a device.
 
     Attributes
     ----------
     device : _core.Device
     g : _core.DeviceMatrix of shape (n_rows, K)
     h : _core.DeviceMatrix of shape (n_rows, 1) or (n_rows, K), or None
-        None: 1 throughout.
+        None: 1 everywhere.
     full : _core.DeviceMatrix of shape (n_rows, K (K + 1) / 2), or None
-        Hessians, where they are asked for; all derivatives are computed on this machine then.
-    wanted_by_leaves : str
-        The curvature that leaves are fitted with.
+        Packed Hessians, if they are used; all derivatives are then computed on the host.
+    leaf_hessian : str
+        Kind of Hessian of leaf values.
     """
 
     def __init__(
         self,
         device: _core.Device,
-        problem: BoundObjective,
+        bound: BoundObjective,
         weight: np.ndarray | None,
         settings: TrainConfig,
     ) -> None:
-        memory, self.wanted_by_leaves = (
-            settings.growth.histogram_memory_bytes,
-            settings.hessian.leaf_hessian,
-        )
-        self._here = Derivatives(problem, settings.hessian, weight, memory, settings.workers)
-        self.device, self.g = device, _core.DeviceMatrix(device, *self._here.g.shape)
-        self.h = None if self._here.h is None else _core.DeviceMatrix(device, *self._here.h.shape)
-        full = self._here.full
-        self.full = None if full is None else _core.DeviceMatrix(device, *full.shape)
-        self._loss = problem.on_device(device) if full is None else None
-        if self._loss is not None and self.h is not None and problem.objective.has_constant_hessian:
-            assert problem.weight is not None
-            self.h.write(problem.weight)  # where it stays
-        self._is_here = True  # whether this machine has them too
+        memory_limit, config = settings.growth.histogram_memory_bytes, settings.hessian
+        host = Derivatives(bound, config, weight, memory_limit, settings.workers)
+        self._host, self.leaf_hessian = host, config.leaf_hessian
+        self.device, self.g = device, _core.DeviceMatrix(device, *host.g.shape)
+        self.h = None if host.h is None else _core.DeviceMatrix(device, *host.h.shape)
+        self.full = None if host.full is None else _core.DeviceMatrix(device, *host.full.shape)
+        self._loss = bound.make_device_loss(device) if host.full is None else None
+        if self._loss is not None and self.h is not None and bound.objective.has_constant_hessian:
+            assert bound.weight is not None
+            self.h.write(bound.weight)  # it never changes
+        self._is_on_host = True  # whether the host has the current derivatives
 
-    def renew(self, raw: _core.DeviceMatrix | None, scores: Callable[[], np.ndarray]) -> None:
-        """Compute them at raw scores, or, where there are none on the device that tell all, at `scores()`."""
-        self._is_here = self._loss is None or raw is None
+    def compute(self, raw: _core.DeviceMatrix | None, scores: Callable[[], np.ndarray]) -> None:
+        """Compute derivatives at raw scores on the device, or if these are None at `scores()`."""
+        self._is_on_host = self._loss is None or raw is None
         if self._loss is not None and raw is not None:
             self._loss.derivatives(raw, self.g, self.h)
             return
-        here = self._here
-        here.renew(scores())
-        self.g.write(here.g)
-        if self.h is not None and here.h is not None:
-            self.h.write(here.h)
-        if self.full is not None and here.full is not None:
-            self.full.write(here.full)
+        host = self._host
+        host.compute(scores())
+        self.g.write(host.g)
+        if self.h is not None and host.h is not None:
+            self.h.write(host.h)
+        if self.full is not None and host.full is not None:
+            self.full.write(host.full)
 
     @property
-    def here(self) -> Derivatives:
-        """The same in memory of this machine."""
-        here = self._here
-        if not self._is_here:
-            here.g[...] = self.g.read()
-            if self.h is not None and here.h is not None:
-                here.h[...] = self.h.read()
-        self._is_here = True
-        return here
+    def host(self) -> Derivatives:
+        """The same derivatives in host memory."""
+        host = self._host
+        if not self._is_on_host:
+            host.g[...] = self.g.read()
+            if self.h is not None and host.h is not None:
+                host.h[...] = self.h.read()
+        self._is_on_host = True
+        return host
 
     @property
-    def has_unit(self) -> bool:
-        """Whether gradients are judged in another unit than their own."""
-        return self._here.unit is not None
+    def has_gain_scale(self) -> bool:
+        """Whether splits use scaled gradients."""
+        return self._host.gain_scale is not None
 
     @property
     def row_weight(self) -> np.ndarray | None:
-        return self._here.row_weight
+        return self._host.row_weight
 
-    def of_output(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
-        """Gradient and curvature of one output (n_rows, 1), or of all where `output` is -1."""
+    def select(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
+        """Return gradient and Hessian of one output (n_rows, 1), or of all if `output` is -1."""
         g, h = self.g, self.h
         if output < 0 or g.shape[1] == 1:
             return g, h
@@ -127,7 +127,7 @@ class DeviceState(DenseState):
 
     def __init__(
         self,
-        problem: BoundObjective,
+        bound: BoundObjective,
         derivatives: DeviceDerivatives,
         dataset: Dataset,
         model: Model,
@@ -135,114 +135,114 @@ class DeviceState(DenseState):
         settings: TrainConfig,
         offset: np.ndarray | None = None,
     ) -> None:
-        super().__init__(problem, derivatives.here, dataset, model, settings.workers, offset)
-        self.on_device, self._grower = derivatives, grower
-        self._scores, self._leaves = (
-            sent(derivatives.device, self._raw),
-            _core.DeviceLeaves(derivatives.device),
-        )
-        del self._raw  # what there is lies on the device
-        self._kept: _core.DeviceMatrix | None = None
+        super().__init__(bound, derivatives.host, dataset, model, settings.workers, offset)
+        self.device_derivatives, self._grower = derivatives, grower
+        self._scores = copy_to_device(derivatives.device, self._raw)
+        self._leaves = _core.DeviceLeaves(derivatives.device)
+        del self._raw  # the device has the scores
+        self._saved_scores: _core.DeviceMatrix | None = None
 
     @property
     def raw(self) -> np.ndarray:
-        """A copy in memory of this machine."""
+        """A copy in host memory."""
         return self._scores.read()
 
-    def renew(self) -> None:
+    def update_derivatives(self) -> None:
         if self._is_stale:
-            self.on_device.renew(self._scores if self._offset is None else None, self.scores)
+            raw = self._scores if self._offset is None else None
+            self.device_derivatives.compute(raw, self.scores_with_offset)
         self._is_stale = False
 
-    def gradients_of_rows(self) -> np.ndarray:
-        return self.on_device.here.in_unit(-1)
+    def sampling_gradients(self) -> np.ndarray:
+        return self.device_derivatives.host.scaled_gradients(-1)
 
-    def cancel(self, output: int) -> bool:
-        return self.on_device.here.cancel(output)
+    def gradients_cancel_out(self, output: int) -> bool:
+        return self.device_derivatives.host.gradients_cancel_out(output)
 
-    def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
+    def add_tree(self, grown: GrownTree, leaves: Leaves, output: int) -> None:
         if grown.is_added:
             return
         self._leaves.add(self._scores, self._grower, leaves, output)
         self._is_stale = True
 
-    def add_last(self, forest: _core.Forest) -> None:
+    def add_last_tree(self, forest: _core.Forest) -> None:
         scores = DenseScores(self.raw, self._workers)
         scores.add_trees(forest, len(forest) - 1, self._dataset.codes, self._features)
         self._scores.write(scores.raw)
         self._is_stale = True
 
-    def mark(self) -> None:
-        if self._kept is None:
-            self._kept = _core.DeviceMatrix(self.on_device.device, *self._scores.shape)
-        self._kept.copy(self._scores)
+    def save_scores(self) -> None:
+        if self._saved_scores is None:
+            device = self.device_derivatives.device
+            self._saved_scores = _core.DeviceMatrix(device, *self._scores.shape)
+        self._saved_scores.copy(self._scores)
 
-    def rewind(self) -> None:
-        assert self._kept is not None
-        self._scores.copy(self._kept)
+    def restore_scores(self) -> None:
+        assert self._saved_scores is not None
+        self._scores.copy(self._saved_scores)
         self._is_stale = True
 
 
-class DeviceSplits:
-    """Splits by histograms of quantised derivatives, on a device."""
+class DeviceSplitFinder:
+    """Splits by histograms of quantised gradients, on a device."""
 
     def __init__(
         self,
         bins: _core.DeviceBins,
         derivatives: DeviceDerivatives,
         sketch: Sketch | None,
-        directions: np.ndarray | None,
+        monotone: np.ndarray | None,
         settings: TrainConfig,
     ) -> None:
-        device, self._directions = derivatives.device, directions
+        device, self._monotone = derivatives.device, monotone
         self._derivatives, self._sketch, self._settings = derivatives, sketch, settings
-        self._channels, self._search = (
-            _core.DeviceChannels(device),
-            _core.DeviceSearch(bins, settings.workers),
-        )
+        self._quantised = _core.DeviceChannels(device)
+        self._search = _core.DeviceSearch(bins, settings.workers)
         self._weight: _core.DeviceMatrix | None = None
 
-    def use(self, draw: Draw, output: int) -> _core.Search:
-        if self._directions is not None:
+    def configure(self, sample: TreeSample, output: int) -> _core.Search:
+        if self._monotone is not None:
             self._search.set_monotone_constraints(
-                self._directions if output < 0 else column(self._directions, output)
+                self._monotone if output < 0 else extract_column(self._monotone, output)
             )
-        kind, g, h = self._columns(draw, output) or self._columns_from_here(draw, output)
-        self._channels.quantise(g, h, kind, *draw.sample)
-        self._search.use(self._channels)
+        selected = self._select_on_device(sample, output)
+        kind, g, h = selected or self._copy_from_host(sample, output)
+        self._quantised.quantise(g, h, kind, sample.rows, sample.multiplier)
+        self._search.use(self._quantised)
         return self._search
 
-    def _columns(
-        self, draw: Draw, output: int
+    def _select_on_device(
+        self, sample: TreeSample, output: int
     ) -> tuple[str, _core.DeviceMatrix, _core.DeviceMatrix | None] | None:
-        """Kind of channels, gradients and curvatures, as they lie on the device; None: they do not."""
+        """Return the kind of Hessian, gradients and Hessians on the device; None if they must be
+        computed."""
         derivatives = self._derivatives
-        if self._sketch is not None or derivatives.has_unit:
+        if self._sketch is not None or derivatives.has_gain_scale:
             return None
-        g, h = derivatives.of_output(output)
+        g, h = derivatives.select(output)
         columns = None if h is None else h.shape[1]
-        wanted = resolve_hessian_kind(self._settings.hessian.hessian, columns, g.shape[1])
-        if wanted == "none":
-            kind, weight = counted(g.shape[0], derivatives.row_weight, draw)
-            return kind, g, None if weight is None else self._sent_weight(weight)
-        if wanted == "full":
-            return wanted, g, derivatives.full
-        fits = columns == (1 if wanted == "shared" else g.shape[1])
-        return (wanted, g, h) if fits else None
+        kind = resolve_hessian_kind(self._settings.hessian.hessian, columns, g.shape[1])
+        if kind == "none":
+            kind, weight = count_hessian(g.shape[0], derivatives.row_weight, sample)
+            return kind, g, None if weight is None else self._get_weight(weight)
+        if kind == "full":
+            return kind, g, derivatives.full
+        matches = columns == (1 if kind == "shared" else g.shape[1])
+        return (kind, g, h) if matches else None
 
-    def _sent_weight(self, weight: np.ndarray) -> _core.DeviceMatrix:
-        """What rows count, which does not change: sent once."""
+    def _get_weight(self, weight: np.ndarray) -> _core.DeviceMatrix:
+        """Return the weights of rows, which are constant and copied once."""
         if self._weight is None:
-            self._weight = sent(self._derivatives.device, weight)
+            self._weight = copy_to_device(self._derivatives.device, weight)
         return self._weight
 
-    def _columns_from_here(
-        self, draw: Draw, output: int
+    def _copy_from_host(
+        self, sample: TreeSample, output: int
     ) -> tuple[str, _core.DeviceMatrix, _core.DeviceMatrix | None]:
-        columns = SplitColumns(self._derivatives.here, self._sketch, self._settings)
-        kind, g, h = columns.of(draw, output)
+        gradients = SplitGradients(self._derivatives.host, self._sketch, self._settings)
+        kind, g, h = gradients.select(sample, output)
         device = self._derivatives.device
-        return kind, sent(device, g), None if h is None else sent(device, h)
+        return kind, copy_to_device(device, g), None if h is None else copy_to_device(device, h)
 
 
 class DeviceFitter:
@@ -251,36 +251,45 @@ class DeviceFitter:
     def __init__(
         self, derivatives: DeviceDerivatives, grower: _core.Grower, settings: TrainConfig
     ) -> None:
-        self._derivatives, self._grower, self._step = derivatives, grower, settings.regularisation
+        self._derivatives, self._grower = derivatives, grower
+        self._regularisation = settings.regularisation
         self._block_size = settings.hessian.leaf_block_size
         self._leaves = _core.DeviceLeaves(derivatives.device)
 
-    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
-        step = leaf_config(self._step, learning_rate, self._block_size)
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
+    ) -> Leaves:
+        step = make_leaf_config(self._regularisation, learning_rate, self._block_size)
         return self._leaves.newton(
-            *self._columns(output), self._grower, grown.tree.n_leaves, step, *draw.sample
+            *self._select(output),
+            self._grower,
+            grown.tree.n_leaves,
+            step,
+            sample.rows,
+            sample.multiplier,
         )
 
-    def curvature(self, grown: Grown, draw: Draw, output: int) -> np.ndarray:
-        """What rows sum to in each leaf, as `fitters.DenseFitter` has it."""
-        _, h = self._columns(output)
-        return self._leaves.sum_hessians(h, self._grower, grown.tree.n_leaves, *draw.sample)
+    def sum_hessians(self, grown: GrownTree, sample: TreeSample, output: int) -> np.ndarray:
+        """Return the sum of Hessians of each leaf, see `leaf_fitters.DenseLeafFitter`."""
+        _, h = self._select(output)
+        n_leaves = grown.tree.n_leaves
+        return self._leaves.sum_hessians(h, self._grower, n_leaves, sample.rows, sample.multiplier)
 
-    def _columns(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
-        """What leaf values are fitted on."""
-        g, h = self._derivatives.of_output(output)
-        wanted, full = self._derivatives.wanted_by_leaves, self._derivatives.full
-        if wanted in COUPLED and full is not None:
+    def _select(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
+        """Return gradients and Hessians of leaf values."""
+        g, h = self._derivatives.select(output)
+        kind, full = self._derivatives.leaf_hessian, self._derivatives.full
+        if kind in COUPLED and full is not None:
             return g, full
-        is_as_it_lies = wanted != "none" and (wanted != "shared" or h is None or h.shape[1] == 1)
-        if is_as_it_lies:
+        is_unchanged = kind != "none" and (kind != "shared" or h is None or h.shape[1] == 1)
+        if is_unchanged:
             return g, h
-        _, from_here = self._derivatives.here.for_leaves(output)
-        return g, None if from_here is None else sent(self._derivatives.device, from_here)
+        _, host_h = self._derivatives.host.select_for_leaves(output)
+        return g, None if host_h is None else copy_to_device(self._derivatives.device, host_h)
 
 
 class DeviceTopkFitter(DeviceFitter):
-    """A value for each of the outputs that gain most, from sums over rows on a device."""
+    """Values of the outputs of largest gain, from sums over rows on a device."""
 
     def __init__(
         self,
@@ -292,8 +301,16 @@ class DeviceTopkFitter(DeviceFitter):
         super().__init__(derivatives, grower, settings)
         self._leaf = leaf
 
-    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
-        step, columns = leaf_config(self._step, learning_rate), self._columns(output)
-        shared = grown.tree if self._leaf.leaf_output_set == "shared" else None
-        n_leaves, k = grown.tree.n_leaves, self._leaf.leaf_k
-        return self._leaves.topk(*columns, self._grower, n_leaves, k, shared, step, *draw.sample)
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
+    ) -> Leaves:
+        return self._leaves.topk(
+            *self._select(output),
+            self._grower,
+            grown.tree.n_leaves,
+            self._leaf.leaf_k,
+            grown.tree if self._leaf.leaf_output_set == "shared" else None,
+            make_leaf_config(self._regularisation, learning_rate),
+            sample.rows,
+            sample.multiplier,
+        )

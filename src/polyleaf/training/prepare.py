@@ -1,8 +1,5 @@
-"""The user's data, made ready: features projected, read and binned, rows held out, evaluation sets alike.
-
-Owns the order of these steps. Must not know objectives, the loop, or scikit-learn's base classes: of an
-estimator it reads parameters, and keeps scikit-learn's books of features on it.
-"""
+"""Preparation of the user's data: hold-out, projection, reading and binning of features,
+evaluation sets."""
 
 from __future__ import annotations
 
@@ -50,12 +47,12 @@ __all__ = [
 ]
 
 
-VALIDATION = "validation"  # the name of `X_val`, or of what `validation_fraction` sets aside
-HELD_OUT = 0.2  # of the rows, where a trial is to tell how many rounds to train
+VALIDATION = "validation"  # name of `X_val`, or of the rows of `validation_fraction`
+TRIAL_FRACTION = 0.2  # of the rows, held out to choose n_estimators
 
 
 class Seeds(NamedTuple):
-    """One for each use of chance."""
+    """Seeds of the random steps of a fit."""
 
     hold_out: int
     projection: int
@@ -63,7 +60,7 @@ class Seeds(NamedTuple):
 
 
 class TrainingData(NamedTuple):
-    """Data as the user gave it."""
+    """Data as the user passed it, to train or evaluate on."""
 
     name: str
     X: Any
@@ -71,40 +68,42 @@ class TrainingData(NamedTuple):
     weight: Any
     offset: Any = None
 
-    def with_dataset_values(self) -> TrainingData:
-        """What was not passed is taken from the Dataset, where X is one."""
+    def fill_from_dataset(self) -> TrainingData:
+        """Return the data with what was not passed taken from X, if it is a Dataset."""
         if not isinstance(self.X, Dataset):
             return self
-        kept = {"y": self.X.y, "weight": self.X.sample_weight, "offset": self.X.offset}
-        return self._replace(**{name: kept[name] for name in kept if getattr(self, name) is None})
+        stored = {"y": self.X.y, "weight": self.X.sample_weight, "offset": self.X.offset}
+        return self._replace(
+            **{name: stored[name] for name in stored if getattr(self, name) is None}
+        )
 
-    def copied_to_host(self, device: _core.Device | None) -> TrainingData:
-        """The same with copies, in memory of this machine, of what lies on a device, but for X."""
+    def copy_to_host(self, device: _core.Device | None) -> TrainingData:
+        """Return the data with copies in host memory of arrays on a device, except for X."""
         if device is None:
             return self
-        beside = {"y": self.y, "sample_weight": self.weight, "offset": self.offset}
+        arrays = {"y": self.y, "sample_weight": self.weight, "offset": self.offset}
         found = [
             as_device_array(device, values, name).read() if is_device_array(values) else values
-            for name, values in beside.items()
+            for name, values in arrays.items()
         ]
         return TrainingData(self.name, self.X, *found)
 
 
 class PreparedData(NamedTuple):
-    """What a run reads of the user's data.
+    """The user's data in the form that training reads.
 
     Attributes
     ----------
     dataset : Dataset
     target : Target
-        Of the rows of the data set.
+        Target of the rows of the data set.
     eval_sets : list of EvalSet
     projection : Projection or None
-        What made the features.
+        Projection of the features.
     offset : ndarray of shape (n_rows, n_scores), float64, or None
-        Of the rows of the data set.
+        Initial scores of the rows of the data set.
     trial : PreparedData or None
-        The same for a training on some of the rows that the others are to watch, where there is to be one.
+        Data of a training on some of the rows, evaluated on the others, to choose n_estimators.
     """
 
     dataset: Dataset
@@ -117,12 +116,13 @@ class PreparedData(NamedTuple):
 
 @dataclass(frozen=True)
 class FeatureReader:
-    """How the features of one model are read, to train and to predict.
+    """Reads the features of one model, to train and to predict.
 
     Attributes
     ----------
     estimator : SharedParameters
-        Its `n_features_in_` and `feature_names_in_` are set by training data, and checked by further data.
+        Training data set its `n_features_in_` and `feature_names_in_`, other data are checked
+        against them.
     projection : Projection or None
     n_threads : int
     """
@@ -132,18 +132,19 @@ class FeatureReader:
     n_threads: int
 
     def read_new(self, X: Any, mapper: BinMapper) -> FeatureTable:
-        """X as a checked table that agrees with the training data."""
+        """Return X as a table that matches the training data."""
         if self.projection is not None:
-            plain = self.plain(X, reset=False)
-            return self.projected(self.projection.transform(plain, self.n_threads), mapper)
+            numeric = self.read_numeric(X, reset=False)
+            return self._read_projected(self.projection.transform(numeric, self.n_threads), mapper)
         return read_features(
             X, reference=mapper, estimator=self.estimator, n_threads=self.n_threads
         )
 
-    def first(self, X: Any, mapper: BinMapper | None) -> FeatureTable:
-        """X to train on, projected already; `mapper` is that of the model to go on from."""
+    def read_training(self, X: Any, mapper: BinMapper | None) -> FeatureTable:
+        """Return X to train on as a table; it is projected already, and `mapper` is that of
+        init_model."""
         if self.projection is not None:
-            return self.projected(X, mapper)
+            return self._read_projected(X, mapper)
         return read_features(
             X,
             categorical_features=self.estimator.categorical_features,
@@ -153,26 +154,26 @@ class FeatureReader:
             n_threads=self.n_threads,
         )
 
-    def plain(self, X: Any, *, reset: bool) -> Any:
-        """X as numbers, dense or CSR, with scikit-learn's bookkeeping of names."""
+    def read_numeric(self, X: Any, *, reset: bool) -> Any:
+        """Return X as numbers, dense or CSR, with scikit-learn's checks of feature names."""
         numbers: Any = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
-        fewest = 1 if reset else 0  # rows: none are enough to predict
+        min_rows = 1 if reset else 0
         X = check_data(X, "X")
         frame = None if scipy.sparse.issparse(X) else as_frame(X)
         names = None if frame is None else frame.names
         check_unique_names(names, "X")
         check_column_labels(self.estimator, names, reset)
-        _refuse_no_numbers(X, names, self.kind_of_projection)
-        return validate_data(self.estimator, X, reset=reset, ensure_min_samples=fewest, **numbers)
+        _check_numeric(X, names, self.projection_kind)
+        return validate_data(self.estimator, X, reset=reset, ensure_min_samples=min_rows, **numbers)
 
     @property
-    def kind_of_projection(self) -> str:
-        """Of the one there is, or is to be."""
+    def projection_kind(self) -> str:
+        """Kind of the projection, or of the one to be fitted."""
         chosen = self.estimator.projection if self.projection is None else self.projection
         return str(getattr(chosen, "kind", chosen))
 
-    def projected(self, values: Any, mapper: BinMapper | None) -> FeatureTable:
-        """What a projection has made, as a table."""
+    def _read_projected(self, values: Any, mapper: BinMapper | None) -> FeatureTable:
+        """Return projected features as a table."""
         assert self.projection is not None
         names = self.projection.feature_names
         return read_features(
@@ -191,54 +192,54 @@ def prepare(
     n_threads: int,
     trial_metric: Metric | None = None,
 ) -> PreparedData:
-    """Make ready what `fit` was given.
+    """Prepare the data of `fit`.
 
     Parameters
     ----------
     p : SharedParameters
         The estimator.
     given : TrainingData
-        To train on. Its offset, and those of `further`, are read already.
+        Data to train on. Its offset, and those of `further`, have been read.
     target : Target
-        Its y, encoded.
+        Its encoded y.
     further : sequence of TrainingData
-        To evaluate on.
+        Data to evaluate on.
     metrics : list of Metric
-        To measure on evaluation sets.
+        Metrics of the evaluation sets.
     start : Model or None
-        What training goes on from.
+        The init_model to continue from.
     seeds : Seeds
     n_threads : int
     trial_metric : Metric, optional
-        What a trial is to be measured by; by default there is none.
+        Metric of a trial; default: no trial.
 
     Raises
     ------
     ValueError
-        Where X does not go with y, the parameters or the model to go on from.
+        If X does not match y, the parameters or init_model.
     """
-    X, target, offset, aside = _hold_out(p, given, target, seeds.hold_out)
+    X, target, offset, held_out = _hold_out(p, given, target, seeds.hold_out)
     X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
     reader = FeatureReader(p, projection, n_threads)
     keep_features = p.leaf == "linear" or (start is not None and start.has_linear_leaves)
-    plain = _dataset(reader, X, target, start, keep_features)
+    binned = _make_dataset(reader, X, target, start, keep_features)
     trial = (
         None
         if trial_metric is None
-        else make_trial(plain, target, offset, trial_metric, seeds.training)
+        else make_trial(binned, target, offset, trial_metric, seeds.training)
     )
-    dataset = plain.with_target(target, is_first=start is None)
-    if plain is not X and start is None and p.device != "cuda":  # devices read the codes themselves
+    dataset = binned.with_target(target, is_first=start is None)
+    if binned is not X and start is None and p.device != "cuda":  # a GPU reads the bin codes
         dataset.keep_only_bins()
     eval_sets = [
-        _eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
-        for data in [*further, *aside]
+        _make_eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
+        for data in [*further, *held_out]
     ]
     return PreparedData(dataset, target, eval_sets, projection, offset, trial)
 
 
 def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
-    """Keep scikit-learn's books of features that were read before."""
+    """Set scikit-learn's attributes of features that were read before."""
     estimator._column_labels = None
     estimator.n_features_in_ = n_features
     if names is not None:
@@ -247,13 +248,14 @@ def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | No
         del estimator.feature_names_in_
 
 
-# --- rows ------------------------------------------------------------------------------------------
+# --- rows ---
 
 
 def _hold_out(
     p: SharedParameters, given: TrainingData, target: Target, seed: int
 ) -> tuple[Any, Target, np.ndarray | None, list[TrainingData]]:
-    """Set `validation_fraction` of the rows aside: (X, target, offset, the rows set aside, if any)."""
+    """Split off `validation_fraction` of the rows: return X, target, offset, and the rows held
+    out, if any."""
     _, X, y, weight, offset = given
     n_rows = check_rows(p, X, target)
     if p.validation_fraction is None:
@@ -264,32 +266,34 @@ def _hold_out(
         )
     if is_device_array(X):
         raise ValueError(
-            "validation_fraction cannot split an array on a card: pass validation data as eval_set."
+            "validation_fraction cannot split an array on a GPU: pass validation data as eval_set."
         )
-    train, aside = split_rows_stratified(
+    train, held = split_rows_stratified(
         n_rows, p.validation_fraction, seed, target.get_row_classes()
     )
-    weight, held_y = None if weight is None else _rows_of(weight, aside), _rows_of(y, aside)
-    offset, held_offset = (None, None) if offset is None else (offset[train], offset[aside])
-    held_out = TrainingData(VALIDATION, _safe_indexing(X, aside), held_y, weight, held_offset)
+    weight, held_y = None if weight is None else _select_rows(weight, held), _select_rows(y, held)
+    offset, held_offset = (None, None) if offset is None else (offset[train], offset[held])
+    held_out = TrainingData(VALIDATION, _safe_indexing(X, held), held_y, weight, held_offset)
     return _safe_indexing(X, train), target.take(train), offset, [held_out]
 
 
-def _rows_of(given: Any, rows: np.ndarray) -> Any:
-    """Some rows of y or weights, or of each array of a dict of such; one number is that of any row."""
+def _select_rows(given: Any, rows: np.ndarray) -> Any:
+    """Return some rows of y or weights, or of each array of a dict of these; a number is the same
+    for all."""
     if isinstance(given, Mapping):
-        return {name: _rows_of(values, rows) for name, values in given.items()}
+        return {name: _select_rows(values, rows) for name, values in given.items()}
     if np.ndim(given) == 0 and not hasattr(given, "__len__"):
         return given
     return _safe_indexing(given.tocsr() if hasattr(given, "tocsr") else given, rows)
 
 
 def check_rows(p: SharedParameters, X: Any, target: Target) -> int:
-    """The number of rows, where X and y have as many, and more than one."""
-    n_rows = _n_rows(X)
+    """Return the number of rows; raise if X and y differ in it, or there is only one row."""
+    n_rows = _count_rows(X)
     if target.n_rows != n_rows:
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, y has "
+            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, y "
+            "has "
             f"{target.n_rows}."
         )
     if n_rows == 1:
@@ -300,8 +304,8 @@ def check_rows(p: SharedParameters, X: Any, target: Target) -> int:
     return n_rows
 
 
-def _n_rows(X: Any) -> int:
-    """Rows of X as far as can be told before it is read; shape is checked when it is."""
+def _count_rows(X: Any) -> int:
+    """Return the number of rows of X before it is read."""
     if not is_device_array(X):
         check_in_memory(X, "X")
     shape = getattr(X, "shape", None)
@@ -314,28 +318,30 @@ def _n_rows(X: Any) -> int:
     if len(shape) < 2:
         found = "1D array" if shape else "scalar array"
         raise ValueError(
-            f"Expected 2D array, got {found} instead. Reshape your data either using array.reshape(-1, 1) if "
+            f"Expected 2D array, got {found} instead. Reshape your data either using "
+            "array.reshape(-1, 1) if "
             "your data has a single feature or array.reshape(1, -1) if it contains a single sample."
         )
     return int(shape[0])
 
 
-# --- features --------------------------------------------------------------------------------------
+# --- features ---
 
 
-def checked_projector(p: SharedParameters) -> Projector | None:
-    """What `projection` and the parameters that go with it ask for."""
-    alone = p.projection_dim is None and not p.tfidf
+def _make_projector(p: SharedParameters) -> Projector | None:
+    """Return the projector of `projection` and its parameters, if any."""
+    has_defaults = p.projection_dim is None and not p.tfidf
     if isinstance(p.projection, Projector):
-        if not alone:
+        if not has_defaults:
             raise ValueError(
-                "projection_dim and tfidf go with the name of a projection; a Projector has its own."
+                "projection_dim and tfidf require the name of a projection; set them on the "
+                "Projector instead."
             )
         return p.projection
     if p.projection is None:
-        if not alone:
+        if not has_defaults:
             raise ValueError(
-                'projection_dim and tfidf mean nothing without projection ("leml", say).'
+                'projection_dim and tfidf require projection, for example projection="leml".'
             )
         return None
     projector = Projector(p.projection, tfidf=p.tfidf)
@@ -345,34 +351,35 @@ def checked_projector(p: SharedParameters) -> Projector | None:
 def _project(
     reader: FeatureReader, X: Any, target: Target, start: Model | None, seed: int
 ) -> tuple[Any, Projection | None]:
-    """X to train on: projected, where that is wanted, by what is learned here or was learned before."""
-    projector = checked_projector(reader.estimator)
+    """Return X to train on, projected by a new projection or that of init_model if there is one."""
+    projector = _make_projector(reader.estimator)
     projection = None if start is None else start.projection
     if projector is None and projection is None:
         return X, None
     if isinstance(X, Dataset):
         raise ValueError(
-            "A Dataset holds features that are binned already: pass the raw X where projection is set."
+            "projection requires the raw X, but a Dataset holds features that are binned already."
         )
     categorical = reader.estimator.categorical_features
     if not (categorical is None or isinstance(categorical, str)):
         raise ValueError(
-            "projection mixes all features as numbers: categorical_features cannot be set."
+            "categorical_features cannot be set with projection, which combines all features as "
+            "numbers."
         )
-    check_in_memory(X, "X")  # to be projected here
-    plain = reader.plain(X, reset=True)
+    check_in_memory(X, "X")
+    numeric = reader.read_numeric(X, reset=True)
     if projection is not None:
-        return projection.transform(plain, reader.n_threads), projection
+        return projection.transform(numeric, reader.n_threads), projection
     assert projector is not None
-    check_same_rows(plain.shape[0], target.n_rows)
+    check_same_rows(numeric.shape[0], target.n_rows)
     projection, projected = projector.fit_transform(
-        plain, target.to_indicators(), seed=seed, n_threads=reader.n_threads
+        numeric, target.to_indicators(), seed=seed, n_threads=reader.n_threads
     )
     return projected, projection
 
 
-def _refuse_no_numbers(X: Any, names: Sequence[Any] | None, kind: str) -> None:
-    """A sentence about the first cell of X that a projection cannot read, where it holds text or objects."""
+def _check_numeric(X: Any, names: Sequence[Any] | None, kind: str) -> None:
+    """Raise for the first cell of X that is not a number, if X holds text or objects."""
     if scipy.sparse.issparse(X) or np.ndim(X) != 2:
         return
     cells = np.asarray(X)
@@ -382,30 +389,31 @@ def _refuse_no_numbers(X: Any, names: Sequence[Any] | None, kind: str) -> None:
     place = find_non_number(cells)
     if place is not None:
         row, column = place
-        called = f"number {column}" if names is None else repr(names[column])
+        name = f"number {column}" if names is None else repr(names[column])
         raise ValueError(
-            f"Column {called} of X holds {cells[place]!r} in row {row}.{explain_numeric_only(kind)}"
+            f"Column {name} of X holds {cells[place]!r} in row {row}.{explain_numeric_only(kind)}"
         )
 
 
-def _dataset(
+def _make_dataset(
     reader: FeatureReader, X: Any, target: Target, start: Model | None, keep_features: bool
 ) -> Dataset:
-    """X in bins, without columns that are made of y."""
+    """Return X in bins, without columns derived from y."""
     if isinstance(X, Dataset):
         set_feature_names(reader.estimator, X.n_features, X.feature_names)
         if start is None:
-            _warn_of_own_bins(reader.estimator, X)
+            _warn_ignored_parameters(reader.estimator, X)
             return X
         if not X.mapper.has_same_bins(start.mapper) and not start.mapper.is_extension_of(X.mapper):
             raise ValueError(
-                "This Dataset was binned apart from the model to go on from: make it with "
-                "reference=model.mapper, or pass the raw X."
+                "This Dataset has other bins than init_model: make it with reference=model.mapper, "
+                "or pass the "
+                "raw X."
             )
         return X.rebinned_to(start.mapper)
     mapper = None if start is None else start.mapper
     return Dataset(
-        reader.first(X, mapper),
+        reader.read_training(X, mapper),
         sample_weight=target.weight,
         max_bins=reader.estimator.max_bins,
         reference=mapper,
@@ -414,25 +422,23 @@ def _dataset(
     )
 
 
-def _warn_of_own_bins(p: SharedParameters, X: Dataset) -> None:
-    """Warn of parameters that come too late, because features are binned already."""
-    for name, is_other in (
-        (
-            "max_bins",
-            p.max_bins not in (MAX_BINS, X.mapper.max_bins),
-        ),  # the default asks for nothing
-        ("categorical_features", _names_others(p.categorical_features, X)),
+def _warn_ignored_parameters(p: SharedParameters, X: Dataset) -> None:
+    """Warn about parameters that have no effect because features are binned already."""
+    for name, is_ignored in (
+        ("max_bins", p.max_bins not in (MAX_BINS, X.mapper.max_bins)),
+        ("categorical_features", _differs_in_categories(p.categorical_features, X)),
     ):
-        if is_other:
+        if is_ignored:
             warnings.warn(
-                f"{name}={getattr(p, name)!r} does nothing: the Dataset is binned already. Make it with this "
+                f"{name}={getattr(p, name)!r} has no effect: the Dataset is binned already. Make "
+                "it with this "
                 "parameter.",
                 stacklevel=6,
             )
 
 
-def _names_others(categorical_features: Any, X: Dataset) -> bool:
-    """Whether these are not the categorical features of the data set."""
+def _differs_in_categories(categorical_features: Any, X: Dataset) -> bool:
+    """Return whether these differ from the categorical features of the data set."""
     if isinstance(categorical_features, str):
         return False
     empty = FeatureTable(X.n_rows, X.n_features, X.feature_names)
@@ -440,38 +446,41 @@ def _names_others(categorical_features: Any, X: Dataset) -> bool:
     return mask is not None and bool((mask != X.mapper.is_categorical_).any())
 
 
-# --- trials ----------------------------------------------------------------------------------------
+# --- trials ---
 
 
 def make_trial(
-    plain: Dataset, target: Target, offset: np.ndarray | None, metric: Metric, seed: int
+    binned: Dataset, target: Target, offset: np.ndarray | None, metric: Metric, seed: int
 ) -> PreparedData:
-    """Some rows to learn from, and those that are held out: in the bins of all, which know nothing of y;
-    columns that are made of y are made of the rows to learn from."""
+    """Return data of a training on some rows, evaluated on the others.
+
+    Bins are those of all rows, which do not depend on y; columns derived from y use only the rows
+    to train on.
+    """
     classes = target.get_row_classes()
-    rows, held = split_rows_stratified(target.n_rows, HELD_OUT, seed, classes)
+    rows, held = split_rows_stratified(target.n_rows, TRIAL_FRACTION, seed, classes)
     if classes is not None:
         held = held[np.isin(classes[held], classes[rows])]
     part = target.take(rows)
-    dataset = plain.rows(rows).with_target(part)
-    watched, own = plain.rows(held).rebinned_to(dataset.mapper), target.take(held)
+    dataset = binned.rows(rows).with_target(part)
+    evaluated, own = binned.rows(held).rebinned_to(dataset.mapper), target.take(held)
     offsets = (None, None) if offset is None else (offset[rows], offset[held])
-    evaluated = EvalSet(
+    eval_set = EvalSet(
         "held out",
-        watched.codes,
+        evaluated.codes,
         own.to_target_scale(),
         own.weight,
         [metric],
-        watched.features,
+        evaluated.features,
         offsets[1],
     )
-    return PreparedData(dataset, part, [evaluated], None, offsets[0])
+    return PreparedData(dataset, part, [eval_set], None, offsets[0])
 
 
-# --- evaluation sets -------------------------------------------------------------------------------
+# --- evaluation sets ---
 
 
-def _eval_set(
+def _make_eval_set(
     reader: FeatureReader,
     data: TrainingData,
     mapper: BinMapper,
@@ -479,7 +488,7 @@ def _eval_set(
     metrics: list[Metric],
     reads_features: bool,
 ) -> EvalSet:
-    """Evaluation data, binned as the training data is; its target in the user's unit."""
+    """Return evaluation data, binned as the training data; its target is on the scale of y."""
     name, X, y, weight, offset = data
     if isinstance(X, Dataset):
         X = X.rebinned_to(mapper)
@@ -503,9 +512,10 @@ def collect_eval_sets(
     val: TrainingData | None = None,
     holds_out: bool = False,
 ) -> list[TrainingData]:
-    """All evaluation data given to `fit`: a list, and what `X_val` and its like are, where `fit` has them.
+    """Return all evaluation data of `fit`: those of eval_set, then `X_val` if given.
 
-    `holds_out`: `prepare` will add rows that `validation_fraction` sets aside, by a name of their own.
+    `holds_out`: whether `prepare` will add the rows of `validation_fraction`, with a name of their
+    own.
     """
     sets = [] if eval_set is None else [eval_set] if isinstance(eval_set, tuple) else list(eval_set)
     for i, data in enumerate(sets):
@@ -516,25 +526,26 @@ def collect_eval_sets(
     names = [f"validation_{i}" for i in range(len(sets))] if names is None else list(names)
     weights = [None] * len(sets) if weights is None else list(weights)
     offsets = [None] * len(sets) if offsets is None else list(offsets)
-    counted = (("eval_names", names), ("eval_sample_weight", weights), ("eval_offset", offsets))
-    for what, entries in counted:
+    lists = (("eval_names", names), ("eval_sample_weight", weights), ("eval_offset", offsets))
+    for parameter, entries in lists:
         if len(entries) != len(sets):
-            raise ValueError(f"{what} has {len(entries)} entries, but eval_set has {len(sets)}.")
-    beside = zip(names, sets, weights, offsets, strict=True)
-    found = [TrainingData(name, X, y, weight, offset) for name, (X, y), weight, offset in beside]
+            raise ValueError(
+                f"{parameter} has {len(entries)} entries, but eval_set has {len(sets)}."
+            )
+    columns = zip(names, sets, weights, offsets, strict=True)
+    found = [TrainingData(name, X, y, weight, offset) for name, (X, y), weight, offset in columns]
     if val is not None and val.X is not None:
         found.append(val)
-    elif val is not None and any(given is not None for given in val[2:]):
-        raise ValueError("y_val, sample_weight_val and offset_val need X_val.")
+    elif val is not None and any(value is not None for value in val[2:]):
+        raise ValueError("y_val, sample_weight_val and offset_val require X_val.")
     if holds_out and val is not None and val.X is not None:
         raise ValueError(
-            "X_val and validation_fraction both say which rows are for validation: leave one of them out, or "
-            "pass further rows to be watched as eval_set."
+            "X_val and validation_fraction cannot be combined: pass only one of them, or pass "
+            "additional "
+            "evaluation data as eval_set."
         )
-    known = [data.name for data in found] + [VALIDATION] * holds_out
-    if len(set(known)) < len(known):
-        held_out = f", of which {VALIDATION!r} is of the rows that validation_fraction sets aside"
-        raise ValueError(
-            f"Evaluation sets need different names, got {known}{held_out * holds_out}."
-        )
-    return [data.with_dataset_values() for data in found]
+    set_names = [data.name for data in found] + [VALIDATION] * holds_out
+    if len(set(set_names)) < len(set_names):
+        held_out = f" ({VALIDATION!r} is the name of the rows of validation_fraction)"
+        raise ValueError(f"eval_names must be different, got {set_names}{held_out * holds_out}.")
+    return [data.fill_from_dataset() for data in found]

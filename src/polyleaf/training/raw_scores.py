@@ -1,13 +1,13 @@
-"""The state of a training on dense targets: raw scores of all outputs, and the derivatives there.
+"""Raw scores of training rows and evaluation sets, and the derivatives of the objective there.
 
-Owns: raw scores, of rows trained on and of rows watched, and when derivatives are stale. Must not know: how
-trees are grown or leaves fitted.
+For dense targets; sparse_raw_scores.py has the same for sparse ones.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,13 +16,155 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.objectives._utils import (
+    apply_rowwise,
+    check_hessian_not_zero,
+    packed_diagonal,
+    packed_size,
+)
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.runtime.context import Context
-from polyleaf.training.derivatives import Derivatives
+from polyleaf.settings.train_config import COUPLED, HessianConfig
+from polyleaf.sketching.sketches import mean_over_outputs
 from polyleaf.training.evaluation import EvalSet
-from polyleaf.training.tree_builder import Grown
 
-__all__ = ["DenseScores", "DenseState"]
+__all__ = [
+    "DenseScores",
+    "DenseState",
+    "Derivatives",
+    "GrownTree",
+    "extract_column",
+    "gradients_cancel_out",
+    "hessian_columns",
+]
+
+# As in the split search of the core: relative gains below it are indistinguishable from rounding.
+_MIN_RELATIVE_GAIN = 2.0**-20
+
+_BLOCK_BINS = 8 * 256  # bins of eight features, which a thread sums at a time
+
+
+class GrownTree(NamedTuple):
+    """A tree whose leaves have no values yet.
+
+    Attributes
+    ----------
+    tree : _core.Tree
+    grower : _core.Grower
+        The grower; its `leaf_of_row` (n_rows,), int32, is overwritten by the next tree.
+    is_added : bool
+        Whether the raw scores contain the tree already, because they were updated layer by layer.
+    """
+
+    tree: _core.Tree
+    grower: _core.Grower
+    is_added: bool = False
+
+
+class Derivatives:
+    """Gradients and Hessians of an objective at the raw scores.
+
+    Attributes
+    ----------
+    g : ndarray of shape (n_rows, K), float32
+    h : ndarray of shape (n_rows, 1) or (n_rows, K), float32, or None
+        None: 1 everywhere, or not used.
+    full : ndarray of shape (n_rows, K (K + 1) / 2), float32, or None
+        Packed Hessian of each row; None if full Hessians are not used.
+    row_weight : ndarray of shape (n_rows,), float32, or None
+        Weights of whole rows.
+    gain_scale : ndarray of shape (K,), float64, or None
+        Factors of the gradients in the split search.
+    """
+
+    def __init__(
+        self,
+        bound: BoundObjective,
+        config: HessianConfig,
+        weight: np.ndarray | None,
+        memory_limit: int,
+        workers: Context,
+        allocate: Callable[..., np.ndarray] = np.zeros,
+    ) -> None:
+        n, k = bound.n_rows, bound.n_outputs
+        self.row_weight = weight if weight is not None and weight.ndim == 1 else None
+        self._bound, self._leaf_hessian, self._workers = bound, config.leaf_hessian, workers
+        h_columns, full_columns = hessian_columns(bound, config)
+        if full_columns > 0:
+            _check_memory(n, k, config, memory_limit)
+        self.g = allocate((n, k), np.float32)
+        self.full = allocate((n, full_columns), np.float32) if full_columns > 0 else None
+        self.h = None if h_columns is None else allocate((n, h_columns), np.float32)
+        self.gain_scale: np.ndarray | None = None
+        zero_mask = None if self.h is None else bound.zero_hessian_mask
+        self._zero_hessian_mask = zero_mask if zero_mask is not None and zero_mask.any() else None
+        self._scales_gains = type(bound).gain_scale is not BoundObjective.gain_scale
+
+    def compute(self, raw: np.ndarray) -> None:
+        """Compute all derivatives at raw scores (n_rows, K), float32."""
+        n_threads = self._workers.n_threads
+        if self.full is None:
+            self._bound.derivatives(raw, self.g, self.h, n_threads)
+        else:
+            self._bound.full_hessian(raw, self.g, self.full, n_threads)
+            np.take(self.full, packed_diagonal(self.g.shape[1]), axis=1, out=self.h, mode="clip")
+        if self._zero_hessian_mask is not None:
+            self._check_hessian(self._zero_hessian_mask)
+        if self._scales_gains:
+            self.gain_scale = self._bound.gain_scale(self.g, self.h, n_threads)
+
+    def _check_hessian(self, zero_mask: np.ndarray) -> None:
+        """Raise if the Hessian of an output is 0 in all rows of all ranks, but not its gradient."""
+        assert self.h is not None
+        found = np.zeros((2, self.g.shape[1]), np.int64)
+        found[0], found[1] = self.g.any(axis=0), self.h.any(axis=0)
+        self._workers.communicator.largest(found)
+        check_hessian_not_zero(zero_mask & (found[0] > found[1]))
+
+    def select(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return gradient and Hessian of one output (n_rows, 1), or of all if `output` is -1."""
+        if output < 0:
+            return self.g, self.h
+        h = self.h
+        return extract_column(self.g, output), None if h is None else extract_column(h, output)
+
+    def scaled_gradients(self, output: int, shares_hessian: bool = False) -> np.ndarray:
+        """Return gradients as `select` does, scaled so that gains of all outputs add up.
+
+        Parameters
+        ----------
+        output : int
+        shares_hessian : bool
+            Whether gains use one Hessian for all outputs: the scale then makes the gain of each
+            output on average equal to that with its own Hessian.
+        """
+        g, _ = self.select(output)
+        if self.gain_scale is None or output >= 0:
+            return g
+        scale = self.gain_scale
+        if shares_hessian and self.h is not None and self.h.shape[1] > 1:
+            total = _core.exact_totals(self.h, None, None, 1, self._workers)[0, 0]
+            scale = scale * np.sqrt(total.mean() / np.maximum(total, np.finfo(np.float32).tiny))
+        scaled = np.empty_like(g)
+        apply_rowwise(np.multiply, g, scale.astype(np.float32), scaled)
+        return scaled
+
+    def gradients_cancel_out(self, output: int) -> bool:
+        """Return whether one step for all rows would gain almost nothing."""
+        g = self.scaled_gradients(output)
+        squares, sums = _core.exact_totals(g, g, None, 1, self._workers)[:, 0]
+        return gradients_cancel_out(sums, squares, self._workers.sum_over_ranks(len(g)))
+
+    def select_for_leaves(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return g, and h of 1, K or K (K + 1) / 2 columns or None (1 per row), for leaf values."""
+        g, h = self.select(output)
+        if self._leaf_hessian in COUPLED and self.full is not None:
+            return g, self.full
+        if self._leaf_hessian == "none":
+            return g, None if self.row_weight is None else self.row_weight.reshape(-1, 1)
+        if self._leaf_hessian == "shared" and h is not None:
+            return g, mean_over_outputs(h, self._workers.n_threads)
+        return g, h
 
 
 class DenseScores:
@@ -31,121 +173,168 @@ class DenseScores:
     Attributes
     ----------
     raw : ndarray of shape (n_rows, K), float32
-        Without the base score.
-    by_output : bool
-        Whether one output's metric is another than that of all.
+        Raw scores without the base score.
+    has_outputs : bool
+        Whether metrics of single outputs differ from that of all.
     """
 
     def __init__(self, raw: np.ndarray, workers: Context) -> None:
-        self.raw, self.by_output, self._workers = raw, raw.shape[1] > 1, workers
+        self.raw, self.has_outputs, self._workers = raw, raw.shape[1] > 1, workers
 
     def copy(self) -> DenseScores:
-        """Scores that can be added to without changing these."""
+        """Return an independent copy."""
         return DenseScores(self.raw.copy(), self._workers)
 
     def add_trees(
         self, forest: _core.Forest, first: int, codes: np.ndarray, features: np.ndarray | None
     ) -> None:
-        """Add trees `first`, `first + 1`, ... of rows with these codes; features where leaves read them."""
+        """Add the trees from `first` on, for rows with these bin codes and, for linear leaves,
+        features."""
         forest.predict(codes, self.raw, first, len(forest), self._workers, features)
 
-    def measured(self, e: EvalSet, model: Model) -> Iterator[tuple[Metric, tuple[Any, ...]]]:
-        """Every metric of an evaluation set, with what it is to be called on."""
+    def iter_metrics(self, e: EvalSet, model: Model) -> Iterator[tuple[Metric, tuple[Any, ...]]]:
+        """Yield each metric of an evaluation set with its arguments."""
         scores = model.to_target_scale(self.raw)
         if e.offset is not None:
             scores += e.offset
-        needed = any(metric.prediction_type != "raw" for metric in e.metrics)
-        predictions = model.objective.transform(scores) if needed else scores
+        uses_predictions = any(metric.prediction_type != "raw" for metric in e.metrics)
+        predictions = model.objective.transform(scores) if uses_predictions else scores
         for metric in e.metrics:
-            yield (
-                metric,
-                (e.target, scores if metric.prediction_type == "raw" else predictions, e.weight),
-            )
+            used = scores if metric.prediction_type == "raw" else predictions
+            yield metric, (e.target, used, e.weight)
 
 
 class DenseState:
-    """Raw scores and derivatives of all rows and outputs.
+    """Raw scores and derivatives of all training rows and outputs.
 
     Attributes
     ----------
-    problem : BoundObjective
+    bound : BoundObjective
     derivatives : Derivatives
-        At the raw scores of the last `renew`.
+        Derivatives at the raw scores of the last `update_derivatives`.
     """
 
     def __init__(
         self,
-        problem: BoundObjective,
+        bound: BoundObjective,
         derivatives: Derivatives,
         dataset: Dataset,
         model: Model,
         workers: Context,
         offset: np.ndarray | None = None,
-        new: Callable[..., np.ndarray] = np.zeros,
+        allocate: Callable[..., np.ndarray] = np.zeros,
     ) -> None:
-        self.problem, self.derivatives, self._new = problem, derivatives, new
+        self.bound, self.derivatives, self._allocate = bound, derivatives, allocate
         self._offset = None if offset is None else offset.astype(np.float32)
         self._dataset, self._features, self._workers = dataset, dataset.features, workers
-        scores = DenseScores(new((problem.n_rows, problem.n_outputs), np.float32), workers)
+        self._raw = allocate((bound.n_rows, bound.n_outputs), np.float32)
         if model.n_trees > 0:
             features = dataset.raw_features() if model.has_linear_leaves else None
-            scores.add_trees(model.forest, 0, dataset.codes, features)
-        self._raw = scores.raw
-        self._is_stale = True  # the raw scores have changed since the derivatives were computed
-        self._marked: np.ndarray | None = None
+            DenseScores(self._raw, workers).add_trees(model.forest, 0, dataset.codes, features)
+        self._is_stale = True  # raw scores have changed since the derivatives were computed
+        self._saved: np.ndarray | None = None
 
     def new_scores(self, n_rows: int) -> DenseScores:
-        """Scores of other rows, without any tree."""
-        return DenseScores(np.zeros((n_rows, self.problem.n_outputs), np.float32), self._workers)
+        """Return scores of 0 of other rows."""
+        return DenseScores(np.zeros((n_rows, self.bound.n_outputs), np.float32), self._workers)
 
     @property
     def raw(self) -> np.ndarray:
-        """Sums of leaf values (n_rows, K), float32: what prediction adds up, bit for bit."""
+        """Sums of leaf values (n_rows, K), float32: the same bits that prediction computes."""
         return self._raw
 
-    def renew(self) -> None:
-        """Compute derivatives at the raw scores."""
+    def update_derivatives(self) -> None:
+        """Compute derivatives at the raw scores, unless they are up to date."""
         if self._is_stale:
-            self.derivatives.renew(self.scores())
+            self.derivatives.compute(self.scores_with_offset())
         self._is_stale = False
 
-    def scores(self) -> np.ndarray:
-        """What the objective sees: raw scores, on top of those that rows start from."""
+    def scores_with_offset(self) -> np.ndarray:
+        """Return the raw scores plus the offset, which the objective takes."""
         return self.raw if self._offset is None else self.raw + self._offset
 
-    def gradients_of_rows(self) -> np.ndarray:
-        """By what rows are sampled: (n_rows, K)."""
-        return self.derivatives.in_unit(-1)
+    def sampling_gradients(self) -> np.ndarray:
+        """Return the gradients (n_rows, K) that GOSS samples by."""
+        return self.derivatives.scaled_gradients(-1)
 
-    def cancel(self, output: int) -> bool:
-        """Whether one step for all rows would gain next to nothing."""
-        return self.derivatives.cancel(output)
+    def gradients_cancel_out(self, output: int) -> bool:
+        """Return whether one step for all rows would gain almost nothing; `output` -1: all
+        outputs."""
+        return self.derivatives.gradients_cancel_out(output)
 
-    def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
+    def add_tree(self, grown: GrownTree, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
         if grown.is_added:
             return
-        n_threads, features = self._workers, self._features
-        _core.add_leaf_values(self.raw, grown.leaf_of_row, leaves, output, n_threads, features)
-        self._is_stale = True
-
-    def add_last(self, forest: _core.Forest) -> None:
-        """Add the last tree of a forest, which was grown before, to the raw scores."""
-        last = len(forest) - 1
-        DenseScores(self.raw, self._workers).add_trees(
-            forest, last, self._dataset.codes, self._features
+        _core.add_leaf_values(
+            self.raw, grown.grower.leaf_of_row, leaves, output, self._workers, self._features
         )
         self._is_stale = True
 
-    def mark(self) -> None:
-        """Remember the raw scores."""
-        self._marked = (
-            self._new(self.raw.shape, np.float32) if self._marked is None else self._marked
-        )
-        np.copyto(self._marked, self.raw)
-
-    def rewind(self) -> None:
-        """Go back to the raw scores of the last `mark`."""
-        assert self._marked is not None
-        np.copyto(self.raw, self._marked)
+    def add_last_tree(self, forest: _core.Forest) -> None:
+        """Add the last tree of a forest, which was not grown here, to the raw scores."""
+        scores = DenseScores(self.raw, self._workers)
+        scores.add_trees(forest, len(forest) - 1, self._dataset.codes, self._features)
         self._is_stale = True
+
+    def save_scores(self) -> None:
+        """Keep a copy of the raw scores."""
+        if self._saved is None:
+            self._saved = self._allocate(self.raw.shape, np.float32)
+        np.copyto(self._saved, self.raw)
+
+    def restore_scores(self) -> None:
+        """Reset the raw scores to those of the last `save_scores`."""
+        assert self._saved is not None
+        np.copyto(self.raw, self._saved)
+        self._is_stale = True
+
+
+def hessian_columns(bound: BoundObjective, config: HessianConfig) -> tuple[int | None, int]:
+    """Return the columns of `Derivatives.h`, None for a constant, and of `full`, 0 if it is not
+    used."""
+    k = bound.n_outputs
+    if k > 1 and config.is_coupled:
+        return k, packed_size(k)
+    shape = bound.hessian_shape()
+    return None if shape is None else shape[1], 0
+
+
+def gradients_cancel_out(sums: np.ndarray, squares: np.ndarray, n_rows: int) -> bool:
+    """Return whether gradients leave no step to take, given their sums and sums of squares over
+    the rows.
+
+    With a Hessian of 1, one step for all rows gains sum^2 / n; separate steps of all rows gain the
+    squares.
+    """
+    return math.fsum(sums**2) <= _MIN_RELATIVE_GAIN * n_rows * math.fsum(squares)
+
+
+def extract_column(matrix: np.ndarray, k: int) -> np.ndarray:
+    """Return a contiguous copy (n, 1) of column k; a matrix of one column is returned for any k."""
+    return matrix if matrix.shape[1] == 1 else np.ascontiguousarray(matrix[:, k : k + 1])
+
+
+def _check_memory(n_rows: int, n_outputs: int, config: HessianConfig, limit: int) -> None:
+    """Raise if full Hessians do not fit in the memory limit of the user.
+
+    They are stored as float32, and for splits as quantised 16-bit gradients too, which each thread
+    sums into the bins of eight features at a time. The size is that of one thread, so that the
+    number of threads does not decide whether a model can be trained.
+    """
+    entries = packed_size(n_outputs)
+    needed = 4 * n_rows * entries
+    if config.hessian in COUPLED:
+        needed += (2 * n_rows + 4 * _BLOCK_BINS) * (entries + n_outputs)
+    if needed > limit:
+        raise ValueError(
+            f"Full Hessians of {n_rows} rows and {n_outputs} outputs have {entries} entries per "
+            "row and need "
+            f"at least {_format_size(needed)}, more than histogram_memory ({_format_size(limit)}). "
+            "Raise "
+            'histogram_memory, or use "diagonal" for hessian and leaf_hessian.'
+        )
+
+
+def _format_size(n_bytes: float) -> str:
+    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 2**29 else f"{n_bytes / 2**20:.1f} MiB"

@@ -1,8 +1,4 @@
-"""Which rows and which features a tree sees: uniform row sampling, GOSS, features per tree.
-
-Owns what is drawn from and how many are taken. Must not know how chance chooses (`inputs.draws`), or what an
-objective, a tree or an estimator is: it sees gradients, a seed and a round.
-"""
+"""Sampling of rows and features for each tree: uniform row sampling, GOSS, features per tree."""
 
 from __future__ import annotations
 
@@ -17,21 +13,28 @@ from polyleaf.data.random import FEATURES, ROWS, draw, draw_ids, find_kth_smalle
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.settings.train_config import SamplingConfig
 
-__all__ = ["Draw", "GlobalRowIds", "Sampler", "global_row_ids", "sample_features", "sample_rows"]
+__all__ = [
+    "GlobalRowIds",
+    "Sampler",
+    "TreeSample",
+    "global_row_ids",
+    "sample_features",
+    "sample_rows",
+]
 
-_BLOCK = 1 << 15  # rows squared at a time: keeps the temporary array in cache
+_BLOCK_ROWS = 1 << 15  # rows squared at once, so that the temporary array stays in cache
 
 
-class Draw(NamedTuple):
-    """What chance gave one round: the rows and features its trees see; None: all.
+class TreeSample(NamedTuple):
+    """Rows and features of the trees of one round; None: all.
 
     Attributes
     ----------
     round : int
     rows, multiplier
-        As `sample_rows` gives them.
+        Result of `sample_rows`.
     features
-        As `sample_features` gives them.
+        Result of `sample_features`.
     """
 
     round: int
@@ -39,126 +42,127 @@ class Draw(NamedTuple):
     multiplier: np.ndarray | None
     features: np.ndarray | None
 
-    @property
-    def sample(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Rows and multiplier: what the core is told."""
-        return self.rows, self.multiplier
-
 
 class GlobalRowIds(NamedTuple):
-    """Which rows a rank has, of those that all ranks have between them.
+    """Ids of a rank's rows among the rows of all ranks.
 
     Attributes
     ----------
-    numbers : ndarray of shape (n_usable,), int64
-        Of this rank's rows that have any weight, in order: how many such rows come before each, wherever
-        they are.
+    ids : ndarray of shape (n_usable,), int64
+        For each row of this rank with positive weight, in order: the number of such rows before it
+        on all ranks.
     n : int
-        Rows that have any weight, of all ranks.
+        Number of rows with positive weight of all ranks.
     communicator : Communicator
     """
 
-    numbers: np.ndarray
+    ids: np.ndarray
     n: int
     communicator: Communicator
 
     @staticmethod
-    def alone(n: int) -> GlobalRowIds:
-        """The rows of a machine that has all of them."""
+    def single_process(n: int) -> GlobalRowIds:
+        """Return the ids of a process that has all rows."""
         return GlobalRowIds(np.arange(n), n, SINGLE_PROCESS)
 
     def draw(self, count: int, seed: int, round: int, stream: int) -> np.ndarray:
-        """Mask of this rank's rows among `count` that are drawn of all."""
+        """Return the mask of this rank's rows among `count` drawn from all."""
         if count >= self.n:
-            return np.ones(len(self.numbers), bool)
-        return draw_ids(self.numbers, count, seed, round, stream, self.communicator)
+            return np.ones(len(self.ids), bool)
+        return draw_ids(self.ids, count, seed, round, stream, self.communicator)
 
 
 class Sampler:
-    """Draws, round after round.
+    """Draws the sample of each round.
 
     Parameters
     ----------
     settings : SamplingConfig
-    telling : ndarray of shape (n_features,), bool
-        The features to draw from.
+    informative_columns : ndarray of shape (n_features,), bool
+        Mask of the features to draw from.
     n_rows : int
     weight : ndarray of shape (n_rows,) or (n_rows, K), or None
-        A row of weight 0 is as good as absent.
-    nodes_draw : bool
+        Rows of weight 0 are never drawn.
+    samples_nodes : bool
         Whether each node draws from the features of its tree.
-    numbered : GlobalRowIds, optional
-        Where other ranks have further rows: which these are.
+    row_ids : GlobalRowIds, optional
+        Ids of the rows in distributed training.
 
     Attributes
     ----------
-    is_chance : bool
-        Whether trees of another round may see other rows or features.
+    is_random : bool
+        Whether trees of another round may use other rows or features.
     """
 
     def __init__(
         self,
         settings: SamplingConfig,
-        telling: np.ndarray,
+        informative_columns: np.ndarray,
         n_rows: int,
         weight: np.ndarray | None,
-        nodes_draw: bool,
-        numbered: GlobalRowIds | None = None,
+        samples_nodes: bool,
+        row_ids: GlobalRowIds | None = None,
     ) -> None:
-        self._settings, self._usable, self._n_rows = settings, _rows_of_weight(weight), n_rows
-        self._telling = telling if telling.any() else np.ones_like(telling)
-        self._numbered = numbered
-        n = _n_usable(n_rows, self._usable) if numbered is None else numbered.n
-        some_features = nodes_draw or settings.colsample_bytree < 1.0
-        self.is_chance = some_features or not _takes_all(settings, n, layer=0)
+        self._settings, self._usable, self._n_rows = settings, _find_usable_rows(weight), n_rows
+        self._columns = (
+            informative_columns if informative_columns.any() else np.ones_like(informative_columns)
+        )
+        self._row_ids = row_ids
+        n = _count_usable(n_rows, self._usable) if row_ids is None else row_ids.n
+        samples_features = samples_nodes or settings.colsample_bytree < 1.0
+        self.is_random = samples_features or not _takes_all(settings, n, layer=0)
+        self._is_fixed = not self.is_random and settings.rows_per_layer is None
+        self._fixed_features = (
+            sample_features(settings, self._columns, 0) if self._is_fixed else None
+        )
 
-    def draw(self, gradients: Callable[[], np.ndarray], round: int, layer: int = 0) -> Draw:
-        """The rows and features of a round, or of a layer.
+    def draw(self, gradients: Callable[[], np.ndarray], round: int, layer: int = 0) -> TreeSample:
+        """Return the rows and features of a round, or of a layer.
 
         Parameters
         ----------
         gradients : callable
-            Gives `g` of `sample_rows`; called only where they decide which rows are taken.
+            Returns the gradients or their norms; called only for GOSS.
         round, layer : int
-            As those of `sample_rows`.
+            Parameters of `sample_rows`.
         """
-        by_gradients = self._settings.sampling_method == "goss"
-        g = gradients() if by_gradients else np.broadcast_to(np.float32(0.0), (self._n_rows, 1))
-        rows, multiplier = sample_rows(
-            self._settings, g, round, self._usable, layer, self._numbered
-        )
-        features = sample_features(self._settings, self._telling, round)
-        return Draw(round, rows, multiplier, features)
+        if self._is_fixed:
+            return TreeSample(round, self._usable, None, self._fixed_features)
+        uses_gradients = self._settings.sampling_method == "goss"
+        g = gradients() if uses_gradients else np.broadcast_to(np.float32(0.0), (self._n_rows, 1))
+        rows, multiplier = sample_rows(self._settings, g, round, self._usable, layer, self._row_ids)
+        features = sample_features(self._settings, self._columns, round)
+        return TreeSample(round, rows, multiplier, features)
 
 
-def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
-    """Rows that have any weight, uint32 ascending; None: all."""
+def _find_usable_rows(weight: np.ndarray | None) -> np.ndarray | None:
+    """Return the rows of positive weight, uint32 ascending; None: all."""
     if weight is None:
         return None
     used = weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1)
     return None if used.all() else np.flatnonzero(used).astype(np.uint32)
 
 
-def global_row_ids(weight: np.ndarray | None, numbered: GlobalRowIds | None) -> np.ndarray | None:
-    """Of each row that has any weight how many such rows come before it, wherever they lie; of others 0.
+def global_row_ids(weight: np.ndarray | None, row_ids: GlobalRowIds | None) -> np.ndarray | None:
+    """Return the global id of each row; 0 for rows of weight 0.
 
     Parameters
     ----------
     weight : ndarray of shape (n_rows,) or (n_rows, K), or None
-    numbered : GlobalRowIds, optional
-        Where other ranks have further rows.
+    row_ids : GlobalRowIds, optional
+        Ids of the rows of positive weight in distributed training.
 
     Returns
     -------
     ndarray of shape (n_rows,), int64, or None
-        None: each row's place.
+        None: the position of each row.
     """
-    usable = _rows_of_weight(weight)
+    usable = _find_usable_rows(weight)
     if weight is None or usable is None:
-        return None if numbered is None else numbered.numbers
-    numbers = np.zeros(len(weight), np.int64)
-    numbers[usable] = np.arange(len(usable)) if numbered is None else numbered.numbers
-    return numbers
+        return None if row_ids is None else row_ids.ids
+    ids = np.zeros(len(weight), np.int64)
+    ids[usable] = np.arange(len(usable)) if row_ids is None else row_ids.ids
+    return ids
 
 
 def sample_rows(
@@ -167,7 +171,7 @@ def sample_rows(
     round: int,
     usable: np.ndarray | None = None,
     layer: int = 0,
-    numbered: GlobalRowIds | None = None,
+    row_ids: GlobalRowIds | None = None,
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Draw the rows of one tree, or of one of its layers.
 
@@ -175,102 +179,109 @@ def sample_rows(
     ----------
     settings : SamplingConfig
     g : ndarray of shape (n_rows, n_outputs) or (n_rows,), float32
-        Gradients of this round, or their norms. Uniform sampling reads the number of rows only.
+        Gradients of this round, or their norms. Uniform sampling only uses the number of rows.
     round : int
-        Number of the round, counted from the very first one (a resumed training goes on counting).
+        Number of the round, counted from the first one of the model (continued training goes on
+        counting).
     usable : ndarray of shape (n_usable,), uint32, ascending, optional
-        The rows to draw from (those of positive weight, say). All rows when None.
+        Rows to draw from (such as those of positive weight). Default: all.
     layer : int
-        Depth of the nodes that are about to be split. Matters for `rows_per_layer`, whose draws contain each
-        other, and for GOSS, which sees the layer's gradients.
-    numbered : GlobalRowIds, optional
-        Where other ranks have further rows: which these are.
+        Depth of the nodes to split next. Used by `rows_per_layer`, whose samples contain each
+        other, and by GOSS, which uses the layer's gradients.
+    row_ids : GlobalRowIds, optional
+        Ids of the rows in distributed training.
 
     Returns
     -------
     rows : ndarray of shape (n_sampled,), uint32, ascending, or None
-        The rows in use; None: all of them.
+        The rows drawn; None: all.
     multiplier : ndarray of shape (n_rows,), float32, or None
-        What the derivatives of a row are to be multiplied by; None: one.
+        Factors of the derivatives of the rows; None: 1.
 
     Notes
-    -----
-    Uniform: `ceil(subsample * n)` rows without replacement. GOSS (Ke et al., "LightGBM", NeurIPS 2017,
-    section 3 and algorithm 2): the `top_rate * n` rows of largest gradient, here its Euclidean norm over
-    outputs, the first on ties, are kept; `other_rate * n` of the rest are drawn and multiplied by
-    `(1 - top_rate) / other_rate`.
+    ----- Uniform: `ceil(subsample * n)` rows without replacement. GOSS (Ke et al., "LightGBM",
+    NeurIPS 2017, section 3 and algorithm 2): the `top_rate * n` rows of largest gradient, here its
+    Euclidean norm over outputs, the first on ties, are kept; `other_rate * n` of the rest are
+    drawn and multiplied by `(1 - top_rate) / other_rate`.
     """
-    n = _n_usable(len(g), usable) if numbered is None else numbered.n
+    n = _count_usable(len(g), usable) if row_ids is None else row_ids.n
     if _takes_all(settings, n, layer):
         return usable, None
-    numbered = GlobalRowIds.alone(n) if numbered is None else numbered
+    row_ids = GlobalRowIds.single_process(n) if row_ids is None else row_ids
     if settings.sampling_method == "goss":
-        return _goss(settings, g, round, usable, numbered)
-    count = _rows_wanted(settings, n, layer)
-    chosen = np.flatnonzero(numbered.draw(count, settings.seed, round, ROWS))
+        return _sample_goss(settings, g, round, usable, row_ids)
+    count = _count_rows(settings, n, layer)
+    chosen = np.flatnonzero(row_ids.draw(count, settings.seed, round, ROWS))
     return (chosen.astype(np.uint32) if usable is None else usable[chosen]), None
 
 
-def _n_usable(n_rows: int, usable: np.ndarray | None) -> int:
+def _count_usable(n_rows: int, usable: np.ndarray | None) -> int:
     return n_rows if usable is None else len(usable)
 
 
 def _takes_all(settings: SamplingConfig, n: int, layer: int) -> bool:
-    """Whether all of n rows are taken."""
+    """Return whether all of n rows are used."""
     if settings.sampling_method == "goss":
-        return sum(_kept_and_drawn(settings, n)) >= n
-    return settings.subsample >= 1.0 and _rows_wanted(settings, n, layer) >= n
+        return sum(_count_goss(settings, n)) >= n
+    return settings.subsample >= 1.0 and _count_rows(settings, n, layer) >= n
 
 
-def _rows_wanted(settings: SamplingConfig, n: int, layer: int) -> int:
+def _count_rows(settings: SamplingConfig, n: int, layer: int) -> int:
     if settings.rows_per_layer is None:
-        return _count(settings.subsample, n)
-    wanted = settings.rows_per_layer[min(layer, len(settings.rows_per_layer) - 1)]
-    return int(wanted) if isinstance(wanted, Integral) or wanted > 1 else _count(float(wanted), n)
+        return _count_share(settings.subsample, n)
+    size = settings.rows_per_layer[min(layer, len(settings.rows_per_layer) - 1)]
+    is_count = isinstance(size, Integral) or size > 1
+    return int(size) if is_count else _count_share(float(size), n)
 
 
-def sample_features(settings: SamplingConfig, telling: np.ndarray, round: int) -> np.ndarray | None:
-    """Draw the features of one tree: `ceil(colsample_bytree * n)` of n that tell rows apart.
+def sample_features(
+    settings: SamplingConfig, informative_columns: np.ndarray, round: int
+) -> np.ndarray | None:
+    """Draw the features of one tree: `ceil(colsample_bytree * n)` of the n informative ones.
 
     Parameters
     ----------
     settings : SamplingConfig
-    telling : ndarray of shape (n_features,), bool
+    informative_columns : ndarray of shape (n_features,), bool
     round : int
 
     Returns
     -------
     mask : ndarray of shape (n_features,), bool, or None
-        True: the tree may split on this feature; None: on all.
+        Features that the tree may split on; None: all.
     """
     if settings.colsample_bytree >= 1.0:
-        return None if telling.all() else telling
-    n, mask = int(np.count_nonzero(telling)), np.zeros(len(telling), bool)
-    mask[telling] = draw(n, _count(settings.colsample_bytree, n), settings.seed, round, FEATURES)
+        return None if informative_columns.all() else informative_columns
+    n = int(np.count_nonzero(informative_columns))
+    count = _count_share(settings.colsample_bytree, n)
+    mask = np.zeros(len(informative_columns), bool)
+    mask[informative_columns] = draw(n, count, settings.seed, round, FEATURES)
     return mask
 
 
-def _kept_and_drawn(settings: SamplingConfig, n: int) -> tuple[int, int]:
-    """How many of n rows GOSS keeps for their large gradients, and how many it draws from the rest."""
-    n_top = min(n, _count(settings.top_rate, n))
-    return n_top, min(n - n_top, _count(settings.other_rate, n))
+def _count_goss(settings: SamplingConfig, n: int) -> tuple[int, int]:
+    """Return how many of n rows GOSS keeps, and how many it draws from the rest."""
+    n_top = min(n, _count_share(settings.top_rate, n))
+    return n_top, min(n - n_top, _count_share(settings.other_rate, n))
 
 
-def _goss(
+def _sample_goss(
     settings: SamplingConfig,
     g: np.ndarray,
     round: int,
     usable: np.ndarray | None,
-    numbered: GlobalRowIds,
+    row_ids: GlobalRowIds,
 ) -> tuple[np.ndarray, np.ndarray]:
-    norm = _squared_norm(g)
+    norm = _compute_squared_norm(g)
     if usable is not None:
         norm = norm[usable]
-    n_top, n_other = _kept_and_drawn(settings, numbered.n)
-    kept = _largest(norm, n_top, numbered)
+    n_top, n_other = _count_goss(settings, row_ids.n)
+    kept = _find_largest(norm, n_top, row_ids)
     rest = np.flatnonzero(~kept)
-    by = settings.seed, round, ROWS
-    other = rest[draw_ids(numbered.numbers[rest], n_other, *by, numbered.communicator)]
+    is_drawn = draw_ids(
+        row_ids.ids[rest], n_other, settings.seed, round, ROWS, row_ids.communicator
+    )
+    other = rest[is_drawn]
     kept[other] = True
     rows = np.flatnonzero(kept).astype(np.uint32)
     if usable is not None:
@@ -280,44 +291,38 @@ def _goss(
     return rows, multiplier
 
 
-def _squared_norm(g: np.ndarray) -> np.ndarray:
-    """Sum of squares over outputs, added by halving: one order of additions on every processor."""
+def _compute_squared_norm(g: np.ndarray) -> np.ndarray:
+    """Return the sum of squares over outputs, added pairwise: the same order on every processor."""
     if g.ndim == 1 or g.shape[1] == 1:
         flat = g.reshape(-1)
         return flat * flat
     norm = np.empty(len(g), np.float32)
-    for start in range(0, len(g), _BLOCK):
-        squares = np.square(g[start : start + _BLOCK])
+    for start in range(0, len(g), _BLOCK_ROWS):
+        squares = np.square(g[start : start + _BLOCK_ROWS])
         width = squares.shape[1]
         while width > 1:
             half = (width + 1) // 2
             squares[:, : width - half] += squares[:, half:width]
             width = half
-        norm[start : start + _BLOCK] = squares[:, 0]
+        norm[start : start + _BLOCK_ROWS] = squares[:, 0]
     return norm
 
 
-def _largest(norm: np.ndarray, count: int, numbered: GlobalRowIds) -> np.ndarray:
-    """Mask of this rank's rows among the `count` of largest norm that all have; of equal ones the first."""
-    ranks, communicator = (
-        ~norm.view(np.uint32),
-        numbered.communicator,
-    )  # norms order as their bits do
-    last = find_kth_smallest(ranks, count, communicator)
-    mask = ranks < last
-    ties = np.flatnonzero(ranks == last)
+def _find_largest(norm: np.ndarray, count: int, row_ids: GlobalRowIds) -> np.ndarray:
+    """Return the mask of this rank's rows among the `count` of largest norm of all; ties: the
+    first."""
+    communicator = row_ids.communicator
+    keys = ~norm.view(np.uint32)  # positive floats are ordered as their bits
+    last = find_kth_smallest(keys, count, communicator)
+    mask = keys < last
+    ties = np.flatnonzero(keys == last)
     n_before = np.array([np.count_nonzero(mask)])
     communicator.sum(n_before)
-    mask[ties[_first(numbered.numbers[ties], count - int(n_before[0]), communicator)]] = True
+    tied_ids = row_ids.ids[ties].astype(np.uint32)
+    mask[ties] = tied_ids <= find_kth_smallest(tied_ids, count - int(n_before[0]), communicator)
     return mask
 
 
-def _first(numbers: np.ndarray, count: int, communicator: Communicator) -> np.ndarray:
-    """Mask of this rank's numbers among the `count` smallest that all have between them."""
-    numbers = numbers.astype(np.uint32)
-    return numbers <= find_kth_smallest(numbers, count, communicator)
-
-
-def _count(fraction: float, n: int) -> int:
-    # 0.1 * 30 is 3.0000000000000004 in floating point: that must be 3 rows, not 4.
+def _count_share(fraction: float, n: int) -> int:
+    # 0.1 * 30 is 3.0000000000000004 in floating point, and must be 3 rows, not 4.
     return max(1, math.ceil(round(fraction * n, 6)))

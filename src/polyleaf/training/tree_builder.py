@@ -1,155 +1,321 @@
-"""The structure of trees: how they grow, at one go or layer by layer.
-
-Owns: the core's grower and what it is told. Must not know: what splits are judged by, how leaf values are
-fitted, or what becomes of a tree.
-"""
+"""Growing of trees: the derivatives that splits use, one of the core's searches, and the grower."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.settings.train_config import TrainConfig
-from polyleaf.training.interactions import Interactions
-from polyleaf.training.sampling import Draw
+from polyleaf.data.random import SCORED_ROWS, derive_seed
+from polyleaf.runtime.context import Context
+from polyleaf.settings.train_config import COUPLED, LinearLeaf, TopkLeaf, TrainConfig
+from polyleaf.sketching.sketches import CountSketch, Sketch, mean_over_outputs
+from polyleaf.training.leaf_fitters import make_leaf_config
+from polyleaf.training.raw_scores import Derivatives, GrownTree, extract_column
+from polyleaf.training.sampling import TreeSample
+from polyleaf.training.sparse_raw_scores import SparseState
 
-__all__ = ["Grown", "Limits", "Splits", "Structure"]
+__all__ = [
+    "ExactSplitFinder",
+    "GradientQuantiser",
+    "HistogramSplitFinder",
+    "LinearGradientQuantiser",
+    "SplitFinder",
+    "SplitGradients",
+    "TreeBuilder",
+    "VerifiedSplitFinder",
+    "count_hessian",
+    "resolve_hessian_kind",
+]
+
+# Most outputs for which hessian="auto" means one Hessian per output; above, their mean saves K
+# histograms.
+MAX_DIAGONAL_OUTPUTS = 64
+# Columns of the count-sketch that proposes splits for sparse targets, chosen by measurement.
+LABEL_SKETCH_DIM = 32
 
 
-class Grown(NamedTuple):
-    """What growth leaves behind, all that leaf values may depend on besides derivatives.
+class SplitFinder(Protocol):
+    """A search of the core with its input."""
 
-    Attributes
-    ----------
-    tree : _core.Tree
-    grower : _core.Grower
-        Which knows the rows of its last tree.
-    is_added : bool
-        Whether the raw scores have the tree already, which went there layer by layer.
-    """
-
-    tree: _core.Tree
-    grower: _core.Grower
-    is_added: bool = False
-
-    @property
-    def leaf_of_row(self) -> np.ndarray:
-        """(n_rows,), int32: a view that the next tree overwrites; of rows on a device, a copy."""
-        return self.grower.leaf_of_row
-
-
-class Splits(Protocol):
-    """What the splits of a tree are judged by."""
-
-    def use(self, draw: Draw, output: int) -> _core.Search:
-        """The core's search, told what the next tree or layer is judged by; `output` -1: all outputs."""
+    def configure(self, sample: TreeSample, output: int) -> _core.Search:
+        """Return the search, set up for the next tree or layer; `output` -1: all outputs."""
         ...
 
 
-class Limits(NamedTuple):
-    """What bounds one output's value in a leaf, and how many a leaf holds; columns of a sketch have none."""
-
-    reg_alpha: float = 0.0
-    max_delta_step: float = 0.0
-    leaf_k: int = 0
-    shared_support: bool = False
-
-
-class Structure:
-    """Grows trees, at one go or layer by layer.
+class TreeBuilder:
+    """Grows trees, at once or layer by layer.
 
     Parameters
     ----------
     grower : _core.Grower
-    splits : Splits
-    limits : Limits
-    interactions : Interactions
-    factors : ndarray of shape (n_columns,), float32, or None
-        What gains are multiplied by where features compete.
+    finder : SplitFinder
+    leaf_limits : mapping
+        Fields of `_core.GrowConfig` that limit leaf values in split gains.
+    gain_factors : ndarray of shape (n_columns,), float32, or None
+        Factors of gains, from `feature_penalties`.
     settings : TrainConfig
     """
 
     def __init__(
         self,
         grower: _core.Grower,
-        splits: Splits,
-        limits: Limits,
-        interactions: Interactions,
-        factors: np.ndarray | None,
+        finder: SplitFinder,
+        leaf_limits: Mapping[str, Any],
+        gain_factors: np.ndarray | None,
         settings: TrainConfig,
     ) -> None:
-        self._splits, self._limits, self._step = splits, limits._asdict(), settings.regularisation
-        self._growth, self._block_size = settings.growth, settings.hessian.split_block_size
-        self._grower, self._factors = grower, factors
-        self._grower.set_interaction_constraints(*interactions)
+        g = settings.growth
+        self._finder, self._grower, self._growth = finder, grower, g
+        self._config_fields = {
+            "max_leaves": g.max_leaves if g.max_leaves is not None else 2**31 - 1,
+            "max_depth": g.max_depth if g.max_depth is not None else -1,
+            "level_wise": g.grow_policy == "depthwise",
+            "reg_lambda": settings.regularisation.reg_lambda,
+            "min_split_gain": g.min_split_gain,
+            "min_child_weight": g.min_child_weight,
+            "min_child_samples": g.min_child_samples,
+            "max_cat_to_onehot": g.max_cat_to_onehot,
+            "cat_smooth": g.cat_smooth,
+            "colsample_bynode": g.colsample_bynode,
+            "histogram_memory": g.histogram_memory_bytes,
+            "post_prune": g.pruning == "post",
+            "block_size": settings.hessian.split_block_size,
+            "factors": gain_factors,
+            **leaf_limits,
+        }
+        self._config = _core.GrowConfig(seed=0, **self._config_fields)
 
-    def grow(self, draw: Draw, output: int) -> Grown:
-        """One tree, for one output or for all (-1)."""
-        search = self._splits.use(draw, output)
-        tree = self._grower.grow(search, self._config(draw.round, output), draw.features)
-        search.reset()  # what it uses may be as large as the scores, which are about to grow
-        return Grown(tree, self._grower)
+    def grow(self, sample: TreeSample, output: int) -> GrownTree:
+        """Grow one tree, for one output or for all (-1)."""
+        search = self._finder.configure(sample, output)
+        tree = self._grower.grow(search, self._make_config(sample.round, output), sample.features)
+        search.reset()  # frees memory before scores and leaves are computed
+        return GrownTree(tree, self._grower)
 
-    # --- layer by layer: begin, then split, so_far, evaluate in turn, finish ---
+    # --- layer by layer: begin, then split, get_tree, evaluate in turn, finish ---
 
-    def begin(self, draw: Draw, output: int) -> None:
+    def begin(self, sample: TreeSample, output: int) -> None:
         """Find the best split of the root of a tree."""
-        search = self._splits.use(draw, output)
-        self._grower.begin(search, self._config(draw.round, output), draw.features)
+        search = self._finder.configure(sample, output)
+        self._grower.begin(search, self._make_config(sample.round, output), sample.features)
 
     def split(self) -> bool:
-        """Split the nodes whose turn it is; False where growth has ended."""
+        """Split the nodes of the next layer; return False if growth has ended."""
         return self._grower.split()
 
-    def so_far(self) -> Grown:
-        """The tree as it is."""
-        return Grown(self._grower.assign_leaf_ids(), self._grower)
+    def get_tree(self) -> GrownTree:
+        """Return the tree grown so far."""
+        return GrownTree(self._grower.assign_leaf_ids(), self._grower)
 
     @property
     def can_split_further(self) -> bool:
-        """Whether the nodes that the last `split` made may have children."""
+        """Whether the nodes of the last `split` may have children."""
         return self._grower.can_split_further
 
-    def evaluate(self, draw: Draw, output: int) -> None:
-        """Find the best splits of these nodes."""
-        self._splits.use(draw, output)
+    def evaluate(self, sample: TreeSample, output: int) -> None:
+        """Find the best splits of the nodes of the last `split`."""
+        self._finder.configure(sample, output)
         self._grower.evaluate()
 
-    def finish(self) -> Grown:
-        """The tree, cut back where that is wanted."""
-        return Grown(self._grower.finish(), self._grower)
+    def finish(self) -> GrownTree:
+        """Return the finished tree, after post-pruning."""
+        return GrownTree(self._grower.finish(), self._grower)
 
     @property
     def node_of_leaf(self) -> np.ndarray:
-        """The node of each leaf of the tree, by the numbers that nodes had before any were cut."""
+        """Node of each leaf of the tree, by node ids before pruning."""
         return self._grower.node_of_leaf
 
-    def _seed(self, round: int, output: int) -> int:
-        """What features of nodes are drawn by; made only where they are, since that takes a while."""
-        if self._growth.colsample_bynode >= 1:
-            return 0
+    def _make_config(self, round: int, output: int) -> _core.GrowConfig:
+        if self._growth.colsample_bynode >= 1:  # no random numbers, and seeds take time to make
+            return self._config
         sequence = np.random.SeedSequence([self._growth.seed, round, output + 1])
-        return int(sequence.generate_state(1, np.uint64)[0])
+        seed = int(sequence.generate_state(1, np.uint64)[0])
+        return _core.GrowConfig(seed=seed, **self._config_fields)
 
-    def _config(self, round: int, output: int) -> _core.GrowConfig:
-        g = self._growth
-        return _core.GrowConfig(
-            max_leaves=g.max_leaves if g.max_leaves is not None else 2**31 - 1,
-            max_depth=g.max_depth if g.max_depth is not None else -1,
-            level_wise=g.grow_policy == "depthwise",
-            reg_lambda=self._step.reg_lambda,
-            min_split_gain=g.min_split_gain,
-            min_child_weight=g.min_child_weight,
-            min_child_samples=g.min_child_samples,
-            max_cat_to_onehot=g.max_cat_to_onehot,
-            cat_smooth=g.cat_smooth,
-            colsample_bynode=g.colsample_bynode,
-            seed=self._seed(round, output),
-            histogram_memory=g.histogram_memory_bytes,
-            post_prune=g.pruning == "post",
-            block_size=self._block_size,
-            factors=self._factors,
-            **self._limits,
+
+class GradientQuantiser:
+    """Quantises gradients and Hessians for histograms."""
+
+    def __init__(self, workers: Context) -> None:
+        self._quantised, self._workers = _core.QuantisedGradients(), workers
+
+    def quantise(
+        self, kind: str, g: np.ndarray, h: np.ndarray | None, sample: TreeSample
+    ) -> _core.QuantisedGradients:
+        """Return the core's quantised gradients, which the next call overwrites."""
+        self._quantised.quantise(g, h, kind, sample.rows, sample.multiplier, self._workers)
+        return self._quantised
+
+
+class LinearGradientQuantiser:
+    """Quantises gradients for splits whose gain is that of linear leaves (GBDT-PL)."""
+
+    def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, workers: Context) -> None:
+        self._quantised, self._workers = _core.LinearGradients(table), workers
+        self._config = _core.LinearConfig(
+            fit=leaf.linear_fit,
+            max_regressors=leaf.linear_features,
+            linear_lambda=leaf.slope_lambda,
         )
+
+    def quantise(
+        self, kind: str, g: np.ndarray, h: np.ndarray | None, sample: TreeSample
+    ) -> _core.LinearGradients:
+        """Return the core's quantised gradients, which the next call overwrites."""
+        self._quantised.renew(
+            g, h, kind, self._config, sample.rows, sample.multiplier, self._workers
+        )
+        return self._quantised
+
+
+class HistogramSplitFinder:
+    """Splits by histograms of quantised gradients of all outputs, or of the columns of a sketch."""
+
+    def __init__(
+        self,
+        bins: _core.Bins,
+        derivatives: Derivatives,
+        sketch: Sketch | None,
+        quantiser: GradientQuantiser | LinearGradientQuantiser,
+        monotone: np.ndarray | None,
+        settings: TrainConfig,
+    ) -> None:
+        self._gradients, self._quantiser = SplitGradients(derivatives, sketch, settings), quantiser
+        self._search, self._monotone = _core.HistogramSearch(bins, settings.workers), monotone
+
+    def configure(self, sample: TreeSample, output: int) -> _core.Search:
+        if self._monotone is not None:
+            self._search.set_monotone_constraints(
+                self._monotone if output < 0 else extract_column(self._monotone, output)
+            )
+        kind, g, h = self._gradients.select(sample, output)
+        self._search.use(self._quantiser.quantise(kind, g, h, sample))
+        return self._search
+
+
+class SplitGradients:
+    """Gradients and Hessians in the form that histograms sum."""
+
+    def __init__(
+        self, derivatives: Derivatives, sketch: Sketch | None, settings: TrainConfig
+    ) -> None:
+        self._derivatives, self._sketch, self._workers = derivatives, sketch, settings.workers
+        self._hessian, self._seed = settings.hessian.hessian, settings.sampling.seed
+
+    def select(self, sample: TreeSample, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
+        """Return the kind of Hessian, gradients and Hessians."""
+        g, h = self._derivatives.select(output)
+        kind = resolve_hessian_kind(self._hessian, None if h is None else h.shape[1], g.shape[1])
+        if self._derivatives.gain_scale is not None:
+            shares_hessian = kind in ("none", "shared") or self._sketch is not None
+            g = self._derivatives.scaled_gradients(output, shares_hessian)
+        if self._sketch is not None:
+            g, h = self._sketch.sketch(
+                g,
+                None if self._hessian == "none" else h,
+                sample.round,
+                self._seed,
+                self._workers.n_threads_or_context,
+            )
+            columns = None if h is None else h.shape[1]
+            kind = resolve_hessian_kind(self._hessian, columns, g.shape[1])
+        if kind == "full":
+            return kind, g, self._derivatives.full
+        if kind == "none" or h is None:
+            kind, counts = count_hessian(len(g), self._derivatives.row_weight, sample)
+            return kind, g, counts
+        if kind == "shared":
+            return kind, g, mean_over_outputs(h, self._workers.n_threads)
+        return kind, g, h if h.shape[1] == g.shape[1] else np.repeat(h, g.shape[1], axis=1)
+
+
+class VerifiedSplitFinder:
+    """Splits for sparse targets: proposed by histograms of a count-sketch, chosen by exact
+    gains."""
+
+    def __init__(
+        self,
+        bins: _core.Bins,
+        state: SparseState,
+        leaf: TopkLeaf,
+        row_ids: np.ndarray | None,
+        settings: TrainConfig,
+    ) -> None:
+        self._state, self._leaf, self._row_ids = state, leaf, row_ids
+        self._workers = settings.workers
+        self._step = make_leaf_config(settings.regularisation)
+        self._seed = settings.sampling.seed
+        self._sketch = CountSketch(settings.boosting.sketch_dim or LABEL_SKETCH_DIM)
+        self._quantiser = GradientQuantiser(settings.workers)
+        histograms = _core.HistogramSearch(bins, self._workers)
+        self._search = _core.VerifiedSearch(histograms, self._workers)
+
+    def configure(self, sample: TreeSample, output: int) -> _core.Search:
+        gradients, weight = self._state.gradients, self._state.weight
+        g = self._sketch.sketch_labels(gradients, sample.round, self._seed, self._workers.n_threads)
+        kind, h = count_hessian(len(g), weight, sample)
+        quantised = self._quantiser.quantise(kind, g, h, sample)
+        seed = derive_seed(self._seed, sample.round, SCORED_ROWS)
+        self._search.use(
+            gradients, weight, quantised, self._step, self._leaf.leaf_k, self._row_ids, seed
+        )
+        return self._search
+
+
+class ExactSplitFinder:
+    """Splits for sparse targets by exact gains of every feature (GBDT-SPARSE, Algorithm 1)."""
+
+    def __init__(
+        self, bins: _core.Bins, state: SparseState, leaf: TopkLeaf, settings: TrainConfig
+    ) -> None:
+        self._state, self._leaf = state, leaf
+        self._step = make_leaf_config(settings.regularisation)
+        self._search = _core.ExactSearch(bins, settings.workers)
+
+    def configure(self, sample: TreeSample, output: int) -> _core.Search:
+        data, leaf = (self._state.gradients, self._state.weight), self._leaf
+        self._search.use(
+            *data, sample.rows, sample.multiplier, self._step, leaf.leaf_k, leaf.threshold_step
+        )
+        return self._search
+
+
+def count_hessian(
+    n_rows: int, weight: np.ndarray | None, sample: TreeSample
+) -> tuple[str, np.ndarray | None]:
+    """Return the kind and the Hessian (n_rows, 1) of rows that count 1, or their weight
+    (n_rows,)."""
+    if weight is None and sample.multiplier is None:
+        return "unit", None
+    ones = np.ones(n_rows, np.float32) if weight is None else weight
+    return "shared", np.ascontiguousarray(ones, np.float32).reshape(-1, 1)
+
+
+def resolve_hessian_kind(hessian: str, h_columns: int | None, n_outputs: int) -> str:
+    """Return the Hessian that split gains use: "none", "shared", "diagonal" or "full".
+
+    "auto" is "none" if the Hessian of the objective is constant; "shared" if one column serves all
+    outputs, or there is only one, or more than `MAX_DIAGONAL_OUTPUTS`; "diagonal" otherwise.
+    "block" reads full Hessians.
+
+    Parameters
+    ----------
+    hessian : str
+        Parameter of the estimator.
+    h_columns : int or None
+        Columns of the objective's Hessian; None: it is constant.
+    n_outputs : int
+    """
+    if hessian == "none" or h_columns is None:
+        return "none"
+    if n_outputs == 1:
+        return "shared"
+    if hessian in COUPLED:
+        return "full"
+    if hessian == "auto":
+        hessian = "diagonal" if 1 < h_columns <= MAX_DIAGONAL_OUTPUTS else "shared"
+    return hessian

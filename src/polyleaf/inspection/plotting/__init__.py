@@ -1,5 +1,8 @@
-"""Pictures of models on matplotlib, as scikit-learn's displays are: `XDisplay.from_estimator(...)` draws, and
-the display keeps the numbers (its attributes) and the artists (`ax_`, `figure_`, ...)."""
+"""Displays of models with matplotlib, in the style of scikit-learn.
+
+`XDisplay.from_estimator(...)` draws, and the display keeps the numbers (its attributes) and the
+artists (`ax_`, `figure_` and so on).
+"""
 
 from __future__ import annotations
 

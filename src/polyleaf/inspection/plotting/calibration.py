@@ -1,4 +1,4 @@
-"""Whether probabilities and quantiles hold what they say. Owns the shares and their picture."""
+"""A display of the calibration of probabilities and quantiles."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["CalibrationDisplay"]
 
 
 class CalibrationDisplay(Display):
-    """What was said against what was: on the diagonal both are the same.
+    """Predicted against observed frequencies, which are equal on the diagonal.
 
     Parameters
     ----------
-    said, found : list of arrays
-        For each curve: mean probabilities of the bins and the shares of rows for which it held; or levels of
-        quantiles and the shares of rows that lie below.
+    predicted, observed : list of arrays
+        For each curve: mean probabilities of the bins and the shares of positive rows; or levels of
+        quantiles and the shares of rows below.
     names : sequence of str
-        Of the curves.
-    what : {"probability", "quantile"}
+        The names of the curves.
+    kind : {"probability", "quantile"}
 
     Attributes
     ----------
@@ -35,31 +35,33 @@ class CalibrationDisplay(Display):
     diagonal_ : matplotlib Line2D
     """
 
-    def __init__(self, said: Sequence[Any], found: Sequence[Any], names: Sequence[str], what: str):
-        self.said = [np.asarray(s, np.float64) for s in said]
-        self.found = [np.asarray(f, np.float64) for f in found]
-        self.names, self.what = names, what
+    def __init__(
+        self, predicted: Sequence[Any], observed: Sequence[Any], names: Sequence[str], kind: str
+    ):
+        self.predicted = [np.asarray(values, np.float64) for values in predicted]
+        self.observed = [np.asarray(values, np.float64) for values in observed]
+        self.names, self.kind = names, kind
 
     @classmethod
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 10, offset: Any = None, ax: Any = None
     ) -> Self:
-        """Compare with rows that training did not see.
+        """Draw the calibration on rows that are not in the training data.
 
         Parameters
         ----------
         estimator : fitted PolyleafClassifier, or PolyleafRegressor of objective "quantile"
         X, y
         n_bins : int
-            Of probabilities, each with as many rows. Not for quantiles, whose levels are the points.
+            Number of bins of probabilities, with equal numbers of rows. Not used for quantiles.
         offset : optional
-            As in `predict`: for a model that was trained with one.
+            See `predict`: for a model that was trained with offsets.
         ax : matplotlib Axes, optional
 
         Raises
         ------
         ValueError
-            Where the estimator gives neither probabilities nor quantiles.
+            If the estimator predicts neither probabilities nor quantiles.
         """
         levels = np.asarray(get_single_task_model(estimator).objective.quantile_levels, np.float64)
         if not levels.size:
@@ -77,7 +79,7 @@ class CalibrationDisplay(Display):
     def from_predictions(
         cls, y_true: Any, y_prob: Any, names: Sequence[str], *, n_bins: int = 10, ax: Any = None
     ) -> Self:
-        """Compare probabilities with what was true.
+        """Draw the calibration of probabilities.
 
         Parameters
         ----------
@@ -86,40 +88,42 @@ class CalibrationDisplay(Display):
         y_prob : array of shape (n_rows, m)
             Probabilities of 1.
         names : sequence of str
-            Of the m curves.
+            The names of the m curves.
         n_bins : int
-            Of probabilities, each with as many rows.
+            Number of bins of probabilities, with equal numbers of rows.
         ax : matplotlib Axes, optional
 
         Raises
         ------
         ValueError
-            Where shapes do not fit.
+            If the shapes do not match.
         """
-        holds, probabilities = np.asarray(y_true, bool), np.asarray(y_prob, np.float64)
-        if holds.shape != probabilities.shape or holds.ndim != 2:
+        truth, probabilities = np.asarray(y_true, bool), np.asarray(y_prob, np.float64)
+        if truth.shape != probabilities.shape or truth.ndim != 2:
             raise ValueError(
-                "y_true and y_prob must have one shape (n_rows, m), not "
-                f"{holds.shape} and {probabilities.shape}."
+                "y_true and y_prob must have the same shape (n_rows, m); got "
+                f"{truth.shape} and {probabilities.shape}."
             )
-        said, found = [], []
-        for k in range(holds.shape[1]):
+        predicted, observed = [], []
+        for k in range(truth.shape[1]):
             order = np.argsort(probabilities[:, k], kind="stable")
             bins = [part for part in np.array_split(order, n_bins) if len(part)]
-            said.append([probabilities[part, k].mean() for part in bins])
-            found.append([holds[part, k].mean() for part in bins])
-        return cls(said, found, names, "probability").plot(ax)
+            predicted.append([probabilities[part, k].mean() for part in bins])
+            observed.append([truth[part, k].mean() for part in bins])
+        return cls(predicted, observed, names, "probability").plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         ax = self._start(ax)
         (self.diagonal_,) = ax.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--")
         self.lines_: list[Any] = []
-        for said, found, name in zip(self.said, self.found, self.names, strict=True):
-            self.lines_ += ax.plot(said, found, marker="o", markersize=3, label=name)
-        is_quantile = self.what == "quantile"
+        for predicted, observed, name in zip(
+            self.predicted, self.observed, self.names, strict=True
+        ):
+            self.lines_ += ax.plot(predicted, observed, marker="o", markersize=3, label=name)
+        is_quantile = self.kind == "quantile"
         ax.set(
             xlabel="level of the quantile" if is_quantile else "mean probability",
-            ylabel="share of rows below" if is_quantile else "share of rows for which it held",
+            ylabel="share of rows below" if is_quantile else "share of positive rows",
             xlim=(0, 1),
             ylim=(0, 1),
             aspect="equal",

@@ -1,4 +1,4 @@
-"""Whether intervals hold as often as was asked for. Owns the shares and their picture, not the intervals."""
+"""A display of the coverage of prediction intervals."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class CoverageDisplay(Display):
     ----------
     shares : array of shape (n_targets,)
     joint : float
-        Of rows that lie within all of their intervals.
+        The share of rows within all of their intervals.
     errors : array of shape (n_targets,)
         Standard errors of the shares.
     widths : array of shape (n_targets,)
         Mean widths of the intervals.
     coverage : float
-        What was asked for.
+        The requested coverage.
     names : sequence of str
 
     Attributes
     ----------
     bars_ : matplotlib BarContainer
     line_ : matplotlib Line2D
-        At what was asked for.
+        The line at the requested coverage.
     """
 
     def __init__(
@@ -57,22 +57,20 @@ class CoverageDisplay(Display):
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any, *, offset: Any = None, ax: Any = None
     ) -> Self:
-        """Count on rows that neither training nor `calibrate` saw.
+        """Draw the coverage on rows that neither `fit` nor `calibrate` used.
 
         Parameters
         ----------
         estimator : calibrated PolyleafRegressor
         X
         y : array-like of shape (n_rows,) or (n_rows, n_targets)
-            NaN where not known.
+            NaN where missing.
         offset : optional
-            As in `predict`: for a model that was trained with one.
+            See `predict`: for a model that was trained with offsets.
         ax : matplotlib Axes, optional
         """
         model = get_single_task_model(estimator)
-        intervals = estimator.predict_interval(  # says what to do where nothing was calibrated
-            X, offset=resolve_offset(estimator, X, y, offset)
-        )
+        intervals = estimator.predict_interval(X, offset=resolve_offset(estimator, X, y, offset))
         n_targets = intervals.reshape(len(intervals), -1, 2).shape[1]
         names = (
             get_output_names(model)
@@ -88,30 +86,30 @@ class CoverageDisplay(Display):
     def from_predictions(
         cls, y_true: Any, intervals: Any, coverage: float, names: Sequence[str], *, ax: Any = None
     ) -> Self:
-        """Count for intervals.
+        """Draw the coverage of intervals.
 
         Parameters
         ----------
         y_true : array of shape (n_rows,) or (n_rows, n_targets)
-            NaN where not known.
+            NaN where missing.
         intervals : array of shape (n_rows, 2) or (n_rows, n_targets, 2)
             Lower and upper bounds, in the unit of y.
         coverage : float in (0, 1)
-            What was asked for.
+            The requested coverage.
         names : sequence of str
-            Of the targets.
+            The names of the targets.
         ax : matplotlib Axes, optional
 
         Raises
         ------
         ValueError
-            Where shapes do not fit.
+            If the shapes do not match.
         """
         Y = np.asarray(y_true, np.float64).reshape(len(y_true), -1)
         bounds = np.asarray(intervals, np.float64)
         if bounds.size != 2 * Y.size or bounds.shape[-1] != 2 or not Y.size:
             raise ValueError(
-                f"There must be two bounds for each of the {Y.size} targets, but there are {bounds.size}."
+                f"intervals must have two bounds for each of {Y.size} targets; got {bounds.size}."
             )
         low, high = np.moveaxis(bounds.reshape(*Y.shape, 2), 2, 0)
         known = ~np.isnan(Y)
@@ -129,9 +127,9 @@ class CoverageDisplay(Display):
         colours = ["C0"] * len(self.shares) + ["lightgrey"] * several
         self.bars_ = ax.bar(range(len(heights)), heights, color=colours, yerr=errors, capsize=3)
         self.line_ = ax.axhline(
-            self.coverage, color="grey", linewidth=0.8, linestyle="--", label="asked for"
+            self.coverage, color="grey", linewidth=0.8, linestyle="--", label="requested"
         )
-        labels = [*self.names, "all at once"] if several else [*self.names]
+        labels = [*self.names, "all targets"] if several else [*self.names]
         ax.set_xticks(range(len(heights)), labels, rotation=45, ha="right")
         ax.set(ylabel="share of rows inside", ylim=(0, 1))
         ax.legend(loc="lower right")

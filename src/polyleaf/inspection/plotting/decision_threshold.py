@@ -1,4 +1,4 @@
-"""Precision, recall and F1 as the threshold of a label moves. Owns the counts and their picture."""
+"""A display of precision, recall and F1 by decision threshold."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["ThresholdDisplay"]
 
 
 class ThresholdDisplay(Display):
-    """Precision, recall and F1 of one label, or of all cells, by the threshold of the probability.
+    """Precision, recall and F1 of one label, or of all labels, by the decision threshold.
 
     Parameters
     ----------
     thresholds : array of shape (n,)
-        A label holds where its probability is at least the threshold.
+        A label is predicted where its probability is at least the threshold.
     precision, recall, f1 : array of shape (n,)
     name : str
 
     Attributes
     ----------
     best_threshold : float
-        Of the largest F1, the first of several.
+        The first threshold with the largest F1.
     lines_ : list of matplotlib Line2D
     """
 
@@ -44,74 +44,71 @@ class ThresholdDisplay(Display):
         offset: Any = None,
         ax: Any = None,
     ) -> Self:
-        """Count on rows that training did not see.
+        """Draw the scores on rows that are not in the training data.
 
         Parameters
         ----------
         estimator : fitted PolyleafClassifier
         X, y
         output : str or int, optional
-            Name or number of a label or class. None: all cells together (micro averages).
+            Name or number of a label or class. Default: all together (micro averages).
         offset : optional
-            As in `predict`: for a model that was trained with one.
+            See `predict`: for a model that was trained with offsets.
         ax : matplotlib Axes, optional
 
         Raises
         ------
         ValueError
-            Where the estimator gives no probabilities, or there is no such output.
+            If the estimator has no probabilities, or there is no such output.
         """
-        holds, probabilities, names = predict_probabilities(estimator, X, y, offset)
+        truth, probabilities, names = predict_probabilities(estimator, X, y, offset)
         if output is None:
             name = names[0] if len(names) == 1 else "all labels"
-            return cls.from_predictions(holds, probabilities, name, ax=ax)
+            return cls.from_predictions(truth, probabilities, name, ax=ax)
         if isinstance(output, str):
             if output not in names:
-                raise ValueError(
-                    f"There is no output {output!r}; there are {', '.join(names[:20])}."
-                )
+                raise ValueError(f"output={output!r} must be one of {', '.join(names[:20])}.")
             output = names.index(output)
         if not 0 <= output < len(names):
-            raise ValueError(
-                f"There is no output {output}; there are {len(names)}, counted from 0."
-            )
+            raise ValueError(f"output={output} must be below {len(names)}, the number of outputs.")
         return cls.from_predictions(
-            holds[:, output], probabilities[:, output], names[output], ax=ax
+            truth[:, output], probabilities[:, output], names[output], ax=ax
         )
 
     @classmethod
     def from_predictions(cls, y_true: Any, y_prob: Any, name: str = "", *, ax: Any = None) -> Self:
-        """Count for truths and probabilities, all cells alike.
+        """Draw the scores of probabilities.
 
         Parameters
         ----------
         y_true, y_prob : array of any shape, the same for both
-            0 and 1, and probabilities of 1.
+            0 and 1, and the probabilities of 1.
         name : str
-            Of the label.
+            The name of the label.
         ax : matplotlib Axes, optional
 
         Raises
         ------
         ValueError
-            Where shapes do not fit, or there is no cell.
+            If the shapes do not match, or are empty.
         """
-        holds, probabilities = (
+        truth, probabilities = (
             np.ravel(np.asarray(y_true, bool)),
             np.ravel(np.asarray(y_prob, np.float64)),
         )
-        if holds.shape != probabilities.shape or not holds.size:
+        if truth.shape != probabilities.shape or not truth.size:
             raise ValueError(
-                f"y_true has {holds.size} cells and y_prob {probabilities.size}; both need the same."
+                f"y_true and y_prob must have the same shape; got {truth.size} and "
+                f"{probabilities.size} values."
             )
         thresholds = np.linspace(0.01, 0.99, 99)
         order = np.sort(probabilities)
-        right_of = np.sort(probabilities[holds])
+        positive = np.sort(probabilities[truth])
         predicted = len(order) - np.searchsorted(order, thresholds)
-        right = len(right_of) - np.searchsorted(right_of, thresholds)
+        right = len(positive) - np.searchsorted(positive, thresholds)
         precision = np.divide(right, predicted, out=np.full(99, np.nan), where=predicted > 0)
-        recall = right / max(1, holds.sum())
-        f1 = 2 * right / np.maximum(1, predicted + holds.sum())
+        recall = right / max(1, truth.sum())
+        f1 = 2 * right / np.maximum(1, predicted + truth.sum())
         return cls(thresholds, precision, recall, f1, name).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:

@@ -1,7 +1,4 @@
-"""What displays have in common: axes to draw on, names, offsets and probabilities of an estimator's outputs.
-
-Must not know what is drawn.
-"""
+"""The base of displays, and the names, offsets and probabilities of an estimator's outputs."""
 
 from __future__ import annotations
 
@@ -28,12 +25,12 @@ __all__ = [
 
 
 class Display(ABC):
-    """Numbers that can be drawn.
+    """A display: numbers, and the method that draws them.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        After `plot`.
+        Set by `plot`.
     figure_ : matplotlib Figure
     """
 
@@ -42,12 +39,12 @@ class Display(ABC):
 
     @abstractmethod
     def plot(self, ax: Any = None) -> Self:
-        """Draw.
+        """Draw the numbers.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            To draw on. Default: new ones.
+            Axes to draw on. Default: new axes.
 
         Returns
         -------
@@ -56,30 +53,28 @@ class Display(ABC):
         Raises
         ------
         ImportError
-            Where there is no matplotlib.
+            If matplotlib is not installed.
         """
 
     def _start(self, ax: Any) -> Any:
-        """The axes that are given, or new ones of pyplot's."""
+        """Set the axes, new ones if none are given."""
         if ax is None:
-            ax = pyplot().subplots(layout="constrained")[1]
+            ax = import_pyplot().subplots(layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
         return ax
 
 
-def pyplot() -> Any:
-    """Matplotlib's, or an ImportError that says what to install."""
+def import_pyplot() -> Any:
+    """Import pyplot; raise ImportError with instructions if matplotlib is not installed."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError(
-            'Pictures need the package matplotlib: pip install "polyleaf[plot]".'
-        ) from error
+        raise ImportError('Displays require matplotlib: pip install "polyleaf[plot]".') from error
     return pyplot
 
 
 def get_model(estimator: Any) -> Model:
-    """The model of a fitted estimator, or the model that was given."""
+    """Return the model of a fitted estimator, or a model itself."""
     if isinstance(estimator, Model):
         return estimator
     check_is_fitted(estimator)
@@ -88,52 +83,55 @@ def get_model(estimator: Any) -> Model:
 
 
 def get_single_task_model(estimator: Any) -> Model:
-    """The model of an estimator whose targets are of one kind.
+    """Return the model of an estimator of a single task.
 
     Raises
     ------
     ValueError
-        For tasks of unlike kind.
+        For several tasks.
     """
     model = get_model(estimator)
     if model.objective.tasks:
         raise ValueError(
-            "This compares targets of one kind, and the model has tasks: pass one of them, of_task(name), "
-            "with its targets; `skills` tells how good each is."
+            "This display is of a single task, but the model has several: pass one of them, "
+            "task_estimator(name), with its targets; d2_scores compares the tasks."
         )
     return model
 
 
 def resolve_offset(estimator: Any, X: Any, y: Any, offset: Any) -> Any:
-    """What rows that a model is measured on start from: as given, or as a Dataset holds it.
+    """Return the offset of rows to evaluate: as given, or that of a Dataset.
 
-    Where nobody says it of a model that was trained with offsets, that is warned of, and 0.
+    Warn if the model was trained with offsets and none is given; the offset is then 0.
     """
     model = get_model(estimator)
     given = X.offset if offset is None and isinstance(X, Dataset) else offset
     if given is not None or not model.metadata.get(HAS_OFFSETS):
         return given
     warnings.warn(
-        "The model was trained with an offset for each row, and these rows have none: its own part alone is "
-        "measured. Pass offset (zeros, where that is what is meant).",
+        "The model was trained with an offset, but these rows have none, so it is evaluated "
+        "without: pass offset (zeros to silence this warning).",
         stacklevel=4,
     )
     return None if model.objective.tasks else zero_offset(model, np.shape(y)[0])
 
 
 def zero_offset(model: Model, n_rows: int) -> np.ndarray:
-    """The offset that says of every row, in each column, that there is none."""
+    """Return an offset of 0 for each row and column."""
     return np.zeros((n_rows, model.n_outputs // len(model.objective.offset_mask)))
 
 
 def get_output_names(model: Model) -> list[str]:
-    """Names of all outputs."""
+    """Return the names of all outputs."""
     return [model.output_name(k) for k in range(model.n_outputs)]
 
 
 def get_target_names(model: Model) -> list[str]:
-    """Names of the columns of y: those of the outputs, unless a column has several scores (its quantiles, or
-    the parameters of its distribution)."""
+    """Return the names of the columns of y.
+
+    They are the names of the outputs, unless a column has several (quantiles, or parameters of a
+    distribution).
+    """
     names, parts = get_output_names(model), model.objective.score_names
     if len(parts) < 2:
         return names
@@ -145,11 +143,11 @@ def get_target_names(model: Model) -> list[str]:
 def predict_probabilities(
     estimator: Any, X: Any, y: Any, offset: Any = None
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """What is true of each class or label, and how likely the model finds it.
+    """Return the truth and the predicted probability of each class or label.
 
     Returns
     -------
-    holds : ndarray of shape (n_rows, m), bool
+    truth : ndarray of shape (n_rows, m), bool
         m is 1 for two classes: the second.
     probabilities : ndarray of shape (n_rows, m), float64
     names : list of str
@@ -157,22 +155,24 @@ def predict_probabilities(
     Raises
     ------
     ValueError
-        Where the estimator gives no probabilities.
+        If the estimator has no `predict_proba`.
     """
     model = get_single_task_model(estimator)
     if not hasattr(estimator, "predict_proba"):
-        raise ValueError("This display needs probabilities, which the estimator does not give.")
+        raise ValueError("This display requires an estimator with predict_proba.")
     probabilities = estimator.predict_proba(X, offset=resolve_offset(estimator, X, y, offset))
     y = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
     if y.ndim == 2 and y.shape[1] > 1:
         return y != 0, probabilities, get_output_names(model)
     unknown = [label for label in np.unique(y).tolist() if label not in estimator.classes_.tolist()]
     if unknown and model.metadata["kind"] != "multilabel":
-        raise ValueError(f"y holds the label {unknown[0]!r}, which the training labels do not.")
-    holds = y.reshape(-1, 1) == np.asarray(estimator.classes_)[None, :]
+        raise ValueError(
+            f"y contains the label {unknown[0]!r}, which is not in the training labels."
+        )
+    truth = y.reshape(-1, 1) == np.asarray(estimator.classes_)[None, :]
     names = [str(name) for name in estimator.classes_]
     return (
-        (holds, probabilities, names)
+        (truth, probabilities, names)
         if len(names) > 2
-        else (holds[:, 1:], probabilities[:, 1:], names[1:])
+        else (truth[:, 1:], probabilities[:, 1:], names[1:])
     )

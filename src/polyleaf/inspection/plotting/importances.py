@@ -1,4 +1,4 @@
-"""What features matter, for all outputs or for each. Owns the picture; importances are the model's."""
+"""A display of feature importances, for all outputs or for each."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from polyleaf.inspection.plotting.display import Display, get_model, get_output_
 
 __all__ = ["ImportanceDisplay"]
 
-_UNITS = {"gain": "gain", "split": "splits", "cover": "curvature", "shap": "mean |contribution|"}
+_UNITS = {
+    "gain": "gain",
+    "split": "splits",
+    "cover": "sum of Hessians",
+    "shap": "mean |SHAP value|",
+}
 
 
 class ImportanceDisplay(Display):
-    """Bars, or a map of features and outputs.
+    """Importances as bars, or as a map of features and outputs.
 
     Parameters
     ----------
     importance : array of shape (n_features,) or (n_outputs, n_features)
     feature_names : sequence of str
     output_names : sequence of str
-        Where `importance` has two dimensions.
+        Required if `importance` has two dimensions.
     kind : str
-        What it is, for the label.
+        The kind of importance, for the label.
     max_features : int
-        So many are drawn: those of the largest means.
+        The number of features to draw, those with the largest means.
 
     Attributes
     ----------
@@ -63,9 +68,9 @@ class ImportanceDisplay(Display):
         ----------
         estimator : fitted estimator
         kind, X, per_output
-            As in its `feature_importance`.
+            See its `feature_importance`.
         max_features : int
-            So many are drawn: those of the largest means.
+            The number of features to draw, those with the largest means.
         ax : matplotlib Axes, optional
         """
         model = get_model(estimator)
@@ -76,8 +81,8 @@ class ImportanceDisplay(Display):
 
     def plot(self, ax: Any = None) -> Self:
         ax = self._start(ax)
-        of_outputs = np.atleast_2d(self.importance)
-        order = np.argsort(-of_outputs.mean(axis=0), kind="stable")[: self.max_features]
+        by_output = np.atleast_2d(self.importance)
+        order = np.argsort(-by_output.mean(axis=0), kind="stable")[: self.max_features]
         names, unit = [self.feature_names[f] for f in order], _UNITS.get(self.kind, self.kind)
         self.bars_ = self.image_ = None
         if self.importance.ndim == 1:
@@ -85,8 +90,8 @@ class ImportanceDisplay(Display):
             ax.set(xlabel=unit)
             ax.invert_yaxis()
         else:
-            self.image_ = ax.imshow(of_outputs[:, order].T, aspect="auto", cmap="viridis", vmin=0)
-            shown = range(0, len(of_outputs), max(1, len(of_outputs) // 20))
+            self.image_ = ax.imshow(by_output[:, order].T, aspect="auto", cmap="viridis", vmin=0)
+            shown = range(0, len(by_output), max(1, len(by_output) // 20))
             ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
             self.figure_.colorbar(self.image_, ax=ax, label=unit)
         ax.set_yticks(np.arange(len(order)), names)

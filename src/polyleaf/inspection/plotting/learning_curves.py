@@ -1,4 +1,4 @@
-"""How metrics went, round by round. Owns the curves and their picture; must not know how they are logged."""
+"""A display of learning curves: metrics after each round."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class LearningCurvesDisplay(Display):
     Parameters
     ----------
     curves : dict of str -> array of shape (n_rounds,) or (n_rounds, n_outputs)
-        For each evaluation set.
+        The curve of each evaluation set.
     metric : str
     output_names : sequence of str, optional
-        Where curves have several columns.
+        Required if curves have several columns.
     best_round : int, optional
-        From 0, as `best_iteration_`.
+        Counted from 0, see `best_iteration_`.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class LearningCurvesDisplay(Display):
     def from_estimator(
         cls, estimator: Any, metric: str | None = None, *, per_output: bool = False, ax: Any = None
     ) -> Self:
-        """Draw what a training has logged.
+        """Draw the evaluation log of a fitted estimator.
 
         Parameters
         ----------
@@ -53,23 +53,23 @@ class LearningCurvesDisplay(Display):
         metric : str, optional
             Default: the first.
         per_output : bool
-            A line for each output in place of one for all.
+            Draw a line for each output.
         ax : matplotlib Axes, optional
 
         Raises
         ------
         ValueError
-            Where nothing was logged, or not this metric.
+            If nothing was logged, or not this metric.
         """
         model = get_model(estimator)
         logs = estimator.evals_result_per_output_ if per_output else estimator.evals_result_
         known = list(dict.fromkeys(name for metrics in logs.values() for name in metrics))
         if not known:
-            what = " for each output, which files do not keep" if per_output else ""
-            raise ValueError(f"This estimator has no curves{what}: fit it with eval_set or X_val.")
+            detail = " per output, which model files do not store" if per_output else ""
+            raise ValueError(f"There are no learning curves{detail}: fit with eval_set or X_val.")
         metric = known[0] if metric is None else metric
         if metric not in known:
-            raise ValueError(f"metric={metric!r} was not logged; there are {', '.join(known)}.")
+            raise ValueError(f"metric={metric!r} was not logged; choose from {', '.join(known)}.")
         curves = {name: metrics[metric] for name, metrics in logs.items() if metric in metrics}
         names = get_output_names(model) if per_output else None
         return cls(curves, metric, names, estimator.best_iteration_).plot(ax)
@@ -77,10 +77,10 @@ class LearningCurvesDisplay(Display):
     def plot(self, ax: Any = None) -> Self:
         ax = self._start(ax)
         self.lines_: list[Any] = []
-        for number, (of_set, curve) in enumerate(self.curves.items()):
+        for number, (data, curve) in enumerate(self.curves.items()):
             columns = curve.reshape(len(curve), -1).T
             for k, column in enumerate(columns):
-                label = of_set if self.output_names is None else f"{of_set}, {self.output_names[k]}"
+                label = data if self.output_names is None else f"{data}, {self.output_names[k]}"
                 style = (
                     {"color": f"C{number % 10}"}
                     if len(columns) == 1

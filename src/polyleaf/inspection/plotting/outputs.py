@@ -1,4 +1,4 @@
-"""How good each output is, beside a constant and other models. Owns the picture, not the metrics."""
+"""A display of a metric of each output, next to a constant and other models."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from polyleaf.inspection.plotting.display import (
     resolve_offset,
 )
 from polyleaf.model import Model
+from polyleaf.model.statistics import Scorer
 
 __all__ = ["OutputsDisplay"]
 
@@ -29,7 +30,7 @@ class OutputsDisplay(Display):
     Parameters
     ----------
     scores : dict of str -> array of shape (n_outputs,)
-        For each model; "constant" is what base scores alone achieve.
+        The metric of each model; "constant" is that of the base scores.
     output_names : sequence of str
     metric : str
 
@@ -54,26 +55,26 @@ class OutputsDisplay(Display):
         offset: Any = None,
         ax: Any = None,
     ) -> Self:
-        """Measure each output of a fitted estimator, of its base scores, and of other estimators.
+        """Evaluate each output of a fitted estimator, its base scores and other estimators.
 
         Parameters
         ----------
         estimator : fitted PolyleafRegressor or PolyleafClassifier
         X, y
-            Rows that training did not see.
+            Rows that are not in the training data.
         metric : str, optional
-            One that means something for an output alone. Default: that of the objective.
+            A metric that is defined for a single output. Default: that of the objective.
         others : dict of str -> fitted estimator, optional
-            For the same outputs: one tree for each, say.
+            Estimators of the same outputs, such as one with a tree per output.
         offset : optional
-            As in `predict`: what constant and model start from, and those of the others that were trained
-            with one.
+            See `predict`: the offset of the constant, of the model, and of others that were trained
+            with offsets.
         ax : matplotlib Axes, optional
 
         Raises
         ------
         ValueError
-            Where the metric means nothing for one output.
+            If the metric is not defined for a single output.
         """
         fitted = {"model": estimator, **(others or {})}
         offset = resolve_offset(estimator, X, y, offset)
@@ -81,9 +82,9 @@ class OutputsDisplay(Display):
         name = ""
         for label, one in fitted.items():
             model = get_single_task_model(one)
-            scorer = model.make_scorer(X, y, metrics=metric)
+            scorer = Scorer(model, X, y, metrics=metric)
             n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
-            start = _start_of(
+            start = _read_offset(
                 model, offset if one is estimator or model.metadata.get(HAS_OFFSETS) else None
             )
             if label == "model":
@@ -95,7 +96,7 @@ class OutputsDisplay(Display):
             )
         own = get_model(estimator)
         names = get_output_names(own)
-        if len(scores["model"]) < len(names):  # several scores make one prediction
+        if len(scores["model"]) < len(names):  # a target has several raw scores
             names = get_target_names(own)
         return cls(scores, names, name).plot(ax)
 
@@ -114,8 +115,8 @@ class OutputsDisplay(Display):
         return self
 
 
-def _start_of(model: Model, offset: Any) -> np.ndarray | float:
-    """The raw scores that rows start from."""
+def _read_offset(model: Model, offset: Any) -> np.ndarray | float:
+    """Return the offset as raw scores."""
     if offset is None:
         return 0.0
     encoding = decode_target_encoding(model.metadata, model.n_outputs)

@@ -1,7 +1,4 @@
-"""One tree: its nodes with rules and counts, its leaves as strips of outputs.
-
-Owns the layout. Must not know how trees are stored (`inspect` says what their nodes are).
-"""
+"""A display of one tree: nodes with splits and counts, leaves as strips of outputs."""
 
 from __future__ import annotations
 
@@ -10,38 +7,38 @@ from typing import Any, Self
 import numpy as np
 
 from polyleaf.inspection.model_summary import tree_nodes
-from polyleaf.inspection.plotting.display import Display, get_model, pyplot
+from polyleaf.inspection.plotting.display import Display, get_model, import_pyplot
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LINEAR, SPARSE
 
 __all__ = ["TreeDisplay"]
 
-_NAMED = 3  # outputs or regressors of a leaf
-_LETTERS = 18  # of a name: longer ones lose their middle, so that neighbours stay apart
+_MAX_NAMES = 3  # outputs or regressors of a leaf
+_MAX_NAME_LENGTH = 18  # longer names are shortened in the middle
 
 
 class TreeDisplay(Display):
-    """A tree whose leaves are strips: a coloured cell for each output, on one scale for all leaves.
+    """A tree whose leaves are strips: a coloured cell per output, on one scale for all leaves.
 
-    Below a leaf with few outputs stand their names, below a linear one those of its regressors; their strips
-    are the values at the centre.
+    Sparse leaves are labelled with their outputs, linear ones with their regressors; the strip of a
+    linear leaf has its values at the centre.
 
     Parameters
     ----------
     model : Model
     tree : int
-        Its place in the model.
+        Its index in the model.
     path : sequence of int
-        Nodes that a row goes through, drawn in bold.
+        The nodes on the path of a row, drawn in bold.
 
     Attributes
     ----------
     nodes : list of dict
-        As `polyleaf.inspection.model_summary.tree_nodes` gives them.
+        See `polyleaf.inspection.tree_nodes`.
     position : ndarray of shape (n_nodes, 2)
         x: leaves are 0, 1, 2, ... from the left; y: minus the depth.
     strips_ : list of matplotlib AxesImage
-        Of the leaves, from the left.
+        The strips of the leaves, from the left.
     texts_ : list of matplotlib Text
     """
 
@@ -61,34 +58,32 @@ class TreeDisplay(Display):
         estimator : fitted PolyleafRegressor or PolyleafClassifier, or Model
         tree : int
         row : table of one row, optional
-            As the estimator takes X; its way is drawn in bold. Not with a Model.
+            As the estimator takes X; its path is drawn in bold. Not for a Model.
         ax : matplotlib Axes, optional
 
         Raises
         ------
         ValueError
-            Where there is no such tree, or `row` is not one row.
+            If there is no such tree, or `row` is not one row.
         """
         model = get_model(estimator)
         if not -model.n_trees <= tree < model.n_trees:
-            raise ValueError(
-                f"There is no tree {tree}: the model has {model.n_trees}, counted from 0."
-            )
+            raise ValueError(f"tree={tree} must be below {model.n_trees}, the number of trees.")
         tree = tree % model.n_trees
         path: list[int] = []
         if row is not None:
             leaves = estimator.apply(row, iteration_range=(0, 0))
             if len(leaves) != 1:
-                raise ValueError(f"row must be a table of one row, not of {len(leaves)}.")
-            path = _path_to(model.trees[tree].structure, int(leaves[0, tree]))
+                raise ValueError(f"row must have one row; got {len(leaves)}.")
+            path = _find_path(model.trees[tree].structure, int(leaves[0, tree]))
         return cls(model, tree, path).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on `ax`, by default on new axes as wide as the tree."""
+        """Draw on `ax`; by default on new axes as wide as the tree."""
         if ax is None:
             width = max(4.0, 0.9 * (self.position[:, 0].max() + 1))
             height = 1.1 * (2 - self.position[:, 1].min())
-            ax = pyplot().subplots(figsize=(width, height), layout="constrained")[1]
+            ax = import_pyplot().subplots(figsize=(width, height), layout="constrained")[1]
         self._start(ax)
         self.strips_: list[Any] = []
         self.texts_: list[Any] = []
@@ -101,7 +96,7 @@ class TreeDisplay(Display):
             if "leaf" in entry:
                 self._draw_leaf(node, values[node], largest)
             else:
-                self._write(node, _rule(entry), 0.0, "center")
+                self._write(node, _describe_split(entry), 0.0, "center")
         ax.set_xlim(-0.6, self.position[:, 0].max() + 0.6)
         ax.set_ylim(self.position[:, 1].min() - 0.7, 0.4)
         ax.set_axis_off()
@@ -137,7 +132,7 @@ class TreeDisplay(Display):
         lines = [f"{entry['count']:,} rows"] if "count" in entry else []
         named = {SPARSE.name: "value_outputs", LINEAR.name: "regressors"}.get(kind)
         if named is not None and entry[named]:
-            lines.append(_few(entry[named]))
+            lines.append(_join_names(entry[named]))
         self._write(node, "\n".join(lines), -0.17, "top")
 
     def _write(self, node: int, text: str, below: float, at: str) -> None:
@@ -149,16 +144,16 @@ class TreeDisplay(Display):
         )
         weight = "bold" if node in self.path else "normal"
         style = {"ha": "center", "va": at, "fontsize": 7, "bbox": box, "fontweight": weight}
-        # Names are the user's: a dollar sign in them begins no formula.
+        # Dollar signs in users' names are not formulas.
         self.texts_.append(self.ax_.text(x, y + below, text, parse_math=False, **style))
 
 
-def _rule(entry: dict[str, Any]) -> str:
-    """What goes left."""
+def _describe_split(entry: dict[str, Any]) -> str:
+    """Return the condition for going left."""
     missing = "\nor missing" if entry["missing_left"] else ""
-    name = _short(entry["feature"])
+    name = _shorten(entry["feature"])
     if "categories" in entry:
-        shown = _few(entry["categories"])
+        shown = _join_names(entry["categories"])
         rule = f"{name}\nin {shown}{missing}"
     elif entry["threshold"] is None:
         rule = f"{name}\nis not missing"
@@ -167,35 +162,37 @@ def _rule(entry: dict[str, Any]) -> str:
     return rule + (f"\n{entry['count']:,} rows" if "count" in entry else "")
 
 
-def _few(names: list[str]) -> str:
-    return ", ".join(map(_short, names[:_NAMED])) + (", ..." if len(names) > _NAMED else "")
+def _join_names(names: list[str]) -> str:
+    return ", ".join(map(_shorten, names[:_MAX_NAMES])) + (
+        ", ..." if len(names) > _MAX_NAMES else ""
+    )
 
 
-def _short(name: str) -> str:
-    half = _LETTERS // 2 - 1
-    return name if len(name) <= _LETTERS else f"{name[:half]}...{name[-half:]}"
+def _shorten(name: str) -> str:
+    half = _MAX_NAME_LENGTH // 2 - 1
+    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[:half]}...{name[-half:]}"
 
 
 def _layout(nodes: list[dict[str, Any]]) -> np.ndarray:
-    """Leaves side by side, what splits above the middle of its children."""
+    """Place leaves next to each other, and splits above the middle of their children."""
     position = np.zeros((len(nodes), 2))
     position[:, 1] = [-entry["depth"] for entry in nodes]
-    n_leaves, waiting = 0, [0]
-    while waiting:  # leaves from the left
-        node = waiting.pop()
+    n_leaves, stack = 0, [0]
+    while stack:  # depth first, from the left
+        node = stack.pop()
         if "leaf" in nodes[node]:
             position[node, 0] = n_leaves
             n_leaves += 1
         else:
-            waiting += [nodes[node]["right"], nodes[node]["left"]]
-    for node in reversed(range(len(nodes))):  # children come after their parent
+            stack += [nodes[node]["right"], nodes[node]["left"]]
+    for node in reversed(range(len(nodes))):  # children follow their parent
         if "leaf" not in nodes[node]:
             position[node, 0] = position[[nodes[node]["left"], nodes[node]["right"]], 0].mean()
     return position
 
 
-def _path_to(structure: Any, leaf: int) -> list[int]:
-    """Nodes from the root to a leaf."""
+def _find_path(structure: Any, leaf: int) -> list[int]:
+    """Return the nodes from the root to a leaf."""
     parent = {
         int(child): node
         for node in range(structure.n_nodes)

@@ -1,7 +1,7 @@
-"""A model and how good it is, on one page of HTML that needs nothing else."""
+"""An HTML report of a model and its accuracy on some rows."""
 
 from __future__ import annotations
 
-from polyleaf.inspection.report.report import Report, report
+from polyleaf.inspection.report.report import Report, make_report
 
-__all__ = ["Report", "report"]
+__all__ = ["Report", "make_report"]

@@ -1,8 +1,4 @@
-"""What a report is made of, and what it is as a file.
-
-Owns the order of the sections and the way to a file. Must not know what they say (`sections`), or how HTML
-looks (`page`).
-"""
+"""The report of a model as a page of HTML."""
 
 from __future__ import annotations
 
@@ -15,15 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.inspection.plotting.display import resolve_offset
 from polyleaf.inspection.report import sections
-from polyleaf.inspection.report.page import page
-from polyleaf.inspection.report.subject import MultiTaskReportData, SingleTaskReportData
+from polyleaf.inspection.report.html import render_page
+from polyleaf.inspection.report.report_data import MultiTaskReportData, SingleTaskReportData
 from polyleaf.model.serialize import polyleaf_version
 
-__all__ = ["Report", "report"]
+__all__ = ["Report", "make_report"]
 
 
 class Report:
-    """A page of HTML about a model, complete in itself.
+    """A page of HTML about a model.
 
     Attributes
     ----------
@@ -34,7 +30,7 @@ class Report:
         self.html = html
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to the file `path` (UTF-8)."""
+        """Write the page to the file `path` (UTF-8)."""
         Path(path).write_text(self.html, "utf-8", newline="\n")
 
     def _repr_html_(self) -> str:
@@ -45,52 +41,54 @@ class Report:
         return f"<polyleaf.Report of {len(self.html) / 1000:.0f} kB: save(path)>"
 
 
-def report(
+def make_report(
     estimator: Any, X: Any, y: Any, *, offset: Any = None, title: str | None = None
 ) -> Report:
-    """What a model is and how good it is on some rows, on one page.
+    """Make a page about a model and its accuracy on some rows.
 
     Parameters
     ----------
     estimator : fitted PolyleafRegressor, PolyleafClassifier or PolyleafMultiTask
     X, y
-        Rows that training did not see. Of tasks a section each, on the rows whose class is known.
+        Rows that are not in the training data. For several tasks the page has a section for each,
+        on the rows whose class is known.
     offset : optional
-        As in `predict`: for a model that was trained with one.
+        See `predict`: for a model that was trained with offsets.
     title : str, optional
-        Of the page.
+        The title of the page.
 
     Returns
     -------
     Report
-        It asks for nothing elsewhere, has no scripts, and is the same bytes for the same model and rows.
+        Without scripts or external resources, and with the same bytes for the same model and rows.
 
     Raises
     ------
     ValueError
-        Where X and y are not like the training data, or y is sparse.
+        If X and y do not fit the training data, or y is sparse.
     ImportError
-        Where matplotlib is not installed.
+        If matplotlib is not installed.
 
     Examples
     --------
     >>> from polyleaf import PolyleafRegressor
     >>> from polyleaf.datasets import load
-    >>> from polyleaf.inspection.report import report
+    >>> from polyleaf.inspection import make_report
     >>> X, X_test, y, y_test = load("energy").split()
-    >>> page = report(PolyleafRegressor(n_estimators=20).fit(X, y), X_test, y_test)
+    >>> page = make_report(PolyleafRegressor(n_estimators=20).fit(X, y), X_test, y_test)
     >>> len(page.html) < 1_000_000
     True
     """
     check_is_fitted(estimator)
     offset = resolve_offset(estimator, X, y, offset)
-    subject: SingleTaskReportData | MultiTaskReportData
+    data: SingleTaskReportData | MultiTaskReportData
     if estimator.model_.objective.tasks:
-        subject = MultiTaskReportData(estimator, X, y, offset)
-        found = sections.all_of_tasks(subject)
+        data = MultiTaskReportData(estimator, X, y, offset)
+        content = sections.make_multitask_sections(data)
     else:
-        subject = SingleTaskReportData(estimator, X, y, offset)
-        found = [section for make in sections.ALL if (section := make(subject)) is not None]
-    lead = f"{subject.description}, measured on {subject.n_rows:,} rows."
+        data = SingleTaskReportData(estimator, X, y, offset)
+        content = sections.make_sections(data)
+    lead = f"{data.description}, evaluated on {data.n_rows:,} rows."
     foot = f"Made by Polyleaf {polyleaf_version()}."
-    return Report(page(title or f"Report: {type(estimator).__name__}", lead, found, foot))
+    heading = title or f"Report: {type(estimator).__name__}"
+    return Report(render_page(heading, lead, content, foot))

@@ -1,19 +1,14 @@
-"""The sections of a report, each a function of its subject; None where there is nothing to say.
-
-Owns which figures and pictures stand where, and how many. Must not know how pictures become text, or HTML.
-"""
+"""The sections of a report, each made from the report's data; None if it would be empty."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from polyleaf.data.binning import MISSING_CODE
-from polyleaf.distributions import Distribution
 from polyleaf.inspection.model_summary import size_report
 from polyleaf.inspection.plotting import (
     CalibrationDisplay,
@@ -24,464 +19,431 @@ from polyleaf.inspection.plotting import (
     TreeDisplay,
 )
 from polyleaf.inspection.plotting.display import predict_probabilities
-from polyleaf.inspection.report.laws import heights, intervals
-from polyleaf.inspection.report.page import Section, facts, figure, note, table
-from polyleaf.inspection.report.pictures import picture
-from polyleaf.inspection.report.subject import MultiTaskReportData, ReportData, SingleTaskReportData
+from polyleaf.inspection.report.html import (
+    Section,
+    render_facts,
+    render_figure,
+    render_note,
+    render_svg,
+    render_table,
+)
+from polyleaf.inspection.report.report_data import (
+    MultiTaskReportData,
+    ReportData,
+    SingleTaskReportData,
+    compute_coverage_table,
+    compute_pit_histogram,
+)
+from polyleaf.model import Model
 from polyleaf.settings.param_spec import get_param_specs
 
-__all__ = ["ALL", "all_of_tasks"]
+__all__ = ["make_multitask_sections", "make_sections"]
 
-_MOST_ROWS = 40  # of a table
-_MOST_FEATURES = 15  # of a picture
-_MOST_CURVES = 12
-_MOST_POINTS = 3000
-_MOST_LEAVES = 32  # of a tree that is drawn
-_MOST_DRAWN = 4  # outputs with a picture of their own
-_MOST_TASKS = 8  # with a section of their own
+_MAX_TABLE_ROWS = 40
+_MAX_FEATURES = 15
+_MAX_CURVES = 12
+_MAX_POINTS = 3000
+_MAX_LEAVES = 32  # of a tree that is drawn
+_MAX_TARGET_FIGURES = 4  # targets with a figure of their own
+_MAX_TASKS = 8  # tasks with a section of their own
 
 
-def _number(value: float) -> str:
+def make_sections(data: SingleTaskReportData) -> list[Section]:
+    """Make the sections for a single task."""
+    sections = [
+        _model(data),
+        Section("data", "Data", _targets(data) + _missing_values(data)),
+        _scores(data),
+        _curves(data),
+        _outputs(data),
+        _reliability(data),
+        _features(data),
+        _trees(data),
+    ]
+    return [section for section in sections if section is not None]
+
+
+def make_multitask_sections(data: MultiTaskReportData) -> list[Section]:
+    """Make the shared sections of several tasks, and one for each task."""
+    sections = [
+        _model(data),
+        Section("data", "Data", _missing_values(data)),
+        _task_scores(data),
+        _curves(data),
+        *(_task(name, task) for name, task in list(data.tasks.items())[:_MAX_TASKS]),
+        _features(data),
+        _trees(data),
+    ]
+    return [section for section in sections if section is not None and section.content]
+
+
+def _format(value: float) -> str:
     return "" if np.isnan(value) else f"{value:.4g}"
 
 
-def _shortened(rows: list[list[str]], what: str) -> tuple[list[list[str]], str]:
-    """The first rows, and a sentence about the others."""
-    left = len(rows) - _MOST_ROWS
-    return rows[:_MOST_ROWS], note(
-        f"The first {_MOST_ROWS} of {len(rows)} {what}."
-    ) if left > 0 else ""
+def _long_table(header: Sequence[str], rows: list[list[str]], items: str) -> str:
+    """Render the first rows of a table, and a note if there are more."""
+    return render_table(header, rows[:_MAX_TABLE_ROWS]) + _note_rest(
+        _MAX_TABLE_ROWS, len(rows), items
+    )
 
 
-def _on(draw: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Something that takes axes by name, for `picture`."""
-    return lambda ax: draw(ax=ax)
+def _note_rest(n_shown: int, n: int, items: str) -> str:
+    return render_note(f"The first {n_shown} of {n} {items}.") if n > n_shown else ""
 
 
-# --- what it is ------------------------------------------------------------------------------------
+def _draw(draw: Callable[..., Any], *arguments: Any, **keywords: Any) -> Callable[[Any], Any]:
+    """Return a function of axes for `render_svg`."""
+    return lambda ax: draw(*arguments, **keywords, ax=ax)
 
 
-def model(subject: ReportData) -> Section:
-    """The trees, and the parameters that are not the usual ones."""
-    it, estimator, size = subject.model, subject.estimator, size_report(subject.model)
-    usual = {p.name: p.default for p in get_param_specs(type(estimator))}
-    given = estimator.get_params(deep=False)
-    changed = [name for name, default in usual.items() if repr(given[name]) != repr(default)]
-    best = it.best_iteration
-    data = estimator.save_model()
+# --- the model and the data -----------------------------------------------------------------------
+
+
+def _model(data: ReportData) -> Section:
+    """Show the size of the model, and the parameters that differ from their defaults."""
+    model, estimator, size = data.model, data.estimator, size_report(data.model)
+    defaults = {p.name: p.default for p in get_param_specs(type(estimator))}
+    values = estimator.get_params(deep=False)
+    changed = [name for name, default in defaults.items() if repr(values[name]) != repr(default)]
+    best, file = model.best_iteration, estimator.save_model()
+    kinds = ", ".join(f"{n} trees {kind}" for kind, n in size["kinds"].items())
     pairs = [
         ("estimator", type(estimator).__name__),
-        ("objective", str(it.objective.to_dict().get("name", "its own"))),
+        ("objective", _objective_name(model)),
         ("trees", f"{size['trees']:,} in {size['rounds']:,} rounds"),
-        (
-            "best round",
-            "none was looked for"
-            if best is None
-            else f"{best + 1}: predictions use rounds up to it",
-        ),
-        (
-            "leaves",
-            f"{size['leaves']:,} ({', '.join(f'{n} trees {kind}' for kind, n in size['kinds'].items())})",
-        ),
+        ("best round", "no early stopping" if best is None else f"{best + 1}, used to predict"),
+        ("leaves", f"{size['leaves']:,} ({kinds})"),
         ("depth", f"{size['depth']['min']} to {size['depth']['max']}"),
         ("features used", f"{size['features_used']} of {size['features']}"),
-        ("file", f"{len(data):,} bytes, SHA-256 {hashlib.sha256(data).hexdigest()}"),
-        (
-            "parameters",
-            ", ".join(f"{name}={given[name]!r}" for name in changed) or "the usual ones",
-        ),
+        ("file", f"{len(file):,} bytes, SHA-256 {hashlib.sha256(file).hexdigest()}"),
+        ("parameters", ", ".join(f"{name}={values[name]!r}" for name in changed) or "defaults"),
     ]
-    return Section("model", "The model", facts(pairs))
+    return Section("model", "Model", render_facts(pairs))
 
 
-def data(subject: SingleTaskReportData) -> Section:
-    """The rows that it is measured on."""
-    return Section("data", "The data", _targets(subject) + _gaps(subject))
+def _objective_name(model: Model) -> str:
+    return str(model.objective.to_dict().get("name", "custom"))
 
 
-def _gaps(subject: ReportData) -> str:
-    it, codes = subject.model, subject.coded.codes
-    missing = (codes == MISSING_CODE).mean(axis=1)
+def _missing_values(data: ReportData) -> str:
+    missing = (data.binned_rows.codes == MISSING_CODE).mean(axis=1)
     order = np.argsort(-missing, kind="stable")
-    gaps = [[it.feature_name(int(f)), f"{missing[f]:.1%}"] for f in order if missing[f] > 0]
-    shown, rest = _shortened(gaps, "features with missing values")
-    if not gaps:
-        return note("No value is missing.")
-    return table(["missing or not seen in training", "rows"], shown) + rest
+    rows = [[data.model.feature_name(int(f)), f"{missing[f]:.1%}"] for f in order if missing[f] > 0]
+    if not rows:
+        return render_note("There are no missing values.")
+    return _long_table(["missing or unseen values", "rows"], rows, "features with missing values")
 
 
-def _targets(subject: SingleTaskReportData) -> str:
-    y, names = subject.y, subject.target_names
-    if subject.task == "classification":
-        return ""  # classes are counted beside their scores
-    Y = y.reshape(len(y), -1)
-    if subject.task == "multilabel":
+def _targets(data: SingleTaskReportData) -> str:
+    if data.task == "classification":
+        return ""  # the table of scores counts the classes
+    Y = data.y.reshape(len(data.y), -1)
+    if data.task == "multilabel":
         rows = [
             [name, f"{int(column.sum()):,}", f"{column.mean():.1%}"]
-            for name, column in zip(names, Y.T, strict=True)
+            for name, column in zip(data.target_names, Y.T, strict=True)
         ]
-        shown, rest = _shortened(rows, "labels")
-        return table(["label", "rows", "share"], shown) + rest
+        return _long_table(["label", "rows", "share"], rows, "labels")
     rows = []
-    for name, column in zip(names, Y.T, strict=True):
+    for name, column in zip(data.target_names, Y.T, strict=True):
         known = column[~np.isnan(column)]
-        numbers = (
-            [known.mean(), known.std(), known.min(), known.max()] if known.size else [np.nan] * 4
-        )
-        rows.append([name, *map(_number, numbers), f"{1 - known.size / len(column):.1%}"])
-    shown, rest = _shortened(rows, "targets")
-    return table(["target", "mean", "spread", "least", "largest", "not known"], shown) + rest
+        values = [np.nan] * 4
+        if known.size:
+            values = [known.mean(), known.std(), known.min(), known.max()]
+        rows.append([name, *map(_format, values), f"{1 - known.size / len(column):.1%}"])
+    header = ["target", "mean", "standard deviation", "minimum", "maximum", "missing"]
+    return _long_table(header, rows, "targets")
 
 
-# --- how good it is --------------------------------------------------------------------------------
+# --- accuracy -------------------------------------------------------------------------------------
 
 
-def scores(subject: SingleTaskReportData) -> Section:
-    """Of all outputs, and of each."""
-    of_all, each = subject.scores
-    content = table(["", *of_all], [["all together", *map(_number, of_all.values())]])
+def _scores(data: SingleTaskReportData) -> Section:
+    """Show the scores of all outputs, and of each."""
+    overall, each = data.scores
+    content = render_table(["", *overall], [["all", *map(_format, overall.values())]])
     if each:
         names = list(next(iter(each.values())))
-        rows = [[name, *(_number(found[n]) for n in names)] for name, found in each.items()]
-        shown, rest = _shortened(rows, "targets")
-        content += f"<h3>Each by itself</h3>{table(['', *names], shown)}{rest}"
-    if subject.task == "classification":
-        content += _classes(subject)
-    return Section("scores", "How good it is", content)
+        rows = [[name, *(_format(scores[n]) for n in names)] for name, scores in each.items()]
+        content += f"<h3>By target</h3>{_long_table(['', *names], rows, 'targets')}"
+    if data.task == "classification":
+        content += _class_scores(data)
+    return Section("scores", "Scores", content)
 
 
-def _classes(subject: SingleTaskReportData) -> str:
-    """Of each class: how many of its rows were found, and how many that were taken for it are of it."""
+def _class_scores(data: SingleTaskReportData) -> str:
     rows = []
-    for name in np.unique(subject.y):
-        of_class, taken = subject.y == name, subject.predicted == name
-        right = float((of_class & taken).sum())
-        precision = right / taken.sum() if taken.any() else np.nan
-        rows.append(
-            [
-                str(name),
-                f"{int(of_class.sum()):,}",
-                _number(right / of_class.sum()),
-                _number(precision),
-            ]
-        )
-    shown, rest = _shortened(rows, "classes")
-    return f"<h3>Each class by itself</h3>{table(['class', 'rows', 'recall', 'precision'], shown)}{rest}"
+    for name in np.unique(data.y):
+        true, predicted = data.y == name, data.predicted == name
+        right = float((true & predicted).sum())
+        precision = right / predicted.sum() if predicted.any() else np.nan
+        counts = [str(name), f"{int(true.sum()):,}"]
+        rows.append([*counts, _format(right / true.sum()), _format(precision)])
+    header = ["class", "rows", "recall", "precision"]
+    return f"<h3>By class</h3>{_long_table(header, rows, 'classes')}"
 
 
-def outputs(subject: SingleTaskReportData) -> Section | None:
-    """Outputs beside one another."""
-    if len(subject.target_names) < 2:
+def _outputs(data: SingleTaskReportData) -> Section | None:
+    """Compare outputs with a constant, and their errors with each other."""
+    if len(data.target_names) < 2:
         return None
-    seen = subject.estimator, subject.X, subject.y
-    draw = partial(OutputsDisplay.from_estimator, *seen, offset=subject.offset)
-    content = figure(
-        picture(f"{subject.mark}outputs", "A metric of each output", _on(draw)),
-        "Each output beside what a constant achieves: where both are alike, nothing was learned.",
+    draw = _draw(OutputsDisplay.from_estimator, data.estimator, data.X, data.y, offset=data.offset)
+    content = render_figure(
+        render_svg(f"{data.prefix}outputs", "A metric of each output", draw),
+        "Each output next to a constant prediction.",
     )
-    if subject.task == "regression" and not subject.model.objective.quantile_levels:
-        content += _errors_together(subject)
-    return Section("outputs", "Outputs beside one another", content)
+    if data.is_mean_regression:
+        content += _error_correlations(data)
+    return Section("outputs", "Outputs", content)
 
 
-def _errors_together(subject: SingleTaskReportData) -> str:
-    errors = subject.y - subject.predicted.reshape(subject.y.shape)
+def _error_correlations(data: SingleTaskReportData) -> str:
+    errors = data.y - data.predicted.reshape(data.y.shape)
     errors = np.where(np.isnan(errors), np.nanmean(errors, axis=0), errors)
-    spread = errors.std(axis=0)
-    centred = (errors - errors.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    together = centred.T @ centred / len(errors)
-    names = subject.target_names
+    deviations = errors.std(axis=0)
+    standardised = (errors - errors.mean(axis=0)) / np.where(deviations > 0, deviations, 1.0)
+    correlations = standardised.T @ standardised / len(errors)
+    names = data.target_names
 
     def draw(ax: Any) -> None:
-        image = ax.imshow(together, cmap="RdBu_r", vmin=-1, vmax=1)
+        image = ax.imshow(correlations, cmap="RdBu_r", vmin=-1, vmax=1)
         shown = range(0, len(names), max(1, len(names) // 20))
         ax.set_xticks(shown, [names[k] for k in shown], rotation=45, ha="right")
         ax.set_yticks(shown, [names[k] for k in shown])
         ax.figure.colorbar(image, ax=ax, label="correlation")
 
-    return figure(
-        picture(f"{subject.mark}errors", "Correlations of errors", draw, (5.2, 4.2)),
-        "Correlations of the errors: outputs that are missed together have something in common that the "
-        "features do not tell.",
+    return render_figure(
+        render_svg(f"{data.prefix}errors", "Correlations of errors", draw, (5.2, 4.2)),
+        "Correlations of the errors: correlated outputs share something that the features do not "
+        "explain.",
     )
 
 
-def curves(subject: ReportData) -> Section:
-    """Metrics after each round."""
-    logs, drawn = subject.estimator.evals_result_, []
+def _curves(data: ReportData) -> Section:
+    """Draw the metrics after each round; those of single tasks are in the sections of the tasks."""
+    logs, figures = data.estimator.evals_result_, []
     known = dict.fromkeys(name for metrics in logs.values() for name in metrics)
-    of_tasks = tuple(f"{place.task.name}: " for place in subject.model.objective.tasks)
-    for i, metric in enumerate(
-        [name for name in known if not name.startswith(of_tasks or ("\0",))][:3]
-    ):
-        draw = partial(LearningCurvesDisplay.from_estimator, subject.estimator, metric)
-        svg = picture(f"{subject.mark}curve{i}", f"{metric} after each round", _on(draw))
-        drawn.append(figure(svg, f"{metric} after each round."))
-    nothing = note("No curves: the model was trained without evaluation sets.")
-    return Section("curves", "Training", "".join(drawn) or ("" if known else nothing))
+    prefixes = tuple(f"{place.task.name}: " for place in data.model.objective.tasks)
+    shared = [name for name in known if not name.startswith(prefixes or ("\0",))]
+    for i, metric in enumerate(shared[:3]):
+        draw = _draw(LearningCurvesDisplay.from_estimator, data.estimator, metric)
+        svg = render_svg(f"{data.prefix}curve{i}", f"{metric} after each round", draw)
+        figures.append(render_figure(svg, f"{metric} after each round."))
+    if not known:
+        figures.append(render_note("There are no learning curves without evaluation sets."))
+    return Section("curves", "Training", "".join(figures))
 
 
-def truth(subject: SingleTaskReportData) -> Section | None:
-    """Whether probabilities, quantiles and intervals hold what they say; numbers beside the truth."""
-    estimator, content = subject.estimator, ""
-    if subject.probabilities is not None or subject.model.objective.quantile_levels:
-        draw = _calibration(subject)
-        what = "How often what was said came true: on the diagonal as often as said."
-        content += figure(
-            picture(f"{subject.mark}calibration", "Calibration", draw, (4.6, 4.4)), what
+def _reliability(data: SingleTaskReportData) -> Section | None:
+    """Compare probabilities, quantiles, intervals, distributions and means with the true values."""
+    content = ""
+    if data.probabilities is not None or data.model.objective.quantile_levels:
+        svg = render_svg(f"{data.prefix}calibration", "Calibration", _calibration(data), (4.6, 4.4))
+        content += render_figure(
+            svg, "Predicted and observed frequencies, which are equal on the diagonal."
         )
-    if "intervals" in subject.model.metadata:
-        draw = partial(
-            CoverageDisplay.from_estimator, estimator, subject.X, subject.y, offset=subject.offset
+    if "intervals" in data.model.metadata:
+        draw = _draw(
+            CoverageDisplay.from_estimator, data.estimator, data.X, data.y, offset=data.offset
         )
-        what = "The share of rows inside their interval, with two standard errors; dashed: what was asked for."
-        content += figure(
-            picture(f"{subject.mark}coverage", "Coverage of intervals", _on(draw)), what
+        content += render_figure(
+            render_svg(f"{data.prefix}coverage", "Coverage of intervals", draw),
+            "The share of rows inside their interval, with two standard errors; dashed: the "
+            "requested coverage.",
         )
-    if subject.distribution is not None:
-        content += _laws(subject)
-    if subject.task == "regression" and not subject.model.objective.quantile_levels:
-        content += _against_truth(subject)
-    return Section("truth", "What was said and what was", content) if content else None
+    if data.distribution is not None:
+        content += _distributions(data)
+    if data.is_mean_regression:
+        content += _predictions(data)
+    return Section("truth", "Calibration and predictions", content) if content else None
 
 
-def _laws(subject: SingleTaskReportData) -> str:
-    """Whether distributions hold what they say, and how narrow they are."""
-    law, drawn, rows = subject.distribution, "", []
-    assert law is not None
-    y = subject.y.reshape(law.shape)
-    for k, name in enumerate(subject.target_names):
+def _calibration(data: SingleTaskReportData) -> Callable[[Any], Any]:
+    if data.probabilities is None:
+        return _draw(
+            CalibrationDisplay.from_estimator, data.estimator, data.X, data.y, offset=data.offset
+        )
+    truth, probabilities, names = predict_probabilities(data.estimator, data.X, data.y, data.offset)
+    if len(names) > _MAX_CURVES:  # one curve for all
+        truth, probabilities, names = truth.reshape(-1, 1), probabilities.reshape(-1, 1), ["all"]
+    return _draw(CalibrationDisplay.from_predictions, truth, probabilities, names)
+
+
+def _distributions(data: SingleTaskReportData) -> str:
+    """Show the calibration and the sharpness of predicted distributions."""
+    distribution, figures, rows = data.distribution, "", []
+    assert distribution is not None
+    y = data.y.reshape(distribution.shape)
+    for k, name in enumerate(data.target_names):
         known = ~np.isnan(y if y.ndim == 1 else y[:, k])
         if not known.any():
             continue
-        own, truth = (law, y) if y.ndim == 1 else (law[:, k], y[:, k])
+        own, truth = (distribution, y) if y.ndim == 1 else (distribution[:, k], y[:, k])
         own, truth = own[known], truth[known]
-        for i in intervals(truth, own):
-            shares = f"{i.share:.1%} ± {2 * i.error:.1%}"
-            rows.append([name, f"{i.coverage:.0%}", shares, _number(i.width)])
-        if k < _MOST_DRAWN:
-            svg = picture(
-                f"{subject.mark}law{k}",
-                f"Where {name} lies in its distributions",
-                _histogram(truth, own),
+        for interval in compute_coverage_table(truth, own):
+            share = f"{interval.share:.1%} ± {2 * interval.error:.1%}"
+            rows.append([name, f"{interval.coverage:.0%}", share, _format(interval.width)])
+        if k < _MAX_TARGET_FIGURES:
+            histogram = _draw(_draw_pit_histogram, compute_pit_histogram(truth, own))
+            svg = render_svg(f"{data.prefix}pit{k}", f"PIT histogram of {name}", histogram)
+            figures += render_figure(
+                svg,
+                f"{name}: histogram of the probability integral transform. It is flat for "
+                "calibrated distributions, high at both ends if they are too narrow, and high in "
+                "the middle if they are too wide.",
             )
-            what = (
-                f"{name}: the probability that its distribution gives to what is not above the truth. Even "
-                "where distributions are right; high at both ends where they are too narrow, in the middle "
-                "where they are too wide."
-            )
-            drawn += figure(svg, what)
-    shown, rest = _shortened(rows, "rows")
-    header = ["", "interval", "holds, ± two standard errors", "mean width"]
-    return drawn + table(header, shown) + rest
+    header = ["", "interval", "coverage ± two standard errors", "mean width"]
+    return figures + _long_table(header, rows, "rows")
 
 
-def _histogram(y: np.ndarray, law: Distribution) -> Callable[[Any], Any]:
-    found = heights(y, law)
+def _draw_pit_histogram(heights: np.ndarray, ax: Any) -> None:
+    n_bins = len(heights)
+    ax.bar((np.arange(n_bins) + 0.5) / n_bins, heights, width=0.94 / n_bins)
+    ax.axhline(1.0, color="grey", linewidth=0.8, linestyle="--")
+    ax.set(xlabel="probability integral transform", ylabel="relative frequency", xlim=(0, 1))
 
-    def draw(ax: Any) -> None:
-        ax.bar((np.arange(len(found)) + 0.5) / len(found), found, width=0.94 / len(found))
-        ax.axhline(1.0, color="grey", linewidth=0.8, linestyle="--")
-        ax.set(
-            xlabel="probability up to the truth", ylabel="rows, beside an even share", xlim=(0, 1)
+
+def _predictions(data: SingleTaskReportData) -> str:
+    """Draw predictions against the true values of the first targets."""
+    y, figures = data.y.reshape(len(data.y), -1), []
+    predicted = data.predicted.reshape(y.shape)
+    for k, name in enumerate(data.target_names[:_MAX_TARGET_FIGURES]):
+        draw = _draw(_draw_predictions, y[:, k], predicted[:, k], name)
+        svg = render_svg(f"{data.prefix}truth{k}", f"Predictions of {name}", draw, (4.6, 3.6))
+        caption = (
+            f"{name}: predicted against true values; predictions on the dashed line are exact."
         )
+        figures.append(render_figure(svg, caption))
+    rest = _note_rest(_MAX_TARGET_FIGURES, len(data.target_names), "targets")
+    return "".join(figures) + rest
 
-    return draw
+
+def _draw_predictions(y: np.ndarray, predicted: np.ndarray, name: str, ax: Any) -> None:
+    known = np.flatnonzero(~np.isnan(y))
+    ends = [float(y[known].min()), float(y[known].max())] if known.size else [0.0, 1.0]
+    shown = known[:_MAX_POINTS]
+    ax.scatter(y[shown], predicted[shown], s=5, alpha=0.5, linewidths=0, rasterized=True)
+    ax.plot(ends, ends, color="grey", linewidth=0.8, linestyle="--")
+    ax.set(xlabel=f"true {name}", ylabel="predicted")
 
 
-def _calibration(subject: SingleTaskReportData) -> Callable[[Any], Any]:
-    if subject.probabilities is None:
-        seen = subject.estimator, subject.X, subject.y
-        return lambda ax: CalibrationDisplay.from_estimator(*seen, offset=subject.offset, ax=ax)
-    holds, said, names = predict_probabilities(
-        subject.estimator, subject.X, subject.y, subject.offset
+# --- explanation ----------------------------------------------------------------------------------
+
+
+def _features(data: ReportData) -> Section:
+    """Show importances by the splits and by SHAP values."""
+    names, kind = data.model.input_names, data.importance_kind
+    display = ImportanceDisplay(data.split_importance, names, kind=kind, max_features=_MAX_FEATURES)
+    content = render_figure(
+        render_svg(f"{data.prefix}gain", f"Importance by {kind}", display.plot),
+        f"Importance by {kind}, from training.",
     )
-    if len(names) > _MOST_CURVES:  # all of them as one
-        holds, said, names = holds.reshape(-1, 1), said.reshape(-1, 1), ["all"]
-    return lambda ax: CalibrationDisplay.from_predictions(holds, said, names, ax=ax)
-
-
-def _against_truth(subject: SingleTaskReportData) -> str:
-    y = subject.y.reshape(len(subject.y), -1)
-    predicted, drawn = subject.predicted.reshape(y.shape), []
-    for k, name in enumerate(subject.target_names[:_MOST_DRAWN]):
-
-        def draw(ax: Any, k: int = k, name: str = name) -> None:
-            known = ~np.isnan(y[:, k])
-            ends = (
-                [float(f(values[known, k])) for f, values in ((min, y), (max, y))]
-                if known.any()
-                else [0.0, 1.0]
-            )
-            shown = np.flatnonzero(known)[:_MOST_POINTS]
-            ax.scatter(
-                y[shown, k], predicted[shown, k], s=5, alpha=0.5, linewidths=0, rasterized=True
-            )
-            ax.plot(ends, ends, color="grey", linewidth=0.8, linestyle="--")
-            ax.set(xlabel=f"{name}, known", ylabel="predicted")
-
-        svg = picture(
-            f"{subject.mark}truth{k}",
-            f"Predictions of {name} against what is known",
-            draw,
-            (4.6, 3.6),
+    if data.shap_values is None:
+        content += render_note(
+            "SHAP values were not computed: there are too many, or the model was saved without "
+            "row counts."
         )
-        drawn.append(
-            figure(svg, f"{name}: a point a row; on the dashed line the prediction is right.")
-        )
-    left = len(subject.target_names) - _MOST_DRAWN
-    return "".join(drawn) + (
-        note(f"The first {_MOST_DRAWN} of {len(subject.target_names)} targets.") if left > 0 else ""
+        return Section("features", "Features", content)
+    mean = data.mean_abs_shap if len(data.mean_abs_shap) > 1 else data.mean_abs_shap[0]
+    display = ImportanceDisplay(mean, names, data.output_names, "shap", _MAX_FEATURES)
+    content += render_figure(
+        render_svg(f"{data.prefix}shap", "Importance by SHAP values", display.plot, (6.4, 4.2)),
+        "Mean absolute SHAP values of these rows, in the unit of raw scores.",
     )
+    return Section("features", "Features", content + _shap_summaries(data))
 
 
-# --- why -------------------------------------------------------------------------------------------
-
-
-def importances(subject: ReportData) -> Section:
-    """What features matter, to the trees and to the predictions."""
-    names, kind = subject.model.input_names, subject.gain_or_splits
-    draw = ImportanceDisplay(
-        subject.split_importance, names, kind=kind, max_features=_MOST_FEATURES
-    ).plot
-    content = figure(
-        picture(f"{subject.mark}gain", f"Importance by {kind}", draw),
-        f"By the {kind} of the splits in training.",
-    )
-    if subject.explained is None:
-        why = note(
-            "Contributions were not worked out: too many, or the model was saved without its counts."
-        )
-        return Section("features", "Features", content + why)
-    mean = subject.mean_contribution
-    several = len(mean) > 1
-    shap = ImportanceDisplay(
-        mean if several else mean[0], names, subject.output_names, "shap", _MOST_FEATURES
-    )
-    what = (
-        "By the mean magnitude of what they add to the raw scores of these rows (Shapley's values)."
-    )
-    content += figure(
-        picture(f"{subject.mark}shap", "Importance by contributions", shap.plot, (6.4, 4.2)), what
-    )
-    return Section("features", "Features", content + _summaries(subject))
-
-
-def _summaries(subject: ReportData) -> str:
-    """Contributions row by row, for the outputs where they are largest."""
-    assert subject.explained is not None
-    order = np.argsort(-subject.mean_contribution.mean(axis=1), kind="stable")[:2]
-    drawn = ""
-    for k in order.tolist():
-        name = subject.output_names[k] if subject.model.n_outputs > 1 else "the score"
-        svg = picture(
-            f"{subject.mark}summary{k}",
-            f"Contributions to {name}",
-            partial(_swarm, subject, k),
-            (6.4, 4.2),
-        )
-        drawn += figure(
+def _shap_summaries(data: ReportData) -> str:
+    """Draw the SHAP values of each row for the outputs where they are largest."""
+    figures = ""
+    for k in np.argsort(-data.mean_abs_shap.mean(axis=1), kind="stable")[:2].tolist():
+        name = data.output_names[k] if data.model.n_outputs > 1 else "the score"
+        draw = _draw(_draw_shap_summary, data, k)
+        svg = render_svg(f"{data.prefix}summary{k}", f"SHAP values of {name}", draw, (6.4, 4.2))
+        figures += render_figure(
             svg,
-            f"What each feature adds to {name}, a point for each of {len(subject.rows_explained)} rows: blue "
-            "where the feature is low, red where it is high, grey where it is missing or a category.",
+            f"SHAP values of {name}, a point for each of {len(data.explained_rows)} rows: blue for "
+            "low and red for high feature values, grey for missing values and categories.",
         )
-    return drawn
+    return figures
 
 
-def _swarm(subject: ReportData, output: int, ax: Any) -> None:
-    values, mapper = subject.explained, subject.model.mapper
+def _draw_shap_summary(data: ReportData, output: int, ax: Any) -> None:
+    values, mapper = data.shap_values, data.model.mapper
     assert values is not None
-    codes = subject.coded.codes[:, subject.rows_explained]
-    top = np.argsort(-subject.mean_contribution[output], kind="stable")[:10]
-    for place, f in enumerate(top.tolist()):
+    codes = data.binned_rows.codes[:, data.explained_rows]
+    top = np.argsort(-data.mean_abs_shap[output], kind="stable")[:10]
+    for position, f in enumerate(top.tolist()):
         x = values[:, f, output]
         colour = np.full((len(x), 4), (0.55, 0.55, 0.55, 0.8))
         if f < len(mapper.n_bins_) and not mapper.is_categorical_[f]:
             present = codes[f] != MISSING_CODE
-            colour[present] = _between(codes[f][present] / max(1, int(mapper.n_bins_[f]) - 1))
-        ax.scatter(x, place + _side_by_side(x), c=colour, s=6, linewidths=0, rasterized=True)
+            colour[present] = _blend(codes[f][present] / max(1, int(mapper.n_bins_[f]) - 1))
+        ax.scatter(x, position + _jitter(x), c=colour, s=6, linewidths=0, rasterized=True)
     ax.axvline(0, color="grey", linewidth=0.8)
-    ax.set_yticks(range(len(top)), [subject.model.input_names[f] for f in top])
-    ax.set(xlabel="contribution")
+    ax.set_yticks(range(len(top)), [data.model.input_names[f] for f in top])
+    ax.set(xlabel="SHAP value")
     ax.invert_yaxis()
 
 
-def _between(share: np.ndarray) -> np.ndarray:
-    """From blue to red, which are told from light and dark pages alike."""
+def _blend(share: np.ndarray) -> np.ndarray:
+    """Return colours from blue to red, which are visible on light and dark pages."""
     low, high = np.array([0.12, 0.47, 0.9, 0.9]), np.array([0.9, 0.15, 0.25, 0.9])
     return low + share[:, None] * (high - low)
 
 
-def _side_by_side(x: np.ndarray) -> np.ndarray:
-    """How far from the line points are put, so that those of like values do not hide one another."""
-    places = np.zeros(len(x))
+def _jitter(x: np.ndarray) -> np.ndarray:
+    """Return offsets that separate points with similar values, without randomness."""
+    offsets = np.zeros(len(x))
     span = float(np.ptp(x)) or 1.0
-    cells = np.floor((x - x.min()) / span * 60).astype(int)
-    for cell in np.unique(cells):
-        rows = np.flatnonzero(cells == cell)
-        places[rows] = (np.arange(len(rows)) - (len(rows) - 1) / 2) * min(0.06, 0.7 / len(rows))
-    return places
+    bins = np.floor((x - x.min()) / span * 60).astype(int)
+    for bin in np.unique(bins):
+        rows = np.flatnonzero(bins == bin)
+        offsets[rows] = (np.arange(len(rows)) - (len(rows) - 1) / 2) * min(0.06, 0.7 / len(rows))
+    return offsets
 
 
-def trees(subject: ReportData) -> Section | None:
-    """The first tree, and one from the middle."""
-    it, drawn = subject.model, ""
-    for number in dict.fromkeys((0, it.n_trees // 2)) if it.n_trees else ():
-        if it.trees[number].structure.n_leaves > _MOST_LEAVES:
+def _trees(data: ReportData) -> Section | None:
+    """Draw the first tree, and one from the middle."""
+    model, figures = data.model, ""
+    for number in dict.fromkeys((0, model.n_trees // 2)) if model.n_trees else ():
+        if model.trees[number].structure.n_leaves > _MAX_LEAVES:
             continue
-        display = TreeDisplay(it, number)
+        display = TreeDisplay(model, number)
         width = max(6.0, 0.9 * (display.position[:, 0].max() + 1))
         size = (width, 1.1 * (2 - display.position[:, 1].min()))
-        svg = picture(f"tree{number}", f"Tree {number}", display.plot, size)
-        drawn += figure(
-            svg,
-            "Each leaf is a strip with a cell for each output: red adds, blue takes away.",
+        figures += render_figure(
+            render_svg(f"tree{number}", f"Tree {number}", display.plot, size),
+            "Each leaf is a strip with a cell for each output: red for positive and blue for "
+            "negative values.",
             full=True,
         )
-    return Section("trees", "Trees", drawn) if drawn else None
+    return Section("trees", "Trees", figures) if figures else None
 
 
-ALL = (model, data, scores, curves, outputs, truth, importances, trees)
+# --- several tasks --------------------------------------------------------------------------------
 
 
-# --- several tasks -----------------------------------------------------------------------------------
-
-
-def all_of_tasks(subject: MultiTaskReportData) -> list[Section]:
-    """What tasks share, and a section for each."""
-    shared = [model(subject), Section("data", "The data", _gaps(subject)), _skills(subject)]
-    together = curves(subject)
-    shared += [together] if together.content else []
-    each = [_of_task(name, task) for name, task in list(subject.tasks.items())[:_MOST_TASKS]]
-    last = [importances(subject), trees(subject)]
-    return shared + each + [section for section in last if section is not None]
-
-
-def _skills(subject: MultiTaskReportData) -> Section:
-    """How good each task is, in a figure that all have."""
+def _task_scores(data: MultiTaskReportData) -> Section:
+    """Show the D2 score of each task."""
     rows = [
-        [
-            name,
-            str(task.model.objective.to_dict().get("name", "its own")),
-            f"{len(task.y):,}",
-            _number(skill),
-        ]
-        for (name, task), skill in zip(subject.tasks.items(), subject.skills.values(), strict=True)
+        [name, _objective_name(task.model), f"{len(task.y):,}", _format(score)]
+        for (name, task), score in zip(data.tasks.items(), data.d2_scores.values(), strict=True)
     ]
-    shown, rest = _shortened(rows, "tasks")
-    what = note(
-        "Skill: the share of the best constant's error that predictions are without. 1 is the best."
+    note = render_note(
+        "D2: the fraction of the error of a constant baseline that is removed; 1 is perfect."
     )
-    left = len(subject.tasks) - _MOST_TASKS
-    few = note(f"The first {_MOST_TASKS} have a section of their own.") if left > 0 else ""
-    content = table(["task", "loss", "rows", "skill"], shown) + rest + what + few
-    return Section("scores", "How good it is", content)
+    if len(data.tasks) > _MAX_TASKS:
+        note += render_note(f"The first {_MAX_TASKS} tasks have a section of their own.")
+    header = ["task", "objective", "rows", "D2"]
+    return Section("scores", "Scores", _long_table(header, rows, "tasks") + note)
 
 
-def _of_task(name: str, subject: SingleTaskReportData) -> Section:
-    """What there is to say of one task, under its name."""
-    parts = [scores(subject), outputs(subject), truth(subject)]
-    if subject.estimator.evals_result_:
-        parts.insert(1, curves(subject))
-    content = _targets(subject) + "".join(part.content for part in parts if part is not None)
-    return Section(subject.mark.rstrip("-"), name, content)
+def _task(name: str, data: SingleTaskReportData) -> Section:
+    """Make the section of one task."""
+    parts = [_scores(data), _outputs(data), _reliability(data)]
+    if data.estimator.evals_result_:
+        parts.insert(1, _curves(data))
+    content = _targets(data) + "".join(part.content for part in parts if part is not None)
+    return Section(data.prefix.rstrip("-"), name, content)

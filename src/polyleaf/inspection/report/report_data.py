@@ -1,0 +1,324 @@
+"""The data of a report: an estimator, rows, and what several sections compute from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+from sklearn.utils import _safe_indexing
+
+from polyleaf.data.dataset import Dataset
+from polyleaf.distributions import Distribution
+from polyleaf.estimators.base import HAS_OFFSETS
+from polyleaf.estimators.shap_mixin import mean_abs_shap
+from polyleaf.inputs.multitask import (
+    TaskColumns,
+    TaskEncodings,
+    decode_target_encoding,
+    get_task_name,
+)
+from polyleaf.inputs.objects import get_missing_mask
+from polyleaf.inputs.targets import check_same_rows, to_numpy
+from polyleaf.inspection.plotting.display import (
+    get_model,
+    get_output_names,
+    get_single_task_model,
+    get_target_names,
+    zero_offset,
+)
+from polyleaf.metrics._multitask import compute_scores_per_target
+from polyleaf.model import Model
+from polyleaf.model.shap import BinnedRows, resolve_outputs
+
+__all__ = [
+    "COVERAGES",
+    "IntervalCoverage",
+    "MultiTaskReportData",
+    "ReportData",
+    "SingleTaskReportData",
+    "compute_coverage_table",
+    "compute_pit_histogram",
+]
+
+COVERAGES = (0.5, 0.8, 0.9, 0.95)
+_TASKS = {"regression": "regression", "multilabel": "multilabel"}
+_MAX_EXPLAINED_ROWS = 300
+_MAX_SHAP_VALUES = 20_000_000  # rows x features x outputs
+
+
+class IntervalCoverage(NamedTuple):
+    """Central intervals of one coverage: share of rows inside, its standard error, mean width."""
+
+    coverage: float
+    share: float
+    error: float
+    width: float
+
+
+def compute_coverage_table(
+    y: np.ndarray, distribution: Distribution, coverages: Sequence[float] = COVERAGES
+) -> list[IntervalCoverage]:
+    """Compute the empirical coverage of intervals of one target, y of shape (n_rows,), no NaN."""
+    table = []
+    for coverage in coverages:
+        low, high = distribution.interval(coverage).T
+        share = float(np.mean((low <= y) & (y <= high)))
+        error = float(np.sqrt(share * (1.0 - share) / len(y)))
+        table.append(IntervalCoverage(coverage, share, error, float(np.mean(high - low))))
+    return table
+
+
+def compute_pit_histogram(
+    y: np.ndarray, distribution: Distribution, n_bins: int = 10
+) -> np.ndarray:
+    """Compute the histogram of the probability integral transform, (n_bins,).
+
+    It is 1 throughout for calibrated distributions. For counts the non-randomised transform is used
+    (Czado, Gneiting and Held, "Predictive model assessment for count data", Biometrics 65, 2009).
+    """
+    last = distribution.cdf(y)
+    first = distribution.cdf(y - 1.0) if distribution.is_discrete else last
+    ends = np.linspace(0.0, 1.0, n_bins + 1)[:, None]
+    span = np.maximum(last - first, np.finfo(np.float64).tiny)
+    below = np.where(last > first, np.clip((ends - first) / span, 0.0, 1.0), ends >= last)
+    below[0], below[-1] = 0.0, 1.0
+    return np.diff(below.mean(axis=1)) * n_bins
+
+
+class ReportData:
+    """A fitted estimator and rows, without targets.
+
+    Attributes
+    ----------
+    estimator, model, X
+    prefix : str
+        The prefix of the names of its figures, which are unique on a page.
+    """
+
+    def __init__(self, estimator: Any, X: Any, prefix: str = "") -> None:
+        self.estimator, self.X, self.prefix = estimator, X, prefix
+        self.model: Model = get_model(estimator)
+
+    @property
+    def n_rows(self) -> int:
+        return self.binned_rows.codes.shape[1]
+
+    @cached_property
+    def output_names(self) -> list[str]:
+        return get_output_names(self.model)
+
+    @cached_property
+    def split_importance(self) -> np.ndarray:
+        """Importance of each feature, (n_features,), of kind `importance_kind`."""
+        return np.asarray(self.estimator.feature_importance(self.importance_kind))
+
+    @property
+    def importance_kind(self) -> str:
+        return "gain" if self.model.has_statistics else "split"
+
+    @cached_property
+    def binned_rows(self) -> BinnedRows:
+        """All rows, binned."""
+        mapper, X = self.model.mapper, self.X
+        if isinstance(X, Dataset):
+            X = X.rebinned_to(mapper)
+            return BinnedRows(X.codes, X.features)
+        table = self.estimator._features(X)
+        return BinnedRows(
+            mapper.transform(table),
+            mapper.get_raw_values(table) if self.model.has_linear_leaves else None,
+        )
+
+    @cached_property
+    def explained_rows(self) -> np.ndarray:
+        """Evenly spaced rows, a few hundred at most."""
+        return np.unique(
+            np.linspace(0, self.n_rows - 1, min(self.n_rows, _MAX_EXPLAINED_ROWS)).astype(np.int64)
+        )
+
+    @cached_property
+    def shap_values(self) -> np.ndarray | None:
+        """SHAP values of these rows, (n, n_features, n_outputs).
+
+        None if there are too many, or the model was saved without row counts.
+        """
+        model, rows = self.model, self.explained_rows
+        if (
+            not model.has_statistics
+            or len(rows) * len(model.input_names) * model.n_outputs > _MAX_SHAP_VALUES
+        ):
+            return None
+        codes, features = self.binned_rows
+        part = BinnedRows(
+            np.ascontiguousarray(codes[:, rows]),
+            None if features is None else np.ascontiguousarray(features[:, rows]),
+        )
+        selection = resolve_outputs(None, model.n_outputs, model.output_names)
+        explainer = model.make_shap_explainer(*self.estimator._rounds(None))
+        return np.concatenate([values for _, values in explainer.iter_values(part, selection)])
+
+    @cached_property
+    def mean_abs_shap(self) -> np.ndarray:
+        """Mean absolute SHAP values, (n_outputs, n_features)."""
+        assert self.shap_values is not None
+        return mean_abs_shap([(slice(0, len(self.shap_values)), self.shap_values)])
+
+
+class SingleTaskReportData(ReportData):
+    """A fitted estimator of a single task, and rows to evaluate it on.
+
+    Attributes
+    ----------
+    y : ndarray
+    offset
+        The offset of the rows, as for `predict`; None: no offset.
+    predicted : ndarray
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        offset: Any = None,
+        prefix: str = "",
+        target_name: str = "y",
+    ) -> None:
+        if scipy.sparse.issparse(y):
+            raise ValueError(
+                "y must be dense for a report: pass an array, with fewer labels if there are many."
+            )
+        get_single_task_model(estimator)
+        super().__init__(estimator, X, prefix)
+        self._target_name = target_name
+        self.y, self.offset = np.asarray(y), offset
+        self.predicted = np.asarray(estimator.predict(X, offset=offset))
+        check_same_rows(len(self.predicted), len(self.y))
+        if not len(self.y):
+            raise ValueError("X must have at least one row for a report.")
+        if self.task == "regression":
+            self.y = self.y.astype(np.float64)
+
+    @property
+    def task(self) -> str:
+        """The kind of task, as for `compute_scores`."""
+        return _TASKS.get(self.model.metadata["kind"], "classification")
+
+    @property
+    def is_mean_regression(self) -> bool:
+        """Whether predictions are single numbers per target, not quantiles or classes."""
+        return self.task == "regression" and not self.model.objective.quantile_levels
+
+    @cached_property
+    def target_names(self) -> list[str]:
+        """Names of the columns of y."""
+        is_single = self.task == "classification" or self.y.ndim == 1
+        return [self._target_name] if is_single else get_target_names(self.model)
+
+    @property
+    def description(self) -> str:
+        model, n = self.model, len(self.target_names)
+        target = {
+            "regression": "one number" if n == 1 else f"{n} numbers",
+            "multilabel": f"{n} labels",
+            "classification": f"{len(getattr(self.estimator, 'classes_', []))} classes",
+        }[self.task]
+        return f"{model.n_trees} trees that predict {target} from {len(model.input_names)} features"
+
+    @cached_property
+    def probabilities(self) -> np.ndarray | None:
+        """Predicted probabilities; None for regression."""
+        if not hasattr(self.estimator, "predict_proba"):
+            return None
+        found: np.ndarray = self.estimator.predict_proba(self.X, offset=self.offset)
+        return found
+
+    @cached_property
+    def distribution(self) -> Distribution | None:
+        """Predicted distributions, of the shape of y; None if the objective has none."""
+        if not self.model.objective.has_distribution:
+            return None
+        predicted: Distribution = self.estimator.predict_dist(self.X, offset=self.offset)
+        return predicted
+
+    @cached_property
+    def scores(self) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+        """Scores of all targets, and of each of several."""
+        return compute_scores_per_target(
+            self.task,
+            self.target_names,
+            self.y,
+            self.predicted,
+            probabilities=self.probabilities,
+            classes=getattr(self.estimator, "classes_", None),
+            levels=self.model.objective.quantile_levels,
+            distribution=self.distribution,
+        )
+
+
+class MultiTaskReportData(ReportData):
+    """A fitted estimator of several tasks, and rows to evaluate it on.
+
+    Attributes
+    ----------
+    tasks : dict of str to SingleTaskReportData
+        The data of each task: the rows whose class or labels are known; for numbers all rows.
+    d2_scores : dict of str to float
+    """
+
+    def __init__(self, estimator: Any, X: Any, Y: Any, offset: Any = None) -> None:
+        super().__init__(estimator, X)
+        if not self.n_rows:
+            raise ValueError("X must have at least one row for a report.")
+        self.d2_scores: dict[str, float] = estimator.d2_scores(X, Y, offset=offset)
+        columns = TaskColumns(Y)
+        self.tasks = {
+            name: _make_task_data(
+                estimator.task_estimator(name),
+                X,
+                columns.select(key),
+                (offset or {}).get(name),
+                f"task{t}-",
+                name,
+            )
+            for t, key in enumerate(self._keys)
+            for name in [get_task_name(key)]
+        }
+
+    @property
+    def _keys(self) -> list[Any]:
+        encoding = decode_target_encoding(self.model.metadata, self.model.n_outputs)
+        assert isinstance(encoding, TaskEncodings)
+        return list(encoding.keys)
+
+    @property
+    def description(self) -> str:
+        content = f"{len(self.tasks)} tasks from {len(self.model.input_names)} features"
+        return f"{self.model.n_trees} trees that predict {content}"
+
+
+def _make_task_data(
+    estimator: Any, X: Any, y: Any, offset: Any, *named: str
+) -> SingleTaskReportData:
+    """Select the rows of one task with known class or labels; `named` are the last arguments."""
+    y = np.asarray(to_numpy(y))
+    if offset is None and estimator.model_.metadata.get(
+        HAS_OFFSETS
+    ):  # the offset is of other tasks
+        offset = zero_offset(estimator.model_, len(y))
+    if estimator.model_.metadata["kind"] == "regression":
+        return SingleTaskReportData(estimator, X, y, offset, *named)
+    missing = get_missing_mask(y)
+    known = np.flatnonzero(~missing.reshape(len(y), -1).any(axis=1))
+    if len(known) == len(y):
+        return SingleTaskReportData(estimator, X, y, offset, *named)
+    if isinstance(X, Dataset):
+        raise ValueError(
+            "X must not be a Dataset if classes are missing, as their rows are left out: pass an "
+            "array or table."
+        )
+    offset = None if offset is None else np.asarray(to_numpy(offset))[known]
+    return SingleTaskReportData(estimator, _safe_indexing(X, known), y[known], offset, *named)

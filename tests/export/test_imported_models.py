@@ -1,0 +1,217 @@
+"""Imported models of XGBoost and LightGBM; their files are in tests/support/files."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from support.foreign_models import FOLDER, LIGHTGBM, XGBOOST, asked, expected, path_to_model
+
+from polyleaf import load_model
+from polyleaf.export import from_lightgbm, from_xgboost, to_c
+from polyleaf.inputs.features import read_features
+
+READERS = {"xgboost": from_xgboost, "lightgbm": from_lightgbm}
+UNSUPPORTED = {
+    ("xgboost", "linear"): "has no trees",
+    ("lightgbm", "linear"): "has linear leaves",
+    ("lightgbm", "zeros are missing"): "zeros as missing values",
+    ("lightgbm", "one against the rest"): "'multiclassova num_class:3 sigmoid:1' is not supported",
+}
+# Factors of raw scores: Polyleaf has no factor of the link, and forests are averages.
+FACTORS = {("lightgbm", "sigmoid"): 0.5, ("lightgbm", "forest"): 0.25}
+# XGBoost predicts their classes, 0 and 1, as the imported estimator does.
+HINGES = {"hinge", "hinge, labels"}
+ALL = [("xgboost", name) for name in XGBOOST] + [("lightgbm", name) for name in LIGHTGBM]
+SUPPORTED = [case for case in ALL if case not in UNSUPPORTED]
+EXPECTED = expected()
+
+
+def read(library, name):
+    return READERS[library](path_to_model(library, name))
+
+
+def prepare_features(model):
+    X = asked()
+    return read_features(
+        X if model.metadata["origin"] == "XGBoost" else X.astype(np.float64), reference=model.mapper
+    )
+
+
+@pytest.mark.parametrize(("library", "name"), SUPPORTED)
+def test_raw_scores_and_predictions_are_equal(library, name):
+    model = read(library, name)
+    raw, predicted = EXPECTED[f"{library}/{name}"]
+    raw = raw * FACTORS.get((library, name), 1.0)
+    table = prepare_features(model)
+    np.testing.assert_allclose(model.predict_raw(table), raw, rtol=2e-6, atol=2e-6)
+    if library == "xgboost" and name == "forest":
+        assert model.n_trees == 2 * model.n_rounds
+    found = model.predict(table) > 0 if name in HINGES else model.predict(table)
+    np.testing.assert_allclose(found, predicted, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(("library", "name"), SUPPORTED)
+def test_saved_model_loads_as_an_estimator(library, name, tmp_path):
+    model = read(library, name)
+    model.save(tmp_path / "m.polyleaf")
+    est = load_model(tmp_path / "m.polyleaf")
+    X = asked().astype(np.float64) if library == "lightgbm" else asked()
+    raw = model.predict_raw(prepare_features(model))
+    np.testing.assert_array_equal(est._raw(X, None), raw)
+    if hasattr(est, "predict_proba"):
+        predicted = EXPECTED[f"{library}/{name}"][1]
+        found = est.predict_proba(X)
+        found = found[:, 1:] if found.shape[1] != predicted.shape[1] else found
+        np.testing.assert_allclose(found, predicted, rtol=2e-6, atol=2e-6)
+    classes = est.predict(X)
+    if name in HINGES:
+        assert est.get_params()["objective"] == "squared_hinge" and not hasattr(
+            est, "predict_proba"
+        )
+        np.testing.assert_array_equal(
+            classes, EXPECTED[f"{library}/{name}"][1].reshape(classes.shape)
+        )
+    assert est.feature_importance("split").sum() == sum(t.n_leaves - 1 for t in model.trees)
+
+
+@pytest.mark.parametrize(("library", "name"), UNSUPPORTED)
+def test_unsupported_models(library, name):
+    with pytest.raises(ValueError, match=UNSUPPORTED[library, name]):
+        read(library, name)
+
+
+@pytest.mark.parametrize("reader", [from_xgboost, from_lightgbm])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"{}", b"{L\x00", b"tree\nnothing", b"[1, 2]", b"\xff" * 40]
+)
+def test_other_files_are_rejected(reader, content, tmp_path):
+    path = tmp_path / "other"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="model is not"):
+        reader(path)
+
+
+def test_truncated_file_is_rejected(tmp_path):
+    for library, name in (("xgboost", "two"), ("xgboost", "vectors")):
+        path = path_to_model(library, name)
+        shutil.copy(path, tmp_path / path.name)
+        data = path.read_bytes()
+        (tmp_path / path.name).write_bytes(data[: len(data) // 2])
+        with pytest.raises(ValueError, match="not an XGBoost model"):
+            READERS[library](tmp_path / path.name)
+
+
+def test_boosters_and_estimators():
+    class Booster:
+        def save_raw(self, kind):
+            assert kind == "json"
+            return bytearray(path_to_model("xgboost", "one").read_bytes())
+
+        def model_to_string(self):
+            return path_to_model("lightgbm", "one").read_text()
+
+    class Wrapper:
+        booster_ = Booster()
+
+        def get_booster(self):
+            return Booster()
+
+    assert from_xgboost(Wrapper()).equals(read("xgboost", "one"))
+    assert from_lightgbm(Wrapper()).equals(read("lightgbm", "one"))
+
+
+def test_unknown_objective(tmp_path):
+    content = json.loads(path_to_model("xgboost", "one").read_text())
+    content["learner"]["objective"]["name"] = "survival:cox"
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="'survival:cox' is not supported"):
+        from_xgboost(tmp_path / "m.json")
+
+
+def test_too_many_thresholds(tmp_path):
+    content = json.loads(path_to_model("xgboost", "one").read_text())
+    trees = content["learner"]["gradient_booster"]["model"]["trees"]
+    for i in range(300):
+        tree = json.loads(json.dumps(trees[0]))
+        tree["split_conditions"] = [i + 0.5] * len(tree["split_conditions"])
+        trees.append(tree)
+    model = content["learner"]["gradient_booster"]["model"]
+    model["tree_info"], model["iteration_indptr"] = [0] * len(trees), list(range(len(trees) + 1))
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="bins of thresholds"):
+        from_xgboost(tmp_path / "m.json")
+
+
+def test_imported_model_can_be_exported(tmp_path):
+    to_c(read("xgboost", "vectors"), tmp_path / "model.h")
+    assert FOLDER.is_dir() and (tmp_path / "model.h").read_text().startswith(
+        "/* Model exported by Polyleaf"
+    )
+
+
+def test_files_of_older_versions(tmp_path):
+    content = json.loads(path_to_model("xgboost", "dart").read_text())
+    learner = content["learner"]
+    model = learner["gradient_booster"]["model"]
+    learner["learner_model_param"]["base_score"] = learner["learner_model_param"][
+        "base_score"
+    ].strip("[]")
+    weights, _ = model.pop("weight_drop"), model.pop("iteration_indptr")
+    learner["gradient_booster"] = {
+        "name": "dart",
+        "gbtree": {"model": model},
+        "weight_drop": weights,
+    }
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    assert from_xgboost(tmp_path / "m.json").equals(read("xgboost", "dart"))
+
+
+def test_mutated_file_is_read_or_rejected(tmp_path):
+    rng = np.random.default_rng(0)
+    for library, name in (
+        ("xgboost", "two"),
+        ("xgboost", "vectors"),
+        ("lightgbm", "categories"),
+    ) * 60:
+        data = bytearray(path_to_model(library, name).read_bytes())
+        for at in rng.integers(0, len(data), 3):
+            data[at] = rng.choice(list(b"0123456789-.[]{} \n\xff"))
+        (tmp_path / "m").write_bytes(data)
+        try:
+            model = READERS[library](tmp_path / "m")
+        except ValueError:
+            continue
+        model.predict_raw(prepare_features(model))
+
+
+def test_nodes_that_form_no_tree(tmp_path):
+    content = json.loads(path_to_model("xgboost", "one").read_text())
+    content["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][1] = 0
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="do not form a tree"):
+        from_xgboost(tmp_path / "m.json")
+
+
+def test_estimator_settings():
+    """Rounds up to the best iteration are imported, and `missing` gives a warning."""
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)).astype(np.float32)
+    y = X[:, 0] + 3 * rng.normal(size=200)
+    theirs = xgboost.XGBRegressor(
+        n_estimators=50, early_stopping_rounds=5, max_bin=100, learning_rate=0.5
+    )
+    theirs.fit(X, y, eval_set=[(X[:60], y[60:120])], verbose=False)
+    ours = from_xgboost(theirs)
+    assert ours.n_rounds == theirs.best_iteration + 1 < theirs.get_booster().num_boosted_rounds()
+    np.testing.assert_allclose(ours.predict(X)[:, 0], theirs.predict(X), rtol=2e-6, atol=2e-6)
+    booster = theirs.get_booster()
+    np.testing.assert_allclose(
+        from_xgboost(booster).predict(X)[:, 0],
+        booster.predict(xgboost.DMatrix(X)),
+        rtol=2e-6,
+        atol=2e-6,
+    )
+    with pytest.warns(UserWarning, match="missing=-999.0"):
+        from_xgboost(xgboost.XGBRegressor(n_estimators=2, missing=-999.0).fit(X, y))
