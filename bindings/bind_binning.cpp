@@ -223,13 +223,12 @@ void bind_binning(nb::module_& m) {
         nb::arg("n_threads"), "Return whether a float32 or float64 matrix holds an infinity.");
   nb::class_<BinTable>(m, "BinTable", "Thresholds of all features, laid out for vectorised search.")
       .def(nb::new_(&make_bin_table), nb::arg("values"), nb::arg("offsets"), nb::arg("wide"))
-      .def(
-          "transform", &transform, nb::arg("dense"), nb::arg("sparse"), nb::arg("categories"),
-          nb::arg("codes").noconvert(), nb::arg("n_threads"),
-          nb::arg("selected").none() = nb::none(), nb::arg("compact") = false,
-          "Write the codes of all features, or of those selected by bool (n_features,), into codes: each
-          "
-          "feature into its own row, or one row after another if compact.")
+      .def("transform", &transform, nb::arg("dense"), nb::arg("sparse"), nb::arg("categories"),
+           nb::arg("codes").noconvert(), nb::arg("n_threads"),
+           nb::arg("selected").none() = nb::none(), nb::arg("compact") = false,
+           "Write the codes of all features, or of those selected by bool (n_features,), into "
+           "codes: "
+           "each feature into its own row, or one row after another if compact.")
       .def("transform_stored", &transform_stored, nb::arg("block"), nb::arg("n_rows"),
            nb::arg("n_threads"),
            "Return the codes of the stored values of a sparse block, and of 0 in each column, "

@@ -33,7 +33,7 @@ std::vector<float> DeviceChannels::quantise_part(const DeviceMatrix& values, int
                                                  int count_lane) {
   const int n_columns = static_cast<int>(values.n_columns);
   const int64_t n_used = sample().n_used();
-  Scales scales(sample_.largest_magnitudes(values.data(), n_columns), n_columns);
+  Scales scales(sample_.compute_max_magnitudes(values.data(), n_columns), n_columns);
   const auto run = [&] {
     inverse_.write(scales.inverse);
     sums_.clear(2 * n_columns);

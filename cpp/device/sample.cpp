@@ -26,7 +26,7 @@ on_device::Sample DeviceSample::at() const {
           sample_.multiplier != nullptr ? multiplier_.data() : nullptr};
 }
 
-std::vector<float> DeviceSample::largest_magnitudes(const float* values, int n_columns) {
+std::vector<float> DeviceSample::compute_max_magnitudes(const float* values, int n_columns) {
   largest_.clear(n_columns);
   device_->launch(device_->grid_for(std::max<int64_t>(sample_.n_used() * n_columns, n_columns)),
                   on_device::LargestMagnitudes{values, n_columns, at(), largest_.data()});

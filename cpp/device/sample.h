@@ -23,7 +23,7 @@ class DeviceSample {
 
   // Largest |value * multiplier| of every column, zeros behind them to a multiple of 16 and 16
   // more. Throws std::invalid_argument where a value is not finite.
-  std::vector<float> largest_magnitudes(const float* values, int n_columns);
+  std::vector<float> compute_max_magnitudes(const float* values, int n_columns);
 
  private:
   const std::shared_ptr<const Device> device_;

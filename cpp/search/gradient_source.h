@@ -44,7 +44,7 @@ class GradientSource {
     const int16_t* channels = nullptr;
     std::vector<int32_t>* totals = nullptr;
   };
-  // Fill the requests. Channels stay valid until the next call.
+  // Fill the requests. The channels stay valid until the next call.
   virtual void fill(std::vector<Request>& requests) = 0;
   // Return the view of the root or of a node of an earlier request, and the root's sums.
   virtual ChannelView view(int32_t node) const = 0;

@@ -93,7 +93,7 @@ std::map<std::string, std::function<void(const void*)>> kernels() {
   add(::find_codes);
   add(::find_infinity);
   add(::gather_rows);
-  add(::largest_magnitudes);
+  add(::compute_max_magnitudes);
   add(::move_rows);
   add(::assign_leaf_ids);
   add(::pack_codes);

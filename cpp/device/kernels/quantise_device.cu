@@ -17,7 +17,7 @@ __device__ inline float round_even(float x) {
 
 using namespace polyleaf::on_device;
 
-extern "C" __global__ void largest_magnitudes(const LargestMagnitudes a) {
+extern "C" __global__ void compute_max_magnitudes(const LargestMagnitudes a) {
   POLYLEAF_SHARED_MEMORY(int32_t, of_block);
   const OfBlock<int32_t> block(of_block, a.n_columns, has_room_for_columns(a.n_columns));
   int32_t largest = 0;

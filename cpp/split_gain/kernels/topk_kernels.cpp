@@ -181,7 +181,7 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
                   NumericBest* best) {
   const Workspace workspace(node);
   scan_both_directions(
-      node, feature, hessian_in_lane(*node.layout), false, scratch, best,
+      node, feature, has_hessian_lane(*node.layout), false, scratch, best,
       [&](bool missing_left, const Candidates& c, float* sums) {
         visit_plain_score(node, [&](const auto& score) {
           if (workspace.shared)
