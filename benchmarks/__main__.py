@@ -1,4 +1,4 @@
-"""The command line of the benchmarks. Owns arguments, output and exit codes; no measuring."""
+"""The command line of the benchmarks."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from . import (
     scales,
     search,
 )
-from .frame import runner, tables
-from .frame.context import Context
-from .frame.paper import Paper, Table
-from .frame.store import Store
+from .harness import runner, tables
+from .harness.context import Context
+from .harness.paper import Paper, Table
+from .harness.store import Store
 from .libraries import LIBRARIES
 
 # What is no paper's, by the name of its command and of its file.
@@ -233,10 +233,10 @@ def _peers(options: argparse.Namespace) -> int:
         return 2
     chosen = cases.select(options.case, options.quick, options.threads, libraries)
     about, done = report.environment(), []
-    measure = peers.in_own_process(options.timeout)
-    for case in peers.run(chosen, options.data, options.repeats, measure, _say):
+    measure = peers.make_subprocess_measure(options.timeout)
+    for case in peers.run(chosen, options.data, options.repeats, measure, _log):
         done.append(report.summarise(case))
-        report.show(case["title"], *report.rows_of(case))
+        report.show(case["title"], *report.make_rows(case))
         _write(
             options.out, "peers", done, about
         )  # after every case: nothing is lost when a later one is stopped
@@ -249,9 +249,9 @@ def _peers(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     about, done = report.environment(), []
     names = list(explaining.CASES) if options.case == "all" else [options.case]
-    for case in explaining.run(names, options.quick, options.repeats, _say):
+    for case in explaining.run(names, options.quick, options.repeats, _log):
         done.append(report.summarise(case))
-        report.show(case["title"], *explaining.rows_of(case))
+        report.show(case["title"], *explaining.make_rows(case))
         _write(options.out, "explain", done, about)
     failed = [
         c for case in done for c in case["contenders"] if c["library"] == "polyleaf" and c["error"]
@@ -261,23 +261,23 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _kernels(options: argparse.Namespace) -> int:
     about = report.environment()
-    done = [report.summarise(case) for case in kernels.run(options.quick, options.repeats, _say)]
-    report.show("Parts of the core, one thread", *kernels.rows_of(done))
+    done = [report.summarise(case) for case in kernels.run(options.quick, options.repeats, _log)]
+    report.show("Parts of the core, one thread", *kernels.make_rows(done))
     _write(options.out, "kernels", done, about)
     return 0
 
 
 def _frames(options: argparse.Namespace) -> int:
-    done = frames.measure(options.quick, options.repeats, _say)
-    report.show("Data frames: milliseconds (times the array's)", *frames.rows_of(done))
+    done = frames.measure(options.quick, options.repeats, _log)
+    report.show("Data frames: milliseconds (times the array's)", *frames.make_rows(done))
     _write(options.out, "frames", done, report.environment())
     return 0
 
 
 def _gpu(options: argparse.Namespace) -> int:
-    done = gpu.measure(options.quick, options.repeats, _say)
-    report.show("A tree on a card", *gpu.rows_of(done))
-    predicted = gpu.prediction(options.quick, options.repeats, _say)
+    done = gpu.measure(options.quick, options.repeats, _log)
+    report.show("A tree on a card", *gpu.make_rows(done))
+    predicted = gpu.prediction(options.quick, options.repeats, _log)
     report.show("Prediction on a card", *gpu.rows_of_prediction(predicted))
     _write(options.out, "gpu", {"training": done, "prediction": predicted}, report.environment())
     same = all(predicted["same"].values()) and not any(case["same_bytes"] is False for case in done)
@@ -295,7 +295,7 @@ def _papers(options: argparse.Namespace) -> int:
 
 
 def _abilities(options: argparse.Namespace) -> int:
-    report.show("What works", *abilities.rows_of(abilities.run()))
+    report.show("What works", *abilities.make_rows(abilities.run()))
     return 0
 
 
@@ -317,7 +317,9 @@ def _run_studies(studies: list[Paper], name: str, options: argparse.Namespace) -
     context = Context(options.data, options.quick, options.threads)
     # Quick runs are so short that starting processes would take most of their time.
     measure = (
-        runner.in_this_process if options.quick else runner.in_own_process(context, options.timeout)
+        runner.measure_in_process
+        if options.quick
+        else runner.make_subprocess_measure(context, options.timeout)
     )
     try:
         store = Store(options.out or Path(f"results/{name}{suffix}.jsonl"))
@@ -363,16 +365,16 @@ def _compare(options: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return 2
     if len(processors) > 1:
-        _say("Another processor: times are not comparable.")
+        _log("Another processor: times are not comparable.")
     for name in found.not_comparable:
-        _say(f"Not comparable, another problem or other settings: {name}")
+        _log(f"Not comparable, another problem or other settings: {name}")
     for name in found.lost:
-        _say(f"Lost: {name}")
-    report.show("Polyleaf", *compare.rows_of(found.changes))
+        _log(f"Lost: {name}")
+    report.show("Polyleaf", *compare.make_rows(found.changes))
     moved = [change for change in found.peers if change.verdict != "same"]
     if moved:
         report.show(
-            "Peers that moved too: the machine or their versions differ", *compare.rows_of(moved)
+            "Peers that moved too: the machine or their versions differ", *compare.make_rows(moved)
         )
     return 1 if found.is_worse else 0
 
@@ -398,7 +400,7 @@ def _write(path: Path | None, kind: str, done: list[dict[str, Any]], about: dict
         report.write(path, report.document(kind, done, about))
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,8 +1,7 @@
 """What libraries can do at all, tried rather than read.
 
-Owns one small attempt for each library and ability: rows of docs/other-libraries.md that few data can show.
-An attempt that ends with an error is a "no", and the error is its reason; one that could succeed without
-doing what is asked checks that it did. Must not know times.
+An attempt that ends with an error is a "no", and the error is its reason; one that could succeed
+without doing what is asked checks that it did.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def run() -> list[tuple[str, str, str]]:
     return found
 
 
-def rows_of(found: list[tuple[str, str, str]]) -> tuple[list[str], list[list[str]]]:
+def make_rows(found: list[tuple[str, str, str]]) -> tuple[list[str], list[list[str]]]:
     """A table for `report.show`."""
     return ["library", "ability", "outcome"], [list(line) for line in found]
 
@@ -75,13 +74,13 @@ def _many_categories() -> Any:
     return _frame().assign(kind=pd.Categorical(np.arange(N_ROWS).astype(str)))
 
 
-def _with_text() -> Any:
+def _make_text() -> Any:
     """No text twice; some hold a word."""
     texts = [f"a {'costly' if has else 'cheap'} thing {i}" for i, has in enumerate(HAS_WORD)]
     return _frame().assign(kind=texts)
 
 
-def _with_embeddings() -> Any:
+def _make_embeddings() -> Any:
     return _frame().assign(kind=[row.tolist() for row in X])
 
 
@@ -93,8 +92,10 @@ def _adds_up(contributions: Any, raw: Any) -> None:
 
 
 def _reads_words(fit: Callable[[Any, Any], Any]) -> None:
-    """A text is a feature, and no category, only where its words say something of texts not seen before."""
-    frame, known = _with_text(), N_ROWS // 2
+    """A text is a feature, and no category, only where its words say something of texts not seen
+    before.
+    """
+    frame, known = _make_text(), N_ROWS // 2
     predicted = fit(frame[:known], HAS_WORD[:known].astype(float)).predict(frame[known:])
     difference = np.mean(predicted[HAS_WORD[known:]]) - np.mean(predicted[~HAS_WORD[known:]])
     if difference < 0.2:
@@ -160,7 +161,7 @@ def _polyleaf() -> dict[str, Attempt]:
         "SHAP values of sparse leaves": lambda: shap(leaf="sparse", leaf_k=2),
         "ranking": lambda: fit(y=GRADES, objective="rank:ndcg"),
         "text as a feature": lambda: _reads_words(PolyleafRegressor(n_estimators=50).fit),
-        "embeddings as a feature": lambda: fit(_with_embeddings()),
+        "embeddings as a feature": lambda: fit(_make_embeddings()),
     }
 
 
@@ -199,7 +200,7 @@ def _xgboost() -> dict[str, Attempt]:
         "text as a feature": lambda: _reads_words(
             xgboost.XGBRegressor(enable_categorical=True).fit
         ),
-        "embeddings as a feature": lambda: model(_with_embeddings(), enable_categorical=True),
+        "embeddings as a feature": lambda: model(_make_embeddings(), enable_categorical=True),
     }
 
 
@@ -229,7 +230,7 @@ def _lightgbm() -> dict[str, Attempt]:
             X, GRADES, group=np.bincount(GROUPS)
         ),
         "text as a feature": lambda: _reads_words(lightgbm.LGBMRegressor(verbose=-1).fit),
-        "embeddings as a feature": lambda: model(_with_embeddings()),
+        "embeddings as a feature": lambda: model(_make_embeddings()),
     }
 
 
@@ -254,7 +255,7 @@ def _catboost() -> dict[str, Attempt]:
             fitted.get_feature_importance(catboost.Pool(X, Y), type="ShapValues"), fitted.predict(X)
         )
 
-    def of_kind(frame: Any, y: Any = Y[:, 0], iterations: int = 5, **kinds: Any) -> Any:
+    def fit_kinds(frame: Any, y: Any = Y[:, 0], iterations: int = 5, **kinds: Any) -> Any:
         fresh = catboost.CatBoostRegressor(
             iterations=iterations, verbose=0, allow_writing_files=False
         )
@@ -274,12 +275,14 @@ def _catboost() -> dict[str, Attempt]:
         "missing targets": lambda: model(Y_UNKNOWN, "MultiRMSEWithMissingValues"),
         "weights per row and output": lambda: model(weight=WEIGHTS),
         "sparse targets": lambda: labels(_sparse_labels()),
-        "categorical features": lambda: of_kind(_frame(), cat_features=["kind"]),
-        "400 categories": lambda: of_kind(_many_categories(), cat_features=["kind"]),
+        "categorical features": lambda: fit_kinds(_frame(), cat_features=["kind"]),
+        "400 categories": lambda: fit_kinds(_many_categories(), cat_features=["kind"]),
         "text as a feature": lambda: _reads_words(
-            lambda frame, y: of_kind(frame, y, iterations=50, text_features=["kind"])
+            lambda frame, y: fit_kinds(frame, y, iterations=50, text_features=["kind"])
         ),
-        "embeddings as a feature": lambda: of_kind(_with_embeddings(), embedding_features=["kind"]),
+        "embeddings as a feature": lambda: fit_kinds(
+            _make_embeddings(), embedding_features=["kind"]
+        ),
         "ranking": ranking,
         "monotone constraints": lambda: _rises(
             model(FALLING[:, 1], "RMSE", monotone_constraints=RISING).predict
@@ -311,7 +314,7 @@ def _sklearn() -> dict[str, Attempt]:
         "monotone constraints, three classes": lambda: classes(CLASSES, monotonic_cst=RISING),
         "400 categories": lambda: model(_many_categories()),
         "text as a feature": lambda: _reads_words(HistGradientBoostingRegressor().fit),
-        "embeddings as a feature": lambda: model(_with_embeddings()),
+        "embeddings as a feature": lambda: model(_make_embeddings()),
     }
 
 

@@ -1,7 +1,4 @@
-"""Exported C headers as functions: compiled by each compiler that there is, and called over rows.
-
-Owns: the compilers and their flags. Must not know: what is asserted.
-"""
+"""Exported C headers as functions, compiled by each available compiler."""
 
 import ctypes
 import shutil

@@ -1,8 +1,7 @@
 """What is compared with what: pure data.
 
-Owns sizes and parameters. Must not know how anything is run or measured.
-
-`CASES` maps names to functions of `quick` that give the comparisons; adding a case is adding one function.
+`CASES` maps names to functions of `quick` that give the comparisons; adding a case is adding one
+function.
 """
 
 from __future__ import annotations
@@ -61,7 +60,8 @@ class Case:
         The measure that the case is about: "fit_seconds", "round_seconds", "predict_seconds" or
         "peak_above_data_bytes".
     curve_points : int
-        How many shorter models are scored on the test part, to know when a score was reached. 0: none.
+        How many shorter models are scored on the test part, to know when a score was reached. 0:
+        none.
     """
 
     name: str
@@ -72,14 +72,14 @@ class Case:
     curve_points: int = 0
 
 
-def _beside(
+def _make_contenders(
     problem: Problem, settings: Settings, libraries: Sequence[str]
 ) -> tuple[Contender, ...]:
     return tuple(Contender(name, name, problem, settings) for name in ("polyleaf", *libraries))
 
 
 def _same_trees(rounds: int, **limits: int) -> Settings:
-    """For cases about speed: leaves of one row, one reg_lambda, so that all grow trees of one size."""
+    """Settings for timing: leaves of one row and one reg_lambda, for trees of equal size."""
     return Settings(rounds, reg_lambda=1.0, min_rows=1, **limits)
 
 
@@ -105,7 +105,7 @@ def mo16(quick: bool) -> list[Case]:
         Case(
             "mo16",
             "40,000 x 50 -> 16 targets, depth 6",
-            _beside(problem, settings, MULTI_OUTPUT_PEERS),
+            _make_contenders(problem, settings, MULTI_OUTPUT_PEERS),
         )
     ]
 
@@ -118,7 +118,7 @@ def one(quick: bool) -> list[Case]:
         Case(
             "one",
             "1,000,000 x 28, two classes, 64 leaves",
-            _beside(_two_classes(quick), settings, peers),
+            _make_contenders(_two_classes(quick), settings, peers),
         )
     ]
 
@@ -133,7 +133,11 @@ def few(quick: bool) -> list[Case]:
     )
     settings = _same_trees(2 if quick else 10, max_depth=6, max_leaves=64)
     peers = (*ALL_PEERS, "mbtr")
-    return [Case("few", "1,000 x 50 -> 50 targets, 10 rounds", _beside(problem, settings, peers))]
+    return [
+        Case(
+            "few", "1,000 x 50 -> 50 targets, 10 rounds", _make_contenders(problem, settings, peers)
+        )
+    ]
 
 
 def words(quick: bool) -> list[Case]:
@@ -149,8 +153,9 @@ def words(quick: bool) -> list[Case]:
             if n_outputs == 1
             else (*XGBOOST, "lightgbm", "catboost")
         )
-        title = f"20,000 x 30,000 words, 80 in a row -> {n_outputs} target{'s' * (n_outputs > 1)}, depth 6"
-        cases.append(Case(f"words-{n_outputs}", title, _beside(problem, settings, peers)))
+        targets = f"{n_outputs} target{'s' * (n_outputs > 1)}"
+        title = f"20,000 x 30,000 words, 80 in a row -> {targets}, depth 6"
+        cases.append(Case(f"words-{n_outputs}", title, _make_contenders(problem, settings, peers)))
     return cases
 
 
@@ -169,13 +174,15 @@ _QUALITY = {
 
 
 def quality(quick: bool) -> list[Case]:
-    """Real data and early stopping; whatever is not the size of the trees is each library's default."""
+    """Real data and early stopping; whatever is not the size of the trees is each library's
+    default.
+    """
     settings = Settings(5 if quick else 1000, max_depth=6, max_leaves=64, patience=20)
     return [
         Case(
             f"quality-{name}",
             f"{name}: test score with early stopping",
-            _beside(
+            _make_contenders(
                 Problem(kind, "file", {"name": name, "n_rows": 400 if quick else None}),
                 settings,
                 (*MULTI_OUTPUT_PEERS, *more),
@@ -190,7 +197,7 @@ def predict(quick: bool) -> list[Case]:
     """Prediction; the models are trained on fewer rows."""
     problem = _targets(quick, 16, n_test=100_000)
     settings = _same_trees(5 if quick else 200, max_depth=6, max_leaves=64)
-    contenders = _beside(problem, settings, MULTI_OUTPUT_PEERS)
+    contenders = _make_contenders(problem, settings, MULTI_OUTPUT_PEERS)
     return [
         Case(
             "predict",
@@ -230,7 +237,7 @@ def leaves(quick: bool) -> list[Case]:
                 label,
                 "polyleaf",
                 problem,
-                replace(settings, own=_of_trees({**presets.tfbt(), **kind})),
+                replace(settings, own=_tree_parameters({**presets.tfbt(), **kind})),
             )
             for label, kind in kinds.items()
         )
@@ -242,10 +249,10 @@ def leaves(quick: bool) -> list[Case]:
     return cases
 
 
-def _of_trees(parameters: dict[str, Any]) -> dict[str, Any]:
-    """A recipe without what `Settings` say."""
-    said = ("learning_rate", "max_depth", "max_leaves", "reg_lambda", "min_child_samples")
-    return {name: value for name, value in parameters.items() if name not in said}
+def _tree_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """A recipe without the parameters in `Settings`."""
+    set_already = ("learning_rate", "max_depth", "max_leaves", "reg_lambda", "min_child_samples")
+    return {name: value for name, value in parameters.items() if name not in set_already}
 
 
 def threads(quick: bool) -> list[Case]:
@@ -271,7 +278,7 @@ def threads(quick: bool) -> list[Case]:
 def memory(quick: bool) -> list[Case]:
     """Peak memory of training, above the data."""
     settings = _same_trees(3 if quick else 10, max_leaves=64)
-    contenders = _beside(_two_classes(quick), settings, ("lightgbm", "xgboost"))
+    contenders = _make_contenders(_two_classes(quick), settings, ("lightgbm", "xgboost"))
     return [
         Case("memory", "peak memory, 1,000,000 x 28", contenders, focus="peak_above_data_bytes")
     ]
@@ -286,9 +293,11 @@ CASES: dict[str, Callable[[bool], list[Case]]] = {
 def select(
     name: str, quick: bool, n_threads: int = 2, libraries: Sequence[str] | None = None
 ) -> list[Case]:
-    """The cases of a name ("all": every one), on `n_threads` threads, with `libraries` as the peers.
+    """The cases of a name ("all": every one), on `n_threads` threads, with `libraries` as the
+    peers.
 
-    `threads` keeps its own numbers of threads; cases of Polyleaf alone are not affected by `libraries`.
+    `threads` keeps its own numbers of threads; cases of Polyleaf alone are not affected by
+    `libraries`.
     """
     chosen = CASES if name == "all" else {name: CASES[name]}
     cases = []
@@ -296,7 +305,9 @@ def select(
         for case in make(quick):
             contenders = case.contenders
             if libraries is not None and any(c.library != "polyleaf" for c in contenders):
-                contenders = _beside(contenders[0].problem, contenders[0].settings, libraries)
+                contenders = _make_contenders(
+                    contenders[0].problem, contenders[0].settings, libraries
+                )
             if key != "threads":
                 contenders = tuple(
                     replace(c, settings=replace(c.settings, threads=n_threads)) for c in contenders

@@ -1,7 +1,8 @@
-"""Features of many and of very many categories: every library's own way with them, on made and on real data.
+"""Features of many and of very many categories: every library's own way with them, on made and on
+real data.
 
-Owns which data, and how each library is told of categories. All libraries get the same rate, the same most
-rounds and the same rows to stop early on; nothing else is set.
+All libraries get the same rate, the same most rounds and the same rows to stop early on; nothing
+else is set.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .defaults import judge
-from .frame.context import Context, Unavailable
-from .frame.paper import Figures, Paper, Subject, Table
+from .defaults import compute_scores
+from .harness.context import Context, Unavailable
+from .harness.paper import Figures, Paper, Subject, Table
 from .libraries import is_installed
 
 ROUNDS, PATIENCE, RATE = 400, 25, 0.1
@@ -50,7 +51,7 @@ class Rows:
         return self.y[:, 0] if self.y.ndim == 2 and self.y.shape[1] == 1 else self.y
 
 
-# ------------------------------------------------------------------------------------------------- libraries
+# ---------------------------------------------------------------------------------------- libraries
 
 
 def polyleaf(rows: Rows, threads: int, **parameters: Any) -> np.ndarray:
@@ -145,11 +146,11 @@ LIBRARIES: dict[str, Callable[[Rows, int], np.ndarray]] = {
 METHODS = LIBRARIES | {PER_OUTPUT: a_tree_per_output}
 
 
-# ------------------------------------------------------------------------------------------------------ data
+# --------------------------------------------------------------------------------------------- data
 
 
 def effects(context: Context, n_categories: int, n_outputs: int, seed: int) -> Rows:
-    """One feature, an effect N(0, 1) of each category on each output, and noise of deviation 0.3."""
+    """One categorical feature with N(0, 1) effects on each output, and noise of deviation 0.3."""
     rng = np.random.default_rng(seed)
     n_train = context.rows(TRAINING)
     n = n_train + context.rows(TEST)
@@ -167,8 +168,8 @@ class Crossed:
     ----------
     file : str
     crosses : tuple of tuple of (column, cut)
-        What makes up the value of each such feature. Cut: None for the column's values as they are, an int
-        for so many quantiles, a float for the width of a cell.
+        What makes up the value of each such feature. Cut: None for the column's values as they are,
+        an int for so many quantiles, a float for the width of a cell.
     dropped : tuple of int
         Columns that would give it away.
     """
@@ -296,7 +297,7 @@ _CLASSES = {  # sets of classes
 }
 
 
-# ------------------------------------------------------------------------------------------------------ runs
+# --------------------------------------------------------------------------------------------- runs
 
 
 def made(context: Context, method: str, problem: str) -> Figures:
@@ -321,29 +322,35 @@ def _figures(method: str, context: Context, draws: Iterator[Rows]) -> Figures:
     figures: Figures = {"loss": [], "score": []}
     for rows in draws:
         predicted = METHODS[method](rows, context.threads)
-        loss, score = judge(rows.task, rows.target[rows.test], predicted)
+        loss, score = compute_scores(rows.task, rows.target[rows.test], predicted)
         figures["loss"].append(loss)
         figures["score"].append(score)
     return figures
 
 
-# ---------------------------------------------------------------------------------------------------- tables
+# ------------------------------------------------------------------------------------------- tables
 
 _PROTOCOL = (
-    f"Rate {RATE}, at most {ROUNDS} rounds, stopped after {PATIENCE} without a better score on a fifth of "
-    "the training rows, the same rows for all; nothing else is set. Each library is told which columns are "
+    f"Rate {RATE}, at most {ROUNDS} rounds, stopped after {PATIENCE} without a better score on a "
+    "fifth of "
+    "the training rows, the same rows for all; nothing else is set. Each library is told which "
+    "columns are "
     "categories, in its own way: `categorical_features`, `enable_categorical`, pandas' categories, "
-    "`cat_features` (as text). LightGBM trains one model for each output, CatBoost is told that there are "
+    "`cat_features` (as text). LightGBM trains one model for each output, CatBoost is told that "
+    "there are "
     "several."
 )
 _MADE = (
-    f"One feature, {TRAINING:,} rows to learn from and {TEST:,} to test on: an effect N(0, 1) of each "
+    f"One feature, {TRAINING:,} rows to learn from and {TEST:,} to test on: an effect N(0, 1) of "
+    "each "
     "category, and noise of deviation 0.3, so that an R2 of .917 is to be had, on average. Three "
     "draws; of 8 outputs one. " + _PROTOCOL
 )
 _REAL = (
-    "Columns of real sets, cut into quantiles or cells and crossed with each other, their values numbered by "
-    f"chance; the columns themselves are taken out. At most {MOST_ROWS:,} rows, 64 % to learn from, 16 % to "
+    "Columns of real sets, cut into quantiles or cells and crossed with each other, their values "
+    "numbered by "
+    f"chance; the columns themselves are taken out. At most {MOST_ROWS:,} rows, 64 % to learn "
+    "from, 16 % to "
     "stop on, 20 % to test on; one draw. " + _PROTOCOL
 )
 
@@ -391,8 +398,8 @@ def _tables() -> Iterator[Table]:
         ("20 to 255 categories, confirmed on", MANY_CONFIRMED_ON),
     ):
         numbers, classes = (
-            [name for name in sets if (sets[name].file in _CLASSES) == wanted]
-            for wanted in (False, True)
+            [name for name in sets if (sets[name].file in _CLASSES) == is_classification]
+            for is_classification in (False, True)
         )
         yield _real(f"Real, {words}, numbers", numbers, "score", "R2", "higher")
         yield _real(f"Real, {words}, classes", classes, "loss", "log loss", "lower")

@@ -1,8 +1,5 @@
-"""What a cluster costs: processor time of ranks beside one process, what many machines would take, and other
-libraries on the same cluster.
-
-Owns the data, which are made in partitions from their numbers, the clocks, which read `/proc` (workers are
-processes of this machine), and the model of a network.
+"""What a cluster costs: processor time of ranks beside one process, what many machines would take,
+and other libraries on the same cluster.
 """
 
 from __future__ import annotations
@@ -25,8 +22,8 @@ from polyleaf.callbacks import Callback
 from polyleaf.runtime.collective import Communicator
 
 from . import memory
-from .frame.context import Context, Unavailable, require_module
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context, Unavailable, require_module
+from .harness.paper import Figures, Paper, Subject, Table
 
 ROUNDS, MAX_DEPTH, PARTS = 6, 6, 8
 IDLE_SECONDS = 4.0  # in which workers are watched that have nothing to do
@@ -50,7 +47,7 @@ def part(
     return X, Y[0] if n_outputs == 1 else np.stack(Y, axis=1)
 
 
-# --- clocks ------------------------------------------------------------------------------------------
+# --- clocks ---------------------------------------------------------------------------------------
 
 
 def processor_seconds(pid: int) -> float:
@@ -90,7 +87,7 @@ def _cluster(n_workers: int) -> Iterator[tuple[Any, list[int]]]:
         yield client, list(client.run(os.getpid).values())
 
 
-# --- two ranks beside one process --------------------------------------------------------------------
+# --- two ranks beside one process -----------------------------------------------------------------
 
 SIZES: dict[str, Shape] = {
     "2,000,000 x 100, 16 outputs": (2_000_000, 100, 16),
@@ -99,16 +96,17 @@ SIZES: dict[str, Shape] = {
 
 
 def ranks(context: Context, method: str, problem: str) -> Figures:
-    """Seconds of processor time of a tree: `alone`, of two processes `apart` with half the rows each, and of
-    `two` ranks; what two `idle` workers take in that time, and the `ratio` without this; `peak_alone`,
-    `peak_rank`: MB; `same`: whether the model file is."""
+    """Seconds of processor time of a tree: `alone`, of two processes `apart` with half the rows
+    each, and of `two` ranks; what two `idle` workers take in that time, and the `ratio` without
+    this; `peak_alone`, `peak_rank`: MB; `same`: whether the model file is.
+    """
     require_module("distributed")
     n, n_features, n_outputs = SIZES[method]
     shape = context.rows(n // PARTS), n_features, n_outputs
     alone, expected = _alone(shape)
     with ProcessPoolExecutor(2, get_context("spawn")) as processes:
         apart = [half for half, _ in processes.map(_alone, 2 * [(shape[0] // 2, *shape[1:])])]
-    two, found = _on_ranks(shape, 2)
+    two, found = _fit_ranks(shape, 2)
     return {
         "alone": alone["tree"],
         "apart": sum(half["tree"] for half in apart),
@@ -134,7 +132,7 @@ def _alone(shape: Shape) -> tuple[dict[str, float], bytes]:
         }, model.save_model()
 
 
-def _on_ranks(shape: Shape, n_ranks: int) -> tuple[dict[str, float], bytes]:
+def _fit_ranks(shape: Shape, n_ranks: int) -> tuple[dict[str, float], bytes]:
     from dask import delayed
 
     from polyleaf.dask import DaskPolyleafRegressor
@@ -153,7 +151,7 @@ def _on_ranks(shape: Shape, n_ranks: int) -> tuple[dict[str, float], bytes]:
         return spent | {"peak": max(map(peak_mb, pids))}, model.to_local().save_model()
 
 
-# --- many machines -----------------------------------------------------------------------------------
+# --- many machines --------------------------------------------------------------------------------
 
 MACHINES = (8, 64)
 NETWORKS = {"10 Gbit/s": 1.25e9, "25 Gbit/s": 3.125e9}  # bytes a second
@@ -161,8 +159,9 @@ LATENCY, CORES, ROWS_EACH, N_FEATURES, N_OUTPUTS = 0.2e-3, 8, 1_250_000, 100, 16
 
 
 class Mirror(Communicator):
-    """A rank of many of which the others have no rows: what it does, sends and is sent is what one of so many
-    machines does that all have as many rows. It has tiles of its own."""
+    """A rank of many of which the others have no rows: what it does, sends and is sent is what one
+    of so many machines does that all have as many rows. It has tiles of its own.
+    """
 
     def __init__(self, size: int, n_features: int):
         n_tiles = -(-n_features // 8)  # of eight features each
@@ -187,8 +186,10 @@ class Mirror(Communicator):
 
 
 def projected(context: Context, method: str, problem: str) -> Figures:
-    """Of a tree on so many machines: `compute` (processor seconds of one), `asked`, `mb` (out of or into the
-    busiest), `seconds` on CORES cores each, `one`: of one machine with all rows, `times` as fast."""
+    """Of a tree on so many machines: `compute` (processor seconds of one), `asked`, `mb` (out of or
+    into the busiest), `seconds` on CORES cores each, `one`: of one machine with all rows, `times`
+    as fast.
+    """
     require_module("distributed")
     from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
     from polyleaf.runtime.context import Context
@@ -242,7 +243,7 @@ def _ask_often(rank: int, addresses: list[str], fit: str, n: int, n_bytes: int) 
 
 
 def _cost_of_messages() -> tuple[float, float]:
-    """Seconds of processor time for a fetch with its answer, and for a megabyte, of a rank of two."""
+    """Measure processor seconds of a message and its answer, and of a megabyte, per rank."""
     from polyleaf.dask.communicator import CommunicatorPlugin
 
     found = {}
@@ -268,7 +269,7 @@ def _cost_of_messages() -> tuple[float, float]:
     return small, (large - small) / 8
 
 
-# --- other libraries ---------------------------------------------------------------------------------
+# --- other libraries ------------------------------------------------------------------------------
 
 PEERS = {"1 output": (200_000, 50, 1), "16 outputs": (200_000, 50, 16)}
 PEER_ROUNDS = 20
@@ -318,8 +319,9 @@ METHODS: dict[str, Callable[..., bytes]] = {
 
 
 def peers(context: Context, method: str, problem: str) -> Figures:
-    """With two workers `seconds`, `cpu` of both, `peak` MB of one; `runs`: different models of two runs,
-    `workers`: of 1, 2 and 4 workers."""
+    """With two workers `seconds`, `cpu` of both, `peak` MB of one; `runs`: different models of two
+    runs, `workers`: of 1, 2 and 4 workers.
+    """
     require_module("distributed")
     require_module(method.lower())
     n, n_features, n_outputs = PEERS[problem]
@@ -385,12 +387,18 @@ PAPER = Paper(
                 },
             ),
             ranks,
-            f"Depth {MAX_DEPTH} by level, one thread in each process, {PARTS} partitions that workers make; "
-            f"the mean of {ROUNDS - 1} trees after the first, processor time of whole processes, so with "
-            "what they send one another. Apart: half the rows each, at the same time, without a word: with "
-            "what two cores take from one another. A Dask worker takes processor time for each second that "
-            "it lives, whatever it does (it looks at itself a hundred times a second): that is told apart, "
-            "as it grows with the time that a busy machine makes a tree wait. The peaks include the table "
+            f"Depth {MAX_DEPTH} by level, one thread in each process, {PARTS} partitions that "
+            "workers make; "
+            f"the mean of {ROUNDS - 1} trees after the first, processor time of whole processes, "
+            "so with "
+            "what they send one another. Apart: half the rows each, at the same time, without a "
+            "word: with "
+            "what two cores take from one another. A Dask worker takes processor time for each "
+            "second that "
+            "it lives, whatever it does (it looks at itself a hundred times a second): that is "
+            "told apart, "
+            "as it grows with the time that a busy machine makes a tree wait. The peaks include "
+            "the table "
             "that the one process bins, and the partitions that workers bin.",
             also=tuple(SIZES),
         ),
@@ -412,12 +420,18 @@ PAPER = Paper(
                     },
                 ),
                 projected,
-                f"NOT measured on machines: {ROWS_EACH:,} rows on each, {N_FEATURES} features, {N_OUTPUTS} "
-                f"outputs, depth {MAX_DEPTH} by level. One rank is run with its rows, others having none: "
-                "what it computes, how often it asks, and what it sends and is sent, are those of a machine "
-                "among so many. A step then takes the latency (.2 ms), its bytes at the network's speed and, "
-                "on one core that waits meanwhile, the processor time of its fetches and bytes as measured "
-                f"between two workers here. {CORES} cores are taken to compute {CORES} times as fast as one, "
+                f"NOT measured on machines: {ROWS_EACH:,} rows on each, {N_FEATURES} features, "
+                f"{N_OUTPUTS} "
+                f"outputs, depth {MAX_DEPTH} by level. One rank is run with its rows, others "
+                "having none: "
+                "what it computes, how often it asks, and what it sends and is sent, are those of "
+                "a machine "
+                "among so many. A step then takes the latency (.2 ms), its bytes at the network's "
+                "speed and, "
+                "on one core that waits meanwhile, the processor time of its fetches and bytes as "
+                "measured "
+                f"between two workers here. {CORES} cores are taken to compute {CORES} times as "
+                "fast as one, "
                 "on one machine as on many.",
                 also=tuple(f"{n} machines" for n in MACHINES),
             )
@@ -438,10 +452,14 @@ PAPER = Paper(
                     },
                 ),
                 peers,
-                f"{n:,} rows of {f} features, {PEER_ROUNDS} trees of depth {MAX_DEPTH}, workers of one "
-                f"thread, {PARTS} partitions that lie on them already. A fit, binning included, by each "
-                "library's own estimator for Dask; XGBoost's 16 outputs by `multi_output_tree`; LightGBM has "
-                "no trees of several outputs. Models are compared as bytes (LightGBM's without parameters).",
+                f"{n:,} rows of {f} features, {PEER_ROUNDS} trees of depth {MAX_DEPTH}, workers "
+                "of one "
+                f"thread, {PARTS} partitions that lie on them already. A fit, binning included, "
+                "by each "
+                "library's own estimator for Dask; XGBoost's 16 outputs by `multi_output_tree`; "
+                "LightGBM has "
+                "no trees of several outputs. Models are compared as bytes (LightGBM's without "
+                "parameters).",
                 also=tuple(METHODS) if problem == "1 output" else ("Polyleaf", "XGBoost"),
             )
             for problem, (n, f, _) in PEERS.items()

@@ -1,7 +1,4 @@
-"""Two result files: what of Polyleaf got slower, larger or worse by more than the noise.
-
-Owns what counts as noise. Must not know how anything was measured.
-"""
+"""Two result files: what of Polyleaf got slower, larger or worse by more than the noise."""
 
 from __future__ import annotations
 
@@ -10,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .frame.paper import Paper, Subject, Table
-from .frame.store import Store
-from .frame.verdict import Value, value_of
+from .harness.paper import Paper, Subject, Table
+from .harness.store import Store
+from .harness.verdict import Value, get_value
 
 LOWER_IS_BETTER = (
-    "fit_seconds", "round_seconds", "predict_seconds", "peak_above_data_bytes", "model_bytes", "ns_per_unit",
+    "fit_seconds", "round_seconds", "predict_seconds", "peak_above_data_bytes", "model_bytes",
+    "ns_per_unit",
     "explain_us",
 )  # fmt: skip
 SCORE_TOLERANCE = 0.002  # scores do not depend on how busy the machine is
@@ -43,7 +41,7 @@ class Change:
 
 @dataclass
 class Comparison:
-    """Changes of Polyleaf, of the peers (they tell of the machine), and what could not be compared."""
+    """Changes of Polyleaf and of the peers (a machine check), and what has no counterpart."""
 
     changes: list[Change]
     peers: list[Change]
@@ -59,10 +57,10 @@ class Comparison:
 def compare(before: dict[str, Any], after: dict[str, Any], tolerance: float = 0.05) -> Comparison:
     """Compare two result files.
 
-    A figure changed when the ratio of its medians is beyond `tolerance` and beyond the spread, (max - min) /
-    median, of either file's repeats. Contenders of another problem or other settings are not compared. Cases
-    that only one file has were not asked for and are passed over; a contender that has no runs any more is
-    lost.
+    A figure changed when the ratio of its medians is beyond `tolerance` and beyond the spread, (max
+    - min) / median, of either file's repeats. Contenders of another problem or other settings are
+    not compared. Cases that only one file has were not asked for and are passed over; a contender
+    that has no runs any more is lost.
     """
     found = Comparison([], [], [], [])
     cases = {case["name"]: case for case in after["cases"]}
@@ -109,23 +107,24 @@ def _changes(
 def compare_studies(
     before: Store, after: Store, studies: Iterable[Paper], tolerance: float
 ) -> Comparison:
-    """Compare the runs of two files cell by cell: of the tables' methods, those that are Polyleaf's are ours.
+    """Compare the runs of two files cell by cell: of the tables' methods, those that are Polyleaf's
+    are ours.
 
-    A score changed when the ratio of its means is beyond `SCORE_TOLERANCE` and beyond two standard errors of
-    their difference; seconds when it is beyond `tolerance` and those.
+    A score changed when the ratio of its means is beyond `SCORE_TOLERANCE` and beyond two standard
+    errors of their difference; seconds when it is beyond `tolerance` and those.
     """
     found = Comparison([], [], [], [])
     for study in studies:
         for table in study.tables:
             for method, subject in table.runs() if isinstance(table, Table) else ():
                 key = study.task(table, method, subject).key
-                old, new = (value_of(s.figures(key), subject.figure) for s in (before, after))
+                old, new = (get_value(s.figures(key), subject.figure) for s in (before, after))
                 where = (f"{study.key}, {table.name}", method, subject.title)
                 if old is None:
                     continue
                 if new is None:
-                    if method in table.ours and after.problem_of(key):
-                        found.lost.append(f"{', '.join(where)}: {after.problem_of(key)}")
+                    if method in table.ours and after.find_error(key):
+                        found.lost.append(f"{', '.join(where)}: {after.find_error(key)}")
                 elif old.mean > 0 < new.mean and (subject.better or subject.unit == "s"):
                     change = _cell_change(where, subject, old, new, tolerance)
                     (found.changes if method in table.ours else found.peers).append(change)
@@ -147,7 +146,7 @@ def _cell_change(
     )
 
 
-def rows_of(changes: list[Change]) -> tuple[list[str], list[list[str]]]:
+def make_rows(changes: list[Change]) -> tuple[list[str], list[list[str]]]:
     """Header and cells of a table, the worst first."""
     header = [
         "verdict",

@@ -1,6 +1,7 @@
-"""Intervals after `calibrate`: what share of test rows lies in them, target by target and all at once.
+"""Intervals after `calibrate`: what share of test rows lies in them, target by target and all at
+once.
 
-Owns the sets, the models and the measures. Sets and splits are those of `sets`.
+Sets and splits are those of `sets`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .frame.context import Context
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context
+from .harness.paper import Figures, Paper, Subject, Table
 
 SETS = "enb rf1 wq sarcos4449 scpf edm casp gas_turbine oes10".split()
 SPLITS = 3
@@ -32,9 +33,10 @@ MODELS: dict[
 
 
 def conformal(context: Context, method: str, problem: str) -> Figures:
-    """Coverage in %, mean over targets (`each`), of the worst (`worst`) and of all at once (`all`); the mean
-    `width` in deviations of the targets; and `error`, the standard error of a coverage in %: of the rows that
-    it was calibrated and measured on. Lists with one number a split."""
+    """Coverage in %, mean over targets (`each`), of the worst (`worst`) and of all at once (`all`);
+    the mean `width` in deviations of the targets; and `error`, the standard error of a coverage in
+    %: of the rows that it was calibrated and measured on. Lists with one number a split.
+    """
     from polyleaf import PolyleafRegressor
 
     parameters, joint = MODELS[method]
@@ -76,9 +78,12 @@ def _parts(context: Context, name: str) -> Iterator[tuple[Rows, Rows, Rows]]:
 
 
 _PROTOCOL = (
-    f"At most {MOST_ROWS:,} rows; 30 % to test, a quarter of the others to calibrate on; {SPLITS} splits. "
-    "150 rounds of 15 leaves, otherwise defaults; quantiles of 5 and 95 %. The standard error is that of one "
-    "split, from the rows that were calibrated and tested on, if targets vary continuously: equal scores "
+    f"At most {MOST_ROWS:,} rows; 30 % to test, a quarter of the others to calibrate on; {SPLITS} "
+    "splits. "
+    "150 rounds of 15 leaves, otherwise defaults; quantiles of 5 and 95 %. The standard error is "
+    "that of one "
+    "split, from the rows that were calibrated and tested on, if targets vary continuously: equal "
+    "scores "
     "(edm, wq and scpf have whole numbers) put more rows inside."
 )
 

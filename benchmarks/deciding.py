@@ -1,7 +1,6 @@
 """Deciding: F1 of labels where a label holds above one half, and above one threshold chosen by F1.
 
-Owns the sets, the rows that the threshold is chosen on, and the measures: the same for every library. How
-libraries are called is `defaults`'.
+How libraries are called is `defaults`'.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from . import defaults
-from .frame.context import Context, Unavailable
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context, Unavailable
+from .harness.paper import Figures, Paper, Subject, Table
 from .libraries import is_installed
 
 SETS = "birds cal500 corel5k emotions enron imdb medical scene yeast_ml".split()
@@ -19,8 +18,9 @@ LIMIT = 10.0  # seconds of processor time that a fit may take
 
 
 def deciding(context: Context, method: str, problem: str) -> Figures:
-    """F1 over all cells (`micro`) and the mean of the labels' (`macro`) at one half, at the threshold that is
-    best on rows held out (`chosen_micro`, `chosen_macro`), and that `threshold`."""
+    """F1 over all cells (`micro`) and the mean of the labels' (`macro`) at one half, at the
+    threshold that is best on rows held out (`chosen_micro`, `chosen_macro`), and that `threshold`.
+    """
     if not is_installed(method.lower()):
         raise Unavailable(f"{method} is not installed")
     X, Y, X_test, Y_test = next(defaults.parts(context, context.load(problem)))
@@ -39,8 +39,10 @@ def deciding(context: Context, method: str, problem: str) -> Figures:
 _PROTOCOL = (
     "No setting of any library, as in Out of the box, and its first split; a fit may take "
     f"{LIMIT:.0f} s of processor time. At most {MOST_ROWS:,} rows, of which a quarter is held out; "
-    "the threshold is that of the largest F1 over all cells of these, one for all labels, by the same rule "
-    "for every library. Both F1 are of the same model, trained on the other three quarters. CatBoost, whose "
+    "the threshold is that of the largest F1 over all cells of these, one for all labels, by the "
+    "same rule "
+    "for every library. Both F1 are of the same model, trained on the other three quarters. "
+    "CatBoost, whose "
     "own number of rounds is 1000, has seldom time for many."
 )
 _FIGURES = {

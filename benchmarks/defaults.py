@@ -1,8 +1,7 @@
 """Out of the box: every library as its users first meet it, on every data set, in the same seconds.
 
-Owns which sets, which measures, and how each library is called without a single setting; and Polyleaf's
-recipes, each by what it is about and nothing else. A library's own number of rounds holds unless the limit
-comes first: then the model is what it had by then.
+A library's own number of rounds holds unless the limit comes first: then the model is what it had
+by then.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ import scipy.sparse as sp
 
 from polyleaf.metrics._classification import best_f1_threshold
 
-from .frame.context import Context, Unavailable
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context, Unavailable
+from .harness.paper import Figures, Paper, Subject, Table
 from .libraries import is_installed
 from .sets import DataSet
 
@@ -36,12 +35,14 @@ MOST_CLASSES = 26  # of a full Hessian
 LEAST_PROBABILITY = 1e-7  # float32 cannot tell 1 - p from 1 much below
 
 MULTICLASS = (
-    "covtype20k dna leaf99 letter mnist nursery optdigits otto pendigits poker25k satimage shuttle usps "
+    "covtype20k dna leaf99 letter mnist nursery optdigits otto pendigits poker25k satimage "
+    "shuttle usps "
     "vehicle waveform yeast"
 ).split()
 BINARY = ["higgs7500"]
 REGRESSION = (
-    "atp1d bike_hour california_housing casp edm enb gas_turbine oes10 osales parkinsons_updrs pol rf1 rf2 "
+    "atp1d bike_hour california_housing casp edm enb gas_turbine oes10 osales parkinsons_updrs "
+    "pol rf1 rf2 "
     "sarcos4449 scpf sf1 sf2 slump student_por wq"
 ).split()
 MULTILABEL = (
@@ -56,7 +57,8 @@ CHOSEN_ON = (
 LARGE = "casp gas_turbine california_housing bike_hour poker25k shuttle letter".split()
 # Of several outputs, of every task and size; recipes are compared on these.
 SEVERAL_OUTPUTS = (
-    "covtype20k dna leaf99 letter otto satimage vehicle yeast enb gas_turbine oes10 rf1 sarcos4449 scpf wq "
+    "covtype20k dna leaf99 letter otto satimage vehicle yeast enb gas_turbine oes10 rf1 "
+    "sarcos4449 scpf wq "
     "birds delicious emotions enron yeast_ml"
 ).split()
 
@@ -64,7 +66,7 @@ Predict = Callable[[Any], np.ndarray]
 
 
 class Deadline:
-    """When a fit must end, by the processor time of this process: other programs hardly change it."""
+    """Deadline of a fit in processor time of this process, which other programs hardly affect."""
 
     def __init__(self, seconds: float):
         self._end = time.process_time() + seconds
@@ -79,7 +81,9 @@ class Deadline:
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:
-        """When time is over it is as if somebody had pressed Ctrl-C: for fits that nothing is to watch."""
+        """When time is over it is as if somebody had pressed Ctrl-C: for fits that nothing is to
+        watch.
+        """
 
         ended = threading.Event()
 
@@ -88,7 +92,8 @@ class Deadline:
                 if self.passed():
                     return _thread.interrupt_main()
 
-        # Where a shell runs us in the background it has Ctrl-C ignored, and nothing would interrupt anything.
+        # Where a shell runs us in the background it has Ctrl-C ignored, and nothing would interrupt
+        # anything.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         watcher = threading.Thread(target=watch)
         watcher.start()
@@ -124,7 +129,9 @@ class Job:
         return regressor if self.task == "regression" else classifier
 
     def reader(self, model: Any) -> Predict:
-        """What gives the model's values, or probabilities: of class 1, of all classes, of all labels."""
+        """What gives the model's values, or probabilities: of class 1, of all classes, of all
+        labels.
+        """
         if self.task == "regression":
             return model.predict
         if self.task == "binary":
@@ -132,7 +139,7 @@ class Job:
         return model.predict_proba
 
 
-# ------------------------------------------------------------------------------------------- the libraries
+# ------------------------------------------------------------------------------------ the libraries
 
 
 def polyleaf(job: Job, **parameters: Any) -> Predict:
@@ -159,7 +166,9 @@ def xgboost(job: Job, **parameters: Any) -> Predict:
 
 
 def lightgbm(job: Job) -> Predict:
-    """It knows one output only: one model for each target or label, each with its share of the time."""
+    """It knows one output only: one model for each target or label, each with its share of the
+    time.
+    """
     if job.y.ndim == 1:
         return _lightgbm(job)
     n, task = job.y.shape[1], "binary" if job.task == "multilabel" else job.task
@@ -185,7 +194,9 @@ def _lightgbm(job: Job) -> Predict:
 
 
 def catboost(job: Job) -> Predict:
-    """Several targets or labels need its loss for them; labels that never vary are refused, so left out."""
+    """Several targets or labels need its loss for them; labels that never vary are refused, so left
+    out.
+    """
     from catboost import CatBoostClassifier, CatBoostRegressor
 
     class Stop:
@@ -209,12 +220,12 @@ def catboost(job: Job) -> Predict:
     if varies.all():
         return predict
 
-    def with_constant_labels(X: Any) -> np.ndarray:
+    def add_constant_labels(X: Any) -> np.ndarray:
         probability = np.tile(job.y[0].astype(float), (X.shape[0], 1))
         probability[:, varies] = predict(X)
         return probability
 
-    return with_constant_labels
+    return add_constant_labels
 
 
 LIBRARIES: dict[str, Callable[[Job], Predict]] = {
@@ -249,7 +260,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "15 leaves": {"max_leaves": 15},
     "63 leaves": {"max_leaves": 63},
 }  # fmt: skip
-# A tenth of the rows held out, as scikit-learn's histogram boosting has it by itself above 10,000 rows.
+# A tenth of the rows held out, as scikit-learn's histogram boosting has it by itself above 10,000
+# rows.
 _STOPPED: dict[str, Any] = {"validation_fraction": 0.1, "early_stopping_rounds": 10}
 EARLY: dict[str, dict[str, Any]] = {
     "stopped early": _STOPPED,
@@ -261,12 +273,13 @@ METHODS = LIBRARIES | {
 }
 
 
-# -------------------------------------------------------------------------------------------------- one run
+# ------------------------------------------------------------------------------------------ one run
 
 
 def out_of_the_box(context: Context, method: str, problem: str) -> Figures:
-    """Fit without settings, or with those of a recipe, on each split: see `measure`. For the libraries'
-    labels `chosen` too, F1 above a threshold, and that `threshold`."""
+    """Fit without settings, or with those of a recipe, on each split: see `measure`. For the
+    libraries' labels `chosen` too, F1 above a threshold, and that `threshold`.
+    """
     if method in LIBRARIES and not is_installed(method.lower()):
         raise Unavailable(f"{method} is not installed")
     if method in PRESETS:
@@ -294,8 +307,10 @@ def measure(
     most_rows: int = MOST_ROWS,
     chooses: bool = False,
 ) -> Figures:
-    """`loss`, `score` and `seconds` (of processor time), each a list with one number a split; with `chooses`
-    labels' F1 above the threshold that `chosen_threshold` gives too, which takes a second fit."""
+    """`loss`, `score` and `seconds` (of processor time), each a list with one number a split; with
+    `chooses` labels' F1 above the threshold that `chosen_threshold` gives too, which takes a second
+    fit.
+    """
     data = context.load(problem)
     limit = LIMIT / 20 if context.quick else LIMIT
     found: dict[str, list[float]] = {"loss": [], "score": [], "seconds": []}
@@ -304,7 +319,7 @@ def measure(
         predict = fit(Job(data.task, X, y, context.threads, Deadline(limit)))
         found["seconds"].append(time.process_time() - begun)
         predicted = np.asarray(predict(X_test), np.float64)
-        loss, score = judge(data.task, y_test, predicted)
+        loss, score = compute_scores(data.task, y_test, predicted)
         found["loss"].append(loss)
         found["score"].append(score)
         if chooses and data.task == "multilabel":
@@ -317,8 +332,9 @@ def measure(
 def chosen_threshold(
     fit: Callable[[Job], Predict], X: Any, Y: np.ndarray, threads: int, limit: float
 ) -> tuple[float, Predict]:
-    """The threshold of the largest F1 over all cells of a quarter of the rows, by a model of the others; and
-    that model. Rows are in random order."""
+    """The threshold of the largest F1 over all cells of a quarter of the rows, by a model of the
+    others; and that model. Rows are in random order.
+    """
     held = np.arange(len(Y)) < round(HELD * len(Y))
     predict = fit(Job("multilabel", X[~held], Y[~held], threads, Deadline(limit)))
     return best_f1_threshold(np.asarray(predict(X[held]), np.float64), Y[held]), predict
@@ -345,9 +361,9 @@ def parts(
 def splits(context: Context, data: DataSet, most_rows: int = MOST_ROWS) -> Iterator[Split]:
     """The source's own split first, then random ones; small sets get more of them.
 
-    Rows of one person are alike, so people, not rows, of the Parkinson's data are drawn, and who it was is
-    left out of the features. Classes are numbered by those that the training part has; test rows of others
-    are left out.
+    Rows of one person are alike, so people, not rows, of the Parkinson's data are drawn, and who it
+    was is left out of the features. Classes are numbered by those that the training part has; test
+    rows of others are left out.
     """
     n = len(data.y)
     X, people = data.X, None
@@ -374,11 +390,11 @@ def splits(context: Context, data: DataSet, most_rows: int = MOST_ROWS) -> Itera
         yield Split(X[train], y, X[test], y_test, None if people is None else people[train])
 
 
-def judge(task: str, y: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
+def compute_scores(task: str, y: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
     """The loss, and what users look at.
 
-    Regression: RMSE of each target over its standard deviation, averaged; R2, averaged. Classes: log loss;
-    accuracy. Labels: log loss averaged over labels; F1 over all cells at probability 0.5.
+    Regression: RMSE of each target over its standard deviation, averaged; R2, averaged. Classes:
+    log loss; accuracy. Labels: log loss averaged over labels; F1 over all cells at probability 0.5.
     """
     if task == "regression":
         y = y.reshape(len(y), -1).astype(np.float64)
@@ -395,8 +411,8 @@ def judge(task: str, y: np.ndarray, predicted: np.ndarray) -> tuple[float, float
     return loss, f1(y, p > 0.5)[0]
 
 
-def of_rows(task: str, y: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """What each row adds to the loss of `judge`, to first order: their mean moves as the loss does."""
+def row_losses(task: str, y: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """Return each row's part of the loss of `compute_scores`, to first order."""
     if task == "regression":
         y = y.reshape(len(y), -1).astype(np.float64)
         squares, scale = (predicted.reshape(y.shape) - y) ** 2, np.var(y, axis=0)
@@ -408,40 +424,55 @@ def of_rows(task: str, y: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     return -np.where(y == 1, np.log(p), np.log1p(-p)).reshape(len(y), -1).mean(axis=1)
 
 
-def f1(truth: np.ndarray, said: np.ndarray) -> tuple[float, float]:
+def f1(truth: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
     """Over all cells, and the mean over the labels that some row has."""
-    right, both = np.sum((truth == 1) & said, axis=0), np.sum(truth == 1, axis=0) + said.sum(axis=0)
+    right, both = (
+        np.sum((truth == 1) & predicted, axis=0),
+        np.sum(truth == 1, axis=0) + predicted.sum(axis=0),
+    )
     there = np.sum(truth == 1, axis=0) > 0
     each = 2 * right[there] / both[there]
     return float(2 * right.sum() / both.sum()), float(each.mean())
 
 
-# --------------------------------------------------------------------------------------------------- tables
+# ------------------------------------------------------------------------------------------- tables
 
 _PROTOCOL = (
-    f"No setting of any library; threads as told above. A fit may take {LIMIT:.0f} s of processor time, then "
-    "it ends with the rounds it has (CatBoost's own number is 1000, the others' 100; Polyleaf holds a fifth "
+    f"No setting of any library; threads as told above. A fit may take {LIMIT:.0f} s of processor "
+    "time, then "
+    "it ends with the rounds it has (CatBoost's own number is 1000, the others' 100; Polyleaf "
+    "holds a fifth "
     "of the rows out to find it, up to 600, and then trains on all). At "
-    f"most {MOST_ROWS:,} training rows and as many test rows, drawn at random, the same for all. The "
-    "source's own split, or 80 / 20 at random; sets below 2,500 rows are split three times. LightGBM "
-    "trains one model for each target or label; CatBoost is told that there are several, which it needs. "
-    "Codes of categories are handed over as numbers. The threshold of labels, one for all of a set, is that "
-    "of the largest F1 over all cells of a quarter of the training rows, by the library's model of the other "
+    f"most {MOST_ROWS:,} training rows and as many test rows, drawn at random, the same for all. "
+    "The "
+    "source's own split, or 80 / 20 at random; sets below 2,500 rows are split three times. "
+    "LightGBM "
+    "trains one model for each target or label; CatBoost is told that there are several, which it "
+    "needs. "
+    "Codes of categories are handed over as numbers. The threshold of labels, one for all of a "
+    "set, is that "
+    "of the largest F1 over all cells of a quarter of the training rows, by the library's model "
+    "of the other "
     "three; what is judged by it is the model of all training rows, whose seconds these are."
 )
 _RECIPE_PROTOCOL = (
-    "The defaults at 300 rounds, and these with what each recipe is about; no other setting is changed. "
-    "Protocol and measures as above, F1 of labels at one half, on twenty sets of several outputs. Empty: "
+    "The defaults at 300 rounds, and these with what each recipe is about; no other setting is "
+    "changed. "
+    "Protocol and measures as above, F1 of labels at one half, on twenty sets of several outputs. "
+    "Empty: "
     "does not apply (a full "
     f"Hessian needs classes, at most {MOST_CLASSES}; linear leaves need dense features)."
 )
 _SETTING_PROTOCOL = (
-    "The defaults at 300 rounds, and these with one setting changed, on the sets they were chosen on. "
+    "The defaults at 300 rounds, and these with one setting changed, on the sets they were chosen "
+    "on. "
     "Protocol and measures as above."
 )
 _EARLY_PROTOCOL = (
-    "300 rounds of the defaults on all rows of sets of more than 12,500; the same with a tenth of the rows "
-    "held out, that end after ten rounds without an improvement on these; and with up to 3,000 rounds. At "
+    "300 rounds of the defaults on all rows of sets of more than 12,500; the same with a tenth of "
+    "the rows "
+    "held out, that end after ten rounds without an improvement on these; and with up to 3,000 "
+    "rounds. At "
     "most 10,000 test rows; all else as above."
 )
 _TASKS = {

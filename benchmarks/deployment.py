@@ -1,8 +1,7 @@
-"""What it takes to serve a model, beside other libraries: its file, loading, answers to single rows, batches,
-memory, and requests to a service.
+"""What it takes to serve a model, beside other libraries: its file, loading, answers to single
+rows, batches, memory, and requests to a service.
 
-Owns the models: the same trees, leaves and rounds for all, 16 targets. Each file is served by a process of
-its own (`serving`), which has never trained anything.
+Each file is served by a process of its own (`serving`), which has never trained anything.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import numpy as np
 from . import processes, serving
 from .c_programs import COMPILERS, CProgram
 from .cases import Settings
-from .frame.context import Context, Unavailable
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context, Unavailable
+from .harness.paper import Figures, Paper, Subject, Table
 from .libraries import LIBRARIES, is_installed
 from .problems import shared_structure
 
@@ -61,11 +60,13 @@ def deployment(context: Context, method: str, problem: str) -> Figures:
     fitted.fit(data)
     with tempfile.TemporaryDirectory() as folder:
         if method in C:
-            return _of_c(C[method], fitted.model, data["X"], Path(folder))
-        return _of_file(context, method, fitted.model, data["X"], Path(folder))
+            return _measure_c(C[method], fitted.model, data["X"], Path(folder))
+        return _measure_file(context, method, fitted.model, data["X"], Path(folder))
 
 
-def _of_file(context: Context, method: str, model: Any, X: np.ndarray, folder: Path) -> Figures:
+def _measure_file(
+    context: Context, method: str, model: Any, X: np.ndarray, folder: Path
+) -> Figures:
     _, suffix, save = SAVED[method]
     (folder / "model").mkdir()
     path = folder / "model" / f"model{suffix}"
@@ -81,7 +82,7 @@ def _of_file(context: Context, method: str, model: Any, X: np.ndarray, folder: P
     return {"file_mb": size / 1e6} | processes.call(serving.__name__, job, 1, TIMEOUT)
 
 
-def _of_c(compiler: str, model: Any, X: np.ndarray, folder: Path) -> Figures:
+def _measure_c(compiler: str, model: Any, X: np.ndarray, folder: Path) -> Figures:
     """The header, row by row within one call: the least of five passes."""
     from polyleaf.export import to_c, to_numeric_matrix
 
@@ -102,19 +103,28 @@ def _of_c(compiler: str, model: Any, X: np.ndarray, folder: Path) -> Figures:
 
 
 _PROTOCOL = (
-    f"{ROUNDS} rounds of depth 6, rate 0.1, on {N_TRAINED:,} rows of {N_FEATURES} features and {N_OUTPUTS} "
-    "targets; vector leaves but for LightGBM, whose model is one for each target, in as many files. Each "
-    "file is read by a process of its own on one thread: loading (the library is imported already), the "
-    f"first row, {ASKED:,} different rows one by one as an array, a quarter of them as pandas frames of one "
-    "row, batches repeated for .3 s, and the growth of the process's memory at its peak, batches included. "
-    "The service is `examples/service.py`, in the same process, with one row a request, as JSON over "
-    "connections that are kept; clients are another process. C: the header that `to_c` writes, compiled with "
-    "-O2, row by row in one call, the least mean of five passes; its size is that of the compiled library."
+    f"{ROUNDS} rounds of depth 6, rate 0.1, on {N_TRAINED:,} rows of {N_FEATURES} features and "
+    f"{N_OUTPUTS} "
+    "targets; vector leaves but for LightGBM, whose model is one for each target, in as many "
+    "files. Each "
+    "file is read by a process of its own on one thread: loading (the library is imported "
+    "already), the "
+    f"first row, {ASKED:,} different rows one by one as an array, a quarter of them as pandas "
+    "frames of one "
+    "row, batches repeated for .3 s, and the growth of the process's memory at its peak, batches "
+    "included. "
+    "The service is `examples/http_service.py`, in the same process, with one row a request, as "
+    "JSON over "
+    "connections that are kept; clients are another process. C: the header that `to_c` writes, "
+    "compiled with "
+    "-O2, row by row in one call, the least mean of five passes; its size is that of the compiled "
+    "library."
 )
 
 
 _OF_DEEP = (
-    "As the tables above, with models of 31 leaves best first of any depth in place of depth 6. Header: "
+    "As the tables above, with models of 31 leaves best first of any depth in place of depth 6. "
+    "Header: "
     "what of C is compiled."
 )
 

@@ -1,8 +1,7 @@
 """Data in files: what a tree costs where bins lie on a disk, beside XGBoost's external memory.
 
-Owns the data, how each library is handed batches, and the measures, of this process. Both write a file and
-read it for every tree; whether the system has it in memory is the same for both, and told by the bytes that
-came from the disk.
+Both write a file and read it for every tree; whether the system has it in memory is the same for
+both, and told by the bytes that came from the disk.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from . import memory
-from .frame.context import Context, require_module
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context, require_module
+from .harness.paper import Figures, Paper, Subject, Table
 
 N_FEATURES, BATCH_ROWS, MAX_DEPTH = 96, 50_000, 6
 N_ROWS = 400_000
@@ -92,8 +91,9 @@ METHODS: dict[str, Callable[[Job], Train]] = {"Polyleaf": polyleaf, "XGBoost": x
 
 
 def out_of_core(context: Context, method: str, problem: str) -> Figures:
-    """`tree` (seconds of processor time), `wall`, `anonymous` (MB at most, of memory that no file stands
-    for), `fetched` (MB a tree that come from the disk; both libraries map their files)."""
+    """`tree` (seconds of processor time), `wall`, `anonymous` (MB at most, of memory that no file
+    stands for), `fetched` (MB a tree that come from the disk; both libraries map their files).
+    """
     if method == "XGBoost":
         require_module("xgboost")
     n_batches = 1 if context.quick else N_ROWS // BATCH_ROWS
@@ -121,7 +121,9 @@ def _clocks() -> dict[str, float]:
 
 
 class _most_anonymous:
-    """Within it memory that no file stands for is watched; what it gives says the most so far, in MB."""
+    """Within it memory that no file stands for is watched; what it gives says the most so far, in
+    MB.
+    """
 
     def __enter__(self) -> Callable[[], float]:
         self.most, self.is_over = 0.0, threading.Event()
@@ -143,9 +145,11 @@ class _most_anonymous:
 
 
 _PROTOCOL = (
-    f"{N_ROWS:,} rows of {N_FEATURES} float32 features in batches of {BATCH_ROWS:,}, trees of depth "
+    f"{N_ROWS:,} rows of {N_FEATURES} float32 features in batches of {BATCH_ROWS:,}, trees of "
+    "depth "
     f"{MAX_DEPTH} by level, 256 bins; the mean of {TREES} trees after the first. Polyleaf: "
-    "`Dataset.from_batches(..., cache_dir=...)`; XGBoost: `ExtMemQuantileDMatrix`, of 16 outputs with "
+    "`Dataset.from_batches(..., cache_dir=...)`; XGBoost: `ExtMemQuantileDMatrix`, of 16 outputs "
+    "with "
     "`multi_output_tree`. The features are uniform; a target is the product of two."
 )
 _FIGURES: dict[str, tuple[str, str, Any, int]] = {

@@ -1,7 +1,7 @@
-"""Distributions: how likely test rows are under them, their CRPS, and the seconds that training takes.
+"""Distributions: how likely test rows are under them, their CRPS, and the seconds that training
+takes.
 
-Owns the sets, how each library is asked for normal distributions, and the measures. Sets and splits are those
-of `sets`.
+Sets and splits are those of `sets`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtr
 
-from .frame.context import QUICK_ROUNDS, Context, require_module
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import QUICK_ROUNDS, Context, require_module
+from .harness.paper import Figures, Paper, Subject, Table
 
 MOST_ROWS = 8_000  # of a set, before it is split
 SPLITS = 3
 ROUNDS, RATE, PATIENCE = 400, 0.05, 50
 SETS = (
-    "enb", "casp", "california_housing", "pol", "bike_hour", "gas_turbine", "parkinsons_updrs", "sarcos4449",
+    "enb", "casp", "california_housing", "pol", "bike_hour", "gas_turbine", "parkinsons_updrs",
+    "sarcos4449",
 )  # fmt: skip
 
 
@@ -55,16 +56,17 @@ def polyleaf(job: Job, objective: Any = "normal", **parameters: Any) -> Predict:
     return predict
 
 
-def xgboosts_curvature(job: Job) -> Predict:
-    """Polyleaf's trees with the curvature of `reg:normal` in XGBoost (its pull request 12550, of 2026), in
-    place of Fisher's information: 2 / 3 (1 + 2 z^2) for the logarithm of the deviation."""
+def xgboost_hessian(job: Job) -> Predict:
+    """Polyleaf's trees with the curvature of `reg:normal` in XGBoost (its pull request 12550, of
+    2026), in place of Fisher's information: 2 / 3 (1 + 2 z^2) for the logarithm of the deviation.
+    """
     from polyleaf.objectives import Custom
 
     def derivatives(y: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         precision = np.exp(-np.clip(scores[:, 1], -30, 30))
         z = (scores[:, 0] - y) * precision
-        curvature = np.column_stack([precision**2, (4 / 6) * (1 + 2 * z**2)])
-        return np.column_stack([z * precision, 1 - z**2]), curvature
+        hessian = np.column_stack([precision**2, (4 / 6) * (1 + 2 * z**2)])
+        return np.column_stack([z * precision, 1 - z**2]), hessian
 
     def mean_nll(y: np.ndarray, scores: np.ndarray) -> float:
         return nll(y, scores[:, 0], np.exp(np.clip(scores[:, 1], -30, 30)))
@@ -93,14 +95,15 @@ OF_ROUNDS: dict[str, int | None] = {"as it comes": None, "300 rounds": 300}
 
 METHODS: dict[str, Callable[[Job], Predict]] = {
     "Polyleaf": polyleaf,
-    "XGBoost's curvature": xgboosts_curvature,
+    "XGBoost's curvature": xgboost_hessian,
     "NGBoost": ngboost,
 }
 
 
 def distributions(context: Context, method: str, problem: str) -> Figures:
-    """`nll` and `crps` of test rows, of targets in units of their deviation, and `seconds` of training; a
-    list with one number a split."""
+    """`nll` and `crps` of test rows, of targets in units of their deviation, and `seconds` of
+    training; a list with one number a split.
+    """
     module = "ngboost" if method == "NGBoost" else "polyleaf.estimators"
     require_module(module)
     importlib.import_module(module)  # which the clock is not to see
@@ -116,8 +119,9 @@ def distributions(context: Context, method: str, problem: str) -> Figures:
 
 
 def rounds(context: Context, method: str, problem: str) -> Figures:
-    """`nll` and `crps` as in `distributions`, without a setting but the number of rounds, trained on the rows
-    to stop on as well; and the `rounds` that were trained."""
+    """`nll` and `crps` as in `distributions`, without a setting but the number of rounds, trained
+    on the rows to stop on as well; and the `rounds` that were trained.
+    """
     from polyleaf import PolyleafRegressor
 
     figures: Figures = {"nll": [], "crps": [], "rounds": []}
@@ -162,10 +166,14 @@ def _parts(context: Context, name: str) -> Iterator[tuple[Job, np.ndarray, np.nd
 
 
 _PROTOCOL = (
-    f"The first target of each set, at most {MOST_ROWS:,} rows; 60 % to train on, 15 % to stop on, 25 % to "
-    f"test. {ROUNDS} rounds of rate {RATE}, ended {PATIENCE} after the best one; nothing else is set. "
-    "NGBoost has normal distributions and trees of depth 3; XGBoost 3.4 has no `reg:normal` yet: of the "
-    "one to come the curvature is used, in Polyleaf's trees. Seconds are processor time of one thread."
+    f"The first target of each set, at most {MOST_ROWS:,} rows; 60 % to train on, 15 % to stop "
+    "on, 25 % to "
+    f"test. {ROUNDS} rounds of rate {RATE}, ended {PATIENCE} after the best one; nothing else is "
+    "set. "
+    "NGBoost has normal distributions and trees of depth 3; XGBoost 3.4 has no `reg:normal` yet: "
+    "of the "
+    "one to come the curvature is used, in Polyleaf's trees. Seconds are processor time of one "
+    "thread."
 )
 
 

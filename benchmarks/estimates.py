@@ -1,7 +1,4 @@
-"""What `memory_estimate` says beside what a training then holds.
-
-Owns the trainings. Must not know how an estimate is counted.
-"""
+"""What `memory_estimate` says beside what a training then holds."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from . import memory
-from .frame.context import Context, Unavailable
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context, Unavailable
+from .harness.paper import Figures, Paper, Subject, Table
 
 N_ROWS, N_FEATURES, ROUNDS = 60_000, 50, 20
 
@@ -38,7 +35,9 @@ TRAININGS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
 
 
 def estimates(context: Context, method: str, problem: str) -> Figures:
-    """Of the training `method`, in MiB: `measured` (growth at its peak), `estimated`; `ratio` of both."""
+    """Of the training `method`, in MiB: `measured` (growth at its peak), `estimated`; `ratio` of
+    both.
+    """
     from polyleaf import PolyleafClassifier, PolyleafRegressor, memory_estimate
 
     task, n_outputs, parameters, is_evaluated = TRAININGS[method]
@@ -88,9 +87,12 @@ PAPER = Paper(
                 Subject("estimated over measured", "ratio", None, 2, "growth", "ratio"),
             ),
             estimates,
-            f"{N_ROWS:,} rows of {N_FEATURES} float32 features, {ROUNDS} rounds, defaults but for what is "
-            "named. Measured: the process's memory at its peak in `fit` less what it holds before, when X, y "
-            "and rows to evaluate on are there and a small fit has loaded the library; one process a line.",
+            f"{N_ROWS:,} rows of {N_FEATURES} float32 features, {ROUNDS} rounds, defaults but for "
+            "what is "
+            "named. Measured: the process's memory at its peak in `fit` less what it holds "
+            "before, when X, y "
+            "and rows to evaluate on are there and a small fit has loaded the library; one "
+            "process a line.",
             also=tuple(TRAININGS),
         ),
     ),

@@ -1,8 +1,7 @@
 """Times contributions (SHAP values) of Polyleaf and peers, each of its own model, on one thread.
 
-Owns what is explained and which call of a library is timed. Must not know how models are fitted (`libraries`)
-or figures shown. Turns are interleaved: within one all contenders run one after the other, so what else the
-machine does hits ratios less than times. Times are processor time.
+Turns are interleaved: within one all contenders run one after the other, so what else the machine
+does hits ratios less than times. Times are processor time.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ class Contender:
     explain : callable
         Takes a fitted `Library`, X, and rows to explain; what the peer's users would call.
     unit : int
-        Rows that a call counts as, where it is more than the rows themselves (pairs with a background).
+        Rows that a call counts as, where it is more than the rows themselves (pairs with a
+        background).
     n_outputs : int
     """
 
@@ -163,9 +163,9 @@ def run(
     names: Sequence[str],
     quick: bool,
     repeats: int,
-    say: Callable[[str], object] = lambda text: None,
+    log: Callable[[str], object] = lambda text: None,
 ) -> Iterator[dict[str, Any]]:
-    """Measure cases; as result files have them, whose runs hold `explain_us`: microseconds a row."""
+    """Measure cases for result files; runs hold `explain_us`, microseconds per row."""
     models = _Models(quick)
     for name in names:
         title, contenders = CASES[name]
@@ -178,8 +178,9 @@ def run(
             for contender, row in zip(contenders, rows, strict=True):
                 if row["error"] is None:
                     _measure(contender, models, row)
-                    say(
-                        f"{name}, turn {turn + 1}, {contender.label}: {row['runs'][-1:] or row['error']}"
+                    log(
+                        f"{name}, turn {turn + 1}, {contender.label}: "
+                        f"{row['runs'][-1:] or row['error']}"
                     )
         yield {
             "name": name,
@@ -198,7 +199,7 @@ class _Models:
         self._settings = replace(SETTINGS, rounds=3) if quick else SETTINGS
         self._fitted: dict[tuple[str, int], tuple[Library, np.ndarray]] = {}
 
-    def of(self, library: str, n_outputs: int) -> tuple[Library, np.ndarray]:
+    def get(self, library: str, n_outputs: int) -> tuple[Library, np.ndarray]:
         """The library's model for so many targets, and its X."""
         if (library, n_outputs) not in self._fitted:
             data = shared_structure(self._n_rows, 10, N_FEATURES, n_outputs)
@@ -223,7 +224,7 @@ def _entry(contender: Contender) -> dict[str, Any]:
 
 def _measure(contender: Contender, models: _Models, entry: dict[str, Any]) -> None:
     try:
-        library, X = models.of(contender.library, contender.n_outputs)
+        library, X = models.get(contender.library, contender.n_outputs)
         rows = np.ascontiguousarray(X[: contender.n_rows])
         if not entry["runs"]:
             contender.explain(library, X, rows[: min(len(rows), WARM_UP)])
@@ -236,7 +237,7 @@ def _measure(contender: Contender, models: _Models, entry: dict[str, Any]) -> No
     entry["runs"].append({"explain_us": seconds * 1e6 / len(rows) / contender.unit})
 
 
-def rows_of(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def make_rows(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Header and cells of a summarised case."""
     rows = []
     for c in case["contenders"]:

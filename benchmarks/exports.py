@@ -1,7 +1,7 @@
-"""Models that left Polyleaf beside Polyleaf itself, on every data set: how far their raw scores are apart.
+"""Models that left Polyleaf beside Polyleaf itself, on every data set: how far their raw scores are
+apart.
 
-Owns the formats, the models, and the rows that are hard on them. Must not know how a format is written. Sets
-and splits are those of `defaults`.
+Sets and splits are those of `defaults`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import scipy.sparse as sp
 
 from .c_programs import COMPILERS, CProgram
 from .defaults import EVERYTHING, parts
-from .frame.context import Context, Unavailable
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context, Unavailable
+from .harness.paper import Figures, Paper, Subject, Table
 from .sets import DataMissing, DataSet
 
 ROUNDS, MOST_LEAVES, MOST_TRAINED = 10, 31, 3_000
@@ -30,11 +30,13 @@ SETS = [
 Scores = Callable[[np.ndarray], np.ndarray]
 
 
-# --------------------------------------------------------------------------------------------- hard rows
+# ---------------------------------------------------------------------------------------- hard rows
 
 
 def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
-    """A matrix as exported models read it: thresholds, their neighbours, NaN, infinities, any category."""
+    """A matrix as exported models read it: thresholds, their neighbours, NaN, infinities, any
+    category.
+    """
     from polyleaf.export.ir import build_ir
 
     rng, source = np.random.default_rng(seed), build_ir(est)
@@ -59,7 +61,7 @@ def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
 def prepare_features(est: Any, X: np.ndarray) -> Any:
     """The same rows as a FeatureTable, past the check that refuses infinities."""
     from polyleaf.export.ir import build_ir
-    from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable
+    from polyleaf.inputs.feature_table import CategoryColumn, DenseBlock, FeatureTable
 
     mapper = build_ir(est).model.mapper
     numeric = np.flatnonzero(~mapper.is_categorical_)
@@ -73,7 +75,7 @@ def prepare_features(est: Any, X: np.ndarray) -> Any:
     return table
 
 
-# ----------------------------------------------------------------------------------------------- formats
+# ------------------------------------------------------------------------------------------ formats
 
 
 def _c(compiler: int) -> Callable[[Any, Path], Scores]:
@@ -131,12 +133,14 @@ FORMATS: dict[str, tuple[Callable[[Any, Path], Scores], dict[str, Any]]] = {
 }
 
 
-# ----------------------------------------------------------------------------------------------- one run
+# ------------------------------------------------------------------------------------------ one run
 
 
 def exports(context: Context, method: str, problem: str) -> Figures:
-    """On the set `method`, for each format: the largest difference of a raw score, on rows of the test part
-    and on hard rows, as `difference` has it. Formats that cannot hold the model are left out."""
+    """On the set `method`, for each format: the largest difference of a raw score, on rows of the
+    test part and on hard rows, as `difference` has it. Formats that cannot hold the model are left
+    out.
+    """
     try:
         data = context.load(method)
     except DataMissing as error:
@@ -205,12 +209,18 @@ def _fitted(context: Context, data: DataSet, parameters: dict[str, Any]) -> tupl
 
 
 _PROTOCOL = (
-    f"{ROUNDS} rounds of {MOST_LEAVES} leaves on at most {MOST_TRAINED:,} rows of each set; features that "
-    f"it calls categories as such. {N_ROWS} rows of the test part, and as many whose values are thresholds, "
-    "their neighbours, NaN, infinities, zeros, the largest numbers, and of categories any code, unseen ones "
-    "too (for linear leaves within the range of the real rows). The largest difference of a raw score, in "
-    "1e-9 of the largest score of its row, or of 1; -1: all bits are the same. Promised are the same bits of "
-    "C, and 1,000 (1e-6) of the others. Empty: version 3 of ONNX's trees has no splits by categories, and "
+    f"{ROUNDS} rounds of {MOST_LEAVES} leaves on at most {MOST_TRAINED:,} rows of each set; "
+    "features that "
+    f"it calls categories as such. {N_ROWS} rows of the test part, and as many whose values are "
+    "thresholds, "
+    "their neighbours, NaN, infinities, zeros, the largest numbers, and of categories any code, "
+    "unseen ones "
+    "too (for linear leaves within the range of the real rows). The largest difference of a raw "
+    "score, in "
+    "1e-9 of the largest score of its row, or of 1; -1: all bits are the same. Promised are the "
+    "same bits of "
+    "C, and 1,000 (1e-6) of the others. Empty: version 3 of ONNX's trees has no splits by "
+    "categories, and "
     "linear leaves need dense features."
 )
 

@@ -1,11 +1,13 @@
-"""A made extreme multi-label set: any number of rows and up to a million labels, with structure to learn.
+"""A made extreme multi-label set: any number of rows and up to a million labels, with structure to
+learn.
 
-Owns the recipe. Must not know libraries or clocks. `python -m benchmarks.extreme FILE` writes it in the
-format of the extreme classification repository, for libraries that read files.
+`python -m benchmarks.extreme FILE` writes it in the format of the extreme classification
+repository, for libraries that read files.
 
-Rows belong to topics, which lie in groups. The features of a row are those of its one or two topics and
-noise; its labels are drawn from its topics' lists by Zipf's law, a few from one list that serves all rows.
-So frequent labels can be told from the group, others only from the topic, and some not at all, as in tagging.
+Rows belong to topics, which lie in groups. The features of a row are those of its one or two topics
+and noise; its labels are drawn from its topics' lists by Zipf's law, a few from one list that
+serves all rows. So frequent labels can be told from the group, others only from the topic, and some
+not at all, as in tagging.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ def make_extreme(
     Parameters
     ----------
     n_rows, n_labels, n_features, n_topics : int
-        A topic's list has `4 n_labels / n_topics` labels, at least four times `labels_per_row` where there
-        are so many; lists overlap.
+        A topic's list has `4 n_labels / n_topics` labels, at least four times `labels_per_row`
+        where there are so many; lists overlap.
     labels_per_row : float
         Mean; the number of a row varies by a factor of about 1.5.
     seed : int
@@ -88,7 +90,9 @@ def make_extreme(
 def _topics(
     rng: np.random.Generator, popularity: np.ndarray, group: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Two topics for each row of a block, of one group for half of the rows, and the share of the first."""
+    """Two topics for each row of a block, of one group for half of the rows, and the share of the
+    first.
+    """
     first = np.searchsorted(popularity, rng.random(_BLOCK))
     second = np.searchsorted(popularity, rng.random(_BLOCK))
     n_groups = group.max() + 1
@@ -131,19 +135,19 @@ def _zipf(u: np.ndarray, n: int) -> np.ndarray:
 
 
 def _draws_for(
-    wanted: float,
+    n_labels: float,
     topics: np.ndarray,
     first: np.ndarray,
     lists: np.ndarray,
     shared: np.ndarray,
     seed: int,
 ) -> float:
-    """Draws per label wanted, so that the mean is met though draws repeat: found by trying on some rows."""
+    """Find the number of draws per row that gives the mean number of distinct labels."""
     some, factor = slice(0, 2000), 1.0
     for step in range(4):
         rng = np.random.default_rng([seed, 2, step])
-        got = _labels(rng, topics[some], first[some], factor * wanted, lists, shared)
-        factor *= wanted * 2000 / got.nnz
+        got = _labels(rng, topics[some], first[some], factor * n_labels, lists, shared)
+        factor *= n_labels * 2000 / got.nnz
     return factor
 
 
@@ -164,7 +168,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     write_multilabel(o.file, X, Y, "xmc")
     print(
-        f"{o.file}: {X.shape[0]} rows, {X.shape[1]} features, {Y.shape[1]} labels, {Y.nnz} of them hold."
+        f"{o.file}: {X.shape[0]} rows, {X.shape[1]} features, {Y.shape[1]} labels, {Y.nnz} of "
+        "them hold."
     )
     return 0
 

@@ -1,8 +1,7 @@
 """Workers that are lost in a fit: whether the model is still that of one machine, and time lost.
 
-Owns the kinds of faults, when they strike, and how a trial is judged. A trial is a fit on a cluster of
-processes that is made for it; a callback, or the data themselves, tell by a file that the moment has come.
-One that has not ended within PATIENCE seconds has hung.
+A trial is a fit on a cluster of processes that is made for it; a callback, or the data themselves,
+tell by a file that the moment has come. One that has not ended within PATIENCE seconds has hung.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ import numpy as np
 from polyleaf import PolyleafRegressor
 from polyleaf.callbacks import Callback
 
-from .frame.context import Context, require_module
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context, require_module
+from .harness.paper import Figures, Paper, Subject, Table
 
 N_WORKERS, TRIALS, PATIENCE = 3, 16, 300.0
 N_ROWS, PART_ROWS, ROUNDS = 6_000, 700, 40
@@ -47,7 +46,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     return X, X[:, :3] ** 2
 
 
-# --- when --------------------------------------------------------------------------------------------
+# --- when -----------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -85,8 +84,8 @@ class Moment:
         Path(self.folder, "struck").touch()
 
 
-class Tells(Callback):
-    """Tells when a round has ended."""
+class FaultMessages(Callback):
+    """FaultMessages when a round has ended."""
 
     def __init__(self, moment: Moment):
         self.moment = moment
@@ -107,12 +106,12 @@ def _read(block: np.ndarray, moment: Moment) -> np.ndarray:
     return block
 
 
-# --- what --------------------------------------------------------------------------------------------
+# --- what -----------------------------------------------------------------------------------------
 
 Strike = Callable[[Any, Any, np.random.Generator], None]  # cluster, client
 
 
-def _by_rank(cluster: Any) -> list[Any]:
+def _list_nannies(cluster: Any) -> list[Any]:
     """Nannies in the order of their workers' ranks."""
     alive = [nanny for nanny in cluster.workers.values() if nanny.worker_address and nanny.pid]
     return sorted(alive, key=lambda nanny: nanny.worker_address)
@@ -120,7 +119,7 @@ def _by_rank(cluster: Any) -> list[Any]:
 
 def _kill(which: Callable[[int, np.random.Generator], list[int]]) -> Strike:
     def strike(cluster: Any, client: Any, rng: np.random.Generator) -> None:
-        nannies = _by_rank(cluster)
+        nannies = _list_nannies(cluster)
         for i in which(len(nannies), rng):
             with suppress(ProcessLookupError):
                 os.kill(nannies[i].pid, signal.SIGKILL)
@@ -129,19 +128,19 @@ def _kill(which: Callable[[int, np.random.Generator], list[int]]) -> Strike:
 
 
 def _stop(cluster: Any, client: Any, rng: np.random.Generator) -> None:
-    pid = _by_rank(cluster)[rng.integers(N_WORKERS)].pid
+    pid = _list_nannies(cluster)[rng.integers(N_WORKERS)].pid
     os.kill(pid, signal.SIGSTOP)
     time.sleep(5)
     os.kill(pid, signal.SIGCONT)
 
 
 def _restart(cluster: Any, client: Any, rng: np.random.Generator) -> None:
-    address = _by_rank(cluster)[rng.integers(N_WORKERS)].worker_address
+    address = _list_nannies(cluster)[rng.integers(N_WORKERS)].worker_address
     client.restart_workers([address], raise_for_error=False)
 
 
 def _retire(cluster: Any, client: Any, rng: np.random.Generator) -> None:
-    client.retire_workers([_by_rank(cluster)[rng.integers(N_WORKERS)].worker_address])
+    client.retire_workers([_list_nannies(cluster)[rng.integers(N_WORKERS)].worker_address])
 
 
 def _adapt(cluster: Any, client: Any, rng: np.random.Generator) -> None:
@@ -156,8 +155,9 @@ def _scale(cluster: Any, client: Any, rng: np.random.Generator) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """Attributes: what strikes; when: in a "tree", between "rounds", in "binning", or "before" the fit;
-    whether an evaluation set is watched; how many seconds partitions and rounds take longer."""
+    """Attributes: what strikes; when: in a "tree", between "rounds", in "binning", or "before" the
+    fit; whether an evaluation set is watched; how many seconds partitions and rounds take longer.
+    """
 
     strike: Strike | None
     when: str = "tree"
@@ -184,15 +184,16 @@ KINDS = {
 }
 
 
-# --- a trial -----------------------------------------------------------------------------------------
+# --- a trial --------------------------------------------------------------------------------------
 
 
 def faults(context: Context, method: str, problem: str) -> Figures:
-    """Numbers of `trials`, `struck`, models with `other` bytes, `hung`, `restarts`; seconds: `lost` and
-    `most` (from a loss to the next attempt), `fit`. Of a client that was killed, `lost` and `most` are until
-    workers have nothing left to do, and the model is the next client's."""
+    """Numbers of `trials`, `struck`, models with `other` bytes, `hung`, `restarts`; seconds: `lost`
+    and `most` (from a loss to the next attempt), `fit`. Of a client that was killed, `lost` and
+    `most` are until workers have nothing left to do, and the model is the next client's.
+    """
     require_module("distributed")
-    trial = _of_dead_client if method == "the client killed" else partial(_trial, KINDS[method])
+    trial = _kill_client if method == "the client killed" else partial(_trial, KINDS[method])
     X, Y = data()
     watched = KINDS[method].is_watched
     expected = PolyleafRegressor(**SETTINGS).fit(X, Y, **_eval_set(watched)).save_model()
@@ -330,14 +331,14 @@ def fitted(client: Any, moment: Moment, is_watched: bool) -> Any:
     return DaskPolyleafRegressor(client=client, **SETTINGS).fit(
         rows,
         da.from_array(Y, **chunks),
-        callbacks=[Tells(moment)],
+        callbacks=[FaultMessages(moment)],
         max_restarts=10,
         wait_for_workers=60.0,
         **_eval_set(is_watched),
     )
 
 
-def _of_dead_client(expected: bytes, seed: int) -> dict[str, Any]:
+def _kill_client(expected: bytes, seed: int) -> dict[str, Any]:
     """A client is killed in a tree; the next one asks the same workers."""
     from distributed import Client, LocalCluster
 
@@ -379,14 +380,22 @@ def main() -> None:
 
 _PROTOCOL = (
     f"A fit of {ROUNDS} rounds of depth 3 on {N_ROWS:,} rows of 8 features and three targets, in "
-    f"{-(-N_ROWS // PART_ROWS)} partitions, on a `LocalCluster` of {N_WORKERS} processes with nannies, made "
-    "anew for each trial. The fault strikes at a random moment within a round that is drawn, before the next "
-    "begins (between rounds), or while partitions are read (in binning). Adaptive: one worker to begin with, "
-    f"at most {N_WORKERS + 1}, looked at every 100 ms. Scaled: to one worker, to all, to two, some seconds "
-    "apart; in these two every partition and every round take .1 s longer. Other bytes: fits whose model "
-    f"file is not the one of the local estimator, or that have raised. Hung: not ended within {PATIENCE:.0f} "
-    "s. Lost: from the loss, as the client sees it, to the begin of the next attempt. Of a client that was "
-    "killed: until workers have nothing left to do, and the model is that of the next client on the same "
+    f"{-(-N_ROWS // PART_ROWS)} partitions, on a `LocalCluster` of {N_WORKERS} processes with "
+    "nannies, made "
+    "anew for each trial. The fault strikes at a random moment within a round that is drawn, "
+    "before the next "
+    "begins (between rounds), or while partitions are read (in binning). Adaptive: one worker to "
+    "begin with, "
+    f"at most {N_WORKERS + 1}, looked at every 100 ms. Scaled: to one worker, to all, to two, "
+    "some seconds "
+    "apart; in these two every partition and every round take .1 s longer. Other bytes: fits "
+    "whose model "
+    "file is not the one of the local estimator, or that have raised. Hung: not ended within "
+    f"{PATIENCE:.0f} "
+    "s. Lost: from the loss, as the client sees it, to the begin of the next attempt. Of a client "
+    "that was "
+    "killed: until workers have nothing left to do, and the model is that of the next client on "
+    "the same "
     "workers."
 )
 _FIGURES: dict[str, tuple[str, str, Any, int]] = {
@@ -403,7 +412,8 @@ _FIGURES: dict[str, tuple[str, str, Any, int]] = {
 PAPER = Paper(
     __name__,
     "Lost workers",
-    "What becomes of a fit on a cluster whose workers are killed, stopped, restarted or scaled away.",
+    "What becomes of a fit on a cluster whose workers are killed, stopped, restarted or scaled "
+    "away.",
     (
         Table(
             "faults",

@@ -1,8 +1,8 @@
-"""What it costs that features come in a data frame: predictions for one row and for a thousand, and training.
+"""What it costs that features come in a data frame: predictions for one row and for a thousand, and
+training.
 
-Owns the libraries, the containers and the clock. Libraries that are not installed are left out. Each is
-compared with itself on the same numbers as an array: the trees are few and small, so that reading is what
-takes the time.
+Libraries that are not installed are left out. Each is compared with itself on the same numbers as
+an array: the trees are few and small, so that reading is what takes the time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from polyleaf import PolyleafRegressor
 
-__all__ = ["CONTAINERS", "measure", "rows_of"]
+__all__ = ["CONTAINERS", "measure", "make_rows"]
 
 COLUMNS = (64, 200, 500, 2000)
 ROUNDS, N_ROWS = 5, 1000
@@ -83,14 +83,14 @@ def _xgboost() -> Any:
 LIBRARIES = {"polyleaf": _polyleaf, "lightgbm": _lightgbm, "xgboost": _xgboost}
 
 
-def measure(quick: bool, repeats: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def measure(quick: bool, repeats: int, log: Callable[[str], None]) -> list[dict[str, Any]]:
     """The least milliseconds of all repeats, container after container in turn.
 
     Returns
     -------
     list of dict
-        `columns`, `library`, `container`, and the measures by name; None where the library refuses the
-        container.
+        `columns`, `library`, `container`, and the measures by name; None where the library refuses
+        the container.
     """
     found = []
     for n_columns in COLUMNS[: 2 if quick else None]:
@@ -99,12 +99,12 @@ def measure(quick: bool, repeats: int, say: Callable[[str], None]) -> list[dict[
         data = {kind: make(X, names) for kind, make in CONTAINERS.items()}
         for library, make in LIBRARIES.items():
             if find_spec(library) is not None:
-                say(f"{library}, {n_columns} columns")
-                found += _of_library(library, make, data, X[:, 0], repeats)
+                log(f"{library}, {n_columns} columns")
+                found += _measure_library(library, make, data, X[:, 0], repeats)
     return found
 
 
-def _of_library(
+def _measure_library(
     library: str, make: Callable[[], Any], data: dict[str, Any], y: np.ndarray, repeats: int
 ) -> list[dict[str, Any]]:
     about = {"columns": data["array"].shape[1], "library": library}
@@ -112,9 +112,9 @@ def _of_library(
     calls = {kind: found for kind, X in data.items() if (found := _calls(make, X, y)) is not None}
     for measure in MEASURES:
         for repeat in range(repeats * {"one row": 20, "training": 1}.get(measure, 5)):
-            for kind, of_kind in calls.items():
+            for kind, fit_kinds in calls.items():
                 begin = time.perf_counter()
-                of_kind[measure]()
+                fit_kinds[measure]()
                 spent = 1e3 * (time.perf_counter() - begin)
                 results[kind][measure] = spent if not repeat else min(spent, results[kind][measure])
     return list(results.values())
@@ -135,8 +135,10 @@ def _calls(make: Callable[[], Any], X: Any, y: np.ndarray) -> dict[str, Callable
     }
 
 
-def rows_of(results: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of a table: milliseconds, in brackets multiples of the library's own time for arrays."""
+def make_rows(results: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of a table: milliseconds, in brackets multiples of the library's own time for
+    arrays.
+    """
     arrays = {(r["columns"], r["library"]): r for r in results if r["container"] == "array"}
     rows = []
     for result in results:

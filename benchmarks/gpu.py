@@ -1,10 +1,11 @@
-"""Training and prediction on a CUDA card, beside the processor and beside other libraries on the same card.
+"""Training and prediction on a CUDA card, beside the processor and beside other libraries on the
+same card.
 
-Owns the work, how each library is asked for it, and the clock. Libraries that are not installed are left out.
-A tree's time is the difference of two fits, so that reading, binning and compiling are not in it; fits of all
-take turns. Polyleaf's models of card and processor are compared too: a time of other bytes means nothing.
-An update is a row that adds one feature's value of one output to a histogram; a tree has rows times features
-times outputs of them, once a level at most.
+Libraries that are not installed are left out. A tree's time is the difference of two fits, so that
+reading, binning and compiling are not in it; fits of all take turns. Polyleaf's models of card and
+processor are compared too: a time of other bytes means nothing. An update is a row that adds one
+feature's value of one output to a histogram; a tree has rows times features times outputs of them,
+once a level at most.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CASES", "LIBRARIES", "measure", "prediction", "rows_of", "rows_of_prediction"]
+__all__ = ["CASES", "LIBRARIES", "measure", "prediction", "make_rows", "rows_of_prediction"]
 
 FEW, MANY = 2, 12  # rounds of the two fits
 
 
 @dataclass(frozen=True)
 class Case:
-    """Rows, features, outputs and the shape of trees; `sketch`: columns that stand for the outputs."""
+    """Rows, features, outputs, tree shape, and `sketch`: columns that replace the outputs."""
 
     title: str
     rows: int
@@ -113,18 +114,20 @@ LIBRARIES: dict[str, tuple[str, Fit]] = {
 }
 
 
-def measure(quick: bool, repeats: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """All cases: `ms` a tree of each repeat, by library, and what went wrong; whether bytes are the same."""
-    return [_measured(case, quick, repeats, say) for case in CASES]
+def measure(quick: bool, repeats: int, log: Callable[[str], None]) -> list[dict[str, Any]]:
+    """All cases: `ms` a tree of each repeat, by library, and what went wrong; whether bytes are the
+    same.
+    """
+    return [_measured(case, quick, repeats, log) for case in CASES]
 
 
-def _measured(case: Case, quick: bool, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
+def _measured(case: Case, quick: bool, repeats: int, log: Callable[[str], None]) -> dict[str, Any]:
     X, y = case.data(quick)
     found: dict[str, dict[str, Any]] = {}
     for name, (module, fit) in LIBRARIES.items():
         if find_spec(module) is None:
             continue
-        say(f"{case.title}: {name}, for the first time")
+        log(f"{case.title}: {name}, for the first time")
         try:
             fit(case, X, y, 1)  # compiles, and takes memory
             found[name] = {"ms": [], "error": None}
@@ -134,7 +137,7 @@ def _measured(case: Case, quick: bool, repeats: int, say: Callable[[str], None])
         for name, taken in found.items():
             if taken["error"] is None:
                 taken["ms"].append(_ms_of_tree(LIBRARIES[name][1], case, X, y))
-                say(f"{case.title}: {name} {taken['ms'][-1]:.2f} ms a tree")
+                log(f"{case.title}: {name} {taken['ms'][-1]:.2f} ms a tree")
     return {
         "case": case.title,
         "rows": len(X),
@@ -162,9 +165,10 @@ def _same_bytes(found: dict[str, Any], case: Case, X: np.ndarray, y: np.ndarray)
     return bool(np.array_equal(*scores))
 
 
-def rows_of(done: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """A table: milliseconds a tree, the middle and the range of repeats, picoseconds an update if a tree had
-    one level, and times the card's Polyleaf."""
+def make_rows(done: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """A table: milliseconds a tree, the middle and the range of repeats, picoseconds an update if a
+    tree had one level, and times the card's Polyleaf.
+    """
     header = ["case", "library", "ms a tree", "from", "to", "ps an update", "times", "same bytes"]
     return header, list(_lines(done))
 
@@ -187,11 +191,12 @@ def _lines(done: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
             yield [case["case"], name, *figures, per_update, times, same]
 
 
-# ------------------------------------------------------------------------------------------------ prediction
+# --------------------------------------------------------------------------------------- prediction
 
 
-def prediction(quick: bool, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Seconds of raw scores of all rows, by where trees and rows lie; whether they are the same bits.
+def prediction(quick: bool, repeats: int, log: Callable[[str], None]) -> dict[str, Any]:
+    """Seconds of raw scores of all rows, by where trees and rows lie; whether they are the same
+    bits.
 
     The processor's are those of all its cores; CuPy, where it is installed, holds rows on the card.
     """
@@ -211,11 +216,11 @@ def prediction(quick: bool, repeats: int, say: Callable[[str], None]) -> dict[st
         if find_spec("cupy") is not None:
             import cupy
 
-            on_card = cupy.asarray(X)
-            asked["card, rows on it"] = lambda: there.raw(on_card)
+            device_X = cupy.asarray(X)
+            asked["card, rows on it"] = lambda: there.raw(device_X)
         expected = here.raw(X)
         same = {
-            name: bool(np.array_equal(_in_memory(ask()), expected)) for name, ask in asked.items()
+            name: bool(np.array_equal(_to_host(ask()), expected)) for name, ask in asked.items()
         }
         seconds: dict[str, list[float]] = {name: [] for name in asked}
         for _ in range(repeats):
@@ -223,11 +228,11 @@ def prediction(quick: bool, repeats: int, say: Callable[[str], None]) -> dict[st
                 begun = time.perf_counter()
                 ask()
                 seconds[name].append(time.perf_counter() - begun)
-                say(f"prediction, {name}: {1e3 * seconds[name][-1]:.1f} ms")
+                log(f"prediction, {name}: {1e3 * seconds[name][-1]:.1f} ms")
     return {"rows": len(X), "outputs": case.outputs, "seconds": seconds, "same": same}
 
 
-def _in_memory(scores: Any) -> np.ndarray:
+def _to_host(scores: Any) -> np.ndarray:
     return scores if isinstance(scores, np.ndarray) else scores.read()
 
 

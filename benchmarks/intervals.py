@@ -1,6 +1,7 @@
-"""Intervals: what share of test rows lies in them and what quantiles cost, in the libraries as they come.
+"""Intervals: what share of test rows lies in them and what quantiles cost, in the libraries as they
+come.
 
-Owns the sets, how each library is asked for quantiles, and the measures. Sets and splits are those of `sets`.
+Sets and splits are those of `sets`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .frame.context import QUICK_ROUNDS, Context, require_module
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import QUICK_ROUNDS, Context, require_module
+from .harness.paper import Figures, Paper, Subject, Table
 
 MOST_ROWS = 6_000  # of a training part, and of a test part
 SETS = {"enb": 4, "california_housing": 2, "casp": 2, "bike_hour": 2, "sarcos4449": 2}  # and splits
@@ -84,8 +85,9 @@ METHODS: dict[str, Callable[[Job], Predict]] = {
 
 
 def intervals(context: Context, method: str, problem: str) -> Figures:
-    """`coverage` of the outer levels in % and pinball `loss` in units of each target's deviation, means over
-    targets; a list with one number a split."""
+    """`coverage` of the outer levels in % and pinball `loss` in units of each target's deviation,
+    means over targets; a list with one number a split.
+    """
     if method in ("XGBoost", "LightGBM"):
         require_module(method.lower())
     name, _, nominal = problem.partition(" ")
@@ -116,8 +118,10 @@ def _parts(
 
 
 _PROTOCOL = (
-    f"75 / 25 at random, at most {MOST_ROWS:,} training and test rows. No setting of any library but the "
-    "levels: the two that bound the interval and the median. XGBoost trains one model for each target, "
+    f"75 / 25 at random, at most {MOST_ROWS:,} training and test rows. No setting of any library "
+    "but the "
+    "levels: the two that bound the interval and the median. XGBoost trains one model for each "
+    "target, "
     "LightGBM one for each target and level, Polyleaf one for all."
 )
 
@@ -132,7 +136,8 @@ def _table(nominal: str, figure: str, methods: tuple[str, ...]) -> Table:
         f"test {words} intervals of {nominal} %",
         tuple(
             Subject(
-                name, unit, "lower" if is_loss else None, 4 if is_loss else 1, f"{name} {nominal}", figure,
+                name, unit, "lower" if is_loss else None, 4 if is_loss else 1, f"{name} {nominal}",
+                figure,
                 needs=(name,),
             )
             for name in SETS

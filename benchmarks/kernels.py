@@ -1,7 +1,5 @@
-"""Times the parts of the core through `polyleaf._core`, on one thread: nanoseconds per unit of work.
-
-Owns which call is timed and what a unit is (each `Kernel` says what its figure includes). Must not know
-peers.
+"""Times the parts of the core through `polyleaf._core`, on one thread: nanoseconds per unit of
+work.
 """
 
 from __future__ import annotations
@@ -61,7 +59,8 @@ class Kernel:
         Units of work in one call.
     call : callable
     subtract : callable, optional
-        Timed right before `call`, and taken off: for what can only be reached through something else.
+        Timed right before `call`, and taken off: for what can only be reached through something
+        else.
     """
 
     name: str
@@ -75,7 +74,8 @@ class Kernel:
 class Workload:
     """Rows, features and derivatives of the size that the kernels are timed on.
 
-    Gradients follow the features smoothly, so that trees are as balanced as on real data of that kind.
+    Gradients follow the features smoothly, so that trees are as balanced as on real data of that
+    kind.
     """
 
     def __init__(self, quick: bool):
@@ -113,14 +113,14 @@ class Workload:
 
 
 def run(
-    quick: bool, repeats: int, say: Callable[[str], object] = lambda text: None
+    quick: bool, repeats: int, log: Callable[[str], object] = lambda text: None
 ) -> Iterator[dict[str, Any]]:
     """Time every kernel; cases as result files have them, whose runs hold `ns_per_unit`."""
     work = Workload(quick)
     for part in (binning, growing, derivatives, leaves, prediction, other_leaves):
         for kernel in part(work):
             runs = [{"ns_per_unit": _nanoseconds(kernel)} for _ in range(repeats)]
-            say(f"{kernel.name}: {min(r['ns_per_unit'] for r in runs):.3f} ns per {kernel.unit}")
+            log(f"{kernel.name}: {min(r['ns_per_unit'] for r in runs):.3f} ns per {kernel.unit}")
             yield _case(kernel, work, runs)
 
 
@@ -128,7 +128,8 @@ def _nanoseconds(kernel: Kernel) -> float:
     taken = 0.0
     if kernel.subtract is not None:
         taken = _seconds(kernel.subtract)
-    # The two calls are disturbed differently: on a busy machine the difference can come out below nothing.
+    # The two calls are disturbed differently: on a busy machine the difference can come out below
+    # nothing.
     return max(0.0, _seconds(kernel.call) - taken) * 1e9 / kernel.n_units
 
 
@@ -156,8 +157,10 @@ def _case(kernel: Kernel, work: Workload, runs: list[dict[str, float]]) -> dict[
     }
 
 
-def rows_of(cases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells of the table: the best run, which is the least disturbed one, and the median."""
+def make_rows(cases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Header and cells of the table: the best run, which is the least disturbed one, and the
+    median.
+    """
     header = ["kernel", "best ns", "median ns", "per", "what is included"]
     rows = []
     for case in cases:
@@ -175,7 +178,7 @@ def rows_of(cases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]
     return header, rows
 
 
-# ----------------------------------------------------------------------------------------------- the parts
+# ---------------------------------------------------------------------------------------- the parts
 
 
 def binning(work: Workload) -> Iterator[Kernel]:
@@ -185,7 +188,8 @@ def binning(work: Workload) -> Iterator[Kernel]:
     yield Kernel(
         "thresholds",
         unit,
-        "choosing 255 quantile bins from float32 columns; from a sample of 200,000 rows where there are more",
+        "choosing 255 quantile bins from float32 columns; from a sample of 200,000 rows where "
+        "there are more",
         values,
         lambda: BinMapper(255).fit(work.table, None, 1),
     )
@@ -237,7 +241,8 @@ def _partition(work: Workload) -> Kernel:
     return Kernel(
         "partition",
         "row x feature",
-        "one split of all rows less the search for it: the words of all features and the row numbers move "
+        "one split of all rows less the search for it: the words of all features and the row "
+        "numbers move "
         "to the children, and every row's leaf is noted",
         work.n_rows * work.n_features,
         partial(work.grow, channels, one_split),
@@ -264,7 +269,8 @@ def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
     yield Kernel(
         f"deep nodes, {name}",
         "row x feature",
-        f"levels 1 to {DEPTH - 1} of a tree less its root: gathering, histogram of the smaller child, "
+        f"levels 1 to {DEPTH - 1} of a tree less its root: gathering, histogram of the smaller "
+        "child, "
         f"subtraction, scan of both children; and the partition of all rows on {DEPTH} levels",
         rows_in_smaller_children(tree, DEPTH) * work.n_features,
         partial(work.grow, channels, whole_tree),
@@ -273,7 +279,8 @@ def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
 
 
 def rows_in_smaller_children(tree: Any, max_depth: int) -> int:
-    """Rows whose histograms must be built below the root (the larger child's comes from subtraction).
+    """Rows whose histograms must be built below the root (the larger child's comes from
+    subtraction).
 
     Children at `max_depth` are leaves and have none.
     """
@@ -356,7 +363,8 @@ def prediction(work: Workload) -> Iterator[Kernel]:
         yield Kernel(
             f"prediction, {_outputs(n_outputs)}",
             "row x tree",
-            f"walking {n_trees} trees of depth {DEPTH} on codes (binning apart) and adding leaf values",
+            f"walking {n_trees} trees of depth {DEPTH} on codes (binning apart) and adding leaf "
+            "values",
             work.n_rows * n_trees,
             partial(forest.predict, work.codes, raw, 0, n_trees, 1),
         )
@@ -376,7 +384,8 @@ def other_leaves(work: Workload) -> Iterator[Kernel]:
         yield Kernel(
             f"top 5, sparse leaves, {n_outputs} outputs",
             "row x tree x output held",
-            f"walking {n_trees} trees of depth {DEPTH}, merging leaves of {n_held} outputs, ranking",
+            f"walking {n_trees} trees of depth {DEPTH}, merging leaves of {n_held} outputs, "
+            "ranking",
             n_rows * n_trees * n_held,
             partial(forest.topk, codes, None, 5),
         )
@@ -389,7 +398,8 @@ def other_leaves(work: Workload) -> Iterator[Kernel]:
         yield Kernel(
             f"prediction, linear leaves, {_outputs(n_outputs)}",
             "row x tree",
-            f"walking {n_trees} trees of depth {DEPTH} and adding functions of {n_regressors} features",
+            f"walking {n_trees} trees of depth {DEPTH} and adding functions of {n_regressors} "
+            "features",
             n_rows * n_trees,
             partial(forest.predict, codes, raw, features=features),
         )

@@ -1,7 +1,5 @@
-"""One small class per library, all with the same verbs, so that the measuring code knows none of them.
-
-Owns the translation of `Settings` into each library's parameters: what its users would write to train fast.
-Must not know problems or clocks, except that `fit` notes the time after each round in `round_ends`.
+"""One small class per library, all with the same verbs, so that the measuring code knows none of
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +25,8 @@ class Library:
     module : str
         What must be importable.
     round_ends : list of float
-        `time.perf_counter()` after each round; empty where rounds make no sense (one model per output).
+        `time.perf_counter()` after each round; empty where rounds make no sense (one model per
+        output).
     """
 
     module = ""
@@ -143,7 +142,8 @@ class XGBoost(Library):
                 _given(
                     multi_strategy=self.multi_strategy,
                     reg_lambda=s.reg_lambda,
-                    # It limits the summed curvature, not rows: of squared error this is the number of rows.
+                    # It limits the summed curvature, not rows: of squared error this is the number
+                    # of rows.
                     min_child_weight=s.min_rows if self.kind == "regression" else None,
                     early_stopping_rounds=s.patience,
                 )
@@ -187,7 +187,7 @@ class XGBoostOneOutputPerTree(XGBoost):
 
 
 class LightGBM(Library):
-    """One model per target or label, all on one Dataset that is binned once; one model for classes."""
+    """One model per target or label, on one Dataset binned once; one model for classes."""
 
     module = "lightgbm"
     extra: dict[str, Any] = {}  # noqa: RUF012
@@ -339,7 +339,8 @@ class _CatBoostClock:
 
 
 class ScikitLearn(Library):
-    """HistGradientBoosting, one model per target or label; its threads are those of OMP_NUM_THREADS.
+    """HistGradientBoosting, one model per target or label; its threads are those of
+    OMP_NUM_THREADS.
 
     It tells nobody when a round ends.
     """
@@ -400,7 +401,8 @@ class ScikitLearn(Library):
 
 
 class OmniGBDT(Library):
-    """GBDT-MO's authors' program, packaged: doubles, no missing values, raw scores of classes and labels.
+    """GBDT-MO's authors' program, packaged: doubles, no missing values, raw scores of classes and
+    labels.
 
     Its rounds are not told one by one.
     """
@@ -465,7 +467,9 @@ class OmniGBDT(Library):
 
 
 class MBTR(Library):
-    """Multivariate boosted trees in NumPy and Numba: squared error only, no limit on depth or leaves."""
+    """Multivariate boosted trees in NumPy and Numba: squared error only, no limit on depth or
+    leaves.
+    """
 
     module = "mbtr"
 

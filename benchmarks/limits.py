@@ -1,7 +1,8 @@
-"""How close training and prediction come to what the machine could do: time, memory, threads; beside others.
+"""How close training and prediction come to what the machine could do: time, memory, threads;
+beside others.
 
-Owns the work, how each library is asked for it, and the measures, of this process. Times are of the
-processor, of all threads together, unless said: they hold on a machine that has other work too.
+Times are of the processor, of all threads together, unless said: they hold on a machine that has
+other work too.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from . import memory
-from .frame.context import Context, Unavailable, require_module
-from .frame.paper import Figure, Figures, Paper, Run, Subject, Table
+from .harness.context import Context, Unavailable, require_module
+from .harness.paper import Figure, Figures, Paper, Run, Subject, Table
 
 REPEATS = 3  # of which the shortest counts
 N_TREES = 10_000  # of the model that is loaded
@@ -30,7 +31,9 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Work:
-    """Attributes: features `X` and targets `y`; `task` as data sets have it; what all libraries are told."""
+    """Attributes: features `X` and targets `y`; `task` as data sets have it; what all libraries are
+    told.
+    """
 
     X: Any
     y: np.ndarray
@@ -40,7 +43,7 @@ class Work:
     depth: int | None = None
 
 
-# ---------------------------------------------------------------------------------------------- the work
+# ----------------------------------------------------------------------------------------- the work
 
 
 def _sixteen(context: Context) -> Work:
@@ -75,7 +78,7 @@ WORK: dict[str, Callable[[Context], Work]] = {
 }
 
 
-# ------------------------------------------------------------------------------------------ the libraries
+# ------------------------------------------------------------------------------------ the libraries
 
 
 def _polyleaf(work: Work, threads: int, **more: Any) -> Any:
@@ -141,7 +144,7 @@ METHODS: dict[str, Callable[[Work, int], Any]] = {
 }
 
 
-# ------------------------------------------------------------------------------------------ the measures
+# ------------------------------------------------------------------------------------- the measures
 
 
 def _shortest(call: Call, repeats: int, clock: Callable[[], float] = time.process_time) -> float:
@@ -164,7 +167,7 @@ def _repeats(context: Context) -> int:
 
 
 def training(context: Context, method: str, problem: str) -> Figures:
-    """`seconds` of a fit, binning included; `memory`, MB at most above the data (of the first fit)."""
+    """`seconds` of a fit with binning; `memory`, peak MB above the data in the first fit."""
     require_module(method.lower())
     _warm(method)
     work = WORK[problem](context)
@@ -182,7 +185,7 @@ def _most_memory(call: Call) -> float:
 
 
 def threads(context: Context, method: str, problem: str) -> Figures:
-    """`ratio`: wall-clock time of one thread over that of two, fits in turns, the shortest of each."""
+    """`ratio`: wall time of one thread over that of two, shortest of alternating fits."""
     require_module(method.lower())
     _warm(method)
     work = WORK[problem](context)
@@ -246,8 +249,9 @@ LABELS: dict[str, Callable[[Work, int], Any]] = {
 
 
 def labels(context: Context, method: str, problem: str) -> Figures:
-    """`round`, ms: half the difference of fits of three rounds and of one; `five`, seconds of a fit of five,
-    binning included."""
+    """`round`, ms: half the difference of fits of three rounds and of one; `five`, seconds of a fit
+    of five, binning included.
+    """
     require_module("xgboost" if method == "XGBoost" else "polyleaf")
     data = context.load(problem)
     rows = slice(context.rows(len(data.y)))
@@ -262,7 +266,9 @@ def labels(context: Context, method: str, problem: str) -> Figures:
 
 
 def loading(context: Context, method: str, problem: str) -> Figures:
-    """`load` and `first`, ms: a model of many trees of 8 leaves from its file, and then its first row."""
+    """`load` and `first`, ms: a model of many trees of 8 leaves from its file, and then its first
+    row.
+    """
     require_module(method.lower())
     rng, n_trees = np.random.default_rng(0), context.rows(N_TREES)
     X = rng.random((2_000, 10), np.float32)
@@ -338,19 +344,23 @@ LOADING = {
 
 
 def rows(context: Context, method: str, problem: str) -> Figures:
-    """`curves["tree"]`: rows, and nanoseconds a row of one tree, its derivatives and leaf values included."""
+    """`curves["tree"]`: rows, and nanoseconds a row of one tree, its derivatives and leaf values
+    included.
+    """
     curve = []
     for n in ROWS[:1] if context.quick else ROWS:
         n = context.rows(n)
         rng = np.random.default_rng(0)
         X = rng.random((n, 50), np.float32)
         y = np.stack([X[:, k] * X[:, k + 1] for k in range(4)], axis=1)
-        curve.append([n, _tree_of(X, y, context.threads) * 1e9 / n])
+        curve.append([n, _get_tree(X, y, context.threads) * 1e9 / n])
     return {"curves": {"tree": curve}, "largest over smallest": curve[-1][1] / curve[0][1]}
 
 
-def _tree_of(X: np.ndarray, y: np.ndarray, threads: int) -> float:
-    """Seconds of a tree, from the difference of fits of three trees and of one, on bins made before."""
+def _get_tree(X: np.ndarray, y: np.ndarray, threads: int) -> float:
+    """Seconds of a tree, from the difference of fits of three trees and of one, on bins made
+    before.
+    """
     from polyleaf import Dataset, PolyleafRegressor
 
     data = Dataset(X, y, n_jobs=threads)
@@ -364,19 +374,23 @@ def _tree_of(X: np.ndarray, y: np.ndarray, threads: int) -> float:
     return (_shortest(fit(3), 2) - _shortest(fit(1), 2)) / 2
 
 
-# -------------------------------------------------------------------------------------------- the tables
+# --------------------------------------------------------------------------------------- the tables
 
 _PEERS = ("Polyleaf", "XGBoost", "LightGBM")
 _TRAINING = (
-    "16 targets: 40,000 rows of 50 features, 50 rounds of depth 6; one output: 1,000,000 rows of 28, "
-    "two classes, 50 rounds of 64 leaves, best first; sparse words: 20,000 rows of 60 of 30,000 columns, 50 "
-    "rounds of 31 leaves. 255 bins, learning rate .1; XGBoost with vector leaves, LightGBM a model for each "
-    f"target. The shortest of {REPEATS} fits in one process, what a library does once left out, binning not."
+    "16 targets: 40,000 rows of 50 features, 50 rounds of depth 6; one output: 1,000,000 rows of "
+    "28, "
+    "two classes, 50 rounds of 64 leaves, best first; sparse words: 20,000 rows of 60 of 30,000 "
+    "columns, 50 "
+    "rounds of 31 leaves. 255 bins, learning rate .1; XGBoost with vector leaves, LightGBM a "
+    "model for each "
+    f"target. The shortest of {REPEATS} fits in one process, what a library does once left out, "
+    "binning not."
 )
 _PROBLEMS = tuple(WORK)
 
 
-def _beside_others(
+def _compare(
     name: str,
     title: str,
     shown: tuple[str, Literal["higher", "lower"], int],
@@ -393,29 +407,32 @@ def _beside_others(
 PAPER = Paper(
     __name__,
     "How close to the limit",
-    "Time, memory and threads of what is left between the kernels and the whole, beside other libraries.",
+    "Time, memory and threads of what is left between the kernels and the whole, beside other "
+    "libraries.",
     (
-        _beside_others(
+        _compare(
             "training", "processor time of a fit", ("s", "lower", 3), training, _TRAINING, "seconds"
         ),
-        _beside_others(
+        _compare(
             "memory",
             "memory above the data, at most",
             ("MB", "lower", 0),
             training,
-            "Of the first fit: held at most, less what is held before, when features and targets are there.",
+            "Of the first fit: held at most, less what is held before, when features and targets "
+            "are there.",
             "memory",
         ),
-        _beside_others(
+        _compare(
             "threads",
             "one thread over two, by the clock on the wall",
             ("ratio", "higher", 2),
             threads,
-            "Fits with one and two threads in turns. Means nothing on a machine that has other work.",
+            "Fits with one and two threads in turns. Means nothing on a machine that has other "
+            "work.",
             "ratio",
             _PROBLEMS[:2],
         ),
-        _beside_others(
+        _compare(
             "prediction",
             "processor time to predict 5,000 rows",
             ("ms", "lower", 2),
@@ -438,7 +455,8 @@ PAPER = Paper(
                 for name in KINDS
             ),
             kinds,
-            "Letter: 20 rounds of 31 leaves. Linear leaves: 40,000 rows of 28 features, 20 rounds of 64.",
+            "Letter: 20 rounds of 31 leaves. Linear leaves: 40,000 rows of 28 features, 20 rounds "
+            "of 64.",
             also=("Polyleaf",),
             ours=("Polyleaf",),
         ),
@@ -466,8 +484,10 @@ PAPER = Paper(
                 ),
             ),
             labels,
-            "Delicious, all its rows, trees of 64 leaves. Processor time; a round: half of what fits of "
-            f"three take longer than fits of one, the shortest of {REPEATS}; five rounds: with binning. "
+            "Delicious, all its rows, trees of 64 leaves. Processor time; a round: half of what "
+            "fits of "
+            f"three take longer than fits of one, the shortest of {REPEATS}; five rounds: with "
+            "binning. "
             "XGBoost with vector leaves.",
             also=tuple(LABELS),
             ours=("Polyleaf, random projection", "Polyleaf, top outputs"),
@@ -480,7 +500,8 @@ PAPER = Paper(
                 Subject("first row", "ms", "lower", 2, problem="10,000 trees", figure="first"),
             ),
             loading,
-            "Processor time, the shortest of nine; each library's own format; the system has the file "
+            "Processor time, the shortest of nine; each library's own format; the system has the "
+            "file "
             "in memory; one thread. CatBoost's trees are symmetric ones of depth 3.",
             also=("Polyleaf", "XGBoost", "LightGBM", "CatBoost"),
             ours=("Polyleaf",),
@@ -490,7 +511,8 @@ PAPER = Paper(
             "One tree by the number of rows",
             (Subject("50 features, 4 outputs", "ns a row", None, 0),),
             rows,
-            "Processor time of a tree of 64 leaves, derivatives and leaf values included, binning not; half "
+            "Processor time of a tree of 64 leaves, derivatives and leaf values included, binning "
+            "not; half "
             "the difference of fits of three trees and of one.",
             lines=("Polyleaf",),
             curves=("tree",),

@@ -1,6 +1,4 @@
-"""The memory of this process and of others here, in bytes. Owns how the system is asked; must not know what
-is measured.
-"""
+"""The memory of this process and of others here, in bytes."""
 
 from __future__ import annotations
 
@@ -28,14 +26,16 @@ def anonymous() -> int:
 def peak(process: int | str = "self") -> int:
     """Most memory that a process has held since the last `forget_peak` (or the start).
 
-    Linux: VmHWM and not ru_maxrss, because the latter is handed on through fork and exec: a small child of a
-    large parent would report the parent.
+    Linux: VmHWM and not ru_maxrss, because the latter is handed on through fork and exec: a small
+    child of a large parent would report the parent.
     """
     return _status("VmHWM", process) or _usage()
 
 
 def give_back() -> None:
-    """Return free memory to the system, where possible: a fit that reused it would seem to need none."""
+    """Return free memory to the system, where possible: a fit that reused it would seem to need
+    none.
+    """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -52,7 +52,9 @@ def forget_peak() -> bool:
 
 
 def growth(call: Callable[[], Any]) -> int | None:
-    """Memory held at most in `call` beyond what is held before it; None where the system does not say."""
+    """Memory held at most in `call` beyond what is held before it; None where the system does not
+    report it.
+    """
     if not forget_peak():
         return None
     before = resident()

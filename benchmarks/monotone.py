@@ -1,8 +1,4 @@
-"""Monotone constraints: what they cost and what they gain, beside those of other libraries.
-
-Owns the problems, made ones whose truth obeys and sets whose directions everybody would name, how each
-library is told of directions, and the measures.
-"""
+"""Monotone constraints: what they cost and what they gain, beside those of other libraries."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .frame.context import Context, Unavailable, require_module
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context, Unavailable, require_module
+from .harness.paper import Figures, Paper, Subject, Table
 
 ROUNDS, PATIENCE, LEAVES, RATE, LEAST = 400, 40, 31, 0.1, 5
 REPEATS = 3
@@ -48,7 +44,9 @@ REAL_ONE = {**REAL, "california_housing": {7: 1}}  # income -> price
 
 @dataclass(frozen=True)
 class Job:
-    """What a library is handed: rows to learn from and to stop on, and directions (F, K); all 0: none."""
+    """What a library is handed: rows to learn from and to stop on, and directions (F, K); all 0:
+    none.
+    """
 
     X: np.ndarray
     y: np.ndarray
@@ -64,10 +62,10 @@ class Job:
 Predict = Callable[[np.ndarray], np.ndarray]  # (n, K)
 
 
-# ---------------------------------------------------------------------------------------------- problems
+# ----------------------------------------------------------------------------------------- problems
 
 
-def directions_of(rng: np.random.Generator, is_shared: bool) -> np.ndarray:
+def get_directions(rng: np.random.Generator, is_shared: bool) -> np.ndarray:
     shape = (N_FEATURES, 1 if is_shared else N_OUTPUTS)
     drawn = rng.choice([-1, 0, 1], size=shape, p=[0.3, 0.4, 0.3])
     drawn[:2] = [[1], [-1]]
@@ -93,7 +91,7 @@ def made(
 ) -> tuple[Job, np.ndarray, np.ndarray]:
     """A job, and rows to test on with their truth, without noise."""
     rng = np.random.default_rng([seed, *kind.encode()])
-    directions = directions_of(rng, is_shared)
+    directions = get_directions(rng, is_shared)
     n = context.rows(300 if kind == "few rows" else 2000)
     X = rng.normal(size=(n + 1000 + 4000, N_FEATURES))
     if kind == "correlated":
@@ -145,7 +143,7 @@ def jobs(
         yield job, X_test, y_test
 
 
-# --------------------------------------------------------------------------------------------- libraries
+# ---------------------------------------------------------------------------------------- libraries
 
 
 def polyleaf(job: Job, **changed: Any) -> Predict:
@@ -192,7 +190,8 @@ def lightgbm(job: Job) -> Predict:
     models = []
     for k, y in enumerate(job.y.T):
         model = lightgbm.LGBMRegressor(
-            n_estimators=job.rounds, learning_rate=RATE, num_leaves=job.leaves, min_child_samples=LEAST,
+            n_estimators=job.rounds, learning_rate=RATE, num_leaves=job.leaves,
+            min_child_samples=LEAST,
             reg_lambda=1, n_jobs=job.threads, verbose=-1, monotone_constraints_method="advanced",
             monotone_constraints=job.directions[:, k].tolist(),
         )  # fmt: skip
@@ -211,11 +210,13 @@ METHODS: dict[str, Callable[[Job], Predict]] = {
 }
 
 
-# ---------------------------------------------------------------------------------------------- measures
+# ----------------------------------------------------------------------------------------- measures
 
 
 def disobeyed(predict: Predict, X: np.ndarray, directions: np.ndarray, seed: int) -> float:
-    """% of pairs of rows, one moved as an output's directions say, whose predictions are out of order."""
+    """% of pairs of rows, one moved as an output's directions require, whose predictions are out of
+    order.
+    """
     rng = np.random.default_rng(seed)
     rows = X[rng.integers(len(X), size=MOVED)]
     spread = np.nanstd(X, axis=0)
@@ -228,8 +229,9 @@ def disobeyed(predict: Predict, X: np.ndarray, directions: np.ndarray, seed: int
 
 
 def monotone(context: Context, method: str, problem: str) -> Figures:
-    """One number a repeat: `error`, RMSE in units of each output's deviation, the mean over outputs;
-    `disobeyed`, see there."""
+    """One number a repeat: `error`, RMSE in units of each output's deviation, the mean over
+    outputs; `disobeyed`, see there.
+    """
     _check_installed(method)
     figures: dict[str, list[float]] = {"error": [], "disobeyed": []}
     for seed, (job, X_test, y_test) in enumerate(jobs(context, problem)):
@@ -246,16 +248,17 @@ def error(predict: Predict, X: np.ndarray, y: np.ndarray) -> float:
 
 
 def obedience(context: Context, method: str, problem: str) -> Figures:
-    """One number a repeat: `error` with directions, `free` of the same library without them, and `ratio`, the
-    first over the second."""
+    """One number a repeat: `error` with directions, `free` of the same library without them, and
+    `ratio`, the first over the second.
+    """
     _check_installed(method)
     figures: dict[str, list[float]] = {"error": [], "free": [], "ratio": []}
     for job, X_test, y_test in jobs(context, problem, MORE_REPEATS):
         both = job, replace(job, directions=np.zeros_like(job.directions))
-        obeying, free_error = (error(METHODS[method](each), X_test, y_test) for each in both)
-        figures["error"].append(obeying)
+        constrained, free_error = (error(METHODS[method](each), X_test, y_test) for each in both)
+        figures["error"].append(constrained)
         figures["free"].append(free_error)
-        figures["ratio"].append(obeying / free_error)
+        figures["ratio"].append(constrained / free_error)
     return dict(figures)
 
 
@@ -289,14 +292,19 @@ def _check_installed(method: str) -> None:
 
 
 _PROTOCOL = (
-    f"Made problems: {N_FEATURES} features, {N_OUTPUTS} outputs, 2,000 rows (few rows: 300) with noise of "
-    "deviation 1; the error is that to the truth without noise. Sets: 70 / 30 at random, at most 5,000 rows; "
-    "the error is that of test rows. RMSE over the output's deviation, the mean over outputs. All libraries: "
-    f"rate {RATE}, {LEAVES} leaves of at least {LEAST} rows, ridge 1, at most {ROUNDS} rounds, the best by "
+    f"Made problems: {N_FEATURES} features, {N_OUTPUTS} outputs, 2,000 rows (few rows: 300) with "
+    "noise of "
+    "deviation 1; the error is that to the truth without noise. Sets: 70 / 30 at random, at most "
+    "5,000 rows; "
+    "the error is that of test rows. RMSE over the output's deviation, the mean over outputs. All "
+    "libraries: "
+    f"rate {RATE}, {LEAVES} leaves of at least {LEAST} rows, ridge 1, at most {ROUNDS} rounds, "
+    "the best by "
     f"rows held out. {REPEATS} repeats."
 )
 _COST = (
-    "20 features, of which about two thirds have a direction for all outputs; 20 rounds, the mean of "
+    "20 features, of which about two thirds have a direction for all outputs; 20 rounds, the mean "
+    "of "
     f"{REPEATS} repeats, each with the same fit without directions after it."
 )
 _SHOWN: dict[str, tuple[str, Literal["lower"] | None, int]] = {
@@ -319,7 +327,7 @@ def _table(
     return Table(name, title, tuple(subjects), monotone, _PROTOCOL, **what)
 
 
-def _of_obedience(name: str, title: str, figure: str) -> Table:
+def _constraint_table(name: str, title: str, figure: str) -> Table:
     problems = {f"{kind}, {how}": kind for how in ("one", "shared") for kind in ("few rows", "enb")}
     subjects = tuple(
         Subject(problem, *_SHOWN[figure], problem, figure, needs=(kind,) if kind in REAL else ())
@@ -332,7 +340,7 @@ def _of_obedience(name: str, title: str, figure: str) -> Table:
     )
 
 
-def _of_cost(name: str, title: str, figure: str) -> Table:
+def _cost_table(name: str, title: str, figure: str) -> Table:
     subjects = tuple(Subject(problem, *_SHOWN[figure], figure=figure) for problem in COSTS)
     what = {
         "also": ("Polyleaf", "XGBoost", "LightGBM, advanced"),
@@ -357,12 +365,12 @@ PAPER = Paper(
         _table(
             "Shared, disobeyed", "who keeps to directions", "shared", METHODS, "disobeyed", REAL
         ),
-        _of_obedience("Few rows, error", "where others are ahead, more often", "error"),
-        _of_obedience("Few rows, free", "the same without directions", "free"),
-        _of_obedience(
+        _constraint_table("Few rows, error", "where others are ahead, more often", "error"),
+        _constraint_table("Few rows, free", "the same without directions", "free"),
+        _constraint_table(
             "Few rows, ratio", "what directions make of each library's own error", "ratio"
         ),
-        _of_cost("Cost, times", "times the fit without directions", "times"),
-        _of_cost("Cost, ms", "milliseconds of the processor a round", "ms"),
+        _cost_table("Cost, times", "times the fit without directions", "times"),
+        _cost_table("Cost, ms", "milliseconds of the processor a round", "ms"),
     ),
 )

@@ -1,6 +1,5 @@
 """Several tasks of unlike kind: one model for all of them beside a model for each.
 
-Owns how mixed targets are made of sets whose targets are alike, the two ways to learn them, and the measures.
 Sets are those of `sets`.
 """
 
@@ -13,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .frame.context import Context
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context
+from .harness.paper import Figures, Paper, Subject, Table
 
 MOST_ROWS = 8_000  # of a set, before it is split
 SPLITS = 3
@@ -40,7 +39,9 @@ class Mixed:
     losses: dict[str, str]
 
     def columns(self, y: np.ndarray) -> Columns:
-        """One column for each task: of target t mod T numbers as they are, or cut where the name says."""
+        """One column for each task: of target t mod T numbers as they are, or cut where the name
+        says.
+        """
         made = {}
         for t, (name, loss) in enumerate(self.losses.items()):
             values = y[:, t % y.shape[1]]
@@ -67,7 +68,8 @@ SETS: dict[str, Mixed] = {
         {"motor": "squared_error", "total third": "softmax", "motor levels": "quantile"},
     ),
     "sarcos4449": Mixed(
-        "seven torques: two as numbers, two above their medians, one in thirds, one as quantiles, one as a "
+        "seven torques: two as numbers, two above their medians, one in thirds, one as quantiles, "
+        "one as a "
         "normal distribution",
         {
             "1": "squared_error", "2": "logistic", "3": "softmax", "4": "quantile", "5": "normal",
@@ -135,8 +137,10 @@ METHODS = {
 
 
 def multitask(context: Context, method: str, problem: str) -> Figures:
-    """`skill`, the mean over tasks, `least`, that of the worst, and `seconds` of the processor, prediction of
-    the test rows included: lists with one number a split; and `tasks`, the skill of each in the mean."""
+    """`skill`, the mean over tasks, `least`, that of the worst, and `seconds` of the processor,
+    prediction of the test rows included: lists with one number a split; and `tasks`, the skill of
+    each in the mean.
+    """
     figures: Figures = {"skill": [], "least": [], "seconds": []}
     each: dict[str, list[float]] = {}
     losses = SETS[problem].losses
@@ -148,16 +152,17 @@ def multitask(context: Context, method: str, problem: str) -> Figures:
         figures["seconds"].append(time.process_time() - start)
         figures["skill"].append(float(np.mean(list(d2_scores.values()))))
         figures["least"].append(min(d2_scores.values()))
-        for name, skill in d2_scores.items():
-            each.setdefault(name, []).append(skill)
+        for name, d2 in d2_scores.items():
+            each.setdefault(name, []).append(d2)
     return figures | {
         "tasks": {name: float(np.mean(d2_scores)) for name, d2_scores in each.items()}
     }
 
 
 def turns(context: Context, method: str, problem: str) -> Figures:
-    """`ratio`: processor time to train and predict of a method over that of a model each, which takes turns
-    with it: one number a split."""
+    """`ratio`: processor time to train and predict of a method over that of a model each, which
+    takes turns with it: one number a split.
+    """
     losses, ratios = SETS[problem].losses, []
     parts = list(_parts(context, problem))
     fitted(losses, parts[0], Context(context.data, True, context.threads))  # libraries are loaded
@@ -184,12 +189,16 @@ def _parts(context: Context, name: str) -> Iterator[Part]:
 
 
 _PROTOCOL = (
-    f"At most {MOST_ROWS:,} rows; 60 % to train on, 15 % to stop on, 25 % to test; {SPLITS} splits. Tasks "
+    f"At most {MOST_ROWS:,} rows; 60 % to train on, 15 % to stop on, 25 % to test; {SPLITS} "
+    "splits. Tasks "
     "are made of the targets that a set has, with medians and thirds of all rows: "
     + "; ".join(f"{name}: {mixed.words}" for name, mixed in SETS.items())
-    + f". At most {ROUNDS} rounds, ended {PATIENCE} after the best one (of the mean skill; of each model its "
-    "own); nothing else is set, but that quantiles are not calibrated. Skill: 1 - error / error of the best "
-    "constant (R2 for numbers, D2 of deviance, log loss and pinball loss, CRPS of distributions), the mean "
+    + f". At most {ROUNDS} rounds, ended {PATIENCE} after the best one (of the mean skill; of "
+    "each model its "
+    "own); nothing else is set, but that quantiles are not calibrated. Skill: 1 - error / error "
+    "of the best "
+    "constant (R2 for numbers, D2 of deviance, log loss and pinball loss, CRPS of distributions), "
+    "the mean "
     "over tasks. Seconds are processor time."
 )
 
@@ -205,7 +214,18 @@ def _table(figure: str) -> Table:
     return Table(
         figure,
         title,
-        tuple(Subject(name, unit, better, digits, name, figure, needs=(name,)) for name in SETS),  # type: ignore[arg-type]
+        tuple(
+            Subject(
+                name,
+                unit,
+                better,
+                digits,
+                name,
+                figure,
+                needs=(name,),  # type: ignore[arg-type]
+            )
+            for name in SETS
+        ),
         multitask,
         _PROTOCOL,
         also=tuple(METHODS),

@@ -1,8 +1,4 @@
-"""Runs cases: every measurement in a process of its own, the contenders in turn, over and over.
-
-Owns their order. Must not know libraries (libraries.py), processes (processes.py), figures or tables
-(report.py).
-"""
+"""Runs cases: every measurement in a process of its own, the contenders in turn, over and over."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from .scores import SCORES
 Measure = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def in_own_process(timeout: float) -> Measure:
+def make_subprocess_measure(timeout: float) -> Measure:
     """A `measure` that runs worker.py, with as many OpenMP threads as the job says."""
 
     def measure(job: dict[str, Any]) -> dict[str, Any]:
@@ -35,26 +31,27 @@ def run(
     folder: Path | None,
     repeats: int,
     measure: Measure,
-    say: Callable[[str], object] = lambda text: None,
+    log: Callable[[str], object] = lambda text: None,
 ) -> Iterator[dict[str, Any]]:
     """Measure cases, one after the other.
 
     Yields
     ------
     dict
-        A case as result files have it: `name`, `title`, `baseline`, `focus`, `contenders`; each of these has
-        `label`, `library`, `problem`, `settings`, `score_name`, `higher_is_better`, `runs` (what
-        `worker.measure` gives, one a repeat) and `error` (None, or why there are fewer runs).
+        A case as result files have it: `name`, `title`, `baseline`, `focus`, `contenders`; each of
+        these has `label`, `library`, `problem`, `settings`, `score_name`, `higher_is_better`,
+        `runs` (what `worker.measure` gives, one a repeat) and `error` (None, or why there are fewer
+        runs).
     """
     for case in cases:
-        say(f"{case.name}: {case.title}")
+        log(f"{case.name}: {case.title}")
         with tempfile.TemporaryDirectory(prefix="polyleaf-benchmark-") as scratch:
             try:
                 data = _prepare(case, folder, Path(scratch))
             except sets.DataMissing as missing:
-                say(f"  skipped: {missing}")
+                log(f"  skipped: {missing}")
                 continue
-            yield _run_case(case, data, repeats, measure, say)
+            yield _run_case(case, data, repeats, measure, log)
 
 
 def _prepare(case: Case, folder: Path | None, scratch: Path) -> dict[str, str]:
@@ -70,7 +67,7 @@ def _prepare(case: Case, folder: Path | None, scratch: Path) -> dict[str, str]:
 
 
 def _run_case(
-    case: Case, data: dict[str, str], repeats: int, measure: Measure, say: Callable[[str], object]
+    case: Case, data: dict[str, str], repeats: int, measure: Measure, log: Callable[[str], object]
 ) -> dict[str, Any]:
     records = [_record(contender) for contender in case.contenders]
     for repeat in range(repeats):
@@ -88,10 +85,10 @@ def _run_case(
                 figures = measure(job)
             except Failed as failure:
                 record["error"] = str(failure)
-                say(f"  {repeat + 1}/{repeats} {record['label']}: {failure}")
+                log(f"  {repeat + 1}/{repeats} {record['label']}: {failure}")
                 continue
             record["runs"].append(figures)
-            say(f"  {repeat + 1}/{repeats} {record['label']}: fit {figures['fit_seconds']:.3f} s")
+            log(f"  {repeat + 1}/{repeats} {record['label']}: fit {figures['fit_seconds']:.3f} s")
     return {
         "name": case.name,
         "title": case.title,

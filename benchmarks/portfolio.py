@@ -1,7 +1,7 @@
 """Which compositions a search tries first: many, each on every set, and the few that cover most.
 
-Owns the compositions that were compared, how their losses were found, and the greedy cover. What the search
-then tries is `polyleaf.search.portfolio`. Test parts of sets are not read: a study of the search needs them.
+What the search then tries is `polyleaf.search.portfolio`. Test parts of sets are not read: a study
+of the search needs them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from polyleaf.search.portfolio import Parameters
 from polyleaf.training.auto_n_estimators import max_rounds
 
 from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, Deadline, parts
-from .frame.context import Context
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context
+from .harness.paper import Figures, Paper, Subject, Table
 
 MOST_ROWS = 2_000  # two thirds to train on
 LIMIT = 0.6  # seconds of processor time of one training
@@ -51,7 +51,8 @@ ONE_CHANGE: tuple[Parameters, ...] = (
     {"subsample": 0.7},
     {"hessian": "none"},
 )
-# Of what compositions are drawn. A value that stands twice is drawn twice as often; None leaves the default.
+# Of what compositions are drawn. A value that stands twice is drawn twice as often; None leaves the
+# default.
 _SPACE: dict[str, tuple[Any, ...]] = {
     "max_leaves": (4, 8, 15, None, 63, 127),
     "min_child_samples": (None, None, 5, 10, 20),
@@ -61,7 +62,8 @@ _SPACE: dict[str, tuple[Any, ...]] = {
     "leaf": (None, None, "linear"),
     "hessian": (None, None, "none"),
 }
-# The others decide nothing within seconds: one round of them takes a good part of a training's time.
+# The others decide nothing within seconds: one round of them takes a good part of a training's
+# time.
 LEFT_OUT = ("cal500", "corel5k", "delicious", "rcv1_subset1")
 TASKS = {
     "regression": REGRESSION,
@@ -94,14 +96,15 @@ def confirmed_on() -> list[str]:
     ]
 
 
-# ------------------------------------------------------------------------------------------------------ runs
+# --------------------------------------------------------------------------------------------- runs
 
 
 def losses(context: Context, method: str, problem: str) -> Figures:
-    """`losses`, `rounds` and `seconds` of every composition (None: it does not apply), and `gained`.
+    """`losses`, `rounds` and `seconds` of every composition (None: it does not apply), and
+    `gained`.
 
-    Loss on a third of the training part, after the best round; what is gained is how many per cent the best
-    one's lies below the defaults'.
+    Loss on a third of the training part, after the best round; what is gained is how many per cent
+    the best one's lies below the defaults'.
     """
     data = context.load(problem)
     X, y, _, _ = next(parts(context, data))
@@ -157,11 +160,11 @@ def _train(
     return float(curve[best]), best + 1, LIMIT - limit.left()
 
 
-# --------------------------------------------------------------------------------------------------- choice
+# ------------------------------------------------------------------------------------------- choice
 
 
 def excess(table: Mapping[str, Sequence[float | None]]) -> dict[str, np.ndarray]:
-    """By set: how far, in logarithms, each composition's loss lies above the best one's; at most 1."""
+    """For each set: log excess of each combination's loss over the best one, at most 1."""
     found = {}
     for name, values in table.items():
         loss = np.array([np.inf if value is None else max(value, 1e-12) for value in values])
@@ -172,7 +175,9 @@ def excess(table: Mapping[str, Sequence[float | None]]) -> dict[str, np.ndarray]
 def cover(
     far: Mapping[str, np.ndarray], names: Iterable[str], size: int, first: int = 0
 ) -> list[int]:
-    """Greedy: again and again the composition that brings the mean excess of the best so far down most."""
+    """Greedy: again and again the composition that brings the mean excess of the best so far down
+    most.
+    """
     rows = np.stack([far[name] for name in names])
     chosen = [first]
     while len(chosen) < min(size, rows.shape[1]):
@@ -188,10 +193,12 @@ def left(far: Mapping[str, np.ndarray], names: Iterable[str], chosen: Sequence[i
     return float(np.mean([far[name][list(chosen)].min() for name in names]))
 
 
-def rows_of(
+def make_rows(
     found: Mapping[str, Figures], sizes: Sequence[int] = (1, 2, 4, 6, 8, 12)
 ) -> tuple[list[str], list[list[str]]]:
-    """What remains on the sets that nothing was chosen on, by size of the portfolio and way of choosing."""
+    """What remains on the sets that nothing was chosen on, by size of the portfolio and way of
+    choosing.
+    """
     far = excess({name: figures["losses"] for name, figures in found.items()})
     apart = [name for name in confirmed_on() if name in far]
     seen = [name for name in far if name not in apart]
@@ -226,12 +233,15 @@ def _left_by_chance(far: Mapping[str, np.ndarray], apart: list[str], size: int) 
     return float(np.mean([left(far, apart, chosen) for chosen in drawn]))
 
 
-# --------------------------------------------------------------------------------------------------- tables
+# ------------------------------------------------------------------------------------------- tables
 
 _PROTOCOL = (
-    f"{len(compositions())} compositions: {len(BY_HAND)} made by hand, {len(ONE_CHANGE)} that change one "
-    f"thing of the defaults, {DRAWN} drawn at random. At most {MOST_ROWS:,} rows of the training part (test "
-    f"parts are not read), two thirds to train on, loss on the rest after the best round; a training ends "
+    f"{len(compositions())} compositions: {len(BY_HAND)} made by hand, {len(ONE_CHANGE)} that "
+    "change one "
+    f"thing of the defaults, {DRAWN} drawn at random. At most {MOST_ROWS:,} rows of the training "
+    "part (test "
+    "parts are not read), two thirds to train on, loss on the rest after the best round; a "
+    "training ends "
     f"after {LIMIT} s of processor time, or when {PATIENCE / RATE:.0f} rounds were no better; the "
     f"learning rate is {RATE} throughout."
 )

@@ -1,7 +1,4 @@
-"""The data of the cases: made from a seed, or read from a folder of .npz files.
-
-Owns the recipes and the split into training, validation and test part. Must not know libraries or clocks.
-"""
+"""The data of the cases: made from a seed, or read from a folder of .npz files."""
 
 from __future__ import annotations
 
@@ -38,8 +35,8 @@ class Problem:
     def make(self, folder: Path | None = None) -> Arrays:
         """The arrays: X float32 (n, F); y float32 (n, K) for regression, int64 (n,) for classes.
 
-        `X`, `y`, `X_test`, `y_test`, and for early stopping `X_val`, `y_val`. `sets.DataMissing` where
-        a file is missing.
+        `X`, `y`, `X_test`, `y_test`, and for early stopping `X_val`, `y_val`. `sets.DataMissing`
+        where a file is missing.
         """
         if self.recipe == "file":
             return read(folder, **self.arguments)
@@ -47,7 +44,9 @@ class Problem:
 
 
 def shared_structure(n: int, n_test: int, n_features: int, n_outputs: int) -> Arrays:
-    """Targets that mix the same non-linear factors, so that one tree can serve them all; normal features."""
+    """Targets that mix the same non-linear factors, so that one tree can serve them all; normal
+    features.
+    """
     rng = np.random.default_rng(16)
     X = rng.standard_normal((n + n_test, n_features), dtype=np.float32)
     factors = np.empty((len(X), 12), np.float32)
@@ -65,7 +64,9 @@ def shared_structure(n: int, n_test: int, n_features: int, n_outputs: int) -> Ar
 
 
 def classes_of_structure(n: int, n_test: int, n_features: int, n_classes: int) -> Arrays:
-    """Classes about as frequent as each other: the largest of as many targets of `shared_structure`."""
+    """Classes about as frequent as each other: the largest of as many targets of
+    `shared_structure`.
+    """
     made = shared_structure(n, n_test, n_features, n_classes)
     y = np.concatenate([made["y"], made["y_test"]])
     y = ((y - y.mean(axis=0)) / y.std(axis=0)).argmax(axis=1)
@@ -73,7 +74,9 @@ def classes_of_structure(n: int, n_test: int, n_features: int, n_classes: int) -
 
 
 def binary_signal(n: int, n_test: int, n_features: int) -> Arrays:
-    """Two classes, not separable: the logit is a sum of steps, waves and interactions of normal features."""
+    """Two classes, not separable: the logit is a sum of steps, waves and interactions of normal
+    features.
+    """
     rng = np.random.default_rng(28)
     X = rng.standard_normal((n + n_test, n_features), dtype=np.float32)
     logit = (
@@ -97,7 +100,9 @@ def linear_targets(n: int, n_test: int, n_features: int, n_outputs: int) -> Arra
 
 
 def words(n: int, n_test: int, n_features: int, n_words: int, n_outputs: int) -> Arrays:
-    """Counts of `n_words` words a row, drawn by Zipf's law, as CSR; one word in fifty says something."""
+    """Counts of `n_words` words a row, drawn by Zipf's law, as CSR; one word in fifty says
+    something.
+    """
     rng = np.random.default_rng(80)
     rows = np.repeat(np.arange(n + n_test), n_words)
     chance = 1 / np.arange(1, n_features + 1) ** 0.9
@@ -121,8 +126,8 @@ PRESETS: dict[str, Callable[..., Arrays]] = {
 def read(folder: Path | None, name: str, n_rows: int | None = None) -> Arrays:
     """A real data set, `folder/name.npz`: `X`, `y`, and the rows of its own split where it has one.
 
-    Without a split of its own it is 80 / 20 at random. 15 % of the training rows become the validation part.
-    `n_rows` keeps that many training rows (quick runs).
+    Without a split of its own it is 80 / 20 at random. 15 % of the training rows become the
+    validation part. `n_rows` keeps that many training rows (quick runs).
     """
     found = sets.load(folder, name)
     rows = np.random.default_rng(0).permutation(len(found.y))
@@ -141,7 +146,9 @@ def _cut(X: np.ndarray, y: np.ndarray, n: int) -> Arrays:
 
 
 def save(arrays: Arrays, folder: Path) -> None:
-    """Write the parts as .npy files, sparse ones as .npz, from which every process reads the same bytes."""
+    """Write the parts as .npy files, sparse ones as .npz, from which every process reads the same
+    bytes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name, values in arrays.items():
         if sp.issparse(values):

@@ -1,4 +1,4 @@
-"""A measurement in a process of its own. Owns how it is started and how it fails; not what it measures."""
+"""A measurement in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ class Failed(Exception):
 
 
 def call(module: str, job: dict[str, Any], n_threads: int, timeout: float) -> dict[str, Any]:
-    """Run `python -m module` with `job` as JSON on its standard input; the JSON of its last line of output.
+    """Run `python -m module` with `job` as JSON on its standard input; the JSON of its last line of
+    output.
 
-    OpenMP and BLAS get `n_threads`. `Failed` where it takes longer than `timeout` seconds or does not end
-    well.
+    OpenMP and BLAS get `n_threads`. `Failed` where it takes longer than `timeout` seconds or does
+    not end well.
     """
     threads = {f"{name}_NUM_THREADS": str(n_threads) for name in ("OMP", "OPENBLAS", "MKL")}
     try:

@@ -1,7 +1,4 @@
-"""Figures from runs, tables from figures, and the result files.
-
-Owns medians, ratios, the file format and how they are shown. Must not know how anything was measured.
-"""
+"""Figures from runs, tables from figures, and the result files."""
 
 from __future__ import annotations
 
@@ -38,7 +35,8 @@ SUMMARIES = (
     "ns_per_unit",
 )
 PACKAGES = (
-    "polyleaf", "xgboost", "lightgbm", "catboost", "scikit-learn", "omnigbdt", "mbtr", "shap", "ngboost",
+    "polyleaf", "xgboost", "lightgbm", "catboost", "scikit-learn", "omnigbdt", "mbtr", "shap",
+    "ngboost",
     "numpy", "scipy",
 )  # fmt: skip
 
@@ -53,8 +51,8 @@ def spread(values: Sequence[float]) -> Spread:
 def summarise(case: dict[str, Any]) -> dict[str, Any]:
     """The case with `target`, and with `summary` and `ratios` in each contender.
 
-    `ratios[measure]` are contender / baseline, repeat by repeat: the two ran one after the other, so what
-    else the machine did hit both.
+    `ratios[measure]` are contender / baseline, repeat by repeat: the two ran one after the other,
+    so what else the machine did hit both.
     """
     _mark_time_to_target(case)
     baseline = next((c for c in case["contenders"] if c["label"] == case["baseline"]), None)
@@ -74,7 +72,9 @@ def summarise(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _values(contender: dict[str, Any], measure: str) -> list[float]:
-    """One value a run; none at all where a run lacks it (a target that was missed once was not reached)."""
+    """One value a run; none at all where a run lacks it (a target that was missed once was not
+    reached).
+    """
     values = [run.get(measure) for run in contender["runs"]]
     return [] if None in values else values
 
@@ -82,8 +82,8 @@ def _values(contender: dict[str, Any], measure: str) -> list[float]:
 def _mark_time_to_target(case: dict[str, Any]) -> None:
     """`seconds_to_target` in every run with a curve: when its test score was that of the best peer.
 
-    The target is what the best peer reaches in each of its runs. A contender that never does has None; one
-    without a curve (one model per output) has its whole fit.
+    The target is what the best peer reaches in each of its runs. A contender that never does has
+    None; one without a curve (one model per output) has its whole fit.
     """
     if not any(run.get("curve") for c in case["contenders"] for run in c["runs"]):
         return
@@ -102,10 +102,10 @@ def _mark_time_to_target(case: dict[str, Any]) -> None:
             run["seconds_to_target"] = next(reached, None)
 
 
-# ---------------------------------------------------------------------------------------------------- tables
+# ------------------------------------------------------------------------------------------- tables
 
 
-def rows_of(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def make_rows(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Header and cells of a summarised case of libraries."""
     with_target, with_rounds = "target" in case, case["focus"] == "round_seconds"
     score_name = case["contenders"][0]["score_name"]
@@ -185,10 +185,10 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 def markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table under a heading."""
-    return f"\n### {title}\n\n{lines_of(header, rows)}"
+    return f"\n### {title}\n\n{make_lines(header, rows)}"
 
 
-def lines_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def make_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [
         [cell.replace("|", "\\|") for cell in line]
@@ -197,11 +197,11 @@ def lines_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-# ----------------------------------------------------------------------------------------------- result files
+# ------------------------------------------------------------------------------------- result files
 
 
 def environment() -> dict[str, Any]:
-    """What the figures depend on: versions, processor, commit, date, and how busy the machine is."""
+    """What figures depend on: versions, processor, commit, date and machine load."""
     from polyleaf import _core
 
     return {
@@ -256,9 +256,9 @@ def document(kind: str, cases: Sequence[dict[str, Any]], about: dict[str, Any]) 
 def write(path: Path, content: dict[str, Any]) -> None:
     """Write a result file; an old one stays whole until the new one is."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-    beside.replace(path)
+    partial = path.with_name(path.name + ".part")
+    partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    partial.replace(path)
 
 
 def read(path: Path) -> dict[str, Any]:

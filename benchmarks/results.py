@@ -1,4 +1,4 @@
-"""One page with all tables and plots, from the result files. Owns the page's outline; computes no figures."""
+"""One page with all tables and plots, from the result files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from . import explaining, report
-from .frame import plots, tables
-from .frame.paper import Figure, Paper, Table
-from .frame.store import Store
-from .frame.verdict import Verdict
+from .harness import plots, tables
+from .harness.paper import Figure, Paper, Table
+from .harness.store import Store
+from .harness.verdict import Verdict
 
 _INTRODUCTION = """\
 # Results
 
-Written by `python -m benchmarks results` from result files; do not edit. How things are measured is told in
+Written by `python -m benchmarks results` from result files; do not edit. How things are measured \
+is told in
 [benchmarks.md](benchmarks.md)."""
 
 
@@ -48,13 +49,16 @@ def _standing(studies: Sequence[tuple[Paper, Store]]) -> Iterator[str]:
     for paper, store in studies:
         filled = [tables.fill(paper, t, store) for t in paper.tables if isinstance(t, Table)]
         counts = sum((f.verdicts for f in filled), Counter[Verdict]())
-        judged = [counts[v] for v in (Verdict.AS_GOOD, Verdict.WITHIN_ERROR, Verdict.BELOW)]
-        if sum(judged):
-            rows.append([paper.title, sum(judged), *judged, sum(f.explained for f in filled)])
+        compared = [counts[v] for v in (Verdict.AS_GOOD, Verdict.WITHIN_ERROR, Verdict.BELOW)]
+        if sum(compared):
+            rows.append([paper.title, sum(compared), *compared, sum(f.explained for f in filled)])
     if not rows:
         return
     rows.append(["all", *(sum(row[i] for row in rows) for i in range(1, 6))])
-    yield "How Polyleaf's cells stand to the papers' own figures, where a smaller or a larger one is better:"
+    yield (
+        "How Polyleaf's cells stand to the papers' own figures, where a smaller or a larger one is "
+        "better:"
+    )
     header = [
         "",
         "cells",
@@ -63,13 +67,13 @@ def _standing(studies: Sequence[tuple[Paper, Store]]) -> Iterator[str]:
         "below",
         "of these explained below the table",
     ]
-    yield report.lines_of(header, [[str(cell) for cell in row] for row in rows])
+    yield report.make_lines(header, [[str(cell) for cell in row] for row in rows])
 
 
 def _study(paper: Paper, store: Store, images: Path) -> Iterator[str]:
     yield f"## {paper.title}"
     yield f"{paper.citation}"
-    yield "\n".join(_environments(store.environments_of(paper)))
+    yield "\n".join(_environments(store.find_environments(paper)))
     if any(isinstance(table, Table) and table.paper for table in paper.tables):
         yield tables.LEGEND
     protocols: dict[str, str] = {}  # and the first table that has it
@@ -88,7 +92,7 @@ def _study(paper: Paper, store: Store, images: Path) -> Iterator[str]:
 
 def _table(paper: Paper, table: Table, store: Store) -> Iterator[str]:
     filled = tables.fill(paper, table, store)
-    yield report.lines_of(filled.header, filled.rows)
+    yield report.make_lines(filled.header, filled.rows)
     if text := tables.count(filled.verdicts):
         yield text
     if filled.notes:
@@ -130,10 +134,10 @@ def _document(document: dict[str, Any]) -> Iterator[str]:
     if document["kind"] in ("kernels", "frames"):  # tables without cases of their own
         from . import frames, kernels
 
-        rows_of_all = {"kernels": kernels.rows_of, "frames": frames.rows_of}[document["kind"]]
-        yield report.lines_of(*rows_of_all(document["cases"]))
+        rows_of_all = {"kernels": kernels.make_rows, "frames": frames.make_rows}[document["kind"]]
+        yield report.make_lines(*rows_of_all(document["cases"]))
         return
-    rows_of = explaining.rows_of if document["kind"] == "explain" else report.rows_of
+    make_rows = explaining.make_rows if document["kind"] == "explain" else report.make_rows
     for case in document["cases"]:
         yield f"### {case['title']}"
-        yield report.lines_of(*rows_of(case))
+        yield report.make_lines(*make_rows(case))

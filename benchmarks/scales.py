@@ -1,7 +1,7 @@
-"""Targets of unlike scale: what each target gets of a model of all of them, in the libraries as they come.
+"""Targets of unlike scale: what each target gets of a model of all of them, in the libraries as
+they come.
 
-Owns the made pairs, the sets and the measure: R2 of each target on test rows. How libraries are called is
-told in `defaults`.
+R2 of each target on test rows. How libraries are called is told in `defaults`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from . import defaults
 from .defaults import Deadline, Job, Predict
-from .frame.context import Context, require_module
-from .frame.paper import Figures, Paper, Subject, Table
+from .harness.context import Context, require_module
+from .harness.paper import Figures, Paper, Subject, Table
 
 LIMIT = 40.0  # seconds of processor time that a fit may take
 MOST_ROWS = 4_000  # of a training part, and of a test part
@@ -49,8 +49,9 @@ METHODS: dict[str, Callable[[Job], Predict]] = {
 
 
 def pair(kind: str, ratio: float, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features and two targets with noise of a fifth, the first `ratio` times as large. "shared": they share
-    features and a term; "apart": nothing."""
+    """Features and two targets with noise of a fifth, the first `ratio` times as large. "shared":
+    they share features and a term; "apart": nothing.
+    """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 10)).astype(np.float32)
     f = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] ** 2
@@ -64,7 +65,7 @@ def pair(kind: str, ratio: float, seed: int, n: int) -> tuple[np.ndarray, np.nda
 
 
 def r2_of_targets(context: Context, method: str, problem: str) -> Figures:
-    """`mean` and `least` over targets, and `0`, `1`, ... of each, a list with one number a split."""
+    """`mean` and `least` over targets, and `0`, `1`, ... of each: a number per split."""
     library = method.partition(",")[0].lower()
     if library in ("xgboost", "lightgbm"):
         require_module(library)
@@ -104,8 +105,10 @@ def _parts(
 
 
 _PROTOCOL = (
-    'No setting of any library but what a name says; "Polyleaf" is `normalize_targets="auto"`. At most '
-    f"{MOST_ROWS:,} training and test rows, 80 / 20 at random; made pairs {PAIR_ROWS:,} and as many, {PAIRS} "
+    'No setting of any library but what a name says; "Polyleaf" is `normalize_targets="auto"`. At '
+    "most "
+    f"{MOST_ROWS:,} training and test rows, 80 / 20 at random; made pairs {PAIR_ROWS:,} and as "
+    f"many, {PAIRS} "
     "draws. LightGBM trains one model for each target, XGBoost as it comes one tree for each."
 )
 

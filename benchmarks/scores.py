@@ -1,7 +1,4 @@
-"""The score of each task on test data.
-
-Owns what is scored and which way is better. Must not know who predicted.
-"""
+"""The score of each task on test data."""
 
 from __future__ import annotations
 
@@ -25,7 +22,8 @@ def _auc(y: np.ndarray, predicted: np.ndarray) -> float:
 def _log_loss(y: np.ndarray, predicted: np.ndarray) -> float:
     from sklearn.metrics import log_loss
 
-    # Libraries give float32 probabilities, whose sum is 1 only nearly: normalised for all of them alike.
+    # Libraries give float32 probabilities, whose sum is 1 only nearly: normalised for all of them
+    # alike.
     probability = np.asarray(predicted, np.float64)
     probability = probability / probability.sum(axis=1, keepdims=True)
     return float(log_loss(y, probability, labels=np.arange(probability.shape[1])))
@@ -42,8 +40,8 @@ def _label_log_loss(y: np.ndarray, predicted: np.ndarray) -> float:
 class Score:
     """How predictions of one task are judged.
 
-    `function(y, predicted)`: for "regression" `predicted` are values (n,) or (n, K), for "binary" the
-    probability of class 1 (n,), for "multiclass" and "multilabel" the probabilities (n, K).
+    `function(y, predicted)`: for "regression" `predicted` are values (n,) or (n, K), for "binary"
+    the probability of class 1 (n,), for "multiclass" and "multilabel" the probabilities (n, K).
     """
 
     name: str

@@ -1,7 +1,6 @@
 """Equal seconds for all: the searching estimators beside other libraries that Optuna tunes.
 
-Owns the comparison: budgets of processor time on one thread, sets, and which of these the search's portfolio
-was chosen on. How the others are tuned is `tuned.py`'s.
+How the others are tuned is `tuned.py`'s.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from .defaults import EVERYTHING, Deadline, judge, of_rows, splits
-from .frame.context import Context, Unavailable
-from .frame.paper import Figure, Figures, Paper, Subject, Table
+from .defaults import EVERYTHING, Deadline, compute_scores, row_losses, splits
+from .harness.context import Context, Unavailable
+from .harness.paper import Figure, Figures, Paper, Subject, Table
 from .libraries import is_installed
 from .portfolio import SETS, confirmed_on
 from .tuned import PEERS, Part, Predict, tune
@@ -38,7 +37,7 @@ AS_IT_COMES = "Polyleaf as it comes"
 def searched(
     part: Part, seconds: float, asks_optuna: bool = False, **chosen: Any
 ) -> tuple[Any, Any]:
-    """What the searching estimator finds; its clock is that of this process, like all others' here."""
+    """Run the searching estimator with the processor time of this process as its clock."""
     from polyleaf import PolyleafClassifierCV, PolyleafRegressorCV
     from polyleaf.search import optuna_search, successive_halving
 
@@ -49,10 +48,10 @@ def searched(
     )
     with clock, patch.object(optuna_search, "is_optuna_useful", lambda seconds: asks_optuna):
         model.fit(part.X, part.y, groups=part.people)
-    told = {"parameters": model.best_params_, "candidates": len(model.leaderboard_)}
+    chosen = {"parameters": model.best_params_, "candidates": len(model.leaderboard_)}
     if model.ensemble_ is not None:
-        told["members"] = [member["weight"] for member in model.ensemble_]
-    return model, told
+        chosen["members"] = [member["weight"] for member in model.ensemble_]
+    return model, chosen
 
 
 def as_it_comes(part: Part, seconds: float) -> tuple[Any, Any]:
@@ -65,7 +64,9 @@ def as_it_comes(part: Part, seconds: float) -> tuple[Any, Any]:
 
 
 def _cost(model: Any, X: Any) -> dict[str, float]:
-    """Of our model: megabytes of its file, microseconds a row where a thousand are predicted at a time."""
+    """Of our model: megabytes of its file, microseconds a row where a thousand are predicted at a
+    time.
+    """
     rows, seconds = X[:1000], []
     for _ in range(5):
         begun = time.process_time()
@@ -82,20 +83,21 @@ def _reader(task: str, model: Any) -> Predict:
 
 def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
     """The same three folds for all: those of the search."""
-    from polyleaf.inputs.targets import encode_classification, encode_regression
+    from polyleaf.inputs.target import encode_classification, encode_regression
     from polyleaf.search.cv_splits import split_rows
 
     encode = encode_regression if part.task == "regression" else encode_classification
     return split_rows(3, part.X, part.y, encode(part.y), part.people, 0)
 
 
-# ------------------------------------------------------------------------------------------------------ runs
+# --------------------------------------------------------------------------------------------- runs
 
 
 def _within(context: Context, method: str, problem: str, seconds: float) -> Figures:
-    """`loss`, `score`, `seconds` (of processor time), of ours `megabytes` and `us`, and what was chosen; on
-    the first split. Of the search also what `_beside` says of it and the defaults, which take seconds of
-    their own."""
+    """`loss`, `score`, `seconds` (of processor time), of ours `megabytes` and `us`, and what was
+    chosen; on the first split. Of the search also what `_compare_with_defaults` says of it and the
+    defaults, which take seconds of their own.
+    """
     peer = PEERS.get(method)
     if peer is not None and not (is_installed(method.lower()) and find_spec("optuna")):
         raise Unavailable(f"{method} or Optuna is not installed")
@@ -108,30 +110,37 @@ def _within(context: Context, method: str, problem: str, seconds: float) -> Figu
     begun = time.process_time()
     cost = {}
     if peer is not None:
-        predict, told = tune(peer, part, folds, seconds)
+        predict, chosen = tune(peer, part, folds, seconds)
         spent = time.process_time() - begun
     else:
         ours, own = (as_it_comes, {}) if method == AS_IT_COMES else (searched, OURS[method])
-        model, told = ours(part, seconds, **own)
+        model, chosen = ours(part, seconds, **own)
         spent = time.process_time() - begun
         predict, cost = _reader(part.task, model), _cost(model, X_test)
     predicted = np.asarray(predict(X_test), np.float64)
-    loss, score = judge(data.task, y_test, predicted)
-    figures = {"loss": loss, "score": score, "seconds": spent, **cost, "chosen": told}
+    loss, score = compute_scores(data.task, y_test, predicted)
+    figures = {"loss": loss, "score": score, "seconds": spent, **cost, "chosen": chosen}
     if method == "Polyleaf":
         plain = _reader(part.task, as_it_comes(part, seconds)[0])
-        figures |= _beside(part.task, y_test, predicted, np.asarray(plain(X_test), np.float64))
+        figures |= _compare_with_defaults(
+            part.task, y_test, predicted, np.asarray(plain(X_test), np.float64)
+        )
     return figures
 
 
-def _beside(task: str, y: np.ndarray, ours: np.ndarray, usual: np.ndarray) -> Figures:
-    """`behind`: how far the loss is above that of the defaults (`usual`), in standard errors of the mean of
-    the difference over the test rows. 0 where the two are the same. Rows that are alike in groups, as those
-    of one person, tell less than this takes them to."""
-    differences = of_rows(task, y, ours) - of_rows(task, y, usual)
+def _compare_with_defaults(
+    task: str, y: np.ndarray, ours: np.ndarray, usual: np.ndarray
+) -> Figures:
+    """`behind`: how far the loss is above that of the defaults (`usual`), in standard errors of the
+    mean of the difference over the test rows. 0 where the two are the same. Rows that are alike in
+    groups, as those of one person, tell less than this takes them to.
+    """
+    differences = row_losses(task, y, ours) - row_losses(task, y, usual)
     error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
     return {
-        "behind": (judge(task, y, ours)[0] - judge(task, y, usual)[0]) / error if error > 0 else 0.0
+        "behind": (compute_scores(task, y, ours)[0] - compute_scores(task, y, usual)[0]) / error
+        if error > 0
+        else 0.0
     }
 
 
@@ -153,16 +162,22 @@ def within_300(context: Context, method: str, problem: str) -> Figures:
 
 RUNS = dict(zip(SECONDS, (within_5, within_15, within_60, within_300), strict=True))
 
-# --------------------------------------------------------------------------------------------------- tables
+# ------------------------------------------------------------------------------------------- tables
 
 _PROTOCOL = (
-    "The same seconds of processor time for all, the last training on all rows included; one thread. "
-    "Polyleaf: `PolyleafRegressorCV(time_limit=...)` or the classifier, which takes one of the three folds "
+    "The same seconds of processor time for all, the last training on all rows included; one "
+    "thread. "
+    "Polyleaf: `PolyleafRegressorCV(time_limit=...)` or the classifier, which takes one of the "
+    "three folds "
     "where time is short, and draws them anew for its leaders. The others: Optuna's TPE over "
-    "TabArena's ranges, the defaults first, three folds (the same for all), early stopping with the same "
-    "patience (4 / learning rate), trials pruned between folds by the median, a last training with the mean "
-    "of the rounds. Folds are of whole persons where test rows are (parkinsons_updrs). At most 10,000 "
-    "training rows, as many test rows, one split; measures as in *out of the box*. LightGBM trains one "
+    "TabArena's ranges, the defaults first, three folds (the same for all), early stopping with "
+    "the same "
+    "patience (4 / learning rate), trials pruned between folds by the median, a last training "
+    "with the mean "
+    "of the rounds. Folds are of whole persons where test rows are (parkinsons_updrs). At most "
+    "10,000 "
+    "training rows, as many test rows, one split; measures as in *out of the box*. LightGBM "
+    "trains one "
     "model for each target or label."
 )
 _MEASURES: dict[str, Literal["higher", "lower"]] = {"loss": "lower", "score": "higher"}
@@ -179,8 +194,8 @@ def _tables() -> Iterator[Table]:
     order = np.random.default_rng(5).permutation(EVERYTHING).tolist()
     for seconds in SECONDS:
         for what, better in _MEASURES.items():
-            for words, wanted in (("apart", True), ("chosen on", False)):
-                names = [name for name in order if (name in apart()) == wanted]
+            for words, is_apart in (("apart", True), ("chosen on", False)):
+                names = [name for name in order if (name in apart()) == is_apart]
                 yield _table(seconds, what, better, words, names)
 
 
@@ -202,11 +217,12 @@ def _table(
 
 def _noise_tables() -> Iterator[Table]:
     """Whether the search is worse than the defaults by more than the noise of the split."""
-    for words, wanted in (("apart", True), ("chosen on", False)):
-        names = [name for name in sorted(EVERYTHING) if (name in apart()) == wanted]
+    for words, is_apart in (("apart", True), ("chosen on", False)):
+        names = [name for name in sorted(EVERYTHING) if (name in apart()) == is_apart]
         yield Table(
             f"15 s, behind the defaults, sets {words}",
-            "standard errors of the paired difference over test rows; below 2 is noise, below 0 is better",
+            "standard errors of the paired difference over test rows; below 2 is noise, below 0 "
+            "is better",
             tuple(
                 Subject(n, "standard errors", "lower", 1, figure="behind", needs=(n,))
                 for n in names
@@ -245,8 +261,9 @@ def _curves() -> Figure:
 
 
 def _draw_curves(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
-    """A panel for each set, a line for each library, where anything was run with more than one number of
-    seconds."""
+    """A panel for each set, a line for each library, where anything was run with more than one
+    number of seconds.
+    """
     points: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for (method, title), figures in found.items():
         name, seconds = title.split()
@@ -271,7 +288,7 @@ def _draw_curves(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
 BLENDED = ("usps", "satimage", "rf1", "scene", "casp", "bike_hour", "cal500")
 
 
-def _blends_beside() -> Iterator[Table]:
+def _blend_comparison_tables() -> Iterator[Table]:
     """The blend in the search's place, among the tuned libraries."""
     for what, better in _MEASURES.items():
         yield Table(
@@ -310,5 +327,5 @@ PAPER = Paper(
     __name__,
     "The best model in the time given",
     "Polyleaf's search beside XGBoost, LightGBM and CatBoost tuned by Optuna, in equal seconds.",
-    (*_tables(), *_noise_tables(), *_blends_beside(), *_blend_tables(), _curves()),
+    (*_tables(), *_noise_tables(), *_blend_comparison_tables(), *_blend_tables(), _curves()),
 )

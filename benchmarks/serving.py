@@ -1,6 +1,6 @@
-"""A model file served by a fresh process: loading, first and later answers, batches, memory, requests.
+"""A model file served by a fresh process: loading, first and later answers, batches, memory,
+requests.
 
-Owns the clock and how each library loads and predicts. Must not know how models were trained (`deployment`).
 Reads a job as JSON from standard input, prints its figures as the last line.
 """
 
@@ -27,10 +27,10 @@ LEAST_SECONDS = 0.3  # that a batch is repeated for
 
 Predict = Callable[[Any], np.ndarray]
 Load = Callable[[str], Predict]
-SERVICE = Path(__file__).resolve().parent.parent / "examples" / "service.py"
+SERVICE = Path(__file__).resolve().parent.parent / "examples" / "http_service.py"
 
 
-# ------------------------------------------------------------------------------------------- the libraries
+# ------------------------------------------------------------------------------------ the libraries
 
 
 def _polyleaf() -> Load:
@@ -90,7 +90,7 @@ LOADERS: dict[str, Callable[[], Load]] = {
 }
 
 
-# ---------------------------------------------------------------------------------------------- measuring
+# ---------------------------------------------------------------------------------------- measuring
 
 
 def measure(job: dict[str, Any]) -> dict[str, float]:

@@ -1,7 +1,4 @@
-"""Real data sets as their files have them, and how they are split.
-
-Owns the format of NAME.npz and the splits. Must not know libraries, methods or clocks.
-"""
+"""Real data sets as their files have them, and how they are split."""
 
 from __future__ import annotations
 
@@ -41,7 +38,9 @@ class DataSet:
     categorical: np.ndarray
 
     def split(self, seed: int, test_share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
-        """Row ids of a training and a test part, at random; each class by its share, if all have two rows."""
+        """Row ids of a training and a test part, at random; each class by its share, if all have
+        two rows.
+        """
         from sklearn.model_selection import train_test_split
 
         stratify = (
@@ -81,7 +80,9 @@ class LabelledSet:
 
 
 def find(folder: Path | None, name: str) -> Path:
-    """The file of a data set, or the folder with its text files. `DataMissing` where there is neither."""
+    """The file of a data set, or the folder with its text files. `DataMissing` where there is
+    neither.
+    """
     path = Path(folder or ".") / f"{name}.npz"
     texts = path.with_suffix("")
     if (texts / "train.txt").is_file() and (texts / "test.txt").is_file():
@@ -105,8 +106,10 @@ def load(folder: Path | None, name: str) -> DataSet:
 
 
 def load_labelled(folder: Path | None, name: str) -> LabelledSet:
-    """Read `folder/name.npz`, or `folder/name/train.txt` and `test.txt` in the format of the extreme
-    classification repository. Without a split of its own, a fifth of the rows is for test, at random."""
+    """Read `folder/name.npz`, or `folder/name/train.txt` and `test.txt` in the format of the
+    extreme classification repository. Without a split of its own, a fifth of the rows is for test,
+    at random.
+    """
     path = find(folder, name)
     if path.is_dir():
         return _labelled_texts(path, name)

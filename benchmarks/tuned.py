@@ -1,8 +1,7 @@
 """Other libraries, tuned by Optuna in a given number of seconds of processor time.
 
-Owns the spaces, and what a trial is: three folds, each with early stopping, unpromising trials pruned between
-folds. The library's defaults are the first trial. The last training, on all rows, is never cut: a model of a
-few rounds would say nothing of its library. Must not know data sets, or what is compared with it.
+The library's defaults are the first trial. The last training, on all rows, is never cut: a model of
+a few rounds would say nothing of its library.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .defaults import Deadline, judge
+from .defaults import Deadline, compute_scores
 
 Predict = Callable[[Any], np.ndarray]
 
@@ -47,8 +46,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What came of a training: predictions, how many rounds they are of (one a model), and how many were
-    trained in all, those after the best of a model included."""
+    """What came of a training: predictions, how many rounds they are of (one a model), and how many
+    were trained in all, those after the best of a model included.
+    """
 
     predict: Predict
     rounds: list[int]
@@ -56,7 +56,9 @@ class Fitted:
 
 
 class Peer(ABC):
-    """A library. `rate` is the learning rate that it has where none is set, `defaults` the first trial."""
+    """A library. `rate` is the learning rate that it has where none is set, `defaults` the first
+    trial.
+    """
 
     name: str
     rate: float
@@ -130,13 +132,16 @@ class XGBoost(Peer):
         watched = None if valid is None else [(valid.X, valid.y)]
         model.fit(part.X, part.y, eval_set=watched, verbose=False)
         done = model.get_booster().num_boosted_rounds()
-        # Where `passed()` ends it in its first round, nothing was evaluated and there is no best one.
+        # Where `passed()` ends it in its first round, nothing was evaluated and there is no best
+        # one.
         best = model.get_booster().attr("best_iteration")
         return Fitted(_reader(part.task, model), [done if best is None else int(best) + 1], done)
 
 
 class LightGBM(Peer):
-    """It knows one output only: one model for each target or label, each with its share of the time."""
+    """It knows one output only: one model for each target or label, each with its share of the
+    time.
+    """
 
     name, rate = "LightGBM", 0.1
 
@@ -213,8 +218,8 @@ class LightGBM(Peer):
 
 class CatBoost(Peer):
     name, rate = "CatBoost", 0.05
-    # Where none is set it takes a rate that depends on the number of rounds: another one on the folds, which
-    # may have very many, than in the last training. This is AutoGluon's.
+    # Where none is set it takes a rate that depends on the number of rounds: another one on the
+    # folds, which may have very many, than in the last training. This is AutoGluon's.
     defaults: ClassVar[dict[str, Any]] = {"learning_rate": 0.05}
 
     def space(self, trial: Any) -> dict[str, Any]:
@@ -273,12 +278,12 @@ class CatBoost(Peer):
         if varies.all():
             return Fitted(predict, [done], n_trained)
 
-        def with_constant_labels(X: Any) -> np.ndarray:
+        def add_constant_labels(X: Any) -> np.ndarray:
             probability = np.tile(part.y[0].astype(float), (X.shape[0], 1))
             probability[:, varies] = predict(X)
             return probability
 
-        return Fitted(with_constant_labels, [done], n_trained)
+        return Fitted(add_constant_labels, [done], n_trained)
 
 
 PEERS: dict[str, Peer] = {peer.name: peer for peer in (XGBoost(), LightGBM(), CatBoost())}
@@ -303,7 +308,8 @@ class _Best:
 def tune(
     peer: Peer, part: Part, folds: list[tuple[np.ndarray, np.ndarray]], seconds: float
 ) -> tuple[Predict, dict[str, Any]]:
-    """Trials until the time is over but for the last training, on all rows, with the best one's rounds.
+    """Trials until the time is over but for the last training, on all rows, with the best one's
+    rounds.
 
     Returns
     -------
@@ -361,7 +367,7 @@ def _trial(
         if was_cut and (best is not None or losses):
             break
         predicted = np.asarray(fitted.predict(watched.X), np.float64)
-        losses.append(judge(part.task, watched.y, predicted)[0])
+        losses.append(compute_scores(part.task, watched.y, predicted)[0])
         rounds.append(fitted.rounds)
         needed.append(growth * spent * min(1.0, sum(fitted.rounds) / fitted.n_trained))
         if trial is not None:

@@ -1,7 +1,5 @@
-"""One measurement in a process of its own: job on standard input, figures on standard output, as JSON.
-
-Owns what is inside the clock: the library is imported, its threads are started by a tiny fit, and the data
-is in memory before it starts. Must not know that other libraries are measured too.
+"""One measurement in a process of its own: job on standard input, figures on standard output, as
+JSON.
 """
 
 from __future__ import annotations
@@ -31,16 +29,17 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     job : dict
-        `library` (key of `LIBRARIES`), `kind`, `settings` (those of `Settings`), `data` (folder of .npy
-        files), `curve_points`.
+        `library` (key of `LIBRARIES`), `kind`, `settings` (those of `Settings`), `data` (folder of
+        .npy files), `curve_points`.
 
     Returns
     -------
     dict
-        `fit_seconds`, `fit_cpu_seconds` (of all threads), `peak_above_data_bytes` (most memory during fit,
-        above what was held before), `peak_bytes`, `predict_seconds`, `score`, `rounds`, `model_bytes`,
-        `round_seconds` (median over the rounds after the first; None where the library tells nobody when a
-        round ends), `curve` (lists of rounds, seconds since the fit began, test score).
+        `fit_seconds`, `fit_cpu_seconds` (of all threads), `peak_above_data_bytes` (most memory
+        during fit, above what was held before), `peak_bytes`, `predict_seconds`, `score`, `rounds`,
+        `model_bytes`, `round_seconds` (median over the rounds after the first; None where the
+        library tells nobody when a round ends), `curve` (lists of rounds, seconds since the fit
+        began, test score).
     """
     settings = Settings(**job["settings"])
     cls = LIBRARIES[job["library"]]
@@ -72,7 +71,9 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def warm_up(cls: type[Library], kind: str, settings: Settings) -> None:
-    """A fit and a prediction of no size: imports, thread pools and first calls are nobody's training time."""
+    """A fit and a prediction of no size: imports, thread pools and first calls are nobody's
+    training time.
+    """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((64, 4), dtype=np.float32)
     y = {
@@ -102,7 +103,9 @@ def _round_seconds(ends: list[float]) -> float | None:
 def _curve(
     library: Library, data: problems.Arrays, start: float, n_points: int
 ) -> list[list[float]]:
-    """Test scores of shorter models, and when training had them: [rounds, seconds, score]. Not timed."""
+    """Test scores of shorter models, and when training had them: [rounds, seconds, score]. Not
+    timed.
+    """
     last = library.n_rounds()
     if n_points == 0 or len(library.round_ends) < last:
         return []
@@ -119,7 +122,7 @@ def _curve(
 
 
 def curve_rounds(last: int, n_points: int) -> np.ndarray:
-    """At most `n_points` numbers of rounds from 1 to `last`, evenly spaced on a logarithmic scale."""
+    """Return up to `n_points` numbers of rounds from 1 to `last`, logarithmically spaced."""
     return np.unique(np.geomspace(1, last, n_points).round().astype(int))
 
 

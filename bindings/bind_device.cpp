@@ -1,27 +1,176 @@
 // Devices at the border: a card, matrices on it, and the parts of a training that live there.
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "arrays.h"
 #include "base/packed.h"
 #include "context_caster.h"
 #include "conversions.h"
 #include "device/bins.h"
-#include "device/channels.h"
+#include "device/device.h"
 #include "device/leaves.h"
 #include "device/losses.h"
+#include "device/quantised_gradients.h"
 #include "device/search.h"
-#include "device/sources.h"
-#include "grower_handle.h"
 #include "leaf_blocks.h"
 #include "search_handle.h"
 
 namespace polyleaf {
+
+// Arrays on a device, as Python's libraries hand them to one another: in without a copy, and out.
+
+namespace {
+
+using SharedDevice = std::shared_ptr<Device>;
+using ArrayAnywhere = nb::ndarray<nb::ro>;
+
+// Of one dimension or two; a vector is a matrix of one column. `strides` in bytes.
+DeviceView make_view(DeviceAddress data, ValueType type, const std::vector<int64_t>& shape,
+                     const std::vector<int64_t>& strides) {
+  require(shape.size() == strides.size() && (shape.size() == 1 || shape.size() == 2),
+          "An array on a device must have one dimension or two.");
+  const bool is_matrix = shape.size() == 2;
+  require(shape[0] <= INT32_MAX && (!is_matrix || shape[1] <= INT32_MAX),
+          "An array on a device must have at most 2147483647 rows and columns.");
+  const auto size = static_cast<int64_t>(value_size(type));
+  const DeviceView view{
+      data, type, shape[0], is_matrix ? shape[1] : 1, strides[0], is_matrix ? strides[1] : size};
+  require(static_cast<int64_t>(data) % size == 0 && view.row_stride % size == 0 &&
+              view.column_stride % size == 0,
+          "Numbers of an array on a device must lie at multiples of their size.");
+  return view;
+}
+
+DeviceArrayHandle* from_dlpack(const SharedDevice& device, nb::handle capsule) {
+  auto array = nb::cast<ArrayAnywhere>(capsule);
+  const ValueType type = to_value_type(array.dtype());
+  const auto size = static_cast<int64_t>(value_size(type));
+  std::vector<int64_t> shape, strides;
+  for (size_t i = 0; i < array.ndim(); ++i) {
+    shape.push_back(static_cast<int64_t>(array.shape(i)));
+    strides.push_back(array.stride(i) * size);
+  }
+  const DeviceView view =
+      make_view(reinterpret_cast<DeviceAddress>(array.data()), type, shape, strides);
+  return new DeviceArrayHandle{DeviceArray(device, view), array.ndim(), nb::none(), array};
+}
+
+DeviceArrayHandle* from_address(const SharedDevice& device, DeviceAddress data,
+                                const std::string& kind, int size,
+                                const std::vector<int64_t>& shape,
+                                const std::vector<int64_t>& strides, nb::object owner) {
+  using Code = nb::dlpack::dtype_code;
+  const Code code = kind == "f"                  ? Code::Float
+                    : kind == "i"                ? Code::Int
+                    : kind == "u" || kind == "b" ? Code::UInt
+                                                 : Code::Complex;
+  const ValueType type =
+      to_value_type({static_cast<uint8_t>(code), static_cast<uint8_t>(8 * size), 1});
+  return new DeviceArrayHandle{DeviceArray(device, make_view(data, type, shape, strides)),
+                               shape.size(),
+                               std::move(owner),
+                               {}};
+}
+
+auto copy_rows(const DeviceArrayHandle& self, const Optional1<const int64_t>& rows) {
+  const DeviceView& view = self.array.view();
+  if (rows)
+    for (size_t i = 0; i < rows->size(); ++i)
+      require(rows->data()[i] >= 0 && rows->data()[i] < view.n_rows, "A row is out of range.");
+  const int64_t n = rows ? static_cast<int64_t>(rows->size()) : view.n_rows;
+  auto* const data = new char[std::max<size_t>(
+      static_cast<size_t>(n * view.n_columns) * self.array.item_size(), 1)];
+  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<char*>(p); });
+  {
+    nb::gil_scoped_release release;
+    self.array.read(rows ? rows->data() : nullptr, n, data);
+  }
+  const size_t shape[] = {static_cast<size_t>(n), static_cast<size_t>(view.n_columns)};
+  return nb::ndarray<nb::numpy>(data, self.n_dimensions, shape, owner, nullptr,
+                                to_dlpack_type(view.type));
+}
+
+nb::dict make_array_interface(const DeviceArrayHandle& self) {
+  const DeviceView& view = self.array.view();
+  nb::dict found;
+  found["shape"] = self.shape();
+  found["typestr"] = self.typestr();
+  found["data"] = nb::make_tuple(view.data, true);
+  found["strides"] = nb::none();
+  found["version"] = 3;
+  return found;  // no stream: what is handed out is there
+}
+
+// As another library takes it: it keeps `self`.
+nb::object make_dlpack(nb::handle self, const nb::kwargs& options) {
+  const auto& held = nb::cast<const DeviceArrayHandle&>(self);
+  const DeviceView& view = held.array.view();
+  const size_t shape[] = {static_cast<size_t>(view.n_rows), static_cast<size_t>(view.n_columns)};
+  const nb::ndarray<nb::array_api> array(reinterpret_cast<void*>(view.data), held.n_dimensions,
+                                         shape, self, nullptr, to_dlpack_type(view.type),
+                                         nb::device::cuda::value, 0);
+  return nb::cast(array).attr("__dlpack__")(**options);
+}
+
+}  // namespace
+
+nb::tuple DeviceArrayHandle::shape() const {
+  const DeviceView& view = array.view();
+  return n_dimensions == 1 ? nb::make_tuple(view.n_rows)
+                           : nb::make_tuple(view.n_rows, view.n_columns);
+}
+
+std::string DeviceArrayHandle::typestr() const {
+  const ValueType type = array.view().type;
+  const bool is_float = type == ValueType::f32 || type == ValueType::f64;
+  const char kind = is_float ? 'f' : static_cast<int>(type) % 2 == 0 ? 'u' : 'i';
+  return (array.item_size() == 1 ? "|" : "<") + (kind + std::to_string(array.item_size()));
+}
+
+void bind_device_arrays(nb::module_& m) {
+  nb::class_<DeviceArrayHandle>(m, "DeviceArray",
+                                "Numbers on a device: of another library, or handed to others.")
+      .def_static("from_dlpack", &from_dlpack, nb::arg("device"), nb::arg("capsule"),
+                  "Memory of another library's, which it keeps until this goes.")
+      .def_static("from_address", &from_address, nb::arg("device"), nb::arg("data"),
+                  nb::arg("kind"), nb::arg("item_size"), nb::arg("shape"), nb::arg("strides"),
+                  nb::arg("owner"),
+                  "Memory of the owner's; kind of numbers as NumPy calls it, strides in bytes.")
+      .def_prop_ro("shape", &DeviceArrayHandle::shape)
+      .def_prop_ro("ndim", [](const DeviceArrayHandle& self) { return self.n_dimensions; })
+      .def_prop_ro("typestr", &DeviceArrayHandle::typestr, "Of the numbers, as NumPy writes it.")
+      .def("read", &copy_rows, nb::arg("rows").none() = nb::none(),
+           "A copy of rows, or of all, in memory of this machine.")
+      .def(
+          "find_infinity",
+          [](const DeviceArrayHandle& self) -> nb::object {
+            int64_t at;
+            {
+              nb::gil_scoped_release release;
+              at = self.array.find_infinity();
+            }
+            const int64_t k = self.array.view().n_columns;
+            return at < 0 ? nb::none() : nb::object(nb::make_tuple(at / k, at % k));
+          },
+          nb::sig("def find_infinity(self) -> tuple[int, int] | None"),
+          "Row and column; None: there is none.")
+      .def_prop_ro("__cuda_array_interface__", &make_array_interface)
+      .def("__dlpack__", &make_dlpack, nb::sig("def __dlpack__(self, **options: object) -> object"))
+      .def("__dlpack_device__",
+           [](const DeviceArrayHandle&) { return std::make_pair(int{nb::device::cuda::value}, 0); })
+      .def("__len__", [](const DeviceArrayHandle& self) { return self.array.view().n_rows; });
+}
+
 namespace {
 
 using SharedDevice = std::shared_ptr<Device>;
@@ -39,8 +188,8 @@ class DeviceSearchHandle final : public SearchHandle {
   DeviceSearchHandle(const DeviceBins& bins, const Context& context)
       : SearchHandle(bins.host()), device_(bins.device().get()), search_(bins, context) {}
 
-  void use(const nb::handle_t<DeviceChannels>& handle) {
-    const auto& channels = nb::cast<const DeviceChannels&>(handle);
+  void use(const nb::handle_t<DeviceQuantisedGradients>& handle) {
+    const auto& channels = nb::cast<const DeviceQuantisedGradients&>(handle);
     require(channels.device().get() == device_,
             "The channels lie on another device than the bins.");
     require(channels.sample().n_all == bins().n_rows(),
@@ -59,8 +208,9 @@ class DeviceSearchHandle final : public SearchHandle {
   DeviceSearch search_;
 };
 
-void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h,
-                    const std::string& kind, const Optional1<const uint32_t>& rows,
+void quantise_there(DeviceQuantisedGradients& channels, const DeviceMatrix& g,
+                    const DeviceMatrix* h, const std::string& kind,
+                    const Optional1<const uint32_t>& rows,
                     const Optional1<const float>& multiplier) {
   const HessianKind hessian = parse_hessian_kind(kind);
   check_hessian(hessian, g.n_columns, h != nullptr ? h->n_columns : -1);
@@ -70,7 +220,7 @@ void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const Devic
   channels.quantise(g, h, hessian, sample);
 }
 
-auto read_channels(const DeviceChannels& channels) {
+auto read_channels(const DeviceQuantisedGradients& channels) {
   const std::vector<int16_t> found = channels.read();
   NewArray<int16_t> out(
       {static_cast<size_t>(channels.sample().n_all), static_cast<size_t>(channels.layout().lanes)});
@@ -149,7 +299,7 @@ void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& growe
   require((block != nullptr ? static_cast<size_t>((*block)->n_leaves())
                             : std::get<Array2<const float>>(leaves).shape(0)) == n_leaves,
           "The leaves must be those of the grower's last tree.");
-  const LeafView view = view_of(leaves);
+  const LeafView view = get_leaf_view(leaves);
   require(
       output >= -1 && output < raw.n_columns && view.n_columns == (output < 0 ? raw.n_columns : 1),
       "Leaves must have one column per output, or one for the output that they are for.");
@@ -157,8 +307,8 @@ void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& growe
   self.add(raw, rows, view, static_cast<int32_t>(n_leaves), output);
 }
 
-LossInput input_of(int64_t n_rows, int64_t n_outputs, const Optional2<const float>& weight,
-                   const Array1<const float>& offset) {
+LossInput make_loss_input(int64_t n_rows, int64_t n_outputs, const Optional2<const float>& weight,
+                          const Array1<const float>& offset) {
   LossInput input;
   input.n_rows = n_rows;
   input.n_outputs = n_outputs;
@@ -336,11 +486,12 @@ void bind_device(nb::module_& m) {
 }
 
 void bind_device_parts(nb::module_& m) {
-  nb::class_<DeviceChannels>(m, "DeviceChannels", "Quantised derivatives, on a device.")
+  nb::class_<DeviceQuantisedGradients>(m, "DeviceQuantisedGradients",
+                                       "Quantised derivatives, on a device.")
       .def(
           "__init__",
-          [](DeviceChannels* self, const SharedDevice& device) {
-            new (self) DeviceChannels(device);
+          [](DeviceQuantisedGradients* self, const SharedDevice& device) {
+            new (self) DeviceQuantisedGradients(device);
           },
           nb::arg("device"))
       .def("quantise", &quantise_there, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
@@ -376,8 +527,9 @@ void bind_device_parts(nb::module_& m) {
           [](DeviceLoss* self, const SharedDevice& device, const Loss& loss,
              const Array2<const float>& target, const Optional2<const float>& weight,
              const Array1<const float>& offset, const Array1<const float>& parameter) {
-            LossInput input = input_of(static_cast<int64_t>(target.shape(0)),
-                                       static_cast<int64_t>(target.shape(1)), weight, offset);
+            LossInput input =
+                make_loss_input(static_cast<int64_t>(target.shape(0)),
+                                static_cast<int64_t>(target.shape(1)), weight, offset);
             require(parameter.size() == target.shape(1),
                     "parameter must have one value for each output.");
             input.target = target.data();
@@ -392,8 +544,8 @@ void bind_device_parts(nb::module_& m) {
           [](DeviceLoss* self, const SharedDevice& device, const ClassLoss& loss,
              const Array1<const int32_t>& label, const Optional2<const float>& weight,
              const Array1<const float>& offset) {
-            LossInput input = input_of(static_cast<int64_t>(label.size()),
-                                       static_cast<int64_t>(offset.size()), weight, offset);
+            LossInput input = make_loss_input(static_cast<int64_t>(label.size()),
+                                              static_cast<int64_t>(offset.size()), weight, offset);
             require(!weight || weight->shape(1) == 1,
                     "A loss of classes takes one weight for each row.");
             input.label = label.data();
@@ -415,7 +567,7 @@ void bind_device_parts(nb::module_& m) {
             self.derivatives(raw, g, h);
           },
           nb::arg("raw"), nb::arg("g"), nb::arg("h").none(),
-          "Writes g, and h unless the hessian of a row is 1: then h is that of the weights and "
+          "Writes g, and h unless the Hessian of a row is 1: then h is that of the weights and "
           "stays.");
 }
 

@@ -12,7 +12,6 @@
 #include "context_caster.h"
 #include "conversions.h"
 #include "grower/grower.h"
-#include "grower_handle.h"
 #include "quantised_gradients/quantised_gradients.h"
 #include "search_handle.h"
 
@@ -96,16 +95,17 @@ void bind_channels(nb::module_& m) {
 }
 
 void set_interaction_constraints(GrowerHandle& self,
-                                 const std::optional<Array2<const bool>>& groups, int32_t at_most) {
+                                 const std::optional<Array2<const bool>>& groups,
+                                 int32_t max_features) {
   require(!groups || static_cast<int>(groups->shape(1)) == self.grower.bins().n_features(),
           "groups needs one flag per feature.");
-  require(at_most >= 0, "at_most must not be negative.");
-  InteractionConstraints interactions{{}, at_most};
+  require(max_features >= 0, "max_features must not be negative.");
+  InteractionConstraints interactions{{}, max_features};
   for (size_t g = 0; groups && g < groups->shape(0); ++g) {
     const bool* flags = groups->data() + g * groups->shape(1);
     interactions.groups.emplace_back(flags, flags + groups->shape(1));
   }
-  self.grower.limit(std::move(interactions));
+  self.grower.set_interaction_constraints(std::move(interactions));
 }
 
 Tree grow(GrowerHandle& self, SearchHandle& search, const GrowConfig& config,
@@ -167,9 +167,9 @@ void bind_growers(nb::module_& m) {
           "Rows lie on the device of the bins.")
       .def(
           "set_interaction_constraints", &set_interaction_constraints, nb::arg("groups").none(),
-          nb::arg("at_most"),
+          nb::arg("max_features"),
           "Which features may meet on a path, in all trees from here on. `groups`: bool (n_groups, "
-          "n_features), every path stays within one of them; None: any. `at_most`: so many "
+          "n_features), every path stays within one of them; None: any. `max_features`: so many "
           "different "
           "features a path; 0: any number.")
       .def("grow", &grow, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),
@@ -230,7 +230,7 @@ CompressedColumns cell_columns(const std::optional<CellArrays>& sparse) {
           codes.data()};
 }
 
-int features_of(const Array1<const uint16_t>& n_bins, const Array1<const bool>& is_categorical) {
+int count_features(const Array1<const uint16_t>& n_bins, const Array1<const bool>& is_categorical) {
   require(n_bins.size() >= 1, "There must be at least one feature.");
   require(n_bins.size() == is_categorical.size(),
           "n_bins and is_categorical must have one entry per feature.");
@@ -239,7 +239,7 @@ int features_of(const Array1<const uint16_t>& n_bins, const Array1<const bool>& 
 
 // Of codes of some rows of bins that are packed in turn.
 template <class T>
-int64_t rows_of(const Bins& bins, const Array2<T>& codes, int64_t first) {
+int64_t check_rows(const Bins& bins, const Array2<T>& codes, int64_t first) {
   require(bins.is_external(), "Only bins at words of the caller's are packed in turn.");
   const auto n = static_cast<int64_t>(codes.shape(1));
   require(static_cast<int64_t>(codes.shape(0)) == bins.n_features(),
@@ -281,7 +281,7 @@ void bind_grower(nb::module_& m) {
           "at",
           [](Array1<uint64_t> words, int64_t n_rows, Array1<const uint16_t> n_bins,
              Array1<const bool> is_categorical) {
-            const int n_features = features_of(n_bins, is_categorical);
+            const int n_features = count_features(n_bins, is_categorical);
             require(static_cast<int64_t>(words.size()) ==
                         Bins::n_words(n_rows, n_features, n_bins.data()),
                     "words must have n_words(...) entries.");
@@ -302,7 +302,7 @@ void bind_grower(nb::module_& m) {
       .def(
           "pack",
           [](Bins& self, Array2<const uint8_t> codes, int64_t first, const Context& context) {
-            const int64_t n = rows_of(self, codes, first);
+            const int64_t n = check_rows(self, codes, first);
             nb::gil_scoped_release release;
             self.pack(codes.data(), first, n, context);
           },
@@ -311,7 +311,7 @@ void bind_grower(nb::module_& m) {
       .def(
           "unpack",
           [](const Bins& self, Array2<uint8_t> codes, int64_t first, const Context& context) {
-            const int64_t n = rows_of(self, codes, first);
+            const int64_t n = check_rows(self, codes, first);
             nb::gil_scoped_release release;
             self.unpack(codes.data(), first, n, context);
           },

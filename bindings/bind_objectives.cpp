@@ -13,9 +13,11 @@
 #include "context_caster.h"
 #include "conversions.h"
 #include "leaves/quantile.h"
+#include "losses/likelihoods.h"
 #include "losses/objectives.h"
 
 namespace polyleaf {
+
 namespace {
 
 using FloatMatrix = Array2<const float>;
@@ -29,8 +31,8 @@ int64_t columns(const auto& array) {
 }
 
 // The part of the input that element-wise losses and those of classes share.
-LossInput input_of(const FloatMatrix& raw, const OptionalMatrix& weight,
-                   const Array1<const float>& offset) {
+LossInput make_loss_input(const FloatMatrix& raw, const OptionalMatrix& weight,
+                          const Array1<const float>& offset) {
   LossInput input;
   input.n_rows = rows(raw);
   input.n_outputs = columns(raw);
@@ -48,7 +50,7 @@ LossInput input_of(const FloatMatrix& raw, const OptionalMatrix& weight,
 LossInput element_input(const FloatMatrix& raw, const FloatMatrix& target,
                         const OptionalMatrix& weight, const Array1<const float>& offset,
                         const Array1<const float>& parameter) {
-  LossInput input = input_of(raw, weight, offset);
+  LossInput input = make_loss_input(raw, weight, offset);
   require(rows(target) == input.n_rows && columns(target) == input.n_outputs,
           "target must be shaped like raw.");
   require(rows(parameter) == input.n_outputs, "parameter must have one value for each output.");
@@ -59,7 +61,7 @@ LossInput element_input(const FloatMatrix& raw, const FloatMatrix& target,
 
 LossInput class_input(const FloatMatrix& raw, const Array1<const int32_t>& label,
                       const OptionalMatrix& weight, const Array1<const float>& offset) {
-  LossInput input = input_of(raw, weight, offset);
+  LossInput input = make_loss_input(raw, weight, offset);
   require(rows(label) == input.n_rows, "label must have one class id for each row of raw.");
   input.label = label.data();
   return input;
@@ -191,14 +193,14 @@ void bind_objectives(nb::module_& m) {
   bind_loss<Loss>(m, "Loss", "An element-wise loss.")
       .def_prop_ro(
           "unit_hessian", [](const Loss& loss) { return loss.kernels().unit_hessian; },
-          "Whether the hessian of unweighted rows is 1 for every output.");
+          "Whether the Hessian of unweighted rows is 1 for every output.");
   bind_loss<ClassLoss>(m, "ClassLoss", "A loss of one of several classes.");
 
   m.def("loss_derivatives", &loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(), nb::arg("g").noconvert(),
         nb::arg("h").noconvert().none(), nb::arg("n_threads"),
-        "Gradient and hessian of an element-wise loss, written into g and h.");
+        "Gradient and Hessian of an element-wise loss, written into g and h.");
   m.def("loss_mean", &loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(), nb::arg("n_threads"),
@@ -207,7 +209,7 @@ void bind_objectives(nb::module_& m) {
         nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
         nb::arg("n_threads"),
-        "Gradient and diagonal hessian of a loss of classes, written into g and h.");
+        "Gradient and diagonal Hessian of a loss of classes, written into g and h.");
   m.def(
       "class_hessians", &class_loss_hessians, nb::arg("loss"), nb::arg("raw").noconvert(),
       nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
@@ -239,6 +241,59 @@ void bind_objectives(nb::module_& m) {
         "The kernels' exp, for tests.");
   m.def("_log", &elementary<&ObjectiveKernels::log>, nb::arg("x").noconvert(),
         "The kernels' log, for tests.");
+}
+
+// Likelihoods at the border: checks of shapes, then the core with the GIL released.
+
+namespace {
+
+void likelihood_derivatives(const Likelihood& likelihood, const Array2<const float>& raw,
+                            const Array2<const float>& target,
+                            const std::optional<Array2<const float>>& weight,
+                            const Array1<const float>& offset, const Array2<float>& g,
+                            const Array2<float>& h, const Context& context) {
+  const size_t n = target.shape(0), scores = 2 * target.shape(1);
+  require(raw.shape(0) == n && raw.shape(1) == scores,
+          "raw must have two columns for each of target.");
+  require(offset.shape(0) == scores, "offset must have one value for each column of raw.");
+  require(g.shape(0) == n && g.shape(1) == scores, "g must be shaped like raw.");
+  require(h.shape(0) == n && h.shape(1) == scores, "h must be shaped like raw.");
+  require(!weight || weight->shape(0) == n, "weight must have one row for each row of raw.");
+  LikelihoodInput input;
+  input.n_rows = static_cast<int64_t>(n);
+  input.n_targets = static_cast<int64_t>(target.shape(1));
+  input.raw = raw.data();
+  input.target = target.data();
+  input.offset = offset.data();
+  if (weight) {
+    input.weight = weight->data();
+    input.weight_columns = static_cast<int64_t>(weight->shape(1));
+  }
+  nb::gil_scoped_release release;
+  derivatives(likelihood, input, g.data(), h.data(), context);
+}
+
+template <void (*LikelihoodTable::*kFunction)(const float*, float*, int64_t)>
+auto elementary(const Array1<const float>& x) {
+  NewArray<float> out({x.shape(0)});
+  (POLYLEAF_SELECT(likelihood_kernels).*kFunction)(x.data(), out.data,
+                                                   static_cast<int64_t>(x.shape(0)));
+  return out.array;
+}
+
+}  // namespace
+
+void bind_likelihoods(nb::module_& m) {
+  bind_loss<Likelihood>(m, "Likelihood", "A likelihood of two scores a target.");
+  m.def("likelihood_derivatives", &likelihood_derivatives, nb::arg("likelihood"),
+        nb::arg("raw").noconvert(), nb::arg("target").noconvert(),
+        nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
+        nb::arg("g").noconvert(), nb::arg("h").noconvert(), nb::arg("n_threads"),
+        "Gradient and Fisher's information of a likelihood, (n, 2 T), written into g and h.");
+  m.def("_digamma_excess", &elementary<&LikelihoodTable::digamma_excess>, nb::arg("x").noconvert(),
+        "The kernels' digamma(x) - ln x, for tests.");
+  m.def("_trigamma_excess", &elementary<&LikelihoodTable::trigamma_excess>,
+        nb::arg("x").noconvert(), "The kernels' x (x trigamma(x) - 1), for tests.");
 }
 
 }  // namespace polyleaf

@@ -1,24 +1,34 @@
 // Tree and Forest for Python: checked arrays in, read-only views out.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "arrays.h"
 #include "context_caster.h"
 #include "conversions.h"
+#include "device/predictor.h"
+#include "explain/explainer.h"
 #include "forest/forest.h"
+#include "forest/row_predictor.h"
 #include "grower/tree.h"
 #include "leaf_blocks.h"
 #include "leaves/dense_block.h"
 #include "stored_trees.h"
 
 namespace polyleaf {
+
 namespace {
 
 // A read-only property for one array of the tree, one entry a node.
@@ -74,7 +84,7 @@ void bind_tree(nb::module_& m) {
   def_nodes<double>(cls, "gain", &Tree::gain,
                     "float64; gain of the split, averaged over outputs; 0 for a leaf");
   def_nodes<int64_t>(cls, "count", &Tree::count, "int64; training rows of the sample");
-  def_nodes<double>(cls, "cover", &Tree::cover, "float64; summed hessian, mean over outputs");
+  def_nodes<double>(cls, "cover", &Tree::cover, "float64; summed Hessian, mean over outputs");
   cls.def_prop_ro(
       "categories",
       [](nb::handle self) {
@@ -101,7 +111,7 @@ void bind_tree(nb::module_& m) {
 
 // Hands a vector over to NumPy.
 template <class T>
-nb::ndarray<nb::numpy, T> moved(std::vector<T>&& data) {
+nb::ndarray<nb::numpy, T> to_numpy(std::vector<T>&& data) {
   auto* owned = new std::vector<T>(std::move(data));
   nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   static T nothing{};
@@ -139,14 +149,14 @@ const double* outputs_data(const Forest& forest, const Optional1<const double>& 
 ScoreTransform score_unit(const Forest& forest, const Optional1<const double>& base,
                           const Optional1<const double>& scale,
                           const Optional1<const double>& offset) {
-  const ScoreTransform unit{outputs_data(forest, base, "base"),
-                            outputs_data(forest, scale, "scale"),
-                            outputs_data(forest, offset, "offset")};
-  if ((unit.scale == nullptr) != (unit.offset == nullptr))
+  const ScoreTransform transform{outputs_data(forest, base, "base"),
+                                 outputs_data(forest, scale, "scale"),
+                                 outputs_data(forest, offset, "offset")};
+  if ((transform.scale == nullptr) != (transform.offset == nullptr))
     throw std::invalid_argument("`scale` and `offset` go together; give both or neither.");
-  if (unit.scale != nullptr && unit.base == nullptr)
+  if (transform.scale != nullptr && transform.base == nullptr)
     throw std::invalid_argument("`scale` and `offset` need a `base`.");
-  return unit;
+  return transform;
 }
 
 nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const uint8_t>& codes,
@@ -156,19 +166,19 @@ nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const u
                                       std::optional<int32_t> last, const Context& context,
                                       const AnyFeatures& features,
                                       const Optional1<const int32_t>& coded) {
-  const CodedFeatures some =
-      coded ? CodedFeatures(coded->data(), coded->data() + coded->size()) : CodedFeatures();
+  const FeatureIds some =
+      coded ? FeatureIds(coded->data(), coded->data() + coded->size()) : FeatureIds();
   require(!coded || some.size() == codes.shape(0),
           "codes must have one row for each of the features `coded`.");
   for (size_t i = 0; i < some.size(); ++i)
     require(some[i] >= 0 && (i == 0 || some[i - 1] < some[i]),
             "`coded` must ascend from 0 or above.");
-  const ScoreTransform unit = score_unit(forest, base, scale, offset);
+  const ScoreTransform transform = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   NewArray<double> result({codes.shape(1), static_cast<size_t>(forest.n_outputs())});
   {
     nb::gil_scoped_release release;
-    forest.scores(code_matrix(codes), coded ? &some : nullptr, feature_matrix(features), unit,
+    forest.scores(code_matrix(codes), coded ? &some : nullptr, feature_matrix(features), transform,
                   result.data, range, context);
   }
   return result.array;
@@ -178,15 +188,15 @@ nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
                const Optional1<const double>& base, int32_t k, const Optional1<const double>& scale,
                const Optional1<const double>& offset, int32_t first, std::optional<int32_t> last,
                const Context& context, const AnyFeatures& features) {
-  const ScoreTransform unit = score_unit(forest, base, scale, offset);
+  const ScoreTransform transform = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   const size_t n_columns = static_cast<size_t>(std::max(0, k));
   NewArray<int32_t> outputs({codes.shape(1), n_columns});
   NewArray<double> scores({codes.shape(1), n_columns});
   {
     nb::gil_scoped_release release;
-    forest.topk(code_matrix(codes), feature_matrix(features), unit, k, outputs.data, scores.data,
-                range, context);
+    forest.topk(code_matrix(codes), feature_matrix(features), transform, k, outputs.data,
+                scores.data, range, context);
   }
   return nb::make_tuple(outputs.array, scores.array);
 }
@@ -200,8 +210,8 @@ nb::tuple sparse_scores(const Forest& forest, const Array2<const uint8_t>& codes
     nb::gil_scoped_release release;
     rows = forest.sparse_scores(code_matrix(codes), feature_matrix(features), range, context);
   }
-  return nb::make_tuple(moved(std::move(rows.begin)), moved(std::move(rows.outputs)),
-                        moved(std::move(rows.values)));
+  return nb::make_tuple(to_numpy(std::move(rows.begin)), to_numpy(std::move(rows.outputs)),
+                        to_numpy(std::move(rows.values)));
 }
 
 nb::ndarray<nb::numpy, int32_t> apply(const Forest& forest, const Array2<const uint8_t>& codes,
@@ -292,14 +302,14 @@ void bind_forest(nb::module_& m) {
       .def(
           "regressors",
           [](const Forest& forest, int32_t first, std::optional<int32_t> last) {
-            return moved(forest.regressors(tree_range(forest, first, last)));
+            return to_numpy(forest.regressors(tree_range(forest, first, last)));
           },
           nb::arg("first") = 0, nb::arg("last") = nb::none(),
           "Features that linear leaves of trees first .. last - 1 read: int32, ascending.")
       .def(
           "split_features",
           [](const Forest& forest, int32_t first, std::optional<int32_t> last) {
-            return moved(forest.split_features(tree_range(forest, first, last)));
+            return to_numpy(forest.split_features(tree_range(forest, first, last)));
           },
           nb::arg("first") = 0, nb::arg("last") = nb::none(),
           "Features that trees first .. last - 1 split on: int32, ascending.")
@@ -345,6 +355,184 @@ void bind_predict(nb::module_& m) {
   m.attr("MAX_FEATURES") = kMaxFeatures;  // that trees of a forest can split on
   bind_tree(m);
   bind_forest(m);
+}
+
+// Explainer for Python: checked arrays in, contributions added to the caller's array.
+
+namespace {
+
+using AnyOut = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
+
+void make(Explainer* self, const Forest& forest, int32_t first, std::optional<int32_t> last,
+          const Optional2<const uint8_t>& background, const AnyFeatures& features,
+          const Context& context) {
+  const TreeRange range{first, last.value_or(forest.n_trees())};
+  nb::gil_scoped_release release;
+  if (background)
+    new (self)
+        Explainer(forest, range, code_matrix(*background), feature_matrix(features), context);
+  else
+    new (self) Explainer(forest, range);
+}
+
+ExplainedOutputs checked_outputs(const Explainer& explainer, const Array1<const int32_t>& outputs,
+                                 const Optional1<const double>& scale) {
+  std::vector<bool> seen(static_cast<size_t>(explainer.n_outputs()), false);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const int32_t k = outputs.data()[i];
+    require(k >= 0 && k < explainer.n_outputs(),
+            "There is no output " + std::to_string(k) + " among the " +
+                std::to_string(explainer.n_outputs()) + " outputs.");
+    require(!seen[k], "Output " + std::to_string(k) + " is asked for twice.");
+    seen[k] = true;
+  }
+  require(!scale || scale->size() == outputs.size(),
+          "`scale` must have one number for each of the outputs.");
+  return {outputs.data(), static_cast<int64_t>(outputs.size()), scale ? scale->data() : nullptr};
+}
+
+nb::ndarray<nb::numpy, double> expected_values(const Explainer& explainer,
+                                               const Array1<const int32_t>& outputs) {
+  const ExplainedOutputs chosen = checked_outputs(explainer, outputs, {});
+  NewArray<double> result({outputs.size()});
+  {
+    nb::gil_scoped_release release;
+    explainer.expected_values(chosen, result.data);
+  }
+  return result.array;
+}
+
+void explain(const Explainer& explainer, const Array2<const uint8_t>& codes, const AnyOut& out,
+             const Array1<const int32_t>& outputs, const Optional1<const double>& scale,
+             bool interactions, const Context& context, const AnyFeatures& features) {
+  const ExplainedOutputs chosen = checked_outputs(explainer, outputs, scale);
+  std::vector<size_t> shape{codes.shape(1)};
+  shape.insert(shape.end(), interactions ? 2 : 1, codes.shape(0));
+  shape.push_back(outputs.size());
+  bool fits = out.ndim() == shape.size();
+  for (size_t i = 0; fits && i < shape.size(); ++i) fits = out.shape(i) == shape[i];
+  require(fits, interactions ? "`out` must have shape (n_rows, n_features, n_features, outputs)."
+                             : "`out` must have shape (n_rows, n_features, outputs).");
+  nb::gil_scoped_release release;
+  explainer.explain(code_matrix(codes), feature_matrix(features), chosen, interactions, out.data(),
+                    context);
+}
+
+}  // namespace
+
+void bind_explainer(nb::module_& m) {
+  nb::class_<Explainer>(
+      m, "Explainer",
+      "Contributions of features to the raw sums of trees first .. last - 1: Shapley's values.\n"
+      "Without a background (codes (n_features, n_rows), and features where leaves are linear)\n"
+      "what is not known of a row is as the counts of the nodes say.")
+      .def("__init__", &make, nb::arg("forest"), nb::arg("first") = 0, nb::arg("last") = nb::none(),
+           nb::arg("background") = nb::none(), nb::arg("features").noconvert() = nb::none(),
+           nb::arg("n_threads") = 1)
+      .def("expected_values", &expected_values, nb::arg("outputs"),
+           "float64 (n,): the sums of the outputs int32 (n,) of a row of which nothing is known.")
+      .def("explain", &explain, nb::arg("codes"), nb::arg("out").noconvert(), nb::arg("outputs"),
+           nb::arg("scale") = nb::none(), nb::arg("interactions") = false, nb::arg("n_threads") = 1,
+           nb::arg("features").noconvert() = nb::none(),
+           "out float32 (n_rows, n_features, n) += contributions to the outputs, which differ, "
+           "times scale\n"
+           "float64 (n,); with interactions (n_rows, n_features, n_features, n).");
+}
+
+// RowPredictor and DevicePredictor for Python: rows in; scores out.
+
+namespace {
+
+using Known = std::tuple<int32_t, Array1<const double>, Array1<const uint8_t>>;
+
+template <class T>
+std::vector<T> copied(const Array1<const T>& array) {
+  return std::vector<T>(array.data(), array.data() + array.size());
+}
+
+RowPredictor* make_row_predictor(std::shared_ptr<Forest> forest, std::shared_ptr<BinTable> bins,
+                                 const std::vector<Known>& categories,
+                                 const Array1<const double>& base,
+                                 const Optional1<const double>& scale,
+                                 const Optional1<const double>& offset) {
+  std::vector<CategoryValues> known;
+  for (const auto& [feature, values, codes] : categories)
+    known.push_back({feature, copied(values), copied(codes)});
+  const std::vector<double> nothing;
+  return new RowPredictor(std::move(forest), std::move(bins), std::move(known), copied(base),
+                          scale ? copied(*scale) : nothing, offset ? copied(*offset) : nothing);
+}
+
+template <class Predictor>
+nb::ndarray<nb::numpy, double> scores_of_rows(const Predictor& predictor,
+                                              const nb::ndarray<nb::ro, nb::device::cpu>& rows,
+                                              const Context& context) {
+  const bool narrow = rows.dtype() == nb::dtype<float>();
+  require(narrow || rows.dtype() == nb::dtype<double>(), "Rows must be float32 or float64.");
+  require(rows.ndim() == 1 || rows.ndim() == 2,
+          "Rows must be one row (n_features,) or (n_rows, n_features).");
+  const size_t last = rows.ndim() - 1;
+  if (rows.shape(last) != static_cast<size_t>(predictor.n_features()))
+    throw std::invalid_argument("A row has " + std::to_string(rows.shape(last)) +
+                                " features, but the model is expecting " +
+                                std::to_string(predictor.n_features()) + ".");
+  const ptrdiff_t size = narrow ? sizeof(float) : sizeof(double);
+  const NumberRows numbers{static_cast<const char*>(rows.data()),
+                           narrow ? ValueType::f32 : ValueType::f64,
+                           last == 0 ? 1 : static_cast<int64_t>(rows.shape(0)),
+                           predictor.n_features(),
+                           last == 0 ? 0 : static_cast<ptrdiff_t>(rows.stride(0)) * size,
+                           static_cast<ptrdiff_t>(rows.stride(last)) * size};
+  NewArray<double> result(
+      {static_cast<size_t>(numbers.n_rows), static_cast<size_t>(predictor.n_outputs())});
+  {
+    nb::gil_scoped_release release;
+    predictor.scores(numbers, result.data, context);
+  }
+  return result.array;
+}
+
+}  // namespace
+
+void bind_row_predictor(nb::module_& m) {
+  nb::class_<RowPredictor>(m, "RowPredictor",
+                           "A forest and its bins, for a few rows of numbers at a time.")
+      .def(nb::new_(&make_row_predictor), nb::arg("forest"), nb::arg("bins"), nb::arg("categories"),
+           nb::arg("base"), nb::arg("scale").none() = nb::none(),
+           nb::arg("offset").none() = nb::none(),
+           "categories: of each categorical feature its number, the values that it has, ascending, "
+           "and\n"
+           "their codes. The forest must not change from here on.")
+      .def("scores", &scores_of_rows<RowPredictor>, nb::arg("rows").noconvert(),
+           nb::arg("n_threads") = 1,
+           "float64 (n_rows, n_outputs) of rows (n_rows, n_features), or of one row (n_features,); "
+           "float32 "
+           "or\n"
+           "float64.");
+  nb::class_<DevicePredictor>(m, "DevicePredictor", "The same with the trees on a device.")
+      .def(
+          "__init__",
+          [](DevicePredictor* self, std::shared_ptr<Device> device,
+             std::shared_ptr<RowPredictor> model) {
+            nb::gil_scoped_release release;
+            new (self) DevicePredictor(std::move(device), std::move(model));
+          },
+          nb::arg("device"), nb::arg("model"))
+      .def("scores", &scores_of_rows<DevicePredictor>, nb::arg("rows").noconvert(),
+           nb::arg("n_threads") = 1, "As RowPredictor.scores, the same bits.")
+      .def(
+          "scores_on_device",
+          [](const DevicePredictor& self, const DeviceArrayHandle& rows) {
+            const auto n_columns = rows.array.view().n_columns;
+            require(n_columns == self.n_features(), "Rows must have a column for each feature.");
+            require(rows.array.device() == self.device(),
+                    "The rows lie on another device than the trees.");
+            nb::gil_scoped_release release;
+            return std::make_unique<DeviceArrayHandle>(
+                DeviceArrayHandle{self.scores(rows.array), 2, {}, {}});
+          },
+          nb::arg("rows"),
+          "The same of rows that lie on the device: float64 (n_rows, n_outputs), there.");
 }
 
 }  // namespace polyleaf

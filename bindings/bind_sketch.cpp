@@ -1,5 +1,6 @@
 // Sketches at the border: arrays in, a new array out.
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 
 #include "arrays.h"
@@ -8,6 +9,7 @@
 #include "sketch/sketch.h"
 
 namespace polyleaf {
+
 namespace {
 
 struct Shape {
@@ -26,7 +28,7 @@ void require_dim(int32_t d) {
 }
 
 template <class F>
-nb::ndarray<nb::numpy, float> sketched(int64_t n, int32_t d, F&& fill) {
+nb::ndarray<nb::numpy, float> make_sketch(int64_t n, int32_t d, F&& fill) {
   require_dim(d);
   NewArray<float> out({static_cast<size_t>(n), static_cast<size_t>(d)});
   {
@@ -42,7 +44,7 @@ auto sketch_project(Array2<const float> values, Array2<const float> matrix, floa
   require(matrix.shape(0) == values.shape(1),
           "The matrix must have one row for each column of values.");
   const auto d = static_cast<int32_t>(matrix.shape(1));
-  return sketched(shape.n, d, [&](float* out) {
+  return make_sketch(shape.n, d, [&](float* out) {
     project(values.data(), shape.n, shape.n_columns, matrix.data(), d, scale, out, context);
   });
 }
@@ -50,7 +52,7 @@ auto sketch_project(Array2<const float> values, Array2<const float> matrix, floa
 auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float scale,
                   const Context& context) {
   const Shape shape(values);
-  return sketched(shape.n, d, [&](float* out) {
+  return make_sketch(shape.n, d, [&](float* out) {
     project_signs(values.data(), shape.n, shape.n_columns, seed, d, scale, out, context);
   });
 }
@@ -58,7 +60,7 @@ auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float sc
 auto sketch_subspace(Array2<const float> values, int32_t d, uint64_t seed, int n_iterations,
                      float scale, const Context& context) {
   const Shape shape(values);
-  return sketched(shape.n, d, [&](float* out) {
+  return make_sketch(shape.n, d, [&](float* out) {
     project_subspace(values.data(), shape.n, shape.n_columns, seed, d, n_iterations, scale, out,
                      context);
   });
@@ -67,7 +69,7 @@ auto sketch_subspace(Array2<const float> values, int32_t d, uint64_t seed, int n
 auto sketch_count(Array2<const float> values, int32_t d, uint64_t seed, float scale,
                   const Context& context) {
   const Shape shape(values);
-  return sketched(shape.n, d, [&](float* out) {
+  return make_sketch(shape.n, d, [&](float* out) {
     count_sketch(values.data(), shape.n, shape.n_columns, seed, d, scale, out, context);
   });
 }
@@ -80,13 +82,13 @@ auto sketch_take(Array2<const float> values, Array1<const int32_t> columns,
     require(columns.data()[j] >= 0 && columns.data()[j] < shape.n_columns,
             "A column is out of range.");
   const auto d = static_cast<int32_t>(columns.shape(0));
-  return sketched(shape.n, d, [&](float* out) {
+  return make_sketch(shape.n, d, [&](float* out) {
     take_columns(values.data(), shape.n, shape.n_columns, columns.data(), scale.data(), d, out,
                  context);
   });
 }
 
-auto energy_of(Array2<const float> values, const Context& context) {
+auto compute_column_energy(Array2<const float> values, const Context& context) {
   const Shape shape(values);
   NewArray<double> out({values.shape(1)});
   {
@@ -96,9 +98,9 @@ auto energy_of(Array2<const float> values, const Context& context) {
   return out.array;
 }
 
-auto means_of(Array2<const float> values, const Context& context) {
+auto compute_row_means(Array2<const float> values, const Context& context) {
   const Shape shape(values);
-  return sketched(shape.n, 1, [&](float* out) {
+  return make_sketch(shape.n, 1, [&](float* out) {
     row_means(values.data(), shape.n, shape.n_columns, out, context);
   });
 }
@@ -119,10 +121,57 @@ void bind_sketch(nb::module_& m) {
         nb::arg("seed"), nb::arg("scale"), nb::arg("n_threads"), "Count-sketch of dense rows.");
   m.def("sketch_take", &sketch_take, nb::arg("values").noconvert(), nb::arg("columns").noconvert(),
         nb::arg("scale").noconvert(), nb::arg("n_threads"), "Some columns, each times its scale.");
-  m.def("column_energy", &energy_of, nb::arg("values").noconvert(), nb::arg("n_threads"),
-        "float64 (K,): sum of squares of each column.");
-  m.def("row_means", &means_of, nb::arg("values").noconvert(), nb::arg("n_threads"),
+  m.def("column_energy", &compute_column_energy, nb::arg("values").noconvert(),
+        nb::arg("n_threads"), "float64 (K,): sum of squares of each column.");
+  m.def("row_means", &compute_row_means, nb::arg("values").noconvert(), nb::arg("n_threads"),
         "float32 (n, 1): mean of each row.");
+}
+
+// Sparse rows times a dense matrix, at the border.
+
+namespace {
+
+void require_columns_below(const Array1<const int32_t>& indices, size_t n_columns,
+                           const Context& context) {
+  const auto n = static_cast<int64_t>(indices.shape(0));
+  const int64_t block = 1 << 16;
+  std::atomic<bool> bad{false};
+  parallel_for(context, Block::count(n, block), [&](int64_t task, int) {
+    const Block part(n, block, task);
+    uint32_t largest = 0;  // a negative index is a large unsigned one
+    for (int64_t i = part.begin; i < part.end; ++i)
+      largest = std::max(largest, static_cast<uint32_t>(indices.data()[i]));
+    if (largest >= n_columns) bad = true;
+  });
+  require(!bad, "A column of a sparse matrix is out of range.");
+}
+
+auto product(Array1<const int64_t> indptr, Array1<const int32_t> indices,
+             Array1<const float> values, Array2<const float> matrix, const Context& context) {
+  require(indptr.shape(0) >= 1, "indptr must have one entry per row and one more.");
+  require(indices.shape(0) == values.shape(0), "indices and data must have the same length.");
+  require(matrix.shape(1) <= size_t{INT32_MAX}, "The matrix has too many columns.");
+  const auto n = static_cast<int64_t>(indptr.shape(0)) - 1;
+  const int64_t* at = indptr.data();
+  require(at[0] == 0 && at[n] == static_cast<int64_t>(values.shape(0)),
+          "indptr must go from 0 to the number of stored values.");
+  for (int64_t i = 0; i < n; ++i) require(at[i] <= at[i + 1], "indptr must ascend.");
+  require_columns_below(indices, matrix.shape(0), context);
+  NewArray<float> out({static_cast<size_t>(n), matrix.shape(1)});
+  {
+    nb::gil_scoped_release release;
+    csr_product({n, at, indices.data(), values.data()}, matrix.data(),
+                static_cast<int32_t>(matrix.shape(1)), out.data, context);
+  }
+  return out.array;
+}
+
+}  // namespace
+
+void bind_csr_product(nb::module_& m) {
+  m.def("csr_product", &product, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+        nb::arg("data").noconvert(), nb::arg("matrix").noconvert(), nb::arg("n_threads"),
+        "CSR rows (n, m) @ matrix (m, d): float32 (n, d).");
 }
 
 }  // namespace polyleaf

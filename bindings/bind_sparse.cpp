@@ -13,7 +13,7 @@
 #include "context_caster.h"
 #include "conversions.h"
 #include "data/xmc_text.h"
-#include "forest/label_scores.h"
+#include "forest/sparse_raw_scores.h"
 #include "leaves/topk.h"
 #include "quantised_gradients/sparse_target_sums.h"
 #include "sketch/sketch.h"

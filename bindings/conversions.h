@@ -18,7 +18,7 @@
 #include "data/bins.h"
 #include "data/sample.h"
 #include "data/sparse_rows.h"
-#include "device/array.h"
+#include "device/binning.h"
 #include "forest/forest.h"
 #include "leaves/topk.h"
 #include "leaves/topk_block.h"

@@ -30,10 +30,10 @@ inline FeatureMatrix feature_matrix(const AnyFeatures& features) {
 }
 
 // Dense leaves are read where they are.
-inline LeafView view_of(const AnyLeaves& leaves) {
+inline LeafView get_leaf_view(const AnyLeaves& leaves) {
   if (const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves)) return (*block)->view();
   const auto& values = std::get<Array2<const float>>(leaves);
-  return DenseLeaves::view_of(values.data(), static_cast<int64_t>(values.shape(1)));
+  return DenseLeaves::make_view(values.data(), static_cast<int64_t>(values.shape(1)));
 }
 
 // A view of n vectors of a block, without their padding.

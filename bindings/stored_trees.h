@@ -12,7 +12,7 @@
 
 #include "arrays.h"
 #include "base/aligned_buffer.h"
-#include "forest/tree_source.h"
+#include "forest/forest.h"
 #include "grower/tree.h"
 #include "leaves/dense_block.h"
 
@@ -84,36 +84,38 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
  public:
   // Throws std::invalid_argument unless the arrays fit each other; what nodes say is checked when
   // they are read.
-  StoredTrees(NodeArrays nodes, StoredArrays stored, int32_t n_outputs, int32_t n_features)
-      : arrays_(new Arrays{std::move(nodes), std::move(stored)}), n_features_(n_features) {
-    const StoredArrays& of = arrays_->stored;
-    const size_t n_trees = of.output.size();
-    require_four_words(of.categories);
-    require(of.node_offsets.size() == n_trees + 1 && of.set_offsets.size() == n_trees + 1 &&
-                of.gain_outputs.size() == n_trees,
+  StoredTrees(NodeArrays nodes, StoredArrays tree_arrays, int32_t n_outputs, int32_t n_features)
+      : arrays_(new Arrays{std::move(nodes), std::move(tree_arrays)}), n_features_(n_features) {
+    const StoredArrays& stored = arrays_->stored;
+    const size_t n_trees = stored.output.size();
+    require_four_words(stored.categories);
+    require(stored.node_offsets.size() == n_trees + 1 && stored.set_offsets.size() == n_trees + 1 &&
+                stored.gain_outputs.size() == n_trees,
             "There must be an output and offsets for each tree.");
-    Taken gains(of.output_gain.size(), "output_gain"), values(of.values.size(), "values");
+    ArrayCursor gains(stored.output_gain.size(), "output_gain"),
+        values(stored.values.size(), "values");
     std::vector<size_t> begin_of_values;
     begin_of_values.reserve(n_trees);
     gain_at_.reserve(n_trees);
-    size_t room = 0;
+    size_t n_floats = 0;
     for (size_t t = 0; t < n_trees; ++t) {
-      const size_t n_nodes = nodes_of(t).second - nodes_of(t).first, n_leaves = n_nodes / 2 + 1;
-      range_of(of.set_offsets, t, of.categories.shape(0));
-      const int32_t n_gains = of.gain_outputs.data()[t];
+      const size_t n_nodes = get_node_range(t).second - get_node_range(t).first,
+                   n_leaves = n_nodes / 2 + 1;
+      get_range(stored.set_offsets, t, stored.categories.shape(0));
+      const int32_t n_gains = stored.gain_outputs.data()[t];
       // Less than none is more than there are.
       gain_at_.push_back(gains.next(n_nodes * (n_gains < 0 ? SIZE_MAX / (n_nodes + 1) : n_gains)));
-      begin_of_values.push_back(values.next(n_leaves * columns_of(t, n_outputs)));
-      room += DenseLeaves::room(n_leaves, columns_of(t, n_outputs));
+      begin_of_values.push_back(values.next(n_leaves * count_columns(t, n_outputs)));
+      n_floats += DenseLeaves::room(n_leaves, count_columns(t, n_outputs));
     }
     gains.end();
     values.end();
-    room_.reserve(room);
-    float* at = room_.data();
+    value_memory_.reserve(n_floats);
+    float* at = value_memory_.data();
     for (size_t t = 0; t < n_trees; ++t) {
-      const size_t n_leaves = (nodes_of(t).second - nodes_of(t).first) / 2 + 1,
-                   n = columns_of(t, n_outputs);
-      leaves_.emplace_back(of.values.data() + begin_of_values[t], n_leaves, n, at);
+      const size_t n_leaves = (get_node_range(t).second - get_node_range(t).first) / 2 + 1,
+                   n = count_columns(t, n_outputs);
+      leaves_.emplace_back(stored.values.data() + begin_of_values[t], n_leaves, n, at);
       at += DenseLeaves::room(n_leaves, n);
     }
   }
@@ -124,11 +126,12 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
 
   int32_t n_trees() const override { return static_cast<int32_t>(leaves_.size()); }
   void read(int32_t t, Tree& tree) const override {
-    const auto [begin, end] = nodes_of(t);
-    const StoredArrays& of = arrays_->stored;
-    const auto [first_set, last_set] = range_of(of.set_offsets, t, of.categories.shape(0));
-    const SetsAndGains others{of.categories.data() + 4 * first_set, last_set - first_set,
-                              of.output_gain.data() + gain_at_[t], of.gain_outputs.data()[t]};
+    const auto [begin, end] = get_node_range(t);
+    const StoredArrays& stored = arrays_->stored;
+    const auto [first_set, last_set] = get_range(stored.set_offsets, t, stored.categories.shape(0));
+    const SetsAndGains others{stored.categories.data() + 4 * first_set, last_set - first_set,
+                              stored.output_gain.data() + gain_at_[t],
+                              stored.gain_outputs.data()[t]};
     arrays_->nodes.read(begin, end, others, n_features_, tree);
   }
   // Shares the memory of all.
@@ -143,9 +146,9 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
     StoredArrays stored;
   };
   // One after another: how much of a flat array each tree takes.
-  class Taken {
+  class ArrayCursor {
    public:
-    Taken(size_t size, const char* name) : size_(size), name_(name) {}
+    ArrayCursor(size_t size, const char* name) : size_(size), name_(name) {}
     // Where the next n entries start.
     size_t next(size_t n) {
       const size_t begin = at_;
@@ -166,24 +169,24 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
     std::string name_;
   };
 
-  static std::pair<size_t, size_t> range_of(const Array1<const int64_t>& offsets, size_t t,
-                                            size_t size) {
+  static std::pair<size_t, size_t> get_range(const Array1<const int64_t>& offsets, size_t t,
+                                             size_t size) {
     const int64_t begin = offsets.data()[t], end = offsets.data()[t + 1];
     require(0 <= begin && begin <= end && static_cast<size_t>(end) <= size,
             "Offsets must rise within their array.");
     return {static_cast<size_t>(begin), static_cast<size_t>(end)};
   }
-  std::pair<size_t, size_t> nodes_of(size_t t) const {
-    return range_of(arrays_->stored.node_offsets, t, arrays_->nodes.feature.size());
+  std::pair<size_t, size_t> get_node_range(size_t t) const {
+    return get_range(arrays_->stored.node_offsets, t, arrays_->nodes.feature.size());
   }
-  size_t columns_of(size_t t, int32_t n_outputs) const {
+  size_t count_columns(size_t t, int32_t n_outputs) const {
     return arrays_->stored.output.data()[t] < 0 ? static_cast<size_t>(n_outputs) : 1;
   }
 
   std::unique_ptr<Arrays> arrays_;
   int32_t n_features_;
   std::vector<size_t> gain_at_;
-  Buffer<float> room_;
+  Buffer<float> value_memory_;
   std::deque<DenseLeaves> leaves_;
 };
 

@@ -1,7 +1,7 @@
-"""C-GB: one tree fitted to the residuals of all classes by least squares, then a Newton step in each leaf.
+"""C-GB: one tree fitted to the residuals of all classes, then a Newton step in each leaf.
 
-Emami and Martínez-Muñoz, "Condensed-Gradient Boosting", 2025. The structure of a tree needs no curvature
-(eq. 10); its leaves do (eq. 13). A recipe is a dict: change what you like.
+Emami and Martínez-Muñoz, "Condensed-Gradient Boosting", 2025. The structure of a tree needs no
+Hessian (eq. 10); its leaves do (eq. 13). A preset is a dict of parameters that you may change.
 """
 
 from polyleaf import PolyleafClassifier
@@ -11,7 +11,7 @@ from polyleaf.settings import presets
 
 def main() -> dict[str, float]:
     X, X_test, y, y_test = load("letter").split()
-    X, y = X[:4000], y[:4000]  # enough for an example
+    X, y = X[:4000], y[:4000]  # fast enough for an example
     params = {**presets.cgb(), "n_estimators": 40, "max_depth": 8}
     model = PolyleafClassifier(**params, random_state=0).fit(X, y)
     accuracy = model.score(X_test, y_test)

@@ -1,6 +1,6 @@
-"""A loss of your own: a function from truth and raw scores to gradient and curvature.
+"""A custom objective: a function from targets and raw scores to gradient and Hessian.
 
-Here an error is ten times as costly when the prediction is too low: the predicted load should rather be
+An error costs ten times as much when the prediction is too low, so that predicted loads tend to be
 too high.
 """
 
@@ -15,7 +15,7 @@ COST_OF_TOO_LOW = 10.0
 def asymmetric_squared_error(
     y_true: np.ndarray, y_pred: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient and curvature of ``cost * (y_pred - y_true)^2 / 2``, both of the shape of `y_pred`."""
+    """Return gradient and Hessian of ``cost * (y_pred - y_true)^2 / 2``, shaped like `y_pred`."""
     error = y_pred - y_true
     cost = np.where(error < 0, COST_OF_TOO_LOW, 1.0)
     return cost * error, cost
@@ -25,7 +25,7 @@ def main() -> dict[str, float]:
     X, X_test, y, y_test = load("energy").split()
     found = {}
     for name, objective in (("squared", "squared_error"), ("asymmetric", asymmetric_squared_error)):
-        # Where a leaf has one row, its error vanishes whatever it costs.
+        # In a leaf with one row the error vanishes whatever its cost.
         model = PolyleafRegressor(objective=objective, n_estimators=150, min_child_samples=20).fit(
             X, y
         )

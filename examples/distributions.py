@@ -1,8 +1,7 @@
-"""A distribution for each row and target: how large a building's heating and cooling loads are, and how
-surely that is known.
+"""Predicted distributions: heating and cooling loads of buildings, with their uncertainty.
 
-One tree learns mean and deviation of both targets (docs/distributions.md). What matters for decisions can
-then be asked: the chance that a load is above what a plant delivers.
+One tree learns the mean and the standard deviation of both targets. Decisions can then use
+probabilities, such as that of a load above the capacity of a plant.
 """
 
 import numpy as np
@@ -32,9 +31,15 @@ def main() -> dict[str, float]:
     above = found.sf(30.0)[:, 0]  # a plant of 30 kWh/m2
     right = float(np.mean((above > 0.5) == (y_test[:, 0] > 30)))
     print(
-        f"{np.mean(above > 0.1):.0%} of the buildings may need more than 30; {right:.0%} are told right"
+        f"{np.mean(above > 0.1):.0%} of the buildings may need more than 30; {right:.0%} are told "
+        "right"
     )
-    return {"nats won": nothing - likely, "sure": sure, "unsure": unsure, "told right": right}
+    return {
+        "gain in nats": nothing - likely,
+        "sure": sure,
+        "unsure": unsure,
+        "predicted right": right,
+    }
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Early stopping, metrics of every round, and a callback.
 
-Training stops when the validation metric has not improved for some rounds; prediction uses the rounds up to
-the best.
+Training stops when the validation metric has not improved for some rounds; prediction uses the
+rounds up to the best.
 """
 
 from typing import Any
@@ -15,7 +15,9 @@ from polyleaf.datasets import load
 def every_twentieth_round(
     model: Any, epoch: int, evals_log: dict[str, dict[str, list[float]]]
 ) -> None:
-    """A callback may be a plain function, called after each round; returning True would end the training."""
+    """A callback may be a plain function, called after each round; returning True would end the
+    training.
+    """
     if epoch % 20 == 0:
         (metrics,) = evals_log.values()
         print(f"round {epoch:3}", *(f"{name} {values[-1]:.4f}" for name, values in metrics.items()))

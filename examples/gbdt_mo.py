@@ -1,7 +1,7 @@
 """GBDT-MO: one tree for all outputs, second order, a vector in each leaf.
 
-Zhang and Jung, "GBDT-MO: Gradient-Boosted Decision Trees for Multiple Outputs", 2021. Two targets of the
-energy data are learned together: each split is chosen by its gain summed over both (eq. 16).
+Zhang and Jung, "GBDT-MO: Gradient-Boosted Decision Trees for Multiple Outputs", 2021. Two targets
+of the energy data are learned together: each split is chosen by its gain summed over both (eq. 16).
 """
 
 import numpy as np

@@ -1,7 +1,8 @@
-"""GBDT-PL: lines in the leaves, for two targets at once.
+"""GBDT-PL: linear leaves for two targets.
 
-Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees", IJCAI 2019. The heating and
-cooling loads of buildings depend smoothly on their shape: linear leaves need fewer trees than constant ones.
+Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees", IJCAI 2019. The heating
+and cooling loads of buildings depend smoothly on their shape: linear leaves need fewer trees than
+constant ones.
 """
 
 from sklearn.metrics import root_mean_squared_error

@@ -1,7 +1,7 @@
-"""Targets that are not all known: NaN in `y` is left out of the loss, output by output.
+"""Missing targets: NaN in `y` is left out of the loss, output by output.
 
-A row still teaches the targets that it has. Compare with the two ways without it: to drop every row that is
-not complete, or to pretend that an unknown value is the mean.
+A row still trains the targets that it has. Compared with dropping incomplete rows, and with
+imputing the mean.
 """
 
 import numpy as np
@@ -29,7 +29,8 @@ def main() -> dict[str, float]:
         for name, model in models.items()
     }
     print(
-        f"{np.isnan(y).mean():.0%} of the targets are missing, {complete.sum()} of {len(y)} rows are complete"
+        f"{np.isnan(y).mean():.0%} of the targets are missing, {complete.sum()} of {len(y)} rows "
+        "are complete"
     )
     for name, rmse in found.items():
         print(f"{name:13} test RMSE {rmse:.3f}")

@@ -1,8 +1,8 @@
-"""What everybody knows of the data, told to the model: loads do not fall with the height of a building, nor
-with the area of its windows.
+"""Monotone constraints: loads do not fall with the height of a building, nor with its windows.
 
-Few rows train, and loads are measured badly. Without directions trees follow the noise, so that some
-buildings would need less heating with larger windows; with directions none does, at about the same error.
+There are few training rows with noisy loads. Without constraints trees follow the noise, so that
+some buildings would need less heating with larger windows; with them none does, at about the same
+error.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ def main() -> dict[str, float]:
 
     params = {"n_estimators": 60, "max_leaves": 8, "min_child_samples": 3, "random_state": 0}
     found = {}
-    for name, directions in (("free", None), ("told", {windows: 1, height: 1})):
+    for name, directions in (("free", None), ("constrained", {windows: 1, height: 1})):
         model = PolyleafRegressor(**params, monotone_constraints=directions).fit(X[rows], noisy)
         falls = np.mean(model.predict(larger) < model.predict(X_test))
         found |= {
@@ -34,7 +34,8 @@ def main() -> dict[str, float]:
             f"{name} falls": falls,
         }
         print(
-            f"{name:5} test RMSE {found[name]:.2f}, {falls:.1%} of loads fall where windows are larger"
+            f"{name:5} test RMSE {found[name]:.2f}, {falls:.1%} of loads fall where windows are "
+            "larger"
         )
     return found
 

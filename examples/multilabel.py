@@ -1,6 +1,7 @@
 """Multi-label classification: a song may be happy and relaxing at once.
 
-`y` is an indicator matrix, one column a label; `predict_proba` gives the probability of each label.
+`y` is an indicator matrix with one column per label; `predict_proba` returns the probability of
+each label.
 """
 
 import numpy as np

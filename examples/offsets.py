@@ -1,8 +1,8 @@
-"""Offsets: what is known beforehand, so that no tree has to learn it.
+"""Offsets (base margins): what is known beforehand need not be learned by trees.
 
-Two uses on real data. A line through all rows goes on where data end, which trees do not: with the line's
-predictions as offset the trees learn what it leaves. And of counts the logarithm of the exposure is an
-offset: how many letters of a kind a page has depends on how long the page is.
+Two uses on real data. A linear model extrapolates beyond the data, trees do not: with its
+predictions as offset the trees learn the residuals. For counts, the logarithm of the exposure is an
+offset: how often a letter occurs on a page depends on the length of the page.
 """
 
 import numpy as np
@@ -49,7 +49,9 @@ def pages(sizes: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.n
 
 
 def exposure() -> dict[str, float]:
-    """Vowels of pages longer than any that were trained on: their length as exposure, or as a feature."""
+    """Vowels of pages longer than any that were trained on: their length as exposure, or as a
+    feature.
+    """
     rng = np.random.default_rng(0)
     size = np.concatenate([rng.integers(20, 200, 2000), rng.integers(200, 300, 500)])
     X, y = pages(size, rng)
@@ -63,7 +65,7 @@ def exposure() -> dict[str, float]:
             y[test], rate.predict(X[test], offset=np.log(size[test]))
         ),
         "feature": root_mean_squared_error(y[test], feature.predict(wide[test])),
-        "rate": float(rate.predict(X[test]).mean()),  # without an offset: of one letter
+        "rate": float(rate.predict(X[test]).mean()),  # without an offset: the rate of one letter
     }
     print(
         f"vowels of longer pages: RMSE {found['feature']:.1f} with the length as a feature,",

@@ -1,7 +1,7 @@
-"""One tree for all outputs beside one tree per output (GBDT-SO), on the same data with the same parameters.
+"""One tree for all outputs compared with one tree per output (GBDT-SO).
 
-With a tree per output, each target gets its own structure, and a round has as many trees as there are
-targets. Which predicts better depends on how much structure the targets share: try both.
+With a tree per output, each target has its own structure, and a round has as many trees as targets.
+Which is better depends on how much structure the targets share: try both.
 """
 
 from sklearn.metrics import root_mean_squared_error

@@ -1,7 +1,7 @@
-"""Answers that hold what they promise: sets of letters, and intervals for two loads at once.
+"""Conformal prediction: sets of letters, and joint intervals for two loads.
 
-Rows that were not trained on tell how many classes, or how wide an interval, it takes. New rows like these
-are inside as often as was asked, whatever the model is worth.
+Held-out rows determine how many classes, or how wide an interval, are needed. New rows of the same
+distribution are covered as often as requested, whatever the quality of the model.
 """
 
 import numpy as np
@@ -20,7 +20,8 @@ def letters() -> dict[str, float]:
     held = sets[np.arange(len(y_test)), np.searchsorted(model.classes_, y_test)].mean()
     size = sets.sum(axis=1)
     print(
-        f"{held:.1%} of the letters are in their sets (asked: 95 %), which have {size.mean():.2f} on average"
+        f"{held:.1%} of the letters are in their sets (asked: 95 %), which have {size.mean():.2f} "
+        "on average"
     )
     return {
         "held": held,
@@ -33,14 +34,15 @@ def loads() -> dict[str, float]:
     X, X_test, y, y_test = load("energy").split()
     held_out = (
         np.random.default_rng(0).random(len(X)) < 1 / 3
-    )  # at random: the table is in an order
+    )  # shuffled, since the table is sorted
     model = PolyleafRegressor(n_estimators=200, random_state=0).fit(X[~held_out], y[~held_out])
     model.calibrate(X[held_out], y[held_out], coverage=0.9, joint=True)
     bounds = model.predict_interval(X_test)
     inside = ((bounds[..., 0] <= y_test) & (y_test <= bounds[..., 1])).all(axis=1).mean()
     width = (bounds[..., 1] - bounds[..., 0]).mean(axis=0)
     print(
-        f"{inside:.1%} of the buildings have both loads inside (asked: 90 %), widths {width.round(2)}"
+        f"{inside:.1%} of the buildings have both loads inside (asked: 90 %), widths "
+        f"{width.round(2)}"
     )
     return {"inside": float(inside)}
 

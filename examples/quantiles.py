@@ -1,7 +1,7 @@
-"""Several quantiles in one model: an interval that should hold 80 % of new observations, and the median.
+"""Several quantiles in one model: an 80 % interval and the median.
 
-One tree serves all quantiles; leaf values are renewed by the exact quantile of the rows in them. The levels
-are then moved to where rows that were not trained on have them (docs/intervals.md).
+One tree serves all quantiles; leaf values are the exact quantiles of their rows. The levels are
+then calibrated by cross-fitting.
 """
 
 import numpy as np
@@ -20,7 +20,8 @@ def main() -> dict[str, float]:
     error = float(np.abs(median - heating_test).mean())
     of_median = float(np.abs(np.median(heating) - heating_test).mean())
     print(
-        f"{inside:.0%} of the test rows lie in their interval (mean width {np.mean(high - low):.2f})"
+        f"{inside:.0%} of the test rows lie in their interval (mean width "
+        f"{np.mean(high - low):.2f})"
     )
     print(
         f"mean absolute error of the median: {error:.3f} (of the overall median: {of_median:.3f})"

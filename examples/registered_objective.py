@@ -1,7 +1,7 @@
-"""A loss of your own as a class: it has a name and a parameter, and model files know it again.
+"""A custom objective class with a name and a parameter, which model files store.
 
-Expectiles are to the mean what quantiles are to the median: of level 0.9, an error is nine times as costly
-where the prediction is too low (Newey and Powell, 1987).
+Expectiles are to the mean what quantiles are to the median: at level 0.9 an error costs nine times
+as much where the prediction is too low (Newey and Powell, 1987).
 """
 
 import tempfile
@@ -20,7 +20,7 @@ from polyleaf.objectives.base import as_matrix, as_weight
 @register
 @dataclass(frozen=True)
 class Expectile(Objective):
-    """``c (score - y)^2 / 2``, c = level where the score is below y, 1 - level where it is above."""
+    """``c (score - y)^2 / 2`` with c = level if the score is below y, else 1 - level."""
 
     name: ClassVar[str] = "expectile"
     is_translation_invariant: ClassVar[bool] = True
@@ -62,7 +62,7 @@ def main() -> dict[str, float]:
     X, X_test, y, y_test = load("energy").split()
     found = {}
     for level in (0.5, 0.9):
-        # Where a leaf has one row, its error vanishes whatever it costs.
+        # In a leaf with one row the error vanishes whatever its cost.
         model = PolyleafRegressor(
             objective=Expectile(level), n_estimators=150, min_child_samples=20
         )

@@ -1,7 +1,7 @@
-"""A report of several tasks on one page of HTML: heating as a number, cooling by class and as quantiles.
+"""An HTML report of several tasks: heating as regression, cooling as classes and quantiles.
 
-Each task has its section, with the scores and pictures of its kind, and what they share stands above and
-below them (docs/visualisation.md). `python examples/report.py report.html` writes the page, which needs no network.
+Each task has a section with its scores and plots; what they share comes before and after.
+`python examples/report.py report.html` writes the page, which needs no network.
 """
 
 import sys

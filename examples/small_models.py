@@ -1,7 +1,7 @@
-"""Small models: how good they are at each size, and what it costs to round what is in their leaves.
+"""Small models: accuracy at each size, and the cost of rounding leaf values.
 
-Layer-by-layer boosting with vector leaves (TFBT: Ponomareva et al., "Compact multi-class boosted trees",
-2017) is made for small ensembles. The report scores the model with its first rounds only, and the file is
+Layer-by-layer boosting with vector leaves (TFBT: Ponomareva et al., "Compact multi-class boosted
+trees", 2017) is made for small ensembles. The model is evaluated with its first rounds only, and
 saved with 8-bit leaves.
 """
 
@@ -16,7 +16,7 @@ from polyleaf.settings import presets
 
 def main() -> dict[str, float]:
     X, X_test, y, y_test = load("letter").split()
-    X, y = X[:4000], y[:4000]  # enough for an example
+    X, y = X[:4000], y[:4000]  # fast enough for an example
     model = PolyleafClassifier(**presets.tfbt(), n_estimators=50, random_state=0).fit(X, y)
 
     metrics = ["merror", "mlogloss"]
@@ -34,7 +34,8 @@ def main() -> dict[str, float]:
 
     for row in leaf_dtype_report(model.model_, X_test, y_test, metrics=metrics):
         print(
-            f"{row['leaf_dtype']:8} file of {row['file_bytes'] // 1024} KiB  error {row['merror']:.3f}"
+            f"{row['leaf_dtype']:8} file of {row['file_bytes'] // 1024} KiB  error "
+            f"{row['merror']:.3f}"
         )
 
     with tempfile.TemporaryDirectory() as folder:

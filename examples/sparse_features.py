@@ -1,7 +1,7 @@
-"""Sparse features: a matrix of words goes in as it is, and stays sparse in training.
+"""Sparse features: a word matrix stays sparse in training.
 
-Of a column that few rows use only the stored values are held, so that memory and time grow with these, not
-with rows times columns. The trees are those of the dense matrix.
+Of columns with few non-zero rows only the stored values are kept, so that memory and time grow with
+these, not with rows times columns. The trees equal those of the dense matrix.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from polyleaf import Dataset, PolyleafClassifier
 
 
 def texts(n: int, n_words: int, seed: int) -> tuple[sp.csr_matrix, np.ndarray]:
-    """Counts of forty words a row, some of which tell its two topics, and these as labels (n, 2)."""
+    """Draw counts of forty words per row, which depend on two topics, the labels (n, 2)."""
     rng = np.random.default_rng(seed)
     chance = 1 / np.arange(1, n_words + 1)
     words = rng.choice(n_words, (n, 40), p=chance / chance.sum())
@@ -34,7 +34,8 @@ def main() -> dict[str, float]:
     accuracy = (model.predict(X_test) == y_test).mean()
     megabytes, dense = data.nbytes / 2**20, X.shape[0] * X.shape[1] / 2**20
     print(
-        f"two labels, 20,000 words: {accuracy:.3f} right; codes of {megabytes:.1f} MB (dense {dense:.0f} MB)"
+        f"two labels, 20,000 words: {accuracy:.3f} right; codes of {megabytes:.1f} MB (dense "
+        f"{dense:.0f} MB)"
     )
     return {"accuracy": accuracy, "megabytes": megabytes, "dense megabytes": dense}
 

@@ -1,7 +1,7 @@
-"""Times until an event, with rows for which it has not come yet: hazards of intervals as labels.
+"""Survival analysis with censored rows: discrete hazards of intervals as labels.
 
-Machines fail sooner where they run hot and old; most are still running when the records end
-(docs/survival.md). The data are made, so that the true curves are known.
+Machines fail sooner where they run hot and old; most still run when the records end. The data are
+generated, so that the true curves are known.
 """
 
 import numpy as np

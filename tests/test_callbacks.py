@@ -1,4 +1,5 @@
-"""Callbacks against a stand-in for the loop: each hook is driven by hand, so these tests need no training."""
+"""Callbacks against a stand-in for the loop: each hook is driven by hand, so these tests need no
+training."""
 
 import math
 import sys
@@ -78,9 +79,7 @@ def test_early_stopping_in_a_resumed_training():
 
 
 def test_early_stopping_by_what_is_never_a_number_stops_nothing_and_says_so():
-    with pytest.warns(
-        UserWarning, match="'loss', which was NaN in every round: nothing was stopped"
-    ):
+    with pytest.warns(UserWarning, match="'loss' was NaN in every round"):
         model, done = drive(EarlyStopping(3, maximize=False), [math.nan] * 10)
     assert (model.best_iteration, done) == (None, 10)
 
@@ -216,9 +215,7 @@ def test_plain_functions_are_callbacks():
     "function", [lambda env: None, lambda: True, lambda model, epoch, log, more: True]
 )
 def test_functions_of_other_signatures_are_refused_when_they_are_set(function):
-    with pytest.raises(
-        TypeError, match=r"\(model, epoch, evals_log\), and ends .* <lambda>\(.* does not take"
-    ):
+    with pytest.raises(TypeError, match=r"\(model, epoch, evals_log\), and ends .* <lambda>"):
         as_callbacks([function])
     assert (
         len(as_callbacks([lambda *arguments: None, lambda model, epoch, log, more=1: None, print]))

@@ -37,5 +37,5 @@ def test_parts_are_all_rows_once(name):
 
 
 def test_unknown_names_are_told_the_known_ones():
-    with pytest.raises(ValueError, match="there are energy, letter, emotions"):
+    with pytest.raises(ValueError, match="energy, letter, emotions"):
         load("iris")

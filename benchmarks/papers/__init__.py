@@ -2,10 +2,10 @@
 
 To add one, write a module here with a `PAPER`; nothing else needs to know of it:
 
-    def accuracy(context, method, problem):              # one run: called once for each method and problem
-        data = context.load(problem)
-        ...
-        return {"accuracy": [0.91, 0.92, 0.90], "seconds": 3.1, "curves": {"test": [[1, 0.4], [2, 0.6]]}}
+    def accuracy(context, method, problem):              # one run: called once for each method and
+    problem
+        data = context.load(problem) ... return {"accuracy": [0.91, 0.92, 0.90], "seconds": 3.1,
+        "curves": {"test": [[1, 0.4], [2, 0.6]]}}
 
     PAPER = Paper(__name__, "TFBT", "Ponomareva et al., ...", (
         Table(
@@ -23,16 +23,17 @@ To add one, write a module here with a `PAPER`; nothing else needs to know of it
         ),
     ))
 
-A run returns numbers, or lists of numbers with one a repeat (shown as mean and standard deviation), and
-`curves`. It raises `Unavailable` where a library is not installed. `context` has the data (`load`), the seeds
-of the repeats (`seeds`), and `rounds` and `rows`, which cut what is asked for in a quick run.
+A run returns numbers, or lists of numbers with one a repeat (shown as mean and standard deviation),
+and `curves`. It raises `Unavailable` where a library is not installed. `context` has the data
+(`load`), the seeds of the repeats (`seeds`), and `rounds` and `rows`, which cut what is asked for
+in a quick run.
 """
 
 from __future__ import annotations
 
 import pkgutil
 
-from ..frame.paper import Paper, find
+from ..harness.paper import Paper, find
 
 
 def all_papers() -> dict[str, Paper]:

@@ -1,7 +1,4 @@
-"""What the runs of several papers share: one fit of one library, and the scores that papers print.
-
-Owns the way from a method's name to a trained library. Must not know papers.
-"""
+"""Shared by the runs of several papers: a fit of one library, and the printed scores."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from polyleaf.settings import presets
 
 from ..cases import Settings
-from ..frame.context import Context, Unavailable
+from ..harness.context import Context, Unavailable
 from ..libraries import LIBRARIES, Library, is_installed
 from ..problems import Arrays
 from ..worker import warm_up
@@ -34,7 +31,8 @@ SHARED = (
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: a library and the parameters, under its own names, that make it this method.
+    """A row of a table: a library and the parameters, under its own names, that make it this
+    method.
 
     Attributes
     ----------
@@ -42,7 +40,8 @@ class Method:
         Key of `LIBRARIES`.
     own : dict
     recipe : str
-        Of Polyleaf's presets, under `own`. A recipe that this version does not have leaves the cell empty.
+        Of Polyleaf's presets, under `own`. A recipe that this version does not have leaves the cell
+        empty.
     """
 
     library: str
@@ -69,7 +68,8 @@ def fit(
 ) -> tuple[Library, float]:
     """Train one library; it, and the seconds that took. `Unavailable` where it is not installed.
 
-    `warm`: start its threads with a tiny fit first, so that the seconds are those of training alone.
+    `warm`: start its threads with a tiny fit first, so that the seconds are those of training
+    alone.
     """
     if not is_installed(library):
         raise Unavailable(f"{LIBRARIES[library].module} is not installed")
@@ -86,7 +86,9 @@ def fit(
 
 
 def accuracy(y: np.ndarray, predicted: np.ndarray) -> float:
-    """Percent of rows whose most probable class is right; `predicted` (n, K) or, for two classes, (n,)."""
+    """Percent of rows whose most probable class is right; `predicted` (n, K) or, for two classes,
+    (n,).
+    """
     chosen = predicted.argmax(axis=1) if predicted.ndim == 2 else predicted > 0.5
     return float(100 * np.mean(chosen == y))
 
@@ -101,6 +103,6 @@ def rmse(y: np.ndarray, predicted: np.ndarray) -> float:
     return float(np.sqrt(np.mean((predicted.reshape(y.shape) - y) ** 2, dtype=np.float64)))
 
 
-def by_repeat(found: list[dict[str, Any]]) -> dict[str, list[Any]]:
+def stack_repeats(found: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """The figures of several repeats: under each name a list."""
     return {name: [figures[name] for figures in found] for name in found[0]}

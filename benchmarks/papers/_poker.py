@@ -1,6 +1,5 @@
-"""Poker hands and their classes, which are a fixed function of the cards: more rows of UCI's Poker Hand.
-
-Owns the rules. Must not know papers or files.
+"""Poker hands and their classes, which are a fixed function of the hands: more rows of UCI's Poker
+Hand.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ import numpy as np
 
 
 def deal(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Hands of five different cards in the order they were dealt.
+    """Hands of five different hands in the order they were dealt.
 
     Returns
     -------
@@ -19,15 +18,15 @@ def deal(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         See `classes`.
     """
     rng = np.random.default_rng(seed)
-    cards = rng.integers(0, 52, (n, 5))
-    while len(twice := np.flatnonzero(_has_repeat(cards))) > 0:
-        cards[twice] = rng.integers(0, 52, (len(twice), 5))
-    X = np.stack([cards // 13 + 1, cards % 13 + 1], axis=2).reshape(n, 10).astype(np.float32)
+    hands = rng.integers(0, 52, (n, 5))
+    while len(twice := np.flatnonzero(_has_repeat(hands))) > 0:
+        hands[twice] = rng.integers(0, 52, (len(twice), 5))
+    X = np.stack([hands // 13 + 1, hands % 13 + 1], axis=2).reshape(n, 10).astype(np.float32)
     return X, classes(X)
 
 
-def _has_repeat(cards: np.ndarray) -> np.ndarray:
-    ordered = np.sort(cards, axis=1)
+def _has_repeat(hands: np.ndarray) -> np.ndarray:
+    ordered = np.sort(hands, axis=1)
     return (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
 
 

@@ -1,7 +1,8 @@
-"""C-GB: trees fitted by least squares to the residuals of all classes. Each method is tuned on a grid.
+"""C-GB: trees fitted by least squares to the residuals of all classes. Each method is tuned on a
+grid.
 
-Owns the grid search and the sets. What two processor cores force: the search sees as many training rows as
-`search_rows` allows, and only sets of up to `SEARCH_EACH` rows are searched anew for every split.
+What two processor cores force: the search sees as many training rows as `search_rows` allows, and
+only sets of up to `SEARCH_EACH` rows are searched anew for every split.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ..cases import Settings
-from ..frame import plots, ranks
-from ..frame.context import Context
-from ..frame.paper import Figure, Figures, Paper, Subject, Table
+from ..harness import plots, ranks
+from ..harness.context import Context
+from ..harness.paper import Figure, Figures, Paper, Subject, Table
 from ..libraries import Library
 from ..problems import Arrays
 from ..sets import DataSet
@@ -37,7 +38,8 @@ ONE_TREE_EACH = {"multi_strategy": "one_output_per_tree"}
 class Tuned:
     """A method and its grid: table 2, and for the others that of TFBT.
 
-    `most_leaves` limits the leaves where depth alone would not. "sqrt" of the features: those a node sees.
+    `most_leaves` limits the leaves where depth alone would not. "sqrt" of the features: those a
+    node sees.
     """
 
     method: Method
@@ -102,7 +104,7 @@ def settings(method: str, data: DataSet, choice: Choice) -> Settings:
     return Settings(ROUNDS, choice.depth, leaves, choice.rate, own=own)
 
 
-# ------------------------------------------------------------------------------------------------- the data
+# ----------------------------------------------------------------------------------------- the data
 
 
 def load(context: Context, problem: str) -> DataSet:
@@ -129,7 +131,7 @@ def parts(context: Context, data: DataSet, seed: int) -> Arrays:
     return {"X": data.X[train], "y": data.y[train], "X_test": data.X[test], "y_test": data.y[test]}
 
 
-# ------------------------------------------------------------------------------------------------- the runs
+# ----------------------------------------------------------------------------------------- the runs
 
 
 def tuned(context: Context, method: str, problem: str) -> Figures:
@@ -143,8 +145,8 @@ def tuned(context: Context, method: str, problem: str) -> Figures:
         if choice is None or len(data.y) <= SEARCH_EACH:
             choice = search(context, method, data, arrays)
         model, _ = _train(context, method, data, arrays, choice)
-        found.append(judge(data, arrays, model) | {"choice": list(vars(choice).values())})
-    figures = _fits.by_repeat(found)
+        found.append(evaluate(data, arrays, model) | {"choice": list(vars(choice).values())})
+    figures = _fits.stack_repeats(found)
     if len(found) == 1 and "accuracy" in figures:
         n = len(arrays["y_test"])
         figures = {"accuracy": found[0]["accuracy"], "choice": found[0]["choice"]}
@@ -153,12 +155,14 @@ def tuned(context: Context, method: str, problem: str) -> Figures:
 
 
 def search_rows(n_features: int) -> int:
-    """Rows that the search may see: `SEARCH_CELLS` numbers, and not less than `SEARCH_ROWS` rows."""
+    """Rows for the search: `SEARCH_CELLS` numbers, at least `SEARCH_ROWS` rows."""
     return max(SEARCH_ROWS, SEARCH_CELLS // n_features)
 
 
 def search(context: Context, method: str, data: DataSet, arrays: Arrays) -> Choice:
-    """The best point of the grid: the better mean of accuracy or R2 over two folds; the first of equals."""
+    """The best point of the grid: the better mean of accuracy or R2 over two folds; the first of
+    equals.
+    """
     most = context.rows(search_rows(arrays["X"].shape[1]))
     rows = np.random.default_rng(0).permutation(len(arrays["y"]))[:most]
     folds = [(rows[1::2], rows[::2]), (rows[::2], rows[1::2])]
@@ -185,7 +189,7 @@ def _fold(
     X, y = arrays["X"], arrays["y"]
     fold = {"X": X[train], "y": y[train], "X_test": X[test], "y_test": y[test]}
     model, _ = _train(context, method, data, fold, choice)
-    figures = judge(data, fold, model)
+    figures = evaluate(data, fold, model)
     return figures.get("accuracy", figures.get("R2"))
 
 
@@ -211,7 +215,7 @@ def _train(
     return _Known(model, classes), seconds
 
 
-def judge(data: DataSet, arrays: Arrays, model: Any) -> dict[str, float]:
+def evaluate(data: DataSet, arrays: Arrays, model: Any) -> dict[str, float]:
     """Accuracy in percent; or RMSE of each target ("RMSE 0") and R2 averaged over them."""
     y, predicted = arrays["y_test"], model.predict(arrays["X_test"])
     if data.task != "regression":
@@ -228,17 +232,17 @@ def more_splits(context: Context, method: str, problem: str) -> Figures:
         arrays = parts(context, data, seed)
         choice = choice or search(context, method, data, arrays)
         model, _ = _train(context, method, data, arrays, choice)
-        found.append(judge(data, arrays, model))
-    return _fits.by_repeat(found)
+        found.append(evaluate(data, arrays, model))
+    return _fits.stack_repeats(found)
 
 
 def one_point(context: Context, method: str, problem: str) -> Figures:
-    """Accuracy with a given point of the grid, on the first split: "mnist/10/1.0/sqrt"; rate 0.1."""
+    """Accuracy at a grid point, e.g. "mnist/10/1.0/sqrt", on the first split; rate 0.1."""
     name, depth, subsample, features = problem.split("/")
     data = load(context, name)
     arrays = parts(context, data, 0)
     choice = Choice(int(depth), 0.1, float(subsample), features)
-    accuracy = judge(data, arrays, _train(context, method, data, arrays, choice)[0])["accuracy"]
+    accuracy = evaluate(data, arrays, _train(context, method, data, arrays, choice)[0])["accuracy"]
     n = len(arrays["y_test"])
     return {"accuracy": accuracy, "errors": {"accuracy": _fits.accuracy_error(accuracy, n)}}
 
@@ -253,15 +257,15 @@ def one_choice(context: Context, method: str, problem: str) -> Figures:
     for seed in context.seeds(REPEATS):
         arrays = parts(context, data, seed)
         if method == BY_HAND:
-            chosen = _by_hand(context.rounds(ROUNDS), arrays, choice, seed)
+            chosen = _fit_manually(context.rounds(ROUNDS), arrays, choice, seed)
             figures["accuracy"].append(float(100 * np.mean(chosen == arrays["y_test"])))
         else:
             model, _ = _train(context, method, data, arrays, choice)
-            figures["accuracy"].append(judge(data, arrays, model)["accuracy"])
+            figures["accuracy"].append(evaluate(data, arrays, model)["accuracy"])
     return figures
 
 
-def _by_hand(rounds: int, arrays: Arrays, choice: Choice, seed: int) -> np.ndarray:
+def _fit_manually(rounds: int, arrays: Arrays, choice: Choice, seed: int) -> np.ndarray:
     """Algorithm 1, as directly as scikit-learn allows: the classes of the test rows."""
     from scipy.special import softmax
     from sklearn.tree import DecisionTreeRegressor
@@ -290,7 +294,9 @@ def _by_hand(rounds: int, arrays: Arrays, choice: Choice, seed: int) -> np.ndarr
 
 
 def timed(context: Context, method: str, problem: str) -> Figures:
-    """Seconds of training, and of predicting 100,000 rows (the test part over and over); three times."""
+    """Seconds of training, and of predicting 100,000 rows (the test part over and over); three
+    times.
+    """
     data = load(context, problem)
     arrays = parts(context, data, 0)
     again = -(-context.rows(PREDICTED_ROWS) // len(arrays["X_test"]))
@@ -306,7 +312,9 @@ def timed(context: Context, method: str, problem: str) -> Figures:
 
 
 def boundaries(context: Context, method: str, problem: str) -> Figures:
-    """The class at each point of a grid over two features, and the training rows; depth 3, subsample 0.75."""
+    """The class at each point of a grid over two features, and the training rows; depth 3,
+    subsample 0.75.
+    """
     from sklearn.datasets import make_classification
 
     X, y = make_classification(
@@ -327,7 +335,7 @@ def boundaries(context: Context, method: str, problem: str) -> Figures:
     }
 
 
-# ----------------------------------------------------------------------------------------------- the tables
+# --------------------------------------------------------------------------------------- the tables
 
 
 def _draw_boundaries(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
@@ -349,7 +357,9 @@ def _draw_boundaries(canvas: Any, found: dict[tuple[str, str], Figures]) -> None
 
 
 def _draw_ranks(subjects: tuple[Subject, ...]) -> Any:
-    """A painter of the critical-difference diagram of the methods that have all figures of these subjects."""
+    """A painter of the critical-difference diagram of the methods that have all figures of these
+    subjects.
+    """
 
     def paint(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
         values, methods = ranks.from_figures(found, subjects)
@@ -407,21 +417,29 @@ _SECONDS = tuple(
 )
 
 _PROTOCOL = (
-    "100 rounds; depth, learning rate, subsample and features of a node from the paper's grid (table 2), by "
-    "two folds within the training part; methods that the paper does not have get the depths and rates of "
-    "TFBT's grid (CatBoost depths 2, 5, 8). 80 / 20 at random, five splits; one for the large sets. Scaled: "
-    f"the search sees at most {SEARCH_CELLS:,} numbers (of wide sets {SEARCH_ROWS:,} rows), and is made once "
+    "100 rounds; depth, learning rate, subsample and features of a node from the paper's grid "
+    "(table 2), by "
+    "two folds within the training part; methods that the paper does not have get the depths and "
+    "rates of "
+    "TFBT's grid (CatBoost depths 2, 5, 8). 80 / 20 at random, five splits; one for the large "
+    "sets. Scaled: "
+    f"the search sees at most {SEARCH_CELLS:,} numbers (of wide sets {SEARCH_ROWS:,} rows), and "
+    "is made once "
     f"for sets above {SEARCH_EACH:,} rows. "
-    "Cover Type: the first 20,000 of 581,012 rows, so not comparable to the paper's. MNIST: 42,000 of "
-    f"the 70,000 images. Poker Hand: tested on the paper's rows, trained on {HANDS:,} dealt hands (the "
-    "paper: the 1,000,000 of the source) with 10 features (the paper says 15). CIFAR-10, Sensit, Vowel and "
+    "Cover Type: the first 20,000 of 581,012 rows, so not comparable to the paper's. MNIST: "
+    "42,000 of "
+    f"the 70,000 images. Poker Hand: tested on the paper's rows, trained on {HANDS:,} dealt hands "
+    "(the "
+    "paper: the 1,000,000 of the source) with 10 features (the paper says 15). CIFAR-10, Sensit, "
+    "Vowel and "
     "ATP7d are not among the data. GB is C-GB with one tree for each output."
 )
 
 PAPER = Paper(
     __name__,
     "C-GB",
-    "S. Emami and G. Martínez-Muñoz, Condensed-Gradient Boosting, International Journal of Machine Learning "
+    "S. Emami and G. Martínez-Muñoz, Condensed-Gradient Boosting, International Journal of "
+    "Machine Learning "
     "and Cybernetics, 2025.",
     (
         Figure(
@@ -449,20 +467,27 @@ PAPER = Paper(
             ours=OURS, also=PEERS, subjects_are="rows", ranks=True,
             explained={(m, "Cover Type"): "20,000 of the 581,012 rows." for m in OURS}
             | {
-                ("C-GB", "MNIST"): "1.6 standard errors, on one split. Other points of the grid have less: "
+                ("C-GB", "MNIST"): "1.6 standard errors, on one split. Other points of the grid "
+                                   "have less: "
                 "table 3, MNIST.",
-                ("GBDT-MO", "MNIST"): "The search sees 2,000 rows and takes depth 5; depth 10 has more than "
+                ("GBDT-MO", "MNIST"): "The search sees 2,000 rows and takes depth 5; depth 10 has "
+                                      "more than "
                 "the paper: table 3, MNIST.",
-                ("C-GB", "Letter-26"): "An independent program of the same algorithm, table 3 by hand, is "
-                "where ours is; no point of the grid that was tried reaches the paper's on these splits."
+                ("C-GB", "Letter-26"): "An independent program of the same algorithm, table 3 by "
+                                       "hand, is "
+                "where ours is; no point of the grid that was tried reaches the paper's on these "
+                "splits."
             },
         ),
         Table(
             "Table 3, thirty splits", "Is it the splits?",
-            tuple(s for s in _ACCURACY if s.problem in ("digits", "iris", "vehicle", "waveform", "wine")),
+            tuple(s for s in _ACCURACY if s.problem in ("digits", "iris", "vehicle", "waveform",
+            "wine")),
             more_splits,
-            "As table 3, with thirty splits; searched once, within the training part of the first, whose "
-            "point of the grid serves all: some test rows were seen by the search, of every method alike.",
+            "As table 3, with thirty splits; searched once, within the training part of the "
+            "first, whose "
+            "point of the grid serves all: some test rows were seen by the search, of every "
+            "method alike.",
             ours=OURS, also=(*OURS, *PEERS), subjects_are="rows", ranks=True,
         ),
         Table(
@@ -478,23 +503,29 @@ PAPER = Paper(
                 )
             ),
             one_point,
-            "Rate 0.1; the split of table 3, where the search, which sees 2,000 rows, took depth 10, all "
-            "rows and the square root of the features for C-GB, depth 5 and half of the rows for GBDT-MO.",
+            "Rate 0.1; the split of table 3, where the search, which sees 2,000 rows, took depth "
+            "10, all "
+            "rows and the square root of the features for C-GB, depth 5 and half of the rows for "
+            "GBDT-MO.",
             also=("C-GB", "GBDT-MO"), ours=("C-GB", "GBDT-MO"), subjects_are="rows",
         ),
         Table(
             "Table 3, by hand", "The same algorithm written apart",
             tuple(s for s in _ACCURACY if s.problem in ("digits", "letter", "vehicle", "waveform")),
             one_choice,
-            "C-GB with one point of the grid (depth 10, rate 0.1, three quarters of the rows, the square "
-            "root of the features) on the splits of table 3, and its algorithm 1 in thirty lines over "
+            "C-GB with one point of the grid (depth 10, rate 0.1, three quarters of the rows, the "
+            "square "
+            "root of the features) on the splits of table 3, and its algorithm 1 in thirty lines "
+            "over "
             "scikit-learn's multi-output trees, whose splits are exact.",
             also=("C-GB", BY_HAND), ours=("C-GB",), subjects_are="rows",
         ),
         Figure(
             "Figure 4a", "Mean ranks, classes", _ACCURACY, tuned,
-            "Of the runs of table 3, over the sets that all methods have. Methods that are joined by a bar "
-            "do not differ at 5 % (Nemenyi). The paper gives a critical difference of 1.64 for twelve sets; "
+            "Of the runs of table 3, over the sets that all methods have. Methods that are joined "
+            "by a bar "
+            "do not differ at 5 % (Nemenyi). The paper gives a critical difference of 1.64 for "
+            "twelve sets; "
             "Demšar's formula gives 1.35 for four methods on twelve sets.",
             lines=(*OURS, *PEERS), draw=_draw_ranks(_ACCURACY),
         ),
@@ -518,7 +549,8 @@ PAPER = Paper(
                 Energy 1  0.94   0.83    2.10
             """,
             ours=("C-GB", "GB", "GBDT-MO"), also=PEERS, subjects_are="rows", ranks=True,
-            explained={("C-GB", "Energy 0"): "On thirty splits it is as good: table 4, thirty splits."},
+            explained={("C-GB", "Energy 0"): "On thirty splits it is as good: table 4, thirty "
+                                             "splits."},
         ),
         Table(
             "Table 5", "R2, mean over targets", _R2, tuned, _PROTOCOL,
@@ -530,23 +562,28 @@ PAPER = Paper(
             """,
             ours=("C-GB", "GB", "GBDT-MO"), also=PEERS, subjects_are="rows",
             explained={
-                ("GB", "Energy"): "The paper's RMSE of GB in table 4, of targets with standard deviations "
+                ("GB", "Energy"): "The paper's RMSE of GB in table 4, of targets with standard "
+                                  "deviations "
                 "of 10.1 and 9.5, make 0.995; ours there are lower than these.",
             },
         ),
         Table(
-            "Table 4, thirty splits", "Is it the splits?", tuple(s for s in _RMSE if s.problem == "enb"),
+            "Table 4, thirty splits", "Is it the splits?",
+            tuple(s for s in _RMSE if s.problem == "enb"),
             more_splits,
             "As table 4, with thirty splits and one search within the training part of the first.",
-            ours=("C-GB", "GB", "GBDT-MO"), also=("C-GB", "GB", "GBDT-MO", *PEERS), subjects_are="rows",
+            ours=("C-GB", "GB", "GBDT-MO"), also=("C-GB", "GB", "GBDT-MO", *PEERS),
+            subjects_are="rows",
         ),
         Figure(
-            "Figure 4b", "Mean ranks, targets", _RMSE, tuned, "Of the runs of table 4, as figure 4a.",
+            "Figure 4b", "Mean ranks, targets", _RMSE, tuned, "Of the runs of table 4, as figure "
+                                                              "4a.",
             lines=("C-GB", "GB", "GBDT-MO", *PEERS), draw=_draw_ranks(_RMSE),
         ),
         Table(
             "Table 6", "Seconds of training, and of predicting 100,000 rows", _SECONDS, timed,
-            "Depth 10, learning rate 0.1, subsample 1, 100 rounds for all; three times. The paper's are of "
+            "Depth 10, learning rate 0.1, subsample 1, 100 rounds for all; three times. The "
+            "paper's are of "
             "the authors' programs, six cores of 2.4 GHz, and its own sizes of the sets.",
             paper="""
                                         C-GB    GB       TFBT       GBDT-MO

@@ -1,8 +1,9 @@
-"""GBDT-MO: one tree for all outputs against one for each. Its tables on sparse leaves are in gbdt_mo_sparse.
+"""GBDT-MO: one tree for all outputs against one for each. Its tables on sparse leaves are in
+gbdt_mo_sparse.
 
-What the text leaves open is taken from the authors' published experiments: training stops on the test part,
-by error for classes and by RMSE for targets; the gain that is compared with the threshold is half the
-difference of the scores, averaged over outputs, as it is here.
+What the text leaves open is taken from the authors' published experiments: training stops on the
+test part, by error for classes and by RMSE for targets; the gain that is compared with the
+threshold is half the difference of the scores, averaged over outputs, as it is here.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..cases import Settings
-from ..frame.context import Context
-from ..frame.paper import Figure, Figures, Paper, Subject, Table
+from ..harness.context import Context
+from ..harness.paper import Figure, Figures, Paper, Subject, Table
 from ..libraries import Library
 from ..problems import Arrays
 from ..worker import curve_rounds
@@ -100,7 +101,9 @@ def chosen(method: str, problem: str) -> tuple[int, float]:
 
 
 def settings(method: str, problem: str, depth: int, rate: float, rounds: int = ROUNDS) -> Settings:
-    """What all methods share (appendix B: 0.75 * 2^depth leaves, L2 of 1), in each library's own words."""
+    """What all methods share (appendix B: 0.75 * 2^depth leaves, L2 of 1), in each library's own
+    words.
+    """
     fixed, leaves = FIXED[problem], int(0.75 * 2**depth)
     library, classes = (
         METHODS[method].library.partition("-")[0],
@@ -135,11 +138,13 @@ def settings(method: str, problem: str, depth: int, rate: float, rounds: int = R
     )
 
 
-# ------------------------------------------------------------------------------------------------- the data
+# ----------------------------------------------------------------------------------------- the data
 
 
 def friedman1(seed: int, n: int) -> Arrays:
-    """Eq. 23 and 24: five noisy copies of a function of ten features, `n` rows for training and for test."""
+    """Eq. 23 and 24: five noisy copies of a function of ten features, `n` rows for training and for
+    test.
+    """
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (2 * n, 10))
     f = np.sin(np.pi * X[:, 0] * X[:, 1]) + 2 * (X[:, 2] - 0.5) ** 2 + X[:, 3] + 0.5 * X[:, 4]
@@ -169,7 +174,9 @@ def halves(X: np.ndarray, y: np.ndarray, n: int) -> Arrays:
 
 
 def mnist(context: Context) -> Arrays:
-    """The first 50,000 of the training images (the paper does not say which), and the 10,000 test images."""
+    """The first 50,000 of the training images (the paper does not say which), and the 10,000 test
+    images.
+    """
     data = context.load("mnist")
     assert data.parts is not None
     train, test = data.parts[0][: context.rows(50_000)], data.parts[1][: context.rows(10_000)]
@@ -177,7 +184,9 @@ def mnist(context: Context) -> Arrays:
 
 
 def inpainting(context: Context) -> Arrays:
-    """The upper half of the central 20 x 20 pixels -> 4 x 6 pixels at the top of the lower half, in 0..1."""
+    """The upper half of the central 20 x 20 pixels -> 4 x 6 pixels at the top of the lower half, in
+    0..1.
+    """
     found = mnist(context)
     image = np.concatenate([found["X"], found["X_test"]]).reshape(-1, 28, 28)[:, 4:-4, 4:-4] / 255
     X, y = image[:, :10], image[:, 10:14, 7:13]
@@ -219,7 +228,7 @@ def load(context: Context, problem: str, seed: int) -> Arrays:
     return (friedman1 if problem == "friedman1" else random_projection)(seed, context.rows(10_000))
 
 
-# ------------------------------------------------------------------------------------------------- the runs
+# ----------------------------------------------------------------------------------------- the runs
 
 
 @dataclass(frozen=True)
@@ -259,7 +268,9 @@ def score(problem: str, y: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def synthetic(context: Context, method: str, problem: str) -> Figures:
-    """Depth and rate are searched on the first of five draws; curves of both methods at GBDT-MO's choice."""
+    """Depth and rate are searched on the first of five draws; curves of both methods at GBDT-MO's
+    choice.
+    """
     data = load(context, problem, 0)
     grid = [(d, r) for d in DEPTHS for r in RATES][:: 9 if context.quick else 1]
     found = {}
@@ -276,7 +287,7 @@ def synthetic(context: Context, method: str, problem: str) -> Figures:
 
 
 def curves(context: Context, method: str, problem: str) -> Figures:
-    """RMSE after each of up to 500 rounds, without stopping; depth 6 and rate 0.1 for both methods."""
+    """RMSE after each of up to 500 rounds, without early stopping; depth 6, rate 0.1."""
     data = load(context, problem, 0)
     model = fit(context, method, problem, data, settings(method, problem, 6, 0.1, 500))
     return {"curves": {part: points(problem, model, data, part) for part in ("training", "test")}}
@@ -325,23 +336,31 @@ def ten_rounds(context: Context, method: str, problem: str) -> Figures:
     return {"round seconds": times}
 
 
-# ----------------------------------------------------------------------------------------------- the tables
+# --------------------------------------------------------------------------------------- the tables
 
 _SPLITS = (
-    "The authors' program, row OmniGBDT, is below the paper by about as much on these ten splits, and so are "
+    "The authors' program, row OmniGBDT, is below the paper by about as much on these ten splits, "
+    "and so are "
     "XGBoost and LightGBM: the splits make the difference."
 )
 _IMAGES = (
-    "The paper does not tell its training images. On those here the authors' program, row OmniGBDT, has "
+    "The paper does not tell its training images. On those here the authors' program, row "
+    "OmniGBDT, has "
     "98.00, and XGBoost and LightGBM are below the paper's figures as well."
 )
 _REAL = (
-    "Depth, learning rate and number of leaves as the paper found them (table IX), bins, least rows of a "
-    "leaf and gain threshold as it fixed them (table XI), L2 of 1; training stops when the test part has not "
-    "got better for 25 rounds, and the best round counts, as with the authors. Yeast and Student-por: "
-    "ten random splits of 70 / 30. MNIST: which 50,000 of the 60,000 training images is not told; the first "
-    "are taken. For targets, methods of one output train and stop one model for each. Rows that the paper "
-    "does not have get GBDT-MO's depth and rate; OmniGBDT is the authors' program, packaged. Caltech101 and "
+    "Depth, learning rate and number of leaves as the paper found them (table IX), bins, least "
+    "rows of a "
+    "leaf and gain threshold as it fixed them (table XI), L2 of 1; training stops when the test "
+    "part has not "
+    "got better for 25 rounds, and the best round counts, as with the authors. Yeast and "
+    "Student-por: "
+    "ten random splits of 70 / 30. MNIST: which 50,000 of the 60,000 training images is not told; "
+    "the first "
+    "are taken. For targets, methods of one output train and stop one model for each. Rows that "
+    "the paper "
+    "does not have get GBDT-MO's depth and rate; OmniGBDT is the authors' program, packaged. "
+    "Caltech101 and "
     "NUS-WIDE are not among the data."
 )
 
@@ -369,13 +388,17 @@ _RMSE = _subjects("RMSE", 5, "score", "lower", "inpainting", "student_por")
 PAPER = Paper(
     __name__,
     "GBDT-MO",
-    "Z. Zhang and C. Jung, GBDT-MO: Gradient-Boosted Decision Trees for Multiple Outputs, IEEE Transactions "
-    "on Neural Networks and Learning Systems 32(7), 2021. Tables VI and VII are with the sparse leaves.",
+    "Z. Zhang and C. Jung, GBDT-MO: Gradient-Boosted Decision Trees for Multiple Outputs, IEEE "
+    "Transactions "
+    "on Neural Networks and Learning Systems 32(7), 2021. Tables VI and VII are with the sparse "
+    "leaves.",
     (
         Table(
             "Table III", "RMSE on synthetic data", _SYNTHETIC, synthetic,
-            "10,000 rows for training and as many for test, five draws; depth and learning rate from the "
-            "grid of appendix B, best on the test part of the first draw. Threshold 1e-6, 4 rows, 255 bins.",
+            "10,000 rows for training and as many for test, five draws; depth and learning rate "
+            "from the "
+            "grid of appendix B, best on the test part of the first draw. Threshold 1e-6, 4 rows, "
+            "255 bins.",
             paper="""
                          friedman1   random projection
                 GBDT-SO  0.1540      0.0204
@@ -386,7 +409,8 @@ PAPER = Paper(
         Figure(
             "Figure 3", "RMSE on synthetic data, round by round", _SYNTHETIC, curves,
             "Depth 6 and learning rate 0.1 for both; the paper does not tell its own.",
-            lines=("GBDT-SO", "GBDT-MO"), curves=("training", "test"), x="rounds", y="RMSE", log="xy",
+            lines=("GBDT-SO", "GBDT-MO"), curves=("training", "test"), x="rounds", y="RMSE",
+            log="xy",
         ),
         Table(
             "Table V", "Performance on real data", (*_ACCURACY, *_RMSE), real, _REAL,
@@ -400,7 +424,8 @@ PAPER = Paper(
             """,
             quoted=("GBDT-sparse",),
             ours=("GBDT-SO", "GBDT-MO"),
-            also=("XGBoost, vector leaves", "CatBoost", "OmniGBDT", "GBDT-MO, residual curvature", "C-GB"),
+            also=("XGBoost, vector leaves", "CatBoost", "OmniGBDT", "GBDT-MO, residual curvature",
+            "C-GB"),
             explained={
                 (m, s): _SPLITS if s in ("Yeast", "Student-por") else _IMAGES
                 for m in ("GBDT-SO", "GBDT-MO")
@@ -409,7 +434,8 @@ PAPER = Paper(
         ),
         Table(
             "Table X", "Trees of the best models",
-            _subjects("trees", 0, "trees", None, "mnist", "yeast", "inpainting", "student_por"), real, _REAL,
+            _subjects("trees", 0, "trees", None, "mnist", "yeast", "inpainting", "student_por"),
+            real, _REAL,
             paper="""
                              MNIST   Yeast   MNIST-inpainting   Student-por
                 XGBoost      1700    299.0   4880               133.4
@@ -424,7 +450,8 @@ PAPER = Paper(
             "Figure 5", "Seconds of a round",
             _subjects("s", 3, "round seconds", None, "mnist", "inpainting"), ten_rounds,
             "Ten rounds, three times. The paper has a plot on another machine with eight threads.",
-            also=("XGBoost", "LightGBM", "GBDT-SO", "GBDT-MO", "XGBoost, vector leaves", "CatBoost"),
+            also=("XGBoost", "LightGBM", "GBDT-SO", "GBDT-MO", "XGBoost, vector leaves",
+            "CatBoost"),
         ),
         Table(
             "Table VIII", "Exact Hessian: accuracy", _ACCURACY, real, _REAL,
@@ -443,7 +470,8 @@ PAPER = Paper(
         Table(
             "Table VIII, time", "Exact Hessian: seconds of a round",
             _subjects("s", 4, "round seconds", None, "mnist", "yeast"), real,
-            "As above, with the evaluation after each round. The paper's are with eight threads of another "
+            "As above, with the evaluation after each round. The paper's are with eight threads "
+            "of another "
             "machine.",
             paper="""
                                   MNIST   Yeast

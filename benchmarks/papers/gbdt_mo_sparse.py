@@ -5,8 +5,8 @@ Data, settings and scores are those of the dense tables (gbdt_mo).
 
 from __future__ import annotations
 
-from ..frame.context import Context, Unavailable
-from ..frame.paper import Figures, Paper, Table
+from ..harness.context import Context, Unavailable
+from ..harness.paper import Figures, Paper, Table
 from . import gbdt_mo
 from .gbdt_mo import _subjects
 
@@ -15,13 +15,13 @@ DENSE = "GBDT-MO"
 
 def real(context: Context, method: str, problem: str) -> Figures:
     """Score on the test part, and number of trees."""
-    _refuse_all(method, problem)
+    _reject_all(method, problem)
     return gbdt_mo.real(context, method, problem)
 
 
 def rounds_in_turn(context: Context, method: str, problem: str) -> Figures:
-    """Ten rounds of the method and of dense leaves in turn, five times: seconds of a round, ratio."""
-    _refuse_all(method, problem)
+    """Alternate ten rounds of the method and of dense leaves, five times: round seconds, ratio."""
+    _reject_all(method, problem)
     data = gbdt_mo.load(context, problem, 0)
     figures: Figures = {"round seconds": [], "ratio": []}
     for _ in context.seeds(5):
@@ -34,7 +34,7 @@ def rounds_in_turn(context: Context, method: str, problem: str) -> Figures:
     return figures
 
 
-def _refuse_all(method: str, problem: str) -> None:
+def _reject_all(method: str, problem: str) -> None:
     """Ten classes leave nothing to choose from where sixteen are kept."""
     if problem == "mnist" and method.startswith("k=16"):
         raise Unavailable("there are ten classes")
@@ -45,18 +45,21 @@ def _rows(*ks: int) -> tuple[str, ...]:
 
 
 _TIMES = (
-    "Ten rounds of this method and of dense leaves in turn, five times, binning and evaluation included. The "
+    "Ten rounds of this method and of dense leaves in turn, five times, binning and evaluation "
+    "included. The "
     "paper's seconds are of another machine with eight threads."
 )
 _SCORES = (
-    "As table V of gbdt_mo: depth 8 and rate 0.1 for MNIST, 7 and 0.1 for inpainting, and the best round on "
+    "As table V of gbdt_mo: depth 8 and rate 0.1 for MNIST, 7 and 0.1 for inpainting, and the "
+    "best round on "
     "the test part. Caltech101 and NUS-WIDE are not among the data."
 )
 
 PAPER = Paper(
     __name__,
     "GBDT-MO, sparse leaves",
-    "Z. Zhang and C. Jung, GBDT-MO: Gradient-Boosted Decision Trees for Multiple Outputs, IEEE Transactions "
+    "Z. Zhang and C. Jung, GBDT-MO: Gradient-Boosted Decision Trees for Multiple Outputs, IEEE "
+    "Transactions "
     "on Neural Networks and Learning Systems 32(7), 2021.",
     (
         Table(

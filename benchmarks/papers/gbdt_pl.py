@@ -1,7 +1,7 @@
 """GBDT-PL: leaves that are linear in a few features, and splits that know it.
 
-HIGGS, HEPMASS and Epsilon are not at hand. The paper does not publish how Cubic and Poly were made, so their
-figures are compared as ratios to LightGBM's on polynomials of the same shape.
+HIGGS, HEPMASS and Epsilon are not at hand. The paper does not publish how Cubic and Poly were made,
+so their figures are compared as ratios to LightGBM's on polynomials of the same shape.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..cases import Settings
-from ..frame.context import Context
-from ..frame.paper import Figure, Figures, Paper, Subject, Table
+from ..harness.context import Context
+from ..harness.paper import Figure, Figures, Paper, Subject, Table
 from ..libraries import Library
 from ..problems import Arrays, shared_structure
 from ..scores import SCORES
@@ -22,7 +22,7 @@ from ..worker import curve_rounds
 from . import _fits
 from ._fits import Method
 
-# ------------------------------------------------------------------------------------------------ methods
+# ------------------------------------------------------------------------------------------ methods
 
 POST = {"linear_fit": "post"}
 METHODS = {
@@ -38,13 +38,15 @@ METHODS = {
 GOSS = {"polyleaf": {"sampling_method": "goss"}, "lightgbm": {"data_sample_strategy": "goss"}}
 
 
-def library_of(method: str) -> str:
+def get_library(method: str) -> str:
     """The library's name without what it is to do."""
     return METHODS[method].library.partition("-")[0]
 
 
 def settings(method: str, own: dict[str, Any], **common: Any) -> Settings:
-    """`common` for all, the method's own parameters, and `own` over them, in each library's own words."""
+    """`common` for all, the method's own parameters, and `own` over them, in each library's own
+    words.
+    """
     parameters = METHODS[method].parameters()
     return Settings(
         **common, own={**{n: v for n, v in parameters.items() if n not in _fits.SHARED}, **own}
@@ -53,7 +55,7 @@ def settings(method: str, own: dict[str, Any], **common: Any) -> Settings:
 
 def paper_settings(method: str, bins: int, goss: bool = False) -> Settings:
     """Table 3: 500 rounds, 255 leaves, rate 0.1, regularisation 0.01, least sum of Hessians 100."""
-    library = library_of(method)
+    library = get_library(method)
     name = {"lightgbm": "min_sum_hessian_in_leaf"}.get(library, "min_child_weight")
     least = {name: 100}
     own = {**least, **(GOSS[library] if goss else {})}
@@ -62,14 +64,15 @@ def paper_settings(method: str, bins: int, goss: bool = False) -> Settings:
     )
 
 
-# -------------------------------------------------------------------------------------------------- data
+# --------------------------------------------------------------------------------------------- data
 
 
 def polynomial(degree: int, n_features: int, n: int, n_test: int) -> Arrays:
-    """Normal features; a target without noise: powers of single features, and products of different ones.
+    """Normal features; a target without noise: powers of single features, and products of different
+    ones.
 
-    As many products as features, of two features each (and of three, where the degree is 3); coefficients are
-    normal too.
+    As many products as features, of two features each (and of three, where the degree is 3);
+    coefficients are normal too.
     """
     rng = np.random.default_rng(degree)
     X = rng.standard_normal((n + n_test, n_features), dtype=np.float32)
@@ -83,7 +86,9 @@ def polynomial(degree: int, n_features: int, n: int, n_test: int) -> Arrays:
 
 
 def real(context: Context, name: str, seed: int = 0, output: int | None = None) -> Arrays:
-    """A data set by its own split, or four fifths of its rows at random; one of its outputs, or all."""
+    """A data set by its own split, or four fifths of its rows at random; one of its outputs, or
+    all.
+    """
     data = context.load(name)
     parts = data.parts if data.parts is not None else data.split(seed)
     train, test = parts[0][: context.rows(len(parts[0]))], parts[1]
@@ -107,7 +112,7 @@ def load(context: Context, problem: str) -> Arrays:
     return polynomial(2, 200, context.rows(200_000), context.rows(50_000))
 
 
-# -------------------------------------------------------------------------------------------------- runs
+# --------------------------------------------------------------------------------------------- runs
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ class Fitted:
         }
 
 
-def error_of(kind: str, y: np.ndarray, predicted: np.ndarray) -> float:
+def compute_error(kind: str, y: np.ndarray, predicted: np.ndarray) -> float:
     """RMSE, or the log loss of two classes."""
     if kind == "binary":
         return SCORES["multilabel"].function(y, predicted)
@@ -151,7 +156,7 @@ def fit(context: Context, method: str, kind: str, data: Arrays, chosen: Settings
         (
             int(r),
             library.round_ends[r - 1] - start if library.round_ends else seconds,
-            error_of(kind, data["y_test"], library.predict(data["X_test"], int(r))),
+            compute_error(kind, data["y_test"], library.predict(data["X_test"], int(r))),
         )
         for r in curve_rounds(library.n_rounds(), 60)
     ]
@@ -159,7 +164,7 @@ def fit(context: Context, method: str, kind: str, data: Arrays, chosen: Settings
 
 
 def described(fitted: Fitted, data: Arrays) -> Figures:
-    """RMSE of all rounds, seconds of training and of predicting the test part, size of the model."""
+    """RMSE of all rounds, seconds of training and of test prediction, size of the model."""
     start = time.perf_counter()
     fitted.library.predict(data["X_test"])
     return {
@@ -195,7 +200,9 @@ def synthetic(context: Context, method: str, problem: str) -> Figures:
 
 
 def goss(context: Context, method: str, problem: str) -> Figures:
-    """Table 3's settings on the fifth of largest gradients and a tenth of the other rows (section 7.5)."""
+    """Table 3's settings on the fifth of largest gradients and a tenth of the other rows (section
+    7.5).
+    """
     data = load(context, problem)
     return described(
         fit(context, method, "regression", data, paper_settings(method, 255, goss=True)), data
@@ -215,7 +222,9 @@ CONVERGENCE = {
 
 
 def convergence(context: Context, method: str, problem: str) -> Figures:
-    """Rounds and seconds to the least test error that LightGBM has in up to 300 rounds; both in one run."""
+    """Rounds and seconds to the least test error that LightGBM has in up to 300 rounds; both in one
+    run.
+    """
     output, kind = CONVERGENCE[problem]
     data = real(context, problem, output=output)
     common = {"rounds": 300, "max_leaves": 31}
@@ -237,14 +246,17 @@ MANY = {"rf1": 1, "rf2": 1, "enb": 3, "gas_turbine": 1, "sarcos4449": 3, "atp1d"
 
 
 def many_outputs(context: Context, method: str, problem: str) -> Figures:
-    """Mean of the outputs' R2 on the test part, and seconds; a tenth of the training rows stops training."""
+    """Mean of the outputs' R2 on the test part, and seconds; a tenth of the training rows stops
+    training.
+    """
     figures: Figures = {"aR2": [], "seconds": [], "rounds": []}
     for seed in context.seeds(MANY[problem]):
         data = real(context, problem, seed)
         order = np.random.default_rng(seed).permutation(len(data["y"]))
         val, train = order[: len(order) // 10], order[len(order) // 10 :]
         parts = {
-            "X": data["X"][train], "y": data["y"][train], "X_val": data["X"][val], "y_val": data["y"][val],
+            "X": data["X"][train], "y": data["y"][train], "X_val": data["X"][val],
+            "y_val": data["y"][val],
         }  # fmt: skip
         # Leaves are CatBoost's way to grow nothing that it is known for: it gets its own depth.
         size: dict[str, Any] = {"max_depth": 6} if method == "CatBoost" else {"max_leaves": 31}
@@ -272,7 +284,9 @@ COST = {
 
 
 def cost(context: Context, method: str, problem: str) -> Figures:
-    """Processor time of a tree beside that of one with constant leaves; the two take turns, three times."""
+    """Processor time of a tree beside that of one with constant leaves; the two take turns, three
+    times.
+    """
     rounds, leaves, n_outputs = COST[problem]
     if problem == "CASP":
         data = casp(context)
@@ -291,7 +305,7 @@ def cost(context: Context, method: str, problem: str) -> Figures:
     return {"milliseconds": 1000 * float(np.median(own)), "ratio": float(np.median(ratios))}
 
 
-# ------------------------------------------------------------------------------------------------- tables
+# ------------------------------------------------------------------------------------------- tables
 
 
 def subjects(unit: str, better: Any, digits: int, figure: str, *names: str) -> tuple[Subject, ...]:
@@ -316,7 +330,8 @@ CASP_ROWS = tuple(
     )
 )
 TABLE_3 = (
-    "500 rounds, 255 leaves, rate 0.1, regularisation 0.01, least sum of Hessians 100 (table 3), at most 5 "
+    "500 rounds, 255 leaves, rate 0.1, regularisation 0.01, least sum of Hessians 100 (table 3), "
+    "at most 5 "
     "regressors."
 )
 _CASP = subjects("RMSE", "lower", 4, "score", "CASP")
@@ -329,19 +344,26 @@ _PAIRS = tuple(
 LEARNERS = ("LightGBM", "LightGBM linear_tree", "GBDT-PL", "post-fit", "constant leaves")
 MULTI = ("GBDT-PL", "post-fit", "constant leaves", "LightGBM linear_tree", "CatBoost")
 _CONVERGENCE = (
-    "31 leaves, rate 0.1, all else the libraries' defaults, one split; GBDT-PL is the recipe at these sizes. "
-    "The target is the least test error (RMSE, log loss for higgs7500) of LightGBM's shorter models, of "
-    "sixty sizes up to 300 rounds; LightGBM is trained in the same process before the other. Empty: the "
+    "31 leaves, rate 0.1, all else the libraries' defaults, one split; GBDT-PL is the recipe at "
+    "these sizes. "
+    "The target is the least test error (RMSE, log loss for higgs7500) of LightGBM's shorter "
+    "models, of "
+    "sixty sizes up to 300 rounds; LightGBM is trained in the same process before the other. "
+    "Empty: the "
     "error was not reached."
 )
 _MANY = (
-    "Up to 300 rounds of 31 leaves (CatBoost: depth 6, MultiRMSE), rate 0.1, a tenth of the training rows to "
-    "stop on (patience 20); the sets' own split, or a fifth of the rows at random for test, three times for "
+    "Up to 300 rounds of 31 leaves (CatBoost: depth 6, MultiRMSE), rate 0.1, a tenth of the "
+    "training rows to "
+    "stop on (patience 20); the sets' own split, or a fifth of the rows at random for test, three "
+    "times for "
     "the small sets. LightGBM trains one model for each output."
 )
 _COST = (
-    "Three fits in turn with constant leaves, processor time of all threads; milliseconds of a tree and the "
-    "median ratio. CASP: 255 leaves. One output and 16: 40,000 rows of 28 and 50 normal features, 64 leaves."
+    "Three fits in turn with constant leaves, processor time of all threads; milliseconds of a "
+    "tree and the "
+    "median ratio. CASP: 255 leaves. One output and 16: 40,000 rows of 28 and 50 normal features, "
+    "64 leaves."
 )
 
 
@@ -356,7 +378,8 @@ def figure(name: str, title: str, axis: str, x: str) -> Figure:
 def synthetic_figure(name: str, title: str, axis: str, x: str) -> Figure:
     return Figure(
         f"{name}, synthetic", title, _SYNTHETIC, synthetic, "The runs of the table above.",
-        lines=("255 bins",), curves=(f"GBDT-PL, {axis}", f"LightGBM, {axis}"), x=x, y="RMSE", log="y",
+        lines=("255 bins",), curves=(f"GBDT-PL, {axis}", f"LightGBM, {axis}"), x=x, y="RMSE",
+        log="y",
     )  # fmt: skip
 
 
@@ -382,7 +405,8 @@ def draw_steps(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
 PAPER = Paper(
     __name__,
     "GBDT-PL",
-    "Y. Shi, J. Li and Z. Li, Gradient Boosting With Piece-Wise Linear Regression Trees, IJCAI 2019 (arXiv "
+    "Y. Shi, J. Li and Z. Li, Gradient Boosting With Piece-Wise Linear Regression Trees, IJCAI "
+    "2019 (arXiv "
     "1802.05640). HIGGS, HEPMASS and Epsilon are not at hand.",
     (
         Table(
@@ -402,9 +426,11 @@ PAPER = Paper(
         ),
         Table(
             "Table 4, synthetic", "Cubic and Poly: RMSE over LightGBM's", _SYNTHETIC, synthetic,
-            TABLE_3 + " Cubic: 400,000 / 50,000 rows of 10 features (the paper: 10 and 1 million); Poly: "
+            TABLE_3 + " Cubic: 400,000 / 50,000 rows of 10 features (the paper: 10 and 1 "
+                      "million); Poly: "
             "200,000 / 50,000 of 200 (2 and 1 million). "
-            "The paper does not say what the functions are: here powers of features and as many products of "
+            "The paper does not say what the functions are: here powers of features and as many "
+            "products of "
             "two (Cubic: and three); coefficients are normal.",
             paper="""
                           Cubic   Poly
@@ -413,12 +439,14 @@ PAPER = Paper(
             """,
             ours=("63 bins", "255 bins"),
             explained={
-                ("255 bins", "Poly"): "A tenth of the paper's rows. The ratio falls with them: with 63 "
+                ("255 bins", "Poly"): "A tenth of the paper's rows. The ratio falls with them: "
+                                      "with 63 "
                 "bins it was 1.09 with a hundredth of the rows, and is 0.95 with a tenth.",
             },
         ),
         Table(
-            "Table 4, synthetic, RMSE", "The figures behind the ratios", _PAIRS, synthetic, "As above.",
+            "Table 4, synthetic, RMSE", "The figures behind the ratios", _PAIRS, synthetic,
+            "As above.",
             also=("63 bins", "255 bins"),
         ),
         Figure(
@@ -436,22 +464,26 @@ PAPER = Paper(
         ),
         Figure(
             "Figure 7", "Training time with GOSS", _CASP, goss,
-            "Table 4's settings and 255 bins, on the fifth of the rows with the largest gradients and a "
+            "Table 4's settings and 255 bins, on the fifth of the rows with the largest gradients "
+            "and a "
             "tenth of the others.",
             lines=("GBDT-PL", "LightGBM"), curves=("seconds",), x="seconds", y="RMSE", log="y",
         ),
         Table(
             "Convergence", "Rounds to LightGBM's least test error, over LightGBM's own",
-            subjects("share of rounds", "lower", 2, "share", *CONVERGENCE), convergence, _CONVERGENCE,
+            subjects("share of rounds", "lower", 2, "share", *CONVERGENCE), convergence,
+            _CONVERGENCE,
             also=LEARNERS,
         ),
         Table(
             "Convergence, rounds", "The same, rounds",
-            subjects("rounds", None, 0, "rounds", *CONVERGENCE), convergence, _CONVERGENCE, also=LEARNERS,
+            subjects("rounds", None, 0, "rounds", *CONVERGENCE), convergence, _CONVERGENCE,
+            also=LEARNERS,
         ),
         Table(
             "Convergence, seconds", "The same, seconds",
-            subjects("s", None, 2, "seconds", *CONVERGENCE), convergence, _CONVERGENCE, also=LEARNERS,
+            subjects("s", None, 2, "seconds", *CONVERGENCE), convergence, _CONVERGENCE,
+            also=LEARNERS,
         ),
         Table(
             "Convergence, error", "The least test error in up to 300 rounds",

@@ -1,11 +1,13 @@
-"""GBDT-SPARSE: very many labels of which each row has few. Its tables, and the same on sets at hand.
+"""GBDT-SPARSE: very many labels of which each row has few. Its tables, and the same on sets at
+hand.
 
-The paper tells depth, rows of a leaf, lambda, k and the projection (section 5), but neither the number of
-trees nor a shrinkage; these, and the scaling of the features before they are projected, are the recipe's
-(docs/sparse-leaves.md tells how they were chosen: on a part of the training rows of Delicious).
+The paper tells depth, rows of a leaf, lambda, k and the projection (section 5), but neither the
+number of trees nor a shrinkage; these, and the scaling of the features before they are projected,
+are the recipe's (docs/sparse-leaves.md tells how they were chosen: on a part of the training rows
+of Delicious).
 
-Sets of the extreme classification repository that are not at hand run where the data folder has them as
-`NAME/train.txt` and `NAME/test.txt`.
+Sets of the extreme classification repository that are not at hand run where the data folder has
+them as `NAME/train.txt` and `NAME/test.txt`.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from polyleaf.metrics.ranking import precision_at
 from polyleaf.settings import presets
 
 from .. import extreme
-from ..frame.context import Context, Unavailable
-from ..frame.paper import Figure, Figures, Paper, Subject, Table
+from ..harness.context import Context, Unavailable
+from ..harness.paper import Figure, Figures, Paper, Subject, Table
 from ..sets import LabelledSet, load_labelled
 from ._fits import CURVE_POINTS
 
@@ -72,7 +74,7 @@ def load(context: Context, problem: str) -> LabelledSet:
     return LabelledSet(data.name, data.X, data.Y, (train, test))
 
 
-# ------------------------------------------------------------------------------------------------- the runs
+# ----------------------------------------------------------------------------------------- the runs
 
 Ranker = Callable[
     [Any], np.ndarray
@@ -80,7 +82,7 @@ Ranker = Callable[
 
 
 def ranking(context: Context, method: str, problem: str) -> Figures:
-    """P@k in percent on the test rows, seconds of training and of prediction, bytes of the model."""
+    """P@k in percent on test rows, seconds of training and prediction, model bytes."""
     data = load(context, problem)
     (X, Y), (X_test, Y_test) = data.part(0), data.part(1)
     begun = time.perf_counter()
@@ -182,8 +184,9 @@ def pecos(
 ) -> tuple[Ranker, int]:
     """A tree of linear models over clusters of labels, with its defaults (XR-Linear of PECOS).
 
-    PECOS 1.2.8 asks SciPy for what 1.14 removed, and its package for PyTorch, which this part does not need:
-    install it with `--no-deps` beside an older SciPy. Unlike the other two it does not scale rows by itself.
+    PECOS 1.2.8 asks SciPy for what 1.14 removed, and its package for PyTorch, which this part does
+    not need: install it with `--no-deps` beside an older SciPy. Unlike the other two it does not
+    scale rows by itself.
     """
     xmc, linear = library("pecos.xmc"), library("pecos.xmc.xlinear.model").XLinearModel
     scale = scaler(problem).fit(X)
@@ -211,7 +214,9 @@ def pecos(
 def one_versus_rest(
     context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
 ) -> tuple[Ranker, int]:
-    """A linear support vector machine for each label, on TF-IDF features of length 1 (scikit-learn)."""
+    """A linear support vector machine for each label, on TF-IDF features of length 1
+    (scikit-learn).
+    """
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.svm import LinearSVC
@@ -307,7 +312,7 @@ def random_splits(context: Context, method: str, problem: str) -> Figures:
     return figures
 
 
-# ------------------------------------------------------------------------------------------------- made data
+# ---------------------------------------------------------------------------------------- made data
 
 ROWS, ROUNDS = 20_000, 5  # of the made set, where only time is asked for
 
@@ -326,7 +331,9 @@ def by_threads(context: Context, method: str, problem: str) -> Figures:
 
 
 def timed(method: str, X: np.ndarray, Y: sp.csr_matrix, threads: int, rounds: int) -> Figures:
-    """Seconds of a tree (median of all but the first), labels, and outputs that trees have predicted."""
+    """Seconds of a tree (median of all but the first), labels, and outputs that trees have
+    predicted.
+    """
     ends: list[float] = []
 
     def note(*_: Any) -> bool:
@@ -349,7 +356,7 @@ def timed(method: str, X: np.ndarray, Y: sp.csr_matrix, threads: int, rounds: in
     }
 
 
-# ----------------------------------------------------------------------------------------------- the tables
+# --------------------------------------------------------------------------------------- the tables
 
 NAMES = {
     "mediamill": "Mediamill",
@@ -379,17 +386,22 @@ def subjects(problem: str, title: str, *figures: str) -> tuple[Subject, ...]:
 
 
 _PROTOCOL = (
-    "Depth 10, 100 rows a leaf, lambda 5, k = 20 (Delicious-200K: 100), LEML to 100 features (Mediamill and "
-    "Delicious-200K: 50) as in section 5; trees, rate and the scaling of features by the recipe. Prediction "
-    "on one core, of all test rows, projection included; bytes are those of the file without statistics. The "
+    "Depth 10, 100 rows a leaf, lambda 5, k = 20 (Delicious-200K: 100), LEML to 100 features "
+    "(Mediamill and "
+    "Delicious-200K: 50) as in section 5; trees, rate and the scaling of features by the recipe. "
+    "Prediction "
+    "on one core, of all test rows, projection included; bytes are those of the file without "
+    "statistics. The "
     "paper's times are of a Xeon X5440 of 2.83 GHz."
 )
 _OTHER = (
-    "The same settings on sets that the paper does not have. corel5k has its own split, the others a fifth "
+    "The same settings on sets that the paper does not have. corel5k has its own split, the "
+    "others a fifth "
     "of their rows for test. cal500 has dense features, which are projected as they are."
 )
 _MADE = (
-    "Rows of about 75 labels and 50 features, cut to 20,000; k = 100; median seconds of the second to fifth "
+    "Rows of about 75 labels and 50 features, cut to 20,000; k = 100; median seconds of the "
+    "second to fifth "
     "tree. The paper's are of Delicious-200K on another machine."
 )
 PROJECTED = ("random projection", "PCA", "LEML")
@@ -397,7 +409,8 @@ PROJECTED = ("random projection", "PCA", "LEML")
 PAPER = Paper(
     __name__,
     "GBDT-SPARSE",
-    "S. Si, H. Zhang, S. S. Keerthi, D. Mahajan, I. S. Dhillon and C.-J. Hsieh, Gradient Boosted Decision "
+    "S. Si, H. Zhang, S. S. Keerthi, D. Mahajan, I. S. Dhillon and C.-J. Hsieh, Gradient Boosted "
+    "Decision "
     "Trees for High Dimensional Sparse Output, ICML 2017.",
     (
         Table(
@@ -448,12 +461,16 @@ PAPER = Paper(
                 Delicious-200K, P@3         37.69  38.50    40.77   32.07      39.06
             """,
             subjects_are="rows",
-            quoted=("LEML", "FASTXML", "SLEEC", "PD-SPARSE"),  # LEML: the linear model, not our projection
+            # LEML: the linear model, not our projection
+            quoted=("LEML", "FASTXML", "SLEEC", "PD-SPARSE"),
             ours=("GBDT-SPARSE",),
             explained={
-                ("GBDT-SPARSE", f"Delicious, P@{k}"): "The paper's split is the extreme classification "
-                "repository's own, which says itself that figures on others cannot be compared; Mulan's is "
-                "at hand. It is the harder one: on random splits of the same sizes (table Splits) ours and "
+                ("GBDT-SPARSE", f"Delicious, P@{k}"): "The paper's split is the extreme "
+                                                      "classification "
+                "repository's own, which says itself that figures on others cannot be compared; "
+                "Mulan's is "
+                "at hand. It is the harder one: on random splits of the same sizes (table Splits) "
+                "ours and "
                 "omikuji's are higher by 1.4 points and more, and ours are above the paper's."
                 for k in (1, 3)
             },
@@ -462,16 +479,20 @@ PAPER = Paper(
         Table(
             "Search", f"Exact search and proposals, {FEW_TREES} trees on Delicious",
             subjects("delicious", "", *FIGURES, "training"), few_trees,
-            "Algorithm 1 as published against splits proposed by a sketch and judged by exact sums; all else "
-            "as in table 3. Processor time of training, projection included. Trees get dearer as predictions "
+            "Algorithm 1 as published against splits proposed by a sketch and judged by exact "
+            "sums; all else "
+            "as in table 3. Processor time of training, projection included. Trees get dearer as "
+            "predictions "
             "fill.",
             also=("GBDT-SPARSE", "GBDT-SPARSE, exact search"),
         ),
         Table(
             "Splits", "Delicious on three random splits of the same sizes",
-            tuple(Subject(f"P@{k}", "%", None, 2, "delicious", f"P@{k}", needs=("delicious",)) for k in KS),
+            tuple(Subject(f"P@{k}", "%", None, 2, "delicious", f"P@{k}", needs=("delicious",
+            )) for k in KS),
             random_splits,
-            "The paper's split is the repository's own, that of table 3 Mulan's. How much that is worth.",
+            "The paper's split is the repository's own, that of table 3 Mulan's. How much that is "
+            "worth.",
             also=("GBDT-SPARSE", "omikuji"),
         ),
         *(
@@ -504,13 +525,15 @@ PAPER = Paper(
         ),
         Figure(
             "Figure 1, time", "P@1 against seconds of prediction",
-            tuple(Subject(NAMES[p], "%", None, 2, p, needs=(p,)) for p in ("delicious", *REPOSITORY[1:])),
+            tuple(Subject(NAMES[p], "%", None, 2, p, needs=(p,)) for p in ("delicious",
+            *REPOSITORY[1:])),
             by_size, "As trees are added, one core, all test rows.",
             lines=("GBDT-SPARSE",), curves=("time",), x="seconds", y="P@1, %", log="x",
         ),
         Figure(
             "Figure 1, size", "P@1 against size",
-            tuple(Subject(NAMES[p], "%", None, 2, p, needs=(p,)) for p in ("delicious", *REPOSITORY[1:])),
+            tuple(Subject(NAMES[p], "%", None, 2, p, needs=(p,)) for p in ("delicious",
+            *REPOSITORY[1:])),
             by_size, "As trees are added; the file's size in proportion to its trees.",
             lines=("GBDT-SPARSE",), curves=("size",), x="MB", y="P@1, %", log="x",
         ),

@@ -1,7 +1,9 @@
-"""SketchBoost: the structure of trees from a sketch of the gradients; what that costs, and what it loses.
+"""SketchBoost: the structure of trees from a sketch of the gradients; what that costs, and what it
+loses.
 
-The paper's own figures are of a GPU, five folds and early stopping at a learning rate of 0.015; here ours
-with and without a sketch, and XGBoost's vector leaves, are compared in one run on the same split.
+The paper's own figures are of a GPU, five folds and early stopping at a learning rate of 0.015;
+here ours with and without a sketch, and XGBoost's vector leaves, are compared in one run on the
+same split.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..cases import Settings
-from ..frame.context import Context
-from ..frame.paper import Figures, Paper, Subject, Table
+from ..harness.context import Context
+from ..harness.paper import Figures, Paper, Subject, Table
 from ..problems import Arrays
 from . import _fits
 from ._fits import Method
@@ -36,7 +38,9 @@ def labels(n: int, n_features: int, n_outputs: int) -> Arrays:
 
 
 def cost(context: Context, method: str, problem: str) -> Figures:
-    """Milliseconds of a round at each number of outputs: a fit less one of a single round, all in turn."""
+    """Milliseconds of a round at each number of outputs: a fit less one of a single round, all in
+    turn.
+    """
     data = {k: labels(context.rows(10_000), 50, k) for k in OUTPUTS}
     figures: Figures = {f"K={k}": [] for k in OUTPUTS} | {"ratio": []}
     for _ in context.seeds(5):
@@ -97,7 +101,7 @@ def scores(problem: str, data: Arrays, model: Any) -> Figures:
     return {"loss": -np.mean(np.log(p[rows, y])), "best": 100 * np.mean(p.argmax(axis=1) == y)}
 
 
-def _of(problem: str, title: str, best: str) -> tuple[Subject, ...]:
+def _make_subjects(problem: str, title: str, best: str) -> tuple[Subject, ...]:
     about: dict[str, Any] = {"problem": problem, "needs": (problem,)}
     return (
         Subject(f"{title}, log loss", "log loss", "lower", 5, figure="loss", **about),
@@ -109,7 +113,8 @@ def _of(problem: str, title: str, best: str) -> tuple[Subject, ...]:
 PAPER = Paper(
     __name__,
     "SketchBoost",
-    "L. Iosipoi and A. Vakhrushev, SketchBoost: Fast Gradient Boosted Decision Tree for Multioutput "
+    "L. Iosipoi and A. Vakhrushev, SketchBoost: Fast Gradient Boosted Decision Tree for "
+    "Multioutput "
     "Problems, NeurIPS 2022.",
     (
         Table(
@@ -119,20 +124,23 @@ PAPER = Paper(
                 Subject("K=1000 / K=16", "ratio", None, 2, "cost", "ratio"),
             ),
             cost,
-            "10,000 x 50, labels, logistic loss; 200, 50 and 10 rounds beyond the first, sizes in turn, five "
+            "10,000 x 50, labels, logistic loss; 200, 50 and 10 rounds beyond the first, sizes in "
+            "turn, five "
             "times.",
             also=("no sketch", "sketch"),
         ),
         Table(
             "Delicious, five rounds", "Against vector leaves without a sketch",
-            _of("delicious", "Delicious", "P@1"), few_rounds,
+            _make_subjects("delicious", "Delicious", "P@1"), few_rounds,
             "The customary split; binning is in the seconds.",
             also=("sketch", "no sketch", "XGBoost, vector leaves"),
         ),
         Table(
             "With and without", "What a sketch loses",
-            (*_of("delicious", "Delicious", "P@1"), *_of("otto", "Otto", "accuracy")), many_rounds,
-            "100 rounds on Delicious (the customary split), 300 on Otto (80 / 20 at random), rate 0.1, depth "
+            (*_make_subjects("delicious", "Delicious", "P@1"), *_make_subjects("otto", "Otto",
+            "accuracy")), many_rounds,
+            "100 rounds on Delicious (the customary split), 300 on Otto (80 / 20 at random), rate "
+            "0.1, depth "
             "6. For Otto's nine classes \"auto\" is no sketch.",
             also=("no sketch", "sketch", "sketch of 5"),
         ),

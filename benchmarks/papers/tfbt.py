@@ -1,4 +1,4 @@
-"""TFBT: multi-class with vectors in the leaves, full or diagonal Hessians, layers that are boosted."""
+"""TFBT: multi-class with vector leaves, full or diagonal Hessians, layer-wise boosting."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 from polyleaf import Dataset, PolyleafClassifier
 from polyleaf.settings import presets
 
-from ..frame.context import Context, Unavailable
-from ..frame.paper import Figure, Figures, Paper, Subject, Table
+from ..harness.context import Context, Unavailable
+from ..harness.paper import Figure, Figures, Paper, Subject, Table
 from . import _fits, _poker
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -31,7 +31,7 @@ LEFT_OUT = 0.001  # share of the training rows, in the runs that tell how far ch
 REPEATS = 4
 
 
-# --------------------------------------------------------------------------------------------------- data
+# --------------------------------------------------------------------------------------------- data
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,10 @@ class Parts:
         return Parts(self.X[keep], self.y[keep], self.X_test, self.y_test)
 
 
-def parts_of(context: Context, problem: str) -> Parts:
-    """The data of a problem: a data set by its own split, MNIST with its parts exchanged, or dealt hands."""
+def split_parts(context: Context, problem: str) -> Parts:
+    """The data of a problem: a data set by its own split, MNIST with its parts exchanged, or dealt
+    hands.
+    """
     if problem == "poker":
         return poker(context)
     data = context.load("mnist" if problem == "mnist10k" else problem)
@@ -75,18 +77,18 @@ def poker(context: Context) -> Parts:
     return Parts(*_poker.deal(context.rows(1_000_000), seed=0), real.X, real.y)
 
 
-# --------------------------------------------------------------------------------------------------- runs
+# --------------------------------------------------------------------------------------------- runs
 
 
 def ensembles(context: Context, method: str, problem: str) -> Figures:
     """Accuracy and cross-entropy of a method's first 10, 25, 50 and 100 trees, and its curve."""
-    data = parts_of(context, problem)
+    data = split_parts(context, problem)
     largest = context.rounds(max(SIZES))
     whole = measured(context, method, data, context.rounds(CURVE_TREES.get(problem, largest)))
-    figures: Figures = at_sizes(whole, largest)
+    figures: Figures = evaluate_sizes(whole, largest)
     if method != XGBOOST:
         others = [
-            at_sizes(measured(context, method, data.thinned(seed), largest), largest)
+            evaluate_sizes(measured(context, method, data.thinned(seed), largest), largest)
             for seed in context.seeds(REPEATS)
         ]
         figures["errors"] = {
@@ -97,21 +99,23 @@ def ensembles(context: Context, method: str, problem: str) -> Figures:
 
 
 def other_hands(context: Context, method: str, problem: str) -> Figures:
-    """The figures of Table II's Poker from other deals of the training hands: a list with one each a deal."""
+    """The figures of Table II's Poker from other deals of the training hands: a list with one each
+    a deal.
+    """
     real = context.load("poker25k")
     largest, found = context.rounds(max(SIZES)), []
     for seed in context.seeds(REPEATS):
         data = Parts(*_poker.deal(context.rows(1_000_000), seed + 1), real.X, real.y)
-        found.append(at_sizes(measured(context, method, data, largest), largest))
-    return _fits.by_repeat(found)
+        found.append(evaluate_sizes(measured(context, method, data, largest), largest))
+    return _fits.stack_repeats(found)
 
 
 def other_bins(context: Context, method: str, problem: str) -> Figures:
     """The figures of Table II's MNIST with so many bins a feature ("mnist/64")."""
     name, bins = problem.split("/")
     largest = context.rounds(max(SIZES))
-    stages = measured(context, method, parts_of(context, name), largest, max_bins=int(bins))
-    return at_sizes(stages, largest)
+    stages = measured(context, method, split_parts(context, name), largest, max_bins=int(bins))
+    return evaluate_sizes(stages, largest)
 
 
 def mnist10k(context: Context, method: str, problem: str) -> Figures:
@@ -123,7 +127,7 @@ def mnist10k(context: Context, method: str, problem: str) -> Figures:
     if LOW_PENALTY in variants:
         changes["reg_lambda"] = 1 / 6
     name = {"Diagonal": "Diagonal Hessian", "Diag+LBL": "Diagonal + LBL"}[column]
-    data = parts_of(context, "mnist10k")
+    data = split_parts(context, "mnist10k")
     stages = measured(context, name, data, context.rounds(n_trees), every=n_trees // 40, **changes)
     accuracies = [accuracy for _, accuracy, _ in stages]
     return {
@@ -137,8 +141,10 @@ def mnist10k(context: Context, method: str, problem: str) -> Figures:
 Stage = tuple[int, float, float]  # trees, accuracy, cross-entropy
 
 
-def at_sizes(stages: list[Stage], largest: int) -> dict[str, float]:
-    """The figures of the sizes that the tables show; where trees come in rounds, those of the round."""
+def evaluate_sizes(stages: list[Stage], largest: int) -> dict[str, float]:
+    """The figures of the sizes that the tables show; where trees come in rounds, those of the
+    round.
+    """
     found = {}
     for size in SIZES:
         reached = [s for s in stages if s[0] >= min(size, largest)]
@@ -165,7 +171,9 @@ def measured(
 def polyleaf_scores(
     context: Context, method: str, data: Parts, n_trees: int, every: int, changes: dict[str, Any]
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Trees so far and raw scores (n, K), after so many trees: a round of one tree per class has several."""
+    """Trees so far and raw scores (n, K), after so many trees: a round of one tree per class has
+    several.
+    """
     # TFBT's own MNIST example starts from scores of 0 (center_bias=False); the paper does not say.
     settings = {**presets.tfbt(), "base_score": 0.0, **METHODS[method], **changes}
     per_round = data.n_classes if settings.get("multi_strategy") == "one_output_per_tree" else 1
@@ -213,10 +221,10 @@ def xgboost_scores(
         yield r * data.n_classes, booster.predict(test, output_margin=True, iteration_range=(0, r))
 
 
-# ------------------------------------------------------------------------------------------------- tables
+# ------------------------------------------------------------------------------------------- tables
 
 
-def sizes_of(problem: str, needs: str, judged: bool = True) -> tuple[Subject, ...]:
+def get_sizes(problem: str, needs: str, compared: bool = True) -> tuple[Subject, ...]:
     """The columns of Table II: accuracy and cross-entropy at each size."""
     columns = []
     for size in SIZES:
@@ -228,7 +236,7 @@ def sizes_of(problem: str, needs: str, judged: bool = True) -> tuple[Subject, ..
                 Subject(
                     f"{size}: {short}",
                     "trees: accuracy, cross-entropy",
-                    better if judged else None,  # type: ignore[arg-type]
+                    better if compared else None,  # type: ignore[arg-type]
                     4,
                     problem,
                     f"{figure} {size}",
@@ -239,13 +247,20 @@ def sizes_of(problem: str, needs: str, judged: bool = True) -> tuple[Subject, ..
 
 
 PROTOCOL = (
-    "Depth 4, rate 0.3, L2 of 1, no other limit on leaves, softmax with the exact p (1 - p) (section "
-    "VII-B); boosting starts from scores of 0, as in TFBT's own example. TFBT divides derivatives by the "
-    "batch, so its L2 of 1 / n is 1 here. The first n trees of one ensemble are scored: tree-per-class "
-    "counts single trees, whose predictions are renewed after each. Nothing in these runs is random. ↘ "
-    f"compares with the standard deviation over {REPEATS} runs that each leave out one training row in a "
-    "thousand: how far a figure moves for no reason. XGBoost: the installed version, `hist`, one tree per"
-    " class, ceil(trees / classes) rounds (the paper: the XGBoost of 2017; its tuned rows are left out). "
+    "Depth 4, rate 0.3, L2 of 1, no other limit on leaves, softmax with the exact p (1 - p) "
+    "(section "
+    "VII-B); boosting starts from scores of 0, as in TFBT's own example. TFBT divides derivatives "
+    "by the "
+    "batch, so its L2 of 1 / n is 1 here. The first n trees of one ensemble are scored: "
+    "tree-per-class "
+    "counts single trees, whose predictions are renewed after each. Nothing in these runs is "
+    "random. ↘ "
+    f"compares with the standard deviation over {REPEATS} runs that each leave out one training "
+    "row in a "
+    "thousand: how far a figure moves for no reason. XGBoost: the installed version, `hist`, one "
+    "tree per"
+    " class, ceil(trees / classes) rounds (the paper: the XGBoost of 2017; its tuned rows are "
+    "left out). "
     '"Full + LBL" is not in the paper.'
 )
 HEAD = "  ".join(f"{size}: acc.  {size}: c.-e." for size in SIZES) + "\n"
@@ -254,11 +269,11 @@ HEAD = "  ".join(f"{size}: acc.  {size}: c.-e." for size in SIZES) + "\n"
 def table(
     name: str, title: str, problem: str, needs: str, note: str, printed: str, **more: Any
 ) -> Table:
-    judged = more.pop("judged", True)
+    compared = more.pop("compared", True)
     return Table(
         f"Table II, {name}",
         title,
-        sizes_of(problem, needs, judged),
+        get_sizes(problem, needs, compared),
         ensembles,
         " ".join(filter(None, (note, PROTOCOL))),
         paper=HEAD + printed,
@@ -306,7 +321,8 @@ TABLE_2 = (
         """,
         explained=dict.fromkeys(
             (("Full Hessian", "100: acc."), ("Full Hessian", "100: c.-e.")),
-            "Up to 50 trees both have the same figures to four digits; then six of the 4,000 test rows.",
+            "Up to 50 trees both have the same figures to four digits; then six of the 4,000 test "
+            "rows.",
         ),
     ),
     table(
@@ -314,8 +330,10 @@ TABLE_2 = (
         "Covertype, a SAMPLE: 11,340 / 3,780 of the 581,012 rows, 7 classes",
         "covtype20k",
         "covtype20k",
-        "The paper trains on 80 % of all rows; here are the source's own training part, in which all "
-        "classes are equally frequent, and its validation part. The figures can be compared with each "
+        "The paper trains on 80 % of all rows; here are the source's own training part, in which "
+        "all "
+        "classes are equally frequent, and its validation part. The figures can be compared with "
+        "each "
         "other, not with the paper's, and are not judged.",
         """
         XGBoost default   0.5991  1.3425  0.6173  1.1343  0.6164  0.9669  0.6205  0.8884
@@ -324,15 +342,17 @@ TABLE_2 = (
         Diagonal Hessian  0.7354  0.6364  0.7705  0.5466  0.7810  0.5361  0.7632  0.5624
         Diagonal + LBL    0.7399  0.6081  0.7696  0.5337  0.8047  0.4573  0.8348  0.3927
         """,
-        judged=False,
+        compared=False,
     ),
     table(
         "Poker",
         "Poker, 1,000,000 hands dealt and labelled here / the 25,010 real rows, 10 classes",
         "poker",
         "poker25k",
-        "The paper's million training rows are not at hand. A hand's class is a fixed function of its "
-        "cards, so a million others are dealt from a seed and labelled exactly; the function is checked "
+        "The paper's million training rows are not at hand. A hand's class is a fixed function of "
+        "its "
+        "cards, so a million others are dealt from a seed and labelled exactly; the function is "
+        "checked "
         "on the 25,010 real rows, which are the test part as in the paper.",
         """
         XGBoost default   0.5376  1.7858  0.5471  1.5421  0.5524  1.2046  0.5913  1.0002
@@ -347,7 +367,8 @@ TABLE_2 = (
                 ("Diagonal Hessian", "25: acc."),
                 ("Diagonal Hessian", "25: c.-e."),
             ),
-            "The hands are not the paper's; another deal moves it as far: table II, Poker, other hands.",
+            "The hands are not the paper's; another deal moves it as far: table II, Poker, other "
+            "hands.",
         ),
     ),
 )
@@ -356,9 +377,10 @@ WHAT_CHANCE_DOES = (
     Table(
         "Table II, Poker, other hands",
         "What the deal of the training hands is worth",
-        sizes_of("poker", "poker25k", judged=False),
+        get_sizes("poker", "poker25k", compared=False),
         other_hands,
-        f"As table II, Poker, with {REPEATS} other deals of a million hands: mean and standard deviation.",
+        f"As table II, Poker, with {REPEATS} other deals of a million hands: mean and standard "
+        "deviation.",
         also=("Full Hessian", "Diagonal Hessian", "Diagonal + LBL"),
     ),
     Table(
@@ -379,7 +401,8 @@ WHAT_CHANCE_DOES = (
             for figure, short in (("accuracy", "acc."), ("cross-entropy", "c.-e."))
         ),
         other_bins,
-        "As table II, MNIST. TFBT proposes thresholds by approximate quantiles; the paper does not say how "
+        "As table II, MNIST. TFBT proposes thresholds by approximate quantiles; the paper does "
+        "not say how "
         "many.",
         also=("Full Hessian", "Diagonal Hessian"),
     ),
@@ -389,7 +412,8 @@ RATE_TIMES_TREES, MANY_TREES = 160, 5_000
 LOW_PENALTY = "L2 of 1/6"  # what an L2 of 1 for each of 60,000 rows is with 10,000
 TO_THE_END = f"{MANY_TREES:,} trees"
 NOT_TO_THE_END = (
-    "More trees, and the penalty of table II kept for each row: table III, trees and penalty, has how far "
+    "More trees, and the penalty of table II kept for each row: table III, trees and penalty, has "
+    "how far "
     "each of them reaches."
 )
 
@@ -409,9 +433,12 @@ TABLE_3 = Table(
         for depth in (2, 3, 4)
     ),
     mnist10k,
-    f"The paper does not say how many trees, nor which penalty; here {RATE_TIMES_TREES} / rate: 4,000 at a "
-    "rate of 0.04, 1,600 at 0.1, and all else as in Table II. LogitBoost and ABC-LogitBoost, which the paper "
-    "quotes from Li (2012), are left out. ↘ compares with the standard error of an accuracy over 60,000 test "
+    f"The paper does not say how many trees, nor which penalty; here {RATE_TIMES_TREES} / rate: "
+    "4,000 at a "
+    "rate of 0.04, 1,600 at 0.1, and all else as in Table II. LogitBoost and ABC-LogitBoost, "
+    "which the paper "
+    "quotes from Li (2012), are left out. ↘ compares with the standard error of an accuracy over "
+    "60,000 test "
     "images.",
     paper="""
                    Diagonal  Diag+LBL
@@ -443,9 +470,12 @@ TABLE_3_PENALTY = Table(
     "How far they explain table III",
     tuple(mnist10k_subject("0.1", depth) for depth in (2, 3, 4)),
     mnist10k,
-    "TFBT's L2 is for each row. Where that of table II (1 for all 60,000) was kept, it is 1/6 for 10,000. "
-    f"Without further words: {round(RATE_TIMES_TREES / 0.1):,} trees and an L2 of 1. The standard error of "
-    "an accuracy over 60,000 images is 0.0008. The paper's figures at depth 2, 3 and 4: 0.9588, 0.9640, "
+    "TFBT's L2 is for each row. Where that of table II (1 for all 60,000) was kept, it is 1/6 for "
+    "10,000. "
+    f"Without further words: {round(RATE_TIMES_TREES / 0.1):,} trees and an L2 of 1. The standard "
+    "error of "
+    "an accuracy over 60,000 images is 0.0008. The paper's figures at depth 2, 3 and 4: 0.9588, "
+    "0.9640, "
     "0.9660 (Diagonal); 0.9561, 0.9614, 0.9635 (Diag+LBL).",
     also=tuple(
         "; ".join((column, *variants))
@@ -475,7 +505,8 @@ def figure(name: str, title: str, problem: str) -> Figure:
 PAPER = Paper(
     __name__,
     "TFBT",
-    'N. Ponomareva, T. Colthurst, G. Hendry, S. Haykal and S. Radpour, "Compact multi-class boosted trees", '
+    'N. Ponomareva, T. Colthurst, G. Hendry, S. Haykal and S. Radpour, "Compact multi-class '
+    'boosted trees", '
     "IEEE Big Data, 2017 (arXiv 1710.11547). SensIT and CIFAR-10 are not at hand.",
     (
         *TABLE_2,

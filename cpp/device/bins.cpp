@@ -5,11 +5,11 @@
 
 namespace polyleaf {
 
-DeviceBins::DeviceBins(std::shared_ptr<const Device> device, const Bins* of_caller,
+DeviceBins::DeviceBins(std::shared_ptr<const Device> device, const Bins* borrowed,
                        std::unique_ptr<const Bins> owned)
     : device_(device),
       owned_(std::move(owned)),
-      bins_(of_caller != nullptr ? *of_caller : *owned_),
+      bins_(borrowed != nullptr ? *borrowed : *owned_),
       words_(device),
       tiles_(device),
       features_(device),
@@ -18,8 +18,8 @@ DeviceBins::DeviceBins(std::shared_ptr<const Device> device, const Bins* of_call
   if (bins.sparse_columns().n_features() > 0)
     throw std::invalid_argument("A device reads features that are held dense.");
   words_.reserve(static_cast<size_t>(bins.n_rows()) * bins.n_tiles());
-  std::vector<on_device::TileAt> tiles(bins.n_tiles());
-  std::vector<on_device::FeatureAt> features(bins.n_features());
+  std::vector<on_device::DeviceTile> tiles(bins.n_tiles());
+  std::vector<on_device::DeviceFeature> features(bins.n_features());
   std::vector<int32_t> places(bins.n_features());
   for (int t = 0; t < bins.n_tiles(); ++t) {
     const Tile& tile = bins.tile(t);

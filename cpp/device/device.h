@@ -1,26 +1,89 @@
-// A card: its memory, and kernels that run on it one after another, in the order of the calls. A
-// model does not depend on it.
+// A GPU: its memory, and kernels that run on it in the order of the calls. Models do not depend on
+// the device.
 //
-// One stream: what is launched sees what was copied and launched before. `read` waits, nothing else
-// does. Calls may come from any threads: they take turns.
-//
-// Owns: context, stream, module. Must not know: what kernels compute.
+// All work uses one stream: a kernel sees all copies and launches before it. Only `read` waits.
+// Thread-safe: calls are serialised.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "device/driver.h"
-
 namespace polyleaf {
 
-// What goes between the host and a card at a time, where rows go in parts.
-inline constexpr int64_t kBytesAtATime = int64_t{1} << 28;
+// The CUDA driver, loaded at run time: neither building nor running on CPUs needs CUDA.
+
+// A GPU error, or there is no GPU.
+struct DeviceError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+// The GPU is out of memory.
+struct OutOfDeviceMemory : DeviceError {
+  using DeviceError::DeviceError;
+};
+
+// GPU address as the driver represents it.
+using DeviceAddress = unsigned long long;
+
+struct Driver {
+  // library: its file name, searched in the system's library path.
+  explicit Driver(const std::string& library);
+
+  // Throw DeviceError unless `result` is success.
+  void check(int result, const char* what) const;
+
+  int (*init)(unsigned);
+  int (*driver_version)(int*);
+  int (*device_count)(int*);
+  int (*device)(int*, int);
+  int (*device_name)(char*, int, int);
+  int (*device_attribute)(int*, int, int);
+  int (*retain_context)(void**, int);
+  int (*release_context)(int);
+  int (*push_context)(void*);
+  int (*pop_context)(void**);
+  int (*create_stream)(void**, unsigned);
+  int (*destroy_stream)(void*);
+  int (*synchronize)(void*);
+  int (*load_module)(void**, const void*);
+  int (*unload_module)(void*);
+  int (*function)(void**, void*, const char*);
+  int (*set_function_attribute)(void*, int, int);
+  int (*memory_info)(size_t*, size_t*);
+  int (*allocate)(DeviceAddress*, size_t);
+  int (*free)(DeviceAddress);
+  int (*allocate_host)(void**, size_t);
+  int (*free_host)(void*);
+  int (*to_device)(DeviceAddress, const void*, size_t, void*);
+  int (*to_host)(void*, DeviceAddress, size_t, void*);
+  int (*copy)(DeviceAddress, DeviceAddress, size_t, void*);
+  int (*fill)(DeviceAddress, unsigned char, size_t, void*);
+  int (*pointer_attribute)(void*, int, DeviceAddress);
+  int (*error_string)(int, const char**);
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
+                void**, void**);
+};
+
+// Source text of the kernels for run-time compilation. The build generates it (cpp/CMakeLists.txt).
+
+struct DeviceSource {
+  const char* name;  // path as in #include
+  const char* text;
+};
+extern const DeviceSource kDeviceSources[];
+extern const int kDeviceSourceCount;
+
+constexpr const char* kDeviceProgram =
+    "device/kernels/all.cu";  // the file that includes all others
+
+// Bytes per transfer between host and GPU, when rows are processed in blocks.
+inline constexpr int64_t kTransferBytes = int64_t{1} << 28;
 
 class Device {
  public:
@@ -31,14 +94,12 @@ class Device {
 
   std::string name() const;
   int driver_version() const;        // 1000 * major + 10 * minor
-  std::string architecture() const;  // sm_90
+  std::string architecture() const;  // e.g. sm_90
   int n_processors() const { return n_processors_; }
-  size_t block_memory() const {
-    return block_memory_;
-  }  // bytes that the threads of a block may share
+  size_t block_memory() const { return block_memory_; }  // bytes of shared memory per block
   size_t free_memory() const;
 
-  // What `launch` knows kernels from: a program for this architecture.
+  // Load the kernels, compiled for this architecture.
   void load(const void* image);
   bool is_loaded() const { return module_ != nullptr; }
 
@@ -49,31 +110,31 @@ class Device {
   void copy(DeviceAddress to, DeviceAddress from, size_t bytes) const;
   void clear(DeviceAddress at, size_t bytes) const;
 
-  // Throws a DeviceError unless memory of another library's is this device's.
+  // Throw DeviceError unless the memory belongs to this device.
   void check_owns(DeviceAddress address) const;
-  // What other libraries wait for, or are told of, as a number: the driver's handle.
+  // The driver's stream handle, for other libraries.
   uint64_t stream() const { return reinterpret_cast<uint64_t>(stream_); }
-  // Until all is done that was asked for in a stream, of another library's or this one's.
+  // Wait until a stream (of this or another library) has finished.
   void wait_for(uint64_t stream) const;
 
   struct Grid {
     int64_t x = 1, y = 1;
   };
-  // So many blocks that each thread has something to do, but no more than the card runs at once.
+  // Choose a grid that gives every thread work and does not exceed what the GPU runs at once.
   Grid grid_for(int64_t n_items) const;
-  template <class Record>
-  void launch(Grid grid, const Record& record, int threads = kThreads) const {
+  template <class Args>
+  void launch(Grid grid, const Args& args, int threads = kThreads) const {
     size_t shared = 0;
-    if constexpr (requires { record.shared(threads); })
-      shared = static_cast<size_t>(record.shared(threads));
-    launch(Record::kName, grid, threads, shared, &record);
+    if constexpr (requires { args.shared(threads); })
+      shared = static_cast<size_t>(args.shared(threads));
+    launch(Args::kName, grid, threads, shared, &args);
   }
 
   static constexpr int kThreads = 256;
 
  private:
-  class Turn;
-  void launch(const char* kernel, Grid grid, int threads, size_t shared, const void* record) const;
+  class ContextLock;
+  void launch(const char* kernel, Grid grid, int threads, size_t shared, const void* args) const;
   int attribute(int number) const;
 
   const Driver driver_;
@@ -81,13 +142,13 @@ class Device {
   int device_ = 0, n_processors_ = 0;
   size_t block_memory_ = 0;
   void *context_ = nullptr, *stream_ = nullptr, *module_ = nullptr;
-  // Small things on their way to the device wait here, so that whoever wrote them need not.
-  void* room_ = nullptr;
-  mutable size_t room_used_ = 0;
+  // Staging memory of small copies, so that the caller need not wait.
+  void* staging_ = nullptr;
+  mutable size_t staging_used_ = 0;
   mutable std::map<std::string, void*> kernels_;
 };
 
-// Memory of a device that grows and is reused, as Buffer (base/aligned_buffer.h).
+// GPU memory that grows and is reused, like Buffer (base/aligned_buffer.h).
 template <class T>
 class DeviceBuffer {
  public:
@@ -100,7 +161,7 @@ class DeviceBuffer {
         size_(std::exchange(other.size_, 0)) {}
   ~DeviceBuffer() { release(); }
 
-  // Room for `size` elements, which are not kept when it grows.
+  // Reserve `size` elements; contents are lost when it grows.
   void reserve(size_t size) {
     if (size <= size_) return;
     release();
@@ -108,10 +169,10 @@ class DeviceBuffer {
     size_ = size;
   }
   size_t size() const { return size_; }
-  // An address on the device: for kernels, not to be read here.
+  // An address in GPU memory, for kernels.
   T* data() const { return reinterpret_cast<T*>(address_); }
 
-  // These elements, first of all; `from` may be gone afterwards.
+  // Write the first elements; `from` may be freed afterwards.
   void write(const T* from, size_t n) {
     reserve(n);
     if (n > 0) device_->write(address_, from, n * sizeof(T));
@@ -125,12 +186,12 @@ class DeviceBuffer {
     read(found.data(), n);
     return found;
   }
-  // The first n of another buffer of this device.
+  // Copy the first n elements of another buffer on this device.
   void copy(const DeviceBuffer& from, size_t n) {
     reserve(n);
     if (n > 0) device_->copy(address_, from.address_, n * sizeof(T));
   }
-  // The first n become 0.
+  // Set n elements to 0.
   void clear(size_t n, size_t first = 0) {
     if (first == 0) reserve(n);
     if (n > 0) device_->clear(address_ + first * sizeof(T), n * sizeof(T));
@@ -148,7 +209,7 @@ class DeviceBuffer {
   size_t size_ = 0;
 };
 
-// A float32 matrix (n_rows, n_columns) on a device.
+// A float32 matrix (n_rows, n_columns) in GPU memory.
 struct DeviceMatrix {
   DeviceMatrix(std::shared_ptr<const Device> on, int64_t n_rows, int64_t n_columns)
       : device(on), n_rows(n_rows), n_columns(n_columns), values(std::move(on)) {

@@ -1,7 +1,5 @@
-// Derivatives of losses at raw scores that lie on a device (losses/objectives.h), with targets and
-// weights that stay there.
-//
-// Owns: which losses a device knows. Must not know: the mathematics of losses.
+// Derivatives of losses (losses/objectives.h) at raw scores in GPU memory; targets and weights stay
+// there.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,23 +12,23 @@ namespace polyleaf {
 
 class DeviceLoss {
  public:
-  // What the loss is of: `raw` is not read, its shape is given. Either of `loss` and `of_classes`
-  // is there; the only loss of classes is softmax.
-  DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss, const ClassLoss* of_classes,
+  // Set the data of the loss (`raw` is not read). Exactly one of `loss` and `class_loss` is
+  // given; the only class loss is softmax.
+  DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss, const ClassLoss* class_loss,
              const LossInput& input);
 
-  // Whether a device knows this loss of classes.
+  // Return whether a class loss is supported on GPUs.
   static bool supports(const ClassLoss& loss);
 
-  // Throws std::invalid_argument where these are not shaped like the target, or on another device.
+  // Throw std::invalid_argument unless the shapes and the device match.
   void check(const DeviceMatrix& raw, const DeviceMatrix& g, const DeviceMatrix* h) const;
-  // Writes g, and h unless the Hessian is 1: it is that of the weights then, from the start.
+  // Compute g, and h unless the Hessian is 1 (then h contains the weights from the start).
   void derivatives(const DeviceMatrix& raw, const DeviceMatrix& g, const DeviceMatrix* h);
 
  private:
   const std::shared_ptr<const Device> device_;
-  const bool of_classes_, unit_;
-  on_device::LossAt at_;
+  const bool is_class_loss_, has_unit_hessian_;
+  on_device::LossArgs args_;
   DeviceBuffer<float> target_, weight_, offset_, parameter_;
   DeviceBuffer<int32_t> label_;
 };

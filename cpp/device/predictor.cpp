@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "device/rows.h"
+#include "device/row_partitioner.h"
 #include "leaves/dense_block.h"
 
 namespace polyleaf {
@@ -17,11 +17,11 @@ DevicePredictor::DevicePredictor(std::shared_ptr<const Device> device,
       sets_(device),
       values_(device),
       bins_(device, model_->bins(), model_->categories()),
-      wanted_(device),
-      unit_(device),
+      used_features_(device),
+      transform_values_(device),
       codes_(device),
       raw_(device) {
-  std::vector<on_device::TreeAt> trees;
+  std::vector<on_device::DeviceTree> trees;
   std::vector<on_device::TreeNode> nodes;
   std::vector<uint64_t> sets;
   std::vector<float> values;
@@ -48,31 +48,31 @@ DevicePredictor::DevicePredictor(std::shared_ptr<const Device> device,
   nodes_.write(nodes);
   sets_.write(sets);
   values_.write(values);
-  std::vector<int32_t> wanted = model_->numeric();
-  for (const CategoryValues& known : model_->categories()) wanted.push_back(known.feature);
-  n_wanted_ = static_cast<int32_t>(wanted.size());
-  wanted_.write(wanted);
-  write_unit();
+  std::vector<int32_t> used_features = model_->numeric();
+  for (const CategoryValues& known : model_->categories()) used_features.push_back(known.feature);
+  n_used_ = static_cast<int32_t>(used_features.size());
+  used_features_.write(used_features);
+  write_transform();
 }
 
-void DevicePredictor::write_unit() {
-  const ScoreTransform here = model_->unit();
+void DevicePredictor::write_transform() {
+  const ScoreTransform here = model_->transform();
   const auto k = static_cast<size_t>(n_outputs());
   std::vector<double> numbers;
   for (const double* part : {here.base, here.scale, here.offset})
     if (part != nullptr) numbers.insert(numbers.end(), part, part + k);
-  unit_.write(numbers);
+  transform_values_.write(numbers);
   const bool scaled = here.scale != nullptr;
-  unit_there_ = {unit_.data(), scaled ? unit_.data() + k : nullptr,
-                 scaled ? unit_.data() + 2 * k : nullptr};
+  device_transform_ = {transform_values_.data(), scaled ? transform_values_.data() + k : nullptr,
+                       scaled ? transform_values_.data() + 2 * k : nullptr};
 }
 
-int64_t DevicePredictor::rows_at_a_time() const {
-  const int64_t of_row = std::max<int64_t>({1, n_features(), int64_t{4} * n_outputs()});
-  return std::max<int64_t>(1, kBytesAtATime / of_row);
+int64_t DevicePredictor::row_block_size() const {
+  const int64_t row_bytes = std::max<int64_t>({1, n_features(), int64_t{4} * n_outputs()});
+  return std::max<int64_t>(1, kTransferBytes / row_bytes);
 }
 
-// Leaves the sums of the leaf values in `raw_`.
+// Write the sums of leaf values to `raw_`.
 void DevicePredictor::add_trees(int64_t n_rows) const {
   raw_.clear(static_cast<size_t>(n_rows) * n_outputs());
   constexpr int kRows = on_device::kPredictedRows;
@@ -83,38 +83,38 @@ void DevicePredictor::add_trees(int64_t n_rows) const {
 }
 
 void DevicePredictor::scores(const NumberRows& rows, double* scores, const Context& context) const {
-  const int64_t at_a_time = rows_at_a_time();
+  const int64_t block_rows = row_block_size();
   std::vector<uint8_t> codes;
   std::vector<float> sums;
-  for (int64_t begin = 0; begin < rows.n_rows; begin += at_a_time) {
-    const NumberRows part = rows.part(begin, std::min(begin + at_a_time, rows.n_rows));
+  for (int64_t begin = 0; begin < rows.n_rows; begin += block_rows) {
+    const NumberRows part = rows.part(begin, std::min(begin + block_rows, rows.n_rows));
     codes.resize(static_cast<size_t>(part.n_rows) * n_features());
     model_->find_codes(part, codes.data(), context);
     sums.resize(static_cast<size_t>(part.n_rows) * n_outputs());
     {
-      const std::lock_guard turn(mutex_);
+      const std::lock_guard lock(mutex_);
       codes_.write(codes);
       add_trees(part.n_rows);
       raw_.read(sums.data(), sums.size());
     }
-    const ScoreTransform unit = model_->unit();
+    const ScoreTransform transform = model_->transform();
     double* const to = scores + begin * n_outputs();
     for (size_t i = 0; i < sums.size(); ++i)
-      to[i] = unit(static_cast<int32_t>(i % n_outputs()), sums[i]);
+      to[i] = transform(static_cast<int32_t>(i % n_outputs()), sums[i]);
   }
 }
 
 DeviceArray DevicePredictor::scores(const DeviceArray& rows) const {
-  const int64_t n_rows = rows.view().n_rows, at_a_time = rows_at_a_time();
+  const int64_t n_rows = rows.view().n_rows, block_rows = row_block_size();
   DeviceArray found(device_, n_rows, n_outputs());
-  const std::lock_guard turn(mutex_);
-  for (int64_t begin = 0; begin < n_rows; begin += at_a_time) {
-    const int64_t n = std::min(at_a_time, n_rows - begin);
+  const std::lock_guard lock(mutex_);
+  for (int64_t begin = 0; begin < n_rows; begin += block_rows) {
+    const int64_t n = std::min(block_rows, n_rows - begin);
     codes_.reserve(static_cast<size_t>(n) * n_features());
-    bins_.find_codes(rows.rows(begin, begin + n), wanted_.data(), n_wanted_, codes_.data());
+    bins_.find_codes(rows.rows(begin, begin + n), used_features_.data(), n_used_, codes_.data());
     add_trees(n);
     device_->launch(device_->grid_for(n * n_outputs()),
-                    on_device::ScoresOfSums{raw_.data(), n, n_outputs(), unit_there_,
+                    on_device::ScoresOfSums{raw_.data(), n, n_outputs(), device_transform_,
                                             found.doubles() + begin * n_outputs()});
   }
   device_->wait_for(device_->stream());

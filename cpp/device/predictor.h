@@ -1,15 +1,11 @@
-// A frozen model on a device: the bits of the processor. Rows in memory of this machine become
-// codes on processors, walk down the trees there, and their scores come back; rows that lie there
-// stay there.
-//
-// Owns: the trees' memory there. Thread-safe: calls take turns. Must not know: how numbers become
-// codes.
+// A frozen model on a GPU, bitwise equal to the CPU. Rows in host memory are binned on the CPU,
+// predicted on the GPU, and the scores are copied back; rows in GPU memory stay there. Thread-safe:
+// calls are serialised.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
-#include "device/array.h"
 #include "device/binning.h"
 #include "device/device.h"
 #include "device/kernels/kernel_args.h"
@@ -19,34 +15,34 @@ namespace polyleaf {
 
 class DevicePredictor {
  public:
-  // Throws std::invalid_argument unless all leaves are vectors, or values, of constants.
+  // Throws std::invalid_argument unless all leaves are dense.
   DevicePredictor(std::shared_ptr<const Device> device, std::shared_ptr<const RowPredictor> model);
 
   int32_t n_features() const { return model_->n_features(); }
   int32_t n_outputs() const { return model_->n_outputs(); }
   const std::shared_ptr<const Device>& device() const { return device_; }
-  // scores (n_rows, n_outputs), those of RowPredictor.
+  // Compute scores (n_rows, n_outputs), equal to RowPredictor.
   void scores(const NumberRows& rows, double* scores, const Context& context) const;
-  // The same of rows on the device, which are done when this returns.
+  // Same for rows in GPU memory; the result is complete on return.
   DeviceArray scores(const DeviceArray& rows) const;
 
  private:
-  int64_t rows_at_a_time() const;
-  void write_unit();
+  int64_t row_block_size() const;
+  void write_transform();
   void add_trees(int64_t n_rows) const;
 
   const std::shared_ptr<const Device> device_;
   const std::shared_ptr<const RowPredictor> model_;
-  DeviceBuffer<on_device::TreeAt> trees_;
+  DeviceBuffer<on_device::DeviceTree> trees_;
   DeviceBuffer<on_device::TreeNode> nodes_;
   DeviceBuffer<uint64_t> sets_;
   DeviceBuffer<float> values_;
   DeviceBinTable bins_;
-  DeviceBuffer<int32_t> wanted_;  // features that trees split on
-  int32_t n_wanted_ = 0;
-  DeviceBuffer<double> unit_;
-  ScoreTransform unit_there_;
-  // Of the rows of one call.
+  DeviceBuffer<int32_t> used_features_;  // features that trees split on
+  int32_t n_used_ = 0;
+  DeviceBuffer<double> transform_values_;
+  ScoreTransform device_transform_;
+  // Scratch of one call.
   mutable std::mutex mutex_;
   mutable DeviceBuffer<uint8_t> codes_;
   mutable DeviceBuffer<float> raw_;

@@ -12,16 +12,16 @@
 namespace polyleaf {
 namespace {
 
-constexpr int kFewestHistograms = 4;    // a pair, and a pair that it comes from
-constexpr int kLanesOfBlock = 16;       // that one block adds up
-constexpr int64_t kRowsOfBlock = 8192;  // least rows that a histogram's block is worth
-constexpr int kHistogramBlocks = 4;     // of a batch of histograms, for each processor at most
-constexpr int kScanBlocks = 4;          // for each processor, that have room for what leaves keep
-constexpr int64_t kScanRoom = int64_t{1} << 28;  // bytes that they have between them, at most
+constexpr int kMinHistograms = 4;        // a pair of children and their parents
+constexpr int kBlockLanes = 16;          // lanes per histogram block
+constexpr int64_t kMinBlockRows = 8192;  // minimum rows per histogram block
+constexpr int kHistogramBlocks = 4;      // maximum histogram blocks per multiprocessor
+constexpr int kScanBlocks = 4;  // maximum scan blocks with scratch memory per multiprocessor
+constexpr int64_t kMaxScanScratch = int64_t{1} << 28;  // maximum bytes of their scratch memory
 constexpr size_t kHead = sizeof(on_device::NodeBest) / sizeof(int32_t);
 
-// Outputs that a node solves for together.
-int solved_of(const ChannelLayout& layout, const SplitConfig& split) {
+// Number of outputs that are solved jointly.
+int count_solved(const ChannelLayout& layout, const SplitConfig& split) {
   return split.block_size > 0 ? std::min(split.block_size, layout.n_outputs) : layout.n_outputs;
 }
 
@@ -39,8 +39,8 @@ DeviceSearch::DeviceSearch(const DeviceBins& bins, const Context& context)
       nodes_at_(device_),
       allowed_(device_),
       best_(device_),
-      room_(device_),
-      directions_there_(device_),
+      scan_scratch_(device_),
+      device_directions_(device_),
       low_(device_),
       high_(device_),
       factors_(device_),
@@ -50,43 +50,44 @@ DeviceSearch::DeviceSearch(const DeviceBins& bins, const Context& context)
 void DeviceSearch::set_monotone_constraints(MonotoneConstraints directions) {
   directions_ = std::move(directions);
   if (directions_.any())
-    directions_there_.write(directions_.row(0),
-                            static_cast<size_t>(bins_.host().n_features()) * directions_.stride());
+    device_directions_.write(directions_.row(0),
+                             static_cast<size_t>(bins_.host().n_features()) * directions_.stride());
 }
 
-void DeviceSearch::start(const TreeContext& scope, const SearchNode& root) {
-  scope_ = &scope;
-  rows_ = dynamic_cast<const DeviceRowPartitioner*>(&scope.rows());
+void DeviceSearch::start(const TreeContext& tree_context, const SearchNode& root) {
+  tree_context_ = &tree_context;
+  rows_ = dynamic_cast<const DeviceRowPartitioner*>(&tree_context.rows());
   if (rows_ == nullptr)
     throw std::invalid_argument("A search on a device needs rows that lie there.");
-  check_monotone_constraints(directions_, layout(), scope.config().split);
-  lay_out_memory();
-  if (!scope.config().factors.empty()) factors_.write(scope.config().factors);
-  workspace_.reserve(workspace_floats(layout(), scope.config().split) + 16);
+  check_monotone_constraints(directions_, layout(), tree_context.config().split);
+  allocate_histograms();
+  if (!tree_context.config().factors.empty()) factors_.write(tree_context.config().factors);
+  workspace_.reserve(workspace_floats(layout(), tree_context.config().split) + 16);
   nodes_.clear();
   add_node(root, channels_->totals(), OutputBounds(directions_.stride()));
-  chance_ = scope.has_sorted_categories() ? channels_->categorical_overfit() : CategoricalOverfit();
+  chance_ = tree_context.has_sorted_categories() ? channels_->categorical_overfit()
+                                                 : CategoricalOverfit();
 }
 
-// As many histograms as a tree can use, as far as memory is allowed.
-void DeviceSearch::lay_out_memory() {
+// Allocate as many histograms as a tree can use within the memory limit.
+void DeviceSearch::allocate_histograms() {
   histogram_size_ = bins_.n_bins() * (layout().lanes + (layout().count_lane < 0 ? 1 : 0));
   const size_t bytes = static_cast<size_t>(histogram_size_) * sizeof(int32_t);
   const auto allowed =
-      static_cast<int64_t>(scope_->config().histogram_memory / std::max<size_t>(bytes, 1));
+      static_cast<int64_t>(tree_context_->config().histogram_memory / std::max<size_t>(bytes, 1));
   n_histograms_ =
-      static_cast<int>(std::clamp<int64_t>(allowed, kFewestHistograms, n_histograms_wanted()));
+      static_cast<int>(std::clamp<int64_t>(allowed, kMinHistograms, count_needed_histograms()));
   histograms_.reserve(static_cast<size_t>(histogram_size_) * n_histograms_);
   free_.clear();
   for (int i = n_histograms_; i-- > 0;) free_.push_back(i);
 }
 
-int DeviceSearch::n_histograms_wanted() const {
-  const GrowConfig& config = scope_->config();
+int DeviceSearch::count_needed_histograms() const {
+  const GrowConfig& config = tree_context_->config();
   const int64_t by_depth =
       config.max_depth < 0 || config.max_depth > 20 ? 1 << 20 : 1 << config.max_depth;
   return static_cast<int>(
-      std::max<int64_t>(kFewestHistograms, std::min<int64_t>(by_depth, config.max_leaves) + 2));
+      std::max<int64_t>(kMinHistograms, std::min<int64_t>(by_depth, config.max_leaves) + 2));
 }
 
 DeviceSearch::Node& DeviceSearch::add_node(const SearchNode& at, std::vector<int32_t> totals,
@@ -99,7 +100,7 @@ DeviceSearch::Node& DeviceSearch::add_node(const SearchNode& at, std::vector<int
 }
 
 ScanNode DeviceSearch::scan_node(const Node& node) const {
-  ScanNode scanned{&scope_->config().split,
+  ScanNode scanned{&tree_context_->config().split,
                    &layout(),
                    channels_->gradient_step().data(),
                    channels_->hessian_step().data(),
@@ -108,7 +109,7 @@ ScanNode DeviceSearch::scan_node(const Node& node) const {
                    workspace_.data()};
   scanned.categorical_overfit = chance_;
   if (directions_.any()) scanned = scanned.constrain(directions_, node.value_bounds);
-  return apply_gain_factors(scanned, scope_->config());
+  return apply_gain_factors(scanned, tree_context_->config());
 }
 
 double DeviceSearch::cover(int32_t node) const {
@@ -118,75 +119,76 @@ double DeviceSearch::cover(int32_t node) const {
 void DeviceSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right,
                          float* output_gain) {
   const TileSplit& best = nodes_[parent].best;
-  const ScanNode judged = best.candidate_node(scan_node(nodes_[parent]), bins_.host());
-  scores().output_terms(judged, best.left.data(), best.left_count, output_gain);
-  OutputBounds bounds_of_left, bounds_of_right;
+  const ScanNode candidate = best.candidate_node(scan_node(nodes_[parent]), bins_.host());
+  scores().output_terms(candidate, best.left.data(), best.left_count, output_gain);
+  OutputBounds left_bounds, right_bounds;
   if (directions_.any())
-    propagate_bounds(judged, best.feature, best.left.data(), best.left_count, bounds_of_left,
-                     bounds_of_right);
-  std::vector<int32_t> of_left = best.left, of_right = nodes_[parent].totals;
-  for (int j = 0; j < layout().lanes; ++j) of_right[j] -= of_left[j];
-  const int handed_down = std::exchange(nodes_[parent].histogram, -1);
-  add_node(left, std::move(of_left), std::move(bounds_of_left)).histogram =
-      handed_down;  // until the pair is looked at
-  add_node(right, std::move(of_right), std::move(bounds_of_right));
+    propagate_bounds(candidate, best.feature, best.left.data(), best.left_count, left_bounds,
+                     right_bounds);
+  std::vector<int32_t> left_totals = best.left, right_totals = nodes_[parent].totals;
+  for (int j = 0; j < layout().lanes; ++j) right_totals[j] -= left_totals[j];
+  const int parent_histogram = std::exchange(nodes_[parent].histogram, -1);
+  add_node(left, std::move(left_totals), std::move(left_bounds)).histogram =
+      parent_histogram;  // until the pair is evaluated
+  add_node(right, std::move(right_totals), std::move(right_bounds));
 }
 
 void DeviceSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                            std::vector<SplitInfo>& choices) {
-  choices.assign(nodes.size(), SplitInfo());
+                            std::vector<SplitInfo>& splits) {
+  splits.assign(nodes.size(), SplitInfo());
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
   renewed_ = renewed;
-  if (renewed) forget(nodes);
+  if (renewed) discard_sums(nodes);
   const int32_t first_id = nodes[0].id;
   Batch batch;
-  if (nodes.size() == 1) plan_alone(first_id, batch);
+  if (nodes.size() == 1) plan_single(first_id, batch);
   for (size_t p = 0; p + 1 < nodes.size(); p += 2) {
-    if (!make_room_for_pair(batch)) {
-      run(batch, choices, first_id);
+    if (!free_two_histograms(batch)) {
+      run(batch, splits, first_id);
       batch = Batch();
-      make_room_for_pair(batch);
+      free_two_histograms(batch);
     }
     plan_pair(nodes[p].id, nodes[p + 1].id, batch);
   }
-  run(batch, choices, first_id);
+  run(batch, splits, first_id);
 }
 
-// Nothing holds of what was summed before derivatives were renewed.
-void DeviceSearch::forget(const std::vector<SearchNode>& nodes) {
+// Discard all sums after the derivatives have changed.
+void DeviceSearch::discard_sums(const std::vector<SearchNode>& nodes) {
   for (const SearchNode& node : nodes) {
     const int histogram = std::exchange(nodes_[node.id].histogram, -1);
     if (histogram >= 0) free_.push_back(histogram);
     nodes_[node.id].value_bounds = OutputBounds(directions_.stride());
   }
-  chance_ =
-      scope_->has_sorted_categories() ? channels_->categorical_overfit() : CategoricalOverfit();
+  chance_ = tree_context_->has_sorted_categories() ? channels_->categorical_overfit()
+                                                   : CategoricalOverfit();
 }
 
-// Two free histograms. Those that were kept longest make way, and their children are built from
-// rows; those of the batch cannot: then false.
-bool DeviceSearch::make_room_for_pair(const Batch& batch) {
-  const auto is_in = [](const std::vector<int32_t>& nodes, int32_t id) {
+// Free two histograms. The oldest are discarded, and their children are built from rows; those of
+// the batch must be kept: then return false.
+bool DeviceSearch::free_two_histograms(const Batch& batch) {
+  const auto contains = [](const std::vector<int32_t>& nodes, int32_t id) {
     return std::find(nodes.begin(), nodes.end(), id) != nodes.end();
   };
   for (size_t i = 0; i < nodes_.size() && free_.size() < 2; ++i) {
     Node& node = nodes_[i];
-    const bool waits = is_in(batch.nodes, node.at.id) || is_in(batch.passing, node.at.id);
+    const bool waits =
+        contains(batch.nodes, node.at.id) || contains(batch.unsplittable, node.at.id);
     if (node.histogram >= 0 && !waits) free_.push_back(std::exchange(node.histogram, -1));
   }
   return free_.size() >= 2;
 }
 
-int DeviceSearch::take_histogram() {
+int DeviceSearch::acquire_histogram() {
   const int taken = free_.back();
   free_.pop_back();
   return taken;
 }
 
-void DeviceSearch::plan_alone(int32_t id, Batch& batch) {
+void DeviceSearch::plan_single(int32_t id, Batch& batch) {
   Node& node = nodes_[id];
-  if (!scope_->can_split(node.at)) return;
-  node.histogram = take_histogram();
+  if (!tree_context_->can_split(node.at)) return;
+  node.histogram = acquire_histogram();
   batch.built.push_back(id);
   batch.nodes.push_back(id);
 }
@@ -196,87 +198,89 @@ void DeviceSearch::plan_pair(int32_t left, int32_t right, Batch& batch) {
   const bool left_smaller = nodes_[left].at.count <= nodes_[right].at.count;
   Node &smaller = nodes_[left_smaller ? left : right],
        &larger = nodes_[left_smaller ? right : left];
-  if (parent < 0 || !scope_->can_split(larger.at)) {
+  if (parent < 0 || !tree_context_->can_split(larger.at)) {
     if (parent >= 0) free_.push_back(parent);
-    plan_alone(left, batch);
-    plan_alone(right, batch);
+    plan_single(left, batch);
+    plan_single(right, batch);
     return;
   }
-  smaller.histogram = take_histogram();
+  smaller.histogram = acquire_histogram();
   larger.histogram = parent;
   batch.built.push_back(smaller.at.id);
   batch.pairs.insert(batch.pairs.end(), {larger.histogram, smaller.histogram});
   batch.nodes.push_back(larger.at.id);
-  if (scope_->can_split(smaller.at))
+  if (tree_context_->can_split(smaller.at))
     batch.nodes.push_back(smaller.at.id);
   else
-    batch.passing.push_back(smaller.at.id);
+    batch.unsplittable.push_back(smaller.at.id);
 }
 
 on_device::Histograms DeviceSearch::histograms() const {
-  const bool counts_apart = layout().count_lane < 0;
-  return {histograms_.data(), histogram_size_, counts_apart ? bins_.n_bins() * layout().lanes : -1,
-          layout().lanes};
+  const bool has_separate_counts = layout().count_lane < 0;
+  return {histograms_.data(), histogram_size_,
+          has_separate_counts ? bins_.n_bins() * layout().lanes : -1, layout().lanes};
 }
 
-void DeviceSearch::run(Batch& batch, std::vector<SplitInfo>& choices, int32_t first_id) {
+void DeviceSearch::run(Batch& batch, std::vector<SplitInfo>& splits, int32_t first_id) {
   if (batch.nodes.empty()) return;
   build(batch);
   scan(batch);
-  for (const int32_t id : batch.passing) free_.push_back(std::exchange(nodes_[id].histogram, -1));
-  const GrowConfig& config = scope_->config();
+  for (const int32_t id : batch.unsplittable)
+    free_.push_back(std::exchange(nodes_[id].histogram, -1));
+  const GrowConfig& config = tree_context_->config();
   for (size_t i = 0; i < batch.nodes.size(); ++i) {
     Node& node = nodes_[batch.nodes[i]];
-    take_found(node, found_here_.data() + i * (kHead + layout().lanes));
+    store_best(node, host_results_.data() + i * (kHead + layout().lanes));
     if (bins_.has_categories()) scan_categories(node);
     const TileSplit* const best = node.best.feature >= 0 ? &node.best : nullptr;
     const float node_sum = best != nullptr ? scores().node_sum(scan_node(node)) : 0.0f;
-    const SplitInfo choice = validate_gain(best, node_sum, layout().n_outputs, config);
-    choices[node.at.id - first_id] = choice;
+    const SplitInfo split_info = validate_gain(best, node_sum, layout().n_outputs, config);
+    splits[node.at.id - first_id] = split_info;
     const bool is_last = config.max_depth >= 0 && node.at.depth + 1 >= config.max_depth;
-    if (choice.feature < 0 || is_last) free_.push_back(std::exchange(node.histogram, -1));
+    if (split_info.feature < 0 || is_last) free_.push_back(std::exchange(node.histogram, -1));
   }
 }
 
-// Rows are cut so that there are blocks for all processors, but no more than pays for adding up
-// what they have found.
+// Split rows so that all multiprocessors have blocks, but no more than pays for adding partial
+// sums.
 void DeviceSearch::build(const Batch& batch) {
-  const int width = std::min(layout().lanes, kLanesOfBlock);
-  const bool counts_apart = layout().count_lane < 0;
+  const int width = std::min(layout().lanes, kBlockLanes);
+  const bool has_separate_counts = layout().count_lane < 0;
   std::vector<on_device::HistogramPiece> pieces;
   int64_t n_rows = 0;
   for (const int32_t id : batch.built) n_rows += nodes_[id].at.rows.size();
   const Bins& bins = bins_.host();
   size_t shared = 0;
-  int64_t n_parts = 0;  // of one row: slots of tiles, and lanes
-  const auto slots_at_once = [&](const Tile& tile) {
-    const size_t of_slot = sizeof(int32_t) * tile.stride() * (width + (counts_apart ? 1 : 0));
+  int64_t n_parts = 0;  // pieces per row: slots of tiles and lanes
+  const auto slots_per_piece = [&](const Tile& tile) {
+    const size_t slot_bytes =
+        sizeof(int32_t) * tile.stride() * (width + (has_separate_counts ? 1 : 0));
     return static_cast<int>(
-        std::clamp<size_t>(device_->block_memory() / 2 / of_slot, 1, kTileFeatures));
+        std::clamp<size_t>(device_->block_memory() / 2 / slot_bytes, 1, kTileFeatures));
   };
-  for (const int t : scope_->tiles())
-    n_parts += (bins.tile(t).n_features + slots_at_once(bins.tile(t)) - 1) /
-               slots_at_once(bins.tile(t)) * (layout().lanes / width);
-  const int64_t at_once = std::max(
-      kRowsOfBlock, n_rows * std::max<int64_t>(n_parts, 1) /
-                        (static_cast<int64_t>(device_->n_processors()) * kHistogramBlocks));
+  for (const int t : tree_context_->tiles())
+    n_parts += (bins.tile(t).n_features + slots_per_piece(bins.tile(t)) - 1) /
+               slots_per_piece(bins.tile(t)) * (layout().lanes / width);
+  const int64_t rows_per_piece = std::max(
+      kMinBlockRows, n_rows * std::max<int64_t>(n_parts, 1) /
+                         (static_cast<int64_t>(device_->n_processors()) * kHistogramBlocks));
   for (const int32_t id : batch.built) {
     const Node& node = nodes_[id];
     const RowRange& rows = node.at.rows;
     const DeviceAddress to =
         reinterpret_cast<DeviceAddress>(histograms_.data() + node.histogram * histogram_size_);
     device_->clear(to, static_cast<size_t>(histogram_size_) * sizeof(int32_t));
-    for (int64_t b = rows.begin; b < rows.end; b += at_once)
-      for (const int t : scope_->tiles()) {
+    for (int64_t b = rows.begin; b < rows.end; b += rows_per_piece)
+      for (const int t : tree_context_->tiles()) {
         const Tile& tile = bins.tile(t);
-        const int n_slots = slots_at_once(tile);
+        const int n_slots = slots_per_piece(tile);
         for (int s = 0; s < tile.n_features; s += n_slots) {
           const int n = std::min(n_slots, tile.n_features - s);
-          shared = std::max(shared,
-                            sizeof(int32_t) * n * tile.stride() * (width + (counts_apart ? 1 : 0)));
+          shared = std::max(shared, sizeof(int32_t) * n * tile.stride() *
+                                        (width + (has_separate_counts ? 1 : 0)));
           for (int lane = 0; lane < layout().lanes; lane += width)
-            pieces.push_back(
-                {b, std::min(b + at_once, rows.end), rows.copy, t, s, n, lane, node.histogram});
+            pieces.push_back({b, std::min(b + rows_per_piece, rows.end), rows.copy, t, s, n, lane,
+                              node.histogram});
         }
       }
   }
@@ -299,22 +303,22 @@ void DeviceSearch::build(const Batch& batch) {
   device_->launch(grid, on_device::SubtractHistograms{histograms(), pairs_.data()});
 }
 
-// Leaves what was found in `found_here_`.
+// Write the results to `host_results_`.
 void DeviceSearch::scan(const Batch& batch) {
   const int lanes = layout().lanes, n_features = bins_.host().n_features();
   const auto n_nodes = static_cast<int64_t>(batch.nodes.size());
-  std::vector<on_device::NodeAt> at;
+  std::vector<on_device::DeviceNode> at;
   std::vector<int32_t> totals;
   std::vector<uint8_t> allowed;
   for (const int32_t id : batch.nodes) {
     const Node& node = nodes_[id];
     at.push_back({node.histogram, static_cast<int32_t>(node.at.count)});
     totals.insert(totals.end(), node.totals.begin(), node.totals.begin() + lanes);
-    if (!scope_->has_node_features()) continue;
-    const std::vector<uint8_t> of_node = scope_->get_allowed_features(node.at);
-    allowed.insert(allowed.end(), of_node.begin(), of_node.end());
+    if (!tree_context_->has_node_features()) continue;
+    const std::vector<uint8_t> node_features = tree_context_->get_allowed_features(node.at);
+    allowed.insert(allowed.end(), node_features.begin(), node_features.end());
   }
-  if (!scope_->has_node_features()) allowed = scope_->features();
+  if (!tree_context_->has_node_features()) allowed = tree_context_->features();
   nodes_at_.write(at);
   totals_.write(totals);
   allowed_.write(allowed);
@@ -322,7 +326,7 @@ void DeviceSearch::scan(const Batch& batch) {
   best_.reserve(n_nodes * n_features);
   found_.reserve(n_nodes * (kHead + lanes));
 
-  const SplitConfig& split = scope_->config().split;
+  const SplitConfig& split = tree_context_->config().split;
   const ChannelLayout& channels = layout();
   launch_scan(on_device::ScanNumeric{histograms(),
                                      channels.n_outputs,
@@ -336,7 +340,7 @@ void DeviceSearch::scan(const Batch& batch) {
                                      nodes_at_.data(),
                                      totals_.data(),
                                      allowed_.data(),
-                                     scope_->has_node_features() ? n_features : 0,
+                                     tree_context_->has_node_features() ? n_features : 0,
                                      {split.reg_lambda, split.reg_alpha, split.max_delta_step,
                                       split.min_child_weight, split.min_child_samples},
                                      best_.data()},
@@ -347,54 +351,55 @@ void DeviceSearch::scan(const Batch& batch) {
                                          bins_.features(), nodes_at_.data(), best_.data(),
                                          have_factors ? factors_.data() : nullptr, own_sums_.data(),
                                          found_.data()});
-  found_here_ = found_.read(n_nodes * (kHead + lanes));
+  host_results_ = found_.read(n_nodes * (kHead + lanes));
 }
 
-// What nodes are worth by themselves, where features have factors; returns whether they have.
+// Write the score sums of the nodes themselves if features have gain factors; return whether they
+// have.
 bool DeviceSearch::write_own_sums(const Batch& batch) {
-  if (scope_->config().factors.empty()) return false;
+  if (tree_context_->config().factors.empty()) return false;
   std::vector<float> own;
   for (const int32_t id : batch.nodes) own.push_back(scan_node(nodes_[id]).node_sum);
   own_sums_.write(own);
   return true;
 }
 
-// Where a scan needs room, no more blocks than have it.
+// If a scan needs scratch memory, limit the number of blocks.
 void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& batch) {
-  const SplitConfig& split = scope_->config().split;
+  const SplitConfig& split = tree_context_->config().split;
   const auto n_nodes = static_cast<int64_t>(batch.nodes.size());
   const int64_t n_scanned = n_nodes * scan.n_features;
-  const auto make_room = [&](int64_t of_block) {
-    const int64_t most =
-        std::max<int64_t>(1, kScanRoom / (of_block * static_cast<int64_t>(sizeof(float))));
+  const auto reserve_scratch = [&](int64_t block_floats) {
+    const int64_t most = std::max<int64_t>(
+        1, kMaxScanScratch / (block_floats * static_cast<int64_t>(sizeof(float))));
     const int64_t n_blocks =
         std::min({n_scanned, int64_t{device_->n_processors()} * kScanBlocks, most});
-    room_.reserve(static_cast<size_t>(n_blocks * of_block));
+    scan_scratch_.reserve(static_cast<size_t>(n_blocks * block_floats));
     return n_blocks;
   };
   if (layout().hessian == HessianKind::full) {
-    const bool has_node_features = name_lanes(batch);
-    const auto m = static_cast<int32_t>(solved_of(layout(), split));
-    const int64_t n_blocks = make_room(on_device::room_of_solved(m));
-    device_->launch(
-        {n_blocks},
-        on_device::ScanSolved{scan, n_scanned, m, lanes_.data(),
-                              has_node_features ? on_device::lanes_solved(m) : 0, room_.data()});
+    const bool has_node_features = write_solved_lanes(batch);
+    const auto m = static_cast<int32_t>(count_solved(layout(), split));
+    const int64_t n_blocks = reserve_scratch(on_device::solved_scratch_size(m));
+    device_->launch({n_blocks},
+                    on_device::ScanSolved{scan, n_scanned, m, lanes_.data(),
+                                          has_node_features ? on_device::lanes_solved(m) : 0,
+                                          scan_scratch_.data()});
   } else if (split.is_topk(layout().n_outputs)) {
-    const int64_t n_blocks = make_room(on_device::room_of_few(split.leaf_k));
-    device_->launch({n_blocks}, on_device::ScanFew{scan, n_scanned, split.leaf_k,
-                                                   split.shared_support, room_.data()});
+    const int64_t n_blocks = reserve_scratch(on_device::topk_scratch_size(split.leaf_k));
+    device_->launch({n_blocks}, on_device::ScanTopk{scan, n_scanned, split.leaf_k,
+                                                    split.shared_support, scan_scratch_.data()});
   } else if (directions_.any()) {
     write_bounds(batch);
     device_->launch({scan.n_features, n_nodes},
-                    on_device::ScanObeying{scan, directions_.stride(), directions_there_.data(),
-                                           low_.data(), high_.data()});
+                    on_device::ScanMonotone{scan, directions_.stride(), device_directions_.data(),
+                                            low_.data(), high_.data()});
   } else {
     device_->launch({scan.n_features, n_nodes}, scan);
   }
 }
 
-// Of the values of nodes.
+// Write the output bounds of the nodes.
 void DeviceSearch::write_bounds(const Batch& batch) {
   std::vector<float> low, high;
   for (const int32_t id : batch.nodes) {
@@ -406,10 +411,10 @@ void DeviceSearch::write_bounds(const Batch& batch) {
   high_.write(high);
 }
 
-// Writes the lanes that nodes solve for; returns whether they differ.
-bool DeviceSearch::name_lanes(const Batch& batch) {
+// Write the lanes that nodes solve for; return whether they differ between nodes.
+bool DeviceSearch::write_solved_lanes(const Batch& batch) {
   const ChannelLayout& channels = layout();
-  const int k = channels.n_outputs, size = solved_of(channels, scope_->config().split);
+  const int k = channels.n_outputs, size = count_solved(channels, tree_context_->config().split);
   const bool has_node_features = size < k;
   std::vector<int32_t> outputs(k), lanes;
   for (const int32_t id : batch.nodes) {
@@ -428,10 +433,10 @@ bool DeviceSearch::name_lanes(const Batch& batch) {
   return has_node_features;
 }
 
-// Totals of the nodes anew, from the bins of any feature.
+// Recompute the totals of the nodes from the bins of one feature.
 void DeviceSearch::sum_nodes(const Batch& batch) {
-  if (scope_->tiles().empty()) return;
-  const int tile = scope_->tiles()[0], lanes = layout().lanes;
+  if (tree_context_->tiles().empty()) return;
+  const int tile = tree_context_->tiles()[0], lanes = layout().lanes;
   const auto n_nodes = static_cast<int64_t>(batch.nodes.size());
   device_->launch({n_nodes}, on_device::SumNodes{histograms(), bins_.first_bin(tile),
                                                  bins_.host().tile(tile).stride(), nodes_at_.data(),
@@ -441,8 +446,8 @@ void DeviceSearch::sum_nodes(const Batch& batch) {
     std::copy_n(found.begin() + i * lanes, lanes, nodes_[batch.nodes[i]].totals.begin());
 }
 
-// What the device has found in a node: its best numeric split.
-void DeviceSearch::take_found(Node& node, const int32_t* found) {
+// Store the best numeric split that the GPU has found in a node.
+void DeviceSearch::store_best(Node& node, const int32_t* found) {
   on_device::NodeBest best;
   std::memcpy(&best, found, sizeof(best));
   const ScanNode scanned = scan_node(node);
@@ -459,30 +464,33 @@ void DeviceSearch::take_found(Node& node, const int32_t* found) {
   if (best.n_missing == 0) node.best.send_missing_to_larger_child(scanned);
 }
 
-// Features of categories, in histograms that are read back; ties go to the smaller feature.
+// Scan categorical features in histograms that are copied to the host; ties go to the smaller
+// feature.
 void DeviceSearch::scan_categories(Node& node) {
   const Bins& bins = bins_.host();
   const int lanes = layout().lanes;
-  const std::vector<uint8_t> of_node =
-      scope_->has_node_features() ? scope_->get_allowed_features(node.at) : scope_->features();
-  for (const int t : scope_->tiles()) {
+  const std::vector<uint8_t> node_features = tree_context_->has_node_features()
+                                                 ? tree_context_->get_allowed_features(node.at)
+                                                 : tree_context_->features();
+  for (const int t : tree_context_->tiles()) {
     const Tile& tile = bins.tile(t);
     Slots slots = {};
     for (int s = 0; s < tile.n_features; ++s)
-      slots[s] = bins.is_categorical(tile.features[s]) && of_node[tile.features[s]];
+      slots[s] = bins.is_categorical(tile.features[s]) && node_features[tile.features[s]];
     if (slots == Slots{}) continue;
     const size_t n_bins = static_cast<size_t>(tile.n_features) * tile.stride();
     const size_t first = static_cast<size_t>(node.histogram * histogram_size_);
-    sums_here_.resize(n_bins * (lanes + 1) + 16);
-    histograms_.read(sums_here_.data(), n_bins * lanes, first + bins_.first_bin(t) * lanes);
-    const bool counts_apart = layout().count_lane < 0;
-    int32_t* const counts = sums_here_.data() + n_bins * lanes;
-    if (counts_apart)
+    host_sums_.resize(n_bins * (lanes + 1) + 16);
+    histograms_.read(host_sums_.data(), n_bins * lanes, first + bins_.first_bin(t) * lanes);
+    const bool has_separate_counts = layout().count_lane < 0;
+    int32_t* const counts = host_sums_.data() + n_bins * lanes;
+    if (has_separate_counts)
       histograms_.read(counts, n_bins, first + bins_.n_bins() * lanes + bins_.first_bin(t));
     TileSplit found;
     find_best_tile_split(
         bins, t,
-        {sums_here_.data(), counts_apart ? reinterpret_cast<uint32_t*>(counts) : nullptr, nullptr},
+        {host_sums_.data(), has_separate_counts ? reinterpret_cast<uint32_t*>(counts) : nullptr,
+         nullptr},
         scan_node(node), slots, scratch_, found);
     if (found.feature < 0) continue;
     if (node.best.feature < 0 || found.comes_before(node.best)) node.best = std::move(found);

@@ -12,23 +12,22 @@
 namespace polyleaf {
 namespace {
 
-// Floats of the tables of a group, if all its leaves had one: with a tile they should fit the
-// second-level cache.
+// Maximum floats of the tables of a group; with a tile they should fit the L2 cache.
 constexpr int64_t kGroupFloats = 1 << 19, kGroupFloatsOfPairs = 1 << 22;
-constexpr int32_t kGroupBits = 8;  // no leaf counts as more than one of so many features
-// Floats of a tile; and at most.
+constexpr int32_t kGroupBits = 8;  // a leaf counts as having at most this many features
+// Target and maximum number of floats of a tile.
 constexpr int64_t kTileFloats = 1 << 18;
-constexpr int64_t kMostTileFloats = 1 << 23;
+constexpr int64_t kMaxTileFloats = 1 << 23;
 
 bool is_linear(const LeafBlock& leaves) {
   return leaves.kind().is_linear;
 }
 
-uint64_t key_of(int32_t i, int32_t j) {
+uint64_t make_pair_key(int32_t i, int32_t j) {
   return static_cast<uint64_t>(std::min(i, j)) << 32 | static_cast<uint32_t>(std::max(i, j));
 }
 
-int64_t tiles_in(int64_t n_rows) {
+int64_t count_tiles(int64_t n_rows) {
   return Block::count(n_rows, kTileRows);
 }
 
@@ -40,32 +39,32 @@ struct Explainer::Part {
   std::shared_ptr<const LeafBlock> leaves;
   int32_t output;
   std::vector<LeafPaths> paths;
-  std::vector<double> probability;  // of each leaf id
+  std::vector<double> probability;  // probability of each leaf id
   std::vector<int32_t>
-      leaf_of_background;  // of each row, where leaves are linear and there is a background
+      background_leaf;  // leaf of each background row, for linear leaves with a background
 };
 
-// Some leaves of one tree, ready to be added up.
+// A group of leaves of one tree, ready to be summed.
 struct Explainer::Unit {
   const Part* part;
   const LeafPaths* paths;
   LeafSlots slots;
-  std::unique_ptr<LeafShapCoefficients> games;
-  HybridBackground background;
+  std::unique_ptr<LeafShapCoefficients> shap_coefficients;
+  LinearBackground background;
 };
 
-// A slot is a feature (second: -1), or a pair of features.
+// A slot is a feature (second: -1) or a pair of features.
 struct Explainer::Group {
   struct Slot {
-    int32_t first, second;        // columns
-    int32_t of_first, of_second;  // slots of these, where this is a pair
+    int32_t first, second;            // columns
+    int32_t first_slot, second_slot;  // slots of the single features, for a pair
   };
   std::vector<Unit> units;
   std::vector<Slot> slots;
 };
 
-// One call of `explain`.
-struct Explainer::Work {
+// Arguments of one call of `explain`.
+struct Explainer::Request {
   const CodeMatrix& codes;
   const FeatureMatrix& features;
   const ExplainedOutputs& outputs;
@@ -74,10 +73,10 @@ struct Explainer::Work {
   const Context& context;
 };
 
-// What one thread needs.
+// Scratch memory of one thread.
 struct Explainer::Worker {
-  GameScratch games;
-  PayloadScratch payloads;
+  CoefficientScratch shap_coefficients;
+  ShapScratch leaf_values;
   Buffer<uint8_t> codes;
   Buffer<float> features, coefficients, tile;
 };
@@ -103,9 +102,9 @@ Explainer::Explainer(const Forest& forest, TreeRange range, const CodeMatrix& ba
   if (background.n_rows < 1) throw std::invalid_argument("The background has no rows.");
   read(forest, range);
   check(background, features);
-  background_ = tiles_of(background);
-  rules_.background = &background_;
-  find_leaves_of_background(forest, range, background, features, context);
+  background_ = make_tiles(background);
+  config_.background = &background_;
+  find_background_leaves(forest, range, background, features, context);
   prepare();
 }
 
@@ -126,15 +125,16 @@ void Explainer::read(const Forest& forest, TreeRange range) {
 }
 
 void Explainer::prepare() {
-  int32_t most = 0;
+  int32_t max_features = 0;
   for (const Part& part : parts_)
-    for (const LeafPaths& paths : part.paths) most = std::max(most, paths.most_features());
-  if (has_background_ && most > kMostCountedFeatures)
-    throw std::invalid_argument("A leaf lies behind splits on " + std::to_string(most) +
+    for (const LeafPaths& paths : part.paths)
+      max_features = std::max(max_features, paths.max_features());
+  if (has_background_ && max_features > kMaxPatternFeatures)
+    throw std::invalid_argument("A leaf lies behind splits on " + std::to_string(max_features) +
                                 " features; against a background " +
-                                std::to_string(kMostCountedFeatures) +
+                                std::to_string(kMaxPatternFeatures) +
                                 " are the most. Explain without one.");
-  rules_.prepare(most);
+  config_.prepare(max_features);
 }
 
 void Explainer::check(const CodeMatrix& codes, const FeatureMatrix& features) const {
@@ -162,13 +162,13 @@ void Explainer::copy_features(const FeatureMatrix& features, int64_t row, int n,
   }
 }
 
-CodeTiles Explainer::tiles_of(const CodeMatrix& codes) const {
+CodeTiles Explainer::make_tiles(const CodeMatrix& codes) const {
   CodeTiles tiles;
   tiles.n_columns = static_cast<int64_t>(features_.size());
   tiles.n_rows = codes.n_rows;
   const int64_t size = tiles.n_columns * kTileRows;
-  tiles.codes.reserve(static_cast<size_t>(tiles_in(codes.n_rows) * size));
-  for (int64_t t = 0; t < tiles_in(codes.n_rows); ++t) {
+  tiles.codes.reserve(static_cast<size_t>(count_tiles(codes.n_rows) * size));
+  for (int64_t t = 0; t < count_tiles(codes.n_rows); ++t) {
     const Block rows(codes.n_rows, kTileRows, t);
     copy_codes(codes, rows.begin, static_cast<int>(rows.end - rows.begin),
                tiles.codes.data() + t * size);
@@ -176,9 +176,9 @@ CodeTiles Explainer::tiles_of(const CodeMatrix& codes) const {
   return tiles;
 }
 
-void Explainer::find_leaves_of_background(const Forest& forest, TreeRange range,
-                                          const CodeMatrix& background,
-                                          const FeatureMatrix& features, const Context& context) {
+void Explainer::find_background_leaves(const Forest& forest, TreeRange range,
+                                       const CodeMatrix& background, const FeatureMatrix& features,
+                                       const Context& context) {
   for (int32_t c : regressors_) {
     const float* from = features.data + features_[c] * features.n_rows;
     background_features_.insert(background_features_.end(), from, from + background.n_rows);
@@ -192,19 +192,20 @@ void Explainer::find_leaves_of_background(const Forest& forest, TreeRange range,
     for (int32_t leaf : leaves) part.probability[leaf] += 1.0;
     for (double& probability : part.probability)
       probability /= static_cast<double>(background.n_rows);
-    if (is_linear(*part.leaves)) part.leaf_of_background = leaves;
+    if (is_linear(*part.leaves)) part.background_leaf = leaves;
   }
 }
 
-// The mean payload of the background's rows.
-void Explainer::expect_hybrids(const Part& part, const OutputChunk& chunk, double* expected) const {
+// Add the mean leaf values of the background rows.
+void Explainer::add_background_means(const Part& part, const OutputChunk& chunk,
+                                     double* expected) const {
   const LeafView& view = part.leaves->view();
   std::vector<int64_t> row_of(features_.size(), -1);
   for (size_t i = 0; i < regressors_.size(); ++i) row_of[regressors_[i]] = static_cast<int64_t>(i);
   const int64_t n_rows = background_.n_rows;
   const int32_t n = part.output < 0 ? chunk.n : 1;
   for (int64_t r = 0; r < n_rows; ++r) {
-    const int64_t leaf = part.leaf_of_background[r];
+    const int64_t leaf = part.background_leaf[r];
     for (int32_t k = 0; k < n; ++k) {
       const int64_t column = part.output < 0 ? chunk.outputs[k] : 0,
                     at = leaf * view.stride + column;
@@ -221,13 +222,13 @@ void Explainer::expect_hybrids(const Part& part, const OutputChunk& chunk, doubl
   }
 }
 
-// Of each output of the chunk, or of the tree's one.
-std::vector<double> Explainer::expected_of(const Part& part, const OutputChunk& chunk) const {
+// Return the expected value of each output of the chunk, or of the tree's only output.
+std::vector<double> Explainer::compute_expected(const Part& part, const OutputChunk& chunk) const {
   const LeafView& view = part.leaves->view();
   std::vector<double> expected(part.output < 0 ? chunk.n : 1, 0.0);
   if (part.output >= 0 && chunk.position_of[part.output] < 0) return expected;
-  if (!part.leaf_of_background.empty()) {
-    expect_hybrids(part, chunk, expected.data());
+  if (!part.background_leaf.empty()) {
+    add_background_means(part, chunk, expected.data());
     return expected;
   }
   for (size_t leaf = 0; leaf < part.probability.size(); ++leaf) {
@@ -257,24 +258,24 @@ void Explainer::expected_values(const ExplainedOutputs& outputs, double* expecte
                           nullptr};
   std::fill_n(expected, outputs.n, 0.0);
   for (const Part& part : parts_) {
-    const std::vector<double> of_tree = expected_of(part, chunk);
+    const std::vector<double> tree_expected = compute_expected(part, chunk);
     if (part.output < 0)
-      for (int64_t k = 0; k < outputs.n; ++k) expected[k] += of_tree[k];
+      for (int64_t k = 0; k < outputs.n; ++k) expected[k] += tree_expected[k];
     else if (position_of[part.output] >= 0)
-      expected[position_of[part.output]] += of_tree[0];
+      expected[position_of[part.output]] += tree_expected[0];
   }
 }
 
-HybridBackground Explainer::hybrid_background(const Part& part, const LeafPaths& paths) const {
-  const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
+LinearBackground Explainer::make_linear_background(const Part& part, const LeafPaths& paths) const {
+  const ShapKernels& kernels = POLYLEAF_SELECT(shap_kernels);
   const LeafView& view = part.leaves->view();
   std::vector<int64_t> row_of(features_.size(), -1);
   for (size_t i = 0; i < regressors_.size(); ++i) row_of[regressors_[i]] = static_cast<int64_t>(i);
-  HybridBackground background;
+  LinearBackground background;
   background.n_rows = background_.n_rows;
   background.patterns.resize(paths.leaves.size());
   background.shifts.resize(paths.leaves.size());
-  GameScratch scratch;
+  CoefficientScratch scratch;
   scratch.reserve(paths);
   for (int64_t row = 0; row < background_.n_rows; row += kTileRows) {
     const int n = static_cast<int>(std::min<int64_t>(kTileRows, background_.n_rows - row));
@@ -285,7 +286,7 @@ HybridBackground Explainer::hybrid_background(const Part& part, const LeafPaths&
       kernels.hold(paths.tests.data(), paths.test_begin.data() + path.first, path.n_features,
                    scratch.decisions.data(), scratch.held.data());
       for (int r = 0; r < n; ++r) {
-        background.patterns[l].push_back(pattern_of(scratch.held.data(), path.n_features, r));
+        background.patterns[l].push_back(get_pattern(scratch.held.data(), path.n_features, r));
         for (int32_t e = 0; e < path.n_entries; ++e) {
           const int32_t column = paths.columns[path.first + paths.regressors[path.first_entry + e]];
           const float x = background_features_[row_of[column] * background_.n_rows + row + r];
@@ -328,20 +329,20 @@ void Explainer::assign_slots(Group& group, bool pairs) const {
     }
     return slot_index[column];
   };
-  std::vector<int32_t> of_terms;
+  std::vector<int32_t> term_slots;
   for (Unit& unit : group.units)
     for (const LeafPath& path : unit.paths->leaves) {
       const int32_t* columns = unit.paths->columns.data() + path.first;
-      of_terms.clear();
-      for (int32_t i = 0; i < path.n_features; ++i) of_terms.push_back(single(columns[i]));
+      term_slots.clear();
+      for (int32_t i = 0; i < path.n_features; ++i) term_slots.push_back(single(columns[i]));
       for (int32_t i = 0; pairs && i < path.n_features; ++i)
         for (int32_t j = i + 1; j < path.n_features; ++j) {
           const auto [at, is_new] = slot_of_pair.try_emplace(
-              key_of(columns[i], columns[j]), static_cast<int32_t>(group.slots.size()));
-          if (is_new) group.slots.push_back({columns[i], columns[j], of_terms[i], of_terms[j]});
-          of_terms.push_back(at->second);
+              make_pair_key(columns[i], columns[j]), static_cast<int32_t>(group.slots.size()));
+          if (is_new) group.slots.push_back({columns[i], columns[j], term_slots[i], term_slots[j]});
+          term_slots.push_back(at->second);
         }
-      unit.slots.add_leaf(of_terms);
+      unit.slots.add_leaf(term_slots);
     }
 }
 
@@ -350,126 +351,132 @@ void Explainer::explain(const CodeMatrix& codes, const FeatureMatrix& features,
                         const Context& context) const {
   check(codes, features);
   if (codes.n_rows == 0 || outputs.n == 0) return;
-  const Work work{codes, features, outputs, interactions, out, context};
+  const Request request{codes, features, outputs, interactions, out, context};
   for (Group& group : groups(interactions)) {
     assign_slots(group, interactions);
-    explain_group(group, work);
+    explain_group(group, request);
   }
 }
 
-void Explainer::explain_group(Group& group, const Work& work) const {
+void Explainer::explain_group(Group& group, const Request& request) const {
   const auto n_units = static_cast<int64_t>(group.units.size()),
              n_slots = static_cast<int64_t>(group.slots.size());
-  if (n_slots == 0) return;  // single leaves
-  parallel_for(work.context, n_units, [&](int64_t u, int) {
+  if (n_slots == 0) return;  // all trees are single leaves
+  parallel_for(request.context, n_units, [&](int64_t u, int) {
     Unit& unit = group.units[u];
     const bool linear = is_linear(*unit.part->leaves);
     if (linear && has_background_) {
-      unit.background = hybrid_background(*unit.part, *unit.paths);
+      unit.background = make_linear_background(*unit.part, *unit.paths);
       return;
     }
-    unit.games = std::make_unique<LeafShapCoefficients>(*unit.paths, rules_, linear,
-                                                        work.interactions, work.codes.n_rows);
-    unit.slots.sort(*unit.games, static_cast<int32_t>(n_slots));
+    unit.shap_coefficients = std::make_unique<LeafShapCoefficients>(
+        *unit.paths, config_, linear, request.interactions, request.codes.n_rows);
+    unit.slots.sort(*unit.shap_coefficients, static_cast<int32_t>(n_slots));
   });
-  int rows_together = kTileRows;
-  const int64_t n = work.outputs.n;
-  while (rows_together > kRowStep &&
-         n_slots * std::min<int64_t>(n, 16) * rows_together > kTileFloats)
-    rows_together /= 2;
-  int64_t together = std::max<int64_t>(16, kTileFloats / (n_slots * rows_together) / 16 * 16);
-  together = std::clamp<int64_t>(kMostTileFloats / (n_slots * kTileRows), 1, std::min(together, n));
+  int tile_rows = kTileRows;
+  const int64_t n = request.outputs.n;
+  while (tile_rows > kRowStep && n_slots * std::min<int64_t>(n, 16) * tile_rows > kTileFloats)
+    tile_rows /= 2;
+  int64_t chunk_size = std::max<int64_t>(16, kTileFloats / (n_slots * tile_rows) / 16 * 16);
+  chunk_size =
+      std::clamp<int64_t>(kMaxTileFloats / (n_slots * kTileRows), 1, std::min(chunk_size, n));
   std::vector<int32_t> position_of(n_outputs_, -1);
-  for (int64_t first = 0; first < n; first += together) {
-    const auto size = static_cast<int32_t>(std::min(together, n - first));
-    for (int32_t k = 0; k < size; ++k) position_of[work.outputs.outputs[first + k]] = k;
-    const OutputChunk chunk{work.outputs.outputs + first, size, position_of.data(),
-                            work.outputs.scale == nullptr ? nullptr : work.outputs.scale + first};
-    std::vector<std::unique_ptr<LeafPayloads>> made(n_units);
-    parallel_for(work.context, n_units, [&](int64_t u, int) {
+  for (int64_t first = 0; first < n; first += chunk_size) {
+    const auto size = static_cast<int32_t>(std::min(chunk_size, n - first));
+    for (int32_t k = 0; k < size; ++k) position_of[request.outputs.outputs[first + k]] = k;
+    const OutputChunk chunk{
+        request.outputs.outputs + first, size, position_of.data(),
+        request.outputs.scale == nullptr ? nullptr : request.outputs.scale + first};
+    std::vector<std::unique_ptr<ShapLeafValues>> made(n_units);
+    parallel_for(request.context, n_units, [&](int64_t u, int) {
       const Part& part = *group.units[u].part;
-      made[u] = std::make_unique<LeafPayloads>(*group.units[u].paths, part.leaves->view(),
-                                               part.output, chunk, expected_of(part, chunk));
+      made[u] = std::make_unique<ShapLeafValues>(*group.units[u].paths, part.leaves->view(),
+                                                 part.output, chunk, compute_expected(part, chunk));
     });
-    std::vector<LeafPayloads> payloads;
-    for (auto& payload : made) payloads.push_back(std::move(*payload));
-    explain_chunk(group, payloads, work, first, size, rows_together);
-    for (int32_t k = 0; k < size; ++k) position_of[work.outputs.outputs[first + k]] = -1;
+    std::vector<ShapLeafValues> leaf_values;
+    for (auto& leaf_value : made) leaf_values.push_back(std::move(*leaf_value));
+    explain_chunk(group, leaf_values, request, first, size, tile_rows);
+    for (int32_t k = 0; k < size; ++k) position_of[request.outputs.outputs[first + k]] = -1;
   }
 }
 
-void Explainer::explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads,
-                              const Work& work, int64_t first, int32_t n, int rows_together) const {
-  const int64_t n_tiles = Block::count(work.codes.n_rows, rows_together);
-  const Context at_work = work.context.limit_threads(n_tiles);
+void Explainer::explain_chunk(const Group& group, const std::vector<ShapLeafValues>& leaf_values,
+                              const Request& request, int64_t first, int32_t n,
+                              int tile_rows) const {
+  const int64_t n_tiles = Block::count(request.codes.n_rows, tile_rows);
+  const Context at_work = request.context.limit_threads(n_tiles);
   std::vector<Worker> context(at_work.n_threads);
   const size_t size = group.slots.size() * static_cast<size_t>(n) * kTileRows;
   parallel_for(at_work, n_tiles, [&](int64_t task, int thread) {
     Worker& worker = context[thread];
-    const Block rows(work.codes.n_rows, rows_together, task);
+    const Block rows(request.codes.n_rows, tile_rows, task);
     const auto n_rows = static_cast<int>(rows.end - rows.begin);
     worker.tile.reserve(size);
     std::fill_n(worker.tile.data(), size, 0.0f);
-    const ContributionTile tile{worker.tile.data(), n,
-                                (n_rows + kRowStep - 1) / kRowStep * kRowStep};
-    explain_tile(group, payloads, work, rows.begin, n_rows, worker, tile);
-    write_tile(group, work, rows.begin, n_rows, first, tile);
+    const ShapTile tile{worker.tile.data(), n, (n_rows + kRowStep - 1) / kRowStep * kRowStep};
+    explain_tile(group, leaf_values, request, rows.begin, n_rows, worker, tile);
+    write_tile(group, request, rows.begin, n_rows, first, tile);
   });
 }
 
-void Explainer::explain_tile(const Group& group, const std::vector<LeafPayloads>& payloads,
-                             const Work& work, int64_t row, int n_rows, Worker& worker,
-                             const ContributionTile& tile) const {
-  const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
+void Explainer::explain_tile(const Group& group, const std::vector<ShapLeafValues>& leaf_values,
+                             const Request& request, int64_t row, int n_rows, Worker& worker,
+                             const ShapTile& tile) const {
+  const ShapKernels& kernels = POLYLEAF_SELECT(shap_kernels);
   worker.codes.reserve(features_.size() * kTileRows);
-  copy_codes(work.codes, row, n_rows, worker.codes.data());
+  copy_codes(request.codes, row, n_rows, worker.codes.data());
   if (!regressors_.empty()) {
     worker.features.reserve(features_.size() * kTileRows);
-    copy_features(work.features, row, n_rows, worker.features.data());
+    copy_features(request.features, row, n_rows, worker.features.data());
   }
   const TileRows rows{worker.features.data(), n_rows};
   for (size_t u = 0; u < group.units.size(); ++u) {
     const Unit& unit = group.units[u];
     const LeafPaths& paths = *unit.paths;
     const bool linear = is_linear(*unit.part->leaves);
-    worker.games.reserve(paths);
-    if (unit.games != nullptr)
-      worker.coefficients.reserve(static_cast<size_t>(unit.games->n_rows()) * kTileRows);
+    worker.shap_coefficients.reserve(paths);
+    if (unit.shap_coefficients != nullptr)
+      worker.coefficients.reserve(static_cast<size_t>(unit.shap_coefficients->n_rows()) *
+                                  kTileRows);
     kernels.decide(paths.splits.data(), static_cast<int32_t>(paths.splits.size()),
-                   worker.codes.data(), worker.games.decisions.data());
+                   worker.codes.data(), worker.shap_coefficients.decisions.data());
     for (size_t i = 0; i < paths.leaves.size(); ++i) {
       const auto l = static_cast<int32_t>(i);
-      const uint8_t* held = worker.games.held.data();
+      const uint8_t* held = worker.shap_coefficients.held.data();
       kernels.hold(paths.tests.data(), paths.test_begin.data() + paths.leaves[i].first,
-                   paths.leaves[i].n_features, worker.games.decisions.data(),
-                   worker.games.held.data());
-      if (unit.games == nullptr) {
-        payloads[u].add_hybrids(l, unit.background, rules_, unit.slots, work.interactions, held,
-                                rows, worker.payloads, tile);
+                   paths.leaves[i].n_features, worker.shap_coefficients.decisions.data(),
+                   worker.shap_coefficients.held.data());
+      if (unit.shap_coefficients == nullptr) {
+        leaf_values[u].add_interventional(l, unit.background, config_, unit.slots,
+                                          request.interactions, held, rows, worker.leaf_values,
+                                          tile);
         continue;
       }
-      unit.games->write(l, tile.n_rows, worker.games, worker.coefficients.data());
+      unit.shap_coefficients->write(l, tile.n_rows, worker.shap_coefficients,
+                                    worker.coefficients.data());
       if (linear)
-        payloads[u].add_slopes(l, *unit.games, rules_, unit.slots, work.interactions, held, rows,
-                               worker.coefficients.data(), worker.payloads, tile);
+        leaf_values[u].add_slopes(l, *unit.shap_coefficients, config_, unit.slots,
+                                  request.interactions, held, rows, worker.coefficients.data(),
+                                  worker.leaf_values, tile);
     }
-    if (unit.games != nullptr) payloads[u].add(unit.slots, worker.coefficients.data(), tile);
+    if (unit.shap_coefficients != nullptr)
+      leaf_values[u].add(unit.slots, worker.coefficients.data(), tile);
   }
 }
 
-void Explainer::write_tile(const Group& group, const Work& work, int64_t row, int n_rows,
-                           int64_t first, const ContributionTile& tile) const {
-  const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
-  const int64_t F = work.codes.n_features, K = work.outputs.n,
+void Explainer::write_tile(const Group& group, const Request& request, int64_t row, int n_rows,
+                           int64_t first, const ShapTile& tile) const {
+  const ShapKernels& kernels = POLYLEAF_SELECT(shap_kernels);
+  const int64_t F = request.codes.n_features, K = request.outputs.n,
                 size = int64_t{tile.n_outputs} * kTileRows;
-  const int64_t row_step = (work.interactions ? F * F : F) * K;
-  float* out = work.out + row * row_step + first;
-  // Half of what two features do together stands on either side, and is not what one does alone.
+  const int64_t row_step = (request.interactions ? F * F : F) * K;
+  float* out = request.out + row * row_step + first;
+  // Half of each interaction is stored on either side and is subtracted from the main effects.
   for (size_t s = 0; s < group.slots.size(); ++s) {
     const Group::Slot& slot = group.slots[s];
     if (slot.second < 0) continue;
     float* pair = tile.at(static_cast<int32_t>(s), 0);
-    float *one = tile.at(slot.of_first, 0), *other = tile.at(slot.of_second, 0);
+    float *one = tile.at(slot.first_slot, 0), *other = tile.at(slot.second_slot, 0);
     for (int64_t i = 0; i < size; ++i) {
       pair[i] *= 0.5f;
       one[i] -= pair[i];
@@ -484,7 +491,7 @@ void Explainer::write_tile(const Group& group, const Work& work, int64_t row, in
     if (slot.second >= 0) continue;
     const int64_t i = features_[slot.first];
     kernels.write(tile.at(static_cast<int32_t>(s), 0), tile.n_outputs, n_rows,
-                  out + (work.interactions ? i * F + i : i) * K, row_step);
+                  out + (request.interactions ? i * F + i : i) * K, row_step);
   }
 }
 

@@ -5,14 +5,14 @@
 namespace polyleaf {
 namespace {
 
-// Where a node hangs.
+// The parent of a node.
 struct Branch {
   int32_t parent = -1;
   bool left = false;
-  double share = 1.0;  // of the rows of both children
+  double share = 1.0;  // share of the rows of both children
 };
 
-std::vector<Branch> branches_of(const Tree& tree) {
+std::vector<Branch> find_branches(const Tree& tree) {
   std::vector<Branch> branches(tree.n_nodes());
   for (int32_t node = 0; node < tree.n_nodes(); ++node) {
     if (tree.feature[node] < 0) continue;
@@ -29,7 +29,7 @@ std::vector<Branch> branches_of(const Tree& tree) {
 class PathWriter {
  public:
   PathWriter(const Tree& tree, const std::vector<int32_t>& column_of, LeafPaths& paths)
-      : tree_(tree), column_of_(column_of), paths_(paths), split_of_(tree.n_nodes(), -1) {
+      : tree_(tree), column_of_(column_of), paths_(paths), split_ids_(tree.n_nodes(), -1) {
     paths_.test_begin.push_back(0);
   }
 
@@ -50,7 +50,7 @@ class PathWriter {
     bool used;
   };
 
-  // The splits above a leaf, from the root on.
+  // Collect the splits above a leaf, from the root on.
   void climb(int32_t node, const std::vector<Branch>& branches) {
     steps_.clear();
     for (; branches[node].parent >= 0; node = branches[node].parent) {
@@ -60,7 +60,7 @@ class PathWriter {
     std::reverse(steps_.begin(), steps_.end());
   }
 
-  // The feature of a step with all later steps on it.
+  // Add the feature of a step with all later steps on it.
   void add_feature(size_t from, LeafPath& path) {
     double share = 1.0;
     for (size_t i = from; i < steps_.size(); ++i) {
@@ -68,7 +68,7 @@ class PathWriter {
       steps_[i].used = true;
       share *= steps_[i].branch.share;
       paths_.tests.push_back(
-          {split(steps_[i].node), static_cast<uint8_t>(steps_[i].branch.left ? 0 : 255)});
+          {add_split(steps_[i].node), static_cast<uint8_t>(steps_[i].branch.left ? 0 : 255)});
     }
     end_feature(steps_[from].column, share, path);
   }
@@ -91,9 +91,9 @@ class PathWriter {
     }
   }
 
-  int32_t split(int32_t node) {
-    if (split_of_[node] >= 0) return split_of_[node];
-    // As in prediction: with shift 1 the missing code 255 wraps round to 0.
+  int32_t add_split(int32_t node) {
+    if (split_ids_[node] >= 0) return split_ids_[node];
+    // As in prediction, shift 1 wraps the missing code 255 to 0.
     const uint8_t shift = tree_.missing_left[node];
     const int32_t cut = tree_.category_set[node] < 0 ? tree_.threshold[node] + shift : 0;
     paths_.splits.push_back(
@@ -105,12 +105,12 @@ class PathWriter {
       paths_.categories.push_back(left);
       categorical_.push_back(static_cast<int32_t>(paths_.splits.size()) - 1);
     }
-    return split_of_[node] = static_cast<int32_t>(paths_.splits.size()) - 1;
+    return split_ids_[node] = static_cast<int32_t>(paths_.splits.size()) - 1;
   }
 
  public:
-  // Once nothing moves any more.
-  void point_at_categories() {
+  // Set the pointers to category tables; call after all leaves were added.
+  void link_categories() {
     for (size_t i = 0; i < categorical_.size(); ++i)
       paths_.splits[categorical_[i]].left = paths_.categories[i].data();
   }
@@ -119,31 +119,31 @@ class PathWriter {
   const Tree& tree_;
   const std::vector<int32_t>& column_of_;
   LeafPaths& paths_;
-  std::vector<int32_t> split_of_;  // of each node; -1: not met yet
+  std::vector<int32_t> split_ids_;  // split id of each node; -1: none yet
   std::vector<int32_t> categorical_;
   std::vector<Step> steps_;
 };
 
 }  // namespace
 
-int32_t LeafPaths::most_features() const {
-  int32_t most = 0;
-  for (const LeafPath& path : leaves) most = std::max(most, path.n_features);
-  return most;
+int32_t LeafPaths::max_features() const {
+  int32_t largest = 0;
+  for (const LeafPath& path : leaves) largest = std::max(largest, path.n_features);
+  return largest;
 }
 
 std::vector<LeafPaths> leaf_paths(const Tree& tree, const LeafView& leaves,
                                   const std::vector<int32_t>& column_of) {
-  const std::vector<Branch> branches = branches_of(tree);
+  const std::vector<Branch> branches = find_branches(tree);
   std::vector<int32_t> nodes;
   for (int32_t node = 0; node < tree.n_nodes(); ++node)
     if (tree.feature[node] < 0) nodes.push_back(node);
-  std::vector<LeafPaths> all((nodes.size() + kLeavesTogether - 1) / kLeavesTogether);
+  std::vector<LeafPaths> all((nodes.size() + kLeafGroupSize - 1) / kLeafGroupSize);
   for (size_t u = 0; u < all.size(); ++u) {
     PathWriter writer(tree, column_of, all[u]);
-    const size_t end = std::min(nodes.size(), (u + 1) * kLeavesTogether);
-    for (size_t i = u * kLeavesTogether; i < end; ++i) writer.add_leaf(nodes[i], branches, leaves);
-    writer.point_at_categories();
+    const size_t end = std::min(nodes.size(), (u + 1) * kLeafGroupSize);
+    for (size_t i = u * kLeafGroupSize; i < end; ++i) writer.add_leaf(nodes[i], branches, leaves);
+    writer.link_categories();
   }
   return all;
 }

@@ -1,12 +1,9 @@
-// The ways to the leaves of a tree, seen by feature: what has to hold of a feature for a row to be
-// in a leaf, and how likely that is.
+// Paths to the leaves of a tree by feature: the conditions on each feature for a row to reach a
+// leaf, and their probability.
 //
-// A leaf's path may split on a feature several times; here these splits are one: a row *holds* the
-// feature where it goes the leaf's way at all of them. The *share* of a feature is what its splits
-// leave over of the training rows: the product, over them, of the share of the child on the path in
-// the rows of both children.
-//
-// Owns: paths and shares. Must not know: payloads, games, tables of rows.
+// A path may split on a feature several times; these splits are merged. A row satisfies the feature
+// if it goes towards the leaf at all of them. The share of a feature is the product, over its
+// splits, of the fraction of training rows that go to the child on the path.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -18,19 +15,19 @@
 
 namespace polyleaf {
 
-// Features of the path: first .. first + n_features - 1; of a linear leaf also regressors that the
-// path does not split on, held by all rows, with share 1. Regressors: first_entry .. first_entry +
-// n_entries - 1.
+// Features of the path: first .. first + n_features - 1. A linear leaf also has regressors that the
+// path does not split on; all rows satisfy them, with share 1. Regressors: first_entry ..
+// first_entry + n_entries - 1.
 struct LeafPath {
   int32_t leaf, first, n_features, first_entry, n_entries;
 };
 
-// Up to kLeavesTogether leaves of one tree.
+// Up to kLeafGroupSize leaves of one tree.
 struct LeafPaths {
   std::vector<SplitOnCodes> splits;
-  std::vector<std::array<uint8_t, 256>> categories;  // what categorical splits point at
+  std::vector<std::array<uint8_t, 256>> categories;  // code tables of categorical splits
   std::vector<LeafPath> leaves;
-  std::vector<int32_t> columns;  // of each feature of each path: its column in tables of codes
+  std::vector<int32_t> columns;  // column of each feature of each path in code tables
   std::vector<double> shares;
   std::vector<int32_t>
       test_begin;  // the tests of feature i are test_begin[i] .. test_begin[i + 1] - 1
@@ -38,13 +35,12 @@ struct LeafPaths {
   std::vector<int32_t>
       regressors;  // of each entry of a linear leaf: which of the path's features it is
 
-  int32_t most_features() const;  // of a path
+  int32_t max_features() const;  // largest number of features of a path
 };
 
-constexpr int32_t kLeavesTogether = 64;
+constexpr int32_t kLeafGroupSize = 64;
 
-// column_of[f] is the column of feature f. Paths do not outlive the tree's last change: they copy
-// all they need.
+// column_of[f] is the column of feature f. Paths copy what they need of the tree.
 std::vector<LeafPaths> leaf_paths(const Tree& tree, const LeafView& leaves,
                                   const std::vector<int32_t>& column_of);
 

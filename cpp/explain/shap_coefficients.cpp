@@ -5,13 +5,13 @@
 namespace polyleaf {
 namespace {
 
-// With shares a table is no more than a memory of what was computed; for longer paths it would
-// leave the cache.
+// In path-dependent mode a table only caches computed values; for longer paths it would not fit the
+// cache.
 constexpr int32_t kShareTableBits = 8;
-// More points would change nothing: what they integrate are products of numbers between 0 and 1.
-constexpr int32_t kMostPoints = 32;
+// More points would change nothing: the integrands are products of numbers between 0 and 1.
+constexpr int32_t kMaxQuadraturePoints = 32;
 
-// Rows that hold, one after the other, all patterns of up to kShareTableBits features.
+// Rows that enumerate all patterns of up to kShareTableBits features.
 class AllPatterns {
  public:
   AllPatterns() {
@@ -25,42 +25,42 @@ class AllPatterns {
   uint8_t held_[kShareTableBits][kSize];
 };
 
-int32_t points_for(int32_t n_features) {
-  return std::min((n_features + 1) / 2, kMostPoints);
+int32_t count_points(int32_t n_features) {
+  return std::min((n_features + 1) / 2, kMaxQuadraturePoints);
 }
 
 }  // namespace
 
-void ShapConfig::prepare(int32_t most_features) {
+void ShapConfig::prepare(int32_t max_features) {
   if (background == nullptr)
-    quadratures = gauss_legendre(points_for(most_features));
+    quadratures = gauss_legendre(count_points(max_features));
   else
-    weights = std::make_unique<ShapleyWeights>(most_features);
+    weights = std::make_unique<ShapleyWeights>(max_features);
 }
 
 const Quadrature& ShapConfig::quadrature(int32_t n_features) const {
-  return quadratures[points_for(n_features)];
+  return quadratures[count_points(n_features)];
 }
 
-void GameScratch::reserve(const LeafPaths& paths) {
-  const int64_t most = paths.most_features();
+void CoefficientScratch::reserve(const LeafPaths& paths) {
+  const int64_t max_features = paths.max_features();
   decisions.reserve(paths.splits.size() * kTileRows);
-  held.reserve(static_cast<size_t>(most) * kTileRows);
-  integration.reserve(
-      static_cast<size_t>(integration_scratch(most, points_for(static_cast<int32_t>(most)))));
+  held.reserve(static_cast<size_t>(max_features) * kTileRows);
+  integration.reserve(static_cast<size_t>(
+      integration_scratch(max_features, count_points(static_cast<int32_t>(max_features)))));
 }
 
-uint64_t pattern_of(const uint8_t* held, int32_t n_features, int r) {
+uint64_t get_pattern(const uint8_t* held, int32_t n_features, int r) {
   uint64_t pattern = 0;
   for (int32_t j = 0; j < n_features; ++j)
     pattern |= static_cast<uint64_t>(held[static_cast<int64_t>(j) * kTileRows + r] & 1) << j;
   return pattern;
 }
 
-LeafShapCoefficients::LeafShapCoefficients(const LeafPaths& paths, const ShapConfig& rules,
+LeafShapCoefficients::LeafShapCoefficients(const LeafPaths& paths, const ShapConfig& config,
                                            bool linear, bool pairs, int64_t n_rows)
-    : paths_(paths), rules_(rules), pairs_(pairs) {
-  if (rules.background != nullptr) count_background();
+    : paths_(paths), config_(config), pairs_(pairs) {
+  if (config.background != nullptr) count_background();
   const auto n = static_cast<int32_t>(paths.leaves.size());
   int64_t size = 0;
   for (int32_t l = 0; l < n; ++l) {
@@ -68,7 +68,7 @@ LeafShapCoefficients::LeafShapCoefficients(const LeafPaths& paths, const ShapCon
     Leaf& leaf = leaves_.back();
     if (leaf.table < 0) continue;
     leaf.table = size;
-    size += leaf.n_games * leaf.n_terms * table_step(paths.leaves[l].n_features);
+    size += leaf.n_products * leaf.n_terms * table_step(paths.leaves[l].n_features);
   }
   tables_.reserve(static_cast<size_t>(size));
   for (int32_t l = 0; l < n; ++l)
@@ -76,10 +76,10 @@ LeafShapCoefficients::LeafShapCoefficients(const LeafPaths& paths, const ShapCon
 }
 
 void LeafShapCoefficients::count_background() {
-  const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
-  const CodeTiles& tiles = *rules_.background;
+  const ShapKernels& kernels = POLYLEAF_SELECT(shap_kernels);
+  const CodeTiles& tiles = *config_.background;
   for (const LeafPath& path : paths_.leaves) counts_.emplace_back(path.n_features);
-  GameScratch scratch;
+  CoefficientScratch scratch;
   scratch.reserve(paths_);
   for (int64_t row = 0; row < tiles.n_rows; row += kTileRows) {
     const int n = static_cast<int>(std::min<int64_t>(kTileRows, tiles.n_rows - row));
@@ -91,17 +91,17 @@ void LeafShapCoefficients::count_background() {
       kernels.hold(paths_.tests.data(), paths_.test_begin.data() + path.first, path.n_features,
                    scratch.decisions.data(), held);
       if (path.n_features <= kTableBits) {
-        kernels.number_patterns(held, path.n_features, scratch.patterns);
+        kernels.encode_patterns(held, path.n_features, scratch.patterns);
         for (int r = 0; r < n; ++r) counts_[l].add(static_cast<uint64_t>(scratch.patterns[r]));
       } else {
-        for (int r = 0; r < n; ++r) counts_[l].add(pattern_of(held, path.n_features, r));
+        for (int r = 0; r < n; ++r) counts_[l].add(get_pattern(held, path.n_features, r));
       }
     }
   }
-  for (PatternCounts& counts : counts_) counts.close();
+  for (PatternCounts& counts : counts_) counts.finish();
 }
 
-bool LeafShapCoefficients::pays(int32_t l, int64_t n_rows) const {
+bool LeafShapCoefficients::uses_table(int32_t l, int64_t n_rows) const {
   const int64_t n = paths_.leaves[l].n_features;
   if (counts_.empty()) return n <= kShareTableBits && n_rows >= int64_t{2} << n;
   return n <= kTableBits && 4 * n_rows * counts_[l].n_patterns() >= n * n << n;
@@ -109,22 +109,23 @@ bool LeafShapCoefficients::pays(int32_t l, int64_t n_rows) const {
 
 void LeafShapCoefficients::add_leaf(int32_t l, bool linear, int64_t n_rows) {
   const LeafPath& path = paths_.leaves[l];
-  const int32_t n_games = linear ? 1 + path.n_entries : 1,
+  const int32_t n_products = linear ? 1 + path.n_entries : 1,
                 terms = polyleaf::n_terms(path.n_features, pairs_);
-  leaves_.push_back({n_rows_, terms, n_games, path.n_features > 0 && pays(l, n_rows) ? 0 : -1});
-  n_rows_ += n_games * terms;
+  leaves_.push_back(
+      {n_rows_, terms, n_products, path.n_features > 0 && uses_table(l, n_rows) ? 0 : -1});
+  n_rows_ += n_products * terms;
   shares_begin_.push_back(static_cast<int64_t>(shares_.size()));
-  for (int32_t g = 1; g < n_games; ++g) {
+  for (int32_t g = 1; g < n_products; ++g) {
     const auto shares = paths_.shares.begin() + path.first;
     shares_.insert(shares_.end(), shares, shares + path.n_features);
-    // Where the regressor is unknown there is nothing to win.
+    // If the regressor is unknown, its contribution is zero.
     *(shares_.end() - path.n_features + paths_.regressors[path.first_entry + g - 1]) = 0.0;
   }
 }
 
-PathProduct LeafShapCoefficients::game(int32_t l, int32_t g) const {
+PathProduct LeafShapCoefficients::path_product(int32_t l, int32_t g) const {
   const LeafPath& path = paths_.leaves[l];
-  const Quadrature& rule = rules_.quadrature(path.n_features);
+  const Quadrature& rule = config_.quadrature(path.n_features);
   const double* shares = g == 0
                              ? paths_.shares.data() + path.first
                              : shares_.data() + shares_begin_[l] + int64_t{g - 1} * path.n_features;
@@ -143,12 +144,12 @@ void LeafShapCoefficients::fill_tables(int32_t l) {
   const int64_t step = table_step(n);
   if (!counts_.empty()) {
     std::fill_n(tables_.data() + leaf.table, leaf.n_terms * step, 0.0f);
-    return counts_[l].fill_table(pairs_, *rules_.weights, tables_.data() + leaf.table, step);
+    return counts_[l].fill_table(pairs_, *config_.weights, tables_.data() + leaf.table, step);
   }
-  Buffer<double> scratch(static_cast<size_t>(integration_scratch(n, points_for(n))));
-  for (int32_t g = 0; g < leaf.n_games; ++g)
-    POLYLEAF_SELECT(contribution_kernels)
-        .integrate(game(l, g), patterns.held(), AllPatterns::kSize, static_cast<int>(step),
+  Buffer<double> scratch(static_cast<size_t>(integration_scratch(n, count_points(n))));
+  for (int32_t g = 0; g < leaf.n_products; ++g)
+    POLYLEAF_SELECT(shap_kernels)
+        .integrate(path_product(l, g), patterns.held(), AllPatterns::kSize, static_cast<int>(step),
                    tables_.data() + leaf.table + g * leaf.n_terms * step, step, scratch.data());
 }
 
@@ -156,24 +157,24 @@ void LeafShapCoefficients::walk_patterns(int32_t l, int n_rows, const uint8_t* h
                                          float* coefficients) const {
   const int32_t n = paths_.leaves[l].n_features;
   for (int r = 0; r < n_rows; ++r)
-    counts_[l].coefficients(pattern_of(held, n, r), pairs_, *rules_.weights, coefficients + r,
+    counts_[l].coefficients(get_pattern(held, n, r), pairs_, *config_.weights, coefficients + r,
                             kTileRows);
 }
 
-void LeafShapCoefficients::write(int32_t l, int n_rows, GameScratch& scratch,
+void LeafShapCoefficients::write(int32_t l, int n_rows, CoefficientScratch& scratch,
                                  float* coefficients) const {
-  const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
+  const ShapKernels& kernels = POLYLEAF_SELECT(shap_kernels);
   const Leaf& leaf = leaves_[l];
   const int32_t n = paths_.leaves[l].n_features;
   float* to = coefficients + int64_t{leaf.first_row} * kTileRows;
   if (leaf.table >= 0) {
-    kernels.number_patterns(scratch.held.data(), n, scratch.patterns);
-    return kernels.look_up(tables_.data() + leaf.table, n, leaf.n_games * leaf.n_terms,
+    kernels.encode_patterns(scratch.held.data(), n, scratch.patterns);
+    return kernels.look_up(tables_.data() + leaf.table, n, leaf.n_products * leaf.n_terms,
                            scratch.patterns, n_rows, to);
   }
   if (!counts_.empty()) return walk_patterns(l, n_rows, scratch.held.data(), to);
-  for (int32_t g = 0; g < leaf.n_games; ++g)
-    kernels.integrate(game(l, g), scratch.held.data(), kTileRows, n_rows,
+  for (int32_t g = 0; g < leaf.n_products; ++g)
+    kernels.integrate(path_product(l, g), scratch.held.data(), kTileRows, n_rows,
                       to + int64_t{g} * leaf.n_terms * kTileRows, kTileRows,
                       scratch.integration.data());
 }

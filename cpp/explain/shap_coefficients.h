@@ -1,18 +1,15 @@
-// The coefficients of leaves: how much of a leaf's payload each feature of its path is worth to a
-// row.
+// SHAP coefficients of leaves: the fraction of a leaf value that is attributed to each feature of
+// its path.
 //
-// To know some features of a row is to know which of a leaf's conditions it meets; what is unknown
-// is taken from the training rows (shares: leaf_paths.h) or from the rows of a background. How
-// likely the row is in the leaf, given what is known, is a game of the features, and a coefficient
-// is Shapley's value of a feature in it. It depends on which features the row holds, its *pattern*,
-// and on nothing else: so where many rows are to be explained, all patterns of a leaf make a table.
-// The two ways differ in how a coefficient is found, and a table has the bits of what it stands
-// for.
+// Knowing some features of a row determines which conditions of a leaf are satisfied; unknown
+// features follow the training rows (shares: leaf_paths.h) or a background data set. The
+// probability that the row reaches the leaf is a cooperative game of the features, and a
+// coefficient is a feature's Shapley value in it. It depends only on the pattern of satisfied
+// features, so if many rows are explained, all patterns of a leaf are tabulated. A table entry has
+// the bits of the direct computation.
 //
-// A linear leaf has more games, one a regressor: how likely the row is in the leaf *and* the
-// regressor is known.
-//
-// Owns: coefficients. Must not know: payloads, outputs, whose rows these are.
+// A linear leaf has an additional game per regressor: the probability that the row reaches the leaf
+// and the regressor is known.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -21,32 +18,30 @@
 #include "base/aligned_buffer.h"
 #include "explain/leaf_paths.h"
 #include "explain/pattern_counts.h"
-#include "explain/quadrature.h"
 #include "explain/shapley_weights.h"
 
 namespace polyleaf {
 
-// Codes of the columns that trees read, a tile of rows after the other: column c of a tile at c *
-// kTileRows.
+// Codes of the columns that trees read, tile after tile: column c of a tile is at c * kTileRows.
 struct CodeTiles {
   int64_t n_columns = 0, n_rows = 0;
   Buffer<uint8_t> codes;
   const uint8_t* tile(int64_t t) const { return codes.data() + t * n_columns * kTileRows; }
 };
 
-// What all leaves need. Without `background` shares decide.
+// Configuration shared by all leaves. Without `background` the shares are used.
 struct ShapConfig {
   std::vector<Quadrature> quadratures;  // by number of points
   std::unique_ptr<ShapleyWeights> weights;
   const CodeTiles* background = nullptr;
 
-  // For paths of up to most_features features.
-  void prepare(int32_t most_features);
+  // Prepare for paths of up to max_features features.
+  void prepare(int32_t max_features);
   const Quadrature& quadrature(int32_t n_features) const;
 };
 
-// What one thread needs.
-struct GameScratch {
+// Scratch memory of one thread.
+struct CoefficientScratch {
   Buffer<uint8_t> decisions, held;
   Buffer<double> integration;
   int32_t patterns[kTileRows];
@@ -54,48 +49,50 @@ struct GameScratch {
   void reserve(const LeafPaths& paths);
 };
 
-// Bits 0 .. n_features - 1 of row r of what `hold` has written.
-uint64_t pattern_of(const uint8_t* held, int32_t n_features, int r);
+// Return the pattern of row r: bits 0 .. n_features - 1 as written by `hold`.
+uint64_t get_pattern(const uint8_t* held, int32_t n_features, int r);
 
 class LeafShapCoefficients {
  public:
-  // For n_rows rows to explain: whether tables pay. `linear`: one more game for each regressor.
-  LeafShapCoefficients(const LeafPaths& paths, const ShapConfig& rules, bool linear, bool pairs,
+  // n_rows: rows to explain, which decides whether tables are used. `linear`: one more game per
+  // regressor.
+  LeafShapCoefficients(const LeafPaths& paths, const ShapConfig& config, bool linear, bool pairs,
                        int64_t n_rows);
 
-  // Coefficients of leaf l: rows first_row(l) + game * n_terms(l) + term of all coefficients of a
-  // tile.
+  // Coefficients of leaf l are rows first_row(l) + product * n_terms(l) + term of a tile's
+  // coefficients.
   int32_t first_row(int32_t l) const { return leaves_[l].first_row; }
   int32_t n_terms(int32_t l) const { return leaves_[l].n_terms; }
   int32_t n_rows() const { return n_rows_; }
 
-  // Writes the coefficients of leaf l for the rows that hold what scratch.held says.
-  void write(int32_t l, int n_rows, GameScratch& scratch, float* coefficients) const;
+  // Write the coefficients of leaf l for the rows described by scratch.held.
+  void write(int32_t l, int n_rows, CoefficientScratch& scratch, float* coefficients) const;
 
  private:
   struct Leaf {
-    int32_t first_row, n_terms, n_games;
-    int64_t table;  // position of the first game's; -1: none
+    int32_t first_row, n_terms, n_products;
+    int64_t table;  // offset of the first product's table; -1: none
   };
   void count_background();
   void add_leaf(int32_t l, bool linear, int64_t n_rows);
   void fill_tables(int32_t l);
-  bool pays(int32_t l, int64_t n_rows) const;
-  PathProduct game(int32_t l, int32_t g) const;
+  bool uses_table(int32_t l, int64_t n_rows) const;
+  PathProduct path_product(int32_t l, int32_t g) const;
   void walk_patterns(int32_t l, int n_rows, const uint8_t* held, float* coefficients) const;
 
   const LeafPaths& paths_;
-  const ShapConfig& rules_;
+  const ShapConfig& config_;
   bool pairs_;
   int32_t n_rows_ = 0;
   std::vector<Leaf> leaves_;
-  std::vector<double> shares_;  // of the games of regressors, each as long as its leaf's path
-  std::vector<int64_t> shares_begin_;  // of each leaf
-  std::vector<PatternCounts> counts_;  // of each leaf, with a background
+  std::vector<double>
+      shares_;  // shares of the regressors' products, each as long as its leaf's path
+  std::vector<int64_t> shares_begin_;  // offset for each leaf
+  std::vector<PatternCounts> counts_;  // for each leaf, with a background
   Buffer<float> tables_;
 };
 
-// Entries of a table of patterns, for each term.
+// Number of entries of a table of patterns, per term.
 inline int64_t table_step(int32_t n_features) {
   return n_features <= 4 ? kRowStep : int64_t{1} << n_features;
 }

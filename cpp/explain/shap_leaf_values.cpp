@@ -8,24 +8,24 @@
 namespace polyleaf {
 namespace {
 
-double scale_of(const OutputChunk& chunk, int32_t position) {
+double get_scale(const OutputChunk& chunk, int32_t position) {
   return chunk.scale == nullptr ? 1.0 : chunk.scale[position];
 }
 
-float within_floats(double value) {
+float clip_to_float(double value) {
   return static_cast<float>(std::min(std::max(value, -double{FLT_MAX}), double{FLT_MAX}));
 }
 
 }  // namespace
 
-void LeafSlots::add_leaf(const std::vector<int32_t>& of_terms) {
+void LeafSlots::add_leaf(const std::vector<int32_t>& term_slots) {
   first.push_back(static_cast<int32_t>(slots.size()));
-  slots.insert(slots.end(), of_terms.begin(), of_terms.end());
+  slots.insert(slots.end(), term_slots.begin(), term_slots.end());
 }
 
-void LeafSlots::sort(const LeafShapCoefficients& games, int32_t n_slots) {
+void LeafSlots::sort(const LeafShapCoefficients& shap_coefficients, int32_t n_slots) {
   std::vector<int32_t> next(n_slots + 1,
-                            0);  // first counts, then where the next term of a slot goes
+                            0);  // first counts, then the position of a slot's next term
   for (int32_t slot : slots) ++next[slot + 1];
   for (int32_t slot = 0; slot < n_slots; ++slot) {
     next[slot + 1] += next[slot];
@@ -36,12 +36,12 @@ void LeafSlots::sort(const LeafShapCoefficients& games, int32_t n_slots) {
   begin.push_back(static_cast<int32_t>(slots.size()));
   terms.resize(slots.size());
   for (int32_t l = 0; l < static_cast<int32_t>(first.size()); ++l)
-    for (int32_t t = 0; t < games.n_terms(l); ++t)
-      terms[next[slots[first[l] + t]]++] = {games.first_row(l) + t, l};
+    for (int32_t t = 0; t < shap_coefficients.n_terms(l); ++t)
+      terms[next[slots[first[l] + t]]++] = {shap_coefficients.first_row(l) + t, l};
 }
 
-LeafPayloads::LeafPayloads(const LeafPaths& paths, const LeafView& leaves, int32_t output,
-                           const OutputChunk& chunk, const std::vector<double>& centre)
+ShapLeafValues::ShapLeafValues(const LeafPaths& paths, const LeafView& leaves, int32_t output,
+                               const OutputChunk& chunk, const std::vector<double>& centre)
     : paths_(paths), is_sparse_(leaves.kind->is_sparse), output_(output) {
   if (output < 0) {
     n_columns_ = chunk.n;
@@ -58,19 +58,19 @@ LeafPayloads::LeafPayloads(const LeafPaths& paths, const LeafView& leaves, int32
     read_dense(leaves, chunk, centre);
 }
 
-void LeafPayloads::read_dense(const LeafView& leaves, const OutputChunk& chunk,
-                              const std::vector<double>& centre) {
+void ShapLeafValues::read_dense(const LeafView& leaves, const OutputChunk& chunk,
+                                const std::vector<double>& centre) {
   values_.reserve(paths_.leaves.size() * n_columns_);
   float* to = values_.data();
   for (const LeafPath& path : paths_.leaves)
     for (int32_t k = 0; k < n_columns_; ++k) {
       const double value =
           leaves.values[path.leaf * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0)];
-      *to++ = within_floats((value - centre[k]) * scale_of(chunk, position_ + k));
+      *to++ = clip_to_float((value - centre[k]) * get_scale(chunk, position_ + k));
     }
 }
 
-void LeafPayloads::read_topk(const LeafView& leaves, const OutputChunk& chunk) {
+void ShapLeafValues::read_topk(const LeafView& leaves, const OutputChunk& chunk) {
   std::vector<float> values;
   for (const LeafPath& path : paths_.leaves) {
     entry_begin_.push_back(static_cast<int64_t>(values.size()));
@@ -78,7 +78,7 @@ void LeafPayloads::read_topk(const LeafView& leaves, const OutputChunk& chunk) {
       const int32_t position = chunk.position_of[leaves.index[e]];
       if (position < 0) continue;
       positions_.push_back(position);
-      values.push_back(within_floats(double{leaves.values[e]} * scale_of(chunk, position)));
+      values.push_back(clip_to_float(double{leaves.values[e]} * get_scale(chunk, position)));
     }
   }
   entry_begin_.push_back(static_cast<int64_t>(values.size()));
@@ -86,8 +86,8 @@ void LeafPayloads::read_topk(const LeafView& leaves, const OutputChunk& chunk) {
   std::copy(values.begin(), values.end(), values_.data());
 }
 
-void LeafPayloads::read_linear(const LeafView& leaves, const OutputChunk& chunk,
-                               const std::vector<double>& centre) {
+void ShapLeafValues::read_linear(const LeafView& leaves, const OutputChunk& chunk,
+                                 const std::vector<double>& centre) {
   const size_t size = paths_.leaves.size() * n_columns_;
   for (Buffer<float>* buffer : {&values_, &intercept_, &lower_, &upper_}) buffer->reserve(size);
   weights_.reserve(paths_.regressors.size() * n_columns_);
@@ -97,28 +97,28 @@ void LeafPayloads::read_linear(const LeafView& leaves, const OutputChunk& chunk,
     const int64_t first = leaves.begin[path.leaf];
     for (int32_t k = 0; k < n_columns_; ++k, ++at) {
       const int64_t from = path.leaf * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0);
-      const double scale = scale_of(chunk, position_ + k), intercept = leaves.values[from];
+      const double scale = get_scale(chunk, position_ + k), intercept = leaves.values[from];
       const double lower = leaves.lower[from], upper = leaves.upper[from];
       const double unknown = std::min(std::max(intercept, lower), upper);
-      values_[at] = within_floats((unknown - centre[k]) * scale);
-      intercept_[at] = within_floats(intercept * scale);
-      lower_[at] = within_floats(scale < 0.0 ? upper * scale : lower * scale);
-      upper_[at] = within_floats(scale < 0.0 ? lower * scale : upper * scale);
+      values_[at] = clip_to_float((unknown - centre[k]) * scale);
+      intercept_[at] = clip_to_float(intercept * scale);
+      lower_[at] = clip_to_float(scale < 0.0 ? upper * scale : lower * scale);
+      upper_[at] = clip_to_float(scale < 0.0 ? lower * scale : upper * scale);
     }
     for (int64_t e = first; e < first + path.n_entries; ++e) {
       centre_.push_back(leaves.centre[e]);
       for (int32_t k = 0; k < n_columns_; ++k)
-        *weight++ = within_floats(
+        *weight++ = clip_to_float(
             double{leaves.weights[e * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0)]} *
-            scale_of(chunk, position_ + k));
+            get_scale(chunk, position_ + k));
     }
   }
 }
 
-void LeafPayloads::add(const LeafSlots& slots, const float* coefficients,
-                       const ContributionTile& tile) const {
+void ShapLeafValues::add(const LeafSlots& slots, const float* coefficients,
+                         const ShapTile& tile) const {
   if (n_columns_ == 0) return;
-  const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
+  const ShapKernels& kernels = POLYLEAF_SELECT(shap_kernels);
   if (!is_sparse_) {
     for (size_t i = 0; i < slots.occurring.size(); ++i)
       kernels.add_terms(slots.terms.data() + slots.begin[i], slots.begin[i + 1] - slots.begin[i],
@@ -128,8 +128,8 @@ void LeafPayloads::add(const LeafSlots& slots, const float* coefficients,
   }
   for (size_t i = 0; i < slots.occurring.size(); ++i)
     for (int32_t t = slots.begin[i]; t < slots.begin[i + 1]; ++t) {
-      const int64_t begin = entry_begin_[slots.terms[t].payload],
-                    end = entry_begin_[slots.terms[t].payload + 1];
+      const int64_t begin = entry_begin_[slots.terms[t].leaf_value],
+                    end = entry_begin_[slots.terms[t].leaf_value + 1];
       kernels.add_entries(coefficients + int64_t{slots.terms[t].coefficients} * kTileRows,
                           positions_.data() + begin, values_.data() + begin,
                           static_cast<int32_t>(end - begin), tile.n_rows,
@@ -137,17 +137,17 @@ void LeafPayloads::add(const LeafSlots& slots, const float* coefficients,
     }
 }
 
-void LeafPayloads::add_slopes(int32_t l, const LeafShapCoefficients& games, const ShapConfig& rules,
-                              const LeafSlots& slots, bool pairs, const uint8_t* held,
-                              const TileRows& rows, float* coefficients, PayloadScratch& scratch,
-                              const ContributionTile& tile) const {
+void ShapLeafValues::add_slopes(int32_t l, const LeafShapCoefficients& shap_coefficients,
+                                const ShapConfig& config, const LeafSlots& slots, bool pairs,
+                                const uint8_t* held, const TileRows& rows, float* coefficients,
+                                ShapScratch& scratch, const ShapTile& tile) const {
   const LeafPath& path = paths_.leaves[l];
   if (n_columns_ == 0 || path.n_entries == 0) return;
-  const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
-  const int32_t terms = games.n_terms(l);
+  const ShapKernels& kernels = POLYLEAF_SELECT(shap_kernels);
+  const int32_t terms = shap_coefficients.n_terms(l);
   scratch.shifts.reserve(static_cast<size_t>(path.n_entries) * kTileRows);
   scratch.clipped.reserve(static_cast<size_t>(n_columns_) * kTileRows);
-  float* first = coefficients + int64_t{games.first_row(l) + terms} * kTileRows;
+  float* first = coefficients + int64_t{shap_coefficients.first_row(l) + terms} * kTileRows;
   for (int32_t e = 0; e < path.n_entries; ++e) {
     const int32_t feature = paths_.regressors[path.first_entry + e];
     const int32_t column = paths_.columns[path.first + feature];
@@ -171,16 +171,16 @@ void LeafPayloads::add_slopes(int32_t l, const LeafShapCoefficients& games, cons
                        scratch.clipped.data(), tile.n_rows,
                        tile.at(slots.slots[slots.first[l] + t], position_));
   if (!any) return;
-  const Quadrature& rule = rules.quadrature(path.n_features);
+  const Quadrature& rule = config.quadrature(path.n_features);
   add_clipped(l,
               {path.n_features, static_cast<int32_t>(rule.at.size()),
                paths_.shares.data() + path.first, rule.at.data(), rule.weight.data(), pairs},
               slots, held, rows, scratch, tile);
 }
 
-void LeafPayloads::add_clipped(int32_t l, const PathProduct& game, const LeafSlots& slots,
-                               const uint8_t* held, const TileRows& rows, PayloadScratch& scratch,
-                               const ContributionTile& tile) const {
+void ShapLeafValues::add_clipped(int32_t l, const PathProduct& product, const LeafSlots& slots,
+                                 const uint8_t* held, const TileRows& rows, ShapScratch& scratch,
+                                 const ShapTile& tile) const {
   const LeafPath& path = paths_.leaves[l];
   const uint8_t* clipped = scratch.clipped.data();
   std::array<uint8_t, kTileRows> any{};
@@ -188,7 +188,7 @@ void LeafPayloads::add_clipped(int32_t l, const PathProduct& game, const LeafSlo
     for (int r = 0; r < rows.n_rows; ++r) any[r] |= clipped[int64_t{k} * kTileRows + r];
   std::vector<uint8_t> row_holds(path.n_features);
   std::vector<int32_t> regressors, entries;
-  ClippedPayload payload{};
+  ClippedLinearFunction leaf_value{};
   for (int r = 0; r < rows.n_rows; ++r) {
     if (any[r] == 0) continue;
     const auto shift = [&](int32_t e) {
@@ -202,16 +202,17 @@ void LeafPayloads::add_clipped(int32_t l, const PathProduct& game, const LeafSlo
       entries.push_back(e);
       regressors.push_back(paths_.regressors[path.first_entry + e]);
     }
-    scratch.slopes.set_row(game, row_holds, regressors);
+    scratch.slopes.set_row(product, row_holds, regressors);
     for (int32_t k = 0; k < n_columns_; ++k) {
       if (clipped[int64_t{k} * kTileRows + r] == 0) continue;
       const size_t at = static_cast<size_t>(l) * n_columns_ + k;
-      payload.intercept = intercept_[at], payload.lower = lower_[at], payload.upper = upper_[at];
-      payload.slopes.clear();
+      leaf_value.intercept = intercept_[at], leaf_value.lower = lower_[at],
+      leaf_value.upper = upper_[at];
+      leaf_value.slopes.clear();
       for (int32_t e : entries)
-        payload.slopes.push_back(
+        leaf_value.slopes.push_back(
             shift(e) * weights_[static_cast<size_t>(path.first_entry + e) * n_columns_ + k]);
-      scratch.slopes.find(payload, scratch.contributions);
+      scratch.slopes.find(leaf_value, scratch.contributions);
       for (size_t t = 0; t < scratch.contributions.size(); ++t)
         tile.at(slots.slots[slots.first[l] + t], position_ + k)[r] +=
             static_cast<float>(scratch.contributions[t]);
@@ -219,23 +220,24 @@ void LeafPayloads::add_clipped(int32_t l, const PathProduct& game, const LeafSlo
   }
 }
 
-void LeafPayloads::add_hybrids(int32_t l, const HybridBackground& background,
-                               const ShapConfig& rules, const LeafSlots& slots, bool pairs,
-                               const uint8_t* held, const TileRows& rows, PayloadScratch& scratch,
-                               const ContributionTile& tile) const {
+void ShapLeafValues::add_interventional(int32_t l, const LinearBackground& background,
+                                        const ShapConfig& config, const LeafSlots& slots,
+                                        bool pairs, const uint8_t* held, const TileRows& rows,
+                                        ShapScratch& scratch, const ShapTile& tile) const {
   const LeafPath& path = paths_.leaves[l];
   if (n_columns_ == 0 || path.n_features == 0) return;
   const size_t at = static_cast<size_t>(l) * n_columns_;
-  const HybridLeaf leaf{path.n_features,
-                        path.n_entries,
-                        n_columns_,
-                        paths_.regressors.data() + path.first_entry,
-                        centre_.data() + path.first_entry,
-                        weights_.data() + static_cast<size_t>(path.first_entry) * n_columns_,
-                        intercept_.data() + at,
-                        lower_.data() + at,
-                        upper_.data() + at,
-                        n_columns_};
+  const InterventionalLeaf leaf{
+      path.n_features,
+      path.n_entries,
+      n_columns_,
+      paths_.regressors.data() + path.first_entry,
+      centre_.data() + path.first_entry,
+      weights_.data() + static_cast<size_t>(path.first_entry) * n_columns_,
+      intercept_.data() + at,
+      lower_.data() + at,
+      upper_.data() + at,
+      n_columns_};
   const int32_t terms = n_terms(path.n_features, pairs);
   const double share = 1.0 / static_cast<double>(background.n_rows);
   std::vector<double> shifts(path.n_entries);
@@ -245,13 +247,13 @@ void LeafPayloads::add_hybrids(int32_t l, const HybridBackground& background,
       const float x = rows.x[int64_t{column} * kTileRows + r];
       shifts[e] = std::isnan(x) ? 0.0 : double{x} - double{leaf.centre[e]};
     }
-    const RowAtLeaf explained{pattern_of(held, path.n_features, r), shifts.data()};
+    const LeafRow explained{get_pattern(held, path.n_features, r), shifts.data()};
     scratch.contributions.assign(static_cast<size_t>(terms) * n_columns_, 0.0);
     for (int64_t b = 0; b < background.n_rows; ++b)
-      scratch.hybrids.add(
+      scratch.interventional.add(
           leaf, explained,
           {background.patterns[l][b], background.shifts[l].data() + b * path.n_entries}, share,
-          pairs, *rules.weights, scratch.contributions.data());
+          pairs, *config.weights, scratch.contributions.data());
     for (int32_t t = 0; t < terms; ++t)
       for (int32_t k = 0; k < n_columns_; ++k)
         tile.at(slots.slots[slots.first[l] + t], position_ + k)[r] +=

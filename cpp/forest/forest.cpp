@@ -1,4 +1,4 @@
-// Compiles trees into the flat arrays that the prediction kernels read (kernels/predict.h).
+// Compiles trees into the flat arrays that the prediction kernels read (kernels/predict_kernels.h).
 #include "forest/forest.h"
 
 #include <algorithm>
@@ -7,35 +7,34 @@
 #include <stdexcept>
 #include <string>
 
-#include "leaves/leaf_arrays.h"
+#include "leaves/leaf_block.h"
 
 namespace polyleaf {
 
-// What compiling a tree works in, used again for the next.
-struct CompileRoom {
-  std::vector<uint32_t> sets, positions;  // of each node
-  std::vector<int32_t> exits, in_top, order;
+// Scratch memory of compiling a tree, reused for the next.
+struct CompileScratch {
+  std::vector<uint32_t> sets, positions;  // per node
+  std::vector<int32_t> exits, top_position, order;
   std::vector<int> slots;
 };
 
 namespace {
 
 // Inner nodes in the top of a tree with more than kMaxExits leaves. Evaluating one more level for
-// every row costs as much as the whole top before it, while walking costs each row one step a
-// level: the two meet here.
+// every row costs as much as the whole top above it, while walking costs one step per row and
+// level; this size balances both.
 constexpr int kTopNodes = 127;
 
-int shift_of(const Tree& tree, int32_t node) {
+int get_shift(const Tree& tree, int32_t node) {
   return tree.category_set[node] < 0 && tree.missing_left[node];
 }
 
-// The last code that goes left, after the shift.
-int cut_of(const Tree& tree, int32_t node) {
-  return tree.category_set[node] < 0 ? tree.threshold[node] + shift_of(tree, node) : 0;
+// Return the last code that goes left, after the shift.
+int get_cut(const Tree& tree, int32_t node) {
+  return tree.category_set[node] < 0 ? tree.threshold[node] + get_shift(tree, node) : 0;
 }
 
-// Appends a set for each categorical node, with bit 255 saying where the missing code goes; rows:
-// each node's set.
+// Append a set for each categorical node; bit 255 is the missing code. rows: each node's set.
 void write_sets(const Tree& tree, std::vector<CategorySet>& sets, std::vector<uint32_t>& rows) {
   rows.assign(tree.n_nodes(), kNumeric);
   for (int32_t i = 0; i < tree.n_nodes(); ++i) {
@@ -51,20 +50,20 @@ void write_sets(const Tree& tree, std::vector<CategorySet>& sets, std::vector<ui
 // Writes the top of one tree as a program in which a node comes after its children.
 class TopWriter {
  public:
-  TopWriter(const Tree& tree, std::vector<TopNode>& program, CompileRoom& room)
+  TopWriter(const Tree& tree, std::vector<TopNode>& program, CompileScratch& scratch)
       : tree_(tree),
-        sets_(room.sets),
+        sets_(scratch.sets),
         program_(program),
-        exits_(room.exits),
-        in_top_(room.in_top),
-        order_(room.order),
-        slots_(room.slots) {}
+        exits_(scratch.exits),
+        top_position_(scratch.top_position),
+        order_(scratch.order),
+        slots_(scratch.slots) {}
 
   void write(bool whole) {
     whole_ = whole;
     exits_.clear();
     order_.clear();
-    in_top_.assign(tree_.n_nodes(), 0);
+    top_position_.assign(tree_.n_nodes(), 0);
     if (whole)
       choose_all();
     else
@@ -77,7 +76,7 @@ class TopWriter {
  private:
   void take(int32_t node) {
     order_.push_back(node);
-    in_top_[node] = static_cast<int32_t>(order_.size());
+    top_position_[node] = static_cast<int32_t>(order_.size());
   }
 
   void choose_all() {
@@ -85,7 +84,7 @@ class TopWriter {
       if (tree_.feature[node] >= 0) take(node);
   }
 
-  // Up to `limit` inner nodes, those first that most training rows passed through: rows then leave
+  // Choose up to `limit` inner nodes, those with the most training rows first, so that rows leave
   // the top late. order_ has parents before their children.
   void choose(size_t limit) {
     const auto less = [this](int32_t a, int32_t b) {
@@ -102,8 +101,8 @@ class TopWriter {
     }
   }
 
-  int& slots(int32_t node) { return slots_[in_top_[node] - 1]; }
-  int slots_needed(int32_t node) { return in_top_[node] ? slots(node) : 0; }
+  int& slots(int32_t node) { return slots_[top_position_[node] - 1]; }
+  int slots_needed(int32_t node) { return top_position_[node] ? slots(node) : 0; }
 
   void count_slots() {
     for (size_t i = order_.size(); i-- > 0;) {
@@ -113,9 +112,9 @@ class TopWriter {
     }
   }
 
-  // Returns where the result of `node` will be.
+  // Emit a node and return where its result will be.
   uint16_t emit(int32_t node) {
-    if (!in_top_[node]) {
+    if (!top_position_[node]) {
       if (whole_) return static_cast<uint16_t>(tree_.leaf[node]);
       exits_.push_back(node);
       return static_cast<uint16_t>(exits_.size() - 1);
@@ -129,8 +128,8 @@ class TopWriter {
     const uint16_t result = acquire();
     program_.push_back({static_cast<uint32_t>(tree_.feature[node]), sets_[node],
                         left_first ? first : second, left_first ? second : first, result,
-                        static_cast<uint8_t>(cut_of(tree_, node)),
-                        static_cast<uint8_t>(shift_of(tree_, node))});
+                        static_cast<uint8_t>(get_cut(tree_, node)),
+                        static_cast<uint8_t>(get_shift(tree_, node))});
     return result;
   }
 
@@ -150,36 +149,36 @@ class TopWriter {
   const std::vector<uint32_t>& sets_;
   std::vector<TopNode>& program_;
   std::vector<int32_t>& exits_;
-  std::vector<int32_t>& in_top_;  // 1 + position in order_; 0: below the top, or a leaf
+  std::vector<int32_t>& top_position_;  // 1 + position in order_; 0: below the top, or a leaf
   std::vector<int32_t>& order_;
   std::vector<int>& slots_;
   std::array<bool, kMaxSlots> used_{};
   bool whole_ = false;
 };
 
-// Appends the nodes to walk; position: that of each node of the tree.
+// Append the nodes to walk; position: position of each node of the tree.
 void write_nodes(const Tree& tree, const std::vector<uint32_t>& sets, std::vector<WalkNode>& nodes,
-                 std::vector<uint32_t>& payload, std::vector<uint32_t>& position) {
+                 std::vector<uint32_t>& node_data, std::vector<uint32_t>& position) {
   const int32_t n = tree.n_nodes();
   position.resize(n);
   uint32_t next = static_cast<uint32_t>(nodes.size());
   nodes.resize(next + n);
-  payload.resize(next + n);
+  node_data.resize(next + n);
   position[0] = next++;
   for (int32_t i = 0; i < n; ++i) {
     const uint32_t at = position[i];
     if (tree.feature[i] < 0) {
       nodes[at] = {at, 255};
-      payload[at] = static_cast<uint32_t>(tree.leaf[i]);
+      node_data[at] = static_cast<uint32_t>(tree.leaf[i]);
       continue;
     }
     const bool categorical = sets[i] != kNumeric;
     position[tree.left[i]] = next;
     position[tree.right[i]] = next + 1;
     nodes[at] = {next, static_cast<uint32_t>(tree.feature[i]) << 10 | uint32_t{categorical} << 9 |
-                           static_cast<uint32_t>(shift_of(tree, i)) << 8 |
-                           static_cast<uint32_t>(cut_of(tree, i))};
-    payload[at] = categorical ? sets[i] : 0;
+                           static_cast<uint32_t>(get_shift(tree, i)) << 8 |
+                           static_cast<uint32_t>(get_cut(tree, i))};
+    node_data[at] = categorical ? sets[i] : 0;
     next += 2;
   }
 }
@@ -221,8 +220,8 @@ void Forest::append(std::shared_ptr<const Tree> tree, std::shared_ptr<const Leaf
   entry.output = output;
   entry.tree = std::move(tree);
   const Tree& to_compile = *entry.tree;
-  CompileRoom room;
-  add(to_compile, std::move(entry), room);
+  CompileScratch scratch;
+  add(to_compile, std::move(entry), scratch);
 }
 
 void Forest::extend(const std::shared_ptr<const TreeSource>& source) {
@@ -231,10 +230,10 @@ void Forest::extend(const std::shared_ptr<const TreeSource>& source) {
     const size_t n = entries_.size() + source->n_trees();
     entries_.reserve(n);
     compiled_.reserve(n);
-    placed_.reserve(n);
+    targets_.reserve(n);
   }
   Tree tree;
-  CompileRoom room;
+  CompileScratch scratch;
   for (int32_t t = 0; t < source->n_trees(); ++t) {
     source->read(t, tree);
     Entry entry = kNoEntry;
@@ -242,7 +241,7 @@ void Forest::extend(const std::shared_ptr<const TreeSource>& source) {
     entry.place = t;
     entry.leaves = source->leaves(t);
     entry.output = source->output(t);
-    add(tree, std::move(entry), room);
+    add(tree, std::move(entry), scratch);
   }
 }
 
@@ -255,7 +254,7 @@ std::shared_ptr<const Tree> Forest::tree(int32_t t) const {
   return tree;
 }
 
-void Forest::add(const Tree& tree, Entry entry, CompileRoom& room) {
+void Forest::add(const Tree& tree, Entry entry, CompileScratch& scratch) {
   check_leaves(tree, *entry.leaves, entry.output, n_outputs_);
   const int32_t n_features = 1 + *std::max_element(tree.feature.begin(), tree.feature.end());
   if (static_cast<uint32_t>(n_features) > kMaxFeatures)
@@ -271,17 +270,17 @@ void Forest::add(const Tree& tree, Entry entry, CompileRoom& room) {
   compiled.exit_begin = static_cast<uint32_t>(exits_.size());
   compiled.whole = tree.n_leaves <= kMaxExits;
 
-  write_sets(tree, sets_, room.sets);
-  compiled.has_categories =
-      std::any_of(room.sets.begin(), room.sets.end(), [](uint32_t s) { return s != kNumeric; });
-  write_nodes(tree, room.sets, nodes_, payload_, room.positions);
-  TopWriter(tree, tops_, room).write(compiled.whole);
-  for (int32_t node : room.exits) exits_.push_back(room.positions[node]);
+  write_sets(tree, sets_, scratch.sets);
+  compiled.has_categories = std::any_of(scratch.sets.begin(), scratch.sets.end(),
+                                        [](uint32_t s) { return s != kNumeric; });
+  write_nodes(tree, scratch.sets, nodes_, node_data_, scratch.positions);
+  TopWriter(tree, tops_, scratch).write(compiled.whole);
+  for (int32_t node : scratch.exits) exits_.push_back(scratch.positions[node]);
   compiled.n_top = static_cast<uint32_t>(tops_.size()) - compiled.top_begin;
 
-  // One output: a vector is a number.
+  // With one output a vector is a number.
   const LeafBlock& leaves = *entry.leaves;
-  placed_.push_back(
+  targets_.push_back(
       {&leaves.view(), n_outputs_ == 1 && !leaves.kind().is_sparse ? 0 : entry.output});
   const Entry& last = entries_.empty() ? kNoEntry : entries_.back();
   entry.n_features = std::max(n_features, last.n_features);
@@ -302,13 +301,13 @@ void Forest::truncate(int32_t n_trees) {
                                 ".");
   const Entry& last = n_trees == 0 ? kNoEntry : entries_[n_trees - 1];
   nodes_.resize(last.nodes_end);
-  payload_.resize(last.nodes_end);
+  node_data_.resize(last.nodes_end);
   tops_.resize(last.tops_end);
   exits_.resize(last.exits_end);
   sets_.resize(last.sets_end);
   entries_.erase(entries_.begin() + n_trees, entries_.end());
   compiled_.resize(n_trees);
-  placed_.resize(n_trees);
+  targets_.resize(n_trees);
 }
 
 std::vector<ForestPart> Forest::parts(TreeRange range) const {
@@ -321,7 +320,7 @@ std::vector<ForestPart> Forest::parts(TreeRange range) const {
 }
 
 ForestArrays Forest::arrays() const {
-  return {nodes_.data(), payload_.data(), tops_.data(), exits_.data(),
+  return {nodes_.data(), node_data_.data(), tops_.data(), exits_.data(),
           sets_.empty() ? nullptr : sets_.front().data()};
 }
 

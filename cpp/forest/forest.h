@@ -1,8 +1,5 @@
-// The trees of a model with their leaves, ready to predict.
-//
-// Owns: trees, their leaf blocks, and their compiled form (kernels/predict.h). Thread-safe:
-// predictions run side by side, append and truncate wait for them. Must not know: where codes come
-// from, rounds, base scores' meaning.
+// The trees of a model with their leaves, ready to predict. Thread-safe: predictions run
+// concurrently; append and truncate wait for them.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -12,14 +9,33 @@
 
 #include "base/context.h"
 #include "forest/kernels/predict_kernels.h"
-#include "forest/score_unit.h"
-#include "forest/tree_source.h"
+#include "forest/score_transform.h"
 #include "grower/tree.h"
 #include "leaves/leaf_block.h"
 
 namespace polyleaf {
 
-struct CompileRoom;
+// Source of trees that a forest does not store itself, for example the arrays of a file; trees are
+// rarely requested after loading.
+
+class TreeSource {
+ public:
+  virtual ~TreeSource() = default;
+  TreeSource(const TreeSource&) = delete;
+  TreeSource& operator=(const TreeSource&) = delete;
+
+  virtual int32_t n_trees() const = 0;
+  // Write tree t into `tree`, reusing its memory. Throws std::invalid_argument unless
+  // `check_tree` accepts it.
+  virtual void read(int32_t t, Tree& tree) const = 0;
+  virtual std::shared_ptr<const LeafBlock> leaves(int32_t t) const = 0;
+  virtual int32_t output(int32_t t) const = 0;  // output of tree t; -1: all
+
+ protected:
+  TreeSource() = default;
+};
+
+struct CompileScratch;
 
 // Feature codes, feature-major: feature f of row r is data[f * n_rows + r].
 struct CodeMatrix {
@@ -27,15 +43,15 @@ struct CodeMatrix {
   int64_t n_features, n_rows;
 };
 
-// The features that a code matrix has rows for, ascending, where it has not all; nullptr: all.
-using CodedFeatures = std::vector<int32_t>;
+// Ascending ids of the features that a code matrix has rows for; nullptr: all.
+using FeatureIds = std::vector<int32_t>;
 
 // Trees first .. last - 1.
 struct TreeRange {
   int32_t first, last;
 };
 
-// A tree with its leaves; output: the only one that they are for, or -1.
+// A tree with its leaves; output: the only output that it predicts, or -1.
 struct ForestPart {
   std::shared_ptr<const Tree> tree;
   std::shared_ptr<const LeafBlock> leaves;
@@ -56,103 +72,105 @@ class Forest {
  public:
   explicit Forest(int32_t n_outputs);
 
-  // output >= 0: the leaves are of one column, for that output; -1: of all outputs.
+  // output >= 0: single-column leaves of that output; -1: leaves of all outputs.
   void append(std::shared_ptr<const Tree> tree, std::shared_ptr<const LeafBlock> leaves,
               int32_t output);
-  // All trees of the source, which is kept in their place.
+  // Append all trees of a source; the source is kept instead of the trees.
   void extend(const std::shared_ptr<const TreeSource>& source);
-  void truncate(int32_t n_trees);  // keeps the first n_trees
+  void truncate(int32_t n_trees);  // keep the first n_trees
 
   int32_t n_outputs() const { return n_outputs_; }
   int32_t n_trees() const { return static_cast<int32_t>(entries_.size()); }
-  std::shared_ptr<const Tree> tree(int32_t t) const;  // of a source: made anew
+  std::shared_ptr<const Tree> tree(int32_t t) const;  // read again if it comes from a source
   const std::shared_ptr<const LeafBlock>& leaves(int32_t t) const { return entries_.at(t).leaves; }
   int32_t output(int32_t t) const { return entries_.at(t).output; }
   std::vector<ForestPart> parts(
-      TreeRange range) const;  // to be kept, whatever becomes of the forest
+      TreeRange range) const;  // shared copies, independent of later changes of the forest
 
-  // Raw features that leaves of the range read, ascending; features that its nodes split on.
+  // Ascending ids of raw features that leaves of the range read, and of features that its nodes
+  // split on.
   std::vector<int32_t> regressors(TreeRange range) const;
   std::vector<int32_t> split_features(TreeRange range) const;
 
-  // raw (n_rows, n_outputs) += leaf payloads, tree after tree in order, in float32. `features` are
-  // what leaves read.
+  // raw (n_rows, n_outputs) += leaf values, tree after tree in order, in float32. `features` are
+  // the raw features of linear leaves.
   void predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
                const Context& context) const;
-  // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0. `coded`: the
-  // features that codes are of, all that the trees split on among them.
-  void scores(const CodeMatrix& codes, const CodedFeatures* coded, const FeatureMatrix& features,
-              const ScoreTransform& unit, double* scores, TreeRange range,
-              const Context& context) const;
-  // outputs, scores (n_rows, k): the k outputs of each row with the highest scores, highest first,
-  // ties by number. Without a base only outputs that a leaf of the row holds take part; with one
-  // all of them do. Where there are fewer than k: -1, -inf.
-  void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreTransform& unit,
+  // Compute scores (n_rows, n_outputs) from float32 sums of leaf values that start at 0.
+  // `coded_features`: the features that `codes` has rows for, including all that the trees split
+  // on.
+  void scores(const CodeMatrix& codes, const FeatureIds* coded_features,
+              const FeatureMatrix& features, const ScoreTransform& transform, double* scores,
+              TreeRange range, const Context& context) const;
+  // Find outputs and scores (n_rows, k): the k outputs of each row with the highest scores,
+  // highest first, ties by output. Without a base only outputs in a leaf of the row take part;
+  // with one all do. Missing ranks are -1, -inf.
+  void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreTransform& transform,
             int32_t k, int32_t* outputs, double* scores, TreeRange range,
             const Context& context) const;
-  // The float32 sums of the outputs that a leaf of the row holds. No tree may be for all outputs
-  // unless its leaves are sparse.
+  // Compute the float32 sums of the outputs in the leaves of each row. Trees of all outputs must
+  // have sparse leaves.
   SparseScores sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features,
                              TreeRange range, const Context& context) const;
-  // leaves (n_rows, number of trees): the leaf id of each row in each tree.
+  // leaves (n_rows, number of trees): leaf id of each row in each tree.
   void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
              const Context& context) const;
 
  private:
   struct Entry {
-    std::shared_ptr<const Tree> tree;          // or nullptr, and
-    std::shared_ptr<const TreeSource> source;  // where it is read again
-    int32_t place;                             // in the source
+    std::shared_ptr<const Tree> tree;          // or nullptr:
+    std::shared_ptr<const TreeSource> source;  // the source it is read from
+    int32_t place;                             // tree number in the source
     std::shared_ptr<const LeafBlock> leaves;
     int32_t output;
-    // What this tree and those before it read: 1 + the largest feature, of splits and of leaves.
+    // 1 + the largest feature that this tree and those before it read, in splits and in leaves.
     int32_t n_features, n_regressors;
     size_t nodes_end, tops_end, exits_end, sets_end;
   };
   static const Entry kNoEntry;
 
-  // Compiles a tree. `entry` says of it what is known before.
-  void add(const Tree& tree, Entry entry, CompileRoom& room);
+  // Compile a tree and append it with the given entry.
+  void add(const Tree& tree, Entry entry, CompileScratch& scratch);
   void check(TreeRange range) const;
   void check(const CodeMatrix& codes, TreeRange range) const;
   void check(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range) const;
   bool is_leaf(size_t node) const { return nodes_[node].child == node; }
-  std::vector<int32_t> features_of(TreeRange range) const;
+  std::vector<int32_t> find_split_features(TreeRange range) const;
   ForestArrays arrays() const;
-  struct Renumbered;
+  struct RemappedTrees;
   template <class Visit>
-  void for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, TreeRange range,
-                  int block_rows, const Context& context, const Visit& visit) const;
+  void visit_blocks(const CodeMatrix& codes, const FeatureIds* coded_features, TreeRange range,
+                    int block_rows, const Context& context, const Visit& visit) const;
   struct BlockRows {
     int64_t first;
     int n_rows, thread;
   };
-  // visit(rows, sums): the sums of each block of rows, from 0 or from `start`.
+  // Call visit(rows, sums) for each block of rows; sums start from 0 or `start`.
   using BlockVisit = std::function<void(const BlockRows& rows, ScoreBlock& sums)>;
-  void for_score_blocks(const CodeMatrix& codes, const CodedFeatures* coded,
-                        const FeatureMatrix& features, const float* start, TreeRange range,
-                        const Context& context, const BlockVisit& visit) const;
-  // visit(rows, leaves): the leaf ids of each block of rows, [row][tree].
+  void visit_score_blocks(const CodeMatrix& codes, const FeatureIds* coded_features,
+                          const FeatureMatrix& features, const float* start, TreeRange range,
+                          const Context& context, const BlockVisit& visit) const;
+  // Call visit(rows, leaves) for each block of rows with leaf ids [row][tree].
   using LeavesVisit = std::function<void(const BlockRows& rows, const uint32_t* leaves)>;
-  void for_leaves(const CodeMatrix& codes, TreeRange range, const Context& context,
-                  const LeavesVisit& visit) const;
-  // visit(row, thread, sums): the sums of each row. Only where holds_few(range).
+  void visit_leaves(const CodeMatrix& codes, TreeRange range, const Context& context,
+                    const LeavesVisit& visit) const;
+  // Call visit(row, thread, sums) for each row; requires has_sparse_sums(range).
   using SumsVisit = std::function<void(int64_t row, int thread, SparseAccumulator& sums)>;
-  void for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                const Context& context, const SumsVisit& visit) const;
-  // Whether rows hold few outputs: every tree has leaves that name theirs, or is for one output.
-  bool holds_few(TreeRange range) const;
+  void visit_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
+                  const Context& context, const SumsVisit& visit) const;
+  // Return whether sums of a row are sparse: every tree has sparse leaves or is for one output.
+  bool has_sparse_sums(TreeRange range) const;
   int64_t max_entries(TreeRange range) const;  // of the leaves of one row
-  std::vector<int32_t> outputs_of_trees(TreeRange range) const;
+  std::vector<int32_t> find_tree_outputs(TreeRange range) const;
 
   int32_t n_outputs_;
   int32_t width_;  // floats of a padded vector of all outputs
   mutable std::shared_mutex mutex_;
   std::vector<Entry> entries_;
-  std::vector<CompiledTree> compiled_;  // beside entries_
-  std::vector<LeafTarget> placed_;      // the same
+  std::vector<CompiledTree> compiled_;  // parallel to entries_
+  std::vector<LeafTarget> targets_;     // likewise
   std::vector<WalkNode> nodes_;
-  std::vector<uint32_t> payload_;
+  std::vector<uint32_t> node_data_;
   std::vector<TopNode> tops_;
   std::vector<uint32_t> exits_;
   std::vector<CategorySet> sets_;

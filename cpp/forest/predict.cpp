@@ -1,6 +1,6 @@
-// Prediction over all rows: cuts them into blocks, lets the kernels find leaf ids and add leaf
-// vectors, and writes what was asked for. Every row adds its leaf vectors tree after tree in order,
-// whatever the blocks and threads.
+// Prediction over all rows: splits them into blocks, lets the kernels find leaf ids and add leaf
+// values, and writes the result. Every row adds its leaf values tree after tree in order,
+// independent of blocks and threads.
 #include <algorithm>
 #include <iterator>
 #include <mutex>
@@ -16,13 +16,13 @@
 namespace polyleaf {
 namespace {
 
-// Trees whose leaf ids are found before any leaf vector is added: their leaf vectors should stay in
-// the cache.
+// Trees whose leaf ids are found before leaf values are added; their leaf values should fit the
+// cache.
 constexpr int kGroup = 16;
-// Up to this many rows, walking each through the trees costs less than running the tops for a whole
-// slice.
-constexpr int64_t kFewRows = 12;
-// A thread takes at least so many rows x trees at a time.
+// Up to this many rows, walking each row through the trees is cheaper than running the tops for a
+// whole slice.
+constexpr int64_t kSmallBlockRows = 12;
+// Minimum rows x trees per task.
 constexpr int64_t kTaskWork = 1 << 14;
 
 // Rows [row, row + n_rows) of the codes: feature f of row r of the block is data[f * stride + r].
@@ -31,10 +31,10 @@ struct BlockCodes {
   int64_t stride;
   int64_t row;
   int n_rows;
-  bool few;  // walk row by row; otherwise rows can be read up to a whole slice
+  bool is_small;  // walk row by row; otherwise rows are readable up to a whole slice
 };
 
-// What one thread needs; allocated when the thread has its first block.
+// Memory of one thread, allocated for its first block.
 struct Worker {
   Buffer<uint8_t> top, codes;
   Buffer<uint32_t> leaves;  // [tree of the group][kBlockRows]
@@ -51,8 +51,8 @@ struct Worker {
   }
 };
 
-// The codes of a block that trees split on, copied together, so that a forest's many reads of them
-// stay in the cache.
+// Copy the codes of a block that trees split on, so that a forest's many reads of them stay in the
+// cache.
 BlockCodes copy_block(const CodeMatrix& codes, const std::vector<int32_t>& split_features,
                       int64_t row, int n_rows, Worker& worker) {
   worker.codes.reserve(static_cast<size_t>(codes.n_features) * kBlockRows);
@@ -65,50 +65,49 @@ BlockCodes copy_block(const CodeMatrix& codes, const std::vector<int32_t>& split
   return {worker.codes.data(), kBlockRows, row, n_rows, false};
 }
 
-// Cuts rows [begin, end) into blocks. With many features and few trees most codes are not read at
-// all: then blocks are read where they lie (`in_place`), and the rows after the last whole slice
-// are walked.
+// Split rows [begin, end) into blocks. With many features and few trees most codes are not read;
+// then blocks are read in place (`in_place`), and rows after the last whole slice are walked.
 template <class Visit>
-void for_each_block(const CodeMatrix& codes, const std::vector<int32_t>& split_features,
-                    int64_t begin, int64_t end, int block_rows, bool in_place, Worker& worker,
-                    const Visit& visit) {
+void visit_row_blocks(const CodeMatrix& codes, const std::vector<int32_t>& split_features,
+                      int64_t begin, int64_t end, int block_rows, bool in_place, Worker& worker,
+                      const Visit& visit) {
   for (int64_t row = begin; row < end;) {
     int n_rows = static_cast<int>(std::min<int64_t>(block_rows, end - row));
     if (in_place && n_rows >= kSliceRows) n_rows = n_rows / kSliceRows * kSliceRows;
-    const bool few =
-        codes.n_features > 0 && (n_rows <= kFewRows || (in_place && n_rows < kSliceRows));
-    if (few || in_place)
-      visit(BlockCodes{codes.data + row, codes.n_rows, row, n_rows, few});
+    const bool is_small =
+        codes.n_features > 0 && (n_rows <= kSmallBlockRows || (in_place && n_rows < kSliceRows));
+    if (is_small || in_place)
+      visit(BlockCodes{codes.data + row, codes.n_rows, row, n_rows, is_small});
     else
       visit(copy_block(codes, split_features, row, n_rows, worker));
     row += n_rows;
   }
 }
 
-// Leaf ids of the block's rows, and valid ids for its padding, in n_trees <= kGroup trees.
+// Find leaf ids of the block's rows, and valid ids for its padding, in n_trees <= kGroup trees.
 void find_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
                  const BlockCodes& block, Worker& worker) {
   const PredictKernels& kernels = POLYLEAF_SELECT(predict_kernels);
   worker.leaves.reserve(kGroup * kBlockRows);
   uint32_t* leaves = worker.leaves.data();
-  if (block.few) {
+  if (block.is_small) {
     const int n_padded = round_up(block.n_rows, kPadRows);
     for (int t = 0; t < n_trees; ++t) std::fill_n(leaves + t * kBlockRows, n_padded, 0u);
-    uint32_t of_row[kLanes];
+    uint32_t row_leaves[kLanes];
     for (int r = 0; r < block.n_rows; ++r) {
-      kernels.leaves_of_row(forest, trees, n_trees, block.data + r, block.stride, of_row);
-      for (int t = 0; t < n_trees; ++t) leaves[t * kBlockRows + r] = of_row[t];
+      kernels.find_row_leaves(forest, trees, n_trees, block.data + r, block.stride, row_leaves);
+      for (int t = 0; t < n_trees; ++t) leaves[t * kBlockRows + r] = row_leaves[t];
     }
     return;
   }
   const int step = block.n_rows == kBlockRows ? kBlockRows : kSliceRows;
   for (int t = 0; t < n_trees; ++t)
     for (int r = 0; r < block.n_rows; r += step)
-      kernels.leaves_of_block(forest, trees[t], block.data + r, block.stride, step,
-                              worker.top_scratch(), leaves + t * kBlockRows + r);
+      kernels.find_leaves(forest, trees[t], block.data + r, block.stride, step,
+                          worker.top_scratch(), leaves + t * kBlockRows + r);
 }
 
-// Adds trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's
+// Add trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's
 // block.
 void add_group(const LeafTarget* trees, int n_trees, int width, const BlockCodes& block,
                const FeatureMatrix& features, Worker& worker) {
@@ -120,27 +119,29 @@ void add_group(const LeafTarget* trees, int n_trees, int width, const BlockCodes
     return kind.add_trees(trees, n_trees, leaves, kBlockRows, round_up(block.n_rows, kPadRows),
                           width, worker.scores.rows());
   const AddLeaves add = kind.adder();
-  const RowFeatures of_rows = features.from_row(block.row);
+  const RowFeatures block_features = features.from_row(block.row);
   for (int t = 0; t < n_trees; ++t, leaves += kBlockRows)
     if (columns)
-      add(*trees[t].leaves, leaves, block.n_rows, of_rows, worker.scores.column(trees[t].output),
-          1);
+      add(*trees[t].leaves, leaves, block.n_rows, block_features,
+          worker.scores.column(trees[t].output), 1);
     else
-      add(*trees[t].leaves, leaves, block.n_rows, of_rows, worker.scores.rows(), width);
+      add(*trees[t].leaves, leaves, block.n_rows, block_features, worker.scores.rows(), width);
 }
 
-// Adds the trees of the range to the worker's block.
-void add_trees(const ForestArrays& forest, const CompiledTree* trees, const LeafTarget* placed,
+// Add the trees of the range to the worker's block.
+void add_trees(const ForestArrays& forest, const CompiledTree* trees, const LeafTarget* targets,
                TreeRange range, int width, const BlockCodes& block, const FeatureMatrix& features,
                Worker& worker) {
-  const auto alike = [](const LeafTarget& a, const LeafTarget& b) {
+  const auto is_same_group = [](const LeafTarget& a, const LeafTarget& b) {
     return (a.output >= 0) == (b.output >= 0) && a.leaves->kind == b.leaves->kind;
   };
   for (int32_t first = range.first; first < range.last;) {
     int32_t last = first + 1;
-    while (last < range.last && last - first < kGroup && alike(placed[first], placed[last])) ++last;
+    while (last < range.last && last - first < kGroup &&
+           is_same_group(targets[first], targets[last]))
+      ++last;
     find_leaves(forest, trees + first, last - first, block, worker);
-    add_group(placed + first, last - first, width, block, features, worker);
+    add_group(targets + first, last - first, width, block, features, worker);
     first = last;
   }
 }
@@ -174,10 +175,10 @@ void Forest::check(const CodeMatrix& codes, const FeatureMatrix& features, TreeR
 std::vector<int32_t> Forest::split_features(TreeRange range) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(range);
-  return features_of(range);
+  return find_split_features(range);
 }
 
-std::vector<int32_t> Forest::features_of(TreeRange range) const {
+std::vector<int32_t> Forest::find_split_features(TreeRange range) const {
   std::vector<uint8_t> seen(range.last == 0 ? 0 : entries_[range.last - 1].n_features, 0);
   const size_t begin = range.first == 0 ? 0 : entries_[range.first - 1].nodes_end;
   const size_t end = range.last == 0 ? 0 : entries_[range.last - 1].nodes_end;
@@ -204,19 +205,20 @@ std::vector<int32_t> Forest::regressors(TreeRange range) const {
   return all;
 }
 
-// The trees as they read codes of some features alone, which are numbered anew for that.
-struct Forest::Renumbered {
+// The trees with feature ids remapped to the rows of a partial code matrix.
+struct Forest::RemappedTrees {
   std::vector<WalkNode> nodes;
   std::vector<TopNode> tops;
   ForestArrays arrays;
 
-  Renumbered(const Forest& forest, const CodedFeatures& coded, TreeRange range)
+  RemappedTrees(const Forest& forest, const FeatureIds& coded_features, TreeRange range)
       : arrays(forest.arrays()) {
     std::vector<uint32_t> row(range.last == 0 ? 0 : forest.entries_[range.last - 1].n_features,
                               kNoRow);
-    for (size_t i = 0; i < coded.size(); ++i)
-      if (static_cast<size_t>(coded[i]) < row.size()) row[coded[i]] = static_cast<uint32_t>(i);
-    for (int32_t f : forest.features_of(range))
+    for (size_t i = 0; i < coded_features.size(); ++i)
+      if (static_cast<size_t>(coded_features[i]) < row.size())
+        row[coded_features[i]] = static_cast<uint32_t>(i);
+    for (int32_t f : forest.find_split_features(range))
       if (row[f] == kNoRow)
         throw std::invalid_argument("The trees split on feature " + std::to_string(f) +
                                     ", but there are no codes of it.");
@@ -238,8 +240,9 @@ struct Forest::Renumbered {
 };
 
 template <class Visit>
-void Forest::for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, TreeRange range,
-                        int block_rows, const Context& context, const Visit& visit) const {
+void Forest::visit_blocks(const CodeMatrix& codes, const FeatureIds* coded_features,
+                          TreeRange range, int block_rows, const Context& context,
+                          const Visit& visit) const {
   const int64_t n_trees = range.last - range.first;
   int64_t n_tops = 0;
   for (int32_t t = range.first; t < range.last; ++t) n_tops += compiled_[t].n_top;
@@ -247,63 +250,64 @@ void Forest::for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, Tre
   const int64_t task_rows = std::max<int64_t>(
       kBlockRows, kTaskWork / std::max<int64_t>(1, n_trees) / kBlockRows * kBlockRows);
   const Context busy = context.limit_threads(Block::count(codes.n_rows, task_rows) + 1);
-  std::vector<Worker> of_thread(busy.n_threads);
+  std::vector<Worker> per_thread(busy.n_threads);
   std::vector<int32_t> split_features;
-  if (!in_place && codes.n_rows > kFewRows) {
-    split_features = features_of(range);
-    if (coded != nullptr)
+  if (!in_place && codes.n_rows > kSmallBlockRows) {
+    split_features = find_split_features(range);
+    if (coded_features != nullptr)
       for (int32_t& f : split_features)
-        f = static_cast<int32_t>(std::lower_bound(coded->begin(), coded->end(), f) -
-                                 coded->begin());
+        f = static_cast<int32_t>(
+            std::lower_bound(coded_features->begin(), coded_features->end(), f) -
+            coded_features->begin());
   }
   parallel_for(busy, Block::count(codes.n_rows, task_rows), [&](int64_t task, int thread) {
     const Block rows(codes.n_rows, task_rows, task);
-    Worker& worker = of_thread[thread];
-    for_each_block(codes, split_features, rows.begin, rows.end, block_rows, in_place, worker,
-                   [&](const BlockCodes& block) { visit(block, thread, worker); });
+    Worker& worker = per_thread[thread];
+    visit_row_blocks(codes, split_features, rows.begin, rows.end, block_rows, in_place, worker,
+                     [&](const BlockCodes& block) { visit(block, thread, worker); });
   });
 }
 
-void Forest::for_score_blocks(const CodeMatrix& codes, const CodedFeatures* coded,
-                              const FeatureMatrix& features, const float* start, TreeRange range,
-                              const Context& context, const BlockVisit& visit) const {
-  std::optional<Renumbered> renumbered;
-  if (coded != nullptr) renumbered.emplace(*this, *coded, range);
-  const ForestArrays trees = coded != nullptr ? renumbered->arrays : arrays();
-  const bool columns = range.first < range.last && placed_[range.first].output >= 0;
-  // A block of very many outputs would leave the cache, and one of a million must not fill the
+void Forest::visit_score_blocks(const CodeMatrix& codes, const FeatureIds* coded_features,
+                                const FeatureMatrix& features, const float* start, TreeRange range,
+                                const Context& context, const BlockVisit& visit) const {
+  std::optional<RemappedTrees> remapped;
+  if (coded_features != nullptr) remapped.emplace(*this, *coded_features, range);
+  const ForestArrays trees = coded_features != nullptr ? remapped->arrays : arrays();
+  const bool columns = range.first < range.last && targets_[range.first].output >= 0;
+  // Blocks shrink with the number of outputs so that they fit the cache and do not exhaust
   // memory.
   const int block_rows = n_outputs_ <= 1024    ? kBlockRows
                          : n_outputs_ <= 32768 ? kSliceRows
                                                : kPadRows;
-  for_blocks(codes, coded, range, block_rows, context,
-             [&](const BlockCodes& block, int thread, Worker& worker) {
-               worker.scores.reset(block.n_rows, n_outputs_, width_, columns);
-               if (start != nullptr) worker.scores.load(start + block.row * n_outputs_);
-               add_trees(trees, compiled_.data(), placed_.data(), range, width_, block, features,
-                         worker);
-               visit({block.row, block.n_rows, thread}, worker.scores);
-             });
+  visit_blocks(codes, coded_features, range, block_rows, context,
+               [&](const BlockCodes& block, int thread, Worker& worker) {
+                 worker.scores.reset(block.n_rows, n_outputs_, width_, columns);
+                 if (start != nullptr) worker.scores.load(start + block.row * n_outputs_);
+                 add_trees(trees, compiled_.data(), targets_.data(), range, width_, block, features,
+                           worker);
+                 visit({block.row, block.n_rows, thread}, worker.scores);
+               });
 }
 
-void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, const Context& context,
-                        const LeavesVisit& visit) const {
+void Forest::visit_leaves(const CodeMatrix& codes, TreeRange range, const Context& context,
+                          const LeavesVisit& visit) const {
   const int n_trees = range.last - range.first;
-  // All leaf ids of a block are held at a time.
+  // All leaf ids of a block are held in memory.
   const int block_rows = n_trees <= kBlockRows ? kBlockRows : kSliceRows;
-  for_blocks(codes, nullptr, range, block_rows, context,
-             [&](const BlockCodes& block, int thread, Worker& worker) {
-               worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
-               for (int32_t first = 0; first < n_trees; first += kGroup) {
-                 const int n = std::min(kGroup, n_trees - first);
-                 find_leaves(arrays(), compiled_.data() + range.first + first, n, block, worker);
-                 for (int r = 0; r < block.n_rows; ++r)
-                   for (int t = 0; t < n; ++t)
-                     worker.by_row[static_cast<size_t>(r) * n_trees + first + t] =
-                         worker.leaves[t * kBlockRows + r];
-               }
-               visit({block.row, block.n_rows, thread}, worker.by_row.data());
-             });
+  visit_blocks(codes, nullptr, range, block_rows, context,
+               [&](const BlockCodes& block, int thread, Worker& worker) {
+                 worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
+                 for (int32_t first = 0; first < n_trees; first += kGroup) {
+                   const int n = std::min(kGroup, n_trees - first);
+                   find_leaves(arrays(), compiled_.data() + range.first + first, n, block, worker);
+                   for (int r = 0; r < block.n_rows; ++r)
+                     for (int t = 0; t < n; ++t)
+                       worker.by_row[static_cast<size_t>(r) * n_trees + first + t] =
+                           worker.leaves[t * kBlockRows + r];
+                 }
+                 visit({block.row, block.n_rows, thread}, worker.by_row.data());
+               });
 }
 
 void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw,
@@ -311,31 +315,32 @@ void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, flo
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (range.first == range.last) return;
-  for_score_blocks(codes, nullptr, features, raw, range, context,
-                   [&](const BlockRows& rows, ScoreBlock& sums) {
-                     sums.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
-                   });
+  visit_score_blocks(codes, nullptr, features, raw, range, context,
+                     [&](const BlockRows& rows, ScoreBlock& sums) {
+                       sums.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
+                     });
 }
 
-void Forest::scores(const CodeMatrix& codes, const CodedFeatures* coded,
-                    const FeatureMatrix& features, const ScoreTransform& unit, double* scores,
+void Forest::scores(const CodeMatrix& codes, const FeatureIds* coded_features,
+                    const FeatureMatrix& features, const ScoreTransform& transform, double* scores,
                     TreeRange range, const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  if (coded == nullptr)
+  if (coded_features == nullptr)
     check(codes, features, range);
   else
     check({codes.data, kMaxFeatures, codes.n_rows}, features,
-          range);  // Renumbered looks at the features
-  for_score_blocks(codes, coded, features, nullptr, range, context,
-                   [&](const BlockRows& rows, ScoreBlock& sums) {
-                     double* to = scores + rows.first * n_outputs_;
-                     if (unit.scale != nullptr)  // asked once, not for every sum
-                       sums.save(to, [&](int k, float sum) {
-                         return (unit.base[k] + double{sum}) * unit.scale[k] + unit.offset[k];
-                       });
-                     else
-                       sums.save(to, [&](int k, float sum) { return unit.base[k] + double{sum}; });
-                   });
+          range);  // RemappedTrees checks the features
+  visit_score_blocks(
+      codes, coded_features, features, nullptr, range, context,
+      [&](const BlockRows& rows, ScoreBlock& sums) {
+        double* to = scores + rows.first * n_outputs_;
+        if (transform.scale != nullptr)  // tested once, not for every sum
+          sums.save(to, [&](int k, float sum) {
+            return (transform.base[k] + double{sum}) * transform.scale[k] + transform.offset[k];
+          });
+        else
+          sums.save(to, [&](int k, float sum) { return transform.base[k] + double{sum}; });
+      });
 }
 
 void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
@@ -343,7 +348,7 @@ void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range,
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, range);
   const int64_t n_trees = range.last - range.first;
-  for_leaves(codes, range, context, [&](const BlockRows& rows, const uint32_t* found) {
+  visit_leaves(codes, range, context, [&](const BlockRows& rows, const uint32_t* found) {
     std::copy_n(found, rows.n_rows * n_trees, leaves + rows.first * n_trees);
   });
 }

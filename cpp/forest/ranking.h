@@ -1,5 +1,4 @@
-// The k best of the outputs of one row: higher scores first, ties by number of the output. NaN
-// never ranks.
+// The k best outputs of one row: higher scores first, ties by output. NaN never ranks.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -7,7 +6,7 @@
 #include <vector>
 
 #include "forest/kernels/ranking_kernels.h"
-#include "forest/score_unit.h"
+#include "forest/score_transform.h"
 
 namespace polyleaf {
 
@@ -17,9 +16,9 @@ class Ranking {
     best_.reserve(k);
   }
 
-  // Whether it is among the k best so far.
+  // Offer a score; return whether it is among the k best so far.
   bool offer(int32_t output, double score) {
-    if (!(score >= least_)) return false;
+    if (!(score >= threshold_)) return false;
     const Entry entry{score, output};
     if (static_cast<int32_t>(best_.size()) == k_) {
       if (!better(entry, best_.front())) return false;
@@ -29,11 +28,11 @@ class Ranking {
       best_.push_back(entry);
     }
     std::push_heap(best_.begin(), best_.end(), better);
-    if (static_cast<int32_t>(best_.size()) == k_) least_ = best_.front().score;
+    if (static_cast<int32_t>(best_.size()) == k_) threshold_ = best_.front().score;
     return true;
   }
-  // n sums, of `outputs` or (null) of 0 .. n - 1; skip_none: where a sum is -0 there is none.
-  void offer(const float* sums, const int32_t* outputs, int32_t n, const ScoreTransform& unit,
+  // Offer n sums of `outputs` or (null) of outputs 0 .. n - 1; skip_none: a sum -0 is absent.
+  void offer(const float* sums, const int32_t* outputs, int32_t n, const ScoreTransform& transform,
              bool skip_none) {
     const RankingKernels& kernels = POLYLEAF_SELECT(ranking_kernels);
     for (int32_t at = 0; at < n; at += kRankChunk) {
@@ -41,28 +40,31 @@ class Ranking {
       const auto from = [&](const double* numbers) {
         return numbers == nullptr ? nullptr : numbers + skipped;
       };
-      const RankInput input{sums + at,         outputs == nullptr ? nullptr : outputs + at,
-                            from(unit.base),   from(unit.scale),
-                            from(unit.offset), std::min(kRankChunk, n - at),
+      const RankInput input{sums + at,
+                            outputs == nullptr ? nullptr : outputs + at,
+                            from(transform.base),
+                            from(transform.scale),
+                            from(transform.offset),
+                            std::min(kRankChunk, n - at),
                             skip_none};
       const int32_t found =
-          kernels.candidates(input, k_, least_, scores_.data(), positions_.data());
+          kernels.candidates(input, k_, threshold_, scores_.data(), positions_.data());
       for (int32_t i = 0; i < found; ++i) {
         const int32_t position = positions_[i];
         offer(outputs == nullptr ? at + position : outputs[at + position], scores_[position]);
       }
     }
   }
-  // Writes k outputs and scores, -1 and -inf where there were not so many, and forgets them.
+  // Write k outputs and scores (-1 and -inf if there are fewer) and reset.
   void take(int32_t* outputs, double* scores) {
     std::sort_heap(best_.begin(), best_.end(), better);
     for (int32_t i = 0; i < k_; ++i) {
-      const bool is_there = i < static_cast<int32_t>(best_.size());
-      outputs[i] = is_there ? best_[i].output : -1;
-      scores[i] = is_there ? best_[i].score : -kInfinity;
+      const bool is_filled = i < static_cast<int32_t>(best_.size());
+      outputs[i] = is_filled ? best_[i].output : -1;
+      scores[i] = is_filled ? best_[i].score : -kInfinity;
     }
     best_.clear();
-    least_ = -kInfinity;
+    threshold_ = -kInfinity;
   }
 
  private:
@@ -76,8 +78,8 @@ class Ranking {
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   int32_t k_;
-  double least_ = -kInfinity;  // of k entries
-  std::vector<Entry> best_;    // a heap: the worst in front
+  double threshold_ = -kInfinity;  // smallest score of k entries
+  std::vector<Entry> best_;        // a heap with the worst entry at the front
   std::vector<double> scores_;
   std::vector<int32_t> positions_;
 };

@@ -13,18 +13,19 @@
 namespace polyleaf {
 namespace {
 
-// Rows whose codes and features are held at a time.
-constexpr int64_t kRowsAtATime = 4096;
+// Rows whose codes and features are in memory at a time.
+constexpr int64_t kRowBlock = 4096;
 
-double value_at(const NumberRows& rows, int64_t row, int32_t feature) {
+double read_value(const NumberRows& rows, int64_t row, int32_t feature) {
   const char* at = rows.data + row * rows.row_stride + feature * rows.column_stride;
   return rows.type == ValueType::f32 ? double{*reinterpret_cast<const float*>(at)}
                                      : *reinterpret_cast<const double*>(at);
 }
 
-uint8_t code_of(const CategoryValues& known, double value) {
+uint8_t find_code(const CategoryValues& known, double value) {
   const auto found = std::lower_bound(known.values.begin(), known.values.end(), value);
-  if (found == known.values.end() || *found != value) return kMissingCode;  // NaN is none of them
+  // NaN is not a known value
+  if (found == known.values.end() || *found != value) return kMissingCode;
   return known.codes[found - known.values.begin()];
 }
 
@@ -68,8 +69,8 @@ RowPredictor::RowPredictor(std::shared_ptr<const Forest> forest,
   }
   for (int32_t feature : used)
     if (is_numeric[feature]) numeric_.push_back(feature);
-  row_of_.resize(n_features());
-  std::iota(row_of_.begin(), row_of_.end(), 0);
+  row_positions_.resize(n_features());
+  std::iota(row_positions_.begin(), row_positions_.end(), 0);
 }
 
 void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes,
@@ -80,10 +81,10 @@ void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes,
   for (int32_t feature : numeric_)
     columns.dense.push_back(
         {feature, rows.type, rows.data + feature * rows.column_stride, rows.row_stride});
-  bins_->transform(columns, codes, context, row_of_.data());
+  bins_->transform(columns, codes, context, row_positions_.data());
   for (const CategoryValues& known : categories_)
     for (int64_t r = 0; r < rows.n_rows; ++r)
-      codes[known.feature * rows.n_rows + r] = code_of(known, value_at(rows, r, known.feature));
+      codes[known.feature * rows.n_rows + r] = find_code(known, read_value(rows, r, known.feature));
 }
 
 // As FeatureTable.get_raw_values: a double that float cannot hold becomes the largest float of its
@@ -91,7 +92,7 @@ void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes,
 void RowPredictor::copy_features(const NumberRows& rows, float* features) const {
   for (int32_t feature : regressors_)
     for (int64_t r = 0; r < rows.n_rows; ++r) {
-      const double value = value_at(rows, r, feature);
+      const double value = read_value(rows, r, feature);
       const bool clips = rows.type == ValueType::f64;
       features[feature * rows.n_rows + r] =
           static_cast<float>(clips && value > FLT_MAX    ? FLT_MAX
@@ -103,8 +104,8 @@ void RowPredictor::copy_features(const NumberRows& rows, float* features) const 
 void RowPredictor::scores(const NumberRows& rows, double* scores, const Context& context) const {
   thread_local Buffer<uint8_t> codes;
   thread_local Buffer<float> features;
-  for (int64_t begin = 0; begin < rows.n_rows; begin += kRowsAtATime) {
-    const NumberRows part = rows.part(begin, std::min(begin + kRowsAtATime, rows.n_rows));
+  for (int64_t begin = 0; begin < rows.n_rows; begin += kRowBlock) {
+    const NumberRows part = rows.part(begin, std::min(begin + kRowBlock, rows.n_rows));
     const size_t size = static_cast<size_t>(part.n_rows) * part.n_features;
     codes.reserve(size);
     find_codes(part, codes.data(), context);
@@ -114,7 +115,7 @@ void RowPredictor::scores(const NumberRows& rows, double* scores, const Context&
       copy_features(part, features.data());
       raw = {features.data(), part.n_features, part.n_rows};
     }
-    forest_->scores({codes.data(), part.n_features, part.n_rows}, nullptr, raw, unit(),
+    forest_->scores({codes.data(), part.n_features, part.n_rows}, nullptr, raw, transform(),
                     scores + begin * n_outputs(), {0, forest_->n_trees()}, context);
   }
 }

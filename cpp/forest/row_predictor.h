@@ -1,7 +1,5 @@
 // A frozen model for a few rows of plain numbers at a time: from numbers to scores in one call.
-//
-// Owns: how numbers become codes without a table, and the memory of a call. Thread-safe: calls run
-// side by side. Must not know: links, where rows come from.
+// Thread-safe: calls run concurrently.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -30,25 +28,26 @@ struct NumberRows {
 
 class RowPredictor {
  public:
-  // base: one an output; scale and offset likewise, or empty. Throws std::invalid_argument for what
-  // does not fit together.
+  // base: one value per output; scale and offset likewise, or empty. Throws std::invalid_argument
+  // for inconsistent arguments.
   RowPredictor(std::shared_ptr<const Forest> forest, std::shared_ptr<const BinTable> bins,
                std::vector<CategoryValues> categories, std::vector<double> base,
                std::vector<double> scale, std::vector<double> offset);
 
   int32_t n_features() const { return bins_->n_features(); }
   int32_t n_outputs() const { return forest_->n_outputs(); }
-  // scores (n_rows, n_outputs), those of Forest::scores.
+  // Compute scores (n_rows, n_outputs), equal to Forest::scores.
   void scores(const NumberRows& rows, double* scores, const Context& context) const;
 
-  // What scores are made of: trees, codes (n_features, n_rows) of the features that they split on,
-  // and the unit of their sums.
+  // Parts of a prediction: the trees, the codes (n_features, n_rows) of the features that they
+  // split on, and the transform of their sums.
   const Forest& forest() const { return *forest_; }
   void find_codes(const NumberRows& rows, uint8_t* codes, const Context& context) const;
   const BinTable& bins() const { return *bins_; }
-  const std::vector<int32_t>& numeric() const { return numeric_; }  // features that trees split on
+  // numeric features that trees split on
+  const std::vector<int32_t>& numeric() const { return numeric_; }
   const std::vector<CategoryValues>& categories() const { return categories_; }  // likewise
-  ScoreTransform unit() const {
+  ScoreTransform transform() const {
     const bool scaled = !scale_.empty();
     return {base_.data(), scaled ? scale_.data() : nullptr, scaled ? offset_.data() : nullptr};
   }
@@ -58,10 +57,10 @@ class RowPredictor {
 
   std::shared_ptr<const Forest> forest_;
   std::shared_ptr<const BinTable> bins_;
-  std::vector<CategoryValues> categories_;  // those that trees split on
-  std::vector<int32_t> numeric_;            // the same
+  std::vector<CategoryValues> categories_;  // categorical features that trees split on
+  std::vector<int32_t> numeric_;            // likewise
   std::vector<int32_t> regressors_;
-  std::vector<int32_t> row_of_;
+  std::vector<int32_t> row_positions_;
   std::vector<double> base_, scale_, offset_;
 };
 

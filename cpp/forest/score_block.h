@@ -1,9 +1,7 @@
-// Raw scores of one block of rows while trees are added to them.
+// Raw scores of one block of rows while trees are added.
 //
-// Vector trees need a row's outputs side by side, trees of one output need an output's rows side by
-// side; a forest rarely has both, so the layout changes only where the kind of tree does.
-//
-// Owns: the two layouts. Must not know: trees, what scores mean.
+// Multi-output trees need a row's outputs contiguous, single-output trees an output's rows; a
+// forest rarely has both, so the layout only changes between kinds of trees.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -19,10 +17,10 @@ inline int round_up(int n, int multiple) {
 
 class ScoreBlock {
  public:
-  // Zeros, laid out for trees of one output (columns) or of all.
+  // Fill with zeros in the layout for trees of one output (columns) or of all.
   void reset(int n_rows, int n_outputs, int width, bool columns) {
     n_rows_ = n_rows;
-    n_padded_ = round_up(n_rows, kPadRows);  // kernels need no tails
+    n_padded_ = round_up(n_rows, kPadRows);  // kernels need no remainder loops
     n_outputs_ = n_outputs;
     width_ = width;
     columns_ = columns;
@@ -37,7 +35,7 @@ class ScoreBlock {
     data_.swap(other_);
     columns_ = columns;
   }
-  // From dense rows of n_outputs values.
+  // Load dense rows of n_outputs values.
   void load(const float* rows) {
     for (int r = 0; r < n_rows_; ++r, rows += n_outputs_)
       if (columns_)
@@ -45,7 +43,7 @@ class ScoreBlock {
       else
         std::copy_n(rows, n_outputs_, data_.data() + index(r, 0, false));
   }
-  // To dense rows of n_outputs values; `put(output, sum)` makes what is stored.
+  // Save to dense rows of n_outputs values; `put(output, sum)` returns the stored value.
   template <class T, class Put>
   void save(T* rows, const Put& put) const {
     const size_t step = columns_ ? static_cast<size_t>(n_padded_) : 1;
@@ -58,7 +56,7 @@ class ScoreBlock {
     }
   }
   float* rows() { return data_.data(); }
-  // After use(false).
+  // Requires use(false).
   const float* row(int row) const { return data_.data() + index(row, 0, false); }
   float* column(int output) { return data_.data() + index(0, output, true); }
 
@@ -68,7 +66,7 @@ class ScoreBlock {
                    : static_cast<size_t>(row) * width_ + output;
   }
   void clear(Buffer<float>& data) {
-    // n_outputs <= width: enough for both layouts
+    // n_outputs <= width, so the size suffices for both layouts
     const size_t size = static_cast<size_t>(n_padded_) * width_;
     data.reserve(size);
     std::fill_n(data.data(), size, 0.0f);

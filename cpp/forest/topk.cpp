@@ -1,5 +1,5 @@
-// The best outputs of each row, and raw scores in sparse form: work grows with what the leaves of a
-// row hold, not with the number of outputs, unless leaves are dense.
+// Top-k outputs and sparse raw scores: work grows with the entries of a row's leaves, not with the
+// number of outputs, unless leaves are dense.
 #include <mutex>
 #include <numeric>
 #include <stdexcept>
@@ -14,8 +14,8 @@
 namespace polyleaf {
 namespace {
 
-// Neighbouring trees whose leaves are of one kind, as ranges that are counted from the first tree.
-std::vector<TreeRange> runs_of(const LeafTarget* trees, int32_t n_trees) {
+// Find runs of consecutive trees with leaves of one kind, counted from the first tree.
+std::vector<TreeRange> find_runs(const LeafTarget* trees, int32_t n_trees) {
   std::vector<TreeRange> runs;
   for (int32_t t = 0; t < n_trees; ++t)
     if (t > 0 && trees[t].leaves->kind == trees[t - 1].leaves->kind)
@@ -25,16 +25,16 @@ std::vector<TreeRange> runs_of(const LeafTarget* trees, int32_t n_trees) {
   return runs;
 }
 
-// The outputs that rank first among those that no leaf of a row holds: their score is that of the
-// sum 0. `n` of them are enough where a row holds n - k outputs.
-struct Unheld {
-  std::vector<int32_t> outputs;  // by rank
+// The best outputs that no leaf of a row contains; their score is that of the sum 0. `n` of them
+// suffice for rows with n - k outputs.
+struct AbsentOutputs {
+  std::vector<int32_t> outputs;  // ordered by rank
   std::vector<double> scores;
 
-  Unheld(const ScoreTransform& unit, int32_t n_outputs, int64_t n) {
-    if (unit.base == nullptr) return;
+  AbsentOutputs(const ScoreTransform& transform, int32_t n_outputs, int64_t n) {
+    if (transform.base == nullptr) return;
     std::vector<double> all(n_outputs);
-    for (int32_t k = 0; k < n_outputs; ++k) all[k] = unit(k, 0.0f);
+    for (int32_t k = 0; k < n_outputs; ++k) all[k] = transform(k, 0.0f);
     n = std::min<int64_t>(n, n_outputs);
     std::vector<int32_t> order(n_outputs);
     std::iota(order.begin(), order.end(), 0);
@@ -51,18 +51,18 @@ struct Unheld {
 
   void offer(const SparseAccumulator& sums, Ranking& ranking) const {
     for (size_t i = 0; i < outputs.size(); ++i)
-      if (!sums.holds(outputs[i]) && !ranking.offer(outputs[i], scores[i])) return;
+      if (!sums.contains(outputs[i]) && !ranking.offer(outputs[i], scores[i])) return;
   }
 };
 
 }  // namespace
 
-bool Forest::holds_few(TreeRange range) const {
+bool Forest::has_sparse_sums(TreeRange range) const {
   bool any_named = false, any_for_all = false;
   for (int32_t t = range.first; t < range.last; ++t) {
-    const bool named = placed_[t].leaves->kind->is_sparse;
+    const bool named = targets_[t].leaves->kind->is_sparse;
     any_named |= named;
-    any_for_all |= !named && placed_[t].output < 0;
+    any_for_all |= !named && targets_[t].output < 0;
   }
   return any_named && !any_for_all;
 }
@@ -74,12 +74,12 @@ int64_t Forest::max_entries(TreeRange range) const {
   return most;
 }
 
-// Ascending. Where no leaf is sparse, these are what every row holds.
-std::vector<int32_t> Forest::outputs_of_trees(TreeRange range) const {
+// Return the outputs of the trees, ascending; without sparse leaves every row has all of them.
+std::vector<int32_t> Forest::find_tree_outputs(TreeRange range) const {
   std::vector<uint8_t> held(n_outputs_, 0);
   for (int32_t t = range.first; t < range.last; ++t)
-    if (placed_[t].output >= 0)
-      held[placed_[t].output] = 1;
+    if (targets_[t].output >= 0)
+      held[targets_[t].output] = 1;
     else
       std::fill(held.begin(), held.end(), uint8_t{1});
   std::vector<int32_t> outputs;
@@ -88,27 +88,27 @@ std::vector<int32_t> Forest::outputs_of_trees(TreeRange range) const {
   return outputs;
 }
 
-void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                      const Context& context, const SumsVisit& visit) const {
+void Forest::visit_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
+                        const Context& context, const SumsVisit& visit) const {
   const int64_t most = max_entries(range);
   double entries = 0;
   for (int32_t t = range.first; t < range.last; ++t)
     entries +=
         static_cast<double>(entries_[t].leaves->n_entries()) / entries_[t].leaves->n_leaves();
-  const SparseAccumulator::Way way = SparseAccumulator::choose(
+  const SparseAccumulator::Strategy strategy = SparseAccumulator::choose(
       n_outputs_, static_cast<int64_t>(entries), most, codes.n_rows / context.n_threads);
-  std::vector<std::unique_ptr<SparseAccumulator>> of_thread(context.n_threads);
+  std::vector<std::unique_ptr<SparseAccumulator>> per_thread(context.n_threads);
   const int32_t n_trees = range.last - range.first;
-  const LeafTarget* trees = placed_.data() + range.first;
-  const std::vector<TreeRange> runs = runs_of(trees, n_trees);
-  for_leaves(codes, range, context, [&](const BlockRows& rows, const uint32_t* leaves) {
-    auto& sums = of_thread[rows.thread];
-    if (sums == nullptr) sums = std::make_unique<SparseAccumulator>(way, n_outputs_, most);
+  const LeafTarget* trees = targets_.data() + range.first;
+  const std::vector<TreeRange> runs = find_runs(trees, n_trees);
+  visit_leaves(codes, range, context, [&](const BlockRows& rows, const uint32_t* leaves) {
+    auto& sums = per_thread[rows.thread];
+    if (sums == nullptr) sums = std::make_unique<SparseAccumulator>(strategy, n_outputs_, most);
     for (int r = 0; r < rows.n_rows; ++r) {
-      const uint32_t* of_row = leaves + static_cast<int64_t>(r) * n_trees;
+      const uint32_t* row_leaves = leaves + static_cast<int64_t>(r) * n_trees;
       for (const TreeRange& run : runs)
         trees[run.first].leaves->kind->accumulate(trees + run.first, run.last - run.first,
-                                                  of_row + run.first,
+                                                  row_leaves + run.first,
                                                   features.from_row(rows.first + r), *sums);
       visit(rows.first + r, rows.thread, *sums);
       sums->clear();
@@ -117,7 +117,7 @@ void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, Tr
 }
 
 void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
-                  const ScoreTransform& unit, int32_t k, int32_t* outputs, double* scores,
+                  const ScoreTransform& transform, int32_t k, int32_t* outputs, double* scores,
                   TreeRange range, const Context& context) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
@@ -126,40 +126,41 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features,
   const auto take = [&](int64_t row, Ranking& ranking) {
     ranking.take(outputs + row * k, scores + row * k);
   };
-  const bool with_unheld = unit.base != nullptr;
-  if (holds_few(range)) {
-    const Unheld unheld(unit, n_outputs_, k + max_entries(range));
-    for_sums(codes, features, range, context,
-             [&](int64_t row, int thread, SparseAccumulator& sums) {
-               Ranking& ranking = rankings[thread];
-               sums.all([&](const float* values, const int32_t* held, int32_t n) {
-                 ranking.offer(values, held, n, unit, held == nullptr && !with_unheld);
-                 if (held != nullptr) unheld.offer(sums, ranking);
+  const bool includes_absent = transform.base != nullptr;
+  if (has_sparse_sums(range)) {
+    const AbsentOutputs absent(transform, n_outputs_, k + max_entries(range));
+    visit_sums(codes, features, range, context,
+               [&](int64_t row, int thread, SparseAccumulator& sums) {
+                 Ranking& ranking = rankings[thread];
+                 sums.visit_all([&](const float* values, const int32_t* held, int32_t n) {
+                   ranking.offer(values, held, n, transform, held == nullptr && !includes_absent);
+                   if (held != nullptr) absent.offer(sums, ranking);
+                 });
+                 take(row, ranking);
                });
-               take(row, ranking);
-             });
     return;
   }
-  const std::vector<int32_t> held = with_unheld ? std::vector<int32_t>() : outputs_of_trees(range);
-  const bool all = with_unheld || held.size() == static_cast<size_t>(n_outputs_);
+  const std::vector<int32_t> held =
+      includes_absent ? std::vector<int32_t>() : find_tree_outputs(range);
+  const bool all = includes_absent || held.size() == static_cast<size_t>(n_outputs_);
   const auto n_held = static_cast<int32_t>(held.size());
-  std::vector<std::vector<float>> of_held(rankings.size(), std::vector<float>(all ? 0 : n_held));
-  for_score_blocks(codes, nullptr, features, nullptr, range, context,
-                   [&](const BlockRows& rows, ScoreBlock& block) {
-                     block.use(false);
-                     Ranking& ranking = rankings[rows.thread];
-                     for (int r = 0; r < rows.n_rows; ++r) {
-                       const float* sums = block.row(r);
-                       if (all) {
-                         ranking.offer(sums, nullptr, n_outputs_, unit, false);
-                       } else {
-                         float* few = of_held[rows.thread].data();
-                         for (int32_t i = 0; i < n_held; ++i) few[i] = sums[held[i]];
-                         ranking.offer(few, held.data(), n_held, unit, false);
+  std::vector<std::vector<float>> held_sums(rankings.size(), std::vector<float>(all ? 0 : n_held));
+  visit_score_blocks(codes, nullptr, features, nullptr, range, context,
+                     [&](const BlockRows& rows, ScoreBlock& block) {
+                       block.use(false);
+                       Ranking& ranking = rankings[rows.thread];
+                       for (int r = 0; r < rows.n_rows; ++r) {
+                         const float* sums = block.row(r);
+                         if (all) {
+                           ranking.offer(sums, nullptr, n_outputs_, transform, false);
+                         } else {
+                           float* few = held_sums[rows.thread].data();
+                           for (int32_t i = 0; i < n_held; ++i) few[i] = sums[held[i]];
+                           ranking.offer(few, held.data(), n_held, transform, false);
+                         }
+                         take(rows.first + r, ranking);
                        }
-                       take(rows.first + r, ranking);
-                     }
-                   });
+                     });
 }
 
 SparseScores Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features,
@@ -169,28 +170,29 @@ SparseScores Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix&
   SparseScores result;
   result.begin.assign(codes.n_rows + 1, 0);
   if (range.first == range.last) return result;
-  if (!holds_few(range))
+  if (!has_sparse_sums(range))
     throw std::invalid_argument(
         "Scores can be sparse only where leaves are: these trees have leaves that hold all "
         "outputs, or none "
         "has sparse leaves. Use the dense scores.");
-  // Each thread keeps what its rows hold, one row after another, until all sizes are known.
+  // Each thread appends the entries of its rows until all sizes are known.
   struct Part {
     std::vector<int32_t> outputs;
     std::vector<float> values;
     std::vector<int64_t> rows;
   };
   std::vector<Part> parts(context.n_threads);
-  for_sums(codes, features, range, context, [&](int64_t row, int thread, SparseAccumulator& sums) {
-    Part& part = parts[thread];
-    const auto before = static_cast<int64_t>(part.outputs.size());
-    sums.ascending([&](int32_t output, float sum) {
-      part.outputs.push_back(output);
-      part.values.push_back(sum);
-    });
-    part.rows.push_back(row);
-    result.begin[row + 1] = static_cast<int64_t>(part.outputs.size()) - before;
-  });
+  visit_sums(codes, features, range, context,
+             [&](int64_t row, int thread, SparseAccumulator& sums) {
+               Part& part = parts[thread];
+               const auto before = static_cast<int64_t>(part.outputs.size());
+               sums.visit_ascending([&](int32_t output, float sum) {
+                 part.outputs.push_back(output);
+                 part.values.push_back(sum);
+               });
+               part.rows.push_back(row);
+               result.begin[row + 1] = static_cast<int64_t>(part.outputs.size()) - before;
+             });
   std::partial_sum(result.begin.begin(), result.begin.end(), result.begin.begin());
   result.outputs.resize(result.begin.back());
   result.values.resize(result.begin.back());

@@ -7,35 +7,35 @@
 namespace polyleaf {
 namespace {
 
-using Drawn = std::pair<uint64_t, size_t>;  // hash and feature
+using HashedColumn = std::pair<uint64_t, size_t>;  // hash and feature
 
-// Where among m random numbers of 64 bits the k-th smallest may be expected, `spread` standard
+// Return where the k-th smallest of m random 64-bit numbers is expected, `spread` standard
 // deviations off.
-uint64_t expected(double k, double m, double spread) {
+uint64_t expected_order_statistic(double k, double m, double spread) {
   const double share = k / m + spread * std::sqrt(k * (m - k) / m) / m;
   return share <= 0 ? 0 : share >= 1 ? UINT64_MAX : static_cast<uint64_t>(share * 0x1p64);
 }
 
-// The k-th smallest of m that are allowed, k from 0 on. Few have to be put in order: hashes are
-// random.
-Drawn smallest(const std::vector<uint64_t>& hashes, const std::vector<uint8_t>& allowed, size_t k,
-               size_t m) {
+// Find the k-th smallest hash (k from 0) among the m allowed features. Only hashes near the
+// expected value are sorted.
+HashedColumn find_smallest(const std::vector<uint64_t>& hashes, const std::vector<uint8_t>& allowed,
+                           size_t k, size_t m) {
   const ColumnSamplerKernels& kernels = POLYLEAF_SELECT(column_sampler_kernels);
   const auto n = static_cast<int64_t>(hashes.size());
   const auto limit = [&](double spread) {
-    return expected(static_cast<double>(k), static_cast<double>(m), spread);
+    return expected_order_statistic(static_cast<double>(k), static_cast<double>(m), spread);
   };
-  const auto below = [&](uint64_t limit) {
+  const auto count_hashes_below = [&](uint64_t limit) {
     return static_cast<size_t>(kernels.count_below(hashes.data(), allowed.data(), n, limit));
   };
   uint64_t low = limit(-4), high = limit(4);
-  if (below(low) > k) low = 0;
-  if (below(high) <= k) high = UINT64_MAX;
-  std::vector<Drawn> near;
+  if (count_hashes_below(low) > k) low = 0;
+  if (count_hashes_below(high) <= k) high = UINT64_MAX;
+  std::vector<HashedColumn> candidates;
   for (size_t f = 0; f < hashes.size(); ++f)
-    if (hashes[f] - low <= high - low && allowed[f] != 0) near.emplace_back(hashes[f], f);
-  const auto at = near.begin() + static_cast<int64_t>(k - below(low));
-  std::nth_element(near.begin(), at, near.end());
+    if (hashes[f] - low <= high - low && allowed[f] != 0) candidates.emplace_back(hashes[f], f);
+  const auto at = candidates.begin() + static_cast<int64_t>(k - count_hashes_below(low));
+  std::nth_element(candidates.begin(), at, candidates.end());
   return *at;
 }
 
@@ -50,8 +50,8 @@ void sample_columns(uint64_t seed, int32_t node, double fraction, std::vector<ui
   const auto n = static_cast<int64_t>(allowed.size());
   std::vector<uint64_t> hashes(allowed.size());
   kernels.hashes(seed, static_cast<uint64_t>(node), n, hashes.data());
-  const auto [first_out, feature] = smallest(hashes, allowed, keep, m);
-  // Of the same hash the first features are kept.
+  const auto [first_out, feature] = find_smallest(hashes, allowed, keep, m);
+  // Ties are broken by feature index: the first features are kept.
   std::vector<size_t> ties;
   for (size_t f = 0; f < feature; ++f)
     if (hashes[f] == first_out && allowed[f] != 0) ties.push_back(f);

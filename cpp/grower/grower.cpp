@@ -7,6 +7,7 @@
 #include "grower/host_row_partitioner.h"
 
 namespace polyleaf {
+
 Grower::Grower(const Bins& bins, const Context& context)
     : Grower(std::make_unique<HostRowPartitioner>(bins, context), context) {}
 
@@ -27,14 +28,14 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
     throw std::invalid_argument("factors needs one number per feature.");
   search_ = &search;
   config_ = config;
-  scope_.start(*rows_, config_, interactions_, features);
+  tree_context_.start(*rows_, config_, interactions_, features);
   policy_ = ExpansionPolicy(config.level_wise, config.max_leaves, config.max_depth);
   nodes_.clear();
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
-  const RowRange rows = rows_->start(search.sample(), scope_.tiles());
+  const RowRange rows = rows_->start(search.sample(), tree_context_.tiles());
   const SearchNode root{0, 0, rows, context_.allreduce_sum(rows.size()), {}};
-  search.start(scope_, root);
+  search.start(tree_context_, root);
   add_node(root);
   new_nodes_.assign(1, 0);
 }
@@ -55,18 +56,17 @@ void Grower::add_node(const SearchNode& at) {
 }
 
 void Grower::evaluate(bool renewed) {
-  if (!policy_.can_split_more() || new_nodes_.empty()) return;
+  if (!policy_.can_add_leaves() || new_nodes_.empty()) return;
   if (renewed && !rows_->has(search_->sample())) repartition();
-  if (renewed && context_.is_distributed())
-    count_rows();  // those of another rank may have been drawn anew
+  if (renewed && context_.is_distributed()) count_rows();  // other ranks may have drawn new rows
   std::vector<SearchNode> nodes;
   for (int32_t id : new_nodes_) nodes.push_back(nodes_[id].at);
-  std::vector<SplitInfo> choices;
-  search_->evaluate(nodes, renewed, choices);
+  std::vector<SplitInfo> splits;
+  search_->evaluate(nodes, renewed, splits);
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (choices[i].feature < 0) continue;
-    nodes_[nodes[i].id].choice = choices[i];
-    policy_.push(nodes[i].id, choices[i].gain);
+    if (splits[i].feature < 0) continue;
+    nodes_[nodes[i].id].split_info = splits[i];
+    policy_.push(nodes[i].id, splits[i].gain);
   }
 }
 
@@ -74,48 +74,49 @@ bool Grower::split() {
   const std::vector<int32_t> batch = policy_.next();
   new_nodes_.clear();
   if (batch.empty()) return false;
-  std::vector<RowPartitioner::PartitionRequest> divisions(batch.size());
+  std::vector<RowPartitioner::PartitionRequest> requests(batch.size());
   for (size_t i = 0; i < batch.size(); ++i) {
     const Node& node = nodes_[batch[i]];
-    const SplitInfo& choice = node.choice;
-    RowPartitioner::PartitionRequest& d = divisions[i];
+    const SplitInfo& split_info = node.split_info;
+    RowPartitioner::PartitionRequest& d = requests[i];
     d.rows = node.at.rows;
-    d.feature = choice.feature;
-    d.threshold = choice.threshold;
-    d.set = choice.set;
-    d.missing_left = choice.missing_left;
-    d.n_left = choice.n_left;
+    d.feature = split_info.feature;
+    d.threshold = split_info.threshold;
+    d.set = split_info.set;
+    d.missing_left = split_info.missing_left;
+    d.n_left = split_info.n_left;
     const int32_t depth = node.at.depth + 1;
-    d.left_is_splittable = scope_.can_split(depth, choice.n_left);
-    d.right_is_splittable = scope_.can_split(depth, node.at.count - choice.n_left);
+    d.left_is_splittable = tree_context_.can_split(depth, split_info.n_left);
+    d.right_is_splittable = tree_context_.can_split(depth, node.at.count - split_info.n_left);
   }
-  rows_->partition_rows(divisions);
-  for (size_t i = 0; i < batch.size(); ++i) make_children(batch[i], divisions[i]);
+  rows_->partition_rows(requests);
+  for (size_t i = 0; i < batch.size(); ++i) make_children(batch[i], requests[i]);
   return true;
 }
 
-void Grower::make_children(int32_t id, const RowPartitioner::PartitionRequest& division) {
+void Grower::make_children(int32_t id, const RowPartitioner::PartitionRequest& request) {
   const int32_t left_id = static_cast<int32_t>(nodes_.size());
   Node& node = nodes_[id];
-  const SplitInfo& choice = node.choice;
+  const SplitInfo& split_info = node.split_info;
   node.is_split = true;
-  tree_.feature[id] = choice.feature;
-  tree_.threshold[id] = choice.threshold;
-  tree_.missing_left[id] = choice.missing_left;
+  tree_.feature[id] = split_info.feature;
+  tree_.threshold[id] = split_info.threshold;
+  tree_.missing_left[id] = split_info.missing_left;
   tree_.left[id] = left_id;
   tree_.right[id] = left_id + 1;
-  tree_.gain[id] = choice.gain;
-  if (choice.threshold < 0) {
+  tree_.gain[id] = split_info.gain;
+  if (split_info.threshold < 0) {
     tree_.category_set[id] = static_cast<int32_t>(tree_.categories.size());
-    tree_.categories.push_back(choice.set);
+    tree_.categories.push_back(split_info.set);
     tree_.categories.back()[3] &=
-        ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
+        ~(uint64_t{1} << 63);  // missing_left alone decides where missing values go
   }
   const SearchNode& at = node.at;
   std::vector<int32_t> path = at.path;
-  scope_.extend(path, choice.feature);
-  const SearchNode left{left_id, at.depth + 1, division.left, choice.n_left, path};
-  const SearchNode right{left_id + 1, at.depth + 1, division.right, at.count - choice.n_left, path};
+  tree_context_.extend_path(path, split_info.feature);
+  const SearchNode left{left_id, at.depth + 1, request.left, split_info.n_left, path};
+  const SearchNode right{left_id + 1, at.depth + 1, request.right, at.count - split_info.n_left,
+                         path};
   search_->split(id, left, right,
                  tree_.output_gain.data() + static_cast<size_t>(id) * tree_.n_outputs);
   for (const SearchNode& child : {left, right}) {
@@ -125,29 +126,30 @@ void Grower::make_children(int32_t id, const RowPartitioner::PartitionRequest& d
 }
 
 bool Grower::can_split_further() const {
-  return policy_.can_split_more() &&
+  return policy_.can_add_leaves() &&
          std::any_of(new_nodes_.begin(), new_nodes_.end(),
-                     [&](int32_t id) { return scope_.can_split(nodes_[id].at); });
+                     [&](int32_t id) { return tree_context_.can_split(nodes_[id].at); });
 }
 
 Tree Grower::finish() {
   if (config_.post_prune) prune();
   assign_leaf_ids();
-  if (config_.post_prune) remove_cut_nodes();
+  if (config_.post_prune) remove_pruned_nodes();
   return std::move(tree_);
 }
 
-// Cuts subtrees that are not worth their leaves (TFBT, eq. 8): the sum of their gains, each less
-// min_split_gain. Nodes keep their numbers.
+// Prune subtrees whose total gain does not pay for their leaves (TFBT, eq. 8): the sum of their
+// gains, each minus min_split_gain. Node ids do not change.
 void Grower::prune() {
   const int32_t n = tree_.n_nodes();
   const std::vector<int32_t> left = tree_.left, right = tree_.right;
-  std::vector<double> worth(n, 0.0);
+  std::vector<double> subtree_gain(n, 0.0);
   for (int32_t i = n - 1; i >= 0; --i) {
     if (left[i] < 0) continue;
-    worth[i] = (tree_.gain[i] - config_.split.min_split_gain) + (worth[left[i]] + worth[right[i]]);
-    if (worth[i] > 0) continue;
-    worth[i] = 0.0;
+    subtree_gain[i] = (tree_.gain[i] - config_.split.min_split_gain) +
+                      (subtree_gain[left[i]] + subtree_gain[right[i]]);
+    if (subtree_gain[i] > 0) continue;
+    subtree_gain[i] = 0.0;
     tree_.feature[i] = tree_.threshold[i] = tree_.left[i] = tree_.right[i] = tree_.category_set[i] =
         -1;
     tree_.missing_left[i] = 0;
@@ -157,21 +159,20 @@ void Grower::prune() {
   }
   for (int32_t i = 0; i < n; ++i) {
     if (left[i] < 0) continue;
-    const bool kept = nodes_[i].holder == i && tree_.left[i] >= 0;
-    for (int32_t child : {left[i], right[i]})
-      nodes_[child].holder = kept ? child : nodes_[i].holder;
+    const bool kept = nodes_[i].owner == i && tree_.left[i] >= 0;
+    for (int32_t child : {left[i], right[i]}) nodes_[child].owner = kept ? child : nodes_[i].owner;
   }
 }
 
-// Numbers nodes and sets of categories anew where some were cut.
-void Grower::remove_cut_nodes() {
+// Renumber nodes and category sets after pruning.
+void Grower::remove_pruned_nodes() {
   Tree kept;
   kept.n_leaves = tree_.n_leaves;
   kept.n_outputs = tree_.n_outputs;
   const int32_t n = tree_.n_nodes();
   std::vector<int32_t> number(n, -1);
   for (int32_t i = 0, next = 0; i < n; ++i)
-    if (nodes_[i].holder == i) number[i] = next++;
+    if (nodes_[i].owner == i) number[i] = next++;
   // Sets are in the order of splitting, not of nodes.
   std::vector<int32_t> set_number(tree_.categories.size(), -1);
   for (int32_t i = 0; i < n; ++i)
@@ -206,19 +207,18 @@ const Tree& Grower::assign_leaf_ids() {
   tree_.n_leaves = 0;
   node_of_leaf_.clear();
   for (int32_t i = 0; i < n; ++i) {
-    if (tree_.left[i] >= 0 || nodes_[i].holder != i) continue;
+    if (tree_.left[i] >= 0 || nodes_[i].owner != i) continue;
     tree_.leaf[i] = tree_.n_leaves++;
     node_of_leaf_.push_back(i);
   }
   std::vector<RowPartitioner::LeafRows> leaves;
   for (const Node& node : nodes_)
-    if (!node.is_split) leaves.push_back({tree_.leaf[node.holder], node.at.rows});
+    if (!node.is_split) leaves.push_back({tree_.leaf[node.owner], node.at.rows});
   rows_->assign_leaf_ids(leaves, tree_);
   return tree_;
 }
 
-// The search has another sample than the nodes were made with: its rows are grouped by the leaves
-// of the tree so far.
+// HostRowPartitioner the rows of the new sample by the leaves of the tree so far.
 void Grower::repartition() {
   assign_leaf_ids();
   const std::vector<RowRange> rows = rows_->repartition(search_->sample(), tree_.n_leaves);
@@ -229,7 +229,7 @@ void Grower::repartition() {
   }
 }
 
-// Rows of the new nodes, over all ranks.
+// Count the rows of the new nodes over all ranks.
 void Grower::count_rows() {
   std::vector<int64_t> counts;
   for (int32_t id : new_nodes_) counts.push_back(nodes_[id].at.rows.size());

@@ -8,53 +8,53 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kMoveBlock = 2048;    // rows one task moves
-constexpr int64_t kNumberBlock = 8192;  // rows whose leaves one task writes
-constexpr int64_t kLine = 8;            // words that memory hands over at once
+constexpr int64_t kMoveBlock = 2048;       // rows moved by one task
+constexpr int64_t kLeafIdBlock = 8192;     // rows whose leaf ids one task writes
+constexpr int64_t kWordsPerCacheLine = 8;  // 64-bit words of a cache line
 
-// A block of one division's rows, and where it goes.
+// A block of rows of one request, and its destination.
 struct Piece {
-  size_t division;
-  int64_t begin, end;  // in the copy of the node
-  int64_t bits;        // where those of its rows are
+  size_t request;
+  int64_t begin, end;  // positions in the node's copy of the ids
+  int64_t bits;        // offset of its first bit
   int64_t n_left = 0, left_to = 0, right_to = 0;
 };
 
-// Where the bits of each division begin, and of one more.
+// Return the offset of each request's bits, and the total size.
 std::vector<int64_t> first_bytes(
-    const std::vector<HostRowPartitioner::PartitionRequest>& divisions) {
+    const std::vector<HostRowPartitioner::PartitionRequest>& requests) {
   std::vector<int64_t> first(1, 0);
-  for (const HostRowPartitioner::PartitionRequest& d : divisions)
+  for (const HostRowPartitioner::PartitionRequest& d : requests)
     first.push_back(first.back() + Block::count(d.rows.size(), kMoveBlock) * (kMoveBlock / 8));
   return first;
 }
 
-std::vector<Piece> pieces_of(const std::vector<HostRowPartitioner::PartitionRequest>& divisions) {
-  const std::vector<int64_t> bytes = first_bytes(divisions);
+std::vector<Piece> make_pieces(const std::vector<HostRowPartitioner::PartitionRequest>& requests) {
+  const std::vector<int64_t> bytes = first_bytes(requests);
   std::vector<Piece> pieces;
-  for (size_t i = 0; i < divisions.size(); ++i) {
-    const RowRange& rows = divisions[i].rows;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const RowRange& rows = requests[i].rows;
     for (int64_t b = rows.begin; b < rows.end; b += kMoveBlock)
       pieces.push_back({i, b, std::min(b + kMoveBlock, rows.end), bytes[i] + (b - rows.begin) / 8});
   }
   return pieces;
 }
 
-// Where each piece's rows go: after those of the pieces before it; the right child's after the left
-// one's.
+// Set the destination of each piece: after the pieces before it; rows of the right child follow
+// those of the left child.
 void place_rows(std::vector<Piece>& pieces,
-                std::vector<HostRowPartitioner::PartitionRequest>& divisions) {
-  for (HostRowPartitioner::PartitionRequest& d : divisions)
+                std::vector<HostRowPartitioner::PartitionRequest>& requests) {
+  for (HostRowPartitioner::PartitionRequest& d : requests)
     d.left = {d.rows.begin, d.rows.begin, d.rows.copy == 1 ? 2 : 1};
   for (Piece& p : pieces) {
-    p.left_to = divisions[p.division].left.end;
-    divisions[p.division].left.end += p.n_left;
+    p.left_to = requests[p.request].left.end;
+    requests[p.request].left.end += p.n_left;
   }
-  for (HostRowPartitioner::PartitionRequest& d : divisions)
+  for (HostRowPartitioner::PartitionRequest& d : requests)
     d.right = {d.left.end, d.left.end, d.left.copy};
   for (Piece& p : pieces) {
-    p.right_to = divisions[p.division].right.end;
-    divisions[p.division].right.end += p.end - p.begin - p.n_left;
+    p.right_to = requests[p.request].right.end;
+    requests[p.request].right.end += p.end - p.begin - p.n_left;
   }
 }
 
@@ -63,48 +63,48 @@ void place_rows(std::vector<Piece>& pieces,
 HostRowPartitioner::HostRowPartitioner(const Bins& bins, const Context& context)
     : bins_(bins),
       context_(context),
-      room_(context.n_threads),
-      sparse_columns_(bins.sparse_columns(), context) {
+      right_words_(context.n_threads),
+      sparse_partition_(bins.sparse_columns(), context) {
   for (auto& words : words_) words.resize(bins.n_tiles());
   leaf_of_row_.reserve(bins.n_rows());
 }
 
 RowRange HostRowPartitioner::start(const RowSample& sample, const std::vector<int>& tiles) {
   tiles_ = tiles;
-  take(sample);
+  set_sample(sample);
   is_sample_ = sample.rows != nullptr;
   std::vector<RowRange> root = {{0, sample.n_used()}};
   if (is_sample_) {
     ids_[0].reserve(rows_.size());
     std::copy(rows_.begin(), rows_.end(), ids_[0].data());
     fetch_words({&root[0]});
-    sparse_columns_.group(ids_[0].data(), bins_.n_rows(), root);
+    sparse_partition_.group(ids_[0].data(), bins_.n_rows(), root);
   } else {
-    root[0].cells = sparse_columns_.start();
+    root[0].cells = sparse_partition_.start();
   }
   return root[0];
 }
 
-// A copy of the sample: the caller's may be gone before the tree is finished.
-void HostRowPartitioner::take(const RowSample& sample) {
+// Copy the sample: the caller's array may be freed before the tree is finished.
+void HostRowPartitioner::set_sample(const RowSample& sample) {
   sample_ = sample;
   if (sample.rows == nullptr) return;
   rows_.assign(sample.rows, sample.rows + sample.n_rows);
   sample_.rows = non_null_data(rows_.data(), rows_.size());
 }
 
-// Whether words of so many rows are to lie next to each other: of the lines that hold them most is
-// for others.
-bool HostRowPartitioner::is_few(int64_t n_rows) const {
-  return !bins_.is_external() && n_rows < bins_.n_rows() / kLine;
+// Return whether a node is so small that its words should be copied next to each other: most of
+// every cache line would belong to other nodes.
+bool HostRowPartitioner::is_small_node(int64_t n_rows) const {
+  return !bins_.is_external() && n_rows < bins_.n_rows() / kWordsPerCacheLine;
 }
 
-// Copies the words of those ranges that have none and whose rows are few.
+// Copy the words of small nodes that have no copy yet.
 void HostRowPartitioner::fetch_words(const std::vector<RowRange*>& ranges) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   std::vector<RowRange> blocks;
   for (RowRange* range : ranges) {
-    if (range->words != 0 || !is_few(range->size())) continue;
+    if (range->words != 0 || !is_small_node(range->size())) continue;
     for (int64_t b = range->begin; b < range->end; b += kMoveBlock)
       blocks.push_back({b, std::min(b + kMoveBlock, range->end), range->copy});
     range->words = 1;
@@ -128,11 +128,11 @@ HostRowPartitioner::Words HostRowPartitioner::locate_words(const RowRange& rows,
 }
 
 const uint64_t* HostRowPartitioner::words(const RowRange& rows, int tile, int64_t first, int64_t n,
-                                          uint64_t* room) const {
+                                          uint64_t* buffer) const {
   const Words from = locate_words(rows, tile, first);
   if (from.ids == nullptr) return from.words;
-  POLYLEAF_SELECT(partition_kernels).gather_words(from.words, from.ids, n, room);
-  return room;
+  POLYLEAF_SELECT(partition_kernels).gather_words(from.words, from.ids, n, buffer);
+  return buffer;
 }
 
 bool HostRowPartitioner::has(const RowSample& sample) const {
@@ -142,7 +142,7 @@ bool HostRowPartitioner::has(const RowSample& sample) const {
 }
 
 std::vector<RowRange> HostRowPartitioner::repartition(const RowSample& sample, int32_t n_leaves) {
-  take(sample);
+  set_sample(sample);
   is_sample_ = true;
   ids_[0].reserve(sample.n_used());
   const std::vector<int64_t> begin =
@@ -152,7 +152,7 @@ std::vector<RowRange> HostRowPartitioner::repartition(const RowSample& sample, i
   std::vector<RowRange*> all;
   for (RowRange& range : ranges) all.push_back(&range);
   fetch_words(all);
-  sparse_columns_.group(ids_[0].data(), bins_.n_rows(), ranges);
+  sparse_partition_.group(ids_[0].data(), bins_.n_rows(), ranges);
   return ranges;
 }
 
@@ -160,18 +160,18 @@ void HostRowPartitioner::codes(const RowRange& rows, int feature, uint8_t* out) 
   if (bins_.is_sparse(feature)) {
     const int64_t number = bins_.sparse_index(feature);
     std::memset(out, bins_.sparse_columns().common(number), static_cast<size_t>(rows.size()));
-    const CellRange named = sparse_columns_.range(rows.cells, number, number + 1);
-    for (const SparseEntry* e = named.begin; e != named.end; ++e)
-      if (named.place(*e) != CellRange::kRemoved)
-        out[named.place(*e)] = static_cast<uint8_t>(e->code());
+    const CellRange entries = sparse_partition_.range(rows.cells, number, number + 1);
+    for (const SparseEntry* e = entries.begin; e != entries.end; ++e)
+      if (entries.place(*e) != CellRange::kRemoved)
+        out[entries.place(*e)] = static_cast<uint8_t>(e->code());
     return;
   }
   const int t = bins_.tile_index(feature), shift = 8 * bins_.slot_index(feature);
   const int missing = bins_.tile(t).missing();
-  uint64_t room[kGatherWords + 8];
+  uint64_t buffer[kGatherWords + 8];
   for (int64_t first = 0; first < rows.size(); first += kGatherWords) {
     const int64_t n = std::min(kGatherWords, rows.size() - first);
-    const uint64_t* from = words(rows, t, first, n, room);
+    const uint64_t* from = words(rows, t, first, n, buffer);
     for (int64_t i = 0; i < n; ++i) {
       const int code = static_cast<int>(from[i] >> shift) & 255;
       out[first + i] = static_cast<uint8_t>(code == missing ? kMissingCode : code);
@@ -179,53 +179,53 @@ void HostRowPartitioner::codes(const RowRange& rows, int feature, uint8_t* out) 
   }
 }
 
-Route HostRowPartitioner::route_of(const PartitionRequest& division, CategorySet& set) const {
-  const Tile& tile = bins_.tile(bins_.tile_index(division.feature));
+Route HostRowPartitioner::make_route(const PartitionRequest& request, CategorySet& set) const {
+  const Tile& tile = bins_.tile(bins_.tile_index(request.feature));
   Route route;
-  route.slot = bins_.slot_index(division.feature);
+  route.slot = bins_.slot_index(request.feature);
   route.mask = tile.stride() - 1;
-  route.offset = division.missing_left ? 1 : 0;
-  route.threshold = division.threshold + route.offset;
-  if (division.threshold >= 0) return route;
+  route.offset = request.missing_left ? 1 : 0;
+  route.threshold = request.threshold + route.offset;
+  if (request.threshold >= 0) return route;
   // The tile stores the missing code as its last bin.
-  set = division.set;
+  set = request.set;
   const int missing = tile.missing();
   if (missing != kMissingCode) set[missing >> 6] &= ~(uint64_t{1} << (missing & 63));
-  if (division.missing_left) set[missing >> 6] |= uint64_t{1} << (missing & 63);
+  if (request.missing_left) set[missing >> 6] |= uint64_t{1} << (missing & 63);
   route.set = set.data();
   return route;
 }
 
-int64_t HostRowPartitioner::decide(const PartitionRequest& division, int64_t first, int64_t last,
+int64_t HostRowPartitioner::decide(const PartitionRequest& request, int64_t first, int64_t last,
                                    uint8_t* bits) const {
-  if (bins_.is_sparse(division.feature)) return decide_cells(division, first, last, bits);
+  if (bins_.is_sparse(request.feature)) return decide_sparse(request, first, last, bits);
   CategorySet set;
-  const Route route = route_of(division, set);
-  const int t = bins_.tile_index(division.feature);
-  uint64_t room[kGatherWords + 8];
+  const Route route = make_route(request, set);
+  const int t = bins_.tile_index(request.feature);
+  uint64_t buffer[kGatherWords + 8];
   int64_t n_left = 0;
-  const int64_t at_once = std::max<int64_t>(1, word_block_size(division.rows, last - first));
-  for (int64_t begin = first; begin < last; begin += at_once) {
-    const int64_t n = std::min(at_once, last - begin);
-    const uint64_t* from = words(division.rows, t, begin, n, room);
+  const int64_t block_size = std::max<int64_t>(1, word_block_size(request.rows, last - first));
+  for (int64_t begin = first; begin < last; begin += block_size) {
+    const int64_t n = std::min(block_size, last - begin);
+    const uint64_t* from = words(request.rows, t, begin, n, buffer);
     n_left += POLYLEAF_SELECT(partition_kernels).decide(from, n, route, bits + (begin - first) / 8);
   }
   return n_left;
 }
 
-// All rows go where the common code does, but for those that an entry names.
-int64_t HostRowPartitioner::decide_cells(const PartitionRequest& division, int64_t first,
-                                         int64_t last, uint8_t* bits) const {
-  const int64_t number = bins_.sparse_index(division.feature), n = last - first;
-  const bool common_left = bins_.sparse_columns().common(number) <= division.threshold;
+// Send all rows where the most common code goes, except those with an explicit entry.
+int64_t HostRowPartitioner::decide_sparse(const PartitionRequest& request, int64_t first,
+                                          int64_t last, uint8_t* bits) const {
+  const int64_t number = bins_.sparse_index(request.feature), n = last - first;
+  const bool common_left = bins_.sparse_columns().common(number) <= request.threshold;
   std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));
   if (common_left && n % 8 != 0) bits[n / 8] = static_cast<uint8_t>((1 << (n % 8)) - 1);
   int64_t n_left = common_left ? n : 0;
-  const CellRange named = sparse_columns_.range(division.rows.cells, number, number + 1);
-  for (const SparseEntry* e = named.begin; e != named.end; ++e) {
+  const CellRange entries = sparse_partition_.range(request.rows.cells, number, number + 1);
+  for (const SparseEntry* e = entries.begin; e != entries.end; ++e) {
     const int code = e->code();
-    const bool left = code == kMissingCode ? division.missing_left : code <= division.threshold;
-    const uint32_t place = named.place(*e);
+    const bool left = code == kMissingCode ? request.missing_left : code <= request.threshold;
+    const uint32_t place = entries.place(*e);
     const int64_t i = int64_t{place} - first;
     if (left == common_left || place == CellRange::kRemoved || i < 0 || i >= n) continue;
     bits[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
@@ -234,20 +234,20 @@ int64_t HostRowPartitioner::decide_cells(const PartitionRequest& division, int64
   return n_left;
 }
 
-void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& divisions) {
+void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
-  std::vector<Piece> pieces = pieces_of(divisions);
-  bits_.reserve(static_cast<size_t>(first_bytes(divisions).back()) + 64);
+  std::vector<Piece> pieces = make_pieces(requests);
+  bits_.reserve(static_cast<size_t>(first_bytes(requests).back()) + 64);
   parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
-    const PartitionRequest& d = divisions[p.division];
+    const PartitionRequest& d = requests[p.request];
     p.n_left = decide(d, p.begin - d.rows.begin, p.end - d.rows.begin, bits_.data() + p.bits);
   });
 
-  place_rows(pieces, divisions);
+  place_rows(pieces, requests);
   for (int copy : {1, 2}) ids_[copy].reserve(sample_.n_used());
-  const bool in_place = moves_in_place(divisions);
-  for (PartitionRequest& d : divisions) {
+  const bool in_place = moves_in_place(requests);
+  for (PartitionRequest& d : requests) {
     const int words = in_place || d.rows.words == 0 ? d.rows.words : 3 - d.rows.words;
     d.left.words = d.right.words = d.left_is_splittable || d.right_is_splittable ? words : 0;
     if (!in_place && words != 0)
@@ -255,13 +255,14 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& divisions
   }
   parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
-    const PartitionRequest& d = divisions[piece.division];
+    const PartitionRequest& d = requests[piece.request];
     const int to = d.left.copy;
     const int64_t n = piece.end - piece.begin;
     const uint8_t* bits = bits_.data() + piece.bits;
     if (d.rows.copy == 0 && !is_sample_)
-      move.number_ids(static_cast<uint32_t>(piece.begin), bits, n, ids_[to].data() + piece.left_to,
-                      piece.n_left, ids_[to].data() + piece.right_to);
+      move.move_id_range(static_cast<uint32_t>(piece.begin), bits, n,
+                         ids_[to].data() + piece.left_to, piece.n_left,
+                         ids_[to].data() + piece.right_to);
     else
       move.move_ids(ids_[d.rows.copy].data() + piece.begin, bits, n,
                     ids_[to].data() + piece.left_to, piece.n_left,
@@ -272,45 +273,45 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& divisions
                       words_at(d.left.words, t, piece.left_to), piece.n_left,
                       words_at(d.left.words, t, piece.right_to));
   });
-  if (in_place) move_in_place(divisions);
+  if (in_place) move_in_place(requests);
   std::vector<RowRange*> children;
-  for (PartitionRequest& d : divisions) {
+  for (PartitionRequest& d : requests) {
     if (d.left_is_splittable) children.push_back(&d.left);
     if (d.right_is_splittable) children.push_back(&d.right);
   }
   fetch_words(children);
-  if (bins_.sparse_columns().n_entries() > 0) divide_cells(divisions);
+  if (bins_.sparse_columns().n_entries() > 0) partition_cells(requests);
 }
 
-// SparseColumns go where their rows went.
-void HostRowPartitioner::divide_cells(std::vector<PartitionRequest>& divisions) {
+// Move sparse entries to the children of their rows.
+void HostRowPartitioner::partition_cells(std::vector<PartitionRequest>& requests) {
   std::vector<const uint8_t*> bits;
-  for (const int64_t at : first_bytes(divisions)) bits.push_back(bits_.data() + at);
+  for (const int64_t at : first_bytes(requests)) bits.push_back(bits_.data() + at);
   bits.pop_back();
   const uint32_t* ids[3];
   for (int copy = 0; copy < 3; ++copy) ids[copy] = ids_[copy].data();
-  sparse_columns_.divide(divisions, bits, ids);
+  sparse_partition_.partition_rows(requests, bits, ids);
 }
 
-// Where there are tiles for all threads no second copy is needed, nor the memory and the way to it.
-bool HostRowPartitioner::moves_in_place(const std::vector<PartitionRequest>& divisions) const {
+// With enough tiles for all threads words are moved in place, which saves a second copy.
+bool HostRowPartitioner::moves_in_place(const std::vector<PartitionRequest>& requests) const {
   return context_.n_threads == 1 ||
-         divisions.size() * tiles_.size() >= 2 * size_t(context_.n_threads);
+         requests.size() * tiles_.size() >= 2 * size_t(context_.n_threads);
 }
 
-// Those that go left move up over those that are read already; the others wait apart.
-void HostRowPartitioner::move_in_place(const std::vector<PartitionRequest>& divisions) {
+// Compact rows that go left in place; stage rows that go right in a buffer of the thread.
+void HostRowPartitioner::move_in_place(const std::vector<PartitionRequest>& requests) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
-  const std::vector<int64_t> bytes = first_bytes(divisions);
+  const std::vector<int64_t> bytes = first_bytes(requests);
   const auto n_tiles = static_cast<int64_t>(tiles_.size());
   parallel_for(
-      context_, static_cast<int64_t>(divisions.size()) * n_tiles, [&](int64_t task, int thread) {
-        const PartitionRequest& d = divisions[task / n_tiles];
+      context_, static_cast<int64_t>(requests.size()) * n_tiles, [&](int64_t task, int thread) {
+        const PartitionRequest& d = requests[task / n_tiles];
         if (d.left.words == 0) return;
         uint64_t* words = words_at(d.left.words, tiles_[task % n_tiles], d.rows.begin);
         const int64_t n_left = d.left.size(), n_right = d.right.size();
-        room_[thread].reserve(static_cast<size_t>(n_right));
-        uint64_t* right = room_[thread].data();
+        right_words_[thread].reserve(static_cast<size_t>(n_right));
+        uint64_t* right = right_words_[thread].data();
         move.move_words(words, bits_.data() + bytes[task / n_tiles], d.rows.size(), words, n_left,
                         right);
         std::memcpy(words + n_left, right, sizeof(uint64_t) * static_cast<size_t>(n_right));
@@ -320,8 +321,8 @@ void HostRowPartitioner::move_in_place(const std::vector<PartitionRequest>& divi
 void HostRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) {
   std::vector<LeafRows> pieces;
   for (const auto& [leaf, rows] : leaves)
-    for (int64_t b = rows.begin; b < rows.end; b += kNumberBlock)
-      pieces.push_back({leaf, {b, std::min(b + kNumberBlock, rows.end), rows.copy}});
+    for (int64_t b = rows.begin; b < rows.end; b += kLeafIdBlock)
+      pieces.push_back({leaf, {b, std::min(b + kLeafIdBlock, rows.end), rows.copy}});
   parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const LeafRows& piece = pieces[task];
     int32_t* out = leaf_of_row_.data();
@@ -336,8 +337,8 @@ void HostRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, co
 }
 
 void HostRowPartitioner::route_outside_rows(const Tree& tree) {
-  parallel_for(context_, Block::count(bins_.n_rows(), kNumberBlock), [&](int64_t task, int) {
-    const Block rows(bins_.n_rows(), kNumberBlock, task);
+  parallel_for(context_, Block::count(bins_.n_rows(), kLeafIdBlock), [&](int64_t task, int) {
+    const Block rows(bins_.n_rows(), kLeafIdBlock, task);
     const uint32_t* next =
         std::lower_bound(sample_.rows, sample_.rows + sample_.n_rows, rows.begin);
     for (int64_t i = rows.begin; i < rows.end; ++i) {

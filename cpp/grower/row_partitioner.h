@@ -1,9 +1,8 @@
-// Which rows each node has, as the grower asks for it: ranges that a split parts in two, in their
-// order.
+// Row partitioner interface: the rows of each node as ranges that a split divides stably in two.
 //
-// Where rows lie is not known here: in memory of this machine (partition.h), or on a device
-// (device/rows.h). A search reads rows where they lie, and is asked only about ranges of rows of
-// its own kind.
+// Implementations keep the rows in host memory (host_row_partitioner.h) or on a GPU
+// (device/row_partitioner.h). A search only accepts ranges of the partitioner that it was written
+// for.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -15,13 +14,13 @@
 
 namespace polyleaf {
 
-// The rows of one node: places [begin, end) of one copy, and the list of their cells of sparse
-// features (sparse_columns.h; -1: there are none, or they are not read).
+// The rows of one node: positions [begin, end) of one copy of the row ids, and the list of their
+// sparse entries (sparse_column_partition.h; -1: none).
 struct RowRange {
   int64_t begin = 0, end = 0;
-  int copy = 0;  // 0: the root's; 1 or 2 below it, in turn
+  int copy = 0;  // 0: the root; alternating 1 and 2 below it
   int32_t cells = -1;
-  int words = 0;  // the copy that holds their words, 1 or 2; 0: none does, ids tell where they are
+  int words = 0;  // the copy that holds their words, 1 or 2; 0: found through the ids
   int64_t size() const { return end - begin; }
 };
 
@@ -31,38 +30,38 @@ class RowPartitioner {
 
   virtual const Bins& bins() const = 0;
 
-  // The root's rows: the sample. Only the words of `tiles` will be asked for.
+  // Set the root's rows to the sample. Only words of `tiles` will be read.
   virtual RowRange start(const RowSample& sample, const std::vector<int>& tiles) = 0;
 
-  // Whether the tree's rows are those of `sample`.
+  // Return whether the tree was started with this sample.
   virtual bool has(const RowSample& sample) const = 0;
-  // The rows of another sample, grouped by the leaves that `number` has written, ascending in each
-  // group; a range per leaf.
+  // HostRowPartitioner another sample by the leaf ids that `assign_leaf_ids` has written, ascending
+  // within a leaf; return one range per leaf.
   virtual std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) = 0;
 
-  // One node and what parts its rows; `divide` finds `left` and `right`.
+  // A node, its split, and the resulting ranges `left` and `right`, which `partition_rows` sets.
   struct PartitionRequest {
     RowRange rows;
     int feature = -1;
-    int threshold = -1;    // last code that goes left; -1: `set` tells
-    CategorySet set = {};  // codes that go left, as the model sees them
+    int threshold = -1;    // last code that goes left; -1: categorical, see `set`
+    CategorySet set = {};  // codes that go left, in the model's encoding
     bool missing_left = false;
-    // Whether a child may be split further. Where neither may, only ids move: their words and cells
-    // are never read.
+    // Whether a child may be split further. If neither may, only ids are moved; words and
+    // sparse entries are not needed.
     bool left_is_splittable = true, right_is_splittable = true;
-    int64_t n_left = 0;  // rows that go left, wherever they lie
+    int64_t n_left = 0;  // rows that go left, over all ranks
     RowRange left, right;
   };
-  virtual void partition_rows(std::vector<PartitionRequest>& divisions) = 0;
+  virtual void partition_rows(std::vector<PartitionRequest>& requests) = 0;
 
-  // Rows that are in one leaf.
+  // Rows of one leaf.
   struct LeafRows {
     int32_t leaf;
     RowRange rows;
   };
-  // Writes the leaf of every row; rows outside the sample walk down the tree.
+  // Write the leaf id of every row; rows outside the sample are routed through the tree.
   virtual void assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) = 0;
-  // Those leaves, one for each row of the bins, in memory of this machine.
+  // Leaf ids in host memory, one for each row of the bins.
   virtual const int32_t* leaf_of_row() = 0;
 };
 

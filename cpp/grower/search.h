@@ -1,9 +1,8 @@
-// A search finds the best split of nodes. The grower asks it once per batch of nodes and knows
-// nothing of channels, scores or derivatives; a search knows nothing of schedules, leaves or what
-// becomes of a tree.
+// Split search interface: a search finds the best splits of a batch of nodes. The grower knows
+// nothing of gradients or scores; a search knows nothing of expansion order or leaf values.
 //
-// To add a search: derive from `Search`, and bind it as an object of its own
-// (bindings/bind_searches.cpp), which the grower is handed.
+// To add a search, derive from `Search` and bind it as a class of its own
+// (bindings/bind_searches.cpp).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,34 +13,60 @@
 #include "base/settings.h"
 #include "grower/column_sampler.h"
 #include "grower/host_row_partitioner.h"
-#include "grower/interactions.h"
 
 namespace polyleaf {
 
-constexpr double kMinRelativeGain =
-    1.0 / (1 << 20);  // below this float32 cannot tell gain from rounding
+// Interaction constraints: which features may occur together on a path from the root to a leaf.
 
-// What a search is told about a node.
+struct InteractionConstraints {
+  std::vector<std::vector<uint8_t>>
+      groups;  // one flag per feature: every path uses features of one group; empty: no constraint
+  int32_t max_features = 0;  // maximum number of different features on a path; 0: no limit
+
+  bool is_active() const { return max_features > 0 || !groups.empty(); }
+
+  // Clear the flags of features that a node with this path may not be split on.
+  void restrict_features(const std::vector<int32_t>& path, std::vector<uint8_t>& features) const {
+    if (max_features > 0 && path.size() >= static_cast<size_t>(max_features)) {
+      std::vector<uint8_t> met(features.size(), 0);
+      for (int32_t f : path) met[f] = features[f];
+      features = met;
+    }
+    if (groups.empty()) return;
+    std::vector<uint8_t> joined(features.size(), 0);
+    for (const std::vector<uint8_t>& group : groups) {
+      if (!std::all_of(path.begin(), path.end(), [&](int32_t f) { return group[f] != 0; }))
+        continue;
+      for (size_t f = 0; f < joined.size(); ++f) joined[f] |= group[f];
+    }
+    for (size_t f = 0; f < joined.size(); ++f) features[f] &= joined[f];
+  }
+};
+
+constexpr double kMinRelativeGain =
+    1.0 / (1 << 20);  // smaller relative gains are float32 rounding noise
+
+// A node as a search sees it.
 struct SearchNode {
   int32_t id = 0;
   int32_t depth = 0;
-  RowRange rows;      // those that lie here: what is read
-  int64_t count = 0;  // rows of the node, wherever they lie: what decides
+  RowRange rows;      // rows of this process
+  int64_t count = 0;  // rows over all ranks
   std::vector<int32_t>
-      path;  // features split on from the root, each once; kept where there are rules
+      path;  // different features split on from the root; kept only with interaction constraints
 };
 
-// The best split of a node; feature < 0: none that is admissible.
+// The best split of a node; feature < 0: no admissible split.
 struct SplitInfo {
   double gain = 0;
   int32_t feature = -1;
-  int32_t threshold = -1;  // last code that goes left; -1: `set` tells
+  int32_t threshold = -1;  // last code that goes left; -1: categorical, see `set`
   bool missing_left = false;
-  CategorySet set = {};  // codes that go left, as the model sees them (missing is 255)
-  int64_t n_left = 0;    // rows that go left, wherever they lie
+  CategorySet set = {};  // codes that go left, in the model's encoding
+  int64_t n_left = 0;    // rows that go left, over all ranks
 };
 
-// One tree as searches see it: its rows, its settings, and the features that nodes may use.
+// The tree that is being grown as searches see it: rows, settings and allowed features.
 class TreeContext {
  public:
   // features: n_features flags, or nullptr for all.
@@ -64,7 +89,7 @@ class TreeContext {
   }
 
   const RowPartitioner& rows() const { return *rows_; }
-  // The same, for searches that read rows in memory of this machine.
+  // Return the host partitioner, for searches that read rows in host memory.
   const HostRowPartitioner& partition() const {
     if (partition_ == nullptr)
       throw std::invalid_argument("This search reads rows that lie on no device.");
@@ -73,42 +98,47 @@ class TreeContext {
   const Bins& bins() const { return rows_->bins(); }
   const GrowConfig& config() const { return *config_; }
   const std::vector<uint8_t>& features() const { return features_; }
-  // Tiles with a feature that the tree may use.
+  // Tiles that contain an allowed feature.
   const std::vector<int>& tiles() const { return tiles_; }
-  // What a node's best split is looked for in: those, and groups of sparse features.
+  // Number of work units of a node's scan: allowed tiles and groups of sparse features.
   int n_parts() const {
     return static_cast<int>(tiles_.size()) + bins().sparse_columns().n_groups();
   }
 
-  // Whether there is a feature of so many categories that they are put in order.
+  // Return whether an allowed categorical feature has so many categories that they are sorted by
+  // gradient (and not one-hot).
   bool has_sorted_categories() const {
-    const int few = config_->split.max_cat_to_onehot;
+    const int onehot_limit = config_->split.max_cat_to_onehot;
     for (int f = 0; f < bins().n_features(); ++f)
-      if (features_[f] && bins().is_categorical(f) && bins().n_bins(f) >= few)
+      if (features_[f] && bins().is_categorical(f) && bins().n_bins(f) >= onehot_limit)
         return true;  // and missing
     return false;
   }
 
-  // What the children of a split on `feature` are told of their path.
-  void extend(std::vector<int32_t>& path, int32_t feature) const {
-    if (!interactions_->any() || std::find(path.begin(), path.end(), feature) != path.end()) return;
+  // Append the feature of a split to the path of its children.
+  void extend_path(std::vector<int32_t>& path, int32_t feature) const {
+    if (!interactions_->is_active() || std::find(path.begin(), path.end(), feature) != path.end())
+      return;
     path.push_back(feature);
   }
 
-  // Whether a node may have children at all.
+  // Return whether a node may be split at all.
   bool can_split(int32_t depth, int64_t count) const {
-    const int64_t least = std::max(1, config_->split.min_child_samples);
-    return (config_->max_depth < 0 || depth < config_->max_depth) && count >= 2 * least;
+    const int64_t min_samples = std::max(1, config_->split.min_child_samples);
+    return (config_->max_depth < 0 || depth < config_->max_depth) && count >= 2 * min_samples;
   }
   bool can_split(const SearchNode& node) const { return can_split(node.depth, node.count); }
 
-  // Whether nodes may use fewer features than the tree.
-  bool has_node_features() const { return config_->colsample_bynode < 1.0 || interactions_->any(); }
-  // Those of the tree that may meet the ones on the node's path; of these m the ceil(fraction * m)
-  // with the smallest hash of (seed, node, feature).
+  // Return whether nodes may use fewer features than the tree.
+  bool has_node_features() const {
+    return config_->colsample_bynode < 1.0 || interactions_->is_active();
+  }
+  // Return the flags of features that the node may use: those of the tree that satisfy the
+  // interaction constraints, and of these m the ceil(fraction * m) with the smallest hash of
+  // (seed, node, feature).
   std::vector<uint8_t> get_allowed_features(const SearchNode& node) const {
     std::vector<uint8_t> allowed = features_;
-    interactions_->narrow(node.path, allowed);
+    interactions_->restrict_features(node.path, allowed);
     if (config_->colsample_bynode < 1.0)
       sample_columns(config_->seed, node.id, config_->colsample_bynode, allowed);
     return allowed;
@@ -127,23 +157,23 @@ class Search {
  public:
   virtual ~Search() = default;
 
-  // Rows that the next tree, or the next layer, is grown on.
+  // Row sample of the next tree or layer.
   virtual const RowSample& sample() const = 0;
-  // Width of a node's output gains.
+  // Number of outputs in output_gain.
   virtual int n_outputs() const = 0;
-  // A new tree, of which there is the root. The scope stays valid until the tree is finished.
+  // Start a new tree with its root. The context stays valid until the tree is finished.
   virtual void start(const TreeContext& scope, const SearchNode& root) = 0;
-  // Finds the best splits of the root, or of children in pairs (left, right). `renewed`:
-  // derivatives, or the rows of nodes, have changed since their parents were looked at, so that
-  // nothing of a parent's sums holds.
+  // Find the best splits of the root or of pairs of children (left, right). `renewed`:
+  // derivatives or rows have changed since the parents were evaluated, so nothing of a parent's
+  // sums may be reused.
   virtual void evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                        std::vector<SplitInfo>& choices) = 0;
-  // The choice found for `parent` is taken: `left` and `right` are its children. Writes what each
-  // output adds to gain * n_outputs.
+                        std::vector<SplitInfo>& splits) = 0;
+  // Apply the split found for `parent`; `left` and `right` are its children. Writes each output's
+  // contribution to gain * n_outputs.
   virtual void split(int32_t parent, const SearchNode& left, const SearchNode& right,
                      float* output_gain) = 0;
-  // Summed Hessian of the root after `start`, or of a node that the last `split` made; mean over
-  // outputs.
+  // Summed Hessian (mean over outputs) of the root after `start` or of a node that the last
+  // `split` created.
   virtual double cover(int32_t node) const = 0;
 };
 

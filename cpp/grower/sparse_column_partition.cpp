@@ -10,28 +10,29 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kEntryBlock = 32768;  // cells that one task moves
-// A list is kept where the smaller child has at most one in so many of its rows and cells: sorting
-// a cell from its row costs about as much as moving so many.
-constexpr int64_t kFew = 8;
-constexpr int64_t kIndexed = 4;  // cells a feature from which a list knows where features begin
+constexpr int64_t kEntryBlock = 32768;  // entries moved by one task
+// The larger child keeps the parent's list if the smaller child has at most 1 in so many of its
+// rows and entries: sorting an entry costs about as much as moving this many.
+constexpr int64_t kMaxSmallChildShare = 8;
+constexpr int64_t kMinCellsPerFeature =
+    4;  // entries per feature from which a list stores where each feature begins
 
 }  // namespace
 
-struct SparseColumnPartition::Way {
+struct SparseColumnPartition::Plan {
   RowPartitioner::PartitionRequest* division;
   const uint8_t* bits;
-  bool keeps = false;             // the larger child keeps the list
-  RowRange* smaller = nullptr;    // where it does
-  const uint32_t* ids = nullptr;  // of the smaller one's rows
-  int64_t n_smaller = 0;          // cells of the smaller one
+  bool keeps_list = false;        // the larger child keeps the list
+  RowRange* smaller = nullptr;    // the smaller child, if the list is kept
+  const uint32_t* ids = nullptr;  // row ids of the smaller child
+  int64_t n_smaller = 0;          // entries of the smaller child
   const uint32_t* ranks = nullptr;
   int64_t n_left = 0;  // cells
 };
 
-// A block of the cells of one division, and where it goes.
+// A block of entries of one request, and its destination.
 struct SparseColumnPartition::Piece {
-  size_t way;
+  size_t plan;
   const SparseEntry* begin;
   int64_t n, n_left = 0, left_to = 0, right_to = 0;
 };
@@ -42,31 +43,31 @@ SparseColumnPartition::SparseColumnPartition(const SparseColumns& cells, const C
 int32_t SparseColumnPartition::start() {
   for (const auto& list : lists_) list->in_use = false;
   if (cells_.n_entries() == 0) return -1;
-  const int32_t root = take(0, 0);
+  const int32_t root = acquire_list(0, 0);
   List& list = *lists_[root];
   list.cells = cells_.entries();
   list.n = list.n_left = cells_.n_entries();
   list.n_rows = cells_.n_rows();
-  if (list.n >= kIndexed * cells_.n_features()) list.begin = cells_.begin();
+  if (list.n >= kMinCellsPerFeature * cells_.n_features()) list.begin = cells_.begin();
   return root;
 }
 
-// The unused list whose memory fits best.
-int32_t SparseColumnPartition::take(int64_t n_cells, int64_t n_rows) {
-  const auto room = [&](size_t i) { return static_cast<int64_t>(lists_[i]->own.size()); };
+// Return the unused list whose memory fits best.
+int32_t SparseColumnPartition::acquire_list(int64_t n_cells, int64_t n_rows) {
+  const auto space = [&](size_t i) { return static_cast<int64_t>(lists_[i]->own.size()); };
   size_t best = lists_.size();
   for (size_t i = 0; i < lists_.size(); ++i) {
     if (lists_[i]->in_use) continue;
-    const bool fits = room(i) >= n_cells;
-    const bool best_fits = best < lists_.size() && room(best) >= n_cells;
+    const bool fits = space(i) >= n_cells;
+    const bool best_fits = best < lists_.size() && space(best) >= n_cells;
     if (best == lists_.size() ||
-        (fits ? !best_fits || room(i) < room(best) : !best_fits && room(i) > room(best)))
+        (fits ? !best_fits || space(i) < space(best) : !best_fits && space(i) > space(best)))
       best = i;
   }
   if (best == lists_.size()) lists_.push_back(std::make_unique<List>());
   List& list = *lists_[best];
   list.in_use = true;
-  if (room(best) < n_cells) trim(n_cells);
+  if (space(best) < n_cells) trim(n_cells);
   list.own.reserve(static_cast<size_t>(n_cells));
   list.cells = list.own.data();
   list.n = list.n_left = n_cells;
@@ -76,10 +77,10 @@ int32_t SparseColumnPartition::take(int64_t n_cells, int64_t n_rows) {
   return static_cast<int32_t>(best);
 }
 
-// Unused memory is given back where all lists together would have more than twice the cells there
-// are: those of nodes, and those of their children.
-void SparseColumnPartition::trim(int64_t wanted) {
-  int64_t held = wanted;
+// Free memory of unused lists while all lists together hold more than twice the number of entries
+// (those of nodes and of their children).
+void SparseColumnPartition::trim(int64_t needed) {
+  int64_t held = needed;
   for (const auto& list : lists_) held += static_cast<int64_t>(list->own.size());
   for (const auto& list : lists_) {
     if (held <= 2 * cells_.n_entries()) return;
@@ -91,7 +92,7 @@ void SparseColumnPartition::trim(int64_t wanted) {
 
 void SparseColumnPartition::index(List& list) {
   list.begin = nullptr;
-  if (list.n < kIndexed * cells_.n_features()) return;
+  if (list.n < kMinCellsPerFeature * cells_.n_features()) return;
   list.own_begin.assign(static_cast<size_t>(cells_.n_features()) + 1, 0);
   for (const SparseEntry* e = list.cells; e != list.cells + list.n; ++e)
     ++list.own_begin[e->number() + 1];
@@ -113,28 +114,27 @@ CellRange SparseColumnPartition::range(int32_t at, int64_t first, int64_t last) 
   return {begin, std::lower_bound(begin, end, last, before), positions};
 }
 
-// SparseColumns of rows of no group are left out.
+// Entries of rows outside all groups are dropped.
 void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
                                   std::vector<RowRange>& groups) {
   for (const auto& list : lists_) list->in_use = false;
   for (RowRange& group : groups) group.cells = -1;
   if (cells_.n_entries() == 0) return;
   constexpr uint32_t kNoGroup = UINT32_MAX;
-  std::vector<uint32_t> feature_group(n_rows, kNoGroup), place_of(n_rows);
+  std::vector<uint32_t> row_group(n_rows, kNoGroup), row_position(n_rows);
   for (size_t g = 0; g < groups.size(); ++g)
     for (int64_t i = groups[g].begin; i < groups[g].end; ++i) {
-      feature_group[ids[i]] = static_cast<uint32_t>(g);
-      place_of[ids[i]] = static_cast<uint32_t>(i - groups[g].begin);
+      row_group[ids[i]] = static_cast<uint32_t>(g);
+      row_position[ids[i]] = static_cast<uint32_t>(i - groups[g].begin);
     }
-  // Blocks are counted, then written behind those before them: the order does not depend on the
-  // blocks.
+  // Blocks are counted first, then written at offsets that do not depend on the thread count.
   const int64_t n_blocks = Block::count(cells_.n_entries(), kEntryBlock);
   std::vector<int64_t> next(static_cast<size_t>(n_blocks) * groups.size(), 0);
   const auto each = [&](int64_t block, auto&& use) {
     const Block range(cells_.n_entries(), kEntryBlock, block);
     for (int64_t e = range.begin; e < range.end; ++e) {
       const SparseEntry& entry = cells_.entries()[e];
-      const uint32_t g = feature_group[entry.row];
+      const uint32_t g = row_group[entry.row];
       if (g != kNoGroup) use(entry, g, next[block * groups.size() + g]);
     }
   };
@@ -146,80 +146,81 @@ void SparseColumnPartition::group(const uint32_t* ids, int64_t n_rows,
     int64_t n = 0;
     for (int64_t block = 0; block < n_blocks; ++block)
       n += std::exchange(next[block * groups.size() + g], n);
-    groups[g].cells = take(n, groups[g].size());
+    groups[g].cells = acquire_list(n, groups[g].size());
     to[g] = lists_[groups[g].cells]->own.data();
   }
   parallel_for(context_, n_blocks, [&](int64_t block, int) {
     each(block, [&](const SparseEntry& entry, uint32_t g, int64_t& at) {
-      to[g][at++] = {place_of[entry.row], entry.key};
+      to[g][at++] = {row_position[entry.row], entry.key};
     });
   });
   for (const RowRange& group : groups) index(*lists_[group.cells]);
 }
 
-void SparseColumnPartition::divide(std::vector<RowPartitioner::PartitionRequest>& divisions,
-                                   const std::vector<const uint8_t*>& bits,
-                                   const uint32_t* const* ids) {
-  std::vector<Way> few, many;
-  for (size_t i = 0; i < divisions.size(); ++i) {
-    RowPartitioner::PartitionRequest& d = divisions[i];
+void SparseColumnPartition::partition_rows(std::vector<RowPartitioner::PartitionRequest>& requests,
+                                           const std::vector<const uint8_t*>& bits,
+                                           const uint32_t* const* ids) {
+  std::vector<Plan> shrinking, moving;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    RowPartitioner::PartitionRequest& d = requests[i];
     d.left.cells = d.right.cells = -1;
     if (d.rows.cells < 0) continue;
     if (!d.left_is_splittable && !d.right_is_splittable) {
-      give_back(d.rows.cells);
+      release_list(d.rows.cells);
       continue;
     }
-    const Way way = way_of(d, bits[i], ids);
-    (way.keeps ? few : many).push_back(way);
+    const Plan plan = make_plan(d, bits[i], ids);
+    (plan.keeps_list ? shrinking : moving).push_back(plan);
   }
-  for (Way& way : few) {
-    RowPartitioner::PartitionRequest& d = *way.division;
-    (way.smaller == &d.left ? d.right : d.left).cells = d.rows.cells;
-    if (way.smaller == &d.left ? d.left_is_splittable : d.right_is_splittable)
-      way.smaller->cells = take(way.n_smaller, way.smaller->size());
+  for (Plan& plan : shrinking) {
+    RowPartitioner::PartitionRequest& d = *plan.division;
+    (plan.smaller == &d.left ? d.right : d.left).cells = d.rows.cells;
+    if (plan.smaller == &d.left ? d.left_is_splittable : d.right_is_splittable)
+      plan.smaller->cells = acquire_list(plan.n_smaller, plan.smaller->size());
   }
-  parallel_for(context_, static_cast<int64_t>(few.size()),
-               [&](int64_t task, int thread) { part_with(few[task], thread); });
-  move(many);
+  parallel_for(context_, static_cast<int64_t>(shrinking.size()),
+               [&](int64_t task, int thread) { remove_child_rows(shrinking[task], thread); });
+  move_cells(moving);
 }
 
-SparseColumnPartition::Way SparseColumnPartition::way_of(RowPartitioner::PartitionRequest& d,
-                                                         const uint8_t* bits,
-                                                         const uint32_t* const* ids) const {
-  Way way{&d, bits};
+SparseColumnPartition::Plan SparseColumnPartition::make_plan(RowPartitioner::PartitionRequest& d,
+                                                             const uint8_t* bits,
+                                                             const uint32_t* const* ids) const {
+  Plan plan{&d, bits};
   const List& list = *lists_[d.rows.cells];
-  way.smaller = d.left.size() <= d.right.size() ? &d.left : &d.right;
-  if (list.begin == nullptr || way.smaller->size() * kFew > d.rows.size()) return way;
-  way.ids = ids[way.smaller->copy] + way.smaller->begin;
-  for (int64_t i = 0; i < way.smaller->size(); ++i)
-    way.n_smaller += static_cast<int64_t>(cells_.row_keys(way.ids[i]).size());
-  way.keeps = way.n_smaller * kFew <= list.n_left;
-  return way;
+  plan.smaller = d.left.size() <= d.right.size() ? &d.left : &d.right;
+  if (list.begin == nullptr || plan.smaller->size() * kMaxSmallChildShare > d.rows.size())
+    return plan;
+  plan.ids = ids[plan.smaller->copy] + plan.smaller->begin;
+  for (int64_t i = 0; i < plan.smaller->size(); ++i)
+    plan.n_smaller += static_cast<int64_t>(cells_.row_keys(plan.ids[i]).size());
+  plan.keeps_list = plan.n_smaller * kMaxSmallChildShare <= list.n_left;
+  return plan;
 }
 
-// The smaller child leaves the list.
-void SparseColumnPartition::part_with(Way& way, int thread) {
-  const RowPartitioner::PartitionRequest& d = *way.division;
+// Mark the smaller child's rows as removed.
+void SparseColumnPartition::remove_child_rows(Plan& plan, int thread) {
+  const RowPartitioner::PartitionRequest& d = *plan.division;
   List& list = *lists_[d.rows.cells];
-  const uint32_t leaves = way.smaller == &d.left ? 1 : 0;
+  const uint32_t leaves = plan.smaller == &d.left ? 1 : 0;
   list.positions.reserve(static_cast<size_t>(list.n_rows));
   uint32_t* positions = list.positions.data();
   uint32_t next = 0;
-  int64_t row = 0;  // of the node
+  int64_t row = 0;  // row of the node
   for (int64_t i = 0; i < list.n_rows; ++i) {
     if (list.has_positions && positions[i] == CellRange::kRemoved) continue;
-    const bool stays = (way.bits[row / 8] >> (row % 8) & 1u) != leaves;
+    const bool stays = (plan.bits[row / 8] >> (row % 8) & 1u) != leaves;
     positions[i] = stays ? next : CellRange::kRemoved;
     next += stays;
     ++row;
   }
   list.has_positions = true;
-  list.n_left -= way.n_smaller;
-  if (way.smaller->cells >= 0) sort_rows(way, thread);
-  if (2 * list.n_left < list.n) leave_out_gone(list);
+  list.n_left -= plan.n_smaller;
+  if (plan.smaller->cells >= 0) sort_rows(plan, thread);
+  if (2 * list.n_left < list.n) compact(list);
 }
 
-void SparseColumnPartition::leave_out_gone(List& list) {
+void SparseColumnPartition::compact(List& list) {
   Buffer<SparseEntry> left(static_cast<size_t>(list.n_left));
   SparseEntry* to = left.data();
   for (const SparseEntry* e = list.cells; e != list.cells + list.n; ++e) {
@@ -234,19 +235,19 @@ void SparseColumnPartition::leave_out_gone(List& list) {
   index(list);
 }
 
-// SparseColumns of few rows, from what each row has: sorted by key, a digit of eleven bits at a
-// time.
-void SparseColumnPartition::sort_rows(const Way& way, int thread) {
-  List& list = *lists_[way.smaller->cells];
-  Buffer<SparseEntry>& room = scratch_[thread];
-  room.reserve(static_cast<size_t>(list.n));
-  SparseEntry* from = room.data();
+// Collect the entries of a few rows and sort them by key: a radix sort with 11-bit digits.
+void SparseColumnPartition::sort_rows(const Plan& plan, int thread) {
+  List& list = *lists_[plan.smaller->cells];
+  Buffer<SparseEntry>& space = scratch_[thread];
+  space.reserve(static_cast<size_t>(list.n));
+  SparseEntry* from = space.data();
   SparseEntry* to = list.own.data();
   SparseEntry* at = from;
-  for (int64_t i = 0; i < way.smaller->size(); ++i)
-    for (const uint32_t key : cells_.row_keys(way.ids[i])) *at++ = {static_cast<uint32_t>(i), key};
+  for (int64_t i = 0; i < plan.smaller->size(); ++i)
+    for (const uint32_t key : cells_.row_keys(plan.ids[i])) *at++ = {static_cast<uint32_t>(i), key};
   constexpr int kBits = 11;
-  for (int shift = 0; shift < 32; shift += kBits) {  // three times: the last one writes to the list
+  for (int shift = 0; shift < 32;
+       shift += kBits) {  // three passes; the last one writes to the list
     uint32_t next[(1 << kBits) + 1] = {};
     const auto digit = [&](const SparseEntry& e) { return e.key >> shift & ((1 << kBits) - 1); };
     for (int64_t e = 0; e < list.n; ++e) ++next[digit(from[e]) + 1];
@@ -257,57 +258,57 @@ void SparseColumnPartition::sort_rows(const Way& way, int thread) {
   index(list);
 }
 
-// SparseColumns go to the side of their rows.
-void SparseColumnPartition::move(std::vector<Way>& ways) {
-  if (ways.empty()) return;
+// Move entries to the side of their rows.
+void SparseColumnPartition::move_cells(std::vector<Plan>& plans) {
+  if (plans.empty()) return;
   const PartitionKernels& kernels = POLYLEAF_SELECT(partition_kernels);
-  parallel_for(context_, static_cast<int64_t>(ways.size()), [&](int64_t task, int) {
-    List& list = *lists_[ways[task].division->rows.cells];
-    if (list.has_positions) leave_out_gone(list);
+  parallel_for(context_, static_cast<int64_t>(plans.size()), [&](int64_t task, int) {
+    List& list = *lists_[plans[task].division->rows.cells];
+    if (list.has_positions) compact(list);
   });
   int64_t n_ranks = 0;
-  for (const Way& way : ways) n_ranks += way.division->rows.size() / 64 + 1;
+  for (const Plan& plan : plans) n_ranks += plan.division->rows.size() / 64 + 1;
   ranks_.reserve(static_cast<size_t>(n_ranks));
   n_ranks = 0;
   std::vector<Piece> pieces;
-  for (size_t i = 0; i < ways.size(); ++i) {
-    const List& list = *lists_[ways[i].division->rows.cells];
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const List& list = *lists_[plans[i].division->rows.cells];
     uint32_t* ranks = ranks_.data() + n_ranks;
-    const int64_t n_rows = ways[i].division->rows.size();
+    const int64_t n_rows = plans[i].division->rows.size();
     n_ranks += n_rows / 64 + 1;
-    kernels.rank(ways[i].bits, n_rows, ranks);
-    ways[i].ranks = ranks;
+    kernels.rank(plans[i].bits, n_rows, ranks);
+    plans[i].ranks = ranks;
     for (int64_t e = 0; e < list.n; e += kEntryBlock)
       pieces.push_back({i, list.cells + e, std::min(kEntryBlock, list.n - e)});
   }
   parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
-    const uint8_t* bits = ways[p.way].bits;
+    const uint8_t* bits = plans[p.plan].bits;
     for (const SparseEntry* e = p.begin; e != p.begin + p.n; ++e)
       p.n_left += bits[e->row / 8] >> (e->row % 8) & 1;
   });
   for (Piece& p : pieces) {
-    p.left_to = ways[p.way].n_left;
-    p.right_to = p.begin - lists_[ways[p.way].division->rows.cells]->cells - p.left_to;
-    ways[p.way].n_left += p.n_left;
+    p.left_to = plans[p.plan].n_left;
+    p.right_to = p.begin - lists_[plans[p.plan].division->rows.cells]->cells - p.left_to;
+    plans[p.plan].n_left += p.n_left;
   }
-  for (Way& way : ways) {
-    RowPartitioner::PartitionRequest& d = *way.division;
+  for (Plan& plan : plans) {
+    RowPartitioner::PartitionRequest& d = *plan.division;
     const int64_t n = lists_[d.rows.cells]->n;
-    d.left.cells = take(way.n_left, d.left.size());
-    d.right.cells = take(n - way.n_left, d.right.size());
+    d.left.cells = acquire_list(plan.n_left, d.left.size());
+    d.right.cells = acquire_list(n - plan.n_left, d.right.size());
   }
   parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& p = pieces[task];
-    const Way& way = ways[p.way];
-    kernels.move_entries(p.begin, p.n, way.bits, way.ranks,
-                         lists_[way.division->left.cells]->own.data() + p.left_to,
-                         lists_[way.division->right.cells]->own.data() + p.right_to);
+    const Plan& plan = plans[p.plan];
+    kernels.move_entries(p.begin, p.n, plan.bits, plan.ranks,
+                         lists_[plan.division->left.cells]->own.data() + p.left_to,
+                         lists_[plan.division->right.cells]->own.data() + p.right_to);
   });
-  for (const Way& way : ways) {
-    index(*lists_[way.division->left.cells]);
-    index(*lists_[way.division->right.cells]);
-    give_back(way.division->rows.cells);
+  for (const Plan& plan : plans) {
+    index(*lists_[plan.division->left.cells]);
+    index(*lists_[plan.division->right.cells]);
+    release_list(plan.division->rows.cells);
   }
 }
 

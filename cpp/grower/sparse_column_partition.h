@@ -1,12 +1,10 @@
-// SparseColumns of sparse features by node: a list for each node that may be split, in the order of
-// cells.h.
+// HostRowPartitioner of sparse feature entries by node: one list for each node that may be split,
+// in the order of sparse_columns.h.
 //
-// A split makes the children's lists in one of two ways. Where few cells leave, the larger child
-// keeps its parent's list as it is, and is told which rows have left; the others' cells are sorted
-// anew from their rows. So a tree that parts with a few rows at a time does not move all cells each
-// time. Otherwise cells are moved to both sides.
-//
-// Owns: those lists, reused over trees. Must not know: derivatives, how splits are found, words.
+// A split creates the children's lists in one of two ways. If few entries leave, the larger child
+// keeps its parent's list and marks the rows that have left; the entries of the smaller child are
+// collected and sorted. Otherwise entries are moved to both sides. Thus a tree that repeatedly
+// splits off a few rows does not move all entries each time.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,13 +17,13 @@
 
 namespace polyleaf {
 
-// SparseColumns of one node, and maybe of rows that have left it.
+// Entries of one node, possibly with entries of rows that have left it.
 struct CellRange {
   static constexpr uint32_t kRemoved = UINT32_MAX;
   const SparseEntry* begin = nullptr;
   const SparseEntry* end = nullptr;
   const uint32_t* positions =
-      nullptr;  // of a cell's `row` among the node's, or kRemoved; nullptr: `row` itself
+      nullptr;  // position of an entry's `row` in the node, or kRemoved; nullptr: `row` itself
   int64_t size() const { return end - begin; }
   uint32_t place(const SparseEntry& cell) const {
     return positions == nullptr ? cell.row : positions[cell.row];
@@ -36,52 +34,53 @@ class SparseColumnPartition {
  public:
   SparseColumnPartition(const SparseColumns& cells, const Context& context);
 
-  // The list of all rows; -1 where there are no cells.
+  // Create the list of all rows; -1 if there are no sparse features.
   int32_t start();
-  // Rows grouped anew: each group's list is written to it. ids: the rows that groups are ranges of.
+  // HostRowPartitioner the entries by groups of rows and set each group's list. ids: row ids that
+  // the groups are ranges of.
   void group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>& groups);
-  // Gives the children of each division their lists, where they go on. bits[i]: which rows of
-  // division i go left; ids[copy]: of the rows of the children.
-  void divide(std::vector<RowPartitioner::PartitionRequest>& divisions,
-              const std::vector<const uint8_t*>& bits, const uint32_t* const* ids);
+  // Create the children's lists of each request if the child may be split. bits[i]: rows of
+  // request i that go left; ids[copy]: row ids of the children.
+  void partition_rows(std::vector<RowPartitioner::PartitionRequest>& requests,
+                      const std::vector<const uint8_t*>& bits, const uint32_t* const* ids);
 
-  // SparseColumns of the features numbered `first` .. `last` - 1.
+  // Return the entries of the sparse features `first` .. `last` - 1.
   CellRange range(int32_t list, int64_t first, int64_t last) const;
-  // Whether a range of one feature is found at once: in lists of many cells a feature.
+  // Return whether the list stores where each feature begins.
   bool is_indexed(int32_t list) const { return list >= 0 && lists_[list]->begin != nullptr; }
 
  private:
   struct List {
     const SparseEntry* cells = nullptr;
-    int64_t n = 0, n_left = 0;       // cells, and those of rows that have not left
-    int64_t n_rows = 0;              // that cells name
-    bool has_positions = false;      // rows have left
-    const int64_t* begin = nullptr;  // of each feature; nullptr: not kept
+    int64_t n = 0, n_left = 0;       // entries, and those of rows that have not left
+    int64_t n_rows = 0;              // number of rows that entries refer to
+    bool has_positions = false;      // some rows have left
+    const int64_t* begin = nullptr;  // first entry of each feature; nullptr: not stored
     bool in_use = false;
     Buffer<SparseEntry> own;
     Buffer<uint32_t> positions;
     std::vector<int64_t> own_begin;
   };
-  // A division that moves cells, or a list that few rows leave.
-  struct Way;
+  // How the entries of one request are partitioned.
+  struct Plan;
   struct Piece;
 
-  int32_t take(int64_t n_cells, int64_t n_rows);
-  void give_back(int32_t list) { lists_[list]->in_use = false; }
-  void trim(int64_t wanted);
+  int32_t acquire_list(int64_t n_cells, int64_t n_rows);
+  void release_list(int32_t list) { lists_[list]->in_use = false; }
+  void trim(int64_t needed);
   void index(List& list);
-  Way way_of(RowPartitioner::PartitionRequest& division, const uint8_t* bits,
-             const uint32_t* const* ids) const;
-  void part_with(Way& way, int thread);
-  void leave_out_gone(List& list);
-  void sort_rows(const Way& way, int thread);
-  void move(std::vector<Way>& ways);
+  Plan make_plan(RowPartitioner::PartitionRequest& division, const uint8_t* bits,
+                 const uint32_t* const* ids) const;
+  void remove_child_rows(Plan& plan, int thread);
+  void compact(List& list);
+  void sort_rows(const Plan& plan, int thread);
+  void move_cells(std::vector<Plan>& plans);
 
   const SparseColumns& cells_;
   const Context context_;
   std::vector<std::unique_ptr<List>> lists_;
   std::vector<Buffer<SparseEntry>> scratch_;  // of each thread
-  Buffer<uint32_t> ranks_;                    // rows that go left before each 64 of them
+  Buffer<uint32_t> ranks_;                    // prefix counts of rows that go left, one per 64 rows
 };
 
 }  // namespace polyleaf

@@ -1,4 +1,4 @@
-// Checks that arrays from outside describe a tree that can be walked without any further check.
+// Validation of trees from files and from Python.
 #include "grower/tree.h"
 
 #include <stdexcept>
@@ -51,7 +51,7 @@ void check_split(const Tree& tree, int32_t node, int32_t n_features) {
   } else if (threshold < 0 || threshold >= kMissingCode) {
     reject(node, "has the threshold code " + std::to_string(threshold) + ", outside 0 .. 254");
   }
-  // Children after their parent: no cycle, so every walk ends.
+  // Children come after their parent, so there is no cycle.
   const int32_t n = tree.n_nodes();
   for (int32_t child : {tree.left[node], tree.right[node]})
     if (child <= node || child >= n)
@@ -66,7 +66,7 @@ void check_tree(const Tree& tree, int32_t n_features) {
   if (tree.n_leaves != n / 2 + 1 || n % 2 == 0)
     throw std::invalid_argument("The tree is not valid: " + std::to_string(n) + " nodes with " +
                                 std::to_string(tree.n_leaves) + " leaves are not a binary tree.");
-  std::vector<uint8_t> seen(n + tree.n_leaves);  // one for both: files have many small trees
+  std::vector<uint8_t> seen(n + tree.n_leaves);  // one allocation: files have many small trees
   uint8_t *const reached = seen.data(), *const leaf_seen = reached + n;
   reached[0] = true;
   for (int32_t node = 0; node < n; ++node) {

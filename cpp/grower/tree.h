@@ -1,5 +1,5 @@
-// The structure of one tree: splits on feature codes and numbered leaves. What a leaf holds is not
-// known here.
+// The structure of one tree: splits on bin codes and numbered leaves. Leaf values are stored
+// separately (leaves/).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace polyleaf {
 
-// One entry per node in every array. Node 0 is the root; children come after their parent.
+// Every array has one entry per node. Node 0 is the root; children come after their parent.
 struct Tree {
   std::vector<int32_t> feature;       // -1: leaf
   std::vector<int32_t> threshold;     // last code that goes left; -1: categorical or leaf
@@ -34,9 +34,9 @@ struct Tree {
   }
 };
 
-// Throws std::invalid_argument, in a sentence, unless the arrays agree with each other and describe
-// one tree whose features are < n_features. What passes can be walked without any further check.
-// Trees from files and from Python go through here; trees that the grower made do not need to.
+// Throw std::invalid_argument unless the arrays describe one valid tree with features < n_features.
+// A checked tree can be traversed without further checks. Trees from files and from Python are
+// checked; trees made by the grower need not be.
 void check_tree(const Tree& tree, int32_t n_features);
 
 }  // namespace polyleaf

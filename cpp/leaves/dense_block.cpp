@@ -1,7 +1,7 @@
 #include "leaves/dense_block.h"
 
-#include "leaves/kernels/dense_block_kernels.h"
-#include "leaves/leaf_arrays.h"
+#include "leaves/kernels/leaf_block_kernels.h"
+#include "leaves/leaf_block.h"
 #include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {
@@ -17,7 +17,7 @@ void add_trees(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row
       .add_trees(trees, n_trees, leaf_of_row, leaf_step, n_padded_rows, width, scores);
 }
 
-// Only of trees for one output: rows that hold few outputs have no others.
+// Used for single-output trees only: sparse sums contain no other dense trees.
 void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
                 SparseAccumulator& sums) {
   for (int32_t t = 0; t < n_trees; ++t) {
@@ -52,12 +52,12 @@ int64_t DenseLeaves::room(int64_t n_leaves, int64_t n_columns) {
 
 void DenseLeaves::keep(const float* values, int64_t n_leaves, int64_t n_columns, float* memory) {
   n_leaves_ = static_cast<int32_t>(n_leaves);
-  view_ = view_of(memory, n_columns);
+  view_ = make_view(memory, n_columns);
   view_.stride = padded_columns(n_columns);
   pad_vectors(values, n_leaves, n_columns, view_.stride, memory);
 }
 
-LeafView DenseLeaves::view_of(const float* values, int64_t n_columns) {
+LeafView DenseLeaves::make_view(const float* values, int64_t n_columns) {
   LeafView view{};
   view.kind = &kDense;
   view.n_columns = static_cast<int32_t>(n_columns);

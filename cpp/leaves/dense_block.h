@@ -1,5 +1,4 @@
-// Dense leaves: a vector over all outputs in each leaf, or one number where a tree is for one
-// output.
+// Dense leaves: a vector over all outputs per leaf, or one number for a single-output tree.
 #pragma once
 #include <cstdint>
 
@@ -12,15 +11,15 @@ extern const LeafKind kDense;
 
 class DenseLeaves final : public LeafBlock {
  public:
-  // values (n_leaves, n_columns), copied.
+  // values (n_leaves, n_columns) are copied.
   DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns);
-  // The same in `room` floats of memory that whoever has the block keeps; a line behind it may be
+  // Copy the values into caller-owned memory of `room` floats; one cache line behind it may be
   // read.
   DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns, float* memory);
   static int64_t room(int64_t n_leaves, int64_t n_columns);
 
-  // Values that are read where they lie.
-  static LeafView view_of(const float* values, int64_t n_columns);
+  // Return a view of values that are not copied.
+  static LeafView make_view(const float* values, int64_t n_columns);
 
  private:
   void keep(const float* values, int64_t n_leaves, int64_t n_columns, float* memory);

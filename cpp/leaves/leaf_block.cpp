@@ -2,12 +2,82 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
 #include "base/parallel.h"
 
 namespace polyleaf {
+
+namespace {
+
+std::string describe_leaf(int64_t leaf, const std::string& what) {
+  return "leaf " + std::to_string(leaf) + " " + what;
+}
+
+}  // namespace
+
+void reject_leaves(const std::string& what) {
+  throw std::invalid_argument("The leaves are not valid: " + what + ".");
+}
+
+void check_sizes(int64_t n_leaves, int64_t n_columns) {
+  if (n_leaves < 1 || n_leaves > INT32_MAX)
+    reject_leaves("there are " + std::to_string(n_leaves) + " of them");
+  if (n_columns < 1 || n_columns > INT32_MAX)
+    reject_leaves("they are for " + std::to_string(n_columns) + " outputs");
+}
+
+void check_finite(const float* values, int64_t n, const char* name) {
+  for (int64_t i = 0; i < n; ++i)
+    if (!std::isfinite(values[i]))
+      reject_leaves(std::string(name) + " holds a number that is not finite");
+}
+
+int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* index,
+                      int64_t n_entries, int64_t limit, const char* what) {
+  if (begin[0] != 0 || begin[n_leaves] != n_entries)
+    reject_leaves("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
+  for (int64_t leaf = 0; leaf < n_leaves; ++leaf)
+    if (begin[leaf] > begin[leaf + 1])
+      reject_leaves(describe_leaf(leaf, "ends before it begins: indptr must ascend"));
+  int64_t most = 0;
+  for (int64_t leaf = 0; leaf < n_leaves; ++leaf) {
+    most = std::max(most, begin[leaf + 1] - begin[leaf]);
+    for (int64_t e = begin[leaf]; e < begin[leaf + 1]; ++e) {
+      if (index[e] < 0 || index[e] >= limit)
+        reject_leaves(describe_leaf(leaf, std::string("has the ") + what + " " +
+                                              std::to_string(index[e]) + ", outside 0 .. " +
+                                              std::to_string(limit - 1)));
+      if (e > begin[leaf] && index[e - 1] >= index[e])
+        reject_leaves(
+            describe_leaf(leaf, std::string("does not have its ") + what + "s in ascending order"));
+    }
+  }
+  return static_cast<int32_t>(most);  // at most 2^32 distinct 32-bit numbers
+}
+
+void pad_vectors(const float* from, int64_t n, int64_t n_columns, int64_t stride, float* to) {
+  for (int64_t i = 0; i < n; ++i) {
+    float* rest = std::copy_n(from + i * n_columns, n_columns, to + i * stride);
+    std::fill_n(rest, stride - n_columns, 0.0f);
+  }
+}
+
+const float* keep_vectors(Buffer<float>& buffer, const float* from, int64_t n, int64_t n_columns,
+                          int64_t stride) {
+  buffer.reserve(static_cast<size_t>(n * stride));
+  pad_vectors(from, n, n_columns, stride, buffer.data());
+  return buffer.data();
+}
+
+int64_t padded_columns(int64_t n_columns) {
+  for (int64_t width : {1, 2, 4, 8})
+    if (n_columns <= width) return width;
+  return (n_columns + 15) / 16 * 16;
+}
+
 namespace {
 
 constexpr int64_t kBlock = 16384;
@@ -19,7 +89,7 @@ void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
   std::atomic<bool> bad{false};
   parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
-    uint32_t largest = 0;  // a negative id is a large unsigned one
+    uint32_t largest = 0;  // a negative id becomes a large unsigned number
     for (int64_t i = rows.begin; i < rows.end; ++i)
       largest = std::max(largest, static_cast<uint32_t>(leaf_of_row[i]));
     if (largest >= static_cast<uint32_t>(n_leaves)) bad = true;

@@ -1,22 +1,51 @@
-// The payloads of one tree's leaves: what a leaf adds to the raw scores of its rows. One file for
-// each kind:
+// The leaf values of one tree: what a leaf adds to the raw scores of its rows. The kinds are dense
+// (a vector over outputs), topk (some outputs and their values) and linear (a clipped linear
+// function of a few raw features per output).
 //
 // dense_block.h   a vector over outputs
 // topk_block.h  some outputs and their values; the other outputs get nothing
 // linear_block.h  a linear function of a few raw features for each output, held within bounds
 //
-// A block never changes once it is made, so forests, copies and Python share it. Its arrays have
-// passed all checks: kernels use them without any.
-//
-// Owns: what blocks of every kind have. Must not know: the kinds, structure, how leaves are fitted.
+// A block is immutable, so forests, copies and Python share it. Its arrays have been validated;
+// kernels use them unchecked.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/context.h"
 #include "leaves/leaf_kind.h"
 
 namespace polyleaf {
+
+// Helpers that check and copy the arrays of leaf blocks. Errors are std::invalid_argument.
+
+[[noreturn]] void reject_leaves(const std::string& what);
+
+void check_sizes(int64_t n_leaves, int64_t n_columns);
+void check_finite(const float* values, int64_t n, const char* name);
+
+// Check the entries of all leaves: indices in 0 .. limit - 1, ascending within a leaf. Returns the
+// size of the largest leaf. `what`: a noun for the indices.
+int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* index,
+                      int64_t n_entries, int64_t limit, const char* what);
+
+template <class T>
+const T* keep(Buffer<T>& buffer, const T* from, int64_t n) {
+  buffer.reserve(static_cast<size_t>(n));
+  std::copy_n(from, n, buffer.data());
+  return buffer.data();
+}
+
+// Copy n vectors of n_columns numbers and pad them with 0.
+void pad_vectors(const float* from, int64_t n, int64_t n_columns, int64_t stride, float* to);
+const float* keep_vectors(Buffer<float>& buffer, const float* from, int64_t n, int64_t n_columns,
+                          int64_t stride);
+
+// Return the stride of padded vectors that the kernels expect.
+int64_t padded_columns(int64_t n_columns);
 
 class LeafBlock {
  public:
@@ -26,12 +55,12 @@ class LeafBlock {
 
   const LeafKind& kind() const { return *view_.kind; }
   int32_t n_leaves() const { return n_leaves_; }
-  int32_t n_columns() const { return view_.n_columns; }  // outputs that a leaf is for
+  int32_t n_columns() const { return view_.n_columns; }  // number of outputs of a leaf
   int64_t n_entries() const { return view_.begin != nullptr ? view_.begin[n_leaves_] : 0; }
-  int32_t max_entries() const { return max_entries_; }  // of one leaf
+  int32_t max_entries() const { return max_entries_; }  // largest number of entries of a leaf
   const std::vector<int32_t>& regressors() const {
     return regressors_;
-  }  // raw features read, ascending
+  }  // raw features that leaves read, ascending
   int32_t n_features() const { return regressors_.empty() ? 0 : regressors_.back() + 1; }
   const LeafView& view() const { return view_; }
 
@@ -42,15 +71,15 @@ class LeafBlock {
   std::vector<int32_t> regressors_;
 };
 
-// Throws unless 0 <= leaf_of_row[i] < n_leaves for all n rows.
+// Throw unless 0 <= leaf_of_row[i] < n_leaves for all n rows.
 void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
                     const Context& context);
 
-// Throws unless leaves that read n_features raw features find them, of n_rows rows.
+// Throw unless `features` has at least n_features rows and n_rows columns.
 void check_features(const FeatureMatrix& features, int32_t n_features, int64_t n_rows);
 
-// raw (n, n_outputs) gets the payloads of its rows; output >= 0: one-column payloads go to that
-// column. View and leaf ids must fit.
+// Add leaf values to raw (n, n_outputs); output >= 0: single-column leaves are added to that
+// column. View and leaf ids must have been checked.
 void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, int32_t output,
                      const int32_t* leaf_of_row, const LeafView& view,
                      const FeatureMatrix& features, const Context& context);

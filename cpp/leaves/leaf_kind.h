@@ -1,11 +1,8 @@
-// A kind of leaf: what whoever adds leaves to scores asks of it. Each kind is one constant, beside
-// its block (dense_block.h, topk_block.h, linear_block.h); nobody else tells kinds apart, and there
-// is no list of them.
+// The kind of a leaf block as a table of functions. Each kind is one constant next to its block
+// class; no other code distinguishes kinds.
 //
-// Training and prediction add payloads by the same functions, in the same order, so raw scores of
-// training rows are predicted bit for bit.
-//
-// Owns: the contract. Must not know: which kinds there are, trees, how leaves are fitted.
+// Training and prediction add leaf values with the same functions in the same order, so predicted
+// raw scores of training rows are bitwise equal to those of training.
 #pragma once
 #include <cstdint>
 
@@ -14,8 +11,8 @@ namespace polyleaf {
 class SparseAccumulator;
 struct LeafKind;
 
-// Raw features of some rows: feature f of row r is data[f * step + r]. NaN is missing. Null: none
-// given.
+// Raw features of some rows: feature f of row r is data[f * step + r]; NaN is missing; null if none
+// are given.
 struct RowFeatures {
   const float* data;
   int64_t step;
@@ -30,46 +27,48 @@ struct FeatureMatrix {
   }
 };
 
-// Payloads of one tree, as the arrays that its kind reads. A *vector* is n_columns floats; vectors
-// are `stride` floats apart and padded with 0.
+// Leaf values of one tree as arrays. A vector has n_columns floats; vectors are `stride` floats
+// apart and padded with 0.
 struct LeafView {
   const LeafKind* kind;
-  int32_t n_columns;  // outputs that a leaf is for
+  int32_t n_columns;  // number of outputs of a leaf
   int64_t stride;
   const float*
-      values;  // dense: a vector a leaf. sparse: a number an entry. linear: intercepts, as dense
+      // dense: a vector per leaf; sparse: a number per entry; linear: intercepts, like dense
+      values;
   const int64_t* begin;  // sparse, linear: leaf l has the entries begin[l] .. begin[l + 1] - 1
   const int32_t* index;  // sparse: output of an entry; linear: feature
-  const float* weights;  // linear: a vector an entry
-  const float* centre;   // linear: a number an entry
-  const float *lower, *upper;  // linear: a vector a leaf
+  const float* weights;  // linear: a vector per entry
+  const float* centre;   // linear: a number per entry
+  const float *lower, *upper;  // linear: a vector per leaf
 };
 
-// The leaves of a tree, and where they go: to `output`, of one column, or (-1) to all outputs.
+// The leaves of a tree and their target: one `output`, or all outputs (-1).
 struct LeafTarget {
   const LeafView* leaves;
   int32_t output;
 };
 
-constexpr int kPadRows = 8;  // rows of scores, and of leaf ids, are padded to a multiple of this
+constexpr int kPadRows = 8;  // rows of scores and leaf ids are padded to a multiple of this
 
-// scores[r * row_step + k] += payload of column k, for n rows; leaf_of_row[r] is the leaf of row r.
+// scores[r * row_step + k] += leaf value of column k, for n rows; leaf_of_row[r] is the leaf of row
+// r.
 using AddLeaves = void (*)(const LeafView& leaves, const uint32_t* leaf_of_row, int64_t n,
                            RowFeatures features, float* scores, int64_t row_step);
 
 struct LeafKind {
-  const char* name;  // in Python and in model files
-  // A leaf says itself which outputs it holds, few of all: its tree must be for all of them.
+  const char* name;  // name in Python and in model files
+  // A leaf lists the outputs that it has values for; its tree must be for all outputs.
   bool is_sparse;
-  // A payload is a linear function of raw features, held within bounds.
+  // A leaf value is a clipped linear function of raw features.
   bool is_linear;
-  // What adds leaves on this machine: asked for once, called tree after tree.
+  // Return the function that adds leaves with this CPU's instruction set.
   AddLeaves (*adder)();
-  // The same for trees of all outputs, one after another, where that is faster; nullptr: it is not.
-  // leaf_of_row[t * leaf_step + r]; `width`: from row to row of `scores`, that of a padded vector.
+  // Add several all-output trees at once where that is faster; nullptr otherwise. leaf_of_row[t *
+  // leaf_step + r]; `width`: stride of `scores`, that of a padded vector.
   void (*add_trees)(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row,
                     int64_t leaf_step, int n_padded_rows, int width, float* scores);
-  // Adds the payloads of one row, whose leaf in tree t is leaves[t], to its sums by output.
+  // Add the leaf values of one row, whose leaf in tree t is leaves[t], to its sums by output.
   void (*accumulate)(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves,
                      RowFeatures row, SparseAccumulator& sums);
 };

@@ -8,7 +8,7 @@
 #include "base/fixed_point.h"
 #include "base/parallel.h"
 #include "leaves/kernels/linear_leaf_kernels.h"
-#include "leaves/leaf_arrays.h"
+#include "leaves/leaf_block.h"
 #include "leaves/newton.h"
 
 namespace polyleaf {
@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// All that one fit shares.
+// State of one fit.
 class Fit {
  public:
   Fit(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
@@ -39,12 +39,13 @@ class Fit {
         scratch_(context.n_threads) {}
 
   std::shared_ptr<LinearLeaves> run() {
-    std::vector<float> of_h, of_g;
-    hessian_ = sum_leaf_hessians(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, context_, &of_h);
-    gradient_ = sum_by_leaf(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, context_, &of_g);
-    for (int j = 0; j < h_columns_; ++j) h_top_.push_back(get_exponent_above(of_h[j]));
-    for (int k = 0; k < n_outputs_; ++k) g_top_.push_back(get_exponent_above(of_g[k]));
-    cut_rows();
+    std::vector<float> max_h, max_g;
+    hessian_ =
+        sum_leaf_hessians(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, context_, &max_h);
+    gradient_ = sum_by_leaf(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, context_, &max_g);
+    for (int j = 0; j < h_columns_; ++j) h_top_.push_back(get_exponent_above(max_h[j]));
+    for (int k = 0; k < n_outputs_; ++k) g_top_.push_back(get_exponent_above(max_g[k]));
+    split_rows();
     gather_regressors();
     find_centres();
     find_units();
@@ -55,8 +56,8 @@ class Fit {
   }
 
  private:
-  // Up to kSumBlock rows of one leaf; `x` is where their regressors lie in x_, `slot` their
-  // moments.
+  // Up to kSumBlock rows of one leaf; `x` is the offset of their regressors in x_, `slot` that of
+  // their moments.
   struct Piece {
     int32_t leaf;
     int64_t begin, n;
@@ -69,14 +70,14 @@ class Fit {
   };
 
   int regressors(int64_t leaf) const { return static_cast<int>(regressors_.count(leaf)); }
-  // Gram matrices, their sums of regressors, and the right-hand sides.
+  // Number of moments of a leaf: Gram matrices, sums of regressors and right-hand sides.
   size_t n_moments(int p) const {
     return static_cast<size_t>(h_columns_) * (packed_size(p) + p) +
            static_cast<size_t>(p) * n_outputs_;
   }
 
-  // Rows in order of their leaves, ascending in each, cut into pieces.
-  void cut_rows() {
+  // Sort rows by leaf, ascending within a leaf, and split them into pieces.
+  void split_rows() {
     ids_.resize(sample_.n_used());
     const std::vector<int64_t> begin =
         group_rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
@@ -102,16 +103,16 @@ class Fit {
   }
 
   template <class F>
-  void for_pieces(F f) {
+  void process_pieces(F f) {
     parallel_for(context_, static_cast<int64_t>(pieces_.size()),
                  [&](int64_t task, int thread) { f(pieces_[task], scratch_[thread]); });
   }
 
-  // Regressors of the rows of every piece, next to each other, and their range in every leaf.
+  // Gather the regressors of every piece's rows and find their range in every leaf.
   void gather_regressors() {
     std::vector<std::vector<float>> ranges(pieces_.size());
     const Piece* begin = pieces_.data();
-    for_pieces([&](const Piece& piece, Scratch&) {
+    process_pieces([&](const Piece& piece, Scratch&) {
       std::vector<float>& range = ranges[&piece - begin];
       for (int j = 0; j < regressors(piece.leaf); ++j) {
         const int32_t f = regressors_.features[regressors_.begin[piece.leaf] + j];
@@ -121,7 +122,8 @@ class Fit {
                         range.data() + 2 * j);
       }
     });
-    range_.assign(2 * regressors_.features.size(), -kInfinity);  // minus the least, and the largest
+    // minus the smallest, and the largest
+    range_.assign(2 * regressors_.features.size(), -kInfinity);
     for (size_t i = 0; i < pieces_.size(); ++i) {
       double* of = range_.data() + 2 * regressors_.begin[pieces_[i].leaf];
       for (size_t j = 0; j < ranges[i].size(); j += 2) {
@@ -137,16 +139,15 @@ class Fit {
           if (side == static_cast<double>(kInfinity)) is_finite_[leaf] = 0;
   }
 
-  // What is largest of a regressor in a leaf as `of` sees its values; 0 where it is missing
-  // throughout.
-  template <class Of>
-  double largest_of(int64_t entry, Of of) const {
-    const double least = -range_[2 * entry], most = range_[2 * entry + 1];
-    return least > most ? 0.0 : std::max(std::fabs(of(least)), std::fabs(of(most)));
+  // Return the largest magnitude of a transformed regressor in a leaf; 0 if it is always missing.
+  template <class Transform>
+  double max_magnitude(int64_t entry, Transform transform) const {
+    const double low = -range_[2 * entry], high = range_[2 * entry + 1];
+    return low > high ? 0.0 : std::max(std::fabs(transform(low)), std::fabs(transform(high)));
   }
 
-  // Float64 Hessian of a piece's rows in the only column, times their multipliers, in units of
-  // the leaf; where there are several, 1.
+  // Return the float64 Hessians of a piece's rows times their multipliers, scaled for the leaf; 1
+  // if there are several Hessian columns.
   const double* weights(const Piece& piece, Scratch& s) const {
     s.weight.resize(kSumBlock);
     const bool is_one = h_columns_ == 1;
@@ -162,8 +163,9 @@ class Fit {
   void find_centres() {
     std::vector<int> top(regressors_.features.size());
     for (size_t e = 0; e < top.size(); ++e)
-      top[e] = get_exponent_above(largest_of(static_cast<int64_t>(e), [](double x) { return x; }));
-    for_pieces([&](const Piece& piece, Scratch& s) {
+      top[e] =
+          get_exponent_above(max_magnitude(static_cast<int64_t>(e), [](double x) { return x; }));
+    process_pieces([&](const Piece& piece, Scratch& s) {
       if (!is_finite_[piece.leaf]) return;
       const double* w = weights(piece, s);
       for (int j = 0; j < regressors(piece.leaf); ++j)
@@ -181,13 +183,13 @@ class Fit {
     }
   }
 
-  // Sums of all pieces, of all ranks, where each leaf's begin at `non_null_data(leaf)`, up to the
-  // next one's.
-  template <class BeginOf>
-  void add_pieces(std::vector<int64_t>& sums, BeginOf non_null_data) const {
+  // Sum the pieces over all ranks; the sums of a leaf are leaf_begin(leaf) .. leaf_begin(leaf +
+  // 1) - 1.
+  template <class LeafBegin>
+  void add_pieces(std::vector<int64_t>& sums, LeafBegin leaf_begin) const {
     for (const Piece& piece : pieces_) {
       if (!is_finite_[piece.leaf]) continue;
-      const size_t begin = non_null_data(piece.leaf), n = non_null_data(piece.leaf + 1) - begin;
+      const size_t begin = leaf_begin(piece.leaf), n = leaf_begin(piece.leaf + 1) - begin;
       for (size_t j = 0; j < n; ++j)
         sums[begin + j] += static_cast<int64_t>(terms_[piece.slot + j]);
     }
@@ -198,26 +200,26 @@ class Fit {
     return 1 / table_.scale(regressors_.features[entry]);
   }
 
-  // Powers of two above the standardised regressors of every leaf.
+  // Find powers of two above the standardised regressors of every leaf.
   void find_units() {
     for (int32_t leaf = 0; leaf < n_leaves_; ++leaf)
       for (int64_t e = regressors_.begin[leaf]; e < regressors_.begin[leaf + 1]; ++e) {
         const double centre = centre_[e], inverse = inverse_scale(e);
-        const double largest = largest_of(e, [&](double x) { return (x - centre) * inverse; });
+        const double largest = max_magnitude(e, [&](double x) { return (x - centre) * inverse; });
         if (!std::isfinite(largest)) is_finite_[leaf] = 0;
         z_top_.push_back(std::isfinite(largest) ? get_exponent_above(largest) : 0);
       }
   }
 
-  // What a column of derivatives is multiplied by, for each; and zeros, to a multiple of eight.
-  static std::vector<double> units_of(const std::vector<int>& tops, int bits) {
+  // Return the scale of each column of derivatives, padded with zeros to a multiple of 8.
+  static std::vector<double> make_units(const std::vector<int>& tops, int bits) {
     std::vector<double> units((tops.size() + 7) / 8 * 8, 0.0);
     for (size_t j = 0; j < tops.size(); ++j) units[j] = std::ldexp(1.0, bits - tops[j]);
     return units;
   }
 
   void sum_moments() {
-    for_pieces([&](const Piece& piece, Scratch& s) {
+    process_pieces([&](const Piece& piece, Scratch& s) {
       if (!is_finite_[piece.leaf]) return;
       const int p = regressors(piece.leaf), triangle = packed_size(p), bits = bits_[piece.leaf];
       const int64_t first = regressors_.begin[piece.leaf];
@@ -241,18 +243,18 @@ class Fit {
         }
         out += triangle + p;
       } else {
-        // Products of regressors stand in line behind them: one pass over the Hessian.
+        // Products of regressors follow them, so that one pass over the Hessians suffices.
         for (int i = 0; i < p; ++i)
           for (int j = 0; j <= i; ++j) {
             double* product = s.z.data() + (p + packed(i, j)) * kSumBlock;
             for (int64_t r = 0; r < piece.n; ++r)
               product[r] = s.z[i * kSumBlock + r] * s.z[j * kSumBlock + r];
           }
-        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_, units_of(h_top_, bits).data(),
+        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_, make_units(h_top_, bits).data(),
                        h_columns_, ids, sample_, piece.n, out);
         out += static_cast<size_t>(p + triangle) * h_columns_;
       }
-      kernels_.outer(s.z.data(), kSumBlock, p, g_, units_of(g_top_, bits).data(), n_outputs_, ids,
+      kernels_.outer(s.z.data(), kSumBlock, p, g_, make_units(g_top_, bits).data(), n_outputs_, ids,
                      sample_, piece.n, out);
     });
     moments_.assign(moments_begin_.back(), 0);
@@ -270,7 +272,7 @@ class Fit {
     });
   }
 
-  // From units of the leaf, in the order of `sum_moments`.
+  // Convert the moments of a leaf to floats, in the order of `sum_moments`.
   std::vector<double> moments_as_floats(int64_t leaf) const {
     const int p = regressors(leaf), m = h_columns_;
     const int64_t* sum = moments_.data() + moments_begin_[leaf];
@@ -284,25 +286,25 @@ class Fit {
         for (int j = 0; j <= i; ++j)
           for (int c = 0; c < m; ++c) take(z[i] + z[j] + h_top_[c]);
     };
-    const auto of_regressors = [&](const std::vector<int>& top) {
+    const auto append_products = [&](const std::vector<int>& top) {
       for (int i = 0; i < p; ++i)
         for (const int column : top) take(z[i] + column);
     };
     if (m == 1) gram();
-    of_regressors(h_top_);
+    append_products(h_top_);
     if (m > 1) gram();
-    of_regressors(g_top_);
+    append_products(g_top_);
     return found;
   }
 
-  // Moments of a leaf, as `sum_moments` lays them out: with one Gram matrix its triangle, then the
-  // sums of regressors; with many the sums, then the triangle, column by column. Products with
-  // gradients are behind.
+  // Moments of a leaf as `sum_moments` lays them out. With one Hessian column: the Gram triangle,
+  // then the sums of regressors; otherwise the sums, then the triangle, column by column.
+  // Products with gradients come last.
   struct Moments {
     const double *gram, *sums, *products;
     int stride;
   };
-  Moments moments_of(const std::vector<double>& all, int p, int column) const {
+  Moments get_moments(const std::vector<double>& all, int p, int column) const {
     const int triangle = packed_size(p), m = h_columns_;
     return {all.data() + (m == 1 ? 0 : p * m + column), all.data() + (m == 1 ? triangle : column),
             all.data() + static_cast<size_t>(triangle + p) * m, m};
@@ -316,7 +318,7 @@ class Fit {
     bool finite = true;
     for (int column = 0; column < h_columns_; ++column) {
       const int columns = h_columns_ == 1 ? n_outputs_ : 1, first = h_columns_ == 1 ? 0 : column;
-      const Moments moments = moments_of(sums, p, column);
+      const Moments moments = get_moments(sums, p, column);
       const double total = hessian(leaf, column);
       set_up(moments, p, total, gradient_.data() + leaf * n_outputs_, first, columns, A.data(),
              t.data());
@@ -328,8 +330,9 @@ class Fit {
     if (!finite) make_constant(leaf, p);
   }
 
-  // The system of `columns` outputs from `first` on, regressors centred on the leaf: A (lower
-  // triangle, with the ridge) and right-hand sides t (p, columns). G: gradients of the leaf.
+  // Set up the system of outputs first .. first + columns - 1 with regressors centred on the
+  // leaf: A (lower triangle, with the ridge) and right-hand sides t (p, columns). G: gradients of
+  // the leaf.
   void set_up(const Moments& of, int p, double total, const double* G, int first, int columns,
               double* A, double* t) const {
     const double inverse = total > 0 ? 1.0 / total : 0.0;
@@ -344,8 +347,8 @@ class Fit {
     }
   }
 
-  // Slopes and intercept of output k from minus its solution (p numbers, `step` apart); whether all
-  // are finite.
+  // Store slopes and intercept of output k from its negated solution (p numbers, `step` apart);
+  // return whether all are finite.
   bool keep_function(int64_t leaf, int k, int p, double total, const Moments& of,
                      const double* solution, int step) {
     const int64_t entry = regressors_.begin[leaf];
@@ -366,7 +369,7 @@ class Fit {
     return finite && std::isfinite(b);
   }
 
-  // What a constant leaf pays out, before the learning rate.
+  // Value of a constant leaf before the learning rate.
   double constant(int64_t leaf, int k, double total) const {
     return total > 0 ? -gradient_[leaf * n_outputs_ + k] / total : 0.0;
   }
@@ -380,7 +383,7 @@ class Fit {
                 static_cast<size_t>(p) * n_outputs_, 0.0f);
   }
 
-  // Ascending order of a leaf's regressors that have a slope.
+  // Return the leaf's regressors with a non-zero slope, sorted by feature.
   std::vector<int> kept(int64_t leaf) const {
     const int64_t first = regressors_.begin[leaf];
     std::vector<int> order;
@@ -394,14 +397,14 @@ class Fit {
     return order;
   }
 
-  // Least and largest payload of every leaf's rows, by the kernel that pays them out.
+  // Compute the smallest and largest value of every leaf's rows with the prediction kernel.
   void bound() {
     const AddLeaves add = kLinear.adder();
     const int64_t stride = padded_columns(n_outputs_),
                   step = std::max<int64_t>(16, 65536 / n_outputs_);
     std::vector<std::vector<float>> lower(pieces_.size()), upper(pieces_.size());
     const Piece* begin = pieces_.data();
-    for_pieces([&](const Piece& piece, Scratch& s) {
+    process_pieces([&](const Piece& piece, Scratch& s) {
       const std::vector<int> order = kept(piece.leaf);
       const int64_t first = regressors_.begin[piece.leaf];
       std::vector<float> weights(order.size() * stride, 0.0f), centre, intercept(stride, 0.0f);
@@ -491,40 +494,40 @@ class Fit {
   const LinearLeafKernels& kernels_;
   const Regressors regressors_;
   std::vector<Scratch> scratch_;
-  std::vector<double> gradient_, hessian_;  // of the leaves
+  std::vector<double> gradient_, hessian_;  // per leaf
   std::vector<Piece> pieces_;
   std::vector<uint32_t> ids_;
   std::vector<float> x_;
   std::vector<double> terms_,
-      range_;  // sums of pieces; of regressors in leaves: minus the least, and the most
+      range_;  // sums of pieces; range of regressors in leaves: minus the smallest, and the largest
   std::vector<int> bits_, h_top_, g_top_,
-      z_top_;                          // of terms of a leaf; powers of two above what they are of
-  std::vector<char> is_finite_;        // leaves whose regressors are
-  std::vector<size_t> moments_begin_;  // of each leaf in moments_, and the end
+      z_top_;                          // bits of a leaf's terms; powers of two above the values
+  std::vector<char> is_finite_;        // whether a leaf's regressors are finite
+  std::vector<size_t> moments_begin_;  // offset of each leaf in moments_, and the end
   std::vector<int64_t> moments_;
   std::vector<float> centre_, weights_, intercept_, lower_, upper_;
 };
 
 }  // namespace
 
-Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t most) {
-  std::vector<std::vector<int32_t>> of_node(tree.n_nodes()), of_leaf(tree.n_leaves);
+Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t max_regressors) {
+  std::vector<std::vector<int32_t>> node_features(tree.n_nodes()), leaf_features(tree.n_leaves);
   for (int32_t i = 0; i < tree.n_nodes(); ++i) {
-    std::vector<int32_t> mine = std::move(of_node[i]);
+    std::vector<int32_t> features = std::move(node_features[i]);
     if (tree.left[i] < 0) {
-      of_leaf[tree.leaf[i]] = std::move(mine);
+      leaf_features[tree.leaf[i]] = std::move(features);
       continue;
     }
     const int32_t f = tree.feature[i];
     if (tree.category_set[i] < 0 && table.is_regressor(f) &&
-        static_cast<int32_t>(mine.size()) < most &&
-        std::find(mine.begin(), mine.end(), f) == mine.end())
-      mine.push_back(f);
-    of_node[tree.left[i]] = mine;
-    of_node[tree.right[i]] = std::move(mine);
+        static_cast<int32_t>(features.size()) < max_regressors &&
+        std::find(features.begin(), features.end(), f) == features.end())
+      features.push_back(f);
+    node_features[tree.left[i]] = features;
+    node_features[tree.right[i]] = std::move(features);
   }
   Regressors regressors{{0}, {}};
-  for (const std::vector<int32_t>& leaf : of_leaf) {
+  for (const std::vector<int32_t>& leaf : leaf_features) {
     regressors.features.insert(regressors.features.end(), leaf.begin(), leaf.end());
     regressors.begin.push_back(static_cast<int64_t>(regressors.features.size()));
   }

@@ -1,11 +1,9 @@
-// Linear leaves: one Newton step a leaf, linear in a few raw features (GBDT-PL eq. 6), from sums
-// that do not depend on the order of rows or on who has them (rounded.h).
+// Linear leaves: one Newton step per leaf, linear in a few raw features (GBDT-PL eq. 6), from sums
+// that do not depend on the order or distribution of rows (fixed_point.h).
 //
-// The regressors are centred on the leaf's own rows, so the intercept is what a constant leaf would
-// pay out, and slopes come on top: with an infinite penalty on slopes a linear leaf *is* the
-// constant leaf. A regressor that the ones before it all but determine is left out.
-//
-// Owns: the leaf problem of linear leaves. Must not know: how the structure was found.
+// Regressors are centred on the leaf's own rows, so the intercept equals the value of a constant
+// leaf: with an infinite penalty on slopes a linear leaf is the constant leaf. A regressor that is
+// nearly determined by the previous ones is dropped.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -20,18 +18,18 @@
 
 namespace polyleaf {
 
-// Of every leaf, in the order in which its path from the root splits on them.
+// Regressors of every leaf, in the order in which its path from the root splits on them.
 struct Regressors {
   std::vector<int64_t> begin;  // leaf l: features[begin[l]] .. features[begin[l + 1] - 1]
   std::vector<int32_t> features;
   int64_t count(int64_t leaf) const { return begin[leaf + 1] - begin[leaf]; }
 };
 
-// The first distinct features on each leaf's path that can be regressors, at most `most`
-// (section 4.2).
-Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t most);
+// Return the first distinct features on each leaf's path that can be regressors, at most
+// `max_regressors` (section 4.2).
+Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t max_regressors);
 
-// g (n_all, n_outputs), h (n_all, 1 or n_outputs) or nullptr: Hessian 1. features: all rows.
+// g (n_all, n_outputs), h (n_all, 1 or n_outputs) or nullptr (Hessian 1). features: all rows.
 std::shared_ptr<LinearLeaves> fit_linear_leaves(
     const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
     const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "leaves/kernels/linear_block_kernels.h"
-#include "leaves/leaf_arrays.h"
+#include "leaves/kernels/leaf_block_kernels.h"
+#include "leaves/leaf_block.h"
 #include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {
@@ -13,14 +13,14 @@ AddLeaves adder() {
   return POLYLEAF_SELECT(linear_block_kernels).add;
 }
 
-// Only of trees for one output: rows that hold few outputs have no others.
+// Used for single-output trees only: sparse sums contain no other dense trees.
 void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures row,
                 SparseAccumulator& sums) {
   const AddLeaves add = adder();
   for (int32_t t = 0; t < n_trees; ++t) {
-    float payload = 0.0f;
-    add(*trees[t].leaves, leaves + t, 1, row, &payload, 1);
-    sums.add(trees[t].output, payload);
+    float value = 0.0f;
+    add(*trees[t].leaves, leaves + t, 1, row, &value, 1);
+    sums.add(trees[t].output, value);
   }
 }
 

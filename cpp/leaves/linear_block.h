@@ -1,4 +1,4 @@
-// Linear leaves: a linear function of a few raw features for each output, held within bounds.
+// Linear leaves: a clipped linear function of a few raw features per output.
 #pragma once
 #include <cstdint>
 
@@ -9,9 +9,9 @@ namespace polyleaf {
 
 extern const LeafKind kLinear;
 
-// Of a row in leaf l, column k gets
-// clip(intercept[l][k] + sum over the leaf's entries e of weights[e][k] * (x[features[e]] -
-// centre[e]), lower[l][k], upper[l][k]), where a missing x adds nothing.
+// Value of column k for a row in leaf l: clip(intercept[l][k] + sum over the leaf's entries e of
+// weights[e][k] * (x[features[e]] - centre[e]), lower[l][k], upper[l][k]), where a missing x adds
+// nothing.
 struct LinearArrays {
   const int64_t* begin;
   const int32_t* features;  // ascending within a leaf
@@ -23,7 +23,7 @@ struct LinearArrays {
 
 class LinearLeaves final : public LeafBlock {
  public:
-  // Copies; throws std::invalid_argument, in a sentence, for what does not fit together.
+  // Copies the arrays; throws std::invalid_argument if they are inconsistent.
   explicit LinearLeaves(const LinearArrays& arrays);
 
  private:

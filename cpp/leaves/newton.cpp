@@ -56,7 +56,7 @@ std::vector<double> sum_by_leaf(const float* values, int n_columns, const RowSam
 
 namespace {
 
-// Hessian 1 for every row: the rows of each leaf, or the sum of their multipliers.
+// Hessian 1 per row: count the rows of each leaf, or sum their multipliers.
 std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of_row,
                                  int32_t n_leaves, const Context& context,
                                  std::vector<float>* largest) {
@@ -77,7 +77,7 @@ std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of
   return {counts[0].begin(), counts[0].end()};
 }
 
-// Outputs that a leaf solves for, ascending: the `size` of largest |G|, the first on ties.
+// Return the outputs that a leaf solves for, ascending: the `size` largest |G|, the first on ties.
 std::vector<int> block_outputs(const double* G, int n_outputs, int size) {
   std::vector<int> outputs(n_outputs);
   std::iota(outputs.begin(), outputs.end(), 0);
@@ -89,7 +89,7 @@ std::vector<int> block_outputs(const double* G, int n_outputs, int size) {
   return outputs;
 }
 
-// One leaf's w = -(H + lambda I)^-1 G over some outputs, 0 for the others.
+// Solve w = -(H + lambda I)^-1 G of one leaf for some outputs; 0 for the others.
 void solve_full(const double* G, const double* H, int n_outputs, const LeafConfig& config,
                 float* out) {
   const std::vector<int> outputs = block_outputs(G, n_outputs, config.block_size);

@@ -14,23 +14,24 @@
 namespace polyleaf {
 namespace {
 
-// A level times a total is a float just above the integer meant (0.07 * 100 > 7): this much is
-// forgiven.
+// level * total may be slightly above the intended integer (0.07 * 100 > 7); this slack is
+// tolerated.
 constexpr double kLevelSlack = 1.0 - 1e-12;
-constexpr int kWeightBits = 31;  // 2^31 rows of 2^31 each are within int64
+constexpr int kWeightBits = 31;  // 2^31 rows of weight 2^31 fit int64
 constexpr int kDigitBits = 8;
 constexpr uint32_t kDigits = 1 << kDigitBits;
-constexpr int64_t kAtOnce = 1 << 14;  // quantiles that ranks look for at once: 32 MiB of counts
+constexpr int64_t kQuantileBlock =
+    1 << 14;  // quantiles that ranks search at a time: 32 MiB of counts
 
-// What the values up to a quantile weigh at least, of a total.
-double wanted_weight(double level, int64_t total) {
+// Return the minimum weight of the values up to a quantile.
+double target_weight(double level, int64_t total) {
   return level * kLevelSlack * static_cast<double>(total);
 }
 
 template <class T>
 T quantile(std::vector<T>& values, double level) {
-  const double wanted = std::ceil(wanted_weight(level, static_cast<int64_t>(values.size())));
-  const auto rank = std::clamp<int64_t>(static_cast<int64_t>(wanted) - 1, 0,
+  const double target = std::ceil(target_weight(level, static_cast<int64_t>(values.size())));
+  const auto rank = std::clamp<int64_t>(static_cast<int64_t>(target) - 1, 0,
                                         static_cast<int64_t>(values.size()) - 1);
   std::nth_element(values.begin(), values.begin() + rank, values.end());
   return values[static_cast<size_t>(rank)];
@@ -42,14 +43,14 @@ T weighted_quantile(std::vector<std::pair<T, uint32_t>>& items, double level) {
             [](const auto& a, const auto& b) { return a.first < b.first; });
   int64_t total = 0, sum = 0;
   for (const auto& item : items) total += item.second;
-  const double wanted = wanted_weight(level, total);
+  const double target = target_weight(level, total);
   for (const auto& item : items)
-    if (static_cast<double>(sum += item.second) >= wanted) return item.first;
+    if (static_cast<double>(sum += item.second) >= target) return item.first;
   return items.back().first;
 }
 
-// Of each column of weights the power of two that makes integers up to 2^31 of them: their sums are
-// exact, in any order, and integers keep their proportions.
+// Return a power of two per weight column that scales weights to integers up to 2^31, so that sums
+// are exact in any order and integers keep their proportions.
 std::vector<double> integer_scales(const float* weight, int64_t n_rows, int64_t n_columns,
                                    const Context& context) {
   std::vector<double> largest(n_columns, 0.0), scale(n_columns, 0.0);
@@ -64,12 +65,12 @@ std::vector<double> integer_scales(const float* weight, int64_t n_rows, int64_t 
   return scale;
 }
 
-// Of a positive weight.
+// Convert a positive weight to an integer.
 uint32_t integer_weight(float weight, double scale) {
   return std::max(uint32_t{1}, static_cast<uint32_t>(std::rint(weight * scale)));
 }
 
-// The rows of every leaf, as pairs of a value and an integer weight.
+// The rows of every leaf as pairs of a value and an integer weight.
 template <class T>
 class LeafRows {
  public:
@@ -86,7 +87,7 @@ class LeafRows {
   }
 
   bool is_weighted() const { return weight_ != nullptr; }
-  // Calls use(value, weight) for the rows of a leaf that have any weight for this column.
+  // Call use(value, weight) for the rows of a leaf with a positive weight in this column.
   template <class Use>
   void each(int64_t leaf, int64_t k, const Use& use) const {
     for (int64_t j = begin_[leaf]; j < begin_[leaf + 1]; ++j) {
@@ -107,22 +108,22 @@ class LeafRows {
   const float* weight_;
   const int64_t weight_columns_;
   std::vector<uint32_t> rows_;
-  const std::vector<int64_t> begin_;  // of each leaf
+  const std::vector<int64_t> begin_;  // first row of each leaf
   std::vector<double> scale_;
 };
 
-// Unsigned integers in the order of floats; zeros of both signs are one.
+// Map floats to unsigned integers of the same order; both zeros are equal.
 template <class T>
-struct Ordered {
+struct OrderedBits {
   using Key = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   static constexpr Key kSign = Key{1} << (8 * sizeof(T) - 1);
-  static Key of(T value) {
+  static Key encode(T value) {
     Key bits;
     value += T{0};
     std::memcpy(&bits, &value, sizeof(bits));
     return (bits & kSign) != 0 ? ~bits : bits | kSign;
   }
-  static T value(Key key) {
+  static T decode(Key key) {
     const Key bits = (key & kSign) != 0 ? key & ~kSign : ~key;
     T value;
     std::memcpy(&value, &bits, sizeof(value));
@@ -130,45 +131,46 @@ struct Ordered {
   }
 };
 
-// Quantiles of the rows of all ranks, of a run of (leaf, column): eight bits of their keys at a
-// time, the first first, by how much weight there is for each of the values that these may have.
+// Find quantiles over all ranks for a run of (leaf, column) pairs, 8 bits of the key at a time from
+// the most significant, by the weight of each of the 256 candidates.
 template <class T>
 void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level, int64_t first,
                  int64_t n, const Context& context, T* out) {
-  using Key = typename Ordered<T>::Key;
+  using Key = typename OrderedBits<T>::Key;
   struct Search {
-    Key known = 0;       // the bits found so far
-    int64_t below = 0;   // weight of what comes before these
-    double wanted = -1;  // weight that the quantile completes
+    Key known = 0;       // key bits found so far
+    int64_t below = 0;   // weight of smaller keys
+    double target = -1;  // weight that the quantile must reach
   };
   std::vector<Search> searches(static_cast<size_t>(n));
   std::vector<int64_t> counts(static_cast<size_t>(n) * kDigits);
   for (int shift = 8 * static_cast<int>(sizeof(T)) - kDigitBits; shift >= 0; shift -= kDigitBits) {
     std::fill(counts.begin(), counts.end(), 0);
     parallel_for(context, n, [&](int64_t i, int) {
-      int64_t* of = counts.data() + i * kDigits;
+      int64_t* digit_counts = counts.data() + i * kDigits;
       const Key known = searches[i].known >> shift >> kDigitBits;
       rows.each((first + i) / n_columns, (first + i) % n_columns, [&](T value, uint32_t weight) {
-        const Key key = Ordered<T>::of(value) >> shift;
-        if (key >> kDigitBits == known) of[key % kDigits] += weight;
+        const Key key = OrderedBits<T>::encode(value) >> shift;
+        if (key >> kDigitBits == known) digit_counts[key % kDigits] += weight;
       });
     });
     context.allreduce_sum(counts);
     for (int64_t i = 0; i < n; ++i) {
       Search& search = searches[i];
-      const int64_t* of = counts.data() + i * kDigits;
-      if (search.wanted < 0) {
-        const int64_t total = std::accumulate(of, of + kDigits, int64_t{0});
-        search.wanted = wanted_weight(level[(first + i) % n_columns], total);
+      const int64_t* digit_counts = counts.data() + i * kDigits;
+      if (search.target < 0) {
+        const int64_t total = std::accumulate(digit_counts, digit_counts + kDigits, int64_t{0});
+        search.target = target_weight(level[(first + i) % n_columns], total);
       }
       Key digit = 0;
-      while (digit + 1 < kDigits && static_cast<double>(search.below + of[digit]) < search.wanted)
-        search.below += of[digit++];
+      while (digit + 1 < kDigits &&
+             static_cast<double>(search.below + digit_counts[digit]) < search.target)
+        search.below += digit_counts[digit++];
       search.known |= digit << shift;
     }
   }
   for (int64_t i = 0; i < n; ++i)
-    out[first + i] = searches[i].wanted > 0 ? Ordered<T>::value(searches[i].known) : T{0};
+    out[first + i] = searches[i].target > 0 ? OrderedBits<T>::decode(searches[i].known) : T{0};
 }
 
 }  // namespace
@@ -182,8 +184,9 @@ void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight
                          context);
   const int64_t n_all = n_leaves * n_columns;
   if (context.is_distributed()) {
-    for (int64_t first = 0; first < n_all; first += kAtOnce)
-      find_digits(rows, n_columns, level, first, std::min(kAtOnce, n_all - first), context, out);
+    for (int64_t first = 0; first < n_all; first += kQuantileBlock)
+      find_digits(rows, n_columns, level, first, std::min(kQuantileBlock, n_all - first), context,
+                  out);
     return;
   }
   const size_t n_slots = static_cast<size_t>(context.n_threads);
@@ -204,7 +207,7 @@ void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight
     T result = 0;
     if (!v.empty()) result = quantile(v, level[k]);
     if (!items.empty()) result = weighted_quantile(items, level[k]);
-    out[task] = result + T{0};  // of zeros, which sort alike, the positive one
+    out[task] = result + T{0};  // turn -0 into +0
   });
 }
 

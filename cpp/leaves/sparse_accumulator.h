@@ -1,14 +1,11 @@
-// Sums of the sparse payloads of one row: which outputs its leaves hold, and the sum of each.
+// Sparse accumulator: the sums of one row's sparse leaf values by output.
 //
-// A sum adds the trees in order, in float32, so it has the bits of a dense sum. Three ways to find
-// an output's sum; which is fastest was measured (docs/leaves.md):
+// Trees are added in order in float32, so a sum has the bits of a dense sum. The strategy that was
+// measured to be fastest is chosen:
 //
 // scan  one float an output, all of them read at the end: rows hold most outputs
 // list  one float an output, and a list of those that were touched
 // hash  open addressing: very many outputs, or too few rows to pay for clearing one float an output
-//
-// Owns: that memory; it is reused from row to row. Must not know: trees, kinds of leaves, base
-// scores, ranks.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -21,24 +18,25 @@ namespace polyleaf {
 
 class SparseAccumulator {
  public:
-  enum class Way { scan, list, hash };
+  enum class Strategy { scan, list, hash };
 
-  // entries: of the leaves of one row, in the mean and at most; n_rows: that one thread will sum.
-  static Way choose(int64_t n_outputs, int64_t entries, int64_t max_entries, int64_t n_rows) {
-    const bool pays = n_outputs <= kMostDense && n_outputs <= 8 * entries * n_rows;
-    if (!pays && n_outputs > 4 * max_entries) return Way::hash;
-    return n_outputs <= 2 * entries ? Way::scan : Way::list;
+  // Choose the strategy. entries: mean and maximum entries of one row's leaves; n_rows: rows per
+  // thread.
+  static Strategy choose(int64_t n_outputs, int64_t entries, int64_t max_entries, int64_t n_rows) {
+    const bool pays = n_outputs <= kMaxDenseOutputs && n_outputs <= 8 * entries * n_rows;
+    if (!pays && n_outputs > 4 * max_entries) return Strategy::hash;
+    return n_outputs <= 2 * entries ? Strategy::scan : Strategy::list;
   }
 
-  SparseAccumulator(Way way, int64_t n_outputs, int64_t max_entries)
-      : way_(way), n_outputs_(n_outputs) {
-    const int64_t most = std::min(max_entries, n_outputs);
-    if (way != Way::scan)
-      for (Buffer<int32_t>* buffer : {&touched_, &held_})
-        buffer->reserve(static_cast<size_t>(most) + 1);
-    if (way != Way::scan) values_.reserve(static_cast<size_t>(most));
-    if (way == Way::hash) {
-      const auto capacity = std::bit_ceil(static_cast<uint64_t>(2 * most + 2));
+  SparseAccumulator(Strategy strategy, int64_t n_outputs, int64_t max_entries)
+      : strategy_(strategy), n_outputs_(n_outputs) {
+    const int64_t capacity_limit = std::min(max_entries, n_outputs);
+    if (strategy != Strategy::scan)
+      for (Buffer<int32_t>* buffer : {&touched_, &outputs_})
+        buffer->reserve(static_cast<size_t>(capacity_limit) + 1);
+    if (strategy != Strategy::scan) values_.reserve(static_cast<size_t>(capacity_limit));
+    if (strategy == Strategy::hash) {
+      const auto capacity = std::bit_ceil(static_cast<uint64_t>(2 * capacity_limit + 2));
       shift_ = 64 - std::countr_zero(capacity);
       slots_.assign(capacity, {-1, kNone});
       return;
@@ -47,43 +45,44 @@ class SparseAccumulator {
     std::fill_n(sums_.data(), n_outputs, kNone);
   }
 
-  // n values, none of them -0, of outputs that ascend.
+  // Add n values of ascending outputs; no value is -0.
   void add(const int32_t* outputs, const float* values, int64_t n) {
     float* sums = sums_.data();
-    if (way_ == Way::scan)
+    if (strategy_ == Strategy::scan)
       for (int64_t i = 0; i < n; ++i) sums[outputs[i]] += values[i];
-    else if (way_ == Way::list)
+    else if (strategy_ == Strategy::list)
       n_touched_ = add_listed(outputs, values, n, sums, touched_.data(), n_touched_);
     else
       for (int64_t i = 0; i < n; ++i) add_hashed(outputs[i], values[i]);
   }
-  // One value; -0 counts as +0.
+  // Add one value; -0 counts as +0.
   void add(int32_t output, float value) {
     value += 0.0f;
     add(&output, &value, 1);
   }
 
-  // visit(sums, outputs, n): all that is held. outputs null: 0 .. n - 1, and a sum -0 where one is
-  // not held.
+  // Call visit(sums, outputs, n) once. outputs null: outputs 0 .. n - 1, where a sum -0 marks an
+  // absent output.
   template <class Visit>
-  void all(const Visit& visit) {
-    if (way_ == Way::scan) return visit(sums_.data(), nullptr, static_cast<int32_t>(n_outputs_));
+  void visit_all(const Visit& visit) {
+    if (strategy_ == Strategy::scan)
+      return visit(sums_.data(), nullptr, static_cast<int32_t>(n_outputs_));
     for (int32_t i = 0; i < n_touched_; ++i) {
       const int32_t at = touched_[i];
-      held_[i] = way_ == Way::list ? at : slots_[at].output;
-      values_[i] = way_ == Way::list ? sums_[at] : slots_[at].sum;
+      outputs_[i] = strategy_ == Strategy::list ? at : slots_[at].output;
+      values_[i] = strategy_ == Strategy::list ? sums_[at] : slots_[at].sum;
     }
-    visit(values_.data(), held_.data(), n_touched_);
+    visit(values_.data(), outputs_.data(), n_touched_);
   }
-  // visit(output, sum) for each output that is held, ascending.
+  // Call visit(output, sum) for each present output, ascending.
   template <class Visit>
-  void ascending(const Visit& visit) {
-    if (way_ == Way::scan) {
+  void visit_ascending(const Visit& visit) {
+    if (strategy_ == Strategy::scan) {
       for (int32_t k = 0; k < n_outputs_; ++k)
         if (is_sum(sums_[k])) visit(k, sums_[k]);
       return;
     }
-    if (way_ == Way::hash) {
+    if (strategy_ == Strategy::hash) {
       const auto by_output = [this](int32_t a, int32_t b) {
         return slots_[a].output < slots_[b].output;
       };
@@ -93,19 +92,20 @@ class SparseAccumulator {
     }
     for (int32_t i = 0; i < n_touched_; ++i) {
       const int32_t at = touched_[i];
-      if (way_ == Way::list)
+      if (strategy_ == Strategy::list)
         visit(at, sums_[at]);
       else
         visit(slots_[at].output, slots_[at].sum);
     }
   }
-  bool holds(int32_t output) const {
-    return way_ == Way::hash ? slots_[slot_index(output)].output == output : is_sum(sums_[output]);
+  bool contains(int32_t output) const {
+    return strategy_ == Strategy::hash ? slots_[find_slot(output)].output == output
+                                       : is_sum(sums_[output]);
   }
   void clear() {
-    if (way_ == Way::scan) std::fill_n(sums_.data(), n_outputs_, kNone);
+    if (strategy_ == Strategy::scan) std::fill_n(sums_.data(), n_outputs_, kNone);
     for (int32_t i = 0; i < n_touched_; ++i)
-      if (way_ == Way::list)
+      if (strategy_ == Strategy::list)
         sums_[touched_[i]] = kNone;
       else
         slots_[touched_[i]] = {-1, kNone};
@@ -113,26 +113,26 @@ class SparseAccumulator {
   }
 
  private:
-  // Outputs up to which one float for each is worth its memory (16 MiB a thread).
-  static constexpr int64_t kMostDense = int64_t{1} << 22;
-  // Marks an output that no leaf holds. Payloads are never -0, and adding to -0 gives the other
-  // number, so no sum is -0.
+  // Maximum number of outputs for which one float each is affordable (16 MiB per thread).
+  static constexpr int64_t kMaxDenseOutputs = int64_t{1} << 22;
+  // Marks an output without a value. Leaf values are never -0, and adding to -0 returns the other
+  // operand, so no sum is -0.
   static constexpr float kNone = -0.0f;
   static bool is_sum(float x) {
     return std::bit_cast<uint32_t>(x) != std::bit_cast<uint32_t>(kNone);
   }
 
   struct Slot {
-    int32_t output;  // -1: free
+    int32_t output;  // -1: free slot
     float sum;
   };
-  size_t slot_index(int32_t output) const {
+  size_t find_slot(int32_t output) const {
     size_t at = (static_cast<uint64_t>(output) * 0x9E3779B97F4A7C15u) >> shift_;
     while (slots_[at].output != output && slots_[at].output >= 0)
       at = (at + 1) & (slots_.size() - 1);
     return at;
   }
-  // Without branches: an output stays in the list where it was touched first.
+  // Branch-free: an output is listed where it was first touched.
   static int32_t add_listed(const int32_t* outputs, const float* values, int64_t n, float* sums,
                             int32_t* touched, int32_t n_touched) {
     for (int64_t i = 0; i < n; ++i) {
@@ -145,7 +145,7 @@ class SparseAccumulator {
     return n_touched;
   }
   void add_hashed(int32_t output, float value) {
-    const size_t at = slot_index(output);
+    const size_t at = find_slot(output);
     if (slots_[at].output < 0) {
       slots_[at].output = output;
       touched_[n_touched_++] = static_cast<int32_t>(at);
@@ -153,13 +153,13 @@ class SparseAccumulator {
     slots_[at].sum += value;
   }
 
-  Way way_;
+  Strategy strategy_;
   int64_t n_outputs_;
   int32_t n_touched_ = 0;
   int shift_ = 0;
   Buffer<float> sums_;
-  Buffer<int32_t> touched_;  // outputs, or slots
-  Buffer<int32_t> held_;     // of all()
+  Buffer<int32_t> touched_;  // touched outputs or slots
+  Buffer<int32_t> outputs_;  // scratch of visit_all()
   Buffer<float> values_;
   std::vector<Slot> slots_;
 };

@@ -11,17 +11,17 @@
 namespace polyleaf {
 namespace {
 
-// An output that a leaf may hold: what it is worth, and its leaf value.
+// An output that a leaf may keep: its gain and its leaf value.
 struct Candidate {
-  double worth;
+  double gain;
   int32_t output;
   float value;
 };
 
-// The k candidates of largest worth, the first outputs on ties; in order of output.
+// Keep the k candidates with the largest gain (the first outputs on ties), sorted by output.
 void keep_best(std::vector<Candidate>& candidates, int32_t k) {
   const auto better = [](const Candidate& a, const Candidate& b) {
-    return a.worth > b.worth || (a.worth == b.worth && a.output < b.output);
+    return a.gain > b.gain || (a.gain == b.gain && a.output < b.output);
   };
   if (static_cast<int64_t>(candidates.size()) > k) {
     std::nth_element(candidates.begin(), candidates.begin() + k, candidates.end(), better);
@@ -31,7 +31,7 @@ void keep_best(std::vector<Candidate>& candidates, int32_t k) {
             [](const Candidate& a, const Candidate& b) { return a.output < b.output; });
 }
 
-TopkLeafArrays join(const std::vector<std::vector<Candidate>>& leaves) {
+TopkLeafArrays concatenate(const std::vector<std::vector<Candidate>>& leaves) {
   TopkLeafArrays out;
   out.begin.push_back(0);
   for (const auto& leaf : leaves) {
@@ -48,8 +48,8 @@ float leaf_value(const NewtonStep& step, const LeafConfig& config) {
   return static_cast<float>(step.w * config.learning_rate);
 }
 
-// Sums of all nodes from those of the leaves, float64 (n_nodes, n_columns): children before
-// parents.
+// Compute the sums of all nodes, float64 (n_nodes, n_columns), from those of the leaves: children
+// before parents.
 std::vector<double> node_sums(const Tree& tree, const std::vector<double>& leaves, int n_columns) {
   std::vector<double> sums(static_cast<size_t>(tree.n_nodes()) * n_columns, 0.0);
   const auto of = [&](int32_t node) { return sums.data() + static_cast<size_t>(node) * n_columns; };
@@ -77,10 +77,9 @@ TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, i
                                  const Tree* shared) {
   const auto n_leaves = static_cast<int32_t>(G.size() / n_outputs);
   std::vector<std::vector<Candidate>> leaves(n_leaves);
-  // Candidates of a set of rows; the worth is its own, and that of the rows beside it where they
-  // are given.
+  // Find the candidates of a set of rows; the gain includes that of the sibling if one is given.
   const auto candidates = [&](const std::vector<double>& G, const std::vector<double>& H,
-                              int64_t set, int64_t beside) {
+                              int64_t set, int64_t sibling) {
     std::vector<Candidate> found;
     const auto step = [&](int64_t of, int k) {
       return NewtonStep(G[of * n_outputs + k], H[of * h_columns + (h_columns == 1 ? 0 : k)],
@@ -88,15 +87,15 @@ TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, i
     };
     for (int k = 0; k < n_outputs; ++k) {
       const NewtonStep own = step(set, k);
-      const double worth = beside < 0 ? own.worth : own.worth + step(beside, k).worth;
-      if (worth > 0) found.push_back({worth, k, leaf_value(own, config)});
+      const double gain = sibling < 0 ? own.gain : own.gain + step(sibling, k).gain;
+      if (gain > 0) found.push_back({gain, k, leaf_value(own, config)});
     }
     keep_best(found, leaf_k);
     return found;
   };
   if (shared == nullptr || shared->n_leaves == 1) {
     for (int32_t leaf = 0; leaf < n_leaves; ++leaf) leaves[leaf] = candidates(G, H, leaf, -1);
-    return join(leaves);
+    return concatenate(leaves);
   }
   G = node_sums(*shared, G, n_outputs);
   H = node_sums(*shared, H, h_columns);
@@ -106,12 +105,12 @@ TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, i
     if (shared->left[left] < 0) leaves[shared->leaf[left]] = candidates(G, H, left, right);
     if (shared->left[right] < 0) leaves[shared->leaf[right]] = candidates(G, H, right, left);
   }
-  return join(leaves);
+  return concatenate(leaves);
 }
 
 namespace {
 
-// Sums of few of very many outputs, of one leaf at a time.
+// Sums of a few out of very many outputs, of one leaf at a time.
 class OutputSums {
  public:
   void reserve(int64_t n_outputs) {
@@ -124,7 +123,7 @@ class OutputSums {
     touched_.touch(output);
     sums_[output] += value;
   }
-  // Calls use(output, sum) for what was touched, which is then clear.
+  // Call use(output, sum) for the touched outputs and clear them.
   template <class Use>
   void drain(const Use& use) {
     for (const int32_t k : touched_.outputs()) {
@@ -135,21 +134,21 @@ class OutputSums {
   }
 
  private:
-  Buffer<int64_t> sums_;  // zero but for those touched
+  Buffer<int64_t> sums_;  // zero except for touched outputs
   TouchedOutputs touched_;
 };
 
-// An output's sum in a leaf, as it is sent.
+// An output's sum in a leaf, as sent between ranks.
 struct OutputSum {
   int64_t output, sum;
 };
 
-// The leaves of sparse gradients: what each holds, from the sums of its rows. Where other ranks
-// have further rows, outputs are shared out: each rank is sent the sums of its own, and all are
-// told its best.
-class LabelLeaves {
+// Fits sparse leaves from sparse gradients. In distributed training the outputs are divided among
+// the ranks: each rank receives the sums of its outputs, and all ranks receive its best candidates.
+class SparseGradientFit {
  public:
-  LabelLeaves(const SparseRows& g, const LeafConfig& config, int32_t leaf_k, const Context& context)
+  SparseGradientFit(const SparseRows& g, const LeafConfig& config, int32_t leaf_k,
+                    const Context& context)
       : g_(g), config_(config), leaf_k_(leaf_k), context_(context), sums_(context.n_threads) {}
 
   TopkLeafArrays fit(const float* weight, const RowSample& sample, const int32_t* leaf_of_row,
@@ -170,48 +169,48 @@ class LabelLeaves {
     Lists<Candidate> leaves(static_cast<size_t>(n_leaves));
     if (!context_.is_distributed()) {
       parallel_for(context_, n_leaves, [&](int64_t leaf, int thread) {
-        OutputSums& sums = sums_of(thread);
+        OutputSums& sums = thread_sums(thread);
         add_rows(leaf, sums);
         leaves[leaf] = best(leaf, sums);
       });
-      return join(leaves);
+      return concatenate(leaves);
     }
-    add_ranks(add_rows, leaves);
-    return join(leaves);
+    fit_distributed(add_rows, leaves);
+    return concatenate(leaves);
   }
 
  private:
-  OutputSums& sums_of(int thread) {
+  OutputSums& thread_sums(int thread) {
     sums_[thread].reserve(g_.n_outputs());
     return sums_[thread];
   }
 
-  // The best candidates of the sums of a leaf, which are cleared.
+  // Return the best candidates of a leaf's sums and clear the sums.
   std::vector<Candidate> best(int64_t leaf, OutputSums& sums) const {
     std::vector<Candidate> found;
     sums.drain([&](int32_t k, int64_t units) {
       const double sum = static_cast<double>(units) * fixed_.unit;
       const NewtonStep step(sum, H_[leaf], config_);
-      // Hessian is one for all outputs, so the largest steps are those of the largest sums.
-      if (step.worth > 0) found.push_back({std::fabs(sum), k, leaf_value(step, config_)});
+      // All outputs share one Hessian, so the largest steps belong to the largest sums.
+      if (step.gain > 0) found.push_back({std::fabs(sum), k, leaf_value(step, config_)});
     });
     keep_best(found, leaf_k_);
     return found;
   }
 
   template <class AddRows>
-  void add_ranks(const AddRows& add_rows, Lists<Candidate>& leaves) {
+  void fit_distributed(const AddRows& add_rows, Lists<Candidate>& leaves) {
     const int n_ranks = context_.communicator->size();
-    std::vector<Lists<OutputSum>> for_ranks(n_ranks, Lists<OutputSum>(leaves.size()));
+    std::vector<Lists<OutputSum>> rank_sums(n_ranks, Lists<OutputSum>(leaves.size()));
     const auto n_leaves = static_cast<int64_t>(leaves.size());
     parallel_for(context_, n_leaves, [&](int64_t leaf, int thread) {
-      OutputSums& sums = sums_of(thread);
+      OutputSums& sums = thread_sums(thread);
       add_rows(leaf, sums);
-      sums.drain([&](int32_t k, int64_t sum) { for_ranks[k % n_ranks][leaf].push_back({k, sum}); });
+      sums.drain([&](int32_t k, int64_t sum) { rank_sums[k % n_ranks][leaf].push_back({k, sum}); });
     });
-    const Lists<OutputSum> own = alltoall_lists(context_, for_ranks);
+    const Lists<OutputSum> own = alltoall_lists(context_, rank_sums);
     parallel_for(context_, n_leaves, [&](int64_t leaf, int thread) {
-      OutputSums& sums = sums_of(thread);
+      OutputSums& sums = thread_sums(thread);
       for (const OutputSum& of : own[leaf]) sums.add(static_cast<int32_t>(of.output), of.sum);
       leaves[leaf] = best(leaf, sums);
     });
@@ -224,7 +223,7 @@ class LabelLeaves {
   const int32_t leaf_k_;
   const Context& context_;
   FixedPoint fixed_;
-  std::vector<double> H_;  // of the leaves
+  std::vector<double> H_;  // per leaf
   std::vector<OutputSums> sums_;
 };
 
@@ -233,7 +232,7 @@ class LabelLeaves {
 TopkLeafArrays fit_topk_leaves(const SparseRows& g, const float* weight, const RowSample& sample,
                                const int32_t* leaf_of_row, int32_t n_leaves,
                                const LeafConfig& config, int32_t leaf_k, const Context& context) {
-  return LabelLeaves(g, config, leaf_k, context).fit(weight, sample, leaf_of_row, n_leaves);
+  return SparseGradientFit(g, config, leaf_k, context).fit(weight, sample, leaf_of_row, n_leaves);
 }
 
 }  // namespace polyleaf

@@ -1,13 +1,13 @@
 #include "leaves/topk_block.h"
 
-#include "leaves/leaf_arrays.h"
+#include "leaves/leaf_block.h"
 #include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {
 namespace {
 
-// Trees ahead whose leaves are fetched into the cache.
-constexpr int32_t kAhead = 6;
+// number of trees whose leaves are prefetched ahead
+constexpr int32_t kPrefetchTrees = 6;
 
 void add(const LeafView& leaves, const uint32_t* leaf_of_row, int64_t n, RowFeatures, float* scores,
          int64_t row_step) {
@@ -30,7 +30,8 @@ void prefetch(const LeafView& view, uint32_t leaf) {
 void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
                 SparseAccumulator& sums) {
   for (int32_t t = 0; t < n_trees; ++t) {
-    if (t + kAhead < n_trees) prefetch(*trees[t + kAhead].leaves, leaves[t + kAhead]);
+    if (t + kPrefetchTrees < n_trees)
+      prefetch(*trees[t + kPrefetchTrees].leaves, leaves[t + kPrefetchTrees]);
     const LeafView& view = *trees[t].leaves;
     const int64_t begin = view.begin[leaves[t]], end = view.begin[leaves[t] + 1];
     sums.add(view.index + begin, view.values + begin, end - begin);

@@ -1,4 +1,4 @@
-// Sparse leaves: some outputs and their values; the other outputs get nothing.
+// Sparse leaves: values for some outputs; the others get nothing.
 #pragma once
 #include <cstdint>
 
@@ -11,9 +11,8 @@ extern const LeafKind kTopk;
 
 class TopkLeaves final : public LeafBlock {
  public:
-  // Entries of leaf l: begin[l] .. begin[l + 1] - 1; outputs ascend within a leaf. A value -0
-  // becomes +0. Copies; throws std::invalid_argument, in a sentence, for what does not fit
-  // together.
+  // Entries of leaf l are begin[l] .. begin[l + 1] - 1; outputs ascend within a leaf; -0 becomes
+  // +0. Copies the arrays; throws std::invalid_argument if they are inconsistent.
   TopkLeaves(const int64_t* begin, int64_t n_leaves, const int32_t* outputs, const float* values,
              int64_t n_entries, int64_t n_outputs);
 

@@ -1,14 +1,10 @@
-// Derivatives of likelihoods with two scores a target: where the distribution lies, and the
-// logarithm of how far it spreads. T targets have 2 T scores in a row, those of the first target
-// first.
+// Derivatives of likelihoods with two scores per target: the location and the logarithm of the
+// scale. T targets have 2 T scores per row, those of the first target first.
 //
-// The Hessian is Fisher's information, which for these pairs of parameters is diagonal (Cox and
+// The Hessian is Fisher's information, which is diagonal for these pairs of parameters (Cox and
 // Reid, "Parameter orthogonality and approximate conditional inference", JRSS B, 1987): a leaf's
-// step is the natural gradient of its rows. It is raised where one row alone would ask for a long
-// step.
-//
-// Owns: the mathematics of these derivatives. Must not know: trees, boosting, losses themselves,
-// which Python computes in float64 where they are asked for.
+// step is the natural gradient of its rows. It is increased where a single row would ask for a long
+// step. Python computes the losses themselves in float64.
 #pragma once
 #include <cstdint>
 
@@ -18,7 +14,8 @@
 
 namespace polyleaf {
 
-// Rows, their weights (nullptr: all 1) and scores. `weight_columns`: 1 or n_targets.
+// Input of a likelihood: rows, weights (nullptr: all 1) and scores. `weight_columns`: 1 or
+// n_targets.
 struct LikelihoodInput {
   int64_t n_rows = 0;
   int64_t n_targets = 0;
@@ -26,10 +23,10 @@ struct LikelihoodInput {
   const float* target = nullptr;  // (n_rows, n_targets)
   const float* weight = nullptr;
   int64_t weight_columns = 0;
-  const float* offset = nullptr;  // 2 n_targets: added to raw
+  const float* offset = nullptr;  // 2 n_targets values added to raw
 };
 
-// What is compiled once per instruction set: n targets, with two scores and two offsets each.
+// Kernel input, compiled once per instruction set: n targets with two scores and two offsets each.
 struct LikelihoodChunk {
   int64_t n = 0;
   const float* raw = nullptr;
@@ -41,7 +38,7 @@ struct LikelihoodChunk {
 struct LikelihoodKernels {
   const char* name;
   const char* parameters[kMaxLossParams];
-  void (*derivatives)(const LossParams& numbers, const LikelihoodChunk& chunk, float* g, float* h);
+  void (*derivatives)(const LossParams& params, const LikelihoodChunk& chunk, float* g, float* h);
 };
 struct LikelihoodTable {
   LossTable<LikelihoodKernels> likelihoods;
@@ -51,10 +48,10 @@ struct LikelihoodTable {
 };
 POLYLEAF_DECLARE_KERNELS(LikelihoodTable, likelihood_kernels)
 
-LossTable<LikelihoodKernels> table_of_likelihoods();
-using Likelihood = NamedLoss<LikelihoodKernels, table_of_likelihoods>;
+LossTable<LikelihoodKernels> likelihood_table();
+using Likelihood = NamedLoss<LikelihoodKernels, likelihood_table>;
 
-// Writes g and h, (n_rows, 2 n_targets). The same bits for any number of threads and any
+// Compute g and h, (n_rows, 2 n_targets); the same bits for any number of threads and any
 // instruction set.
 void derivatives(const Likelihood& likelihood, const LikelihoodInput& input, float* g, float* h,
                  const Context& context);

@@ -1,5 +1,4 @@
-// Numbers of losses: those that one has throughout, in the order of their names, and one that all
-// keep to.
+// Parameters of losses, in the order of their names, and the lower bound of Hessians.
 #pragma once
 
 namespace polyleaf {
@@ -7,8 +6,8 @@ namespace polyleaf {
 constexpr int kMaxLossParams = 3;
 using LossParams = float[kMaxLossParams];
 
-// A Hessian never is less: it underflows where a loss is sure of a row (p (1 - p) for |raw| >
-// 87), such a row would have no say, and a leaf of such rows would divide by zero when lambda is 0.
+// Lower bound of Hessians: p (1 - p) underflows for |raw| > 87; such rows would have no influence,
+// and a leaf of such rows would divide by zero when lambda is 0.
 constexpr float kMinHessian = 1e-16f;
 
 }  // namespace polyleaf

@@ -1,7 +1,4 @@
-// A loss by its name: one line of a table of kernels, and the numbers that go with it.
-//
-// Owns: names and numbers of losses. Must not know: what losses compute, or what their kernels are
-// handed.
+// Registry of losses: a loss by name, as an entry of a table of kernels, with its parameters.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -19,36 +16,36 @@ struct LossTable {
   int n;
 };
 
-// `Kernels` has a `name` and the names of `parameters`, nullptr behind the last; `kTable` gives
-// those of the instruction set in use.
+// `Kernels` has a `name` and the names of `parameters`, followed by nullptr; `kTable` returns the
+// table of the instruction set in use.
 template <class Kernels, LossTable<Kernels> (*kTable)()>
 class NamedLoss {
  public:
   using Parameters = std::map<std::string, float>;
 
-  // Throws std::invalid_argument where there is no such loss, or its parameters are others.
+  // Throws std::invalid_argument if there is no such loss or the parameters do not match.
   NamedLoss(const std::string& name, const Parameters& parameters) {
     for (index_ = 0; index_ < kTable().n && name != kernels().name;) ++index_;
     if (index_ == kTable().n) throw std::invalid_argument("The core has no loss \"" + name + "\".");
-    const std::vector<std::string> wanted = names(kernels().parameters);
+    const std::vector<std::string> expected = names(kernels().parameters);
     for (const auto& [parameter, value] : parameters)
-      if (std::find(wanted.begin(), wanted.end(), parameter) == wanted.end())
+      if (std::find(expected.begin(), expected.end(), parameter) == expected.end())
         throw std::invalid_argument("Loss \"" + name + "\" has no parameter \"" + parameter +
                                     "\".");
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      const auto given = parameters.find(wanted[i]);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto given = parameters.find(expected[i]);
       if (given == parameters.end())
-        throw std::invalid_argument("Loss \"" + name + "\" needs the parameter \"" + wanted[i] +
+        throw std::invalid_argument("Loss \"" + name + "\" needs the parameter \"" + expected[i] +
                                     "\".");
-      numbers_[i] = given->second;
+      params_[i] = given->second;
     }
   }
 
   const Kernels& kernels() const { return kTable().first[index_]; }
-  const LossParams& numbers() const { return numbers_; }
-  int index() const { return index_; }  // in the table
+  const LossParams& params() const { return params_; }
+  int index() const { return index_; }  // index in the table
 
-  // The losses there are, each with the names of its parameters.
+  // Return the names of all losses with the names of their parameters.
   static std::map<std::string, std::vector<std::string>> available() {
     std::map<std::string, std::vector<std::string>> found;
     for (int i = 0; i < kTable().n; ++i)
@@ -65,7 +62,7 @@ class NamedLoss {
   }
 
   int index_;
-  LossParams numbers_ = {};
+  LossParams params_ = {};
 };
 
 }  // namespace polyleaf

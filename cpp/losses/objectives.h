@@ -1,16 +1,12 @@
-// Losses: gradient, Hessian and mean loss of raw scores against targets; the sums behind base
-// scores.
+// Losses: gradient, Hessian and mean loss of raw scores against targets.
 //
-// Two shapes of loss exist here. Element-wise ones (`Loss`) see one raw score and one target at a
-// time, so any number of outputs is one flat array to them. Those of one of several classes
-// (`ClassLoss`) see a row at a time. (likelihoods.h has a third: those of two scores a target.) How
-// one is added: CONTRIBUTING.md, "Add an objective".
+// Element-wise losses (`Loss`) see one raw score and one target at a time, so any number of outputs
+// is one flat array. Class losses (`ClassLoss`) see a row at a time. (likelihoods.h has a third
+// kind, with two scores per target.) How to add one: CONTRIBUTING.md, "Add an objective".
 //
 // Matrices are row-major (n_rows, n_outputs). `offset` (n_outputs) is added to the raw scores
-// before the loss sees them (the base score, where the loss could not take it off the target).
+// before the loss is evaluated: the base score, if it could not be subtracted from the target.
 // Results are the same bits for any number of threads and any instruction set.
-//
-// Owns: the mathematics of losses. Must not know: trees, boosting, how channels are quantised.
 #pragma once
 #include <cstdint>
 
@@ -21,7 +17,7 @@
 
 namespace polyleaf {
 
-// Rows, their weights (nullptr: all 1) and scores. `weight_columns`: 1 or n_outputs.
+// Input of a loss: rows, weights (nullptr: all 1) and scores. `weight_columns`: 1 or n_outputs.
 struct LossInput {
   int64_t n_rows = 0;
   int64_t n_outputs = 0;
@@ -34,7 +30,7 @@ struct LossInput {
   const float* parameter = nullptr;  // n_outputs; element-wise losses
 };
 
-// What is compiled once per instruction set.
+// Kernels, compiled once per instruction set.
 struct LossChunk {
   int64_t n = 0;  // elements
   const float* raw = nullptr;
@@ -50,25 +46,26 @@ struct ClassChunk {
   const float* offset = nullptr;
   float* scratch = nullptr;  // class_scratch(n_outputs)
 };
-// Floats that a chunk needs: two groups of 16 rows, read in squares; a row and a packed Hessian,
-// each to the next 16.
+// Scratch floats of a chunk: two groups of 16 rows, read in squares; a row and a packed Hessian,
+// each padded to a multiple of 16.
 inline int64_t class_scratch(int64_t n_outputs) {
   return 2 * 16 * (n_outputs < 16 ? 16 : n_outputs) + n_outputs + packed_size(n_outputs) + 3 * 16;
 }
 
 struct LossKernels {
   const char* name;
-  const char* parameters[kMaxLossParams];  // names; nullptr: no more
-  bool unit_hessian;  // 1 for every unweighted row and output: `h` then holds weights, or is not
-                      // needed
-  void (*derivatives)(const LossParams& numbers, const LossChunk& chunk, float* g,
+  const char* parameters[kMaxLossParams];  // names; nullptr after the last
+  // the Hessian is 1 for every unweighted row and output; h then contains weights, or is not
+  // needed
+  bool unit_hessian;
+  void (*derivatives)(const LossParams& params, const LossChunk& chunk, float* g,
                       float* h);  // h nullptr: g only
-  void (*losses)(const LossParams& numbers, const LossChunk& chunk, double* out);
+  void (*losses)(const LossParams& params, const LossChunk& chunk, double* out);
 };
 struct ClassLossKernels {
   const char* name;
   const char* parameters[kMaxLossParams];
-  void (*derivatives)(const LossParams& numbers, const ClassChunk& chunk, float* g,
+  void (*derivatives)(const LossParams& params, const ClassChunk& chunk, float* g,
                       float* h);  // h: diagonal
   void (*hessians)(const ClassChunk& chunk, float* g, float* h);
   void (*losses)(const ClassChunk& chunk, double* out);
@@ -77,32 +74,33 @@ struct ObjectiveKernels {
   LossTable<LossKernels> losses;
   LossTable<ClassLossKernels> class_losses;
   void (*multiply)(float* x, const float* weight, int64_t n);
-  // sums[0] += sum of loss * weight, sums[1] += sum of weight, in 16 lanes folded in a fixed order.
+  // sums[0] += sum of loss * weight, sums[1] += sum of weight, in 16 lanes added in a fixed
+  // order.
   void (*add_weighted)(const double* loss, const float* weight, int64_t n, double* sums);
   void (*exp)(const float* x, float* out, int64_t n);  // for tests
   void (*log)(const float* x, float* out, int64_t n);  // for tests
 };
 POLYLEAF_DECLARE_KERNELS(ObjectiveKernels, objective_kernels)
 
-// Of the instruction set in use.
-LossTable<LossKernels> table_of_losses();
-LossTable<ClassLossKernels> table_of_class_losses();
-using Loss = NamedLoss<LossKernels, table_of_losses>;
-using ClassLoss = NamedLoss<ClassLossKernels, table_of_class_losses>;
+// Tables of the instruction set in use.
+LossTable<LossKernels> loss_table();
+LossTable<ClassLossKernels> class_loss_table();
+using Loss = NamedLoss<LossKernels, loss_table>;
+using ClassLoss = NamedLoss<ClassLossKernels, class_loss_table>;
 
-// Writes g (n_rows, n_outputs) and, unless it is nullptr, h (n_rows, h_columns). h_columns is
-// n_outputs, or 1 where the Hessian is unit and weights are per row.
+// Compute g (n_rows, n_outputs) and, unless it is nullptr, h (n_rows, h_columns). h_columns is
+// n_outputs, or 1 if the Hessian is 1 and weights are per row.
 void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
                  const Context& context);
-// h (n_rows, n_outputs) is the diagonal.
+// Same for class losses; h (n_rows, n_outputs) is the Hessian diagonal.
 void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h,
                  const Context& context);
-// g as above, and h (n_rows, packed_size(n_outputs)): all second derivatives.
+// Compute g and the full Hessians h (n_rows, packed_size(n_outputs)).
 void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
               const Context& context);
 
-// Weighted mean of the loss over rows and outputs (class losses: over rows); 0 where no row has
-// weight.
+// Return the weighted mean of the loss over rows and outputs (class losses: over rows); 0 if no row
+// has weight.
 double mean_loss(const Loss& loss, const LossInput& input, const Context& context);
 double mean_loss(const ClassLoss& loss, const LossInput& input, const Context& context);
 

@@ -64,7 +64,7 @@ inline double sum_largest_gains(LargestMagnitudes& magnitudes, double unit, doub
                                 const LeafConfig& config) {
   double gain = 0;
   for (int64_t magnitude : magnitudes.sorted())
-    gain += NewtonStep(static_cast<double>(magnitude) * unit, hessian, config).worth;
+    gain += NewtonStep(static_cast<double>(magnitude) * unit, hessian, config).gain;
   return gain;
 }
 

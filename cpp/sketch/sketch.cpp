@@ -11,26 +11,43 @@
 #include "base/parallel.h"
 
 namespace polyleaf {
+
 namespace {
 
-constexpr int64_t kBlock = 256;         // rows of a task
-constexpr int64_t kProductRows = 1024;  // least rows of a part of a transposed product,
-constexpr int64_t kProductParts = 16;   // and most parts
-constexpr double kDependent = 1e-6;  // a column shorter than this share of its length is dependent
+constexpr int64_t kCsrBlock =
+    64;  // rows per task; rows of a transposed matrix may differ in length
+
+}  // namespace
+
+void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out,
+                 const Context& context) {
+  parallel_for(context, Block::count(rows.n_rows, kCsrBlock), [&](int64_t task, int) {
+    const Block block(rows.n_rows, kCsrBlock, task);
+    POLYLEAF_SELECT(csr_product_kernels).product(rows, block.begin, block.end, matrix, d, out);
+  });
+}
+
+namespace {
+
+constexpr int64_t kBlock = 256;            // rows per task
+constexpr int64_t kMinProductRows = 1024;  // minimum rows of a part of a transposed product
+constexpr int64_t kMaxProductParts = 16;   // maximum number of parts
+constexpr double kDependenceTolerance =
+    1e-6;  // a column is dependent if orthogonalisation shrinks it below this fraction of its norm
 
 const SketchKernels& kernels() {
   return POLYLEAF_SELECT(sketch_kernels);
 }
 
-int lanes_of(int32_t d) {
+int pad_to_lanes(int32_t d) {
   return (d + 15) / 16 * 16;
 }
 
-// A (K, d) matrix with its columns padded to whole vectors.
+// A (K, d) matrix with columns padded to whole vectors.
 class Padded {
  public:
   Padded(int32_t n_rows, int32_t d)
-      : lanes_(lanes_of(d)), data_(static_cast<size_t>(n_rows) * lanes_) {
+      : lanes_(pad_to_lanes(d)), data_(static_cast<size_t>(n_rows) * lanes_) {
     std::fill_n(data_.data(), static_cast<size_t>(n_rows) * lanes_, 0.0f);
   }
   int lanes() const { return lanes_; }
@@ -47,7 +64,8 @@ Padded random_signs(int32_t n_rows, int32_t d, uint64_t seed) {
   for (int32_t k = 0; k < n_rows; ++k)
     for (int32_t j = 0; j < d; j += 64) {
       uint64_t bits = hash(seed, static_cast<uint64_t>(k), static_cast<uint64_t>(j / 64));
-      for (int32_t i = j; i < std::min(d, j + 64); ++i, bits >>= 1) signs.row(k)[i] = sign_of(bits);
+      for (int32_t i = j; i < std::min(d, j + 64); ++i, bits >>= 1)
+        signs.row(k)[i] = get_sign(bits);
     }
   return signs;
 }
@@ -61,7 +79,7 @@ void project_padded(const float* values, int64_t n, int32_t n_columns, const Pad
   });
 }
 
-// A column-major (K, d) float64 matrix: small, so nothing here is in a hurry.
+// A column-major (K, d) float64 matrix; it is small, so simple loops suffice.
 using Columns = std::vector<std::vector<double>>;
 
 double dot(const std::vector<double>& a, const std::vector<double>& b) {
@@ -79,7 +97,7 @@ void orthonormalise(Columns& q) {
         for (size_t k = 0; k < q[j].size(); ++k) q[j][k] -= share * q[i][k];
       }
     const double after = std::sqrt(dot(q[j], q[j]));
-    const double factor = after > kDependent * before ? 1.0 / after : 0.0;
+    const double factor = after > kDependenceTolerance * before ? 1.0 / after : 0.0;
     for (double& x : q[j]) x = factor > 0 ? x * factor : 0.0;
   }
 }
@@ -91,19 +109,19 @@ Padded rounded(const Columns& q, int32_t n_rows) {
   return matrix;
 }
 
-// values' @ factors, factors (n, lanes): parts of fixed size, each in float32, added in order in
+// Compute values' @ factors, factors (n, lanes): parts of fixed size in float32, added in order in
 // float64.
 Columns transposed_product(const float* values, int64_t n, int32_t n_columns, const float* factors,
                            int lanes, int32_t d, const Context& context) {
-  const int64_t size = std::max(kProductRows, Block::count(n, kProductParts));
+  const int64_t size = std::max(kMinProductRows, Block::count(n, kMaxProductParts));
   const int64_t n_parts = Block::count(n, size), n_sums = static_cast<int64_t>(n_columns) * lanes;
   Buffer<float> sums(static_cast<size_t>(n_parts * n_sums));
   parallel_for(context, n_parts, [&](int64_t part, int) {
     const Block rows(n, size, part);
-    float* mine = sums.data() + part * n_sums;
-    std::fill_n(mine, n_sums, 0.0f);
+    float* own_sums = sums.data() + part * n_sums;
+    std::fill_n(own_sums, n_sums, 0.0f);
     kernels().accumulate(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
-                         factors + rows.begin * lanes, lanes, mine);
+                         factors + rows.begin * lanes, lanes, own_sums);
   });
   Columns product(static_cast<size_t>(d), std::vector<double>(static_cast<size_t>(n_columns), 0.0));
   for (int64_t part = 0; part < n_parts; ++part)
@@ -136,7 +154,7 @@ void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_
   for (int32_t j = 0; j < d; ++j)
     for (int32_t k = 0; k < n_columns; ++k) q[j][k] = basis.row(k)[j];
   orthonormalise(q);
-  Buffer<float> factors(static_cast<size_t>(n) * lanes_of(d));
+  Buffer<float> factors(static_cast<size_t>(n) * pad_to_lanes(d));
   for (int iteration = 0; iteration < n_iterations; ++iteration) {
     basis = rounded(q, n_columns);
     project_padded(values, n, n_columns, basis, 1.0f, factors.data(), basis.lanes(), context);
@@ -152,8 +170,8 @@ void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t se
   Buffer<float> sign(static_cast<size_t>(n_columns));
   for (int32_t k = 0; k < n_columns; ++k) {
     const uint64_t z = hash(seed, static_cast<uint64_t>(k), 0);
-    bucket[k] = bucket_of(z, d);
-    sign[k] = sign_of(z);
+    bucket[k] = get_bucket(z, d);
+    sign[k] = get_sign(z);
   }
   std::vector<Buffer<float>> space(static_cast<size_t>(context.n_threads));
   for (auto& buffer : space) buffer.reserve(static_cast<size_t>(d) * 16);

@@ -1,12 +1,9 @@
-// Sketches: derivatives of K outputs -> d columns that stand for them while the structure of a tree
-// is sought. All of them keep, or keep in expectation, squared distances between rows times `scale`
-// squared.
+// Sketches: map derivatives of K outputs to d columns that replace them in the split search. They
+// preserve squared distances between rows times `scale` squared, exactly or in expectation.
 //
-// Values are float32, row-major (n, K); sketches float32 (n, d). Every sum runs in a fixed order,
-// so the result is the same bits for any number of threads and any instruction set
-// (tests/reference/sketches.py says which order).
-//
-// Owns: the products. Must not know: losses, trees, which sketch is the best.
+// Values are float32, row-major (n, K); sketches float32 (n, d). Every sum runs in a fixed order
+// (see tests/reference/sketches.py), so the result is the same bits for any number of threads and
+// any instruction set.
 #pragma once
 #include <cstdint>
 
@@ -17,17 +14,39 @@
 
 namespace polyleaf {
 
+// Sparse rows times a dense matrix, for projections of sparse features.
+//
+// out (n, d) = rows (n, m) in CSR form @ matrix (m, d), float32. Terms are added in storage order,
+// in runs of 256 whose sums are then added, so long rows keep their digits: the same bits for any
+// number of threads and any instruction set.
+
+struct CsrMatrix {
+  int64_t n_rows;
+  const int64_t* indptr;   // n_rows + 1
+  const int32_t* indices;  // columns, each in [0, m)
+  const float* values;
+};
+
+void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out,
+                 const Context& context);
+
+struct CsrProductKernels {
+  void (*product)(const CsrMatrix& rows, int64_t begin, int64_t end, const float* matrix, int32_t d,
+                  float* out);
+};
+POLYLEAF_DECLARE_KERNELS(CsrProductKernels, csr_product_kernels)
+
 // out = scale * values @ matrix (K, d), terms in order of k.
 void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d,
              float scale, float* out, const Context& context);
 
-// `project` on random signs: that of output k and column j is one bit of hash(seed, k, j / 64)
+// `project` on random signs: the sign of output k and column j is one bit of hash(seed, k, j / 64)
 // (Achlioptas, "Database-friendly random projections", 2003).
 void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
                    float scale, float* out, const Context& context);
 
-// `project` on an orthonormal basis that comes near the leading right singular vectors: subspace
-// iteration from random signs (Halko, Martinsson and Tropp, 2011, algorithm 4.4).
+// `project` on an orthonormal basis close to the leading right singular vectors: subspace iteration
+// from random signs (Halko, Martinsson and Tropp, 2011, algorithm 4.4).
 void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
                       int n_iterations, float scale, float* out, const Context& context);
 
@@ -39,21 +58,21 @@ void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t se
 void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale, float* out,
                   const Context& context);
 struct CsrRows {
-  int64_t begin, end;  // of the rows meant
+  int64_t begin, end;  // range of rows
   const int64_t* indptr;
   const int32_t* indices;
   const float* values;
 };
 
-static inline int32_t bucket_of(uint64_t z, int32_t d) {
+static inline int32_t get_bucket(uint64_t z, int32_t d) {
   return static_cast<int32_t>((z >> 32) * static_cast<uint64_t>(d) >> 32);
 }
-static inline float sign_of(uint64_t z) {
+static inline float get_sign(uint64_t z) {
   return (z & 1) != 0 ? -1.0f : 1.0f;
 }
 
-// energy (K,): sum of squares of each column over the rows of all ranks, of terms rounded as in
-// rounded.h; NaN where one is not finite.
+// energy (K,): sum of squares of each column over the rows of all ranks, with terms rounded as in
+// fixed_point.h; NaN for columns with non-finite values.
 void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy,
                    const Context& context);
 
@@ -65,7 +84,7 @@ void row_means(const float* values, int64_t n, int32_t n_columns, float* out,
 void take_columns(const float* values, int64_t n, int32_t n_columns, const int32_t* columns,
                   const float* scale, int32_t d, float* out, const Context& context);
 
-// What is compiled once per instruction set. Matrices have `lanes` columns, d rounded up to a
+// Kernels, compiled once per instruction set. Matrices have `lanes` columns, d rounded up to a
 // multiple of 16.
 struct SketchKernels {
   // out (n, width), width <= lanes
@@ -78,7 +97,7 @@ struct SketchKernels {
   void (*count)(const float* values, int64_t n, int32_t n_columns, const int32_t* bucket,
                 const float* sign, int32_t d, float scale, float* space, float* out);
   void (*count_csr)(const CsrRows& rows, uint64_t seed, int32_t d, float scale, float* out);
-  // largest (K,) = the largest bits of a magnitude, of what it is and the values
+  // largest (K,) = max(largest, bits of |values|)
   void (*largest)(const float* values, int64_t n, int32_t n_columns, uint32_t* largest);
   // sums (K,) += values * values * unit (K,), each rounded to an integer
   void (*energy)(const float* values, int64_t n, int32_t n_columns, const double* unit,

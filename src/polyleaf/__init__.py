@@ -1,7 +1,7 @@
 """Polyleaf: gradient boosted trees for many outputs.
 
-The public names are listed in `__all__`; they are imported when first used, so that `import polyleaf` costs
-nothing.
+The public names are listed in `__all__`; they are imported when first used, so that `import
+polyleaf` costs nothing.
 """
 
 from __future__ import annotations

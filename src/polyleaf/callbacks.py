@@ -1,10 +1,6 @@
-"""What may watch and steer a training run: early stopping, time limits, learning rates, checkpoints, progress
-bar.
+"""Callbacks: early stopping, time limits, learning rate schedules, checkpoints, progress bar.
 
-Owns the four hooks and the stock callbacks. Must not know how a tree is grown: a callback sees the model so
-far and the metric values so far.
-
-The loop (`boosting.boost`) calls, in order::
+The boosting loop calls, in order::
 
     before_training(model)
     for each round:
@@ -13,12 +9,13 @@ The loop (`boosting.boost`) calls, in order::
         after_iteration(model, epoch, evals_log)   -> True: stop after this round
     after_training(model)
 
-and, for callbacks whose `watches_layers` is true, `after_layer(model, epoch, values, tree, leaves)` after
-every layer but the last of a tree that is grown with `boosting_step="layer"`.
+Callbacks with `watches_layers` are also called with `after_layer(model, epoch, values, tree,
+leaves)` after every layer but the last of a tree, if `boosting_step="layer"`.
 
-`epoch` counts the rounds of the model: a training that goes on from a model of 40 rounds starts at 40.
+`epoch` counts the rounds of the model: a training that continues a model of 40 rounds starts at 40.
 `evals_log` is `{data name: {metric name: [value of each round of this run]}}`. `model` is the
-:class:`polyleaf.Model` being trained; `model.learning_rate` may be set and holds from the next round on.
+:class:`polyleaf.Model` in training; `model.learning_rate` may be set and applies from the next
+round.
 """
 
 from __future__ import annotations
@@ -27,21 +24,17 @@ import math
 import re
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from polyleaf.inputs.functions import describe_signature_mismatch
-from polyleaf.model.model import EvalsLog
-from polyleaf.model.serialize import remove_stale
+import numpy as np
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from polyleaf.metrics import Metric
-    from polyleaf.model import Model
+from polyleaf.inputs.validation import describe_signature_mismatch
+from polyleaf.metrics import Metric, get_metric
+from polyleaf.runtime.temporary_files import remove_temporary_files
+from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = [
     "Callback",
@@ -54,52 +47,55 @@ __all__ = [
     "as_callbacks",
 ]
 
-OutputsLog: TypeAlias = "dict[str, dict[str, list[np.ndarray]]]"
+EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
+OutputsLog: TypeAlias = dict[str, dict[str, list[np.ndarray]]]
 """`EvalsLog` with an array `(n_outputs,)` for each round."""
 
-_MOST_OUTPUTS = 8  # whose values fit a line
+Model: TypeAlias = Any  # polyleaf.Model, of a layer above
+
+MAX_PRINTED_OUTPUTS = 8
 
 
 class Callback:
-    """Base class: four hooks that do nothing, named and called like those of XGBoost's `TrainingCallback`.
+    """Base class, with the hooks of XGBoost's `TrainingCallback`. They do nothing.
 
     Attributes
     ----------
     watches_layers : bool
-        Whether `after_layer` is to be called; every call scores the evaluation sets once more.
+        Whether `after_layer` is called, which evaluates the evaluation sets once more.
     watches_outputs : bool
-        Whether `set_per_output_log` is to be called.
+        Whether `set_per_output_log` is called.
     """
 
     watches_layers = False
     watches_outputs = False
 
     def before_training(self, model: Model) -> Any:
-        """Called once, before the first round. What it returns is ignored.
+        """Called once before the first round. The result is ignored.
 
         Parameters
         ----------
         model : Model
-            With the rounds that training goes on from, or none yet.
+            Model with the rounds that training continues, if any.
         """
 
     def after_training(self, model: Model) -> Any:
-        """Called once, after the last round, also when a callback or Ctrl-C ended the training.
+        """Called once after the last round, also if a callback or Ctrl-C ended the training.
 
         Parameters
         ----------
         model : Model
-            What was trained. It may be changed: `truncate` drops rounds.
+            Trained model, which may be changed: `truncate` drops rounds.
         """
 
     def set_per_output_log(self, outputs_log: OutputsLog) -> Any:
-        """Called once, before `before_training`. What it returns is ignored.
+        """Called once before `before_training`. The result is ignored.
 
         Parameters
         ----------
         outputs_log : dict
-            `{data name: {metric name: [ndarray of shape (n_outputs,), float64, of each round]}}`: metrics of
-            each output, which grow as `evals_log` does.
+            Metrics of each output, `{data name: {metric name: [ndarray of shape (n_outputs,),
+            float64, of each round]}}`. It grows like `evals_log`.
         """
 
     def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool | None:
@@ -108,12 +104,12 @@ class Callback:
         Parameters
         ----------
         model : Model
-            With the rounds before this one.
+            Model with the rounds before this one.
         epoch : int
-            Round of boosting, from 0; of a model that is trained on it goes on from there.
+            Boosting round, from 0, counting the rounds of a model that training continues.
         evals_log : dict
-            `{data name: {metric name: [value of each round]}}`, with the rounds so far; empty without data to
-            evaluate on.
+            Metrics so far, `{data name: {metric name: [value of each round]}}`; empty without
+            evaluation sets.
 
         Returns
         -------
@@ -128,12 +124,12 @@ class Callback:
         Parameters
         ----------
         model : Model
-            With this round.
+            Model with this round.
         epoch : int
-            Round of boosting, from 0; of a model that is trained on it goes on from there.
+            Boosting round, from 0, counting the rounds of a model that training continues.
         evals_log : dict
-            `{data name: {metric name: [value of each round]}}`, with the rounds so far; empty without data to
-            evaluate on.
+            Metrics so far, `{data name: {metric name: [value of each round]}}`; empty without
+            evaluation sets.
 
         Returns
         -------
@@ -145,29 +141,30 @@ class Callback:
     def after_layer(
         self, model: Model, epoch: int, values: dict[str, dict[str, float]], tree: Any, leaves: Any
     ) -> Any:
-        """Called after a layer of a tree, which is not in the model yet. What it returns is ignored.
+        """Called after a layer of a tree, which is not in the model yet. The result is ignored.
 
         Parameters
         ----------
         model : Model
-            With the rounds before this one.
+            Model with the rounds before this one.
         epoch : int
-            Round of boosting, from 0; of a model that is trained on it goes on from there.
+            Boosting round, from 0, counting the rounds of a model that training continues.
         values : dict
-            `{data name: {metric name: value}}`, with the tree so far.
+            Metrics with the tree so far, `{data name: {metric name: value}}`.
         tree, leaves
-            What `model.append` takes.
+            Arguments of `model.append`.
         """
 
 
 class EarlyStopping(Callback):
     """Stop when a metric has not improved for some rounds.
 
-    Rounds in which the metric is NaN are no improvement; where it has been NaN in all of them there is
-    nothing to stop by, and a warning in the end.
+    A round with a NaN metric is no improvement. If all rounds are NaN, training does not stop early
+    and warns at the end.
 
-    Trees that are boosted layer by layer are watched layer by layer: where the best value was reached inside
-    a tree, that tree is cut back to it when the training ends, and the trees after it are dropped.
+    With `boosting_step="layer"` the metric is checked after every layer: if the best value was
+    reached inside a tree, the tree is cut back to that layer when training ends, and later trees
+    are dropped.
 
     Parameters
     ----------
@@ -176,21 +173,21 @@ class EarlyStopping(Callback):
     metric_name : str, optional
         Name in `evals_log`. Default: the last metric of the data set.
     data_name : str, optional
-        Which evaluation set. Default: the last.
+        Name of the evaluation set. Default: the last.
     save_best : bool, default=False
-        Drop the trees after the best round when the training ends. Otherwise they stay in the model and
-        prediction uses those up to the best round unless told otherwise.
+        Whether the trees after the best round are dropped when training ends. Otherwise they stay
+        in the model and predictions use those up to the best round by default.
     min_delta : float, default=0
-        Smallest change that counts as an improvement. In the unit of the metric.
+        Minimum change that counts as an improvement, in the unit of the metric.
     maximize : bool, optional
-        Whether larger is better. Default: what the metric of that name says.
+        Whether larger is better. Default: that of the metric.
 
     Attributes
     ----------
     best_iteration : int
-        Round of the best value, from 0; set on the model as well.
+        Round with the best value, from 0; also set on the model.
     best_score : float
-        The best value; set on the model as well.
+        Best value; also set on the model.
     """
 
     watches_layers = True
@@ -214,63 +211,59 @@ class EarlyStopping(Callback):
         self.save_best = save_best
         self.min_delta = min_delta
         self.maximize = maximize
-        self._known: Sequence[Metric] = ()
+        self._metrics: Sequence[Metric] = ()
 
     def set_metrics(self, metrics: Sequence[Metric]) -> None:
-        """Learn the directions of `metrics` that have no built-in name; the estimators call this."""
-        self._known = metrics
+        """Set the metrics, to know whether larger is better. Called by the estimators."""
+        self._metrics = metrics
 
     def before_training(self, model: Model) -> None:
-        """Forget an earlier run, so that one object may serve many fits (clones, cross-validation)."""
+        """Reset the state, so that one object can be used in several fits."""
         self.best_iteration: int | None = None
         self.best_score: float | None = None
         self._sign: float | None = None
-        self._first: int | None = None  # round of this run
-        self._last = 0
+        self._first_round: int | None = None
+        self._last_round = 0
         self._metric = ""
-        self._best_layer: tuple[Any, Any] | None = (
-            None  # tree and leaves, where the best is inside a tree
-        )
+        self._best_layer: tuple[Any, Any] | None = None  # tree and leaves, if inside a tree
 
     def after_layer(self, model: Model, epoch: int, values: Any, tree: Any, leaves: Any) -> None:
-        """Keep the tree so far where it is the best yet."""
-        data, metric = self._watched(values)
+        """Keep the tree so far if it is the best."""
+        data, metric = self._select_metric(values)
         value = values[data][metric]
         if self._improves(value, metric):
             self.best_iteration, self.best_score, self._best_layer = epoch, value, (tree, leaves)
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
-        data, metric = self._watched(evals_log)
+        data, metric = self._select_metric(evals_log)
         value = float(evals_log[data][metric][-1])
-        self._metric, self._last = metric, epoch
-        self._first = epoch if self._first is None else self._first
+        self._metric, self._last_round = metric, epoch
+        self._first_round = epoch if self._first_round is None else self._first_round
         if self._improves(value, metric):
             self.best_iteration, self.best_score, self._best_layer = epoch, value, None
             model.best_iteration, model.best_score = epoch, value
-        # A metric that has been NaN from the start says nothing of when to stop.
+        # Without any valid value there is nothing to stop by.
         return self.best_iteration is not None and epoch - self.best_iteration >= self.rounds
 
     def after_training(self, model: Model) -> None:
         if self.best_iteration is None:
-            if self._first is not None:
-                warnings.warn(
-                    f"Early stopping watched {self._metric!r}, which was NaN in every round: nothing was "
-                    "stopped by it, and there is no best round. It needs rows of which it is a number (both "
-                    "classes for 'auc', targets that vary for 'r2'), or take another metric.",
-                    stacklevel=2,
+            if self._first_round is not None:
+                warn_user(
+                    f"Early stopping had no effect, because the metric {self._metric!r} was NaN in every "
+                    "round. Check the evaluation set ('auc' needs both classes, 'r2' needs targets that "
+                    "vary), or use another metric."
                 )
             return
         if (
-            self.best_iteration == self._first
+            self.best_iteration == self._first_round
             and self._best_layer is None
-            and self._last > self._first
+            and self._last_round > self._first_round
         ):
-            warnings.warn(
-                f"The metric {self._metric!r} was best at round {self._first}, the first of all. It is taken "
-                f"that {'larger' if self._sign == 1 else 'smaller'} is better: a function may return (name, "
-                "value, greater_is_better), and EarlyStopping takes maximize=. Or the learning rate is too "
-                "high.",
-                stacklevel=2,
+            warn_user(
+                f"The metric {self._metric!r} was best at round {self._first_round}, the first one. It is "
+                f"assumed that {'larger' if self._sign == 1 else 'smaller'} is better: a function can "
+                "return (name, value, greater_is_better), and EarlyStopping takes maximize=. Or the "
+                "learning rate is too high."
             )
         if self._best_layer is not None:
             tree, leaves = self._best_layer
@@ -289,50 +282,50 @@ class EarlyStopping(Callback):
             return True
         return self._sign * (value - self.best_score) > self.min_delta
 
-    def _watched(self, evals_log: EvalsLog) -> tuple[str, str]:
+    def _select_metric(self, evals_log: EvalsLog) -> tuple[str, str]:
         if not evals_log:
             raise ValueError(
-                "Early stopping needs data to evaluate on: pass eval_set=[(X, y)] or X_val and y_val to fit, "
-                "or set validation_fraction."
+                "Early stopping needs data to evaluate on: pass eval_set=[(X, y)] or X_val and "
+                "y_val to fit, or set validation_fraction."
             )
         data = self.data_name if self.data_name is not None else list(evals_log)[-1]
         if data not in evals_log:
             raise ValueError(
-                f"Early stopping watches the data set {data!r}; there are {list(evals_log)}."
+                f"EarlyStopping(data_name={data!r}): there is no such evaluation set, only "
+                f"{list(evals_log)}."
             )
         metric = self.metric_name if self.metric_name is not None else list(evals_log[data])[-1]
         if metric not in evals_log[data]:
             raise ValueError(
-                f"Early stopping watches the metric {metric!r}; there are {list(evals_log[data])}."
+                f"EarlyStopping(metric_name={metric!r}): there is no such metric, only "
+                f"{list(evals_log[data])}."
             )
         return data, metric
 
     def _is_maximized(self, metric: str) -> bool:
         if self.maximize is not None:
             return self.maximize
-        from polyleaf.metrics import get_metric
-
-        for known in self._known:
+        for known in self._metrics:
             if known.name == metric:
                 return known.greater_is_better
         try:
             return get_metric(metric).greater_is_better
         except ValueError:
             raise ValueError(
-                f"Early stopping cannot tell whether a larger {metric!r} is better: "
+                f"It is unknown whether a larger {metric!r} is better: "
                 "pass EarlyStopping(..., maximize=True) or maximize=False."
             ) from None
 
 
 class EvaluationMonitor(Callback):
-    """Print the metric values; of two to eight outputs also those of each one, by its name or number.
+    """Print metric values; with two to eight outputs also the values of each output.
 
     Parameters
     ----------
     period : int, default=1
-        Print every so many rounds, and the last.
+        Print every `period` rounds, and the last round.
     logger : callable, default=print
-        Takes one line of text.
+        Function that receives one line of text.
     """
 
     watches_outputs = True
@@ -351,13 +344,15 @@ class EvaluationMonitor(Callback):
         self._pending: str | None = None
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
-        each = {
-            f"{data}-{metric}": f" ({', '.join(_by_name(values[-1], model))})"
+        per_output = {
+            f"{data}-{metric}": f" ({', '.join(_format_outputs(values[-1], model))})"
             for data, metrics in self._outputs_log.items()
             for metric, values in metrics.items()
-            if values and 1 < len(values[-1]) <= _MOST_OUTPUTS
+            if values and 1 < len(values[-1]) <= MAX_PRINTED_OUTPUTS
         }
-        texts = [text + each.get(text.rpartition(":")[0], "") for text in _newest(evals_log)]
+        texts = [
+            text + per_output.get(text.rpartition(":")[0], "") for text in _format_last(evals_log)
+        ]
         line = f"[{epoch}]" + "".join(f"\t{text}" for text in texts)
         if epoch % self.period == 0:
             self.logger(line)
@@ -377,7 +372,7 @@ class LearningRateScheduler(Callback):
     Parameters
     ----------
     learning_rates : callable or sequence of float
-        `learning_rates(epoch)`, or the rate of each round; beyond its end the last one holds.
+        `learning_rates(epoch)`, or the rate of each round; later rounds use the last one.
     """
 
     def __init__(self, learning_rates: Callable[[int], float] | Sequence[float]):
@@ -401,23 +396,23 @@ class LearningRateScheduler(Callback):
 
 
 class Checkpoint(Callback):
-    """Save the model every so often, so that a training that was interrupted can go on.
+    """Save the model periodically, so that an interrupted training can be continued.
 
-    A file appears whole or not at all; what a training that was killed left of one is removed when the next
-    begins, so one directory and name are for one training at a time. To go on, pass
-    `init_model=Checkpoint.latest(directory)` to `fit` with the rounds still to do: the result is the model
-    that the uninterrupted training would have made, bit for bit.
+    Files are written atomically; incomplete files of a killed training are removed when the next
+    one begins, so a directory and name must be used by one training at a time. To continue, pass
+    `init_model=Checkpoint.latest(directory)` and the number of remaining rounds to `fit`: the
+    result equals the model of an uninterrupted training, bit for bit.
 
     Parameters
     ----------
     directory : str or path
-        Made if it does not exist.
+        Created if it does not exist.
     interval : int, default=100
-        Save after every so many rounds, and at the end.
+        Save every `interval` rounds, and at the end.
     keep : int or None, default=1
-        How many files to keep, the newest; None: all.
+        Number of most recent files to keep; None: all.
     name : str, default="checkpoint"
-        Files are called `<name>_<rounds>.polyleaf`.
+        Files are named `<name>_<rounds>.polyleaf`.
     """
 
     def __init__(
@@ -438,58 +433,58 @@ class Checkpoint(Callback):
 
     def before_training(self, model: Model) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        remove_stale(self.directory, _file_pattern(self.name))
-        self._rounds = self._saved = 0
+        remove_temporary_files(self.directory, _file_pattern(self.name))
+        self._n_rounds = self._n_saved = 0
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
-        self._rounds = epoch + 1
-        if self._rounds % self.interval == 0:
+        self._n_rounds = epoch + 1
+        if self._n_rounds % self.interval == 0:
             self._save(model)
         return False
 
     def after_training(self, model: Model) -> None:
-        if self._rounds > self._saved:
+        if self._n_rounds > self._n_saved:
             self._save(model)
 
     @staticmethod
     def latest(directory: str | Path, name: str = "checkpoint") -> Path | None:
-        """The checkpoint with the most rounds.
+        """Return the checkpoint with the most rounds.
 
         Parameters
         ----------
         directory : str or Path
         name : str
-            What the names of its files begin with.
+            `name` of the Checkpoint.
 
         Returns
         -------
         Path or None
-            None when there is none.
+            None if there is no checkpoint.
         """
-        files = _checkpoints(Path(directory), name)
+        files = _list_checkpoints(Path(directory), name)
         return files[-1] if files else None
 
     def _save(self, model: Model) -> None:
-        model.save(self.directory / f"{self.name}_{self._rounds}.polyleaf")
-        self._saved = self._rounds
+        model.save(self.directory / f"{self.name}_{self._n_rounds}.polyleaf")
+        self._n_saved = self._n_rounds
         if self.keep is not None:
-            for old in _checkpoints(self.directory, self.name)[: -self.keep]:
+            for old in _list_checkpoints(self.directory, self.name)[: -self.keep]:
                 old.unlink(missing_ok=True)
 
 
 class TimeLimit(Callback):
-    """End the training before the round that would take longer than there is time.
+    """Stop before the round that would exceed a time limit.
 
-    The next round is taken to last as long as the last one did, or as the mean of all if that is more. One
-    round is always done. The time begins with the first round: reading and binning data come before, and what
-    quantiles need to be moved to their levels (`calibrate_quantiles`) comes after.
+    The duration of the next round is estimated as that of the last round, or the mean of all rounds
+    if that is longer. At least one round is trained. Time is counted from the first round, without
+    reading and binning data before and the calibration of quantiles (`calibrate_quantiles`) after.
 
     Parameters
     ----------
     seconds : float
-        For all rounds of one training.
+        Time limit for all rounds of one training.
     clock : callable, default=time.monotonic
-        Gives the time in seconds.
+        Returns the time in seconds.
 
     Attributes
     ----------
@@ -504,32 +499,33 @@ class TimeLimit(Callback):
         self.clock = clock
 
     def before_training(self, model: Model) -> None:
-        """Start the clock anew, so that one object may serve many fits."""
+        """Reset the clock, so that one object can be used in several fits."""
         self.was_reached = False
         self._start = self._last = self.clock()
-        self._longest = 0.0  # of the last round and the mean
-        self._done = 0
+        self._estimate = 0.0  # duration of the next round
+        self._n_done = 0
 
     def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         elapsed = self.clock() - self._start
-        self.was_reached = self._done > 0 and elapsed + self._longest > self.seconds
+        self.was_reached = self._n_done > 0 and elapsed + self._estimate > self.seconds
         return self.was_reached
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         now = self.clock()
-        self._done += 1
-        self._longest = max(now - self._last, (now - self._start) / self._done)
+        self._n_done += 1
+        self._estimate = max(now - self._last, (now - self._start) / self._n_done)
         self._last = now
         return False
 
 
 def _file_pattern(name: str) -> str:
-    """Of checkpoint files, whose rounds are the first group."""
+    """Return the regular expression of checkpoint files; the first group is the number of
+    rounds."""
     return re.escape(name) + r"_(\d+)\.polyleaf"
 
 
-def _checkpoints(directory: Path, name: str) -> list[Path]:
-    """Checkpoint files in order of rounds (by number: 1000 comes after 200)."""
+def _list_checkpoints(directory: Path, name: str) -> list[Path]:
+    """Return checkpoint files by increasing number of rounds."""
     pattern = re.compile(_file_pattern(name))
     found = [
         (match, path)
@@ -540,20 +536,20 @@ def _checkpoints(directory: Path, name: str) -> list[Path]:
 
 
 class ProgressBar(Callback):
-    """A progress bar with the newest metric values, on the terminal's error stream.
+    """Show a progress bar with the last metric values on the error stream.
 
-    Where that stream is no terminal nothing is written, unless `force`: then a plain line about ten times a
-    run. Where the package rich is not installed (``pip install "polyleaf[cli]"``) a terminal gets these
-    lines.
+    If the stream is not a terminal, nothing is written, or with `force` about ten plain lines. A
+    terminal gets these lines if the package rich is not installed
+    (``pip install "polyleaf[cli]"``).
 
     Parameters
     ----------
     total : int, optional
-        Rounds to do in this run; the estimators fill it in.
+        Number of rounds of this run; set by the estimators.
     delay : float, default=0
-        Seconds of training before the bar appears: short work stays quiet.
+        Seconds of training before the bar appears.
     force : bool, default=False
-        Report also where there is no terminal.
+        Whether lines are written without a terminal.
     """
 
     def __init__(self, total: int | None = None, delay: float = 0.0, force: bool = False):
@@ -564,14 +560,14 @@ class ProgressBar(Callback):
 
     def before_training(self, model: Model) -> None:
         self._task: Any = None
-        self._done = 0
+        self._n_done = 0
         self._start = time.monotonic()
         terminal = sys.stderr is not None and sys.stderr.isatty()
         self._on_terminal = terminal and find_spec("rich") is not None
         self._lacks_bar = terminal and not self._on_terminal
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
-        self._done += 1
+        self._n_done += 1
         if self._on_terminal:
             self._update_bar(evals_log)
         elif self.force or (self._lacks_bar and time.monotonic() - self._start >= self.delay):
@@ -582,7 +578,7 @@ class ProgressBar(Callback):
         self.close()
 
     def close(self) -> None:
-        """Take the bar off the terminal; also where training ended with an error."""
+        """Remove the bar from the terminal."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -611,17 +607,22 @@ class ProgressBar(Callback):
             )
             self._bar.start()
             self._task = self._bar.add_task("boosting", total=self.total, values="")
-        self._bar.update(self._task, completed=self._done, values="  ".join(_newest(evals_log)))
+        self._bar.update(
+            self._task, completed=self._n_done, values="  ".join(_format_last(evals_log))
+        )
 
     def _print_line(self, evals_log: EvalsLog) -> None:
         step = max(1, (self.total or 100) // 10)
-        if self._done % step == 0 or self._done == self.total:
-            of = f"/{self.total}" if self.total else ""
-            print("  ".join([f"round {self._done}{of}", *_newest(evals_log)]), file=sys.stderr)
+        if self._n_done % step == 0 or self._n_done == self.total:
+            total = f"/{self.total}" if self.total else ""
+            print(
+                "  ".join([f"round {self._n_done}{total}", *_format_last(evals_log)]),
+                file=sys.stderr,
+            )
 
 
 class _FunctionCallback(Callback):
-    """A plain function `f(model, epoch, evals_log) -> bool or None`, called after each round."""
+    """A function `f(model, epoch, evals_log) -> bool or None` that is called after each round."""
 
     def __init__(self, function: Callable[[Any, int, EvalsLog], Any]):
         self.function = function
@@ -634,18 +635,18 @@ _HOOKS = ("before_training", "after_training", "before_iteration", "after_iterat
 
 
 def as_callbacks(callbacks: Any) -> list[Any]:
-    """Turn what a user passes into a list of objects with the four hooks.
+    """Return a list of objects with the four hooks.
 
     Parameters
     ----------
     callbacks : callback, function, iterable of these, or None
         An object with the four hooks (a :class:`Callback`, or XGBoost's own), or a function
-        `f(model, epoch, evals_log)` called after each round.
+        `f(model, epoch, evals_log)` that is called after each round.
 
     Raises
     ------
     TypeError
-        For anything else.
+        For other objects.
     """
     if callbacks is None:
         return []
@@ -674,12 +675,12 @@ def _as_callback(callback: Any) -> Any:
 
 
 def _check_signature(function: Callable[..., Any]) -> None:
-    """A TypeError for a function that cannot be called as others are, such as LightGBM's of one `env`."""
+    """Raise a TypeError for functions with other arguments, such as LightGBM's callbacks."""
     why = describe_signature_mismatch(function, 3)
     if why:
         raise TypeError(
-            "A callback is called after each round with three arguments, (model, epoch, evals_log), and ends "
-            f"the training by returning True; {why}."
+            "A callback is called after each round with three arguments, (model, epoch, "
+            f"evals_log), and ends the training by returning True; {why}."
         )
 
 
@@ -689,11 +690,11 @@ def _has_hooks(callback: Any) -> bool:
     )
 
 
-def _by_name(values: np.ndarray, model: Model) -> list[str]:
+def _format_outputs(values: np.ndarray, model: Model) -> list[str]:
     return [f"{model.output_name(k)}:{value:.5f}" for k, value in enumerate(values)]
 
 
-def _newest(evals_log: EvalsLog) -> list[str]:
+def _format_last(evals_log: EvalsLog) -> list[str]:
     return [
         f"{data}-{metric}:{values[-1]:.5f}"
         for data, metrics in evals_log.items()

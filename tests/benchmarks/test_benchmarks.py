@@ -1,4 +1,6 @@
-"""The benchmark programs: cases, one measurement, result files, comparisons. Nothing about the clock."""
+"""The benchmark programs: cases, one measurement, result files, comparisons. Nothing about the
+clock.
+"""
 
 import copy
 import dataclasses
@@ -38,7 +40,7 @@ def write_set(folder, name, kind, n=120):
     np.savez(folder / f"{name}.npz", X=X, y=y, train_idx=rows[:100], test_idx=rows[100:])
 
 
-# ------------------------------------------------------------------------------------------------------ cases
+# -------------------------------------------------------------------------------------------- cases
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -58,7 +60,7 @@ def test_all_cases_are_well_formed(quick):
 @pytest.mark.parametrize(
     "name", [name for name in cases.CASES if name not in ("threads", "outputs", "leaves")]
 )
-def test_everyone_gets_the_same_problem_and_settings(name):
+def test_all_libraries_get_the_same_problem_and_settings(name):
     for case in cases.select(name, quick=False, n_threads=3):
         assert {json.dumps(dataclasses.asdict(c.settings)) for c in case.contenders} == {
             json.dumps(dataclasses.asdict(case.contenders[0].settings))
@@ -69,7 +71,7 @@ def test_everyone_gets_the_same_problem_and_settings(name):
         )
 
 
-def test_kinds_of_leaves_differ_in_nothing_else():
+def test_leaf_kinds_share_all_other_settings():
     for case in cases.select("leaves", quick=False, n_threads=3):
         assert case.focus == "round_seconds"
         assert len({repr(dataclasses.replace(c.settings, own={})) for c in case.contenders}) == 1
@@ -77,7 +79,7 @@ def test_kinds_of_leaves_differ_in_nothing_else():
             assert not {"max_depth", "max_leaves", "learning_rate"} & set(c.settings.own)
 
 
-def test_threads_case_keeps_its_own_numbers():
+def test_threads_case_has_its_own_thread_counts():
     for case in cases.select("threads", quick=True, n_threads=7):
         assert {c.label: c.settings.threads for c in case.contenders} == {
             "2 threads": 2,
@@ -85,17 +87,17 @@ def test_threads_case_keeps_its_own_numbers():
         }
 
 
-def test_libraries_replace_the_peers_only():
+def test_libraries_option_replaces_the_peers_only():
     (case,) = cases.select("one", quick=True, libraries=["lightgbm-quantized"])
     assert [c.label for c in case.contenders] == ["polyleaf", "lightgbm-quantized"]
     (case,) = cases.select("outputs", quick=True, libraries=["lightgbm"])
     assert {c.library for c in case.contenders} == {"polyleaf"}
 
 
-# --------------------------------------------------------------------------------------------------- problems
+# ----------------------------------------------------------------------------------------- problems
 
 
-def test_problems_are_the_same_every_time_and_whole_on_disk(tmp_path):
+def test_problems_are_reproducible_and_complete_on_disk(tmp_path):
     problem = cases.mo16(True)[0].contenders[0].problem
     made = problem.make()
     assert made["X"].dtype == made["y"].dtype == np.float32 and made["y"].shape[1] == 16
@@ -116,13 +118,13 @@ def test_a_set_from_a_file_is_split_without_overlap(tmp_path):
 
 
 def test_a_missing_set_is_skipped_by_name(tmp_path):
-    said = []
+    lines = []
     case = polyleaf_alone(cases.quality(True)[0])
-    assert list(peers.run([case], tmp_path, 1, worker.measure, said.append)) == []
-    assert any("otto.npz does not exist" in line for line in said)
+    assert list(peers.run([case], tmp_path, 1, worker.measure, lines.append)) == []
+    assert any("otto.npz does not exist" in line for line in lines)
 
 
-# ------------------------------------------------------------------------------------------------ measurement
+# -------------------------------------------------------------------------------------- measurement
 
 
 def test_every_case_runs_on_polyleaf(tmp_path):
@@ -139,7 +141,7 @@ def test_every_case_runs_on_polyleaf(tmp_path):
             figures = c["summary"]
             assert figures["rounds"]["median"] >= 1 and figures["model_bytes"]["median"] > 0
             assert np.isfinite(figures["score"]["median"])
-        header, rows = report.rows_of(case)
+        header, rows = report.make_rows(case)
         assert all(len(row) == len(header) for row in rows)
 
 
@@ -153,17 +155,17 @@ def test_the_last_point_of_a_curve_is_the_model(tmp_path):
     assert list(seconds) == sorted(seconds) and seconds[-1] <= run["fit_seconds"]
 
 
-def test_a_process_of_its_own_gives_the_same_score():
+def test_subprocess_gives_the_same_score():
     case = polyleaf_alone(cases.few(True)[0])
     (inside,) = peers.run([case], None, 1, worker.measure)
-    (outside,) = peers.run([case], None, 1, peers.in_own_process(timeout=120))
+    (outside,) = peers.run([case], None, 1, peers.make_subprocess_measure(timeout=120))
     assert outside["contenders"][0]["error"] is None
     assert (
         outside["contenders"][0]["runs"][0]["score"] == inside["contenders"][0]["runs"][0]["score"]
     )
 
 
-def test_contenders_take_turns_and_one_that_fails_is_left_out_with_its_reason():
+def test_contenders_alternate_and_failures_are_skipped_with_their_reason():
     order = []
 
     def measure(job):
@@ -180,7 +182,7 @@ def test_contenders_take_turns_and_one_that_fails_is_left_out_with_its_reason():
     assert one["runs"] == [] and one["error"] == "exit code 1: out of luck"
 
 
-def test_a_worker_that_dies_says_why(tmp_path):
+def test_error_of_a_dead_worker_has_the_reason(tmp_path):
     job = {
         "library": "polyleaf",
         "kind": "binary",
@@ -188,27 +190,27 @@ def test_a_worker_that_dies_says_why(tmp_path):
         "data": str(tmp_path),
     }
     with pytest.raises(peers.Failed, match="exit code 1: "):
-        peers.in_own_process(timeout=120)(job)
+        peers.make_subprocess_measure(timeout=120)(job)
 
 
-def test_cards_are_measured_beside_the_processor(monkeypatch):
+def test_gpu_and_cpu_are_measured(monkeypatch):
     own = {name: of for name, of in gpu.LIBRARIES.items() if of[0] == "polyleaf"}
     monkeypatch.setattr(gpu, "LIBRARIES", own | {"none": ("no_such_library", None)})
     monkeypatch.setattr(gpu, "CASES", (gpu.Case("two outputs", 2_000, 9, 2),))
     host_device.use(monkeypatch)
-    done = gpu.measure(quick=True, repeats=1, say=lambda text: None)
+    done = gpu.measure(quick=True, repeats=1, log=lambda text: None)
     assert done[0]["same_bytes"] is True
-    _, rows = gpu.rows_of(done)
+    _, rows = gpu.make_rows(done)
     assert [(row[1], row[-1]) for row in rows] == [
         ("polyleaf, card", "yes"),
         ("polyleaf, processor", ""),
     ]
 
 
-def test_predictions_of_cards_are_measured_beside_the_processor(monkeypatch):
+def test_gpu_and_cpu_predictions_are_measured(monkeypatch):
     monkeypatch.setattr(gpu, "CASES", (gpu.Case("two outputs", 2_000, 9, 2),))
     host_device.use(monkeypatch)
-    done = gpu.prediction(quick=True, repeats=1, say=lambda text: None)
+    done = gpu.prediction(quick=True, repeats=1, log=lambda text: None)
     header, rows = gpu.rows_of_prediction(done)
     assert [row[0] for row in rows] == ["processor", "card, rows of the host"]
     assert all(len(row) == len(header) and row[-1] == "yes" for row in rows)
@@ -216,13 +218,13 @@ def test_predictions_of_cards_are_measured_beside_the_processor(monkeypatch):
     assert gpu.rows_of_prediction(done)[1][0][-1] == "NO"
 
 
-def test_frames_are_measured_beside_the_array(monkeypatch):
+def test_frames_and_arrays_are_measured(monkeypatch):
     monkeypatch.setattr(frames, "COLUMNS", (5,))
     monkeypatch.setattr(
         frames, "LIBRARIES", {"polyleaf": frames.LIBRARIES["polyleaf"], "no_such_library": None}
     )
-    done = frames.measure(quick=True, repeats=1, say=lambda text: None)
-    header, rows = frames.rows_of(done)
+    done = frames.measure(quick=True, repeats=1, log=lambda text: None)
+    header, rows = frames.make_rows(done)
     assert [row[:3] for row in rows] == [["5", "polyleaf", kind] for kind in frames.CONTAINERS]
     assert len(header) == len(rows[0]) and "(1.0)" in rows[0][3] and "not taken" not in str(rows)
 
@@ -239,14 +241,14 @@ def test_kernels_count_rows_of_smaller_children():
     )  # the children of node 1 are leaves
 
 
-def test_kernels_run_and_say_what_they_include():
+def test_kernels_run_and_describe_what_they_include():
     done = [report.summarise(case) for case in kernels.run(quick=True, repeats=1)]
-    header, rows = kernels.rows_of(done)
+    header, rows = kernels.make_rows(done)
     assert len(rows) == len({case["name"] for case in done}) > 10
     assert all(len(row) == len(header) and row[-1] for row in rows)
 
 
-# ------------------------------------------------------------------------------------------ figures and files
+# -------------------------------------------------------------------------------- figures and files
 
 
 def contender(label, library, runs, **more):
@@ -263,7 +265,7 @@ def contender(label, library, runs, **more):
     }
 
 
-def run_of(seconds, score=1.0, curve=()):
+def make_run(seconds, score=1.0, curve=()):
     figures = dict.fromkeys(
         ("predict_seconds", "peak_above_data_bytes", "model_bytes", "rounds"), 10
     )
@@ -275,7 +277,7 @@ def run_of(seconds, score=1.0, curve=()):
     }
 
 
-def case_of(*contenders):
+def make_case(*contenders):
     return {
         "name": "c",
         "title": "c",
@@ -286,46 +288,46 @@ def case_of(*contenders):
 
 
 def path_to_model(*contenders):
-    return report.document("peers", [report.summarise(case_of(*contenders))], {"cpu": "a"})
+    return report.document("peers", [report.summarise(make_case(*contenders))], {"cpu": "a"})
 
 
 def test_ratios_are_taken_pair_by_pair():
-    polyleaf = contender("polyleaf", "polyleaf", [run_of(1.0), run_of(10.0), run_of(2.0)])
-    peer = contender("peer", "xgboost", [run_of(4.0), run_of(20.0), run_of(6.0)])
-    case = report.summarise(case_of(polyleaf, peer))
+    polyleaf = contender("polyleaf", "polyleaf", [make_run(1.0), make_run(10.0), make_run(2.0)])
+    peer = contender("peer", "xgboost", [make_run(4.0), make_run(20.0), make_run(6.0)])
+    case = report.summarise(make_case(polyleaf, peer))
     assert case["contenders"][1]["ratios"]["fit_seconds"] == {"median": 3.0, "min": 2.0, "max": 4.0}
     assert case["contenders"][0]["ratios"] == {}
 
 
 def test_time_to_the_best_peers_score():
     polyleaf = contender(
-        "polyleaf", "polyleaf", [run_of(3.0, 0.4, [(1, 0.5, 0.9), (2, 1.0, 0.5), (3, 1.5, 0.4)])]
+        "polyleaf", "polyleaf", [make_run(3.0, 0.4, [(1, 0.5, 0.9), (2, 1.0, 0.5), (3, 1.5, 0.4)])]
     )
-    best = contender("best", "xgboost", [run_of(9.0, 0.5, [(1, 3.0, 0.7), (2, 6.0, 0.5)])])
-    many_models = contender("models", "lightgbm", [run_of(7.0, 0.6)])
-    case = report.summarise(case_of(polyleaf, best, many_models))
+    best = contender("best", "xgboost", [make_run(9.0, 0.5, [(1, 3.0, 0.7), (2, 6.0, 0.5)])])
+    many_models = contender("models", "lightgbm", [make_run(7.0, 0.6)])
+    case = report.summarise(make_case(polyleaf, best, many_models))
     assert case["target"] == 0.5
     assert [c["runs"][0]["seconds_to_target"] for c in case["contenders"]] == [1.0, 6.0, None]
     assert case["contenders"][1]["ratios"]["seconds_to_target"]["median"] == 6.0
     assert "seconds_to_target" not in case["contenders"][2]["summary"]
-    assert report.rows_of(case)[1][2][-2] == "not reached"
+    assert report.make_rows(case)[1][2][-2] == "not reached"
 
 
 def test_a_higher_score_can_be_the_better_one():
     auc = {"higher_is_better": True, "score_name": "AUC"}
     polyleaf = contender(
-        "polyleaf", "polyleaf", [run_of(3.0, 0.9, [(1, 1.0, 0.7), (2, 2.0, 0.9)])], **auc
+        "polyleaf", "polyleaf", [make_run(3.0, 0.9, [(1, 1.0, 0.7), (2, 2.0, 0.9)])], **auc
     )
     peers_ = [
-        contender(str(s), "xgboost", [run_of(9.0, s, [(1, 3.0, s)])], **auc) for s in (0.6, 0.8)
+        contender(str(s), "xgboost", [make_run(9.0, s, [(1, 3.0, s)])], **auc) for s in (0.6, 0.8)
     ]
-    case = report.summarise(case_of(polyleaf, *peers_))
+    case = report.summarise(make_case(polyleaf, *peers_))
     assert case["target"] == 0.8 and case["contenders"][0]["runs"][0]["seconds_to_target"] == 2.0
 
 
-def test_result_files_come_back_as_they_were(tmp_path):
+def test_result_files_round_trip(tmp_path):
     content = path_to_model(
-        contender("polyleaf", "polyleaf", [run_of(1.0)]), contender("peer", "xgboost", [])
+        contender("polyleaf", "polyleaf", [make_run(1.0)]), contender("peer", "xgboost", [])
     )
     content["environment"] = report.environment()
     path = tmp_path / "results" / "a.json"
@@ -335,7 +337,7 @@ def test_result_files_come_back_as_they_were(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99, "cases": []}'])
-def test_other_files_are_refused(tmp_path, text):
+def test_other_files_raise_an_error(tmp_path, text):
     path = tmp_path / "a.json"
     path.write_text(text)
     with pytest.raises(ValueError, match="not a result file"):
@@ -349,7 +351,7 @@ def test_markdown_table():
     ]  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------- comparison
+# --------------------------------------------------------------------------------------- comparison
 
 
 def verdicts(before, after):
@@ -368,7 +370,7 @@ def verdicts(before, after):
 )
 def test_seconds_are_compared_against_their_spread(before, after, verdict):
     files = [
-        path_to_model(contender("polyleaf", "polyleaf", [run_of(s) for s in times]))
+        path_to_model(contender("polyleaf", "polyleaf", [make_run(s) for s in times]))
         for times in (before, after)
     ]
     found, by_measure = verdicts(*files)
@@ -381,7 +383,7 @@ def test_scores_are_compared_in_their_direction(higher_is_better, verdict):
     files = [
         path_to_model(
             contender(
-                "polyleaf", "polyleaf", [run_of(1.0, score)], higher_is_better=higher_is_better
+                "polyleaf", "polyleaf", [make_run(1.0, score)], higher_is_better=higher_is_better
             )
         )
         for score in (0.80, 0.81)
@@ -391,11 +393,11 @@ def test_scores_are_compared_in_their_direction(higher_is_better, verdict):
     assert found.is_worse == (verdict == "worse")
 
 
-def test_slower_peers_are_told_but_do_not_fail():
+def test_slower_peers_are_reported_but_do_not_fail():
     files = [
         path_to_model(
-            contender("polyleaf", "polyleaf", [run_of(1.0)]),
-            contender("peer", "xgboost", [run_of(s)]),
+            contender("polyleaf", "polyleaf", [make_run(1.0)]),
+            contender("peer", "xgboost", [make_run(s)]),
         )
         for s in (1.0, 2.0)
     ]
@@ -404,8 +406,8 @@ def test_slower_peers_are_told_but_do_not_fail():
     assert [c.measure for c in found.peers if c.verdict == "worse"] == ["fit_seconds"]
 
 
-def test_lost_and_not_comparable():
-    before = path_to_model(contender("polyleaf", "polyleaf", [run_of(1.0)]))
+def test_missing_and_incomparable_results():
+    before = path_to_model(contender("polyleaf", "polyleaf", [make_run(1.0)]))
     failed = path_to_model(contender("polyleaf", "polyleaf", [], error="exit code 1"))
     assert compare.compare(before, failed).lost == ["c, polyleaf: exit code 1"]
     assert compare.compare(before, failed).is_worse
@@ -418,7 +420,7 @@ def test_lost_and_not_comparable():
 def test_compare_from_the_command_line(tmp_path, capsys):
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     for path, seconds in zip(paths, (1.0, 2.0), strict=True):
-        report.write(path, path_to_model(contender("polyleaf", "polyleaf", [run_of(seconds)])))
+        report.write(path, path_to_model(contender("polyleaf", "polyleaf", [make_run(seconds)])))
     assert main(["compare", str(paths[0]), str(paths[0])]) == 0
     assert main(["compare", str(paths[1]), str(paths[0])]) == 0
     capsys.readouterr()
@@ -426,7 +428,7 @@ def test_compare_from_the_command_line(tmp_path, capsys):
     assert "| worse | c | polyleaf | fit_seconds |" in capsys.readouterr().out
 
 
-# ---------------------------------------------------------------------------------------------- the libraries
+# ------------------------------------------------------------------------------------ the libraries
 
 
 def _small_problem(kind):
@@ -445,7 +447,7 @@ def _small_problem(kind):
 
 @pytest.mark.parametrize("kind", list(SCORES))
 @pytest.mark.parametrize("name", list(LIBRARIES))
-def test_every_library_that_is_installed_knows_every_kind(name, kind):
+def test_every_installed_library_supports_every_kind(name, kind):
     if (
         not is_installed(name) or name == "mbtr"
     ):  # mbtr's newest release does not import with today's Numba
@@ -466,10 +468,10 @@ def test_every_library_that_is_installed_knows_every_kind(name, kind):
     assert 1 <= library.n_rounds() <= 8 and library.model_bytes() > 0
 
 
-# -------------------------------------------------------------------------------------------------- abilities
+# ---------------------------------------------------------------------------------------- abilities
 
 
-def test_polyleaf_can_what_the_comparison_says():
+def test_polyleaf_abilities_match_the_comparison_page():
     own = {
         ability: outcome
         for name, ability, outcome in abilities.run()
@@ -482,12 +484,12 @@ def test_polyleaf_can_what_the_comparison_says():
     )
 
 
-def test_an_attempt_that_fails_is_a_no_with_its_reason(monkeypatch):
-    def refuse():
+def test_failed_attempt_is_a_no_with_its_reason(monkeypatch):
+    def fail():
         raise ValueError("not this.")
 
     monkeypatch.setattr(
-        abilities, "_LIBRARIES", {"numpy": lambda: {"a wish": refuse}, "no_such_module": dict}
+        abilities, "_LIBRARIES", {"numpy": lambda: {"a wish": fail}, "no_such_module": dict}
     )
     ((name, ability, outcome),) = abilities.run()
     assert (

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from benchmarks import deployment, serving
 from benchmarks.c_programs import COMPILERS
-from benchmarks.frame.context import Context, Unavailable
-from benchmarks.frame.store import Store
+from benchmarks.harness.context import Context, Unavailable
+from benchmarks.harness.store import Store
 
 from polyleaf import PolyleafRegressor
 
@@ -28,7 +28,7 @@ def shown():
     return {subject.figure for table in deployment.PAPER.tables for subject in table.subjects}
 
 
-def test_what_is_shown_is_measured(job, monkeypatch):
+def test_deployment_tables_are_measured(job, monkeypatch):
     monkeypatch.setattr(serving, "LEAST_SECONDS", 0.0)
     pytest.importorskip("pandas")
     figures = serving.measure({**job, "method": "Polyleaf"})
@@ -58,7 +58,7 @@ def test_the_header_is_timed_row_by_row(tmp_path, monkeypatch):
     assert 0.001 < figures["file_mb"] < 1 and 0.001 < figures["header_mb"] < 1
 
 
-def test_what_is_not_installed_is_said(tmp_path, monkeypatch):
+def test_missing_library_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(deployment, "is_installed", lambda name: name == "polyleaf")
     with pytest.raises(Unavailable, match="CatBoost is not installed"):
         deployment.deployment(Context(tmp_path, quick=True), "CatBoost", "16 targets")
@@ -92,7 +92,9 @@ def lines_of_page():
 
 
 def is_shown(text, figure):
-    """Whether it is the figure, rounded to the digits that are shown; whole thousands stand for thousands."""
+    """Whether it is the figure, rounded to the digits that are shown; whole thousands stand for
+    thousands.
+    """
     digits = len(text.partition(".")[2])
     rounded = text.endswith(",000") and figure >= 100_000
     return float(text.replace(",", "")) == round(figure, -3 if rounded else digits)
@@ -137,16 +139,18 @@ def test_the_page_shows_how_far_load_tests_are_apart():
 def test_the_page_of_exports_shows_the_committed_figures():
     page = " ".join((PAGE.parents[1] / "export.md").read_text("utf-8").split())
 
-    def of(method, figure, digits, problem=deployment.DEEP):
+    def cell(method, figure, digits, problem=deployment.DEEP):
         return (
             f"{COMMITTED.figures(f'deployment/deployment/{method}/{problem}')[figure]:.{digits}f}"
         )
 
     half, (gcc, clang) = "array_p50_us", deployment.C
-    assert f"took {of('Polyleaf, predictor()', half, 1)} µs or less" in page
-    assert f"`predict` of one row {of('Polyleaf', half, 0)} µs" in page
-    assert f"{of(gcc, half, 2)} µs with gcc 12 and {of(clang, half, 2)} µs with clang 14" in page
-    shallow = [of(method, half, 2, deployment.SHARED) for method in (gcc, clang)]
+    assert f"took {cell('Polyleaf, predictor()', half, 1)} µs or less" in page
+    assert f"`predict` of one row {cell('Polyleaf', half, 0)} µs" in page
+    assert (
+        f"{cell(gcc, half, 2)} µs with gcc 12 and {cell(clang, half, 2)} µs with clang 14" in page
+    )
+    shallow = [cell(method, half, 2, deployment.SHARED) for method in (gcc, clang)]
     assert f"{shallow[0]} and {shallow[1]} µs where trees have depth 6" in page
-    sizes = of(gcc, "header_mb", 2), of(gcc, "file_mb", 2)
+    sizes = cell(gcc, "header_mb", 2), cell(gcc, "file_mb", 2)
     assert f"The header has {sizes[0]} MB, of which the compiler makes {sizes[1]} MB" in page

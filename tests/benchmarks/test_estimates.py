@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks import estimates, memory
-from benchmarks.frame.context import Context
-from benchmarks.frame.store import Store
+from benchmarks.harness.context import Context
+from benchmarks.harness.store import Store
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = Store(ROOT / "benchmarks" / "results" / "estimates.jsonl")

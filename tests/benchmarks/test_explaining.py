@@ -1,4 +1,4 @@
-"""Timings of contributions: who is there is timed, who is not is told, and the figures are per row."""
+"""Timings of SHAP values: installed libraries are timed, per row, and others are skipped."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def test_every_case_runs_on_polyleaf(name, monkeypatch):
     assert ours and all(len(c["runs"]) == 2 and c["error"] is None for c in ours)
     others = [c for c in case["contenders"] if c["library"] != "polyleaf"]
     assert all(c["error"] == "not installed" and not c["runs"] for c in others)
-    header, rows = explaining.rows_of(case)
+    header, rows = explaining.make_rows(case)
     assert len(rows) == len(case["contenders"]) and all(len(row) == len(header) for row in rows)
     document = report.document("explain", [case], {**report.environment(), "load_average": 0})
     assert case["title"] in "\n".join(results._document(document))
@@ -28,14 +28,14 @@ def test_figures_are_per_row_and_per_pair(monkeypatch):
     contender = explaining.Contender("a", "polyleaf", 3, lambda library, X, rows: None, unit=4)
 
     class Models:
-        def of(self, library, n_outputs):
+        def get(self, library, n_outputs):
             return None, np.zeros((9, 2))
 
     explaining._measure(contender, Models(), entry)
     assert entry["runs"] == [{"explain_us": 6e6 / 3 / 4}]
 
 
-def test_one_that_fails_does_not_end_the_others(monkeypatch):
+def test_failure_does_not_stop_the_others(monkeypatch):
     def fail(library, X, rows):
         raise RuntimeError("cannot")
 

@@ -1,30 +1,30 @@
-"""The study of exports: what it compares; each cell of its committed table keeps what is promised."""
+"""The study of exports: what it compares, and the figures of its committed table."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks import exports
-from benchmarks.frame.context import Context, Unavailable
-from benchmarks.frame.store import Store
+from benchmarks.harness.context import Context, Unavailable
+from benchmarks.harness.store import Store
 
 COMMITTED = Store(Path(__file__).parents[2] / "benchmarks" / "results" / "exports.jsonl")
 CELLS = [(name, fmt) for name in exports.SETS for fmt in exports.FORMATS]
 
 
-def figures_of(name):
+def get_figures(name):
     (table,) = exports.PAPER.tables
     return COMMITTED.figures(exports.PAPER.task(table, name, table.subjects[0]).key)
 
 
 @pytest.mark.parametrize("name", exports.SETS)
 def test_every_set_was_measured(name):
-    assert set(figures_of(name)) >= {"C, gcc", "C, clang", "ONNX 5", "Treelite"}
+    assert set(get_figures(name)) >= {"C, gcc", "C, clang", "ONNX 5", "Treelite"}
 
 
 @pytest.mark.parametrize(("name", "fmt"), CELLS)
-def test_every_cell_keeps_what_is_promised(name, fmt):
-    found = figures_of(name).get(fmt)
+def test_every_cell_is_within_its_tolerance(name, fmt):
+    found = get_figures(name).get(fmt)
     if found is None:  # categories in version 3, linear leaves of sparse features
         assert fmt == "ONNX 3" or "linear" in fmt
     elif fmt.startswith("C"):
@@ -33,7 +33,7 @@ def test_every_cell_keeps_what_is_promised(name, fmt):
         assert found <= 1000.0
 
 
-def test_a_difference_of_any_bit_is_seen():
+def test_difference_of_a_bit_is_detected():
     expected = np.array([[1.0, 4.0], [0.0, 0.5]])
     assert exports.difference(expected.copy(), expected) == -1.0
     assert exports.difference(np.negative(np.negative(expected) + 0.0), expected) == 0.0  # -0.0
@@ -60,7 +60,7 @@ def test_formats_are_compared_on_real_and_on_hard_rows(context):
     assert 0 <= figures["ONNX 5"] <= 1000 and 0 <= figures["ONNX, linear leaves"] <= 1000
 
 
-def test_a_program_of_another_model_is_found_out(context, monkeypatch):
+def test_program_of_another_model_is_detected(context, monkeypatch):
     def other(est, folder):
         return lambda X: est.model_.predict_raw(exports.prepare_features(est, X), 0, 1)
 
@@ -68,6 +68,6 @@ def test_a_program_of_another_model_is_found_out(context, monkeypatch):
     assert exports.exports(context, "enb", "raw scores")["Treelite"] > 1e5
 
 
-def test_a_set_that_is_missing_is_said(tmp_path):
+def test_missing_data_set_is_reported(tmp_path):
     with pytest.raises(Unavailable, match=r"casp.npz does not exist"):
         exports.exports(Context(tmp_path), "casp", "raw scores")

@@ -1,4 +1,4 @@
-"""The made extreme set: its sizes, its seed, and that its labels can be learnt from its features."""
+"""The generated extreme data set: sizes, seed, and labels that depend on the features."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_sizes(n_labels):
     assert frequency[0] > 3 * np.median(frequency)  # and the tail is long
 
 
-def test_the_seed_decides():
+def test_data_depend_on_the_seed():
     X, Y = make_extreme(4000, 1000, labels_per_row=9, n_features=5, n_topics=50, seed=3)
     again, same = make_extreme(7000, 1000, labels_per_row=9, n_features=5, n_topics=50, seed=3)
     np.testing.assert_array_equal(X, again[:4000])

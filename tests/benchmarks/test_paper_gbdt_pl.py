@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from benchmarks.frame.context import Context
+from benchmarks.harness.context import Context
 from benchmarks.papers import gbdt_pl
 
 
@@ -26,12 +26,12 @@ def test_rounds_and_seconds_to_an_error():
 
 
 @pytest.mark.parametrize("method", ["GBDT-PL", "post-fit", "fully corrective", "constant leaves"])
-def test_costs_are_measured_beside_constant_leaves(context, method):
+def test_costs_of_linear_and_constant_leaves(context, method):
     found = gbdt_pl.cost(context, method, "one output")
     assert found["milliseconds"] > 0 and found["ratio"] > 0
 
 
-def test_the_papers_settings_in_the_words_of_each_library():
+def test_paper_settings_are_translated_for_each_library():
     own = gbdt_pl.paper_settings("GBDT-PL", 63).own
     assert own["min_child_weight"] == 100 and own["leaf"] == "linear" and "n_estimators" not in own
     assert gbdt_pl.paper_settings("LightGBM", 63).own == {"min_sum_hessian_in_leaf": 100}

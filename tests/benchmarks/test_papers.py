@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from benchmarks import compare, papers, results
 from benchmarks.__main__ import main
-from benchmarks.frame import plots, ranks, runner, tables, worker
-from benchmarks.frame.context import Context, Unavailable
-from benchmarks.frame.paper import Figure, Paper, Subject, Table
-from benchmarks.frame.store import Store
-from benchmarks.frame.verdict import Value, Verdict, judge, value_of
+from benchmarks.harness import plots, ranks, runner, tables, worker
+from benchmarks.harness.context import Context, Unavailable
+from benchmarks.harness.paper import Figure, Paper, Subject, Table
+from benchmarks.harness.store import Store
+from benchmarks.harness.verdict import Value, Verdict, get_value
+from benchmarks.harness.verdict import compare as compare_figures
 from benchmarks.processes import Failed
 
 ACCURACY = {"unit": "accuracy, %", "better": "higher", "digits": 1}
@@ -66,10 +67,10 @@ def run(made, context, store, **more):
     return runner.run(made.tasks(), context, store, worker.measure, **more)
 
 
-# ---------------------------------------------------------------------------------------------- declaration
+# -------------------------------------------------------------------------------------- declaration
 
 
-def test_the_text_is_read_as_the_paper_prints_it():
+def test_tables_are_parsed_as_printed():
     table = paper().tables[0]
     letters, digits = table.subjects
     assert table.methods == ("Ours", "Theirs")
@@ -93,12 +94,12 @@ def test_the_text_is_read_as_the_paper_prints_it():
         ({"explained": {("Ours", "Numbers"): "no"}}, "which is no cell"),
     ],
 )
-def test_declarations_that_do_not_fit_are_refused(changes, message):
+def test_inconsistent_declarations_raise_an_error(changes, message):
     with pytest.raises(ValueError, match=message):
         paper(**changes)
 
 
-def test_a_run_that_several_cells_show_is_one_task():
+def test_run_shared_by_several_cells_is_one_task():
     seconds = Subject(
         "Letters", "s", None, 1, problem="letters", figure="seconds", needs=("letters",)
     )
@@ -111,14 +112,14 @@ def test_a_run_that_several_cells_show_is_one_task():
     assert len(keys) == len(set(keys)) == 4 and keys[0] == "small/accuracy/Ours/letters"
 
 
-def test_methods_that_are_quoted_are_shown_and_not_run(context, tmp_path):
+def test_quoted_methods_are_shown_and_not_run(context, tmp_path):
     made, store = paper(quoted=("Theirs",)), Store(tmp_path / "runs.jsonl")
     run(made, context, store)
     assert DONE == [("Ours", "letters"), ("Ours", "digits")]
     assert tables.fill(made, made.tables[0], store).rows[1] == ["Theirs", "– (91.5)", "–"]
 
 
-# ------------------------------------------------------------------------------------------------ verdicts
+# ----------------------------------------------------------------------------------------- verdicts
 
 
 @pytest.mark.parametrize(
@@ -131,26 +132,28 @@ def test_methods_that_are_quoted_are_shown_and_not_run(context, tmp_path):
         (91.9, None, "lower", Verdict.AS_GOOD),
         (92.2, None, "lower", Verdict.BELOW),
         (92.2, 0.3, "lower", Verdict.WITHIN_ERROR),
-        (91.0, None, None, Verdict.NOT_JUDGED),
+        (91.0, None, None, Verdict.NOT_COMPARED),
     ],
 )
 def test_verdicts(mean, error, better, verdict):
-    assert judge(Subject("a", "%", better, 1), Value(mean, None, error, 1), 92.0) is verdict
+    assert (
+        compare_figures(Subject("a", "%", better, 1), Value(mean, None, error, 1), 92.0) is verdict
+    )
 
 
-def test_values_of_repeats_have_a_spread_and_single_ones_the_error_that_the_run_tells():
+def test_values_of_repeats_have_a_deviation_and_single_values_their_error():
     figures = {"a": [1.0, 3.0], "b": 5.0, "errors": {"b": 0.5}}
-    assert value_of(figures, "a") == Value(2.0, pytest.approx(2**0.5), pytest.approx(1.0), 2)
-    assert value_of(figures, "b") == Value(5.0, None, 0.5, 1)
-    assert value_of(figures, "c") is None and value_of(None, "a") is None
+    assert get_value(figures, "a") == Value(2.0, pytest.approx(2**0.5), pytest.approx(1.0), 2)
+    assert get_value(figures, "b") == Value(5.0, None, 0.5, 1)
+    assert get_value(figures, "c") is None and get_value(None, "a") is None
     kept = {"a": {"mean": 2.0, "deviation": 0.5, "n": 4}}
-    assert value_of(kept, "a") == Value(2.0, 0.5, 0.25, 4)
+    assert get_value(kept, "a") == Value(2.0, 0.5, 0.25, 4)
 
 
-# ---------------------------------------------------------------------------------------- running and keeping
+# ------------------------------------------------------------------------------ running and keeping
 
 
-def test_runs_are_kept_and_not_done_twice(context, tmp_path):
+def test_finished_runs_are_not_repeated(context, tmp_path):
     made, path = paper(), tmp_path / "out" / "runs.jsonl"
     assert run(made, context, Store(path)) == []
     assert len(DONE) == 4
@@ -163,7 +166,7 @@ def test_runs_are_kept_and_not_done_twice(context, tmp_path):
     assert len(DONE) == 8 and len(Store(path).environments) == 2
 
 
-def test_a_run_that_was_cut_is_done_again_and_nothing_else(context, tmp_path):
+def test_only_an_interrupted_run_is_repeated(context, tmp_path):
     made, path = paper(), tmp_path / "runs.jsonl"
     run(made, context, Store(path))
     path.write_bytes(path.read_bytes()[:-20])
@@ -174,7 +177,7 @@ def test_a_run_that_was_cut_is_done_again_and_nothing_else(context, tmp_path):
     assert all(Store(path).done(task.key) for task in made.tasks())
 
 
-def test_a_missing_set_is_skipped_by_name_and_done_once_it_is_there(context, tmp_path, capsys):
+def test_missing_data_set_is_skipped_until_it_exists(context, tmp_path, capsys):
     made, store = paper(), Store(tmp_path / "runs.jsonl")
     (tmp_path / "letters.npz").rename(tmp_path / "elsewhere.npz")
     run(made, context, store)
@@ -185,7 +188,7 @@ def test_a_missing_set_is_skipped_by_name_and_done_once_it_is_there(context, tmp
     assert len(DONE) == 4
 
 
-def test_failures_are_told_and_tried_again(context, tmp_path):
+def test_failures_are_reported_and_retried(context, tmp_path):
     made, path = paper(also=("Absent", "Broken")), tmp_path / "runs.jsonl"
     failed = run(made, context, Store(path))
     assert [task.method for task in failed] == [
@@ -193,7 +196,7 @@ def test_failures_are_told_and_tried_again(context, tmp_path):
         "Broken",
     ]  # a library that is absent is no failure
     store = Store(path)
-    assert store.problem_of("small/accuracy/Absent/digits") == "absent is not installed"
+    assert store.find_error("small/accuracy/Absent/digits") == "absent is not installed"
     DONE.clear()
     run(made, context, store)
     assert {method for method, _ in DONE} == {"Absent", "Broken"}
@@ -211,17 +214,17 @@ def test_quick_and_full_runs_do_not_mix(context, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{\n", "[]\n", '{"a": 1}\n'])
-def test_other_files_are_refused(tmp_path, text):
+def test_other_files_raise_an_error(tmp_path, text):
     path = tmp_path / "a.jsonl"
     path.write_text(text)
     with pytest.raises(ValueError, match="line 1, is no"):
         Store(path)
 
 
-# ------------------------------------------------------------------------------------------------- showing
+# ------------------------------------------------------------------------------------------ showing
 
 
-def test_cells_show_ours_the_papers_and_lead_to_the_explanation(context, tmp_path):
+def test_cells_show_both_figures_and_a_note(context, tmp_path):
     made, store = (
         paper(explained={("Ours", "Digits"): "See table 2."}),
         Store(tmp_path / "runs.jsonl"),
@@ -238,7 +241,7 @@ def test_cells_show_ours_the_papers_and_lead_to_the_explanation(context, tmp_pat
     )
 
 
-def test_the_page_has_every_table_and_plot_and_is_the_same_every_time(context, tmp_path):
+def test_page_has_every_table_and_plot_and_is_reproducible(context, tmp_path):
     subject = Subject("Digits", problem="digits", **ACCURACY)
     curves = Figure(
         "Figure 1",
@@ -267,7 +270,7 @@ def test_the_page_has_every_table_and_plot_and_is_the_same_every_time(context, t
     assert image.read_bytes() == before
 
 
-def test_a_figure_may_draw_itself(context, tmp_path):
+def test_figure_with_its_own_drawing_function(context, tmp_path):
     subject, seen = Subject("Digits", problem="digits", **ACCURACY), {}
     figure = Figure(
         "F",
@@ -284,7 +287,7 @@ def test_a_figure_may_draw_itself(context, tmp_path):
     assert seen[("Ours", "Digits")]["seconds"] == 2.0
 
 
-# ------------------------------------------------------------------------------------------------ comparing
+# ---------------------------------------------------------------------------------------- comparing
 
 
 def test_two_files_of_runs_are_compared_cell_by_cell(tmp_path):
@@ -318,10 +321,10 @@ def test_files_of_runs_are_compared_from_the_command_line(tmp_path):
     assert main(["compare", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]) == 2
 
 
-# ---------------------------------------------------------------------------------------------------- ranks
+# -------------------------------------------------------------------------------------------- ranks
 
 
-def test_mean_ranks_share_ties_and_leave_out_what_not_all_have():
+def test_mean_ranks_share_ties_and_skip_incomplete_subjects():
     found = {
         ("A", "s"): {"score": 3.0}, ("B", "s"): {"score": 2.0}, ("C", "s"): {"score": 2.0},
         ("A", "t"): {"score": [1.0, 3.0]}, ("B", "t"): {"score": 9.0}, ("C", "t"): {"score": 8.0},
@@ -338,23 +341,23 @@ def test_mean_ranks_share_ties_and_leave_out_what_not_all_have():
 
 
 @pytest.mark.parametrize(("k", "n", "expected"), [(3, 14, 0.89), (4, 30, 0.86), (10, 12, 3.91)])
-def test_critical_differences_are_those_of_the_tables(k, n, expected):
+def test_critical_differences_match_published_tables(k, n, expected):
     """q of 2.343, 2.569 and 3.164 (Demšar, table 5)."""
     assert ranks.critical_difference(k, n) == pytest.approx(expected, abs=0.006)
 
 
-def test_bars_join_the_longest_runs_that_do_not_differ():
+def test_bars_join_methods_without_significant_difference():
     assert plots.groups([1.0, 1.5, 2.2, 4.0], critical=1.0) == [(1.0, 1.5), (1.5, 2.2)]
     assert plots.groups([1.0, 3.0], critical=1.0) == []
 
 
-# ---------------------------------------------------------------------------------------------- the real ones
+# ------------------------------------------------------------------------------------ the real ones
 
 
-def test_poker_hands_are_told_apart():
+def test_poker_hands_are_classified():
     from benchmarks.papers import _poker
 
-    hands = {  # suit and rank of five cards
+    hands = {  # suit and rank of five hands
         0: [(1, 2), (2, 5), (3, 9), (4, 11), (1, 13)],
         1: [(1, 2), (2, 2), (3, 9), (4, 11), (1, 13)],
         2: [(1, 2), (2, 2), (3, 9), (4, 9), (1, 13)],
@@ -374,14 +377,14 @@ def test_poker_hands_are_told_apart():
     assert _poker.classes(np.array(around)).tolist() == [0]
 
 
-def test_poker_hands_are_dealt_as_from_a_deck():
+def test_poker_hands_have_distinct_cards():
     from benchmarks.papers import _poker
 
     X, y = _poker.deal(60_000, seed=3)
-    cards = (X[:, 0::2] - 1) * 13 + X[:, 1::2] - 1
-    assert all(len(set(hand)) == 5 for hand in cards[:5000].tolist())
+    hands = (X[:, 0::2] - 1) * 13 + X[:, 1::2] - 1
+    assert all(len(set(hand)) == 5 for hand in hands[:5000].tolist())
     np.testing.assert_allclose(
-        np.bincount(cards.astype(int).ravel(), minlength=52) / 60_000, 5 / 52, rtol=0.06
+        np.bincount(hands.astype(int).ravel(), minlength=52) / 60_000, 5 / 52, rtol=0.06
     )
     np.testing.assert_allclose(
         np.bincount(y, minlength=10)[:3] / 60_000, [0.5012, 0.4226, 0.0475], rtol=0.06
@@ -397,13 +400,13 @@ def test_all_papers_are_well_formed():
             assert table.protocol and table.methods and table.title
 
 
-def test_names_that_are_not_there_are_refused(capsys):
+def test_unknown_names_raise_an_error(capsys):
     assert main(["papers", "nobody"]) == 2
     assert "nobody: not among" in capsys.readouterr().err
     assert main(["papers", "--table", "Table 99"]) == 2
 
 
-# ---------------------------------------------------------------------------------------------------- data
+# --------------------------------------------------------------------------------------------- data
 
 
 def test_sets_of_every_kind_are_read(tmp_path):
@@ -436,7 +439,8 @@ def test_labelled_sets_stay_sparse(tmp_path):
     rows = np.arange(20)
     np.savez(
         tmp_path / "npz.npz",
-        X=np.eye(20, 3, dtype=np.uint8), Y_indices=rows % 4, Y_indptr=np.arange(21), Y_shape=(20, 4),
+        X=np.eye(20, 3, dtype=np.uint8), Y_indices=rows % 4, Y_indptr=np.arange(21), Y_shape=(20,
+        4),
     )  # fmt: skip
     found = sets.load_labelled(tmp_path, "npz")
     assert issparse(found.Y) and found.Y.shape == (20, 4) and found.X.dtype == np.float32

@@ -1,10 +1,12 @@
-"""The studies of the search: what a cover is, what runs give on small data, and how others are tuned."""
+"""The studies of the search: what a cover is, what runs give on small data, and how others are
+tuned.
+"""
 
 import numpy as np
 import pytest
 from benchmarks import portfolio, search, tuned
-from benchmarks.frame import plots
-from benchmarks.frame.context import Context, Unavailable
+from benchmarks.harness import plots
+from benchmarks.harness.context import Context, Unavailable
 
 from polyleaf.search import optuna_search, successive_halving
 
@@ -18,7 +20,7 @@ def context(tmp_path):
     return Context(tmp_path, quick=True)
 
 
-def test_a_cover_takes_what_helps_most_where_nothing_helps_yet():
+def test_greedy_cover_adds_the_most_useful_combination():
     far = portfolio.excess(
         {"a": [2.0, 1.0, 1.1, None], "b": [1.0, 9.0, 1.2, 1.0], "c": [2.0, 1.5, 1.0, 2.0]}
     )
@@ -28,7 +30,7 @@ def test_a_cover_takes_what_helps_most_where_nothing_helps_yet():
     assert portfolio.left(far, "ab", [0]) == pytest.approx(np.log(2) / 2)
 
 
-def test_a_third_of_the_sets_is_kept_apart():
+def test_a_third_of_the_data_sets_is_held_out():
     apart = portfolio.confirmed_on()
     assert (
         set(apart) < set(portfolio.SETS)
@@ -38,7 +40,7 @@ def test_a_third_of_the_sets_is_kept_apart():
     assert set(apart) <= set(search.apart()) >= set(portfolio.LEFT_OUT)
 
 
-def test_compositions_differ_and_each_trains(context):
+def test_combinations_are_distinct_and_train(context):
     found = portfolio.compositions()
     assert all(parameters not in found[:i] for i, parameters in enumerate(found))
     figures = portfolio.losses(context, "Polyleaf", "enb")
@@ -46,12 +48,12 @@ def test_compositions_differ_and_each_trains(context):
     assert figures["gained"] == pytest.approx(
         100 * (1 - min(figures["losses"]) / figures["losses"][0])
     )
-    header, rows = portfolio.rows_of({"enb": figures, "edm": figures}, sizes=(1, 3))
+    header, rows = portfolio.make_rows({"enb": figures, "edm": figures}, sizes=(1, 3))
     assert header[1:] == ["1 tried", "3 tried"] and all(row[2] == "0.0" for row in rows)
 
 
 @pytest.mark.parametrize("method", ["Polyleaf", "Polyleaf, blend of 5", "Polyleaf as it comes"])
-def test_ours_runs(context, method):
+def test_polyleaf_search_runs(context, method):
     before = optuna_search.is_optuna_useful, successive_halving.time
     figures = search.within_15(context, method, "enb")
     assert (optuna_search.is_optuna_useful, successive_halving.time) == before, (
@@ -62,25 +64,27 @@ def test_ours_runs(context, method):
     assert ("behind" in figures) == (method == "Polyleaf")
 
 
-def test_noise_is_that_of_the_difference_over_test_rows():
+def test_standard_error_of_the_loss_difference():
     rng = np.random.default_rng(1)
     y, common = rng.standard_normal((2_000, 2)), rng.standard_normal((2_000, 2))
     near, far = y + 0.5 * common, y + 0.5 * common + 0.2 * rng.standard_normal(y.shape)
     drawn = [rng.integers(len(y), size=len(y)) for _ in range(300)]
     apart = [
-        search.judge("regression", y[i], far[i])[0] - search.judge("regression", y[i], near[i])[0]
+        search.compute_scores("regression", y[i], far[i])[0]
+        - search.compute_scores("regression", y[i], near[i])[0]
         for i in drawn
     ]
     expected = (
-        search.judge("regression", y, far)[0] - search.judge("regression", y, near)[0]
+        search.compute_scores("regression", y, far)[0]
+        - search.compute_scores("regression", y, near)[0]
     ) / np.std(apart)
-    found = search._beside("regression", y, far, near)["behind"]
+    found = search._compare_with_defaults("regression", y, far, near)["behind"]
     assert found == pytest.approx(expected, rel=0.15) and found > 5
-    assert search._beside("regression", y, near, far)["behind"] == -found
-    assert search._beside("regression", y, near, near)["behind"] == 0.0
+    assert search._compare_with_defaults("regression", y, near, far)["behind"] == -found
+    assert search._compare_with_defaults("regression", y, near, near)["behind"] == 0.0
 
 
-def test_a_panel_is_drawn_where_there_is_more_than_one_number_of_seconds(tmp_path):
+def test_panel_needs_several_time_limits(tmp_path):
     figure = search.PAPER.tables[-1]
     assert {search.PAPER.task(figure, "Polyleaf", s).run.__name__ for s in figure.subjects} == {
         "within_15", "within_60", "within_300",
@@ -96,7 +100,7 @@ def test_a_panel_is_drawn_where_there_is_more_than_one_number_of_seconds(tmp_pat
     assert [line.get_label() for line in panel.get_lines()] == ["Polyleaf", "XGBoost"]
 
 
-def test_a_library_that_is_not_there_is_said(context, monkeypatch):
+def test_missing_library_is_an_error(context, monkeypatch):
     monkeypatch.setattr(search, "is_installed", lambda name: False)
     with pytest.raises(Unavailable, match="CatBoost or Optuna"):
         search.within_15(context, "CatBoost", "enb")
@@ -138,13 +142,13 @@ def test_the_best_trial_is_trained_on_all_rows(monkeypatch):
     part, peer = tuned.Part("regression", X, X[:, 0] + 3), Shift()
     rows = np.arange(90)
     folds = [(rows[rows % 3 != j], rows[rows % 3 == j]) for j in range(3)]
-    predict, told = tuned.tune(peer, part, folds, 2_000)
-    assert told["trials"] > 20 and abs(told["parameters"]["by"] - 3) < 1
-    assert peer.last == (told["parameters"]["by"], [7], 90)
-    np.testing.assert_array_equal(predict(X), X[:, 0] + told["parameters"]["by"])
+    predict, chosen = tuned.tune(peer, part, folds, 2_000)
+    assert chosen["trials"] > 20 and abs(chosen["parameters"]["by"] - 3) < 1
+    assert peer.last == (chosen["parameters"]["by"], [7], 90)
+    np.testing.assert_array_equal(predict(X), X[:, 0] + chosen["parameters"]["by"])
 
 
-def test_the_last_training_is_not_cut_where_the_time_is_over(monkeypatch):
+def test_final_fit_is_not_interrupted_by_the_time_limit(monkeypatch):
     pytest.importorskip("optuna")
     monkeypatch.setattr(tuned, "Deadline", Counted)
     part, peer = tuned.Part("regression", np.zeros((6, 1)), np.ones(6)), Shift()

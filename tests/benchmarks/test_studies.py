@@ -1,5 +1,6 @@
-"""The studies of scales, intervals, decisions, distributions, tasks, directions and files: what runs give,
-on small data, without other libraries."""
+"""The studies of scales, intervals, decisions, distributions, tasks, directions and files: what
+runs give, on small data, without other libraries.
+"""
 
 import json
 import signal
@@ -21,7 +22,7 @@ from benchmarks import (
     multitask,
     scales,
 )
-from benchmarks.frame.context import Context
+from benchmarks.harness.context import Context
 
 from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.distributions import Normal
@@ -39,7 +40,7 @@ def context(tmp_path):
     return Context(tmp_path, quick=True)
 
 
-def test_pairs_differ_in_scale_alone():
+def test_pairs_of_problems_differ_in_scale_only():
     X, small = scales.pair("shared", 1.0, seed=1, n=50)
     same, large = scales.pair("shared", 1e3, seed=1, n=50)
     np.testing.assert_array_equal(X, same)
@@ -53,7 +54,7 @@ def test_ending_early_is_measured_on_all_rows(context, method):
 
 
 @pytest.mark.parametrize("problem", ["rf1", "apart 1e3 : 1"])
-def test_r2_is_told_of_each_target(context, problem):
+def test_r2_of_each_target_is_reported(context, problem):
     figures = scales.r2_of_targets(context, "Polyleaf", problem)
     assert set(figures) == {"mean", "least", "0", "1"}
     each = np.array([figures["0"], figures["1"]])
@@ -72,7 +73,7 @@ def test_coverage_is_that_of_the_outer_levels(context, monkeypatch):
     assert len(figures["loss"]) == 2 and min(figures["loss"]) > 0
 
 
-def test_each_way_to_ask_polyleaf_for_quantiles_runs(context):
+def test_all_quantile_configurations_run(context):
     for method in ("Polyleaf", "not calibrated"):
         figures = intervals.intervals(context, method, "enb 95")
         assert all(0 <= coverage <= 100 for coverage in figures["coverage"])
@@ -92,7 +93,7 @@ def test_intervals_after_calibration(context, method):
     assert figures["error"][0] == pytest.approx(100 * np.sqrt(0.09 * (1 / n_held + 1 / n_test)))
 
 
-def test_one_target_is_measured_as_several_are(tmp_path):
+def test_single_target_is_measured_like_several(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 4)).astype(np.float32)
     np.savez(tmp_path / "casp.npz", X=X, y=X[:, 0] + 0.1 * rng.standard_normal(200))
@@ -113,9 +114,7 @@ def test_the_threshold_is_chosen_on_rows_held_out(context, monkeypatch):
     assert figures["chosen_micro"][0] > 0.97 and 0.18 < figures["threshold"][0] < 0.22
 
 
-def test_out_of_the_box_labels_are_judged_above_a_chosen_threshold_and_above_one_half(
-    tmp_path, monkeypatch
-):
+def test_labels_are_scored_at_a_chosen_threshold_and_at_one_half(tmp_path, monkeypatch):
     """By a library that says less than it should."""
     rng = np.random.default_rng(0)
     X = rng.random((400, 3)).astype(np.float32)
@@ -141,7 +140,7 @@ def test_out_of_the_box_labels_are_judged_above_a_chosen_threshold_and_above_one
     assert shown == {"score", "chosen"}
 
 
-def test_a_fit_can_be_ended_where_a_shell_has_it_in_the_background():
+def test_background_fit_can_be_interrupted():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as such a shell does
     try:
         with defaults.Deadline(600.0).interrupting():
@@ -152,26 +151,26 @@ def test_a_fit_can_be_ended_where_a_shell_has_it_in_the_background():
 
 
 def test_f1_of_labels():
-    truth, said = np.array([[1, 0, 0], [1, 1, 0]]), np.array([[1, 1, 1], [0, 1, 0]], bool)
-    assert defaults.f1(truth, said) == (2 * 2 / (3 + 4), pytest.approx((2 / 3 + 2 / 3) / 2))
+    truth, predicted = np.array([[1, 0, 0], [1, 1, 0]]), np.array([[1, 1, 1], [0, 1, 0]], bool)
+    assert defaults.f1(truth, predicted) == (2 * 2 / (3 + 4), pytest.approx((2 / 3 + 2 / 3) / 2))
 
 
 @pytest.mark.parametrize("method", distributions.OF_ROUNDS)
-def test_rounds_of_distributions_are_told(context, method):
+def test_rounds_of_distributions_are_reported(context, method):
     figures = distributions.rounds(context, method, "enb")
     assert (
         figures["rounds"] == [distributions.QUICK_ROUNDS] * 2 and np.isfinite(figures["nll"]).all()
     )
 
 
-def test_errors_with_directions_are_told_beside_those_without(context):
+def test_errors_with_and_without_constraints_are_reported(context):
     figures = monotone.obedience(context, "Polyleaf", "few rows, one")
     ratios = np.divide(figures["error"], figures["free"])
     np.testing.assert_allclose(figures["ratio"], ratios)
 
 
 @pytest.mark.parametrize("method", ["Polyleaf", "XGBoost's curvature"])
-def test_each_way_to_ask_polyleaf_for_distributions_runs(context, method):
+def test_all_distribution_configurations_run(context, method):
     figures = distributions.distributions(context, method, "enb")
     assert set(figures) == {"nll", "crps", "seconds"} and all(len(v) == 2 for v in figures.values())
     for split, (job, _, y) in enumerate(distributions._parts(context, "enb")):
@@ -215,7 +214,7 @@ def test_tasks_are_learned_together_and_apart(context, method):
     assert min(figures["least"]) > 0.05 and np.all(np.array(figures["least"]) <= figures["skill"])
 
 
-def test_the_two_ways_to_learn_tasks_take_turns(context, monkeypatch):
+def test_joint_and_separate_task_models_alternate(context, monkeypatch):
     calls = []
     for name, method in multitask.METHODS.items():
 
@@ -239,17 +238,17 @@ def test_tasks_are_made_of_targets():
 
 
 @pytest.mark.parametrize("method", ["Polyleaf", "a tree per output", "free"])
-def test_directions_are_kept_or_not(context, method):
+def test_constraint_violations_are_measured(context, method):
     figures = monotone.monotone(context, method, "additive, own")
     assert len(figures["error"]) == 2 and max(figures["error"]) < 1.2
     assert (max(figures["disobeyed"]) == 0) == (method != "free")
 
 
-def test_made_truths_obey_their_directions(context):
+def test_generated_functions_are_monotone(context):
     for kind in monotone.MADE:
         job, X, _ = monotone.made(kind, 0, False, context)
         rng = np.random.default_rng([0, *kind.encode()])
-        directions = monotone.directions_of(rng, False)
+        directions = monotone.get_directions(rng, False)
         np.testing.assert_array_equal(directions, job.directions)
         for f, k in np.argwhere(directions):
             moved = X.copy()
@@ -261,16 +260,16 @@ def test_made_truths_obey_their_directions(context):
             assert np.all(high[:, k] >= low[:, k] - 1e-6)
 
 
-def test_a_moment_comes_once_and_waits_where_it_is_to(tmp_path):
+def test_fault_moment_occurs_once_and_blocks_if_required(tmp_path):
     moment = faults.Moment(str(tmp_path), round=3, waits=True)
-    tells = faults.Tells(moment)
-    tells.after_iteration(None, 2, None)
+    callback = faults.FaultMessages(moment)
+    callback.after_iteration(None, 2, None)
     assert not moment.has_come()
     moment.has_struck()  # so nobody waits
-    tells.after_iteration(None, 3, None)
+    callback.after_iteration(None, 3, None)
     assert moment.has_come()
     (tmp_path / "struck").unlink()
-    tells.after_iteration(None, 3, None)  # of a round that is repeated: it has come before
+    callback.after_iteration(None, 3, None)  # of a round that is repeated: it has come before
 
 
 def test_trials_are_summed_up(context, monkeypatch):
@@ -318,7 +317,7 @@ def test_limits_are_measured(context):
     assert [n for n, _ in curve] == [400]
 
 
-def test_parts_are_made_alike_anywhere():
+def test_partitions_are_reproducible_on_any_worker():
     X, Y = cluster.part(3, 20, 9, 2)
     again = cluster.part(3, 20, 9, 1)
     assert (
@@ -331,7 +330,7 @@ def test_parts_are_made_alike_anywhere():
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
-def test_a_clock_tells_the_mean_of_all_rounds_but_the_first(tmp_path, monkeypatch):
+def test_round_time_excludes_the_first_round(tmp_path, monkeypatch):
     seconds = iter([1.0, 5.0, 9.0])
     monkeypatch.setattr(cluster, "processor_seconds", lambda pid: next(seconds))
     clock = cluster.Clock([1], str(tmp_path / "clock"))
@@ -340,7 +339,7 @@ def test_a_clock_tells_the_mean_of_all_rounds_but_the_first(tmp_path, monkeypatc
     assert json.loads((tmp_path / "clock").read_text())["tree"] == 4.0
 
 
-def test_a_rank_whose_peers_have_no_rows_grows_the_trees_of_its_tiles():
+def test_rank_without_peers_grows_the_trees_of_its_rows():
     """Eight features are one tile, the rank's own: so the trees are those of one machine."""
     X, y = cluster.part(0, 400, 8, 2)
     estimator = PolyleafRegressor(n_estimators=2, **cluster.SHAPE)

@@ -119,7 +119,7 @@ def test_errors(files, capsys):
     assert run([*command, "--outputs", "warming"]) == 2
     assert "no output 'warming'; there are heating, cooling" in capsys.readouterr().err
     assert run([*command, "--outputs", "2"]) == 2
-    assert "has 2, but the model has 2 outputs" in capsys.readouterr().err
+    assert "2, but the model has 2 outputs" in capsys.readouterr().err
     assert run(["explain", "rows.xmc", "--model", str(files / "both")]) == 2
     assert "explain does not support --format xmc" in capsys.readouterr().err
     assert run(["explain", str(files / "test.csv"), "--model", "nowhere"]) == 2

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from polyleaf.data.holdout import split_rows, split_validation
+from polyleaf.data.random_rows import split_rows, split_validation
 
 
 def test_every_row_is_in_one_part():

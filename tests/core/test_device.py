@@ -551,9 +551,9 @@ def test_what_does_not_belong_together_is_refused():
         on_device.g.copy(sent(np.zeros((60, 3))))
     with pytest.raises(ValueError, match="shaped like the matrix"):
         on_device.g.write(np.zeros((60, 3), np.float32))
-    with pytest.raises(ValueError, match="h is needed exactly"):
+    with pytest.raises(ValueError, match="h is needed"):
         on_device.channels.quantise(on_device.g, None, "full", None, None)
-    with pytest.raises(ValueError, match="2 for a full Hessian"):
+    with pytest.raises(ValueError, match="for full Hessian"):
         on_device.channels.quantise(on_device.g, on_device.g, "full", None, None)
     sparse = core_bins(p.codes, p.n_bins, p.is_categorical, (0,))
     with pytest.raises(ValueError, match="held dense"):
@@ -567,7 +567,7 @@ def test_rows_and_search_lie_in_the_same_place():
     bins = core_bins(p.codes, p.n_bins, p.is_categorical)
     on_device = _core.DeviceBins(device(), bins)
     here, there = _core.HistogramSearch(bins, 1), _core.DeviceSearch(on_device, 1)
-    channels = _core.DeviceChannels(device())
+    channels = _core.DeviceQuantisedGradients(device())
     channels.quantise(sent(p.g), None, "unit", None, None)
     here.use(_core.QuantisedGradients(p.g, None, "unit", None, None, 1))
     there.use(channels)

@@ -367,7 +367,7 @@ def test_categories_of_noise_lose_to_a_number_that_says_something():
     chance = reference.estimate_overfit(channels)
     for f in (0, 1):
         sums[f] = reference.best_candidate(*data, [f], chance)
-    assert sums[0].sum > 1.5 * sums[1].sum and sums[0].judged < sums[1].judged
+    assert sums[0].sum > 1.5 * sums[1].sum and sums[0].penalised_sum < sums[1].penalised_sum
     assert reference.best_candidate(*data, [0, 1], chance).feature == 1
 
 

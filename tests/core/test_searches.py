@@ -100,7 +100,7 @@ def test_rows_must_be_those_of_the_bins():
         _core.Grower(bins, 1).grow(histograms, CONFIG, None)
     with pytest.raises(ValueError, match="gradients must have as many rows as the bins"):
         verified.use(gradients_of(N - 1), None, core_channels(few, 1), STEP, 1)
-    with pytest.raises(ValueError, match="sketch must have as many rows as the gradients"):
+    with pytest.raises(ValueError, match="sketch must have as many rows"):
         verified.use(gradients_of(), None, core_channels(few, 1), STEP, 1)
 
 
@@ -109,7 +109,7 @@ def test_a_sketch_keeps_its_sample_until_the_tree_is_grown():
     _, verified = verified_search(bins)
     verified.use(gradients_of(), None, channels, STEP, 1)
     channels.quantise(P.g, None, "unit", np.arange(50, dtype=np.uint32), None, 1)
-    with pytest.raises(ValueError, match="another sample"):
+    with pytest.raises(ValueError, match="same row sample"):
         _core.Grower(bins, 1).grow(verified, CONFIG, None)
 
 

@@ -344,7 +344,7 @@ def test_the_recipe(restricted):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"leaf_k": 9}, "leaf_k=9 is more than the 8 outputs"),
+        ({"leaf_k": 9}, "leaf_k=9 is more than the number"),
         ({"leaf_k": 0}, "leaf_k"),
         ({"leaf_k": 1.5}, "leaf_k"),
         ({"hessian": "full"}, "chooses outputs one by one"),

@@ -9,7 +9,7 @@
 #include "data/bins.h"
 #include "data/sparse_rows.h"
 #include "forest/forest.h"
-#include "forest/label_scores.h"
+#include "forest/sparse_raw_scores.h"
 #include "grower/grower.h"
 #include "leaves/topk.h"
 #include "leaves/topk_block.h"

@@ -5,7 +5,6 @@
 
 #include "check.h"
 #include "data/sparse_rows.h"
-#include "sketch/csr_product.h"
 #include "sketch/sketch.h"
 #include "tests.h"
 

@@ -192,9 +192,9 @@ def test_room_of_which_few_rows_are_touched_takes_the_memory_of_those():
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
     before = held()
-    codes = empty_codes(1000, 100_000, few=True)
+    codes = empty_codes(1000, 100_000, partly_used=True)
     codes[::50, :100] = 7  # one small page each
     assert codes.shape == (1000, 100_000) and codes.flags.c_contiguous and codes.flags.writeable
     assert held() - before < 10_000_000
     with pytest.raises(MemoryError, match="1000000 rows"):
-        empty_codes(2**40, 1_000_000, few=True)
+        empty_codes(2**40, 1_000_000, partly_used=True)

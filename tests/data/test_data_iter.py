@@ -162,7 +162,7 @@ def test_iterators_are_refused_and_readings_must_agree():
         Dataset.from_batches(iter([X]))
     for second in ([X], [X, X, X]):
         readings = iter([[X, X], second])
-        with pytest.raises(ValueError, match="must be the same at each reading"):
+        with pytest.raises(ValueError, match="must be the same in each pass"):
             Dataset.from_batches(lambda readings=readings: next(readings))
 
 
@@ -178,11 +178,11 @@ def test_iterators_are_refused_and_readings_must_agree():
         ([(np.zeros((2, 2)), [1])], "Batch 0: y has 1 rows, but X has 2"),
         ([(np.zeros((2, 2)), [1, 2]), np.zeros((2, 2))], "Batch 1: y is in some batches"),
         ([np.zeros((2, 2)), (np.zeros((2, 2)), [1, 2])], "Batch 1: y is in some batches"),
-        ([scipy.sparse.eye(2)], "Batch 0 is a SciPy matrix"),
+        ([scipy.sparse.eye(2)], "Batch 0 is a sparse matrix"),
         ([(1, 2, 3, 4)], "Batch 0 is a tuple of 4"),
         (
             [{"X": np.ones((20, 2)), "y": np.ones(20)}],
-            r"Batch 0 is a dict; it should be X, \(X, y\)",
+            r"Batch 0 is a dict, but must be X, \(X, y\)",
         ),
         (
             [(np.zeros((2, 1)), [1, 2]), (np.zeros((2, 1)), ["a", "b"])],
@@ -214,12 +214,12 @@ def test_lazy_frames_are_refused():
 
 def test_text_that_differs_everywhere_is_told_once():
     X = pd.DataFrame({"name": [f"row {i}" for i in range(40)], "x": np.arange(40.0)})
-    with pytest.warns(UserWarning, match="differs in every row") as told:
+    with pytest.warns(UserWarning, match="differs in every row") as printed:
         Dataset.from_batches(cut(5, X))
-    assert len(told) == 1
+    assert len(printed) == 1
 
 
-# ---- in a file ---------------------------------------------------------------------------------------
+# ---- in a file ----------------------------------------------------------------------------------
 
 
 def numbers(n=2500, n_features=19, seed=0):
@@ -355,7 +355,7 @@ print(4 * N * F / allowed)
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does")
 def test_four_times_the_memory_trains_from_a_file(tmp_path):
     """The table takes 880 MiB as float32, and 220 are allowed besides the program."""
-    # Freed memory goes back at once: how much of it glibc keeps otherwise differs by 50 MiB from run to run.
+    # Return freed memory at once: otherwise what glibc keeps varies by 50 MiB between runs.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "1048576"}
 
     def run(*folder):

@@ -1,4 +1,4 @@
-"""What is learned of categories: against its definition, and that no row learns from its own target."""
+"""Target statistics equal their definition, and no row sees its own target."""
 
 import numpy as np
 import pytest
@@ -7,21 +7,21 @@ from support.high_cardinality import effects
 from support.isa import run_on_each_isa
 
 from polyleaf.data import target_encoding
-from polyleaf.data.target_encoding import FeatureCodes, learn
+from polyleaf.data.target_encoding import FeatureCodes, fit_target_statistics
 from polyleaf.inputs.features import read_features
-from polyleaf.inputs.targets import encode_classification, encode_regression, encode_sparse
+from polyleaf.inputs.target import encode_classification, encode_regression, encode_sparse
 
 
 def learned(category, y, weight=None, numeric=(), target=None, n_threads=1):
     """(wide feature, statistics of its training rows)."""
     table = read_features(np.asarray(category).reshape(-1, 1), categorical_features=[0])
     target = encode_regression(y, weight) if target is None else target
-    made, training = learn(table.categories, numeric, target, 1, n_threads)
-    return made.wide[0], training[0]
+    made, training = fit_target_statistics(table.categories, numeric, target, 1, n_threads)
+    return made.features[0], training[0]
 
 
-def folds_of(category):
-    return target_encoding._folds(
+def assign_folds(category):
+    return target_encoding._assign_folds(
         np.unique(category, return_inverse=True)[1], np.arange(len(category))
     )
 
@@ -30,17 +30,17 @@ def test_statistics_are_means_drawn_to_the_common_one_by_a_prior():
     X, y = effects(2000, 300, noise=2.0)
     category = X[:, 0]
     wide, training = learned(category, y)
-    z, fold = (y - y.mean()) / y.std(), folds_of(category)
+    z, fold = (y - y.mean()) / y.std(), assign_folds(category)
     index = np.unique(category, return_inverse=True)[1]
     sums, counts = np.bincount(index, z), np.bincount(index)
     n, groups = len(y), len(counts)
     means = sums / counts
-    doubt = target_encoding._DOUBT
-    within = (((z - means[index]) ** 2).sum() + doubt) / (n - groups + doubt)
+    prior_pairs = target_encoding._PRIOR_PAIRS
+    within = (((z - means[index]) ** 2).sum() + prior_pairs) / (n - groups + prior_pairs)
     spread = (counts * means**2).sum() / (groups - 1)
     prior = within * (n - (counts**2).sum() / n) / (groups - 1) / (spread - within)
     np.testing.assert_allclose(wide.values[:, 0], sums / (counts + prior), rtol=1e-5, atol=1e-7)
-    assert not (counts >= target_encoding._KNOWN * prior).any()
+    assert not (counts >= target_encoding._KNOWN_FACTOR * prior).any()
     for row in range(0, n, 97):
         others = (index == index[row]) & (fold != fold[row])
         assert training[row, 0] == pytest.approx(z[others].sum() / (others.sum() + prior), abs=1e-6)
@@ -48,7 +48,7 @@ def test_statistics_are_means_drawn_to_the_common_one_by_a_prior():
 
 def test_rows_of_a_category_are_dealt_out_evenly():
     category = np.repeat([0, 1, 2, 3], [1, 4, 50, 5])
-    fold = folds_of(category)
+    fold = assign_folds(category)
     for c, size in enumerate([1, 4, 50, 5]):
         counts = np.bincount(fold[category == c], minlength=5)
         assert counts.sum() == size and counts.max() - counts.min() <= 1

@@ -84,7 +84,7 @@ std::map<std::string, std::function<void(const void*)>> kernels() {
     using R = std::remove_const_t<Record>;
     found[R::kName] = [kernel](const void* record) { kernel(*static_cast<const R*>(record)); };
   };
-  add(::add_few);
+  add(::add_sparse);
   add(::add_leaves);
   add(::best_of_nodes);
   add(::build_histograms);
@@ -102,9 +102,9 @@ std::map<std::string, std::function<void(const void*)>> kernels() {
   add(::quantise);
   add(::sum_squares);
   add(::route_rows);
-  add(::scan_few);
+  add(::scan_topk);
   add(::scan_numeric);
-  add(::scan_obeying);
+  add(::scan_monotone);
   add(::scan_solved);
   add(::scores_of_sums);
   add(::softmax_derivatives);

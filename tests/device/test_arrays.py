@@ -1,4 +1,4 @@
-"""Arrays that lie on a card are trained on and predicted where they lie, to the bytes of arrays in memory.
+"""GPU arrays are trained on and predicted in place, with the bytes of arrays on the CPU.
 
 The card is this machine, as `host_device` has it.
 """
@@ -226,15 +226,15 @@ def test_infinities_are_told_as_of_arrays_in_memory():
 
 def test_what_needs_memory_of_this_machine_says_so():
     there = ByDLPack(X)
-    with pytest.raises(ValueError, match="validation_fraction cannot split an array on a card"):
+    with pytest.raises(ValueError, match="validation_fraction cannot split"):
         PolyleafRegressor(**SMALL, validation_fraction=0.2).fit(there, Y)
     with pytest.raises(ValueError, match="is categorical, and what lies on a card"):
         PolyleafRegressor(**SMALL, categorical_features=[3]).fit(there, Y)
-    with pytest.raises(TypeError, match="X lies on a CUDA card"):
+    with pytest.raises(TypeError, match="X is an array in GPU memory"):
         PolyleafRegressor(**SMALL, projection="leml", projection_dim=2).fit(there, Y)
-    with pytest.raises(TypeError, match=r'X lies on a CUDA card.*device="cuda"'):
+    with pytest.raises(TypeError, match=r'X is an array in GPU memory.*device="cuda"'):
         Dataset(there)
-    with pytest.raises(TypeError, match=r'X lies on a CUDA card.*device="cuda"'):
+    with pytest.raises(TypeError, match=r'X is an array in GPU memory.*device="cuda"'):
         PolyleafRegressor(n_estimators=1).fit(there, Y)
     model = PolyleafRegressor(**SMALL).fit(X, Y)
     with pytest.raises(TypeError, match='make the predictor with device="cuda"'):

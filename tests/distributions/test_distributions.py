@@ -44,7 +44,7 @@ def case(request):
     return CASES[request.param]
 
 
-def test_as_scipy(case):
+def test_values_equal_scipy(case):
     ours, theirs, y = case
     log_density = theirs.logpmf if ours.is_discrete else theirs.logpdf
     levels = A([0.001, 0.3, 0.9])
@@ -65,7 +65,7 @@ def test_as_scipy(case):
     assert ours.interval(0.8).shape == (3, 2) and ours.ppf(levels[:, None]).shape == (3, 3)
 
 
-def test_far_tails_keep_their_digits(case):
+def test_far_tails_are_accurate(case):
     ours, theirs, _ = case
     for tail in (1e-12, 1e-100):
         np.testing.assert_allclose(ours.isf(tail), theirs.isf(tail), rtol=1e-8)
@@ -74,7 +74,7 @@ def test_far_tails_keep_their_digits(case):
         ).all()
 
 
-def test_values_that_cannot_be(case):
+def test_impossible_values(case):
     ours, _, y = case
     assert np.isnan(ours.logpdf(np.nan)).all() and np.isnan(ours.cdf(np.nan)).all()
     if type(ours) in (Normal, StudentT):
@@ -85,7 +85,7 @@ def test_values_that_cannot_be(case):
         assert (ours.logpdf(y + 0.5) == -np.inf).all()
 
 
-def crps_by_definition(law, y):
+def integrate_crps(law, y):
     """The integral of (F(x) - [x >= y])^2 over x (of counts: the sum), by SciPy's F."""
     least, most = law.ppf(1e-13), law.isf(1e-13)
     if hasattr(law, "pmf") and law.dist.name == "nbinom":
@@ -104,22 +104,22 @@ def crps_by_definition(law, y):
 def test_crps_is_the_integral(case):
     ours, theirs, y = case
     for at in (y, np.maximum(np.round(3 * y), 0), np.zeros(3) + 1):
-        np.testing.assert_allclose(ours.crps(at), crps_by_definition(theirs, at), rtol=2e-4)
+        np.testing.assert_allclose(ours.crps(at), integrate_crps(theirs, at), rtol=2e-4)
 
 
-def test_crps_of_outcomes_that_cannot_be():
+def test_crps_of_impossible_outcomes():
     """The score is defined for them: the integral goes on below 0."""
     gamma, law = CASES["gamma"][:2]
-    expected = crps_by_definition(law, np.full(3, 1e-9)) + 2.0
+    expected = integrate_crps(law, np.full(3, 1e-9)) + 2.0
     np.testing.assert_allclose(gamma.crps(np.full(3, -2.0)), expected, rtol=1e-3)
 
 
 @pytest.mark.parametrize("alpha", [1e-6, 0.9999e-4, 1.0001e-4, 0.1, 50.0])
-def test_crps_of_counts_of_any_spread(alpha):
+def test_crps_of_counts_for_any_dispersion(alpha):
     mu, y = A([0.05, 2.0, 30.0, 300.0]), A([0.0, 5.0, 31.0, 250.0])
     law = stats.nbinom(1 / alpha, 1 / (1 + alpha * mu))
     np.testing.assert_allclose(
-        NegativeBinomial(mu, np.full(4, alpha)).crps(y), crps_by_definition(law, y), rtol=1e-4
+        NegativeBinomial(mu, np.full(4, alpha)).crps(y), integrate_crps(law, y), rtol=1e-4
     )
 
 
@@ -146,7 +146,7 @@ def test_shapes(case):
         ours.loc = 1
 
 
-def test_of_several_targets():
+def test_several_targets():
     law = Normal(np.arange(6.0).reshape(3, 2), np.ones((3, 2)))
     assert law.shape == (3, 2) and len(law) == 3 and law.interval().shape == (3, 2, 2)
     assert law[:, 1].mean().tolist() == [1.0, 3.0, 5.0] and law.rvs(4, 0).shape == (4, 3, 2)
@@ -158,12 +158,12 @@ def test_coverage_is_a_probability(case):
             case[0].interval(coverage)
 
 
-def test_few_degrees_of_freedom_have_no_deviation():
+def test_standard_deviation_is_infinite_for_few_degrees_of_freedom():
     assert StudentT(A([0.0]), A([1.0]), 2.0).std().tolist() == [np.inf]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_all_and_nothing_are_the_ends_of_the_support(case):
+def test_quantiles_of_0_and_1_are_the_ends_of_the_support(case):
     distribution = CASES[case][0]
     low = 0.0 if case in ("lognormal", "gamma", "negative_binomial") else -np.inf
     for least, most in (
@@ -175,7 +175,7 @@ def test_all_and_nothing_are_the_ends_of_the_support(case):
 
 
 @pytest.mark.parametrize("df", [1.1, 1.5, 2.1, 3.0, 5.0, 15.0, 40.0, 75.0, 90.0, 120.0, 1000.0])
-def test_quantiles_of_t_rise_and_have_their_probability(df):
+def test_quantiles_of_t_invert_its_cdf(df):
     """Also where SciPy's are infinite, of the wrong sign, or all the same."""
     q = np.concatenate([10.0 ** np.arange(-307, 0, 0.25), [0.6, 0.9, 1 - 1e-9]])
     law = StudentT(np.zeros(len(q)), np.ones(len(q)), df)

@@ -1,4 +1,4 @@
-"""Encoded hazards: by hand, by the estimators of Kaplan and Meier and of Aalen and Johansen, and learned."""
+"""Discrete-time survival: against Kaplan-Meier and Aalen-Johansen estimates, and learned."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ EVENT = np.array([1, 0, 1, 1, 1, 0, 0])
 NAN = np.nan
 
 
-def test_labels_by_hand():
+def test_labels_of_a_small_example():
     ends = make_intervals(TIME, EVENT, 20)
     assert ends.tolist() == [1.0, 2.0, 3.0, 5.0]
     expected = [
@@ -27,12 +27,12 @@ def test_labels_by_hand():
     np.testing.assert_array_equal(encode_discrete_hazard(TIME, EVENT > 0, ends), expected)
 
 
-def test_causes_have_labels_of_their_own():
+def test_causes_have_separate_labels():
     labels = encode_discrete_hazard([1.0, 2.0, 1.5], [2, 1, 0], [1.0, 2.0])
     np.testing.assert_array_equal(labels, [[0, NAN, 1, NAN], [0, 1, 0, 0], [0, NAN, 0, NAN]])
 
 
-def test_intervals_hold_alike_many_events():
+def test_intervals_contain_equal_numbers_of_events():
     rng = np.random.default_rng(0)
     time, event = rng.exponential(size=4000), rng.random(4000) < 0.5
     ends = make_intervals(time, event, 8)
@@ -40,9 +40,9 @@ def test_intervals_hold_alike_many_events():
     assert len(ends) == 8 and np.ptp(counts) <= 1 and ends[-1] == time[event].max()
 
 
-def test_shares_of_labels_are_the_estimator_of_kaplan_and_meier():
-    """With an interval for each time of an event. Who is censored at such a time is at risk then: he is known
-    to have come through it, which a time a little later says."""
+def test_label_shares_are_the_kaplan_meier_estimate():
+    """With an interval for each time of an event. Who is censored at such a time is at risk then:
+    he is known to have come through it, which a time a little later says."""
     rng = np.random.default_rng(1)
     time = rng.integers(1, 30, 500).astype(float)
     event = rng.random(500) < 0.7
@@ -63,7 +63,7 @@ def test_survival_and_incidences_sum_to_one():
     assert (np.diff(found.survival) <= 0).all() and (found.survival >= 0).all()
 
 
-def test_between_ends_hazards_are_even():
+def test_hazards_are_constant_within_intervals():
     found = survival_curves([[0.5, 0.75], [0.0, 0.1]], [2.0, 4.0])
     np.testing.assert_allclose(found.survival_function(2.0), [0.5, 1.0])
     np.testing.assert_allclose(
@@ -89,10 +89,10 @@ def test_hazards_are_learned():
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
-        (lambda: make_intervals([1.0, 0.0], [1, 1]), "above 0; that of row 1 is 0.0"),
-        (lambda: make_intervals([1.0, np.nan], [1, 1]), "that of row 1 is nan"),
+        (lambda: make_intervals([1.0, 0.0], [1, 1]), "above 0; it is 0.0 in row 1"),
+        (lambda: make_intervals([1.0, np.nan], [1, 1]), "nan in row 1"),
         (lambda: make_intervals([1.0], [0]), "No row has an event"),
         (lambda: make_intervals([1.0], [1], 0), "n must be at least 1"),
         (lambda: make_intervals([1.0, 2.0], [1]), r"got shapes \(2,\) and \(1,\)"),
@@ -100,17 +100,17 @@ def test_hazards_are_learned():
         (lambda: encode_discrete_hazard([1.0], [0.5], [1.0]), "numbers of causes from 1 on"),
         (lambda: encode_discrete_hazard([1.0], ["yes"], [1.0]), "numbers of causes from 1 on"),
         (lambda: encode_discrete_hazard([1.0], [np.nan], [1.0]), "numbers of causes from 1 on"),
-        (lambda: encode_discrete_hazard([1.0], [1], [2.0, 1.0]), "numbers above 0 that rise"),
+        (lambda: encode_discrete_hazard([1.0], [1], [2.0, 1.0]), "ends must be"),
         (lambda: survival_curves([[0.1, 1.5]], [1.0, 2.0]), "hazards must be probabilities"),
         (lambda: survival_curves([[0.1, 0.2, 0.3]], [1.0, 2.0]), "hazards must have 2 columns"),
     ],
 )
-def test_what_cannot_be_is_refused(call, said):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_input_raises(call, message):
+    with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_no_rows_have_no_curves():
+def test_no_rows():
     found = survival_curves(np.zeros((0, 6)), [1.0, 2.0, 3.0])
     assert found.survival.shape == (0, 3) and found.incidence.shape == (0, 2, 3)
     assert found.median().shape == found.risk_score().shape == (0,) and found.survival_function(

@@ -12,8 +12,8 @@ PAGES = ROOT / "docs"
 NEEDS = {"gpu": "cupy", "objectives": "jax", "how-to/optuna": "optuna"}
 
 
-def code_of(page: Path) -> str:
-    """The Python blocks of a page, one after another, on the lines where they stand."""
+def extract_code(page: Path) -> str:
+    """Return the Python blocks of a page, on their lines."""
     lines, inside = [], False
     for line in page.read_text("utf-8").splitlines():
         fence = re.match(r"```(\w*)", line)
@@ -29,7 +29,9 @@ def page_name(page: Path) -> str:
 
 
 WITH_CODE = [
-    page for page in (ROOT / "README.md", *sorted(PAGES.rglob("*.md"))) if code_of(page).strip()
+    page
+    for page in (ROOT / "README.md", *sorted(PAGES.rglob("*.md")))
+    if extract_code(page).strip()
 ]
 
 
@@ -39,7 +41,9 @@ def test_code_runs(page, tmp_path, monkeypatch):
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     monkeypatch.chdir(tmp_path)
-    exec(compile(code_of(page), str(page), "exec", dont_inherit=True), {"__name__": "__main__"})
+    exec(
+        compile(extract_code(page), str(page), "exec", dont_inherit=True), {"__name__": "__main__"}
+    )
 
 
 def test_a_page_with_code_is_found():

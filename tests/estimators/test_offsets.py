@@ -1,7 +1,7 @@
 """Offsets, whole: what training makes of scores that rows start from.
 
-Of losses of a difference they are taken off the target; of others the loss sees them. Both are compared with
-what they mean, written apart.
+Of losses of a difference they are taken off the target; of others the loss sees them. Both are
+compared with what they mean, written apart.
 """
 
 import numpy as np
@@ -23,12 +23,13 @@ LABELS = (Y + 4 * KNOWN > 0).astype(int)
 
 
 def coupled(y, scores):
-    """Derivatives of a loss that is no function of a difference; rational, so exact in the reference implementation."""
+    """Derivatives of a loss that is no function of a difference; rational, so exact in the
+    reference implementation."""
     residual = scores - y + 0.25 * scores.sum(axis=1, keepdims=True)
     return residual + 0.1 * residual * np.abs(residual), 1.2 + 0.2 * np.abs(residual)
 
 
-# ------------------------------------------------------------------------------------- losses of a difference
+# ------------------------------------------------------------------------------------- losses of a
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "absolute_error", "huber", "quantile"])
@@ -56,7 +57,8 @@ def test_losses_of_a_difference_learn_what_is_left(objective, options):
 
 @pytest.mark.parametrize("normalize", [True, "auto"])
 def test_offsets_are_in_the_unit_of_y(normalize):
-    """However targets are learned: what is known of y is taken off y, and training sees the rest alone."""
+    """However targets are learned: what is known of y is taken off y, and training sees the rest
+    alone."""
     unit = np.array([1e3, 1.0, 1e-3])
     y, known = Y * unit, KNOWN * unit
     model = regressor(normalize_targets=normalize, n_estimators=60, learning_rate=0.2)
@@ -76,7 +78,7 @@ def test_large_offsets_lose_no_digits():
     np.testing.assert_allclose(model.predict(X), plain.predict(X), atol=1e-5)
 
 
-# ----------------------------------------------------------------------------------------------- other losses
+# ----------------------------------------------------------------------------------------------- ot
 
 
 @pytest.mark.parametrize("implementation", [Reference, Core], ids=["reference", "core"])
@@ -111,7 +113,7 @@ def test_predictions_on_training_rows_are_the_scores_that_training_left(options)
     expected = begun[0].state.raw.astype(np.float64) + model.model_.base_score + KNOWN
     np.testing.assert_allclose(model.predict_raw(X, offset=KNOWN), expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(
-        begun[0].state.scores(), begun[0].state.raw + KNOWN.astype(np.float32)
+        begun[0].state.scores_with_offset(), begun[0].state.raw + KNOWN.astype(np.float32)
     )
 
 
@@ -141,7 +143,8 @@ def test_exposure_makes_rates():
 
 
 def test_classes_labels_and_two_classes():
-    """A model of nothing but the offset: its classes are predicted without a tree that would know them."""
+    """A model of nothing but the offset: its classes are predicted without a tree that would know
+    them."""
     blind = np.zeros((N, 1))
     for y, offset in ((CLASSES, 4 * KNOWN), (LABELS, 4 * KNOWN), (LABELS[:, 0], 4 * KNOWN[:, 0])):
         model = PolyleafClassifier(**SMALL).fit(blind, y, offset=offset)
@@ -197,7 +200,7 @@ def test_missing_targets_and_threads_and_sampling():
     np.testing.assert_allclose(one.model_.base_score, np.log(rate), atol=1e-5)
 
 
-# ------------------------------------------------------------------------------------------ data beside those
+# ------------------------------------------------------------------------------------------ data be
 
 
 def test_metrics_are_of_scores_with_offsets():
@@ -222,7 +225,8 @@ def test_metrics_are_of_scores_with_offsets():
 
 @pytest.mark.parametrize("objective", ["squared_error", "poisson"])
 def test_rows_held_out_keep_their_offsets(objective):
-    """Early stopping on rows set aside: with the offset alone to learn from, no round is better than none."""
+    """Early stopping on rows set aside: with the offset alone to learn from, no round is better
+    than none."""
     y = np.exp(KNOWN[:, 0]) if objective == "poisson" else KNOWN[:, 0]
     model = regressor(
         objective=objective, validation_fraction=0.25, early_stopping_rounds=2, n_estimators=9
@@ -247,7 +251,7 @@ def test_a_data_set_brings_its_offsets(objective):
         Dataset(X, y, offset=np.zeros(3))
 
 
-# -------------------------------------------------------------------------------------------- on from a model
+# -------------------------------------------------------------------------------------------- on fr
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "poisson", "absolute_error"])
@@ -265,7 +269,7 @@ def test_going_on_is_as_training_at_one_go(objective, tmp_path):
         X, COUNTS, offset=KNOWN
     )
     assert bits(warm.set_params(n_estimators=6).fit(X, COUNTS, offset=KNOWN)) == bits(whole)
-    with pytest.raises(ValueError, match="was trained with an offset for each row: pass offset"):
+    with pytest.raises(ValueError, match="was trained with offsets"):
         warm.set_params(n_estimators=7).fit(X, COUNTS)
 
 
@@ -295,7 +299,7 @@ def test_intervals_know_offsets():
     assert inside.mean() == pytest.approx(0.8, abs=0.01) and np.ptp(bounds, axis=1).max() < 20
 
 
-# ------------------------------------------------------------------------------------- what cannot be is said
+# ------------------------------------------------------------------------------------- what cannot
 
 
 def test_sentences():
@@ -307,7 +311,7 @@ def test_sentences():
         regressor().fit(X, Y, offset=KNOWN).predict(X, init_score=KNOWN)
     with pytest.raises(ValueError, match="the evaluation set 'validation' has none"):
         regressor().fit(X, Y, offset=KNOWN, X_val=X, y_val=Y)
-    with pytest.raises(ValueError, match="y_val, sample_weight_val and offset_val need X_val"):
+    with pytest.raises(ValueError, match="y_val, sample_weight_val and offset_val"):
         regressor().fit(X, Y, offset=KNOWN, offset_val=KNOWN)
     with pytest.raises(ValueError, match="eval_offset has 2 entries, but eval_set has 1"):
         regressor().fit(X, Y, offset=KNOWN, eval_set=[(X, Y)], eval_offset=[KNOWN, KNOWN])

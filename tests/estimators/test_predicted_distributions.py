@@ -21,7 +21,8 @@ QUICK = dict(n_estimators=60, max_leaves=8, min_child_samples=20, n_jobs=1)
 
 
 def made(name, n=3000, n_targets=2, seed=0):
-    """Features, targets whose mean and spread depend on them, and the distributions they were drawn from."""
+    """Features, targets whose mean and spread depend on them, and the distributions they were drawn
+    from."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 4)).astype(np.float32)
     first = np.sin(X[:, :n_targets]) + 1
@@ -41,7 +42,7 @@ def test_spread_is_learned(fitted):
     name, model, X, Y, law = fitted
     found = model.predict_dist(X)
     assert type(found) is FAMILIES[name] and found.shape == (1000, 2)
-    constant = model.model_.objective.distribution(np.tile(base_of(model), (1000, 1)))
+    constant = model.model_.objective.distribution(np.tile(get_base_scores(model), (1000, 1)))
     best, ours, worst = (-d.logpdf(Y).mean() for d in (law, found, constant))
     assert best < ours < best + 0.35 * (worst - best)
     second = model.predict_raw(X)[:, 1]
@@ -50,7 +51,7 @@ def test_spread_is_learned(fitted):
     )
 
 
-def base_of(model):
+def get_base_scores(model):
     scale, offset = model.model_.target_scale, model.model_.target_offset
     return model.model_.base_score * (1 if scale is None else scale) + (
         0 if offset is None else offset
@@ -283,9 +284,7 @@ def test_bounds_of_distributions_that_are_right_are_theirs():
 def test_predict_dist_needs_a_distribution():
     X, Y, _ = made("normal", n=100)
     model = PolyleafRegressor(**QUICK).fit(X, Y)
-    with pytest.raises(
-        ValueError, match="'squared_error' predicts numbers, and no distribution of them; normal"
-    ):
+    with pytest.raises(ValueError, match="'squared_error' does not learn a distribution; normal"):
         model.predict_dist(X)
 
 

@@ -31,7 +31,8 @@ def test_classes_are_in_their_sets_as_often_as_asked(coverage):
     covered = sets[np.arange(len(test[1])), np.searchsorted(model.classes_, test[1])]
     assert abs(off(covered, coverage, 2000)) < 2
     assert sets.dtype == bool and sets.any(axis=1).all()
-    # Where the model is sure sets are small: one class more often than not, and then it is the prediction.
+    # Where the model is sure sets are small: one class more often than not, and then it is the
+    # prediction.
     alone = sets.sum(axis=1) == 1
     np.testing.assert_array_equal(
         model.classes_[sets[alone].argmax(axis=1)], model.predict(test[0])[alone]
@@ -105,13 +106,11 @@ def test_tables_have_the_names_of_the_classes():
 def test_sentences():
     fit, held, _ = parts("letter", 800, 400)
     model = PolyleafClassifier(**SMALL).fit(*fit)
-    with pytest.raises(
-        ValueError, match=r"5 rows are too few for a coverage of 0\.9: it needs 9 at least"
-    ):
+    with pytest.raises(ValueError, match=r"5 rows are too few"):
         model.calibrate(held[0][:5], held[1][:5])
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 90"):
         model.calibrate(*held, coverage=90)
-    with pytest.raises(ValueError, match="X has 400 rows, y has 399"):
+    with pytest.raises(ValueError, match="X has 400 rows"):
         model.calibrate(held[0], held[1][:-1])
     hinge = PolyleafClassifier(**SMALL, objective="squared_hinge").fit(*fit)
     with pytest.raises(AttributeError, match="has no 'predict_proba'"):

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
         PolyleafRegressor(
             n_estimators=20, n_jobs=1, multi_strategy="one_output_per_tree", min_child_samples=1
         ),
-        # Of more trees, sums differ in the last bit of float32 where rows are repeated in place of weights.
+        # Of more trees, sums differ in the last bit of float32 where rows are repeated in place of
+        # weights.
         PolyleafClassifier(n_estimators=10, n_jobs=1, objective="squared_hinge"),
     ]
 )

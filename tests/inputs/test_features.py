@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.features import FeatureTable, SparseBlock, SparseRows, read_features
+from polyleaf.inputs.feature_table import FeatureTable, SparseBlock, SparseRows
+from polyleaf.inputs.features import read_features
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -119,7 +120,7 @@ def test_float_matrices_are_used_in_place(dtype, order):
 def test_columns_of_different_dtypes_are_brought_together_only_where_the_copy_is_small(monkeypatch):
     frame = pd.DataFrame({"a": np.ones(5, np.float32), "b": np.ones(5, np.int8), "c": np.ones(5)})
     assert [block.values.shape for block in read_features(frame).dense] == [(5, 3)]
-    monkeypatch.setattr("polyleaf.inputs.frames._MOST_COPIED_BYTES", 8 * 5 * 3 - 1)
+    monkeypatch.setattr("polyleaf.inputs.frames._MAX_COPIED_BYTES", 8 * 5 * 3 - 1)
     assert [block.values.dtype for block in read_features(frame).dense] == [
         np.float32,
         np.int8,
@@ -162,13 +163,13 @@ def test_rows_of_what_is_known_stay_rows_and_say_the_same(dtype):
     assert isinstance(rows.sparse[0], SparseRows) and isinstance(columns.sparse[0], SparseBlock)
     only = np.arange(30) % 7 == 2
     for first, second in ((rows, columns), (rows.rows(11, 40), columns.rows(11, 40))):
-        for wanted in (only, np.zeros(30, bool)):
+        for needed in (only, np.zeros(30, bool)):
             found, expected = (
-                mapper.transform(table, only=wanted)[wanted] for table in (first, second)
+                mapper.transform(table, only=needed)[needed] for table in (first, second)
             )
             np.testing.assert_array_equal(found, expected)
             np.testing.assert_array_equal(
-                first.get_raw_values(wanted), second.get_raw_values(wanted)
+                first.get_raw_values(needed), second.get_raw_values(needed)
             )
         np.testing.assert_array_equal(mapper.transform(first), mapper.transform(second))
         np.testing.assert_array_equal(first.get_raw_values(), second.get_raw_values())
@@ -241,9 +242,9 @@ def test_infinity_in_a_frame_names_the_column():
         (
             pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}),
             ValueError,
-            "Column 'd'.*neither a number nor a category",
+            "Column 'd'.*neither numeric nor categorical",
         ),
-        (pl.DataFrame({"d": [[1, 2]]}), ValueError, "Column 'd'.*neither a number nor a category"),
+        (pl.DataFrame({"d": [[1, 2]]}), ValueError, "Column 'd'.*neither numeric nor categorical"),
         (pl.LazyFrame({"d": [1]}), TypeError, "collect"),
         (
             pd.DataFrame({"d": pd.Categorical([(1, 2), (3, 4)])}),
@@ -268,11 +269,11 @@ def test_too_many_rows():
     ("asked", "error", "words"),
     [
         ("all", ValueError, "unknown"),
-        (["x"], ValueError, "no feature of X"),
+        (["x"], ValueError, "not a feature of X"),
         ([5], ValueError, "names feature 5, but X has 4"),
         ([-1], ValueError, "names feature -1"),
         ([True], ValueError, "mask of 1 entries"),
-        ([1.5], TypeError, "text or whole number, not by 1.5"),
+        ([1.5], TypeError, "got 1.5"),
     ],
 )
 def test_wrong_categorical_features(asked, error, words):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.inputs.objects import find_non_number, replace_nulls_with_nan, what
+from polyleaf.inputs.validation import describe_type, find_non_number, replace_nulls_with_nan
 
 N = 30
 NUMBERS = np.arange(float(N))
@@ -36,17 +36,14 @@ def regressor():
         ),
         (
             pd.DataFrame({"l": [[1, 2]] * N}),
-            "Column 'l' of X holds a list in row 0.*a column of its own",
+            "Column 'l' of X holds a list in row 0.*its own column",
         ),
         (
             np.array([[1.0], [PERIODS[0]]] * 15, dtype=object),
             "Column number 0 of X holds a Period in row 1",
         ),
-        (
-            pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]),
-            "X has several columns of the name 'a'",
-        ),
-        (pa.table([NUMBERS, NUMBERS], names=["a", "a"]), "X has several columns of the name 'a'"),
+        (pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]), "X has several columns named 'a'"),
+        (pa.table([NUMBERS, NUMBERS], names=["a", "a"]), "X has several columns named 'a'"),
         (pl.LazyFrame({"a": NUMBERS}), r"X is a lazy frame.*X\.collect\(\)"),
         (DaskFrame(), r"X is a Dask DaskFrame.*X\.compute\(\)"),
     ],
@@ -59,12 +56,9 @@ def test_bad_features_get_a_sentence(X, sentence):
 @pytest.mark.parametrize(
     ("y", "sentence"),
     [
-        (pd.Series(PERIODS), "y holds a Period in row 0, which is no number"),
+        (pd.Series(PERIODS), "y holds a Period in row 0"),
         (pd.Series([[1]] * N), "y holds a list in row 0.*matrix"),
-        (
-            pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]),
-            "y has several columns of the name 'a'",
-        ),
+        (pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]), "y has several columns named 'a'"),
         (pl.LazyFrame({"a": NUMBERS}), r"y is a lazy frame.*y\.collect\(\)"),
         (pd.Series([pd.NA, *NUMBERS[1:]], dtype=object), "Input y contains NaN.*missing_targets"),
     ],
@@ -133,4 +127,8 @@ def test_objects_are_judged_one_by_one():
     objects = np.array([[1, "2"], [None, True]], dtype=object)
     assert find_non_number(replace_nulls_with_nan(objects)) is None
     assert find_non_number(objects) == (1, 0)
-    assert (what(1), what([]), what(pd.Interval(0, 1))) == ("an int", "a list", "an Interval")
+    assert (describe_type(1), describe_type([]), describe_type(pd.Interval(0, 1))) == (
+        "an int",
+        "a list",
+        "an Interval",
+    )

@@ -67,7 +67,7 @@ def test_one_target_is_a_vector_and_text_stays_text(folder, table):
 def test_what_is_wrong_is_said(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no Parquet file at"):
         Dataset.from_parquet(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="empty list"):
+    with pytest.raises(FileNotFoundError, match="list of Parquet files is empty"):
         Dataset.from_parquet([])
     with pytest.raises(
         ValueError, match="There is no column 'price'; the columns are id, x, count"

@@ -1,4 +1,4 @@
-"""csr.py: one canonical form, whatever order and however often entries are stored; inputs do not change."""
+"""Canonical CSR does not depend on the order of entries; inputs do not change."""
 
 import numpy as np
 import pytest
@@ -38,8 +38,8 @@ def test_any_container(container):
 def test_entries_stored_twice_are_added_or_refused():
     twice = stored([1, 2, 4], [1, 1, 0], [0, 3], (1, 2))
     assert to_canonical_csr(twice, "Y").toarray().tolist() == [[4, 3]]
-    with pytest.raises(ValueError, match="Y stores 1 entries twice; call sum_duplicates"):
-        to_canonical_csr(twice, "Y", repeated="refuse")
+    with pytest.raises(ValueError, match="Y stores 1 entries twice: call sum_duplicates"):
+        to_canonical_csr(twice, "Y", repeated="raise")
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_entries_stored_twice_are_added_or_refused():
     [
         (np.ones(3), r"two dimensions, \(n_rows, n_columns\), not shape \(3,\)"),
         (np.array([["a"]]), "must hold numbers, not <U1"),
-        (np.empty((2, 0)), "needs a row and a column"),
-        (sp.csr_matrix((1, 2**31)), "2147483648 columns; more than 2147483647"),
-        (np.array([[1e39]]), "a number beyond float32"),
+        (np.empty((2, 0)), "at least one row and one column"),
+        (sp.csr_matrix((1, 2**31)), "2147483648 columns"),
+        (np.array([[1e39]]), "too large for float32"),
         (
             stored([1, 1], [0, 7], [0, 1, 2], (2, 3)),
-            "M is no sound sparse matrix: it stores column 7, outside 0 .. 2",
+            "M is not a valid sparse matrix: it stores column 7, outside 0 .. 2",
         ),
     ],
 )

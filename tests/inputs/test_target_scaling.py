@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from polyleaf import PolyleafRegressor
+from polyleaf.inputs.target import encode_regression
 from polyleaf.inputs.target_scaling import MIN_SPREAD, compute_target_scale
-from polyleaf.inputs.targets import encode_regression
 
 NAN = np.nan
 
@@ -88,9 +88,7 @@ def test_weights_that_overflow_are_refused(weight):
 
 def test_weights_times_targets_that_overflow_are_refused():
     y = np.arange(20.0) * 1e8
-    with pytest.raises(
-        ValueError, match=r"with weights of 2e\+11 in all, an output must not vary by more"
-    ):
+    with pytest.raises(ValueError, match=r"total weight of 2e"):
         encode_regression(y, sample_weight=np.full(20, 1e10), normalize=False)
     encode_regression(y, sample_weight=np.full(20, 1e10), normalize=True)
 
@@ -99,9 +97,7 @@ def test_weights_that_penalties_outweigh_are_warned_of():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
     model = PolyleafRegressor(n_estimators=2)
-    with pytest.warns(
-        UserWarning, match=r"sample_weight is 1 in all, .* Multiply the weights by a constant"
-    ):
+    with pytest.warns(UserWarning, match=r"sample_weight sums to 1"):
         model.fit(X, y, np.full(50, 1 / 50))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

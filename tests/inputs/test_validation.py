@@ -1,4 +1,4 @@
-"""Data that compiled code below would trust: corrupt sparse matrices, masks, dates, too many columns."""
+"""Validation: corrupt sparse matrices, masks, dates, too many columns."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
 from polyleaf.inputs.features import read_features
-from polyleaf.inputs.targets import encode_regression
+from polyleaf.inputs.target import encode_regression
 from polyleaf.inputs.validation import check_data
 
 RNG = np.random.default_rng(0)
@@ -67,14 +67,14 @@ def test_corrupt_sparse_matrices_are_refused(spoil, make):
     spoil(corrupt)
     labels = make((DENSE > 0).astype(np.float32))
     spoil(labels)
-    with pytest.raises(ValueError, match="X is no sound sparse matrix"):
+    with pytest.raises(ValueError, match="X is not a valid sparse matrix"):
         PolyleafRegressor().fit(corrupt, Y)
-    with pytest.raises(ValueError, match="X is no sound sparse matrix"):
+    with pytest.raises(ValueError, match="X is not a valid sparse matrix"):
         PolyleafRegressor(projection="gaussian", projection_dim=2).fit(corrupt, Y)
-    with pytest.raises(ValueError, match="X is no sound sparse matrix"):
+    with pytest.raises(ValueError, match="X is not a valid sparse matrix"):
         fitted.predict(corrupt)
     for settings in ({}, {"leaf": "sparse", "leaf_k": 2}):
-        with pytest.raises(ValueError, match="y is no sound sparse matrix"):
+        with pytest.raises(ValueError, match="y is not a valid sparse matrix"):
             PolyleafClassifier(**settings).fit(DENSE, labels)
 
 
@@ -82,7 +82,7 @@ def test_triples_outside_the_shape_are_refused():
     for row, column in ((-1, 0), (60, 0), (0, 8), (0, -2)):
         A = sp.coo_matrix(DENSE)
         A.coords[0][0], A.coords[1][0] = row, column
-        with pytest.raises(ValueError, match="no sound sparse matrix: it stores"):
+        with pytest.raises(ValueError, match="not a valid sparse matrix: it stores"):
             read_features(A)
 
 
@@ -142,7 +142,5 @@ def test_too_wide_x_is_refused_before_it_is_binned(monkeypatch):
         "polyleaf.data.binning.BinMapper.fit", lambda *args: pytest.fail("was binned")
     )
     for train in (lambda: PolyleafRegressor().fit(X, Y), lambda: Dataset(X, Y)):
-        with pytest.raises(
-            ValueError, match=r"X has 5000000 features.*first 4194304 only.*projection"
-        ):
+        with pytest.raises(ValueError, match=r"X has 5000000 features.*4194304.*projection"):
             train()

@@ -50,7 +50,7 @@ def labeller():
     )
 
 
-def test_learning_curves_are_what_was_logged(model, tmp_path):
+def test_learning_curves_equal_the_log(model, tmp_path):
     drawn = LearningCurvesDisplay.from_estimator(model)
     assert drawn.metric == "rmse" and list(drawn.curves) == ["validation"]
     np.testing.assert_array_equal(
@@ -110,7 +110,7 @@ def test_outputs_stand_beside_constants_and_others(model):
     assert r2.metric == "r2" and (r2.scores["model"] > 0.9).all()
 
 
-def test_metrics_of_whole_rows_are_refused(labeller):
+def test_metrics_of_whole_rows_raise(labeller):
     _, X_test, _, Y_test = EMOTIONS.split()
     with pytest.raises(ValueError, match="metric='subset_accuracy'"):
         OutputsDisplay.from_estimator(labeller, X_test, Y_test, metric="subset_accuracy")
@@ -118,7 +118,7 @@ def test_metrics_of_whole_rows_are_refused(labeller):
     assert drawn.metric == "logloss" and (drawn.scores["model"] < drawn.scores["constant"]).all()
 
 
-def test_probabilities_are_compared_with_what_held(labeller):
+def test_calibration_of_probabilities(labeller):
     _, X_test, _, Y_test = EMOTIONS.split()
     drawn = CalibrationDisplay.from_estimator(labeller, X_test, Y_test, n_bins=4)
     assert drawn.names == list(EMOTIONS.output_names) and len(drawn.lines_) == 6
@@ -246,7 +246,7 @@ def test_long_names_lose_their_middle():
     assert rules and all(len(rule) <= 19 and rule.endswith(" in 2009") for rule in rules)
 
 
-def test_names_are_no_formulas():
+def test_dollar_signs_in_names_are_kept():
     frame = FRAME.rename(columns={ENERGY.feature_names[0]: "cost in $ of $\\frac"})
     drawn = TreeDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(frame, TARGETS))
     drawn.figure_.canvas.draw()

@@ -1,4 +1,4 @@
-"""What the shap package makes of our models: its own numbers are ours, and its plots get what they need."""
+"""The shap package computes the same values from exported trees, and plots explanations."""
 
 import numpy as np
 import pandas as pd
@@ -33,11 +33,11 @@ def test_shap_has_the_same_numbers(name, against_rows):
     model = MODELS[name]()
     background = X[:30].astype(np.float64) if against_rows else None
     theirs = shap.TreeExplainer(inspection.export_shap_trees(model), background)
-    wanted = theirs.shap_values(ROWS)
+    expected = theirs.shap_values(ROWS)
     found = model.shap_values(ROWS, background)
     # Values are kept in float32: theirs to a millionth of what a row's contributions come to.
-    scale = np.abs(wanted).sum(axis=1, keepdims=True).max()
-    np.testing.assert_allclose(found, wanted.reshape(found.shape), rtol=1e-6, atol=1e-6 * scale)
+    scale = np.abs(expected).sum(axis=1, keepdims=True).max()
+    np.testing.assert_allclose(found, expected.reshape(found.shape), rtol=1e-6, atol=1e-6 * scale)
     np.testing.assert_allclose(
         np.atleast_1d(model.shap_base_values(background)),
         np.atleast_1d(theirs.expected_value),
@@ -47,21 +47,23 @@ def test_shap_has_the_same_numbers(name, against_rows):
 
 def test_shap_has_the_same_interactions():
     model = MODELS["one target"]()
-    wanted = shap.TreeExplainer(inspection.export_shap_trees(model)).shap_interaction_values(ROWS)
+    expected = shap.TreeExplainer(inspection.export_shap_trees(model)).shap_interaction_values(ROWS)
     found = model.shap_values(ROWS, interactions=True)
-    np.testing.assert_allclose(found, wanted.reshape(found.shape), atol=1e-5 * np.abs(wanted).max())
+    np.testing.assert_allclose(
+        found, expected.reshape(found.shape), atol=1e-5 * np.abs(expected).max()
+    )
 
 
 def test_missing_values_go_where_ours_go():
     holes = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
     model = PolyleafRegressor(n_estimators=20).fit(holes, Y)
-    wanted = shap.TreeExplainer(inspection.export_shap_trees(model)).shap_values(
+    expected = shap.TreeExplainer(inspection.export_shap_trees(model)).shap_values(
         holes[:20].astype(np.float64)
     )
-    np.testing.assert_allclose(model.shap_values(holes[:20]), wanted, atol=1e-5)
+    np.testing.assert_allclose(model.shap_values(holes[:20]), expected, atol=1e-5)
 
 
-def test_what_shap_cannot_read_is_refused():
+def test_models_that_shap_does_not_support_raise():
     frame = pd.DataFrame(X, columns=[f"x{f}" for f in range(8)]).assign(
         side=pd.Categorical(np.where(X[:, 0] > 0.8, "big", "small"))
     )

@@ -21,7 +21,7 @@ ONE_BAG = {
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
+def change_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
@@ -40,7 +40,7 @@ def fitted(table, problem, hyperparameters, **options):
     return predictor.fit(table, hyperparameters={PolyleafModel: hyperparameters}, **ONE_BAG)
 
 
-def children_of(predictor):
+def get_models(predictor):
     bag = predictor._trainer.load_model(predictor.model_names()[0])
     return [bag.load_child(child) for child in bag.models]
 
@@ -55,13 +55,13 @@ def test_categories_and_missing_values_are_learned(table):
     assert -0.5 < error < 0
     assert all(
         list(child.model.model_.mapper.is_categorical_) == [False, True]
-        for child in children_of(predictor)
+        for child in get_models(predictor)
     )
 
 
 def test_folds_stop_early_and_a_refit_has_their_rounds(table):
     predictor = fitted(table, "regression", {})
-    rounds = [child.params_trained["n_estimators"] for child in children_of(predictor)]
+    rounds = [child.params_trained["n_estimators"] for child in get_models(predictor)]
     assert all(1 <= n < 1200 for n in rounds)
     name = next(iter(predictor.refit_full().values()))
     again = predictor._trainer.load_model(name)

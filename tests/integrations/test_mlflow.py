@@ -40,14 +40,14 @@ def letters():
 
 @pytest.fixture
 def no_pickles(monkeypatch):
-    def refuse(*args, **kwargs):
+    def raise_on_pickle(*args, **kwargs):
         raise AssertionError("A pickle is read.")
 
     for name in ("load", "loads", "Unpickler"):
-        monkeypatch.setattr(pickle, name, refuse)
+        monkeypatch.setattr(pickle, name, raise_on_pickle)
 
 
-def test_what_was_saved_is_served(energy, tmp_path, no_pickles):
+def test_saved_model_is_served(energy, tmp_path, no_pickles):
     model, X = energy
     save_model(model, tmp_path / "m")
     served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
@@ -84,7 +84,7 @@ def test_parameters_of_a_call_reach_the_method(energy, tmp_path):
     np.testing.assert_array_equal(served.predict(X, params={"sparse": False}), model.predict(X))
 
 
-def test_what_was_logged_comes_back(energy, no_pickles):
+def test_logged_model_is_loaded(energy, no_pickles):
     model, X = energy
     with mlflow.start_run():
         info = log_model(model, "energy")
@@ -119,24 +119,22 @@ def test_requirements_may_be_given(energy, tmp_path):
     assert "pandas" in (tmp_path / "m" / "requirements.txt").read_text("utf-8")
 
 
-def test_what_cannot_be_saved_is_refused(energy, tmp_path):
-    with pytest.raises(TypeError, match=r"fitted estimators .* not Model"):
+def test_unsupported_models_raise(energy, tmp_path):
+    with pytest.raises(TypeError, match="got Model"):
         save_model(energy[0].model_, tmp_path / "m")
     with pytest.raises(ValueError, match="not fitted"):
         log_model(PolyleafRegressor())
-    with pytest.raises(
-        ValueError, match="method='predict_proba' is not what a PolyleafRegressor has"
-    ):
+    with pytest.raises(ValueError, match="method='predict_proba'"):
         save_model(energy[0], tmp_path / "m", method="predict_proba")
 
 
-def test_a_model_of_another_flavour_is_refused(tmp_path):
+def test_model_of_another_flavour_raises(tmp_path):
     mlflow.models.Model(flavors={"sklearn": {}}).save(str(tmp_path / "MLmodel"))
     with pytest.raises(ValueError, match="flavours sklearn"):
         load_model(str(tmp_path))
 
 
-def test_a_damaged_file_is_refused(energy, tmp_path):
+def test_damaged_file_raises(energy, tmp_path):
     save_model(energy[0], tmp_path / "m")
     file = Path(tmp_path / "m" / "data" / "model.polyleaf")
     content = bytearray(file.read_bytes())

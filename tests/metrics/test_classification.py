@@ -101,7 +101,7 @@ def test_f1_threshold_is_a_midpoint_and_the_highest_on_ties():
     assert best_f1_threshold(
         np.array([[0.9], [0.5], [0.1]]), np.array([[1], [0], [0]])
     ) == pytest.approx(0.7)
-    # Yes to one of two (1 right) and to both of three (2 right, 1 wrong) are level: 2/3 and ... the first.
+    # Of thresholds with the same F1 the highest is chosen.
     p, y = np.array([[0.9], [0.6], [0.3]]), np.array([[1], [0], [0]])
     assert best_f1_threshold(p, y) == pytest.approx(0.75)
     assert best_f1_threshold(np.array([[0.4], [0.3]]), np.ones((2, 1))) == pytest.approx(
@@ -123,11 +123,11 @@ def test_macro_f1_leaves_out_labels_that_no_row_has():
 
 
 def test_f1_threshold_from_probabilities_alone():
-    """The plug-in rule: of many rows whose labels follow the probabilities, the same threshold, nearly."""
+    """With calibrated probabilities the threshold is nearly that chosen with labels."""
     rng = np.random.default_rng(0)
     p = rng.beta(0.6, 2.0, (200_000, 1))
     y = (rng.random(p.shape) < p).astype(float)
     assert best_f1_threshold(p, p) == pytest.approx(best_f1_threshold(p, y), abs=0.01)
-    # The best threshold of right probabilities is half the F1 that it gives (Lipton and others, 2014).
+    # The best threshold of calibrated probabilities is half its F1 (Lipton et al., 2014).
     _, f1 = f1_by_threshold(p, y)
     assert best_f1_threshold(p, p) == pytest.approx(f1.max() / 2, abs=0.01)

@@ -182,7 +182,7 @@ def test_weights_per_row_are_weights_per_row_and_output(name):
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("mlogloss", "merror")])
 def test_missing_targets_are_ignored(name):
-    """The score with weight 0 at some targets is the one without them, whatever stands in their place."""
+    """Targets of weight 0 do not affect the metric, whatever their values."""
     y, prediction, _ = CASES[name]
     metric = get_metric(name)
     if y.ndim == 1:

@@ -1,4 +1,4 @@
-"""Scores of a whole task: the printed figures equal scikit-learn's, and the baseline ignores the features."""
+"""Tables of scores equal scikit-learn's, and the baseline ignores the features."""
 
 from __future__ import annotations
 

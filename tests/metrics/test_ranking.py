@@ -1,4 +1,4 @@
-"""Ranking metrics: against definitions written as loops, in every form of input, and in training."""
+"""Ranking metrics equal definitions written as loops, for all forms of input, and in training."""
 
 import math
 

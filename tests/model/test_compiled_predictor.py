@@ -20,7 +20,7 @@ def assert_same_bits(a, b):
 
 
 def as_given(est, X):
-    """The rows of an exported model as a predictor takes them: what is no code of a category is NaN."""
+    """Return the rows of an exported model for a predictor, with NaN for unknown categories."""
     mapper, X = est.model_.mapper, X.copy()
     for feature in np.flatnonzero(mapper.is_categorical_).tolist():
         n_codes = int(mapper.n_bins_[feature])
@@ -110,7 +110,7 @@ def test_a_predictor_is_pickled():
     )
 
 
-def test_what_cannot_be_predicted_is_a_sentence():
+def test_unsupported_models_and_rows_raise():
     predictor = estimator("defaults").predictor()
     with pytest.raises(ValueError, match="A row has 5 features, but the model is expecting 6"):
         predictor(np.zeros(5))
@@ -177,12 +177,12 @@ def test_a_device_adds_more_trees_than_a_block_takes_at_a_time(strategy, monkeyp
 
 
 @needs_compiler
-def test_leaves_that_are_no_constants_are_refused_on_a_device(monkeypatch):
+def test_device_requires_dense_leaves(monkeypatch):
     host_device.use(monkeypatch)
     with pytest.raises(ValueError, match=r'device="cuda"'):
         estimator("linear").predictor(device="cuda")
 
 
-def test_a_device_that_is_none():
+def test_unknown_device_raises():
     with pytest.raises(ValueError, match=r"got 'gpu'"):
         estimator("defaults").predictor(device="gpu")

@@ -75,7 +75,7 @@ def test_quantiles_keep_the_mean_of_their_shifts():
     np.testing.assert_allclose(blend.predict_raw(X), expected, rtol=1e-5, atol=1e-3)
 
 
-def test_models_that_do_not_go_together_are_refused():
+def test_models_with_different_frames_raise():
     X_c, y = make_classification(100, 6, random_state=0)
     of_classes = PolyleafClassifier(n_estimators=3, n_jobs=1).fit(X_c, y).model_
     other_bins = PolyleafRegressor(n_estimators=3, n_jobs=1).fit(X[:90], Y[:90]).model_

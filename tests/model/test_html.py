@@ -1,4 +1,4 @@
-"""What notebooks show: the model, its curve and features, every name escaped, the same text every time."""
+"""HTML for notebooks: model, curve and features, with escaped names, deterministic."""
 
 import numpy as np
 import pandas as pd
@@ -64,7 +64,7 @@ def test_models_without_statistics_and_of_one_output(tmp_path):
     assert "of the split" in text and "<td>1</td>" in text
 
 
-def test_categories_and_missing_values_are_told():
+def test_categories_and_missing_values_are_shown():
     frame = pd.DataFrame(
         {"colour": pd.Categorical(np.where(X["c"] > 0, "red", "blue")), "x": X["c"]}
     )

@@ -18,7 +18,7 @@ def test_descriptors_fit_each_other_and_the_format():
 
 
 @pytest.mark.parametrize("name", LEAF_KINDS)
-def test_a_kind_says_what_the_core_holds(name):
+def test_kind_matches_the_core(name):
     kind, forest = LEAF_KINDS[name], random_model(kinds=(name,)).forest
     assert storage.get_leaf_kinds(forest) == [kind] * 6
     assert storage.required_version(forest) == kind.since_version

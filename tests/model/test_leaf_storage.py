@@ -1,4 +1,4 @@
-"""Rounded leaf values: how far they are off, what is refused, and models in files that hold them."""
+"""Rounded leaf values: their error, values out of range, and files with them."""
 
 import json
 import pickle
@@ -20,7 +20,7 @@ from polyleaf.model.storage import to_arrays
 ROUNDED = ("float16", "int8")
 
 
-def blocks_of(seed, scale=1.0):
+def make_blocks(seed, scale=1.0):
     """Leaf values of three trees; each output on a scale of its own."""
     rng = np.random.default_rng(seed)
     scales = scale * 10.0 ** rng.uniform(-2, 2, 4)
@@ -36,7 +36,7 @@ def restored(blocks, leaf_dtype):
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 1.0, 100.0]))
 def test_rounding_is_to_the_nearest_of_11_or_8_bits(seed, scale):
-    blocks = blocks_of(seed, scale)
+    blocks = make_blocks(seed, scale)
     for block, half, eight in zip(
         blocks, restored(blocks, "float16"), restored(blocks, "int8"), strict=True
     ):
@@ -49,8 +49,8 @@ def test_rounding_is_to_the_nearest_of_11_or_8_bits(seed, scale):
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(ROUNDED), st.sampled_from([1e-30, 1.0, 1e30]))
-def test_rounding_twice_changes_nothing(seed, leaf_dtype, scale):
-    once = restored(blocks_of(seed, 1.0 if leaf_dtype == "float16" else scale), leaf_dtype)
+def test_rounding_is_idempotent(seed, leaf_dtype, scale):
+    once = restored(make_blocks(seed, 1.0 if leaf_dtype == "float16" else scale), leaf_dtype)
     for first, second in zip(once, restored(once, leaf_dtype), strict=True):
         np.testing.assert_array_equal(first, second)
 
@@ -61,7 +61,7 @@ def test_columns_of_zeros_and_no_trees():
         assert (restored([np.zeros((3, 2), np.float32)], leaf_dtype)[0] == 0).all()
 
 
-def test_what_float16_cannot_hold_is_refused():
+def test_values_beyond_float16_raise():
     fits = np.array([[65504.0, 1e-9]], np.float32)
     assert np.isfinite(restored([fits], "float16")[0]).all()
     with pytest.raises(
@@ -108,7 +108,7 @@ def test_plain_files_are_as_they_were():
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), leaf_dtype=st.sampled_from(ROUNDED))
-def test_hostile_values_are_refused_or_predict(seed, leaf_dtype):
+def test_malformed_values_raise_or_predict(seed, leaf_dtype):
     rng = np.random.default_rng(seed)
 
     def change(header, arrays):
@@ -163,7 +163,7 @@ def test_files_without_statistics_predict_the_same(tmp_path, leaf_dtype, scalar)
         Model.from_bytes(reseal(model.to_bytes(), lambda _, a: a.pop("forest.cover")))
 
 
-def test_what_needs_statistics_says_that_there_are_none():
+def test_functions_that_require_statistics_raise():
     model = Model.from_bytes(random_model().to_bytes(statistics=False))
     for kind in ("gain", "cover"):
         with pytest.raises(ValueError, match=f"kind='{kind}'.*statistics=False"):
@@ -274,14 +274,14 @@ def test_command_line(tmp_path, capsys):
         sizes[leaf_dtype] = path.stat().st_size
     assert sizes["float32"] > sizes["float16"] > sizes["int8"]
     assert run(["inspect", str(tmp_path / "int8")]) == 0
-    said = capsys.readouterr().out
-    assert "file of 0." in said and "with leaf_dtype float16 0." in said
+    message = capsys.readouterr().out
+    assert "file size 0." in message and "with leaf_dtype float16 0." in message
     assert run([*train, str(tmp_path / "bare"), "--no-statistics"]) == 0
     assert (tmp_path / "bare").stat().st_size < 0.7 * sizes["float32"]
     capsys.readouterr()
     for path, shown in (("float32", ["gain ", "rows"]), ("bare", [])):
         assert run(["inspect", str(tmp_path / path), "--tree", "0"]) == 0
-        said = capsys.readouterr().out
-        assert all((word in said) == (word in shown) for word in ("gain ", "rows"))
+        message = capsys.readouterr().out
+        assert all((word in message) == (word in shown) for word in ("gain ", "rows"))
     assert run([*train, str(tmp_path / "x"), "--leaf-dtype", "float64"]) == 2
     assert "leaf_dtype must be one of float32, float16, int8" in capsys.readouterr().err

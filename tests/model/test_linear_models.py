@@ -130,7 +130,8 @@ def test_same_bits_for_any_number_of_threads(fit, leaf_hessian):
     labels = (y > 0).astype(np.uint8)
     models = [
         PolyleafClassifier(
-            leaf="linear", linear_fit=fit, leaf_hessian=leaf_hessian, n_estimators=5, random_state=0,
+            leaf="linear", linear_fit=fit, leaf_hessian=leaf_hessian, n_estimators=5,
+            random_state=0,
             sampling_method="goss", n_jobs=n,
         ).fit(X, labels)
         for n in (1, 2, 3)
@@ -139,7 +140,7 @@ def test_same_bits_for_any_number_of_threads(fit, leaf_hessian):
 
 
 @pytest.mark.parametrize("hessian", ["none", "shared", "diagonal"])
-def test_classes_with_any_curvature(hessian):
+def test_classes_with_any_hessian(hessian):
     X, y = smooth(600)
     classes = np.digitize(y, [-0.5, 0.5])
     scores = [
@@ -173,13 +174,13 @@ def test_classes_with_any_curvature(hessian):
         ({"linear_fit": "additive"}, "linear_fit"),
     ],
 )
-def test_what_does_not_go_together_is_refused_in_a_sentence(parameters, message):
+def test_unsupported_combinations_raise(parameters, message):
     X, y = smooth(60, 2)
     with pytest.raises(ValueError, match=message):
         regressor(**parameters).fit(X, y)
 
 
-def test_a_dataset_without_its_features_is_refused():
+def test_dataset_without_raw_features_raises():
     X, y = smooth(60)
     with pytest.raises(ValueError, match="keep_features=True"):
         regressor().fit(Dataset(X), y)
@@ -187,7 +188,7 @@ def test_a_dataset_without_its_features_is_refused():
     np.testing.assert_array_equal(kept.predict(X), regressor().fit(X, y).predict(X))
 
 
-def test_the_recipe():
+def test_preset():
     X, y = smooth()
     model = PolyleafRegressor(**{**presets.gbdt_pl(), "n_estimators": 20}).fit(X, y)
     assert model.score(X, y) > 0.9 and model.leaf == "linear"

@@ -18,7 +18,7 @@ from polyleaf.model.batch_predict import read_regressors
 N_ROWS = 200
 
 
-def parts_of(model, first=0, last=None):
+def split_rows(model, first=0, last=None):
     forest = model.forest
     return [
         (forest.tree(t), forest.values(t), forest.output(t))
@@ -27,7 +27,7 @@ def parts_of(model, first=0, last=None):
 
 
 def slow_raw(model, table):
-    parts, codes = parts_of(model), model.mapper.transform(table, 1)
+    parts, codes = split_rows(model), model.mapper.transform(table, 1)
     return model.base_score + raw_scores_at(
         parts, leaves_at(parts, codes), model.n_outputs, table.get_raw_values()
     )
@@ -131,15 +131,17 @@ def test_predict_topk_sorts_the_raw_scores(kinds, unit):
     if kinds == ("sparse",) and unit == "raw":  # only there is an output without votes left out
         held = raw != 0
     expected = reference.top_outputs(raw, held, 2)
-    for found, wanted in zip(model.predict_topk(table, 2, n_threads=2), expected, strict=True):
-        assert found.dtype == wanted.dtype
-        np.testing.assert_array_equal(found, wanted)
+    for found, expected_scores in zip(
+        model.predict_topk(table, 2, n_threads=2), expected, strict=True
+    ):
+        assert found.dtype == expected_scores.dtype
+        np.testing.assert_array_equal(found, expected_scores)
     with pytest.raises(ValueError, match="k must be at least 1, but is -1"):
         model.predict_topk(table, -1)
 
 
 @pytest.mark.parametrize("unit", ["raw", "based", "scaled"])
-def test_predict_sparse_stores_what_leaves_hold(unit):
+def test_predict_sparse_stores_the_entries_of_leaves(unit):
     scale = {"target_scale": np.full(40, 2.0), "target_offset": np.arange(40.0)}
     base = {} if unit == "based" else {"base_score": np.zeros(40)}
     model = random_model(
@@ -162,7 +164,7 @@ def test_predict_sparse_stores_what_leaves_hold(unit):
 
 def test_append_checks_rounds():
     model = random_model(n_rounds=2)
-    tree, values, _ = parts_of(model)[0]
+    tree, values, _ = split_rows(model)[0]
     with pytest.raises(ValueError, match=r"round=0"):
         model.append(tree, values, 0)
     with pytest.raises(ValueError, match="round=3"):
@@ -188,7 +190,7 @@ def test_truncate():
 def test_importance_of_vector_trees():
     model = random_model()
     gain, split, cover = (model.feature_importance(kind) for kind in ("gain", "split", "cover"))
-    trees = [tree for tree, _, _ in parts_of(model)]
+    trees = [tree for tree, _, _ in split_rows(model)]
     for f in range(4):
         here = [(tree, tree.feature == f) for tree in trees]
         assert split[f] == sum(mask.sum() for _, mask in here)
@@ -204,11 +206,11 @@ def test_importance_of_scalar_trees():
     model = random_model(scalar=True)
     per_output = model.feature_importance(per_output=True)
     np.testing.assert_allclose(model.feature_importance(), per_output.mean(axis=0))
-    gains = sum(tree.gain.sum() for tree, _, output in parts_of(model) if output == 2)
+    gains = sum(tree.gain.sum() for tree, _, output in split_rows(model) if output == 2)
     assert per_output[2].sum() == pytest.approx(gains)
 
 
-def test_importance_refuses_what_means_nothing():
+def test_invalid_importance_raises():
     with pytest.raises(ValueError, match="kind='weight'"):
         random_model().feature_importance("weight")
     with pytest.raises(ValueError, match="per_output"):
@@ -274,7 +276,7 @@ def test_equals_sees_every_difference():
     )
 
 
-def test_wrong_fields_are_refused():
+def test_invalid_fields_raise():
     for fields, message in [
         ({"base_score": [0.0, np.nan, 1.0]}, "finite"),
         ({"feature_names": ["a"]}, "feature_names has 1 names, but 4"),

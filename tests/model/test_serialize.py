@@ -23,7 +23,7 @@ from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.serialize import FORMAT_VERSION, ModelFileError
 
 
-def with_entries(data, **entries):
+def replace_entries(data, **entries):
     return save(load(data), {serialize.FORMAT: json.dumps(about(data) | entries)})
 
 
@@ -115,19 +115,19 @@ def test_files_of_every_version_load_and_predict_the_same(version):
     assert about(model.to_bytes())["format_version"] == version
 
 
-def test_newer_versions_are_refused(data, tmp_path):
+def test_newer_versions_raise(data, tmp_path):
     path = tmp_path / "m.polyleaf"
     newer = FORMAT_VERSION + 1
-    path.write_bytes(with_entries(data, format_version=newer, polyleaf_version="9.1"))
+    path.write_bytes(replace_entries(data, format_version=newer, polyleaf_version="9.1"))
     expected = rf"m\.polyleaf' cannot be loaded: .*version {newer}, .*9\.1.*Upgrade"
     with pytest.raises(ModelFileError, match=expected):
         Model.load(path)
     for version in (None, 0, -1, "1", [1]):
         with pytest.raises(ModelFileError, match="format version"):
-            Model.from_bytes(with_entries(data, format_version=version))
+            Model.from_bytes(replace_entries(data, format_version=version))
 
 
-def test_other_files_are_refused(tmp_path):
+def test_other_files_raise(tmp_path):
     for content in (b"", b"PK", b"\x00" * 100, os.urandom(1000), b"\xff" * 8 + b"{}"):
         with pytest.raises(ModelFileError, match=r"not a model file|not a Polyleaf model"):
             Model.from_bytes(content)
@@ -137,7 +137,7 @@ def test_other_files_are_refused(tmp_path):
         Model.load(tmp_path / "absent")
 
 
-def test_every_truncation_is_refused(data):
+def test_every_truncation_raises(data):
     for size in {*range(0, len(data), 97), len(data) - 1}:
         with pytest.raises(ModelFileError):
             Model.from_bytes(data[:size])
@@ -145,7 +145,7 @@ def test_every_truncation_is_refused(data):
 
 @settings(max_examples=300, deadline=None)
 @given(place=st.integers(0, 2**32), bit=st.integers(0, 7))
-def test_flipped_bits_are_refused(data, model, place, bit):
+def test_flipped_bits_raise(data, model, place, bit):
     damaged = bytearray(data)
     damaged[place % len(data)] ^= 1 << bit
     try:
@@ -157,7 +157,7 @@ def test_flipped_bits_are_refused(data, model, place, bit):
 
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_hostile_arrays_are_refused_or_predict(data, seed):
+def test_malformed_arrays_raise_or_predict(data, seed):
     """Random entries under a right checksum, as an attacker would write them."""
     rng = np.random.default_rng(seed)
 
@@ -187,7 +187,7 @@ def test_hostile_arrays_are_refused_or_predict(data, seed):
 
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_hostile_headers_are_refused_or_predict(data, seed):
+def test_malformed_headers_raise_or_predict(data, seed):
     rng = np.random.default_rng(seed)
     odd = [None, True, -1, 2**62, 1e308, "x", [], {}, [None] * 4, {"name": "softmax"}]
 
@@ -284,7 +284,7 @@ def test_hostile_content_that_is_well_formed(data):
         Model.from_bytes(save(load(data), {serialize.FORMAT: "[" * 100_000}))
 
 
-def test_metadata_that_json_cannot_hold(model):
+def test_metadata_without_json_form_raises(model):
     other = model.copy()
     other.metadata["function"] = print
     with pytest.raises(ValueError, match="metadata"):

@@ -1,4 +1,4 @@
-"""Contributions to the raw scores of fitted models: whatever the leaves, objectives, units and kinds of X."""
+"""SHAP values of fitted models for all leaf kinds, objectives, target scales and kinds of X."""
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ SMALL = {"n_estimators": 12, "max_leaves": 10}
 
 
 def raw_scores(model, rows):
-    """Float64 (n_rows, n_scores), in the unit of y: what predictions round to float32 tree after tree."""
+    """Return raw scores in the unit of y, float64 (n_rows, n_scores), without float32 rounding."""
     inner = model.model_
     table = model._features(rows)
     numbers, leaves = table.get_raw_values(), inner.apply(table)
@@ -98,7 +98,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_contributions_add_up_to_raw_scores(name):
+def test_shap_values_add_up_to_raw_scores(name):
     model = MODELS[name]()
     rows = FILLED[:60] if name == "projected" else X[:60]
     if "linear" in name:
@@ -133,7 +133,7 @@ def test_shapes_follow_the_outputs():
     assert many.shap_values(X[:4]).dtype == np.float32
 
 
-def test_outputs_are_chosen_by_number_or_name():
+def test_outputs_by_number_or_name():
     frame = pd.DataFrame(Y, columns=["a", "b", "c"])
     model = PolyleafRegressor(**SMALL).fit(X, frame)
     whole, base = model.shap_values(X[:9]), model.shap_base_values()
@@ -150,7 +150,7 @@ def test_outputs_are_chosen_by_number_or_name():
     assert model.shap_base_values(outputs="b") == base[1]
 
 
-def test_every_row_may_have_outputs_of_its_own(monkeypatch):
+def test_outputs_per_row(monkeypatch):
     monkeypatch.setattr(shap, "_ROWS_PER_BATCH", 4)
     model = MODELS["labels"]()
     whole, base = model.shap_values(X[:9]), model.shap_base_values()
@@ -239,7 +239,7 @@ def test_memory_is_bounded_by_chunks(monkeypatch):
         assert (np.concatenate([values for _, values in chunks]) == whole).all()
 
 
-def test_too_much_memory_is_a_sentence():
+def test_memory_error_names_the_size():
     model = MODELS["many targets"]()
     found, chosen = model.model_.make_shap_explainer(), shap.resolve_outputs(None, 3, None)
     with pytest.raises(MemoryError, match=r"1000000000000000, 6, 3.* GiB"):
@@ -247,7 +247,7 @@ def test_too_much_memory_is_a_sentence():
     assert found.values(model._read_shap_rows(X[:2]), chosen).shape == (2, F, 3)
 
 
-def test_files_keep_what_is_explained(tmp_path):
+def test_shap_values_survive_saving(tmp_path):
     model = MODELS["many targets"]()
     model.save_model(tmp_path / "with")
     model.save_model(tmp_path / "without", statistics=False)
@@ -266,7 +266,7 @@ def test_threads_make_no_difference(n_jobs):
     assert (model.set_params(n_jobs=n_jobs).shap_values(X) == expected).all()
 
 
-def test_importance_is_the_mean_magnitude():
+def test_importance_is_the_mean_absolute_value():
     model = MODELS["many targets"]()
     values = model.shap_values(X)
     per_output = model.feature_importance("shap", per_output=True, X=X)
@@ -277,7 +277,7 @@ def test_importance_is_the_mean_magnitude():
         model.feature_importance("shap")
 
 
-def test_bad_input_is_answered_by_sentences():
+def test_invalid_input_raises():
     model = MODELS["many targets"]()
     for outputs, message in (
         ("a", "has no output 'a'; its outputs have numbers only"),

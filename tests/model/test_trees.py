@@ -25,7 +25,7 @@ def test_a_sequence_of_trees():
 
 
 @pytest.mark.parametrize("scalar", [False, True])
-def test_leaves_predict_what_the_model_does(scalar):
+def test_leaf_values_add_up_to_predictions(scalar):
     model = random_model(kinds=("linear", "dense") if scalar else ALL_KINDS, scalar=scalar)
     table = example_table(model)
     x, raw = table.get_raw_values(), np.zeros((table.n_rows, 3), np.float32)
@@ -57,12 +57,12 @@ def test_one_leaf_at_a_time():
         )
 
 
-def test_wrong_calls_say_what_is_there():
+def test_invalid_calls_raise():
     sparse, linear, dense = random_model(kinds=ALL_KINDS).trees[:3]
     for call, message in [
         (lambda: dense.leaf_linear(0), "Tree 2 has dense"),
         (lambda: sparse.leaf_linear(0), "Tree"),
-        (lambda: linear.leaf_sparse(0), "The leaves of tree 1 are linear, not sparse"),
+        (lambda: linear.leaf_sparse(0), "Tree 1 has linear"),
     ]:
         with pytest.raises(ValueError, match=message):
             call()

@@ -1,4 +1,4 @@
-"""The exponential losses of class codes: their formulas, the papers' forms of them, and what sums to zero."""
+"""Exponential losses of class codes: formulas, equivalent forms of the papers, and zero sums."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,14 @@ from polyleaf.objectives import get_objective
 LOSSES = ("exponential", "exponential_margin")
 
 
-def problem_of(name, k, n=60, weight=None, seed=0):
+def bind_random(name, k, n=60, weight=None, seed=0):
     label = np.random.default_rng(seed).integers(0, k, n).astype(np.int32)
     return get_objective(name, n_classes=k).bind(label, weight)
 
 
 def loss_of_papers(name, scores, label):
-    """SAMME's loss of its code vectors; GD-MCBoost's of codewords in K - 1 dimensions. Float64 (n,)."""
+    """SAMME's loss of its code vectors; GD-MCBoost's of codewords in K - 1 dimensions. Float64
+    (n,)."""
     n, k = scores.shape
     rows = np.arange(n)
     if name == "exponential":
@@ -43,7 +44,7 @@ def simplex(k):
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("k", [2, 3, 7, 20])
 def test_derivatives_are_differences_of_the_loss_in_the_papers(name, k):
-    problem, raw = problem_of(name, k), draw_raw(60, k)
+    problem, raw = bind_random(name, k), draw_raw(60, k)
     problem.set_base_score(np.linspace(-0.5, 0.5, k))
     z = raw + problem.base
 
@@ -72,12 +73,12 @@ def test_derivatives_are_differences_of_the_loss_in_the_papers(name, k):
 def test_hessians_have_the_bits_of_the_reference(k):
     raw = draw_raw(45, k, scale=3.0)
     rows = np.arange(45)
-    problem = problem_of("exponential", k, 45)
+    problem = bind_random("exponential", k, 45)
     g, h = hessians(problem, raw)
     other = (problem.label + 1) % k
     e = g[rows, other] * np.float32(k)  # exact: k is a power of two
     np.testing.assert_array_equal(h, reference.exponential_hessian(e, problem.label, k))
-    problem = problem_of("exponential_margin", k, 45)
+    problem = bind_random("exponential_margin", k, 45)
     g, h = hessians(problem, raw)
     factors = 2 * g
     factors[rows, problem.label] = 0
@@ -91,8 +92,8 @@ def test_weights_multiply(name):
     raw = draw_raw(60, 4)
     for derive in (run, hessians):
         plain, weighted = (
-            derive(problem_of(name, 4), raw),
-            derive(problem_of(name, 4, weight=weight), raw),
+            derive(bind_random(name, 4), raw),
+            derive(bind_random(name, 4, weight=weight), raw),
         )
         for a, b in zip(plain, weighted, strict=True):
             np.testing.assert_array_equal(a * weight[:, None], b)
@@ -115,7 +116,7 @@ def test_base_score_is_the_best_constant_and_gives_the_shares_of_the_classes(nam
 def test_extreme_scores_give_finite_numbers(name):
     extremes = np.array([0, 88, -88, 1e3, -1e3, 1e30, -1e30], np.float32)
     raw = np.stack(np.meshgrid(extremes, extremes, extremes), -1).reshape(-1, 3).astype(np.float32)
-    problem = problem_of(name, 3, len(raw), np.full(len(raw), 1e3, np.float32))
+    problem = bind_random(name, 3, len(raw), np.full(len(raw), 1e3, np.float32))
     for g, h in (run(problem, raw), hessians(problem, raw)):
         assert np.isfinite(g).all() and np.isfinite(h).all()
     assert np.isfinite(problem.loss(raw))
@@ -126,14 +127,14 @@ def test_extreme_scores_give_finite_numbers(name):
 @given(st.integers(2, 12), st.integers(0, 2**32 - 1))
 def test_gradients_sum_to_zero(name, k, seed):
     raw = draw_raw(30, k, seed, scale=3.0)
-    g, _ = run(problem_of(name, k, 30, seed=seed), raw)
+    g, _ = run(bind_random(name, k, 30, seed=seed), raw)
     assert (np.abs(g.sum(1, dtype=np.float64)) <= 1e-6 * k * (1 + np.abs(g).max(1))).all()
 
 
-def test_a_simplex_in_fewer_dimensions_is_the_same_predictor():
-    """GD-MCBoost's f has K - 1 dimensions. Its gradient, seen through the codewords, is the one in K: so one
-    step along it, times the same rate, moves the scores by the same."""
-    k, problem = 5, problem_of("exponential_margin", 5)
+def test_simplex_codewords_give_the_same_predictor():
+    """GD-MCBoost's f has K - 1 dimensions. Its gradient, seen through the codewords, is the one in
+    K: so one step along it, times the same rate, moves the scores by the same."""
+    k, problem = 5, bind_random("exponential_margin", 5)
     raw = draw_raw(60, k)
     raw -= raw.mean(1, keepdims=True)
     g, _ = run(problem, raw)

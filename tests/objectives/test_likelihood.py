@@ -69,7 +69,7 @@ SCORES = [(-1.0, -1.5), (0.0, -0.7), (0.5, 0.0), (2.0, 0.3), (3.0, -2.0)]
 
 @pytest.mark.parametrize("scores", SCORES)
 @pytest.mark.parametrize("name", NAMES)
-def test_curvature_is_fishers_information(name, scores):
+def test_hessian_is_fisher_information(name, scores):
     information = likelihoods.information(name, *scores)
     y = likelihoods.frozen(name, *scores).ppf([0.3, 0.5, 0.6]).astype(np.float32)
     g, h = run(get_objective(name).bind(y, None), np.tile(np.float32(scores), (3, 1)))
@@ -83,7 +83,7 @@ def test_curvature_is_fishers_information(name, scores):
 
 @pytest.mark.parametrize("log_mean", [-3.0, -1.0, 0.0, 1.0, 3.0, 6.0])
 @pytest.mark.parametrize("shape", [0.05, 0.2, 1.0, 5.0, 50.0, 1000.0])
-def test_curvature_of_counts_is_an_upper_bound(shape, log_mean):
+def test_hessian_of_counts_is_an_upper_bound(shape, log_mean):
     second = -0.5 * np.log(shape)
     y = np.float32(np.round(np.exp(log_mean)))
     raw = np.float32([[log_mean, second]])
@@ -95,7 +95,7 @@ def test_curvature_of_counts_is_an_upper_bound(shape, log_mean):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_row_steps_no_further_than_it_may(name):
+def test_steps_of_single_rows_are_bounded(name):
     y, raw = draw(name, 2000, 1)
     raw[:, 1] -= 3.0  # far too sure
     g, h = run(get_objective(name).bind(y, None), raw)
@@ -115,7 +115,7 @@ def test_extreme_scores_give_finite_numbers(name):
         assert np.isfinite(g).all() and np.isfinite(h).all() and (h > 0).all()
 
 
-def test_likelihoods_that_are_sharp_keep_their_digits():
+def test_sharp_likelihoods_are_accurate():
     """A coefficient of variation of 1e-3: squares of differences of 1e-3 are what matters."""
     rng = np.random.default_rng(0)
     y = (5.0 * (1 + 1e-3 * rng.standard_normal(2000))).astype(np.float32)
@@ -146,7 +146,7 @@ def test_gamma_functions(function):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_base_scores_are_most_likely(name, weighted):
+def test_base_scores_maximise_the_likelihood(name, weighted):
     y, _ = draw(name, 400, 2, seed=3)
     weight = (
         np.random.default_rng(1).integers(0, 3, (400, 2)).astype(np.float32) if weighted else None
@@ -163,7 +163,7 @@ def test_base_scores_are_most_likely(name, weighted):
     assert loss(base) <= best.fun + 1e-9
 
 
-def test_base_scores_of_targets_that_say_little():
+def test_base_scores_of_degenerate_targets():
     same = get_objective("normal").bind(np.full(10, 3.0), None).base_score()
     assert same[0] == 3.0 and np.isfinite(same[1])
     even = get_objective("negative_binomial").bind(np.full(10, 3.0), None).base_score()
@@ -178,7 +178,7 @@ def test_base_scores_of_targets_that_say_little():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_weights_are_repeated_rows_and_missing_targets_say_nothing(name):
+def test_weights_equal_repeated_rows_and_missing_targets_have_no_effect(name):
     y, raw = draw(name, 300, 2)
     count = np.random.default_rng(2).integers(0, 3, 300)
     problem = get_objective(name).bind(y, count.astype(np.float32))
@@ -197,7 +197,7 @@ def test_weights_are_repeated_rows_and_missing_targets_say_nothing(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "bad", "said"),
+    ("name", "bad", "message"),
     [
         ("normal", np.inf, "finite targets"),
         ("lognormal", 0.0, "targets > 0"),
@@ -205,10 +205,10 @@ def test_weights_are_repeated_rows_and_missing_targets_say_nothing(name):
         ("negative_binomial", 1.5, "counts: whole numbers >= 0"),
     ],
 )
-def test_targets_outside_the_domain_are_refused(name, bad, said):
+def test_targets_outside_the_domain_raise(name, bad, message):
     y = np.ones((6, 2))
     y[4, 1] = bad
-    with pytest.raises(ValueError, match=f"needs {said}; row 4, output 1"):
+    with pytest.raises(ValueError, match=f"needs {message}; row 4, output 1"):
         get_objective(name).bind(y, None)
     weight = np.ones((6, 2))
     weight[4, 1] = 0.0
@@ -223,7 +223,7 @@ def test_degrees_of_freedom():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_full_curvature_is_diagonal(name):
+def test_full_hessian_is_diagonal(name):
     y, raw = draw(name, 50, 2)
     problem = get_objective(name).bind(y, None)
     g, diagonal = run(problem, raw)

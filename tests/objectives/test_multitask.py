@@ -1,4 +1,4 @@
-"""Losses side by side: each block is the objective alone; gains come in one unit."""
+"""Multi-task objectives: each block is the objective alone, and gains are scaled."""
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def test_each_block_is_the_objective_alone(weight):
     assert problem.loss(RAW) == pytest.approx(losses, rel=1e-12)
 
 
-def test_one_block_is_handed_through():
+def test_a_single_task_is_passed_through():
     """Also where an array need not be: Hessian 1 stays None, class Hessian is not copied."""
     for i, part in enumerate(PARTS):
         one, own = MultiTask((part,)), alone(i)
@@ -111,7 +111,7 @@ def test_hessians_are_blocks():
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT, WEIGHT[:, 0]], ids=["none", "cells", "rows"])
-def test_the_unit_is_the_reference_values(weight):
+def test_gain_scale_equals_the_reference(weight):
     problem = ALL.bind(TARGET, weight)
     problem.set_base_score(problem.base_score())
     g, h = derivatives(problem, RAW)
@@ -126,7 +126,7 @@ def test_the_unit_is_the_reference_values(weight):
     np.testing.assert_array_equal(problem.gain_scale(g, h, n_threads=3), problem.gain_scale(g, h))
 
 
-def test_the_unit_of_squared_error_is_the_deviation_of_residuals():
+def test_gain_scale_of_squared_error_is_the_deviation_of_residuals():
     parts = PARTS[0], Task("yes", Logistic(), "labels", 1, 1)
     problem = MultiTask(parts).bind(TARGET[:, :2], None)
     problem.set_base_score(problem.base_score())
@@ -152,13 +152,13 @@ def test_integer_weights_are_repeated_rows():
     np.testing.assert_allclose(*found, rtol=1e-6)
 
 
-def test_where_nothing_is_left_to_learn_the_unit_is_that_of_the_loss():
+def test_gain_scale_without_residuals():
     problem = MultiTask((PARTS[0], PARTS[1])).bind(TARGET[:, :2], None)
     g, h = np.zeros((N, 2), np.float32), np.ones((N, 2), np.float32)
     np.testing.assert_allclose(problem.gain_scale(g, h), [1, np.sqrt(3)])
 
 
-def test_scores_of_other_losses_are_not_renewed():
+def test_only_scores_of_updating_losses_are_updated():
     problem = ALL.bind(TARGET, None)
     problem.set_base_score(problem.base_score())
     np.testing.assert_array_equal(np.flatnonzero(problem.updated_outputs), [5, 6, 7])
@@ -171,7 +171,7 @@ def test_scores_of_other_losses_are_not_renewed():
     assert not np.delete(values, [5, 6, 7], axis=1).any()
 
 
-def test_predictions_stand_side_by_side():
+def test_predictions_are_concatenated():
     scores = RAW.astype(np.float64)
     predicted = ALL.transform(scores)
     assert predicted.shape == (N, 11)  # a distribution predicts its mean
@@ -185,7 +185,7 @@ def test_predictions_stand_side_by_side():
     assert np.isnan(np.delete(levels, [5, 6, 7])).all()
 
 
-def test_stored_and_read():
+def test_to_dict_round_trip():
     stored = ALL.to_dict()
     assert objective_from_dict(stored) == ALL
     for wrong in (
@@ -196,7 +196,8 @@ def test_stored_and_read():
         *(
             {"name": "tasks", "parts": [stored["parts"][2] | change]}
             for change in (
-                {"n_scores": 4}, {"n_columns": 2}, {"weight": 0.0}, {"weight": True}, {"learns": "values"},
+                {"n_scores": 4}, {"n_columns": 2}, {"weight": 0.0}, {"weight": True},
+                {"learns": "values"},
                 {"learns": []}, {"objective": stored}, {"name": 3}, {"more": 1}, {"n_scores": -3},
             )
         ),
@@ -205,7 +206,7 @@ def test_stored_and_read():
             objective_from_dict(wrong)
 
 
-def test_tasks_have_no_name_to_train_by():
+def test_multitask_is_not_available_by_name():
     from polyleaf import PolyleafRegressor
 
     with pytest.raises(ValueError, match="Unknown objective 'tasks'"):

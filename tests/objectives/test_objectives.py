@@ -1,4 +1,4 @@
-"""Objectives against float64 NumPy; and what must not depend on threads or instruction sets."""
+"""Objectives against float64 NumPy, with any number of threads and instruction set."""
 
 import os
 import subprocess
@@ -84,7 +84,7 @@ def elementwise(case):
 
 
 @pytest.mark.parametrize("case", ELEMENTWISE)
-def test_gradient_and_curvature_are_differences_of_the_loss(case):
+def test_gradient_and_hessian_are_differences_of_the_loss(case):
     objective, kind = elementwise(case)
     n, k = 400, 3
     y, raw = draw_target(kind, n, k), draw_raw(n, k)
@@ -139,7 +139,8 @@ def test_kernels_are_within_a_few_ulp_of_float64(case):
     else:
         p = objective.power
         parts = np.exp((2 - p) * z), y * np.exp((1 - p) * z)
-        # (1 - p) * z is itself rounded, and the exponential multiplies its relative error by its size.
+        # (1 - p) * z is itself rounded, and the exponential multiplies its relative error by its
+        # size.
         magnitude = (parts[0] + parts[1]) * (1 + np.abs(z))
     ulp = np.spacing(magnitude.astype(np.float32))
     assert (np.abs(g - (parts[0] - parts[1])) / ulp).max() <= 4
@@ -200,7 +201,7 @@ def test_extreme_scores_give_finite_numbers(case):
 
 @pytest.mark.parametrize("case", ELEMENTWISE)
 @pytest.mark.parametrize("weight", [None, "rows", "outputs"])
-def test_full_hessian_of_a_separable_loss_is_its_curvature_on_the_diagonal(case, weight):
+def test_full_hessian_of_a_separable_loss_is_diagonal(case, weight):
     objective, kind = elementwise(case)
     y, raw = draw_target(kind, 50, 3), draw_raw(50, 3)
     w = np.random.default_rng(4).random((50, 3)).astype(np.float32)
@@ -258,7 +259,7 @@ def test_softmax_hessian_stays_positive_semi_definite_where_a_class_is_all_but_c
         )
 
 
-def test_objectives_without_a_full_hessian_say_so():
+def test_objectives_without_a_full_hessian_raise():
     class Coupled(SquaredError):
         separable = False
 
@@ -331,7 +332,7 @@ def test_softmax_weights():
 
 
 @pytest.mark.parametrize("case", ELEMENTWISE)
-def test_missing_targets_do_not_matter_whatever_stands_in_for_them(case):
+def test_placeholders_of_missing_targets_have_no_effect(case):
     objective, kind = elementwise(case)
     y, weight = draw_target(kind, 50, 2), np.ones((50, 2), np.float32)
     weight[::3, 1] = 0
@@ -377,7 +378,7 @@ def test_labels_that_never_or_always_occur_get_finite_scores():
     np.testing.assert_allclose(base, [np.log(0.005 / 0.995), -np.log(0.005 / 0.995)])
 
 
-def test_huge_targets_lose_nothing():
+def test_huge_targets_keep_their_precision():
     y = 1e9 + np.array([[-1.0], [0.25], [0.75]])
     problem = get_objective("squared_error").bind(y, None)
     problem.set_base_score(problem.base_score())
@@ -396,7 +397,8 @@ def test_base_score_must_fit():
 
 
 def integer_weights(weight):
-    """Weights (n,) as integers, the largest possible one 2^31: sums of them are exact in any order."""
+    """Weights (n,) as integers, the largest possible one 2^31: sums of them are exact in any
+    order."""
     _, exponent = np.frexp(weight.max())
     whole = np.rint(np.ldexp(weight.astype(np.float64), 31 - exponent)).astype(np.int64)
     return np.where(weight > 0, np.maximum(whole, 1), 0)
@@ -422,7 +424,7 @@ def brute_quantile(values, weight, level):
     st.integers(0, 2**32 - 1),
     st.floats(0.01, 0.99),
 )
-def test_leaf_renewal_is_the_lower_weighted_quantile(n, n_leaves, weights, seed, level):
+def test_updated_leaves_are_lower_weighted_quantiles(n, n_leaves, weights, seed, level):
     rng = np.random.default_rng(seed)
     y = rng.integers(-3, 4, (n, 2)).astype(np.float32)  # many ties
     raw = rng.integers(-1, 2, (n, 2)).astype(np.float32)
@@ -463,7 +465,7 @@ def test_median_of_an_even_number_is_the_lower_one_in_base_and_leaves():
     assert problem.update_leaves(np.zeros((4, 1), np.float32), zeros, 1) == [[2.0]]
 
 
-def test_levels_that_float_arithmetic_rounds_up_hit_the_row_meant():
+def test_rounded_levels_select_the_correct_row():
     y = np.arange(100, dtype=np.float32)[:, None]
     for percent in range(1, 100):
         problem = Quantile(alpha=percent / 100).bind(y, None)
@@ -471,7 +473,7 @@ def test_levels_that_float_arithmetic_rounds_up_hit_the_row_meant():
         assert Quantile(alpha=percent / 100).bind(y, np.ones(100)).base_score() == [percent - 1]
 
 
-def test_only_absolute_error_and_quantile_renew_leaves():
+def test_only_absolute_error_and_quantile_update_leaves():
     leaf = np.zeros(8, np.int32)
     for name in objective_names():
         objective = get_objective(name)
@@ -519,7 +521,7 @@ def test_many_quantiles_of_many_targets():
             np.testing.assert_array_equal(renewed[:, [k]], one.update_leaves(raw_k, leaf, 3))
 
 
-def test_quantiles_do_not_cross_unless_asked():
+def test_quantiles_do_not_cross_by_default():
     scores = np.array([[3.0, 5.0, 4.0, 0.0, 1.0, 2.0]])
     levels = [0.9, 0.1, 0.5]
     np.testing.assert_array_equal(
@@ -752,12 +754,12 @@ def test_custom_hessians_equal_the_built_in(weighted):
         run(custom, raw)
 
 
-def test_custom_full_curvature_of_what_has_none():
+def test_custom_full_hessian_of_a_diagonal_raises():
     y, raw = draw_target("real", 20, 3), draw_raw(20, 3)
     g, h = hessians(get_objective(lambda y, z: (z - y, None)).bind(y, np.full(20, 2.0)), raw)
     np.testing.assert_allclose(g, 2 * (raw - y), rtol=1e-6)
     np.testing.assert_array_equal(h, np.broadcast_to(np.float32([2, 0, 2, 0, 0, 2]), (20, 6)))
-    with pytest.raises(ValueError, match=r'needs the Hessians, \(20, 3, 3\).*hessian="diagonal"'):
+    with pytest.raises(ValueError, match=r'\(20, 3, 3\).*hessian="diagonal"'):
         hessians(get_objective(lambda y, z: (z - y, np.ones_like(z))).bind(y, None), raw)
     one = get_objective(lambda y, z: (z - y, np.full(20, 0.5))).bind(y[:, :1], None)
     assert (hessians(one, raw[:, :1].copy())[1] == 0.5).all()
@@ -779,7 +781,7 @@ def test_custom_full_curvature_of_what_has_none():
         ({(1, 1, 1): -2.0}, r"negative Hessian, -2, at row 1: .*hessian=\"absolute\"\)"),
     ],
 )
-def test_custom_hessians_that_are_none(entries, message):
+def test_invalid_custom_hessians_raise(entries, message):
     H = np.tile(np.eye(2), (4, 1, 1))
     for place, value in entries.items():
         H[place] = value
@@ -788,7 +790,7 @@ def test_custom_hessians_that_are_none(entries, message):
         hessians(problem, np.zeros((4, 2), np.float32))
 
 
-def test_custom_curvature_is_mended_as_asked():
+def test_hessian_parameter_of_custom():
     indefinite = np.tile(np.array([[1.0, 2.0], [2.0, 1.0]]), (3, 1, 1))  # eigenvalues 3 and -1
 
     def both(y, z):
@@ -846,7 +848,8 @@ import polyleaf._core as core
 digest = hashlib.sha256()
 def add(problem, raw):
     problem.set_base_score(problem.base_score({n_threads}))
-    for a in (*run(problem, raw, {n_threads}), np.array(problem.loss(raw, {n_threads})), problem.base):
+    loss = np.array(problem.loss(raw, {n_threads}))
+    for a in (*run(problem, raw, {n_threads}), loss, problem.base):
         digest.update(b"" if a is None else np.ascontiguousarray(a).tobytes())
 for case in ELEMENTWISE:
     objective, kind = elementwise(case)

@@ -1,19 +1,19 @@
-"""The NumPy reference implementation of the core: the specification of docs/development/arithmetic.md, slow and obvious.
+"""The NumPy reference implementation of the core: docs/development/arithmetic.md, slow and obvious.
 
-Owns: the arithmetic of quantisation, scores, split search, growth order and leaf values, bit for bit, and
-small boosting loops on top. A file for each noun, in the order of that section: channels, scores, candidates,
-growth, tree, hessians, leaves, leaf_blocks, linear, linear_search; then labels, sketches, boosting. Must not
-know: the polyleaf package, threads, speed. The core equals it exactly; where the two differ, design.md
-decides which of them is wrong.
+The arithmetic of quantisation, gains, split search, growth order and leaf values, bit for bit, and
+small boosting loops on top. It does not use the polyleaf package, except for default parameters.
+The core equals it exactly; where the two differ, the document decides which of them is wrong.
 
-What is common to all is imported here; `linear`, `linear_search` and `labels` are asked for by name.
+Common names are imported here; `linear_leaves`, `linear_split_search` and `extreme_multilabel` are
+imported by name.
 
-Papers: GBDT-MO is Zhang and Jung, "GBDT-MO: Gradient Boosted Decision Trees for Multiple Outputs"; C-GB is
-Emami and Martínez-Muñoz, "Condensed-Gradient Boosting"; TFBT is Ponomareva et al., "Compact multi-class
-boosted trees".
+Papers: GBDT-MO is Zhang and Jung, "GBDT-MO: Gradient Boosted Decision Trees for Multiple Outputs";
+C-GB is Emami and Martínez-Muñoz, "Condensed-Gradient Boosting"; TFBT is Ponomareva et al., "Compact
+multi-class boosted trees".
 
-Shapes: n rows, n_used in use, F features, K outputs, m curvature channels (0 unit, 1 shared, K diagonal),
-C candidate splits. Sums of channels are int64 and exact; scores are float32: scalars are wrapped in `F32`.
+Shapes: n rows, n_used in use, F features, K outputs, m Hessian channels (0 unit, 1 shared, K
+diagonal), C candidate splits. Sums are int64 and exact; gains are float32: scalars are wrapped in
+`F32`.
 """
 
 from reference.boosting import boost, fit_tree, fit_tree_by_layers, logistic, softmax, squared_error

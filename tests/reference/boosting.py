@@ -1,7 +1,4 @@
-"""Boosting: derivatives, a tree, leaf values, raw scores, and again.
-
-Owns three losses and the loop, a tree at a time or a layer at a time. Must not know how trees are grown.
-"""
+"""Boosting loops with three losses, a tree at a time or a layer at a time."""
 
 import numpy as np
 
@@ -24,14 +21,17 @@ def logistic(y, score):
 
 
 def softmax(y, score):
-    """Gradient and curvature (n, K) of the cross-entropy of one-hot y; K / (K - 1) is from C-GB, eq. 13."""
+    """Gradient and curvature (n, K) of the cross-entropy of one-hot y; K / (K - 1) is from C-GB,
+    eq. 13.
+    """
     p = np.exp(score - score.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     return p - y, p * (1 - p) * (y.shape[1] / (y.shape[1] - 1))
 
 
 def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
-    """One tree: structure from `kind` channels, leaf values from all of g and h (C-GB, Algorithm 1).
+    """One tree: structure from `kind` channels, leaf values from all of g and h (C-GB, Algorithm
+    1).
 
     Returns the tree, the leaf id of each row, and the leaf values float32 (n_leaves, K).
     """
@@ -46,12 +46,13 @@ def fit_tree_by_layers(
 ):
     """One tree whose every layer is a step of boosting (TFBT, section V).
 
-    `derivatives(raw)` gives g and h at raw scores float32 (n, K). The children that a layer makes take a step
-    by the derivatives that their split was found with, and add it to what their ancestors gave; then
-    derivatives are renewed and the children are looked at. The root takes no step, unless it cannot be split
-    at all.
+    `derivatives(raw)` gives g and h at raw scores float32 (n, K). The children that a layer makes
+    take a step by the derivatives that their split was found with, and add it to what their
+    ancestors gave; then derivatives are renewed and the children are looked at. The root takes no
+    step, unless it cannot be split at all.
 
-    Returns the tree, the leaf id of each row, and the leaf values float32 (n_leaves, K): the sums of steps.
+    Returns the tree, the leaf id of each row, and the leaf values float32 (n_leaves, K): the sums
+    of steps.
     """
     penalties = config.reg_lambda, config.reg_alpha, config.max_delta_step, learning_rate
     block = {"block_size": config.block_size}
@@ -95,11 +96,12 @@ def boost(
     offset=None,
     fit_tree=fit_tree,
 ):
-    """Train; returns scores float64 (n_rounds + 1, n, K), those before and after each round, and the trees.
+    """Train; returns scores float64 (n_rounds + 1, n, K), those before and after each round, and
+    the trees.
 
-    `data` is (codes, n_bins, is_categorical). `kind` "unit" makes it C-GB, "diagonal" GBDT-MO. Rows start
-    from `offset` (n, K): a loss sees it rounded with the sum of leaves, in float32; scores have it in
-    float64.
+    `data` is (codes, n_bins, is_categorical). `kind` "unit" makes it C-GB, "diagonal" GBDT-MO. Rows
+    start from `offset` (n, K): a loss sees it rounded with the sum of leaves, in float32; scores
+    have it in float64.
     """
     offset = np.zeros(y.shape) if offset is None else offset
     raw, scores, trees = np.zeros(y.shape, F32), [base + offset], []

@@ -1,8 +1,4 @@
-"""Quantiles moved to their levels, by definition: the specification of docs/intervals.md.
-
-Owns: where a level lies among residuals, in exact fractions, and the shifts that models trained without each
-fold ask for. Must not know: how models are trained.
-"""
+"""Calibration of quantiles and intervals by definition, in exact fractions."""
 
 from fractions import Fraction
 
@@ -10,8 +6,10 @@ import numpy as np
 
 
 def residual_quantile(residuals, level, weight=None):
-    """For levels above one half the smallest residual such that those up to it weigh `level` of all of them
-    and one of mean weight more, or the largest of all; for levels below, the same with signs turned round."""
+    """For levels above one half the smallest residual such that those up to it weigh `level` of all
+    of them and one of mean weight more, or the largest of all; for levels below, the same with
+    signs turned round.
+    """
     weight = np.ones(len(residuals)) if weight is None else weight
     if level < 0.5:
         return -residual_quantile(-np.asarray(residuals), 1 - level, weight)
@@ -21,11 +19,11 @@ def residual_quantile(residuals, level, weight=None):
     if level == 0.5 or not rows:
         return 0.0
     total = sum(w for _, w in rows)
-    wanted = Fraction(level).limit_denominator(10**6) * (total + total / len(rows))
+    required = Fraction(level).limit_denominator(10**6) * (total + total / len(rows))
     reached = Fraction(0)
     for residual, w in rows:
         reached += w
-        if reached >= wanted:
+        if reached >= required:
             return residual
     return rows[-1][0]
 
@@ -53,10 +51,10 @@ def quantile_shifts(y, levels, weight, fold, n_used, predict_without):
 def interval_widths(scores, coverage, joint=False):
     """The width of each target, or None: the score of rank ceil(coverage (n + 1)).
 
-    `joint`: every target has a unit, the magnitude of that rank among the scores of n + 1 rows, of which n
-    are known: it lies between two of these, `low` and `high`. A row's score is the largest of its targets' in
-    these units, taken as large as it may be; a width is the score of that rank, times the unit as large as
-    it may be.
+    `joint`: every target has a unit, the magnitude of that rank among the scores of n + 1 rows, of
+    which n are known: it lies between two of these, `low` and `high`. A row's score is the largest
+    of its targets' in these units, taken as large as it may be; a width is the score of that rank,
+    times the unit as large as it may be.
     """
     n, n_targets = scores.shape
     rank = -int(-Fraction(coverage).limit_denominator(10**6) * (n + 1) // 1)

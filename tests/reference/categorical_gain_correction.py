@@ -1,7 +1,4 @@
-"""CategoricalOverfit: what the best order of many categories gains where they say nothing.
-
-Owns how much that is. Must not know which candidates there are.
-"""
+"""Expected gain of the best ordering of many categories that carry no information."""
 
 from dataclasses import dataclass
 
@@ -17,18 +14,20 @@ BEST_CUT = (
 
 @dataclass(frozen=True)
 class CategoricalOverfit:
-    """Gradients as numbers drawn by chance: their variance for each unit of curvature, and how many outputs
-    vary (one that varies little counts for little)."""
+    """Gradients as numbers drawn by chance: their variance for each unit of curvature, and how many
+    outputs vary (one that varies little counts for little).
+    """
 
     variance: float
     width: float
 
     def expected_gain(self, n_categories):
-        """Float32: by how much the best cut of so many categories, in the order of their gradients, raises
-        the score sum above that of one cut without a choice.
+        """Float32: by how much the best cut of so many categories, in the order of their gradients,
+        raises the score sum above that of one cut without a choice.
 
         Means of n categories of K outputs vary most along a direction that was found for them: by
-        (sqrt(n - 1) + sqrt(K - 1))^2 variances (Marchenko and Pastur, 1967) where a given one has K - 1.
+        (sqrt(n - 1) + sqrt(K - 1))^2 variances (Marchenko and Pastur, 1967) where a given one has K
+        - 1.
         """
         rest, others = float(n_categories - 1), max(self.width - 1.0, 0.0)
         return F32(BEST_CUT * (rest + 2.0 * np.sqrt(rest * others)) * self.variance)

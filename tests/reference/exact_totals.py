@@ -1,4 +1,4 @@
-"""Totals over rows, exact in integers, so that neither order nor place of a row shows in them."""
+"""Exact totals over rows, in integers, independent of the order of rows."""
 
 import math
 
@@ -24,7 +24,9 @@ def exponent_above(largest):
 
 
 def exact_totals(values, weight=None, group=None, n_groups=1):
-    """Sums of weight * value and of weight over the rows of each group: float64 (2, n_groups, n_columns)."""
+    """Sums of weight * value and of weight over the rows of each group: float64 (2, n_groups,
+    n_columns).
+    """
     n, k = values.shape
     w = np.ones((n, k)) if weight is None else np.broadcast_to(weight.astype(np.float64), (n, k))
     groups = np.zeros(n, int) if group is None else group

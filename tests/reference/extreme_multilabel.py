@@ -1,10 +1,9 @@
-"""Training on sparse targets: the specification of docs/sparse-leaves.md, slow and obvious.
+"""Extreme multi-label training, slow and obvious: everything is dense.
 
-Owns: sums of sparse gradients, both searches for splits of them, sparse Newton leaves, and a boosting loop on
-top. Everything is dense here: an output that a row does not hold has gradient 0, and zeros change no sum, no
-largest magnitude and no choice.
+Sums of sparse gradients, both split searches, sparse Newton leaves and a boosting loop. An output
+that a row does not hold has gradient 0, and zeros change no sum, maximum or choice.
 
-The paper is GBDT-SPARSE: Si et al., "Gradient Boosted Decision Trees for High Dimensional Sparse Output".
+Si et al., "Gradient Boosted Decision Trees for High Dimensional Sparse Output" (GBDT-SPARSE).
 """
 
 from dataclasses import dataclass
@@ -51,7 +50,8 @@ class Gradients:
 def fixed_point(values):
     """int64 integers for float32 `values`, and what 1 of them is worth.
 
-    2^30 of them are the smallest power of two above the largest magnitude: one scale for all outputs.
+    2^30 of them are the smallest power of two above the largest magnitude: one scale for all
+    outputs.
     """
     largest = float(np.max(np.abs(values)))
     if largest < SMALLEST_DERIVATIVE:
@@ -60,8 +60,10 @@ def fixed_point(values):
     return np.trunc(values.astype(np.float64) / unit).astype(np.int64), unit
 
 
-def curvature(gradients):
-    """int64 (n_used,): the curvature of the rows in use, and its unit. Counts where nothing weighs them."""
+def row_hessians(gradients):
+    """int64 (n_used,): the curvature of the rows in use, and its unit. Counts where nothing weighs
+    them.
+    """
     n, weight = len(gradients.g), gradients.weight
     if weight is None and gradients.multiplier is None:
         return np.ones(n if gradients.rows is None else len(gradients.rows), np.int64), 1.0
@@ -90,10 +92,10 @@ class LabelSearch:
         self.integers, self.unit = fixed_point(
             reference.used(gradients.g, gradients.rows, gradients.multiplier)
         )
-        self.curvature, self.hessian_unit = curvature(gradients)
+        self.hessian, self.hessian_unit = row_hessians(gradients)
 
     def cover(self, positions, parent):
-        return float(self.curvature[positions].sum()) * self.hessian_unit
+        return float(self.hessian[positions].sum()) * self.hessian_unit
 
     def worth(self, positions):
         """Of these rows as one leaf."""
@@ -126,8 +128,8 @@ class LabelSearch:
 class ExactSearch(LabelSearch):
     """Algorithm 1: every feature by exact sums, a threshold at every so many rows in its order.
 
-    `threshold_step` is the share of a node's rows; where a bin's last row passes a multiple of it, the bin's
-    upper end is a threshold (so the last bin's always is). 0: every bin with rows.
+    `threshold_step` is the share of a node's rows; where a bin's last row passes a multiple of it,
+    the bin's upper end is a threshold (so the last bin's always is). 0: every bin with rows.
     """
 
     def __init__(self, data, gradients, step, leaf_k, config, threshold_step):
@@ -137,17 +139,19 @@ class ExactSearch(LabelSearch):
     def find_split(self, i, positions, allowed):
         if len(positions) < 2 * max(1, self.config.min_child_samples):
             return None
-        best_sum, best_judged, best, node_sum = -np.inf, -np.inf, None, self.worth(positions)
+        best_sum, best_gain, best, node_sum = -np.inf, -np.inf, None, self.worth(positions)
         for f in allowed:  # ties: the first feature
             total, threshold, goes_left = self.best_threshold(f, positions)
-            judged = penalise_gain(total, 0.0, node_sum, self.config, f)
-            if judged > best_judged:
-                best_sum, best_judged, best = total, judged, (int(f), threshold, goes_left)
+            penalised = penalise_gain(total, 0.0, node_sum, self.config, f)
+            if penalised > best_gain:
+                best_sum, best_gain, best = total, penalised, (int(f), threshold, goes_left)
         gain = None if best is None else self.validate_gain(best_sum, node_sum)
         return None if gain is None else Split(*best, gain, np.zeros(0, F32))
 
     def best_threshold(self, f, positions):
-        """What the best threshold of a feature is worth (-inf: there is none), it, and codes that go left."""
+        """What the best threshold of a feature is worth (-inf: there is none), it, and codes that
+        go left.
+        """
         best = -np.inf, None, None
         for threshold, goes_left in self.thresholds(f, positions):
             left = goes_left[self.data[0][f, positions]]
@@ -183,9 +187,10 @@ class ExactSearch(LabelSearch):
 class VerifiedSearch(LabelSearch):
     """Splits proposed by `channels` of a sketch of the gradients, judged by exact sums.
 
-    Every group of features proposes its best split, whatever its gain by the sketch; the most promising are
-    judged, in large nodes by some of the rows, which `seed` draws by their `numbers` (of the rows in use,
-    among all that there are anywhere). A group is a tile of the dense matrix, however its features are held.
+    Every group of features proposes its best split, whatever its gain by the sketch; the most
+    promising are sampled, in large nodes by some of the rows, which `seed` draws by their `numbers`
+    (of the rows in use, among all that there are anywhere). A group is a tile of the dense matrix,
+    however its features are held.
     """
 
     def __init__(self, data, gradients, step, leaf_k, config, channels, numbers, seed):
@@ -197,26 +202,26 @@ class VerifiedSearch(LabelSearch):
     def find_split(self, i, positions, allowed):
         if len(positions) < 2 * max(1, self.config.min_child_samples):
             return None
-        judged = self.sample_rows(positions)
-        scale = len(positions) / max(1, len(judged))
-        parent_sum = self.worth(judged) * scale
-        best_judged, best, gain = 0.0, None, None
+        sampled = self.sample_rows(positions)
+        scale = len(positions) / max(1, len(sampled))
+        parent_sum = self.worth(sampled) * scale
+        best_gain, best, gain = 0.0, None, None
         for p in self.proposals(positions, allowed):
-            left = p.goes_left[self.data[0][p.feature, judged]]
-            total = self.split_worth(judged, left) * scale
+            left = p.goes_left[self.data[0][p.feature, sampled]]
+            total = self.split_worth(sampled, left) * scale
             its_gain = self.validate_gain(total, parent_sum)
             by = penalise_gain(total, 0.0, parent_sum, self.config, p.feature)
             if its_gain is None or (
-                best is not None and (by, -p.feature) < (best_judged, -best.feature)
+                best is not None and (by, -p.feature) < (best_gain, -best.feature)
             ):
                 continue
-            best_judged, best, gain = by, p, its_gain
+            best_gain, best, gain = by, p, its_gain
         if best is None:
             return None
         return Split(best.feature, best.threshold, best.goes_left, gain, np.zeros(0, F32))
 
     def sample_rows(self, positions):
-        """The rows of a node that splits are judged by: all, or so many, about, of smallest hash."""
+        """Return the rows that splits are scored on: all, or about SAMPLED_ROWS by hash."""
         if len(positions) <= SAMPLED_ROWS:
             return positions
         limit = SAMPLED_ROWS << 32
@@ -238,11 +243,13 @@ class VerifiedSearch(LabelSearch):
             )
             if best is not None and np.isfinite(best.sum):
                 found.append(best)
-        return sorted(found, key=lambda p: (-p.judged, p.feature))[:N_PROPOSALS]
+        return sorted(found, key=lambda p: (-p.penalised_sum, p.feature))[:N_PROPOSALS]
 
 
 def tiles(n_bins):
-    """Features that are looked at together: of like cardinality, spread evenly over as few tiles as fit."""
+    """Features that are looked at together: of like cardinality, spread evenly over as few tiles as
+    fit.
+    """
     found = []
     for fewest, most in ((0, 3), (4, 15), (16, 63), (64, 255)):
         members = [f for f, n in enumerate(n_bins) if fewest <= n <= most]
@@ -255,10 +262,11 @@ def tiles(n_bins):
 
 
 def fit_topk_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
-    """`reference.TopkLeaves`: the `leaf_k` outputs of largest |sum|, ties by number, their Newton steps
-    (eq. 19); outputs whose step is worth nothing are left out."""
+    """`reference.TopkLeaves`: the `leaf_k` outputs of largest |sum|, ties by number, their Newton
+    steps (eq. 19); outputs whose step is worth nothing are left out.
+    """
     integers, unit = fixed_point(reference.used(gradients.g, gradients.rows, gradients.multiplier))
-    H, H_unit = curvature(gradients)
+    H, H_unit = row_hessians(gradients)
     leaves = leaf_of_row if gradients.rows is None else leaf_of_row[gradients.rows]
     indptr, outputs, values = [0], [], []
     for leaf in range(n_leaves):
@@ -284,16 +292,19 @@ def squared_error(y, score):
 
 
 def squared_hinge(y, score):
-    """Float32 derivative of max(0, 1 - (2y - 1) score)^2 / 2 (eq. 9, its margins moved to -1 and 1)."""
+    """Float32 derivative of max(0, 1 - (2y - 1) score)^2 / 2 (eq. 9, its margins moved to -1 and
+    1).
+    """
     sign = np.where(y > 0, F32(1), F32(-1))
     return -sign * np.maximum(F32(0), F32(1) - sign * score)
 
 
 def boost(data, Y, derivative, base, make_search, config, leaf_k, step, n_rounds, weight=None):
-    """Train on dense `Y` float32 (n, K); raw scores float32 (n, K) and the (tree, leaves) of each round.
+    """Train on dense `Y` float32 (n, K); raw scores float32 (n, K) and the (tree, leaves) of each
+    round.
 
-    `make_search(round, gradients)` gives the search of a round. The raw score of an output that is no label
-    of a row, and that no leaf has held for it, stays 0, and so does its gradient.
+    `make_search(round, gradients)` gives the search of a round. The raw score of an output that is
+    no label of a row, and that no leaf has held for it, stays 0, and so does its gradient.
     """
     raw, rounds = np.zeros(Y.shape, F32), []
     for round in range(n_rounds):

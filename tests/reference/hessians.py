@@ -1,7 +1,4 @@
-"""Hessians of losses whose outputs couple, float32, packed as lower triangles.
-
-Owns their formulas. Must not know gradients or trees.
-"""
+"""Hessians of losses with coupled outputs, float32, packed as lower triangles."""
 
 import numpy as np
 
@@ -26,7 +23,9 @@ def softmax_hessian(p):
 
 
 def exponential_hessian(e, label, n_classes):
-    """Float32 e v v', packed, of the losses e (n,): v is 1 - 1/K for the class of a row, -1/K elsewhere."""
+    """Float32 e v v', packed, of the losses e (n,): v is 1 - 1/K for the class of a row, -1/K
+    elsewhere.
+    """
     other = F32(1) / F32(n_classes)
     own = F32(1) - other
     is_own = np.arange(n_classes) == label[:, None]

@@ -1,8 +1,4 @@
-"""Leaf blocks: what the leaves of a tree hold, and what they add to the raw scores of a row.
-
-Owns the layouts of sparse and linear leaves, their leaf_values, and the best outputs of a row. Must not know how
-leaves were fitted.
-"""
+"""Arrays of sparse and linear leaves, their values, and the best outputs of a row."""
 
 from dataclasses import dataclass
 
@@ -41,8 +37,8 @@ class LinearLeaves:
 def leaf_values(leaves, leaf_of_row, features=None):
     """Float32 (n, K): what each row's leaf adds to its raw scores.
 
-    `leaves` is a matrix (n_leaves, K), a `TopkLeaves` or a `LinearLeaves`, which reads `features`, float32
-    (n_features, n), NaN where missing.
+    `leaves` is a matrix (n_leaves, K), a `TopkLeaves` or a `LinearLeaves`, which reads `features`,
+    float32 (n_features, n), NaN where missing.
     """
     if isinstance(leaves, np.ndarray):
         return leaves[leaf_of_row]
@@ -65,7 +61,9 @@ def sparse_leaf_value(leaves, leaf):
 
 @np.errstate(over="ignore", invalid="ignore")
 def linear_leaf_value(leaves, leaf, x):
-    """Float32 (K,): the leaf's linear function of one row x, held within its bounds (GBDT-PL, section 4)."""
+    """Float32 (K,): the leaf's linear function of one row x, held within its bounds (GBDT-PL,
+    section 4).
+    """
     leaf_value = leaves.intercept[leaf].copy()
     for e in range(leaves.indptr[leaf], leaves.indptr[leaf + 1]):
         value = x[leaves.features[e]]
@@ -90,8 +88,8 @@ def holds(leaves, leaf_of_row, n_outputs, output=-1):
 def top_outputs(scores, takes_part, k):
     """The k outputs of each row with the highest scores, ties by number, and these scores.
 
-    int32 and float64 (n, k); -1 and -inf where there are fewer. `scores` is float64 (n, K); only outputs with
-    `takes_part` (n, K) are ranked.
+    int32 and float64 (n, k); -1 and -inf where there are fewer. `scores` is float64 (n, K); only
+    outputs with `takes_part` (n, K) are ranked.
     """
     outputs, best = np.full((len(scores), k), -1, np.int32), np.full((len(scores), k), -np.inf)
     for i, row in enumerate(scores):

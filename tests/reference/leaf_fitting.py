@@ -1,7 +1,6 @@
-"""Leaf values: Newton steps of unquantised derivatives, for dense leaves and for those that hold few outputs.
+"""Leaf values: Newton steps of unquantised derivatives, for dense and sparse leaves.
 
-Owns sums of rows by leaf in fixed point, and the step of a leaf in float64. Must not know how the tree was
-grown.
+Rows are summed by leaf in fixed point, and the step of a leaf is computed in float64.
 """
 
 import numpy as np
@@ -13,7 +12,9 @@ from reference.tree_growth import GrowConfig
 
 
 def leaf_sums(values, leaves, n_leaves):
-    """Float64 (n_leaves, m): float32 `values` (n_used, m) summed by leaf in 30-bit fixed point: no order."""
+    """Float64 (n_leaves, m): float32 `values` (n_used, m) summed by leaf in 30-bit fixed point: no
+    order.
+    """
     sums = np.zeros((n_leaves, values.shape[1]))
     for k, column in enumerate(values.T):
         largest = float(np.max(np.abs(column)))
@@ -39,10 +40,12 @@ def fit_newton_leaves(
     multiplier=None,
     block_size=0,
 ):
-    """Float32 (n_leaves, K): one Newton step a leaf and output (GBDT-MO, eq. 15; C-GB, eq. 13; TFBT, eq. 6).
+    """Float32 (n_leaves, K): one Newton step a leaf and output (GBDT-MO, eq. 15; C-GB, eq. 13;
+    TFBT, eq. 6).
 
-    `g` float32 (n, K), `h` (n, 1), (n, K), (n, K (K + 1) / 2) or None: curvature 1, times the multiplier like
-    any other. With the triangle a leaf solves for its `block_size` outputs of largest |G| (0: all).
+    `g` float32 (n, K), `h` (n, 1), (n, K), (n, K (K + 1) / 2) or None: curvature 1, times the
+    multiplier like any other. With the triangle a leaf solves for its `block_size` outputs of
+    largest |G| (0: all).
     """
     h = np.ones((len(g), 1), F32) if h is None else h
     leaves = leaf_of_row if rows is None else leaf_of_row[rows]
@@ -66,8 +69,9 @@ def fit_newton_leaves(
 def fit_topk_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=None, multiplier=None):
     """`TopkLeaves` with the `leaf_k` outputs whose Newton step removes most loss (GBDT-MO, eq. 19).
 
-    `config.shared_support`: the two children of a node hold those that gain most in both together (Algorithm
-    4). An output without gain is not held. Arguments as for `fit_newton_leaves`, `h` not full; all in float64.
+    `config.shared_support`: the two children of a node hold those that gain most in both together
+    (Algorithm 4). An output without gain is not held. Arguments as for `fit_newton_leaves`, `h` not
+    full; all in float64.
     """
     h = np.ones((len(g), 1), F32) if h is None else h
     leaves = leaf_of_row if rows is None else leaf_of_row[rows]
@@ -100,7 +104,9 @@ def node_sums(tree, leaves):
 
 
 def newton_steps(G, H, config):
-    """Float64 (C, K): the step of each output, and by how much it lowers twice the loss (GBDT-MO, eq. 20)."""
+    """Float64 (C, K): the step of each output, and by how much it lowers twice the loss (GBDT-MO,
+    eq. 20).
+    """
     c = H + config.reg_lambda
     t = np.maximum(np.abs(G) - config.reg_alpha, 0.0)
     size = np.where(c > 0, t / np.where(c > 0, c, 1.0), 0.0)

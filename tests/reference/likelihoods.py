@@ -1,7 +1,7 @@
-"""Likelihoods of a target and its two scores, float64: what cpp/losses/kernels/likelihood_kernels.cpp is to say.
+"""Likelihoods of a target given two raw scores, float64, for likelihood_kernels.cpp.
 
-Owns: what scores mean, by SciPy's distributions; derivatives as differences; Fisher's information by its
-definition, the mean square of the gradient. Must not know: closed forms, float32, where spreads are cut.
+SciPy distributions, derivatives by finite differences, and Fisher information by its definition,
+the mean square of the gradient.
 """
 
 import numpy as np
@@ -44,13 +44,14 @@ def gradient(name, first, second, y, step=1e-4):
 
 
 def information(name, first, second):
-    """Means of the squares and of the product of both derivatives, under one distribution: (2, 2)."""
+    """Return the Fisher information, (2, 2): mean products of both derivatives."""
     law = frozen(name, first, second)
     if name == "negative_binomial":
         y = np.arange(law.isf(1e-14) + 1)
         share = law.pmf(y)
     else:
-        # Many quantiles; tails, which the gradients' squares weigh, in equal steps of their logarithms.
+        # Many quantiles; tails, which the gradients' squares weigh, in equal steps of their
+        # logarithms.
         edges = np.concatenate([np.logspace(-13, -3, 4_000), np.linspace(1e-3, 0.5, 4_000)[1:]])
         middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
         y, share = (

@@ -1,10 +1,7 @@
-"""Linear leaves: what a feature is worth as a regressor, and the linear leaf problem (GBDT-PL, section 4).
+"""Linear leaves: bin means of regressors, and the linear leaf problem (GBDT-PL, section 4).
 
-The specification of docs/linear-leaves.md. Owns bin means and leaf functions. Must not know how splits are
-found (`linear_search`).
-
-The paper is GBDT-PL: Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees", IJCAI 2019.
-p regressors, d the most that a leaf may have.
+Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees", IJCAI 2019.
+p regressors, d the maximum of a leaf.
 """
 
 from dataclasses import dataclass
@@ -24,7 +21,9 @@ def rounded_sum(terms):
 
 @dataclass(frozen=True)
 class LinearTable:
-    """What a feature is worth as a regressor: in units of its standard deviation, centred on its mean."""
+    """What a feature is worth as a regressor: in units of its standard deviation, centred on its
+    mean.
+    """
 
     centre: np.ndarray  # float64 (F,)
     scale: np.ndarray  # float64 (F,), 0: no regressor (categorical, constant or all missing)
@@ -56,7 +55,8 @@ def linear_table(codes, features, is_categorical, weight=None):
 
 
 def path_regressors(tree, scale, d):
-    """For each leaf the first d features that its path from the root splits on and that can be regressors.
+    """For each leaf the first d features that its path from the root splits on and that can be
+    regressors.
 
     GBDT-PL, section 4.2: a leaf that has d regressors gets no more.
     """
@@ -114,9 +114,9 @@ def linear_leaves(
 ):
     """One Newton step a leaf, linear in its regressors: a `LinearLeaves` (GBDT-PL, eq. 6).
 
-    `g` float32 (n, K), `h` (n, 1), (n, K) or None; `regressors` a list of features a leaf; `features`
-    float32 (F, n). The intercept belongs to the centre of the leaf: without slopes it is the value of a
-    constant leaf.
+    `g` float32 (n, K), `h` (n, 1), (n, K) or None; `regressors` a list of features a leaf;
+    `features` float32 (F, n). The intercept belongs to the centre of the leaf: without slopes it is
+    the value of a constant leaf.
     """
     hm = used(np.ones((len(g), 1), F32) if h is None else h, rows, multiplier)
     gm = used(g, rows, multiplier)
@@ -136,8 +136,9 @@ def linear_leaves(
 
 @dataclass
 class Moments:
-    """Sums over a leaf's rows, from integers: Gram matrices (m, p, p), of which the lower triangles, sums of
-    regressors (m, p) and products with gradients (p, K)."""
+    """Sums over a leaf's rows, from integers: Gram matrices (m, p, p), of which the lower
+    triangles, sums of regressors (m, p) and products with gradients (p, K).
+    """
 
     gram: np.ndarray
     sums: np.ndarray
@@ -145,7 +146,7 @@ class Moments:
 
 
 def centres(x, w, w_top, bits):
-    """Float32 (p,): the weighted mean of each regressor x (p, n) over the rows where it is there."""
+    """Return float32 (p,): weighted means of regressors x (p, n), without missing values."""
     centre = np.zeros(len(x), F32)
     for j in range(len(x)):
         present = ~np.isnan(x[j])
@@ -160,7 +161,7 @@ def centres(x, w, w_top, bits):
 
 
 def standardised(x, centre, scale):
-    """Float64 z (p, n), less than 1, and the powers of two (p,) that they are to be multiplied by."""
+    """Return float64 z (p, n), less than 1, and powers of two (p,) to multiply them by."""
     z, tops = np.zeros(x.shape), []
     for j in range(len(x)):
         present = ~np.isnan(x[j])
@@ -193,7 +194,8 @@ def moments(g, h, z, z_tops, tops, bits):
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fit_leaf(g, h, x, scale, G, H, tops, linear_lambda, learning_rate, found):
-    """Features ascending, weights float32 (p, K), centre float32 (p,), intercept float32 (K,) of one leaf.
+    """Features ascending, weights float32 (p, K), centre float32 (p,), intercept float32 (K,) of
+    one leaf.
 
     `tops`: powers of two above the columns of g and h, of all leaves.
     """
@@ -231,7 +233,9 @@ def fit_leaf(g, h, x, scale, G, H, tops, linear_lambda, learning_rate, found):
 
 
 def joined(fits, features, ids, leaves, clip):
-    """The leaves as one block, with the least and largest leaf_value of each leaf's rows in use as bounds."""
+    """The leaves as one block, with the least and largest leaf_value of each leaf's rows in use as
+    bounds.
+    """
     n_leaves, n_outputs = len(fits), len(fits[0][3])
     free = LinearLeaves(
         np.cumsum([0, *(len(f[0]) for f in fits)]).astype(np.int64),

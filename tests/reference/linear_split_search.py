@@ -1,9 +1,6 @@
-"""The search that looks ahead to linear leaves (GBDT-PL, Algorithm 2).
+"""Split search with the gain of linear leaves (GBDT-PL, Algorithm 2).
 
-Owns the channels of a node's regressors, the score of a side, and what a node passes on. Must not know how
-leaves are fitted in the end (`linear`).
-
-p regressors, d the most that a leaf may have; C candidates.
+p regressors, d the maximum of a leaf; C candidates.
 """
 
 from dataclasses import dataclass
@@ -33,9 +30,9 @@ class LinearConfig:
 class LinearNode:
     """What a node passes on: its regressors, and the slopes that it has fitted.
 
-    In the half-additive fit one output has its parent's function as a regressor. Many outputs have one each;
-    their coefficients stay 1, and what they have fitted is in the gradients (the additive fit that section
-    4.2 speaks of).
+    In the half-additive fit one output has its parent's function as a regressor. Many outputs have
+    one each; their coefficients stay 1, and what they have fitted is in the gradients (the additive
+    fit that section 4.2 speaks of).
     """
 
     regressors: list  # features
@@ -50,7 +47,9 @@ class LinearNode:
 
 @dataclass(frozen=True)
 class Moments:
-    """Integer channels of a node's rows, p of its own regressors z; value = integer * step (float32)."""
+    """Integer channels of a node's rows, p of its own regressors z; value = integer * step
+    (float32).
+    """
 
     kind: str  # "unit", "shared" or (p = 0) "diagonal"
     g: np.ndarray  # int64 (n_node, K)
@@ -78,7 +77,8 @@ class Moments:
 
 
 def bounded_channel(values, largest, n_rows):
-    """One channel and its step: `largest`, no less than any |value|, becomes 32767, less in a large node.
+    """One channel and its step: `largest`, no less than any |value|, becomes 32767, less in a large
+    node.
 
     The sum over all rows then fits int32 whatever the values.
     """
@@ -93,8 +93,10 @@ def bounded_channel(values, largest, n_rows):
 
 @np.errstate(over="ignore", invalid="ignore", under="ignore")
 def quantise_moments(g, h, z, kind):
-    """`Moments` of a node's rows: g float32 (n, K), h float32 (n, m), z float32 (p, n) around the middle of
-    its range. A product's channel is scaled by the product of its factors' largest magnitudes."""
+    """`Moments` of a node's rows: g float32 (n, K), h float32 (n, m), z float32 (p, n) around the
+    middle of its range. A product's channel is scaled by the product of its factors' largest
+    magnitudes.
+    """
     p, n_outputs = len(z), g.shape[1]
     channels, steps = {}, {}
     top = [np.max(np.abs(column)) for column in g.T], [np.max(column) for column in h.T]
@@ -127,9 +129,10 @@ def subtract_midrange(z):
 class Sums:
     """Sums over one side of each of C candidates; float64, in the unit of the derivatives.
 
-    `count` (C,), `G` (C, K), `H` (C, m), `HZ` (C, p), `HZZ` (C, p (p + 1) / 2), `GZ` (C, p K) over all rows;
-    `Gp`, `Hp`, `HZp` over those where the candidate's feature is there; `Gx` (C, K), `Hx`, `Hxx` (C, m),
-    `HZx` (C, p) of products with its bin means. m is 1, or K where p is 0 and curvature is diagonal.
+    `count` (C,), `G` (C, K), `H` (C, m), `HZ` (C, p), `HZZ` (C, p (p + 1) / 2), `GZ` (C, p K) over
+    all rows; `Gp`, `Hp`, `HZp` over those where the candidate's feature is there; `Gx` (C, K),
+    `Hx`, `Hxx` (C, m), `HZx` (C, p) of products with its bin means. m is 1, or K where p is 0 and
+    curvature is diagonal.
     """
 
     count: np.ndarray
@@ -163,11 +166,12 @@ class Solution:
 
 
 def linear_score(s, ridges, noise, reg_lambda, linear_lambda):
-    """Twice the loss that a linear function on one side removes (GBDT-PL, eq. 7), regressors centred on it.
+    """Twice the loss that a linear function on one side removes (GBDT-PL, eq. 7), regressors
+    centred on it.
 
-    Intercept, the candidate's feature (where `s` has it), the node's own regressors in order; one that is all
-    but determined by those before it is left out. `noise` is what rounding may have taken from their second
-    moments, per row.
+    Intercept, the candidate's feature (where `s` has it), the node's own regressors in order; one
+    that is all but determined by those before it is left out. `noise` is what rounding may have
+    taken from their second moments, per row.
     """
     p, (n_candidates, n_outputs), m = s.HZ.shape[1], s.G.shape, s.H.shape[1]
     inverse = over(s.H)
@@ -209,7 +213,8 @@ def linear_score(s, ridges, noise, reg_lambda, linear_lambda):
 
 
 def one_output_score(s, ridges, noise, reg_lambda, linear_lambda):
-    """What `linear_score` gives for one output and at most one regressor, in closed form: float64 (C,).
+    """What `linear_score` gives for one output and at most one regressor, in closed form: float64
+    (C,).
 
     Moments are brought on one denominator each, so that few divisions are left.
     """
@@ -252,7 +257,7 @@ def sum_outputs(terms):
 
 
 class LinearSearch:
-    """Best splits by what linear leaves will achieve (GBDT-PL, Algorithm 2), for `reference.grow`."""
+    """Split search with the gain of linear leaves (GBDT-PL, Algorithm 2), for `grow`."""
 
     def __init__(self, data, g, h, kind, table, config, linear, rows=None, multiplier=None):
         codes, self.n_bins, self.is_categorical = data
@@ -285,7 +290,7 @@ class LinearSearch:
         whole = self.sums(moments, np.ones((1, len(positions)), bool))
         parent = linear_score(whole, ridges, noise, *self.lambdas()).score
         parent_sum = F32(sum_outputs(parent)[0])
-        best, best_sum, judged = None, -np.inf, -np.inf
+        best, best_sum, penalised = None, -np.inf, -np.inf
         for f in allowed:
             candidates, sides = self.candidates(moments, node, f, positions)
             if len(candidates) == 0:
@@ -305,9 +310,9 @@ class LinearSearch:
             counts = np.bincount(self.codes[f, positions], minlength=256)
             correction = gain_correction(counts, self.is_categorical[f], self.chance, self.config)
             of_feature = penalise_gain(scores.max(), correction, parent_sum, self.config, f)
-            if not of_feature > judged:
+            if not of_feature > penalised:
                 continue
-            best_sum, c, judged = scores.max(), int(scores.argmax()), of_feature
+            best_sum, c, penalised = scores.max(), int(scores.argmax()), of_feature
             gain = 0.5 * (float(best_sum) - float(parent_sum)) / self.n_outputs
             terms = solutions[0].score[c] + solutions[1].score[c]
             goes_left = reference.set_default_direction(candidates[c], counts)
@@ -352,7 +357,9 @@ class LinearSearch:
         return np.float64(F32(self.config.reg_lambda)), np.float64(self.linear.linear_lambda)
 
     def take_slopes(self, new, norm, z, slope, middle, slopes, f, positions):
-        """One output: the child's function is its parent's times its coefficient, plus the new slope."""
+        """One output: the child's function is its parent's times its coefficient, plus the new
+        slope.
+        """
         old = 0.0 if z is None else slopes[0, 0]
         new_slope = 0.0 if slope is None else slope[0]
         new.norm = new_slope * new_slope + (old * old) * norm
@@ -367,7 +374,7 @@ class LinearSearch:
             new.fitted = F32(old) * z + new.fitted
 
     def renewed(self, g, slope, middle, f, positions):
-        """Many outputs: gradients where each has added its slope of the feature, around its mean."""
+        """Return gradients after adding each output's slope of the feature, around its mean."""
         codes = self.codes[f, positions]
         x = self.table.means[f][codes].astype(F32)[:, None] - middle.astype(F32)
         x[codes == MISSING] = 0
@@ -439,7 +446,9 @@ class LinearSearch:
         return Sums(of.sum(axis=1), total["g"], total["h"], total["hz"], total["hzz"], total["gz"])
 
     def add_products(self, sides, moments, codes, candidates, x):
-        """Sums of products with the bin means: running sums over bins on the left, the rest on the right."""
+        """Sums of products with the bin means: running sums over bins on the left, the rest on the
+        right.
+        """
         present = codes != MISSING
         last = candidates[:, :MISSING].sum(axis=1) - 1  # last bin that goes left
         for name, part, product in (

@@ -1,8 +1,4 @@
-"""Monotone constraints: which leaves of a tree must not be above which others, and values that obey.
-
-Owns what directions mean for leaves, and isotonic regression by its definition. Must not know how a tree was
-grown, or what its leaves were fitted by.
-"""
+"""Monotone constraints between leaves: their order, and isotonic regression by its definition."""
 
 import numpy as np
 
@@ -26,10 +22,11 @@ def codes_of_leaves(tree, n_bins):
 
 
 def leaf_order(tree, n_bins, directions):
-    """Bool (n_leaves, n_leaves): whether leaf a must not be above leaf b, by one output's directions (F,).
+    """Bool (n_leaves, n_leaves): whether leaf a must not be above leaf b, by one output's
+    directions (F,).
 
-    It must not where some row of a becomes a row of b by raising features of direction 1 and lowering those
-    of -1 alone. A missing value can be neither raised nor lowered.
+    It must not where some row of a becomes a row of b by raising features of direction 1 and
+    lowering those of -1 alone. A missing value can be neither raised nor lowered.
     """
     codes = codes_of_leaves(tree, n_bins)
     order = np.zeros((len(codes), len(codes)), bool)
@@ -50,11 +47,12 @@ def _can_become(codes_a, codes_b, direction):
 
 
 def isotonic(values, weights, order):
-    """Float64 (n,): the values nearest to `values` in weighted squares among those that keep to `order`.
+    """Float64 (n,): the values nearest to `values` in weighted squares among those that keep to
+    `order`.
 
-    By the minimax formula (Robertson, Wright and Dykstra, 1988, theorem 1.4.4): the largest over upper sets U
-    that hold a leaf, of the least over lower sets L that do, of the mean of U and L's common leaves. Over all
-    subsets: for few leaves.
+    By the minimax formula (Robertson, Wright and Dykstra, 1988, theorem 1.4.4): the largest over
+    upper sets U that hold a leaf, of the least over lower sets L that do, of the mean of U and L's
+    common leaves. Over all subsets: for few leaves.
     """
     n = len(values)
     sets = [np.array([s >> i & 1 for i in range(n)], bool) for s in range(1, 2**n)]

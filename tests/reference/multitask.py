@@ -1,7 +1,4 @@
-"""Several tasks in one tree: gains in one unit, leaf values each task's own.
-
-Owns the unit and the tree. Must not know losses: it is given their derivatives.
-"""
+"""Multi-task trees: gains on a common scale, leaf values of each task on its own scale."""
 
 import math
 from fractions import Fraction
@@ -15,7 +12,9 @@ from reference.tree_growth import grow
 
 
 def dispersion(g, h, weight=None):
-    """The mean of g^2 / h as a ratio of means: of float32 (n, k), times weights (n, k) already; h None: 1."""
+    """The mean of g^2 / h as a ratio of means: of float32 (n, k), times weights (n, k) already; h
+    None: 1.
+    """
     w = np.ones(g.shape, F32) if weight is None else np.broadcast_to(weight, g.shape)
     h = np.ones(g.shape, F32) if h is None else h
     each = np.divide(g, w, out=np.zeros_like(g), where=w > 0)
@@ -27,8 +26,9 @@ def dispersion(g, h, weight=None):
 
 
 def units(blocks, g, h, weight=None):
-    """What gradients (n, K) are multiplied by, (K,). `blocks` are (scores, weight of the task), `weight`
-    (n, K)."""
+    """What gradients (n, K) are multiplied by, (K,). `blocks` are (scores, weight of the task),
+    `weight` (n, K).
+    """
     unit = np.empty(g.shape[1])
     for scores, counts in blocks:
         own = None if weight is None else weight[:, scores]
@@ -45,8 +45,8 @@ def lower_quantile(values, level):
 
 
 def fit_tree(data, g, h, unit, config, learning_rate, levels=(), residual=None):
-    """One tree of tasks without weights. `levels` (K,) are those of scores whose leaves are quantiles of
-    `residual` (n, K); NaN for others, whose leaves are Newton steps.
+    """One tree of tasks without weights. `levels` (K,) are those of scores whose leaves are
+    quantiles of `residual` (n, K); NaN for others, whose leaves are Newton steps.
 
     Returns the tree, the leaf id of each row, and the leaf values float32 (n_leaves, K).
     """

@@ -1,7 +1,4 @@
-"""Value bounds: what values of a node may be where a split above has pooled an output (monotone constraints).
-
-Owns which bounds children inherit. Must not know what values are best, or how splits are found.
-"""
+"""Bounds of node outputs below a split on a monotone feature."""
 
 from dataclasses import dataclass
 
@@ -28,9 +25,9 @@ class OutputBounds:
     def child_bounds(self, pooled, directions):
         """Those of the left and the right child.
 
-        `pooled` (K,): the one value of both children, NaN where each has its own; `directions` (K,) of the
-        feature split on. On the side where values are to be lower none may pass the pooled one upwards, on
-        the other none downwards.
+        `pooled` (K,): the one value of both children, NaN where each has its own; `directions` (K,)
+        of the feature split on. On the side where values are to be lower none may pass the pooled
+        one upwards, on the other none downwards.
         """
         rises, falls = (~np.isnan(pooled) & (sign * directions > 0) for sign in (1, -1))
         lower, upper = np.where(rises, pooled, self.high), np.where(rises, pooled, self.low)
@@ -41,10 +38,12 @@ class OutputBounds:
 
 @dataclass(frozen=True)
 class NodeConstraints:
-    """What splits of a node must obey: `directions` of all features (F, K), or of one (K,), and bounds."""
+    """What splits of a node must obey: `directions` of all features (F, K), or of one (K,), and
+    bounds.
+    """
 
     directions: np.ndarray
     bounds: OutputBounds
 
-    def of(self, feature):
+    def select(self, feature):
         return NodeConstraints(self.directions[feature], self.bounds)

@@ -1,8 +1,7 @@
-"""Channels: derivatives as integers, and sums of them (GBDT-MO, Algorithm 1).
+"""Quantised gradients and Hessians, and their sums (GBDT-MO, Algorithm 1).
 
-Owns how float32 gradients and hessians become int16, and what a set of rows adds up to. Must not know
-scores. m channels of curvature: 0 (unit), 1 (shared), K (diagonal) or K (K + 1) / 2 (full: the lower
-triangle, row after row).
+m Hessian channels: 0 (unit), 1 (shared), K (diagonal) or K (K + 1) / 2 (full: the lower
+triangle, row by row).
 """
 
 from dataclasses import dataclass
@@ -19,7 +18,9 @@ SMALLEST_DERIVATIVE = F32(1e-28)  # a column whose largest magnitude is below co
 
 @dataclass(frozen=True)
 class Channels:
-    """Quantised derivatives of the rows in use, in the order of `rows`: physical value = integer * step."""
+    """Quantised derivatives of the rows in use, in the order of `rows`: physical value = integer *
+    step.
+    """
 
     kind: str  # "unit", "shared", "diagonal" or "full"
     gradients: np.ndarray  # int64 (n_used, K)
@@ -34,7 +35,9 @@ class Channels:
 
 @dataclass(frozen=True)
 class Sums:
-    """Channels summed over a set of rows; the leading axis is the sets (codes of a feature, candidates)."""
+    """Channels summed over a set of rows; the leading axis is the sets (codes of a feature,
+    candidates).
+    """
 
     count: np.ndarray  # int64 (C,)
     gradients: np.ndarray  # int64 (C, K)
@@ -52,8 +55,8 @@ def quantise(g, h, kind, rows=None, multiplier=None):
 
     m is 1 (shared), K (diagonal) or K (K + 1) / 2 (full: the lower triangle, row after row).
 
-    `rows` (n_used,) are the rows in use (None: all), `multiplier` float32 (n,) their sampling multipliers.
-    The unit kind counts a row as 1 whatever its multiplier.
+    `rows` (n_used,) are the rows in use (None: all), `multiplier` float32 (n,) their sampling
+    multipliers. The unit kind counts a row as 1 whatever its multiplier.
     """
     gradients, gradient_steps = quantise_columns(used(g, rows, multiplier))
     if kind == "unit":
@@ -78,7 +81,9 @@ def quantise_columns(values):
 
 
 def quantise_column(values):
-    """One channel: the largest |value| becomes 32767, less where a sum over all rows could pass int32."""
+    """One channel: the largest |value| becomes 32767, less where a sum over all rows could pass
+    int32.
+    """
     largest = np.max(np.abs(values))
     if largest < SMALLEST_DERIVATIVE:
         return np.zeros(len(values), np.int64), F32(0)

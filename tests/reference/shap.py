@@ -1,17 +1,15 @@
-"""Contributions by their definition: a game over all subsets of the features, and Shapley's values of it.
+"""SHAP values by definition: a cooperative game over all subsets of the features.
 
-The specification of `_core.Explainer` (docs/explaining.md). A forest is a list of (tree, leaves, output), a
-row its codes and, where leaves are linear, its raw features. Everything is float64, and takes 2^F evaluations
-a row.
+The specification of `_core.Explainer`. A forest is a list of (tree, leaves, output), a row its
+codes and, for linear leaves, its raw features. Everything is float64, with 2^F evaluations per row.
 
-What is known of a row is a set S of its features. The worth of S is the sum of the trees' leaf_values that is to
-be expected:
+The worth of a set S of known features is the expected sum of leaf values:
 
-- from counts (`expected`): a split on a known feature is followed; at one on an unknown feature both ways
-  are, each by its share of the training rows that its two children count (a half each where they count none).
-  In a linear leaf an unknown regressor is missing, so it counts as the leaf's centre.
-- from a background (`background_worth`): the mean leaf_value of the rows that have the features in S from the row and
-  the others from a row of the background.
+- by counts (`expected`): a split on a known feature is followed; at others both sides are, weighted
+  by the training rows of the children (a half each if they have none). In a linear leaf an unknown
+  regressor is missing, so it counts as the centre of the leaf.
+- by a background (`background_worth`): the mean leaf value of the rows that take the features in S
+  from the row, and the others from a row of the background.
 """
 
 from __future__ import annotations
@@ -38,7 +36,9 @@ def share_of_left(tree, node):
 
 
 def leaf_value(leaves, leaf, x, known):
-    """What a leaf pays out for the raw features x, those that are not known being missing: (K or 1,)."""
+    """What a leaf pays out for the raw features x, those that are not known being missing: (K or
+    1,).
+    """
     if isinstance(leaves, np.ndarray):
         return leaves[leaf].astype(np.float64)
     entries = slice(leaves.indptr[leaf], leaves.indptr[leaf + 1])
@@ -60,19 +60,19 @@ def expected(tree, leaves, codes, x, known, node=0):
     if tree.feature[node] < 0:
         return leaf_value(leaves, tree.leaf[node], x, known)
 
-    def of(child):
+    def child_worth(child):
         return expected(tree, leaves, codes, x, known, child)
 
     if tree.feature[node] in known:
-        return of(
+        return child_worth(
             (tree.left if goes_left(tree, node, codes[tree.feature[node]]) else tree.right)[node]
         )
     share = share_of_left(tree, node)
-    return share * of(tree.left[node]) + (1.0 - share) * of(tree.right[node])
+    return share * child_worth(tree.left[node]) + (1.0 - share) * child_worth(tree.right[node])
 
 
 def background_worth(tree, leaves, codes, x, known, background):
-    """The worth of what is known, by the rows of a background: codes and raw features, (F, n) each."""
+    """Return the worth of known features, background_worth over the rows of a background."""
     mask = np.isin(np.arange(len(codes)), list(known))
     everything = set(range(len(codes)))
     rows = []
@@ -98,7 +98,9 @@ def coalition_worths(parts, n_outputs, codes, x, background=None):
 
 
 def shapley_values(worth):
-    """Shapley's values (F, K): what a feature adds, over all orders in which features may become known."""
+    """Shapley's values (F, K): what a feature adds, over all orders in which features may become
+    known.
+    """
     F = len(worth).bit_length() - 1
     numbers = np.arange(len(worth))
     size = [number.bit_count() for number in range(len(worth))]
@@ -111,7 +113,9 @@ def shapley_values(worth):
 
 
 def interaction_values(worth):
-    """Shapley's interactions (F, F, K), halves on either side; with the diagonal, rows sum to the values."""
+    """Shapley's interactions (F, F, K), halves on either side; with the diagonal, rows sum to the
+    values.
+    """
     F = len(worth).bit_length() - 1
     numbers = np.arange(len(worth))
     size = [number.bit_count() for number in range(len(worth))]
@@ -121,19 +125,20 @@ def interaction_values(worth):
             both = 1 << i | 1 << j
             without = numbers[numbers & both == 0]
             weight = np.array([1.0 / (2 * (F - 1) * comb(F - 2, size[s])) for s in without])
-            of = (
+            difference = (
                 worth[without | both]
                 - worth[without | 1 << i]
                 - worth[without | 1 << j]
                 + worth[without]
             )
-            values[i, j] = values[j, i] = weight @ of
+            values[i, j] = values[j, i] = weight @ difference
     values[np.arange(F), np.arange(F)] = shapley_values(worth) - values.sum(axis=1)
     return values
 
 
 def explain_rows(parts, n_outputs, codes, features=None, background=None):
-    """Contributions (n, F, K), interactions (n, F, F, K) and the worth of knowing nothing (K,) of all rows.
+    """Contributions (n, F, K), interactions (n, F, F, K) and the worth of knowing nothing (K,) of
+    all rows.
 
     codes, features and both parts of the background are (F, n).
     """

@@ -1,7 +1,4 @@
-"""Sketches: few columns that stand for many outputs, and sparse rows times a matrix.
-
-Owns the order of every sum in them. Must not know what is done with the columns.
-"""
+"""Sketches of outputs, and products of sparse rows with a matrix, with the order of every sum."""
 
 import numpy as np
 
@@ -20,13 +17,17 @@ def random_sign(seed, k, j):
 
 
 def bucket_and_sign(seed, k, n_buckets):
-    """Where count-sketch puts output k, and with which sign (Charikar, Chen and Farach-Colton, 2002)."""
+    """Where count-sketch puts output k, and with which sign (Charikar, Chen and Farach-Colton,
+    2002).
+    """
     z = feature_hash(seed, k, 0)
     return (z >> 32) * n_buckets >> 32, F32(1 - 2 * (z & 1))
 
 
 def project(values, matrix, scale):
-    """Float32 (n, d): `values` (n, K) times `matrix` (K, d), terms in order of k from +0; times `scale`."""
+    """Float32 (n, d): `values` (n, K) times `matrix` (K, d), terms in order of k from +0; times
+    `scale`.
+    """
     out = np.zeros((len(values), matrix.shape[1]), F32)
     for k in range(values.shape[1]):
         out = out + values[:, k : k + 1] * matrix[k]
@@ -40,7 +41,9 @@ def signed_projection(values, d, seed, scale):
 
 
 def count_sketch(values, d, seed, scale):
-    """Float32 (n, d): every output is added to one bucket with a sign, in order of k; then times `scale`."""
+    """Float32 (n, d): every output is added to one bucket with a sign, in order of k; then times
+    `scale`.
+    """
     out = np.zeros((len(values), d), F32)
     for k in range(values.shape[1]):
         bucket, sign = bucket_and_sign(seed, k, d)
@@ -49,7 +52,9 @@ def count_sketch(values, d, seed, scale):
 
 
 def column_energy(values):
-    """Float64 (K,): sums of squares, rounded to integers in a unit that the largest of the column sets."""
+    """Float64 (K,): sums of squares, rounded to integers in a unit that the largest of the column
+    sets.
+    """
     total = np.zeros(values.shape[1])
     for k, column in enumerate(values.T.astype(np.float64)):
         unit = np.ldexp(1.0, term_bits(len(column)) - 2 * exponent_above(np.abs(column).max()))
@@ -84,7 +89,9 @@ def ordered_dot(a, b):
 
 
 def transposed_product(values, factors):
-    """Float64 (K, d): values' times factors; float32 in order of row within parts, float64 over the parts."""
+    """Float64 (K, d): values' times factors; float32 in order of row within parts, float64 over the
+    parts.
+    """
     n = len(values)
     size = max(ROWS_OF_PRODUCT, -(-n // PARTS_OF_PRODUCT))
     total = np.zeros((values.shape[1], factors.shape[1]))
@@ -99,7 +106,9 @@ def transposed_product(values, factors):
 
 
 def subspace_projection(values, d, seed, n_iterations, scale):
-    """`project` on a basis of the leading right singular vectors: subspace iteration (Halko et al., 2011)."""
+    """`project` on a basis of the leading right singular vectors: subspace iteration (Halko et al.,
+    2011).
+    """
     n_outputs = values.shape[1]
     signs = [[random_sign(seed, k, j) for j in range(d)] for k in range(n_outputs)]
     basis = orthonormal(np.array(signs, F32))

@@ -1,7 +1,6 @@
-"""Candidates: the ways to cut a node that compete, and which of them wins.
+"""Split candidates of a node, and which of them wins.
 
-Owns the features a node may use, thresholds, orders of categories, where missing values go, and ties. Must
-not know how scores are made or when a node is looked at.
+Features that a node may use, thresholds, orders of categories, missing values and ties.
 """
 
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ class Candidate:
     """The best way to cut a node by some features, admissible or not."""
 
     sum: np.float32  # score sum of both children
-    judged: np.float32  # what candidates of all features compete by
+    penalised_sum: np.float32  # what candidates of all features compete by
     feature: int
     threshold: int  # last code that goes left; -1: categorical
     goes_left: np.ndarray  # bool (256,)
@@ -36,8 +35,9 @@ class Candidate:
 
 
 def filter_interactions(allowed, path, groups, at_most):
-    """The features of `allowed` that may follow those on `path`: in one of `groups` with them (bool (n, F);
-    None: any), and among them where they are `at_most` (0: any number) already."""
+    """The features of `allowed` that may follow those on `path`: in one of `groups` with them (bool
+    (n, F); None: any), and among them where they are `at_most` (0: any number) already.
+    """
     if at_most and len(path) >= at_most:
         allowed = [f for f in allowed if f in path]
     if groups is None:
@@ -46,13 +46,15 @@ def filter_interactions(allowed, path, groups, at_most):
 
 
 def node_features(allowed, node, config):
-    """Features `node` may use, ascending: ceil(colsample_bynode * m) of the m allowed, by smallest hash."""
+    """Features `node` may use, ascending: ceil(colsample_bynode * m) of the m allowed, by smallest
+    hash.
+    """
     n_kept = int(np.ceil(config.colsample_bynode * len(allowed)))
     return sorted(sorted(allowed, key=lambda f: (feature_hash(config.seed, node, f), f))[:n_kept])
 
 
 def feature_hash(seed, node, feature):
-    """uint64: the finaliser of splitmix64 (Steele, Lea and Flood, 2014) on a mix of its arguments."""
+    """Hash to uint64 with the finaliser of splitmix64 (Steele, Lea and Flood, 2014)."""
     mask = 2**64 - 1
     z = (
         int(seed) + 0x9E3779B97F4A7C15 * (node + 1) + 0xD1B54A32D192ED03 * (int(feature) + 1)
@@ -63,7 +65,9 @@ def feature_hash(seed, node, feature):
 
 
 def numeric_candidates(counts, n_bins):
-    """Bool (C, 256), which codes go left: by bin, missing right first, then left where the node has any."""
+    """Bool (C, 256), which codes go left: by bin, missing right first, then left where the node has
+    any.
+    """
     below = np.tri(n_bins, N_CODES, dtype=bool)  # row b: codes <= b
     if counts[MISSING] == 0:
         return below
@@ -73,7 +77,7 @@ def numeric_candidates(counts, n_bins):
 
 
 def categorical_candidates(sums, channels, config):
-    """Bool (C, 256), the codes that go left: each category alone if few, else prefixes of an order."""
+    """Return bool (C, 256), codes that go left: single categories if few, else sorted prefixes."""
     present = np.flatnonzero(sums.count)
     if len(present) <= config.max_cat_to_onehot:
         groups = [[code] for code in present]
@@ -87,10 +91,12 @@ def categorical_candidates(sums, channels, config):
 
 
 def category_positions(sums, channels, config):
-    """Float64 (n_present,): where each category with rows lies on the line along which leaf values vary most.
+    """Float64 (n_present,): where each category with rows lies on the line along which leaf values
+    vary most.
 
-    For one output that is the leaf value itself (Fisher's order, exact for squared error); for more, the
-    first principal coordinate of the categories' leaf values weighted by count, by eight power iterations.
+    For one output that is the leaf value itself (Fisher's order, exact for squared error); for
+    more, the first principal coordinate of the categories' leaf values weighted by count, by eight
+    power iterations.
     """
     n = sums.count[sums.count > 0].astype(np.float64)
     d = category_deviations(sums, channels, config)
@@ -127,7 +133,7 @@ def ordered_sum(terms):
 
 
 def set_default_direction(goes_left, counts):
-    """The candidate, with missing sent to the larger child (left on a tie) when the node has none."""
+    """Send missing values to the larger child (left on a tie) if the node has none."""
     if counts[MISSING] == 0:
         n_left = counts[goes_left].sum()
         goes_left = goes_left.copy()
@@ -152,12 +158,13 @@ def best_candidate(
     rules=None,
     node_sum=None,
 ):
-    """The `Candidate` judged best, the first feature on ties; None where children are always too small.
+    """Return the best `Candidate`, the first feature on ties; None where children are always too
+    small.
 
-    `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed, ascending.
-    `chance`: of the rows of the tree; None: no gradient differs from 0. `rules`: which way values may move
-    with each feature, and how far; None: they are free. `node_sum`: what the node is worth by itself;
-    needed where features have factors.
+    `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed,
+    ascending. `chance`: of the rows of the tree; None: no gradient differs from 0. `rules`: which
+    way values may move with each feature, and how far; None: they are free. `node_sum`: what the
+    node is worth by itself; needed where features have factors.
     """
     best = None
     for f in features:
@@ -166,29 +173,29 @@ def best_candidate(
             candidates = categorical_candidates(sums, channels, config)
         else:
             candidates = numeric_candidates(sums.count, int(n_bins[f]))
-        own = None if rules is None else rules.of(f)
+        own = None if rules is None else rules.select(f)
         scores, terms = score_candidates(sums, candidates, channels, config, own)
         correction = gain_correction(sums.count, is_categorical[f], chance, config)
         if len(scores) == 0:
             continue
         c = int(scores.argmax())
-        judged = penalise_gain(scores[c], correction, node_sum, config, f)
-        if not judged > (-np.inf if best is None else best.judged):
+        penalised_sum = penalise_gain(scores[c], correction, node_sum, config, f)
+        if not penalised_sum > (-np.inf if best is None else best.penalised_sum):
             continue
         goes_left = set_default_direction(candidates[c], sums.count)
         threshold = -1 if is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
         if own is not None and threshold >= 0 and separates_missing(goes_left, sums.count):
             threshold = int(n_bins[f]) - 1  # no value will ever be on the right
             goes_left = np.arange(N_CODES) <= threshold
-        best = Candidate(scores[c], judged, int(f), threshold, goes_left, terms(c))
+        best = Candidate(scores[c], penalised_sum, int(f), threshold, goes_left, terms(c))
     return best
 
 
 def penalise_gain(sum, correction, node_sum, config, feature):
     """What the best candidate of a feature, whose sum is this, competes by with those of others.
 
-    That is its sum, less what chance gives. Where features have factors, by how much that is above what the
-    node is worth by itself, times the feature's factor where it is above.
+    That is its sum, less what chance gives. Where features have factors, by how much that is above
+    what the node is worth by itself, times the feature's factor where it is above.
     """
     if config.factors is None:
         return sum - correction
@@ -197,7 +204,9 @@ def penalise_gain(sum, correction, node_sum, config, feature):
 
 
 def gain_correction(counts, is_categorical, chance, config):
-    """Float32: what is taken off all candidates of a feature when they compete with those of others."""
+    """Float32: what is taken off all candidates of a feature when they compete with those of
+    others.
+    """
     n_present = np.count_nonzero(counts)
     if not is_categorical or chance is None or n_present <= config.max_cat_to_onehot:
         return F32(0)

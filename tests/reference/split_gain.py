@@ -1,7 +1,7 @@
-"""Scores: what splits and leaves are worth by summed channels.
+"""Split gains and leaf objectives of summed gradients, in float32.
 
-Owns the leaf problem of every kind of curvature and leaf: its terms, their sum in virtual lanes, elimination,
-and when a gain is one. Must not know which candidates there are. Scores are float32.
+Terms of every kind of Hessian and leaf, their sum in virtual lanes, elimination, and the minimum
+gain.
 """
 
 import numpy as np
@@ -16,7 +16,9 @@ MIN_LEAF_PIVOT = 2.0**-20  # the same for leaf values, in float64
 
 
 def lane_sum(terms):
-    """Sum of float32 `terms` (..., K) over outputs in 16 virtual lanes: the same bits at any vector width."""
+    """Sum of float32 `terms` (..., K) over outputs in 16 virtual lanes: the same bits at any vector
+    width.
+    """
     n_outputs = terms.shape[-1]
     padded = np.zeros((*terms.shape[:-1], -(-n_outputs // N_LANES) * N_LANES), F32)
     padded[..., :n_outputs] = terms
@@ -49,7 +51,8 @@ def diagonal_hessian(H, kind, n_outputs):
 
 
 def mean_hessian(H):
-    """Float32 (C,): H or its mean over outputs, what `min_child_weight` is compared with; also the cover.
+    """Float32 (C,): H or its mean over outputs, what `min_child_weight` is compared with; also the
+    cover.
 
     Of a full curvature: its diagonal's.
     """
@@ -57,18 +60,22 @@ def mean_hessian(H):
 
 
 def safe_divide(numerator, denominator):
-    """Float32 quotient, 0 where the denominator is 0: no curvature, no step (as for leaf values)."""
+    """Return the float32 quotient, 0 where the denominator is 0: no Hessian, no step."""
     zero = denominator == 0
     return np.where(zero, F32(0), numerator / np.where(zero, F32(1), denominator))
 
 
 def is_regularised(config):
-    """Whether the leaf problem has more than a ridge penalty, so that the gain needs the leaf value."""
+    """Whether the leaf problem has more than a ridge penalty, so that the gain needs the leaf
+    value.
+    """
     return config.reg_alpha > 0 or config.max_delta_step > 0
 
 
 def regularised_terms(G, H, config):
-    """Float32 (C, K): twice the loss that a thresholded, clipped leaf value removes; H includes lambda."""
+    """Float32 (C, K): twice the loss that a thresholded, clipped leaf value removes; H includes
+    lambda.
+    """
     t = np.sign(G) * np.maximum(np.abs(G) - F32(config.reg_alpha), F32(0))
     w = safe_divide(t, H)
     if config.max_delta_step > 0:
@@ -77,7 +84,9 @@ def regularised_terms(G, H, config):
 
 
 def leaf_terms(G, H, kind, config):
-    """Float32 (C, K): minus twice the objective of one leaf, G^2 / (H + lambda) (GBDT-MO, eq. 7 and 15)."""
+    """Float32 (C, K): minus twice the objective of one leaf, G^2 / (H + lambda) (GBDT-MO, eq. 7 and
+    15).
+    """
     H = H + F32(config.reg_lambda)
     if is_regularised(config):
         return regularised_terms(G, H, config)
@@ -85,7 +94,9 @@ def leaf_terms(G, H, kind, config):
 
 
 def split_terms(G_left, H_left, G_right, H_right, kind, config):
-    """Float32 (C, K): what each output adds to a split's score sum (GBDT-MO, eq. 16 without the parent)."""
+    """Float32 (C, K): what each output adds to a split's score sum (GBDT-MO, eq. 16 without the
+    parent).
+    """
     if is_regularised(config) or kind != "diagonal":
         return leaf_terms(G_left, H_left, kind, config) + leaf_terms(G_right, H_right, kind, config)
     a, b = H_left + F32(config.reg_lambda), H_right + F32(config.reg_lambda)
@@ -101,11 +112,11 @@ def free_value(G, H, alpha, config):
 
 
 def constrained_values(left, right, config, rules, is_ordered):
-    """The values (C, K) of both children, and which (C, K) are one for both; `left`, `right`: pairs G, H.
-    `rules`: of the feature split on, 1 must not fall, -1 must not rise, 0 free.
+    """The values (C, K) of both children, and which (C, K) are one for both; `left`, `right`: pairs
+    G, H. `rules`: of the feature split on, 1 must not fall, -1 must not rise, 0 free.
 
-    Of an output that would disobey, both take the one that is best for both: of both their rows, with both
-    their penalties. `is_ordered` (C, 1): whether directions matter at all.
+    Of an output that would disobey, both take the one that is best for both: of both their rows,
+    with both their penalties. `is_ordered` (C, 1): whether directions matter at all.
     """
     nearest = rules.bounds.nearest
     (G_left, H_left), (G_right, H_right) = [
@@ -156,9 +167,9 @@ def kept_terms(terms, k):
 def topk_candidates(left, right, pairs, config):
     """Float32 sums (C,) of candidates whose children keep k outputs (GBDT-MO, eq. 21 and 22).
 
-    Terms (C, K) of both sides, and `pairs` of both at once. Each child keeps the k outputs of its own that
-    gain most (Algorithm 3), or both keep those that gain most in the two together (Algorithm 4). Also returns
-    a function that gives the terms (K,) of one candidate that are kept.
+    Terms (C, K) of both sides, and `pairs` of both at once. Each child keeps the k outputs of its
+    own that gain most (Algorithm 3), or both keep those that gain most in the two together
+    (Algorithm 4). Also returns a function that gives the terms (K,) of one candidate that are kept.
     """
     k = config.leaf_k
     if config.shared_support:
@@ -168,7 +179,8 @@ def topk_candidates(left, right, pairs, config):
 
 
 def block_outputs(G, config):
-    """Outputs that a node solves for, ascending: the `block_size` of largest |G| (K,), the first on ties.
+    """Outputs that a node solves for, ascending: the `block_size` of largest |G| (K,), the first on
+    ties.
 
     TFBT, section IV (as AOSO-LogitBoost: Sun, Reid and Zhou, 2012): the others stay as they are.
     """
@@ -180,8 +192,9 @@ def block_outputs(G, config):
 def full_sum(G, H, outputs, ridge, least_pivot=MIN_PIVOT):
     """(C,): G' (H + ridge I)^-1 G over `outputs` (TFBT, eq. 7 without the half), by elimination.
 
-    G (C, K), H (C, K (K + 1) / 2), in their dtype throughout. A pivot that has all but vanished stands for a
-    direction without curvature (for softmax without ridge: all scores raised alike) and adds nothing.
+    G (C, K), H (C, K (K + 1) / 2), in their dtype throughout. A pivot that has all but vanished
+    stands for a direction without curvature (for softmax without ridge: all scores raised alike)
+    and adds nothing.
     """
     A, y, diagonal = eliminated(G, H, outputs, ridge, least_pivot)
     total = np.zeros(len(G), G.dtype)
@@ -191,7 +204,9 @@ def full_sum(G, H, outputs, ridge, least_pivot=MIN_PIVOT):
 
 
 def eliminated(G, H, outputs, ridge, least_pivot):
-    """Elimination without exchanges: pivots on the diagonal of A, the right-hand side in y, diag(H)."""
+    """Elimination without exchanges: pivots on the diagonal of A, the right-hand side in y,
+    diag(H).
+    """
     m, dtype = len(outputs), G.dtype
     A = np.empty((m, m, len(G)), dtype)
     for i, a in enumerate(outputs):
@@ -247,9 +262,10 @@ def parent_score(channels, config, rules=None):
 
 
 def score_candidates(sums, candidates, channels, config, rules=None):
-    """Float32 score sums (C,), -inf where a child is too small or the sum is NaN; and a function that gives
-    the terms (K,) of one of them. `rules`: those of the feature; None: values are free. Directions do not
-    matter to what sets all values apart from missing ones, which move nowhere."""
+    """Float32 score sums (C,), -inf where a child is too small or the sum is NaN; and a function
+    that gives the terms (K,) of one of them. `rules`: those of the feature; None: values are free.
+    Directions do not matter to what sets all values apart from missing ones, which move nowhere.
+    """
     present = sums.count > 0
     left = Sums(*(candidates[:, present].astype(np.int64) @ part[present] for part in sums.parts()))
     right = total(channels) - left
@@ -300,7 +316,9 @@ def is_large_enough(count, H, config):
 
 
 def is_worthwhile(best_sum, parent_sum, gain, config):
-    """Whether the gain, background_worth over outputs (GBDT-MO, appendix B), passes its threshold and is no noise."""
+    """Whether the gain, background_worth over outputs (GBDT-MO, appendix B), passes its threshold
+    and is no noise.
+    """
     difference = float(best_sum) - float(parent_sum)
     if config.post_prune:
         return np.isfinite(best_sum)

@@ -1,7 +1,4 @@
-"""A tree as arrays: the structure, without what leaves hold.
-
-Owns how grown nodes become arrays, and how codes find their leaf. Must not know scores.
-"""
+"""A tree as arrays: the structure, without leaf values."""
 
 from dataclasses import dataclass
 
@@ -12,7 +9,9 @@ from reference.quantised_gradients import F32, MISSING, N_CODES
 
 @dataclass
 class Tree:
-    """Structure of one tree: the arrays of `_core.Tree`, one entry a node, children after their parent."""
+    """Structure of one tree: the arrays of `_core.Tree`, one entry a node, children after their
+    parent.
+    """
 
     feature: np.ndarray  # int32, -1: leaf
     threshold: np.ndarray  # int32, last code that goes left; -1: categorical or leaf
@@ -78,7 +77,9 @@ def empty_tree(n_nodes, n_outputs):
 
 
 def category_words(goes_left):
-    """Four uint64, bit c: code c goes left. The bit of the missing code stays 0: `missing_left` tells."""
+    """Four uint64, bit c: code c goes left. The bit of the missing code stays 0: `missing_left`
+    tells.
+    """
     words = [0, 0, 0, 0]
     for code in np.flatnonzero(goes_left[:MISSING]):
         words[code // 64] |= 1 << (int(code) % 64)

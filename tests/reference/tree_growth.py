@@ -1,7 +1,4 @@
-"""Growth: which nodes are split, in which order, until when (GBDT-MO, Algorithm 5).
-
-Owns what bounds a tree, the schedule, and cutting back. Must not know how a search finds its splits.
-"""
+"""Tree growth: which nodes are split, in which order, and when it ends (GBDT-MO, Algorithm 5)."""
 
 from dataclasses import dataclass, field
 
@@ -23,7 +20,8 @@ from reference.tree import to_tree
 
 @dataclass(frozen=True)
 class GrowConfig:
-    """What bounds a tree; the fields of `_core.GrowConfig`. Real ones are float64, rounded where used.
+    """What bounds a tree; the fields of `_core.GrowConfig`. Real ones are float64, rounded where
+    used.
 
     Defaults are those of the estimators, or such that a test sees all features and no other limit.
     """
@@ -63,7 +61,9 @@ class Node:
 
 
 def next_batch(gains, n_leaves, config):
-    """Which frontier nodes are split next, given gains by node id (GBDT-MO, section III-E, Algorithm 5)."""
+    """Which frontier nodes are split next, given gains by node id (GBDT-MO, section III-E,
+    Algorithm 5).
+    """
     ranked = sorted(gains, key=lambda node: (-gains[node], node))
     room = config.max_leaves - n_leaves
     leaves_cannot_bind = config.max_depth >= 0 and config.max_leaves >= 2**config.max_depth
@@ -85,7 +85,9 @@ class ChannelSearch:
         self.bounds = {}  # of nodes, where a split above them has pooled an output
 
     def cover(self, positions, parent):
-        """Summed curvature of rows that the split of node `parent` (None: the root) has put together."""
+        """Summed curvature of rows that the split of node `parent` (None: the root) has put
+        together.
+        """
         return compute_cover(take(self.channels, positions))
 
     def find_split(self, i, positions, allowed):
@@ -107,7 +109,7 @@ class ChannelSearch:
         """Node `i` was split; `children`: two pairs (id, positions), left first."""
         if self.directions is None:
             return
-        rules = self.node_constraints(i).of(split.feature)
+        rules = self.node_constraints(i).select(split.feature)
         apart = split.threshold == self.data[1][split.feature] - 1 and not split.goes_left[MISSING]
         sums = [total(take(self.channels, positions)) for _, positions in children]
         sides = [gradient_and_hessian(of_side, self.channels) for of_side in sums]
@@ -132,10 +134,11 @@ def grow(
 ):
     """Grow one `Tree` (GBDT-MO, Algorithm 5).
 
-    `codes` uint8 (F, n), `channels` of the `rows` in use (None: all), or a search of another kind (a class
-    like `ChannelSearch`, on its own codes), `features` bool (F,): allowed. `renew(nodes)` gives new channels
-    after every batch of splits, before the new nodes are looked at (TFBT, section V). `groups` and `at_most`
-    say which features may meet on a path (`filter_interactions`), `directions` which outputs must obey which features.
+    `codes` uint8 (F, n), `channels` of the `rows` in use (None: all), or a search of another kind
+    (a class like `ChannelSearch`, on its own codes), `features` bool (F,): allowed. `renew(nodes)`
+    gives new channels after every batch of splits, before the new nodes are looked at (TFBT,
+    section V). `groups` and `at_most` say which features may meet on a path
+    (`filter_interactions`), `directions` which outputs must obey which features.
     """
     codes = codes if rows is None else codes[:, rows]
     allowed = np.arange(len(codes)) if features is None else np.flatnonzero(features)
@@ -189,9 +192,11 @@ def compute_cover(channels):
 
 
 def pruned(nodes, order, config):
-    """The nodes that remain, and their order of splitting, where subtrees gain nothing (TFBT, eq. 8).
+    """The nodes that remain, and their order of splitting, where subtrees gain nothing (TFBT, eq.
+    8).
 
-    A subtree is worth the gains of its splits, each less `min_split_gain`; it is cut where that is not above
+    A subtree is worth the gains of its splits, each less `min_split_gain`; it is cut where that is
+    not above
     0. Nodes keep their order.
     """
     worth = [0.0] * len(nodes)

@@ -1,4 +1,4 @@
-"""What ranks ask of one another: the same for all, exact, and never a wait for one that is gone."""
+"""Collective operations are exact, and end when a rank is lost."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ SIZES = [1, 2, 3, 5]
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_blocks_go_to_those_they_are_for(size):
+def test_exchange_delivers_block_i_to_rank_i(size):
     def work(comm):
         assert comm.size == size
         return [bytes(b) for b in comm.exchange([bytes([comm.rank, to]) for to in range(size)])]
@@ -22,7 +22,7 @@ def test_blocks_go_to_those_they_are_for(size):
 
 @settings(max_examples=20, deadline=None)
 @given(size=st.sampled_from(SIZES), n=st.integers(0, 9), seed=st.integers(0, 2**32 - 1))
-def test_verbs_are_what_numpy_says_of_all_ranks_together(size, n, seed):
+def test_collectives_equal_numpy_on_all_ranks(size, n, seed):
     rng = np.random.default_rng(seed)
     numbers, floats = rng.integers(-(2**40), 2**40, (size, n)), rng.normal(size=(size, n))
     shares = [
@@ -34,20 +34,18 @@ def test_verbs_are_what_numpy_says_of_all_ranks_together(size, n, seed):
         total, most = numbers[comm.rank].copy(), floats[comm.rank].copy()
         comm.sum(total)
         comm.largest(most)
-        own = [
-            share.copy() for share in shares[comm.rank]
-        ]  # what others give is added to this rank's
+        own = [share.copy() for share in shares[comm.rank]]  # sums are written in place
         return total, most, comm.sum_shares(own), comm.gather(bytes([comm.rank]))
 
     for rank, (total, most, share, gathered) in enumerate(ThreadCommunicator.run(size, work)):
         np.testing.assert_array_equal(total, numbers.sum(axis=0))
         np.testing.assert_array_equal(most, floats.max(axis=0))
-        np.testing.assert_array_equal(share, sum(of_rank[rank] for of_rank in shares))
+        np.testing.assert_array_equal(share, sum(given[rank] for given in shares))
         assert share.dtype == np.int32
         assert gathered == [bytes([r]) for r in range(size)]
 
 
-def test_a_nan_of_one_rank_is_seen_by_all():
+def test_maximum_propagates_nan():
     def work(comm):
         numbers = np.array([np.nan if comm.rank == 1 else 2.0])
         comm.largest(numbers)
@@ -57,7 +55,7 @@ def test_a_nan_of_one_rank_is_seen_by_all():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.bool_])
-def test_nobody_adds_floats(dtype):
+def test_sums_of_floats_raise(dtype):
     with pytest.raises(TypeError, match="integers only"):
         SINGLE_PROCESS.sum(np.zeros(2, dtype))
     with pytest.raises(TypeError, match="integers only"):
@@ -66,7 +64,7 @@ def test_nobody_adds_floats(dtype):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("failing", [0, -1])
-def test_a_rank_that_raises_ends_all_and_its_error_is_told(size, failing):
+def test_error_of_one_rank_ends_all_and_is_raised(size, failing):
     seen = []
 
     def work(comm):
@@ -89,7 +87,7 @@ def test_ranks_out_of_sync_raise():
         ThreadCommunicator.run(2, lambda comm: comm.sum(np.zeros(comm.rank + 1, np.int64)))
 
 
-def test_alone_everything_is_what_it_was():
+def test_single_process_leaves_arrays_unchanged():
     numbers = np.arange(3)
     SINGLE_PROCESS.sum(numbers)
     SINGLE_PROCESS.largest(numbers)

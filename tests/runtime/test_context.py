@@ -12,7 +12,7 @@ from polyleaf.inputs.features import read_features
 from polyleaf.runtime.context import effective_threads
 
 
-def test_counts_from_the_end(monkeypatch):
+def test_negative_n_jobs_count_from_the_end(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     cores = joblib.cpu_count()
     assert effective_threads() == effective_threads(-1) == cores
@@ -25,17 +25,17 @@ def test_counts_from_the_end(monkeypatch):
     ("value", "expected"),
     [("3", 3), ("5,2", 5), (" 7 ", 7), ("0", None), ("many", None), ("", None)],
 )
-def test_environment_counts_only_for_none(monkeypatch, value, expected):
+def test_omp_num_threads_is_read_for_none_only(monkeypatch, value, expected):
     monkeypatch.setenv("OMP_NUM_THREADS", value)
     assert effective_threads(None) == (expected or joblib.cpu_count())
     assert effective_threads(2) == 2
 
 
-def test_what_makes_no_sense():
-    with pytest.raises(ValueError, match="n_jobs=0"):
+def test_invalid_n_jobs_raise():
+    with pytest.raises(ValueError, match="n_jobs"):
         effective_threads(0)
     for n_jobs in (1.5, "2", True):
-        with pytest.raises(TypeError, match="n_jobs must be an integer"):
+        with pytest.raises(TypeError, match="n_jobs"):
             effective_threads(n_jobs)
 
 
@@ -46,7 +46,7 @@ def test_threads_are_bounded_by_the_machine(monkeypatch):
     assert effective_threads(None) == most
 
 
-def test_no_number_of_threads_fills_memory():
+def test_huge_thread_counts_are_capped():
     X, y = np.random.default_rng(0).normal(size=(300, 4)), np.arange(300.0)
     one, many = (PolyleafRegressor(n_estimators=3, n_jobs=n).fit(X, y).model_ for n in (1, 10**12))
     expected = one.predict_raw(read_features(X))
@@ -68,7 +68,7 @@ X = np.random.default_rng(0).normal(size=(40_000, 6))
 y = X[:, 0] * X[:, 1]
 fitted = lambda n: PolyleafRegressor(n_estimators=3, n_jobs=n).fit(X, y)
 one, n_before = fitted(1).predict(X), len(os.listdir("/proc/self/task"))
-if sys.argv[1] == "none":  # no address space has room for the stack of one
+if sys.argv[1] == "none":  # a stack larger than the address space
     libc, attributes = ctypes.CDLL(None), ctypes.create_string_buffer(256)
     libc.pthread_attr_init(attributes)
     assert libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(2**46)) == 0
@@ -80,8 +80,8 @@ print(len(os.listdir("/proc/self/task")) - n_before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses glibc and /proc")
 @pytest.mark.parametrize("threads", ["none", "some"])
-def test_a_thread_that_does_not_start_is_survived(threads):
-    """The fit goes on with the threads that there are, and has the same bits."""
+def test_fit_continues_when_threads_do_not_start(threads):
+    """The fit continues with the threads that started and gives the same bits."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_THREADS, threads], capture_output=True, text=True
     )

@@ -1,4 +1,6 @@
-"""A version is made in one step, from what the CHANGELOG says; what the project says of itself agrees."""
+"""A version is made in one step, from what the CHANGELOG says; what the project says of itself
+agrees.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def release():
 
 
 def recipe(root: Path) -> tuple[str, set[str], set[str]]:
-    """The version of conda's recipe, and what building and running need, as pyproject.toml writes it."""
+    """The version of conda's recipe, and what building and running need, as pyproject.toml writes
+    it.
+    """
     text = (root / "packaging" / "conda" / "meta.yaml").read_text("utf-8")
     needs = (re.search(rf"(?m)^  {part}:\n((?:    - .+\n)+)", text)[1] for part in ("host", "run"))
     host, run = (
@@ -72,33 +76,33 @@ def test_a_version_is_written_committed_and_tagged(release, checkout, capsys):
     assert "publish" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("version, says", [("2", "MAJOR.MINOR.PATCH"), ("0.0.1", "step back")])
-def test_a_version_that_is_none_is_refused(release, checkout, capsys, version, says):
+@pytest.mark.parametrize("version, message", [("2", "MAJOR.MINOR.PATCH"), ("0.0.1", "step back")])
+def test_invalid_versions_are_errors(release, checkout, capsys, version, message):
     assert release.main([version, "--root", str(checkout)]) == 1
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not git(checkout, "tag", "--list")
 
 
-def test_refused_where_nothing_happened(release, checkout, capsys):
+def test_release_without_changes_is_an_error(release, checkout, capsys):
     assert release.main(["9.8.7", "--root", str(checkout)]) == 0
     assert release.main(["9.8.8", "--root", str(checkout)]) == 1
     assert "nothing under [Unreleased]" in capsys.readouterr().err
 
 
-def test_refused_where_files_are_changed(release, checkout, capsys):
+def test_release_with_uncommitted_changes_is_an_error(release, checkout, capsys):
     with (checkout / "CHANGELOG.md").open("a") as log:
         log.write("- More.\n")
     assert release.main(["9.8.7", "--root", str(checkout)]) == 1
     assert "not committed" in capsys.readouterr().err
 
 
-def test_the_version_stands_the_same_everywhere(release):
+def test_version_is_the_same_in_all_files(release):
     cited = re.search(r"(?m)^version: (\S+)$", (ROOT / "CITATION.cff").read_text())[1]
     assert cited == recipe(ROOT)[0] == release.current(ROOT)
     assert (ROOT / "CHANGELOG.md").read_text("utf-8").count(release.UNRELEASED) == 1
 
 
-def test_the_recipe_of_conda_asks_for_what_the_project_asks_for():
+def test_conda_recipe_has_the_project_dependencies():
     """And for the extras that its trial needs; Python from the wheel's version on."""
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     project, tool = whole["project"], whole["tool"]["scikit-build"]
@@ -111,7 +115,7 @@ def test_the_recipe_of_conda_asks_for_what_the_project_asks_for():
     assert run == of_conda | {f"python>=3.{python}"}
 
 
-def test_what_wheels_contain_of_others_has_its_licence():
+def test_licences_of_bundled_code_are_included():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     named = set(
         re.findall(r"`([\w-]+\.txt)`", (ROOT / "LICENSES" / "README.md").read_text("utf-8"))

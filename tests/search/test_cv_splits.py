@@ -8,7 +8,7 @@ import scipy.sparse
 from sklearn.model_selection import TimeSeriesSplit
 
 from polyleaf import Dataset
-from polyleaf.inputs.targets import encode_classification, encode_regression
+from polyleaf.inputs.target import encode_classification, encode_regression
 from polyleaf.search.cv_splits import LARGE_N_ROWS, choose_n_repeats, make_folds, split_rows
 from polyleaf.training.prepare import TrainingData
 

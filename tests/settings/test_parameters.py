@@ -15,6 +15,7 @@ import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.objectives.base import is_built_in
 from polyleaf.objectives.registry import registered_objectives
+from polyleaf.runtime.stored_names import from_stored, to_stored
 from polyleaf.settings import param_spec, parameters, train_config
 from polyleaf.settings.param_spec import get_param_specs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
@@ -52,9 +53,8 @@ PREPARATION = OF_OBJECTIVES | {
 # seed of that draw, kinds of curvature of single losses, a recipe's own value, and values that make
 # a part do nothing.
 SOMETHING_ELSE = {
-    ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "curvature"),
-    ("log_link.py", "curvature"), ("presets.py", "leaf_k"), ("binary.py", "scale_pos_weight"),
-    ("tree_builder.py", "reg_alpha"), ("tree_builder.py", "max_delta_step"), ("tree_builder.py", "leaf_k"),
+    ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "hessian"),
+    ("elementwise.py", "hessian"), ("elementwise.py", "scale_pos_weight"), ("presets.py", "leaf_k"),
     ("leaf_fitters.py", "learning_rate"), ("leaf_fitters.py", "block_size"),
 }  # fmt: skip
 
@@ -112,7 +112,8 @@ def test_reference_repeats_no_default():
 def test_a_second_home_is_found(tmp_path):
     path = tmp_path / "second.py"
     path.write_text(
-        "def f(a, reg_lambda=1.0, *, leaf='linear', max_depth=None): ...\nclass C:\n    top_rate: float = 2\n"
+        "def f(a, reg_lambda=1.0, *, leaf='linear', max_depth=None): ...\nclass C:\n    top_rate: "
+        "float = 2\n"
     )
     names = [name for _, name, _ in literal_defaults(path)]
     assert names == ["reg_lambda", "leaf", "top_rate"]
@@ -243,6 +244,15 @@ def test_without_source_nothing_but_documentation_is_lost(monkeypatch):
 )
 def test_values_are_read_from_text(name, text, value):
     assert EVERY[name].read(text) == value
+
+
+def test_model_files_keep_the_names_of_parameters_of_their_format():
+    parameters = {"hessian": "full", "boosting_step": "layer", "leaf_output_set": "own"}
+    parameters |= {"split_search": "count_sketch", "linear_extrapolation": "none"}
+    stored = to_stored(parameters)
+    assert stored["curvature"] == "full" and stored["split_search"] == "sketch"
+    assert stored["linear_extrapolation"] == "free" and from_stored(stored) == parameters
+    assert from_stored({"curvature": 1}, known={"curvature"}) == {"curvature": 1}
 
 
 def test_text_for_a_number_is_refused():

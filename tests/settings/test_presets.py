@@ -11,7 +11,7 @@ from polyleaf.settings import presets
 PRESETS = [getattr(presets, name) for name in presets.__all__]
 OF_CLASSES = [presets.gamble, presets.gd_mcboost, presets.samme]
 # gbdt_sparse is for sparse targets: tests/training/test_sparse_targets.py.
-OF_BOTH = [recipe for recipe in PRESETS if recipe not in [*OF_CLASSES, presets.gbdt_sparse]]
+OF_BOTH = [preset for preset in PRESETS if preset not in [*OF_CLASSES, presets.gbdt_sparse]]
 
 
 @pytest.fixture(scope="module")
@@ -22,29 +22,29 @@ def data():
     return X, Y
 
 
-def parameters_of(recipe, classifier):
-    """The recipe for that estimator, 40 rounds."""
-    takes = inspect.signature(recipe).parameters
+def make_parameters(preset, classifier):
+    """The preset for that estimator, 40 rounds."""
+    takes = inspect.signature(preset).parameters
     parameters = {"classifier": classifier} if "classifier" in takes else {}
     parameters |= {"leaf_k": 2} if "leaf_k" in takes else {}
-    return recipe(**parameters) | {"n_estimators": 40}
+    return preset(**parameters) | {"n_estimators": 40}
 
 
-@pytest.mark.parametrize("recipe", OF_BOTH)
-def test_recipes_are_parameters_of_both_estimators(recipe, data):
+@pytest.mark.parametrize("preset", OF_BOTH)
+def test_presets_are_parameters_of_both_estimators(preset, data):
     X, Y = data
-    regressor = PolyleafRegressor(**parameters_of(recipe, False)).fit(X, Y)
+    regressor = PolyleafRegressor(**make_parameters(preset, False)).fit(X, Y)
     assert regressor.score(X, Y) > 0.6
-    classifier = PolyleafClassifier(**parameters_of(recipe, True)).fit(X, Y.argmax(1))
+    classifier = PolyleafClassifier(**make_parameters(preset, True)).fit(X, Y.argmax(1))
     assert classifier.score(X, Y.argmax(1)) > 0.8
-    labels = PolyleafClassifier(**parameters_of(recipe, True)).fit(X, (Y > 0).astype(int))
+    labels = PolyleafClassifier(**make_parameters(preset, True)).fit(X, (Y > 0).astype(int))
     assert labels.score(X, (Y > 0).astype(int)) > 0.6
 
 
-@pytest.mark.parametrize("recipe", OF_CLASSES)
-def test_recipes_of_multi_class_losses(recipe, data):
+@pytest.mark.parametrize("preset", OF_CLASSES)
+def test_presets_of_multi_class_losses(preset, data):
     X, Y = data
-    model = PolyleafClassifier(**parameters_of(recipe, True)).fit(X, Y.argmax(1))
+    model = PolyleafClassifier(**make_parameters(preset, True)).fit(X, Y.argmax(1))
     assert model.score(X, Y.argmax(1)) > 0.8
     p = model.predict_proba(X)
     np.testing.assert_allclose(p.sum(1), 1)
@@ -52,16 +52,14 @@ def test_recipes_of_multi_class_losses(recipe, data):
     others = (PolyleafClassifier, Y > 0), (PolyleafRegressor, Y)
     for estimator, y in others:
         with pytest.raises(ValueError, match="objective='exponential"):
-            estimator(**recipe()).fit(X, y)
+            estimator(**preset()).fit(X, y)
 
 
-@pytest.mark.parametrize("recipe", [presets.samme, presets.gd_mcboost])
+@pytest.mark.parametrize("preset", [presets.samme, presets.gd_mcboost])
 @pytest.mark.parametrize("leaf_hessian", ["none", "shared"])
-def test_scores_sum_to_zero_by_themselves_where_outputs_share_their_curvature(
-    recipe, leaf_hessian, data
-):
+def test_scores_sum_to_zero_if_outputs_share_their_hessian(preset, leaf_hessian, data):
     X, Y = data
-    parameters = recipe() | {
+    parameters = preset() | {
         "n_estimators": 10,
         "leaf_hessian": leaf_hessian,
         "learning_rate": 0.05,
@@ -74,30 +72,30 @@ def test_scores_sum_to_zero_by_themselves_where_outputs_share_their_curvature(
     assert np.abs(scores.sum(1)).max() <= 1e-5 * np.abs(scores).max()
 
 
-@pytest.mark.parametrize("recipe", PRESETS)
-def test_each_call_makes_a_new_dict(recipe):
-    recipe()["n_estimators"] = "spoiled"
-    assert recipe().get("n_estimators") != "spoiled"
+@pytest.mark.parametrize("preset", PRESETS)
+def test_each_call_makes_a_new_dict(preset):
+    preset()["n_estimators"] = "spoiled"
+    assert preset().get("n_estimators") != "spoiled"
 
 
-def test_tfbt_is_the_setting_of_its_paper():
+def test_tfbt_has_the_parameters_of_its_paper():
     stated = {
         "learning_rate": 0.3,
         "max_depth": 4,
         "reg_lambda": 1.0,
         "softmax_hessian": "diagonal",
     }
-    for recipe, boosting_step, kind in (
+    for preset, boosting_step, kind in (
         (presets.tfbt, "layer", "diagonal"),
         (presets.tfbt_full, "round", "full"),
     ):
         expected = stated | {"boosting_step": boosting_step, "hessian": kind, "leaf_hessian": kind}
-        assert expected.items() <= recipe().items()
+        assert expected.items() <= preset().items()
 
 
-@pytest.mark.parametrize("recipe", PRESETS)
-def test_docstrings_cite(recipe):
-    assert "arXiv" in recipe.__doc__ or "20" in recipe.__doc__
+@pytest.mark.parametrize("preset", PRESETS)
+def test_docstrings_cite(preset):
+    assert "arXiv" in preset.__doc__ or "20" in preset.__doc__
 
 
 def test_trees_per_round(data):
@@ -143,42 +141,42 @@ def test_cgb_takes_the_newton_step_of_its_paper(data):
         )
 
 
-def test_cgb_names_the_softmax_curvature_of_its_paper():
+def test_cgb_uses_the_softmax_hessian_of_its_paper():
     assert PolyleafClassifier(**presets.cgb()).softmax_hessian == "friedman"
 
 
-@pytest.mark.parametrize("recipe", PRESETS)
-def test_recipes_take_changes(recipe):
-    assert recipe(n_estimators=25, subsample=0.5) == recipe() | {
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_take_changes(preset):
+    assert preset(n_estimators=25, subsample=0.5) == preset() | {
         "n_estimators": 25,
         "subsample": 0.5,
     }
-    assert recipe(learning_rate=0.7)["learning_rate"] == 0.7
+    assert preset(learning_rate=0.7)["learning_rate"] == 0.7
 
 
 def test_one_call_is_the_method_of_its_paper_for_both_estimators(data):
     X, Y = data
     few = {"n_estimators": 4}
     stated = {presets.cgb: "friedman", presets.tfbt: "diagonal", presets.tfbt_full: "diagonal"}
-    for recipe, curvature in stated.items():
-        model = PolyleafClassifier(**recipe(**few)).fit(X, Y.argmax(1))
+    for preset, curvature in stated.items():
+        model = PolyleafClassifier(**preset(**few)).fit(X, Y.argmax(1))
         assert model.model_.objective.softmax_hessian == curvature
-        numbers = PolyleafRegressor(**recipe(**few)).fit(X, Y)
+        numbers = PolyleafRegressor(**preset(**few)).fit(X, Y)
         without = {
-            name: value for name, value in recipe(**few).items() if name != "softmax_hessian"
+            name: value for name, value in preset(**few).items() if name != "softmax_hessian"
         }
         np.testing.assert_array_equal(
             numbers.predict(X), PolyleafRegressor(**without).fit(X, Y).predict(X)
         )
 
 
-@pytest.mark.parametrize("recipe", [presets.samme, presets.gamble, presets.gd_mcboost])
-def test_recipes_of_classes_are_refused_by_the_regressor_and_take_two_classes(data, recipe):
+@pytest.mark.parametrize("preset", [presets.samme, presets.gamble, presets.gd_mcboost])
+def test_class_presets_raise_in_the_regressor_and_accept_two_classes(data, preset):
     X, Y = data
     with pytest.raises(ValueError, match="is for classes: use PolyleafClassifier"):
-        PolyleafRegressor(**recipe()).fit(X, Y)
+        PolyleafRegressor(**preset()).fit(X, Y)
     y = Y[:, 0] > np.median(Y[:, 0])
-    model = PolyleafClassifier(**recipe(n_estimators=20)).fit(X, y)
+    model = PolyleafClassifier(**preset(n_estimators=20)).fit(X, y)
     assert model.score(X, y) > 0.8
     assert model.predict_proba(X).shape == (len(X), 2) and model.decision_function(X).shape == (
         len(X),

@@ -33,7 +33,7 @@ CHOICES = {
 COUPLED = ("full", "block")
 
 # Incompatible combinations, and words of their message.
-REFUSED = [
+INCOMPATIBLE = [
     (lambda c: c["hessian"] in COUPLED and c["multi_strategy"] == "one_output_per_tree",
      'hessian="(full|block)" couples the outputs.*multi_strategy'),
     (lambda c: _leaf_hessian(c) in COUPLED and c["multi_strategy"] == "one_output_per_tree",
@@ -83,14 +83,14 @@ def get_error(combination):
 
 
 def test_error_of_every_incompatible_combination():
-    refused = 0
+    n_errors = 0
     for combination in combinations():
-        expected = [words for condition, words in REFUSED if condition(combination)]
+        expected = [words for condition, words in INCOMPATIBLE if condition(combination)]
         message = get_error(combination)
         assert (message is not None) == bool(expected), combination
         assert message is None or any(re.search(words, message) for words in expected), combination
-        refused += message is not None
-    assert 1000 < refused < len(combinations()) - 1000
+        n_errors += message is not None
+    assert 1000 < n_errors < len(combinations()) - 1000
 
 
 def train(combination):
@@ -187,7 +187,7 @@ def test_hessians_that_exceed_memory_raise_before_training(parameters):
 def test_full_hessian_of_a_thousand_outputs_exceeds_memory():
     """Few rows need little memory, but histograms of half a million channels take four GiB."""
     y = np.random.default_rng(0).standard_normal((60, 1000))
-    with pytest.raises(ValueError, match=r"500500 numbers a row and need at least [4-9]\.\d GiB"):
+    with pytest.raises(ValueError, match=r"500500 entries per row and need at least [4-9]\.\d GiB"):
         PolyleafRegressor(n_estimators=1, hessian="full").fit(X[:60], y)
 
 

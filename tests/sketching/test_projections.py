@@ -1,4 +1,4 @@
-"""Projections: the product equals the reference implementation; each kind finds what it is for; files; bad input."""
+"""Projections equal the reference implementation; kinds, files and invalid input."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ def csr_arrays(X):
     return X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data.astype(np.float32)
 
 
-# --------------------------------------------------------------------------------------------- the product
+# ---- the product --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("d", [1, 3, 4, 16, 17, 33, 100, 131, 260])
@@ -66,7 +66,7 @@ def test_the_core_checks_what_memory_safety_needs(indptr, indices, message):
         core.csr_product(*arrays, np.ones((4, 3), np.float32), 1)
 
 
-# ---------------------------------------------------------------------------------------------- every kind
+# ---- every kind ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", PROJECTIONS)
@@ -128,7 +128,7 @@ def test_the_input_is_left_alone(kind):
         np.testing.assert_array_equal(old, new)
 
 
-# ------------------------------------------------------------------------------------- columns and weights
+# ---- columns and weights ------------------------------------------------------------------------
 
 
 def test_tfidf_is_scikit_learns():
@@ -150,7 +150,7 @@ def test_rare_columns_are_cut():
     assert not cut.transform(sp.csr_matrix((2, 5))).toarray().any()
 
 
-# ----------------------------------------------------------------------------------------------- the kinds
+# ---- the kinds ----------------------------------------------------------------------------------
 
 
 def test_gaussian_keeps_distances():
@@ -278,7 +278,7 @@ def test_leml_takes_any_target():
     assert np.isfinite(empty.transform(X)).all()
 
 
-# ----------------------------------------------------------------------------------------------- bad input
+# ---- bad input ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_leml_takes_any_target():
         (dict(dim=0), "dim must be at least 1"),
         (dict(min_rows=0), "min_rows must be at least 1"),
         (dict(max_columns=0), "max_columns must be"),
-        (dict(reg=0.0), "reg must be above 0"),
+        (dict(reg=0.0), "reg must be positive"),
         (dict(n_folds=0), "n_folds must be"),
     ],
 )
@@ -302,13 +302,13 @@ def test_settings_are_checked(settings, message):
     [
         (np.array([[1.0, np.nan]]), [[1]], "X holds NaN"),
         (np.array([[1.0, np.inf]]), [[1]], "X holds infinity"),
-        (sp.csr_matrix([[1.0, 1e300]]), [[1]], "a number beyond float32 in row 0, column 1"),
+        (sp.csr_matrix([[1.0, 1e300]]), [[1]], "too large for float32 in row 0, column 1"),
         (np.array([1.0, 2.0]), [[1]], "two dimensions"),
         (np.array([["a", "b"]]), [[1]], "must hold numbers"),
-        (np.empty((0, 3)), [[1]], "needs a row and a column"),
+        (np.empty((0, 3)), [[1]], "at least one row and one column"),
         (np.zeros((4, 3)), np.ones((4, 1)), "No column of X"),
         (np.ones((4, 3)), None, "needs Y"),
-        (np.ones((4, 3)), np.ones((5, 2)), "X has 4 rows, Y has 5"),
+        (np.ones((4, 3)), np.ones((5, 2)), "X has 4 rows, but Y has 5"),
         (np.ones((4, 3)), np.full((4, 2), np.nan), "Y holds NaN"),
     ],
 )
@@ -335,8 +335,8 @@ def test_another_number_of_features():
         (lambda p, a: p.update(kind="columns"), "has no matrix"),
         (lambda p, a: a.update(matrix=a["matrix"][:3]), "finite row for each"),
         (lambda p, a: a.update(matrix=a["matrix"] * np.nan), "finite row for each"),
-        (lambda p, a: a.update(idf=np.ones(3)), "'idf' of a projection does not fit"),
-        (lambda p, a: a.update(offset=np.ones(3)), "'offset' of a projection does not fit"),
+        (lambda p, a: a.update(idf=np.ones(3)), "array 'idf'"),
+        (lambda p, a: a.update(offset=np.ones(3)), "array 'offset'"),
     ],
 )
 def test_damaged_files(change, message):

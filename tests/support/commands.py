@@ -1,4 +1,4 @@
-"""Commands as a person types them, run in this process."""
+"""Run commands of the command line in this process."""
 
 from polyleaf.cli.main import run
 

@@ -1,4 +1,4 @@
-"""Settings for the core, which has no defaults: where a test does not care, those of the reference implementation's settings."""
+"""Settings of the core, which has no defaults: by default those of the reference implementation."""
 
 from dataclasses import asdict, replace
 
@@ -32,7 +32,9 @@ def make_leaf_config(config, learning_rate=1.0):
 
 
 def linear_leaf_config(**changes):
-    """`_core.LinearLeafConfig`: the defaults of `reference.linear_leaves.linear_leaves`, some of them changed."""
+    """`_core.LinearLeafConfig`: the defaults of `reference.linear_leaves.linear_leaves`, some of
+    them changed.
+    """
     fields = dict(reg_lambda=1.0, linear_lambda=1.0, learning_rate=1.0, max_regressors=5, clip=True)
     return _core.LinearLeafConfig(**fields | changes)
 

@@ -1,9 +1,4 @@
-"""Hostile data files: small sound ones of every format, changes to them, and what may come of them.
-
-Owns the seeds, the changes and the rule: a reader gives a table (or rows with labels) that can be looked at,
-or raises a `ReadError`. Must not know who counts: tests take some hundred
-(`tests/whole/test_hostile_data.py`), `scripts/fuzz` what it is told.
-"""
+"""Hostile data files: small valid ones of every format with random changes."""
 
 import bz2
 import gzip
@@ -179,7 +174,9 @@ def _changed(content, rng):
 
 
 def take(path, read):
-    """Whether a file is read; what comes of it is then looked at. Anything but a `ReadError` goes through."""
+    """Whether a file is read; what comes of it is then looked at. Anything but a `ReadError` goes
+    through.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

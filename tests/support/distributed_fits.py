@@ -1,7 +1,4 @@
-"""A fit by ranks that are threads, as an engine does it.
-
-Owns how rows are cut; must not know what is asserted.
-"""
+"""A distributed fit by ranks that are threads."""
 
 import copy
 
@@ -10,7 +7,7 @@ import numpy as np
 from polyleaf import Dataset
 from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
 from polyleaf.inputs.features import read_features
-from polyleaf.inputs.targets import encode_evaluation_target
+from polyleaf.inputs.target import encode_evaluation_target
 from polyleaf.runtime.collective import ThreadCommunicator
 from polyleaf.runtime.context import Context
 from polyleaf.training.evaluation import EvalSet

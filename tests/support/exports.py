@@ -1,6 +1,5 @@
-"""What tests of every format share: models of all sorts, rows that are hard on them, and what is expected.
-
-Owns the cases. Must not know: formats, what is asserted.
+"""What tests of every format share: models of all sorts, rows that are hard on them, and what is
+expected.
 """
 
 from functools import cache

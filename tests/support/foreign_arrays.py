@@ -1,7 +1,4 @@
-"""Arrays as other libraries have them on a card: here the card is this machine (`host_device`).
-
-Owns: the two protocols' other side. Must not know: what is asserted.
-"""
+"""Arrays as other libraries have them on a GPU: here the device is this machine (`host_device`)."""
 
 import ctypes
 
@@ -9,9 +6,11 @@ import numpy as np
 
 
 class ByInterface:
-    """What CuPy and Numba hand over: a dict that tells where memory lies. `stream` as given, unless False."""
+    """What CuPy and Numba hand over: a dict that tells where memory lies. `stream` as given, unless
+    False.
+    """
 
-    def __init__(self, values, stream=None, **told):
+    def __init__(self, values, stream=None, **interface):
         self.values, self.shape, self.dtype, self.ndim = (
             values,
             values.shape,
@@ -24,7 +23,7 @@ class ByInterface:
             "data": (values.ctypes.data, True),
             "strides": None if values.flags.c_contiguous else values.strides,
             "version": 3,
-        } | told
+        } | interface
         if stream is not False:
             self.__cuda_array_interface__["stream"] = stream
 
@@ -67,14 +66,14 @@ class ByDLPack:
 
     CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # noqa: RUF012
 
-    def __init__(self, values, card=0):
+    def __init__(self, values, device=0):
         self.values, self.shape, self.dtype, self.ndim = (
             values,
             values.shape,
             values.dtype,
             values.ndim,
         )
-        self.card, self.asked, self.gone = card, [], 0
+        self.device, self.asked, self.gone = device, [], 0
 
     def __len__(self):
         return self.shape[0]
@@ -83,7 +82,7 @@ class ByDLPack:
         raise TypeError("Implicit conversion is not allowed.")
 
     def __dlpack_device__(self):
-        return 2, self.card
+        return 2, self.device
 
     def __dlpack__(self, *, stream=None):
         self.asked.append(stream)
@@ -91,7 +90,7 @@ class ByDLPack:
         shape = (ctypes.c_int64 * n)(*values.shape)
         strides = (ctypes.c_int64 * n)(*(s // values.itemsize for s in values.strides))
         dtype = _DType(self.CODES[values.dtype.kind], 8 * values.itemsize, 1)
-        tensor = _Tensor(values.ctypes.data, _Device(2, self.card), n, dtype, shape, strides, 0)
+        tensor = _Tensor(values.ctypes.data, _Device(2, self.device), n, dtype, shape, strides, 0)
 
         def delete(_):
             self.gone += 1
@@ -107,8 +106,8 @@ class ByDLPack:
 
 
 def taken(array):
-    """What a library gets that takes an array from a card by `__cuda_array_interface__`."""
-    told = array.__cuda_array_interface__
-    n, kind = int(np.prod(told["shape"])), np.dtype(told["typestr"])
-    memory = (ctypes.c_char * (n * kind.itemsize)).from_address(told["data"][0])
-    return np.frombuffer(memory, kind).reshape(told["shape"]).copy()
+    """What a library gets that takes an array from a GPU by `__cuda_array_interface__`."""
+    interface = array.__cuda_array_interface__
+    n, kind = int(np.prod(interface["shape"])), np.dtype(interface["typestr"])
+    memory = (ctypes.c_char * (n * kind.itemsize)).from_address(interface["data"][0])
+    return np.frombuffer(memory, kind).reshape(interface["shape"]).copy()

@@ -1,7 +1,7 @@
 """Small models of XGBoost and LightGBM as they write them, with what they predict.
 
-`python tests/support/foreign_models.py` makes `files/foreign/` anew, where both libraries are installed.
-XGBoost 3.4.1 and LightGBM 4.7.0 made what is there; tests need neither.
+`python tests/support/foreign_models.py` makes `files/foreign/` anew, where both libraries are
+installed. XGBoost 3.4.1 and LightGBM 4.7.0 made what is there; tests need neither.
 """
 
 from pathlib import Path

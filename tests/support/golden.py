@@ -1,12 +1,12 @@
 """The golden file: what models are, byte for byte, over the product of what can be chosen.
 
-Owns the configurations, their data, and how a model becomes two hashes: of its file and of its raw scores.
-Must not know what is asserted. Data is whole numbers and exact fractions, and nothing here goes through BLAS
-or a library's exp, so that the hashes hold on any machine.
+Data is whole numbers and exact fractions, and nothing here goes through BLAS or a library's exp, so
+that the hashes hold on any machine.
 
-`python tests/support/golden.py --check` says whether an installed package makes the same, with `--device
-cuda` whether a card does, of the configurations that it takes. `python tests/support/golden.py --write` makes
-`files/golden.json` anew: only on purpose, with a line in CHANGELOG.md.
+`python tests/support/golden.py --check` says whether an installed package makes the same, with
+`--device cuda` whether a card does, of the configurations that it takes. `python
+tests/support/golden.py --write` makes `files/golden.json` anew: only on purpose, with a line in
+CHANGELOG.md.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ ONE_EACH = {"multi_strategy": "one_output_per_tree"}
 PLAIN_FEATURES = {"projection": None, "projection_dim": None, "tfidf": False}
 
 
-# ------------------------------------------------------------------------------------------------------- data
+# --------------------------------------------------------------------------------------------- data
 
 
 @cache
@@ -101,7 +101,7 @@ def counts():
     return np.abs(np.round(values()))
 
 
-def with_unknown():
+def make_missing_targets():
     Y = values().copy()
     Y[np.random.default_rng(4).random(Y.shape) < 0.2] = np.nan
     return Y
@@ -120,13 +120,13 @@ def weight(n_outputs=None):
     return np.random.default_rng(6).integers(0, 9, shape) / 4.0
 
 
-def error_and_curvature(y_true, y_pred):
-    """A loss of the user's own: squared error that counts fourfold where the prediction is too low."""
+def squared_error_derivatives(y_true, y_pred):
+    """Custom loss: squared error, four times as large where the prediction is too low."""
     cost = np.where(y_pred < y_true, 4.0, 1.0)
     return cost * (y_pred - y_true), cost
 
 
-# --------------------------------------------------------------------------------------------- configurations
+# ----------------------------------------------------------------------------------- configurations
 
 
 def regressor(y, X=numbers, fit=None, **parameters):
@@ -171,7 +171,7 @@ CONFIGURATIONS = {
     "poisson": regressor(counts, objective="poisson"),
     "gamma": regressor(lambda: counts() + 1, objective="gamma"),
     "tweedie": regressor(counts, objective="tweedie"),
-    "custom": regressor(values, objective=error_and_curvature),
+    "custom": regressor(values, objective=squared_error_derivatives),
     "squared hinge": classifier(labels, objective="squared_hinge"),
     # Recipes.
     "gbdt_mo": regressor(values, **presets.gbdt_mo()),
@@ -231,7 +231,7 @@ CONFIGURATIONS = {
     "weights of outputs": regressor(values, fit=lambda: {"sample_weight": weight(OUTPUTS)}),
     "weights, classes": classifier(classes, fit=lambda: {"sample_weight": weight()}),
     "weights, sampled": classifier(labels, subsample=0.5, fit=lambda: {"sample_weight": weight()}),
-    "missing targets": regressor(with_unknown, missing_targets="ignore"),
+    "missing targets": regressor(make_missing_targets, missing_targets="ignore"),
     "normalized targets": regressor(lambda: values() * [1, 1024, 0.25], normalize_targets=True),
     "base score": regressor(values, base_score=[0.5, -1.0, 2.0]),
     "validation": regressor(values, validation_fraction=0.25, early_stopping_rounds=2),
@@ -291,7 +291,7 @@ CONFIGURATIONS = {
 }
 
 
-# ----------------------------------------------------------------------------------------------------- hashes
+# ------------------------------------------------------------------------------------------- hashes
 
 
 def fitted(name, n_jobs=1, device="cpu"):
@@ -346,7 +346,9 @@ def expected():
 
 
 def _lasting(data):
-    """A model file's bytes but for the package's version and what the user had set, `n_jobs` for one."""
+    """A model file's bytes but for the package's version and what the user had set, `n_jobs` for
+    one.
+    """
     size = 8 + int.from_bytes(data[:8], "little")
     about = json.loads(json.loads(data[8:size])["__metadata__"]["polyleaf-model"])
     del about["polyleaf_version"], about["checksum"], about["model"]["metadata"]["parameters"]
@@ -369,7 +371,8 @@ def check_device(device):
     taken = {name: made for name, made in found.items() if made is not None}
     wrong = sorted(name for name, made in taken.items() if made != kept[name])
     print(
-        f"{device}: {len(taken) - len(wrong)} models of {len(taken)} are the bytes of the golden file."
+        f"{device}: {len(taken) - len(wrong)} models of {len(taken)} are the bytes of the golden "
+        "file."
     )
     print("Refused:", ", ".join(name for name, made in found.items() if made is None))
     return wrong

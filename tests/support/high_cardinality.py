@@ -1,13 +1,10 @@
-"""Tables with a feature of more than 255 categories, and targets that depend on it.
-
-Owns the data. Must not know what is asserted.
-"""
+"""Tables with a feature of more than 255 categories, and targets that depend on it."""
 
 import numpy as np
 
 
 def effects(n, n_categories, n_outputs=1, noise=0.3, seed=0):
-    """X (n, 3): a category and two numbers; y (n, n_outputs): an effect of the category, and noise."""
+    """Draw X (n, 3), a category and two numbers, and y (n, n_outputs), its effect and noise."""
     rng = np.random.default_rng(seed)
     category = rng.integers(0, n_categories, n)
     X = np.column_stack([category, rng.normal(size=(n, 2))])

@@ -1,7 +1,6 @@
-"""A device without a card: the driver of CUDA and all kernels, compiled for this machine.
+"""A device without a GPU: the CUDA driver and all kernels, compiled for this machine.
 
-Owns: how the library is built, and the device that it gives. Must not know what is asserted. With
-`POLYLEAF_CARD=1` in the environment it is the card of this machine, as `scripts/card` wants it.
+With `POLYLEAF_GPU=1` in the environment it is the GPU of this machine, for `scripts/check_gpu`.
 """
 
 import hashlib
@@ -32,7 +31,7 @@ FLAGS = [
     "-Wno-unknown-pragmas",
 ]
 
-_CARD = cuda.card  # before a test puts another in its place
+_get_gpu = cuda._get_cuda_device  # before a test puts another in its place
 
 
 @cache
@@ -61,8 +60,8 @@ def library():
 @cache
 def device():
     """The device, with its kernels."""
-    if os.environ.get("POLYLEAF_CARD"):
-        return _CARD()
+    if os.environ.get("POLYLEAF_GPU"):
+        return _get_gpu()
     found = _core.Device(library(), 0)
     found.load(b"the kernels are in the driver")
     return found
@@ -70,7 +69,7 @@ def device():
 
 def use(monkeypatch):
     """Let `device="cuda"` be this one."""
-    monkeypatch.setattr(cuda, "card", device)
+    monkeypatch.setattr(cuda, "_get_cuda_device", device)
 
 
 class DeviceCore:
@@ -80,7 +79,7 @@ class DeviceCore:
         self.problem = p
         self.bins = _core.DeviceBins(device(), core_bins(p.codes, p.n_bins, p.is_categorical))
         self.g, self.h = sent(p.g), None if p.h is None else sent(p.h)
-        self.channels = _core.DeviceChannels(device())
+        self.channels = _core.DeviceQuantisedGradients(device())
         self.channels.quantise(self.g, self.h, p.kind, p.rows, p.multiplier)
         self.grower = _core.Grower(self.bins, 1)
         self.leaves = _core.DeviceLeaves(device())

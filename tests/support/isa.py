@@ -1,4 +1,4 @@
-"""Programs run once for each instruction set that this CPU has, each in a process of its own."""
+"""Run programs once for each instruction set of this CPU, each in a subprocess."""
 
 import os
 import subprocess

@@ -1,7 +1,4 @@
-"""Random targets and raw scores, and what a problem says at them.
-
-Owns data and arrays to write into. Must not know what is asserted.
-"""
+"""Random targets and raw scores, and the derivatives of a bound objective at them."""
 
 import numpy as np
 

@@ -1,7 +1,4 @@
-"""Model files of earlier versions, and files that were tampered with.
-
-Owns where they are, and how a header and a checksum are written. Must not know what is asserted.
-"""
+"""Model files of earlier versions, and modified files with a valid checksum."""
 
 import json
 from functools import lru_cache
@@ -29,7 +26,7 @@ def _parts(data):
 def reseal(data, change):
     """The file with its header or arrays changed, and a checksum that is right again."""
     text, kept = _parts(bytes(data))
-    said, arrays = json.loads(text), {k: np.array(v) for k, v in kept.items()}
-    change(said["model"], arrays)
-    said["checksum"] = serialize._checksum(said["model"], arrays)
-    return save(arrays, {serialize.FORMAT: json.dumps(said)})
+    metadata, arrays = json.loads(text), {k: np.array(v) for k, v in kept.items()}
+    change(metadata["model"], arrays)
+    metadata["checksum"] = serialize._checksum(metadata["model"], arrays)
+    return save(arrays, {serialize.FORMAT: json.dumps(metadata)})

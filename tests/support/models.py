@@ -1,4 +1,4 @@
-"""Small models with random trees, for tests of what happens to a model after training."""
+"""Small models with random trees."""
 
 import numpy as np
 import pandas as pd
@@ -56,7 +56,9 @@ def random_model(
     kinds=("dense",),
     **fields,
 ):
-    """A model of `n_rounds` rounds, with leaves of `kinds` in turn; `scalar`: one tree for each output."""
+    """A model of `n_rounds` rounds, with leaves of `kinds` in turn; `scalar`: one tree for each
+    output.
+    """
     rng = np.random.default_rng(seed)
     mapper = BinMapper().fit(read_features(example_frame(rng, 400)))
     names = {"feature_names": mapper.feature_names_}
@@ -73,7 +75,9 @@ def random_model(
 
 @st.composite
 def forests(draw, kinds=("dense", "sparse", "linear"), most_leaves=60):
-    """Random models whose leaves are of some of `kinds`; with one tree for each output none are sparse."""
+    """Random models whose leaves are of some of `kinds`; with one tree for each output none are
+    sparse.
+    """
     scalar = draw(st.booleans())
     chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, unique=True))
     if scalar:

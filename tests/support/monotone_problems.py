@@ -1,4 +1,4 @@
-"""Directions that values must obey, of problems of the core: random ones, and those that are refused."""
+"""Growth problems with monotone constraints: random ones, and invalid ones."""
 
 from dataclasses import replace
 
@@ -7,14 +7,17 @@ import pytest
 
 
 def add_directions(p, draw=0):
-    """The problem with random directions of its numeric features, one vector of them for each output."""
+    """The problem with random directions of its numeric features, one vector of them for each
+    output.
+    """
     shape = len(p.n_bins), p.g.shape[1]
     directions = np.random.default_rng(draw).integers(-1, 2, shape).astype(np.int8)
     directions[p.is_categorical] = 0
     return replace(p, directions=directions)
 
 
-# Of problems of four features and two outputs: directions, what else the problem is, and what the error says.
+# Of problems of four features and two outputs: directions, what else the problem is, and what the
+# error says.
 INVALID_DIRECTIONS = [
     pytest.param(np.ones((3, 2), np.int8), {}, "one row per feature", id="features"),
     pytest.param(np.ones((4, 2), np.int8), {"categorical": [1]}, "categorical", id="categories"),

@@ -1,8 +1,4 @@
-"""Hostile model files: small sound ones of every kind, changes to them, and what may come of them.
-
-Owns the seeds, the changes and the rule: a file loads and predicts, or is a `ModelFileError`. Must not know
-who counts: tests take some hundred (`tests/whole/test_hostile_models.py`), `scripts/fuzz` what it is told.
-"""
+"""Hostile model files: small valid ones of every kind with random changes."""
 
 import json
 import warnings
@@ -13,7 +9,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.estimators.base import make_estimator_builder
+from polyleaf.estimators._persistence import make_estimator_builder
 from polyleaf.inspection.model_summary import dump_json, nodes_table, summary
 from polyleaf.model import serialize
 from polyleaf.model.serialize import ModelFileError
@@ -133,7 +129,7 @@ def _halved(y_true, y_pred):
     return 0.5 * (y_pred - y_true), None
 
 
-# --- changes ---------------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 
 def mutant(rng):
@@ -223,7 +219,7 @@ def _change_arrays(arrays, rng):
         flat[rng.integers(len(flat))] = rng.integers(256)
 
 
-# --- the rule --------------------------------------------------------------------------------------
+# --- the rule -------------------------------------------------------------------------------------
 
 
 def take(content, X):

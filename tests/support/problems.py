@@ -1,7 +1,4 @@
-"""Random growth problems; core and reference implementation behind the same calls; brute force over splits.
-
-Owns: what a test needs in order to say "the core and the reference implementation" in one line. Must not know: what is asserted.
-"""
+"""Random growth problems, the core and the reference behind the same calls, and brute force."""
 
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -30,7 +27,8 @@ class Problem:
     groups: np.ndarray | None = None  # bool (G, F): each path stays within one
     at_most: int = 0  # features of a path; 0: any number
     directions: np.ndarray | None = None  # int8 (F, K): which outputs must obey which features
-    sparse_features: tuple = ()  # features that the core holds sparse; the reference implementation knows no difference
+    # features that the core holds sparse; the reference implementation knows no difference
+    sparse_features: tuple = ()
 
     def replace_config(self, **changes):
         return replace(self, config=replace(self.config, **changes))
@@ -40,7 +38,9 @@ class Problem:
         return np.arange(self.codes.shape[1]) if self.rows is None else self.rows
 
     def store_sparse(self, features=None):
-        """The same problem, with these features, by default all that can be, held sparse by the core."""
+        """The same problem, with these features, by default all that can be, held sparse by the
+        core.
+        """
         can = np.flatnonzero(~self.is_categorical & (self.n_bins > 0)).tolist()
         return replace(self, sparse_features=tuple(can if features is None else features))
 
@@ -55,7 +55,9 @@ def make_problem(
     missing=0.1,
     **config,
 ):
-    """Random problem number `draw`: signal in its first feature, noise elsewhere, bins of unequal size."""
+    """Random problem number `draw`: signal in its first feature, noise elsewhere, bins of unequal
+    size.
+    """
     rng = np.random.default_rng(draw)
     codes = np.stack([np.minimum(rng.geometric(min(1, 3 / b), n) - 1, b - 1) for b in n_bins])
     g = rng.normal(size=(n, n_outputs)) + np.outer(codes[0], rng.normal(size=n_outputs)) / n_bins[0]
@@ -107,7 +109,7 @@ def core_bins(codes, n_bins, is_categorical, sparse_features=(), n_threads=1):
 
 
 def triangles(rng, n, n_outputs, rank=2):
-    """Packed lower triangles of random positive semi-definite matrices, float32 (n, K (K + 1) / 2)."""
+    """Draw positive semi-definite matrices, packed: float32 (n, K (K + 1) / 2)."""
     factors = rng.normal(size=(n, n_outputs, rank))
     full = factors @ factors.transpose(0, 2, 1)
     return np.ascontiguousarray(full[:, *np.tril_indices(n_outputs)], np.float32)
@@ -147,7 +149,8 @@ def tied_problem(codes, g, min_child_samples):
     )
 
 
-# Exact ties between missing right and missing left: (problem, expected threshold, expected missing_left).
+# Exact ties between missing right and missing left: (problem, expected threshold, expected
+# missing_left).
 MISSING_TIES = [
     # Two sides of the same bin: right comes first.
     (tied_problem([0, 0, 2, 2, 255], [-1, -1, 1, 1, 0], 1), 0, False),
@@ -203,7 +206,9 @@ class Reference:
 
 
 class Core:
-    """The C++ core. Imported on use, so that tests of the reference implementation alone run without it."""
+    """The C++ core. Imported on use, so that tests of the reference implementation alone run
+    without it.
+    """
 
     @staticmethod
     def channels(p, n_threads=1):
@@ -326,7 +331,9 @@ def boosted(implementation, data, y, derivatives, kind, config, **options):
 
 
 def exact_gain(p, channels, goes_left, rows=None):
-    """Gain of a split of `rows` as an exact fraction of quantised sums (unit or shared, ridge only)."""
+    """Gain of a split of `rows` as an exact fraction of quantised sums (unit or shared, ridge
+    only).
+    """
     rows = np.arange(len(goes_left)) if rows is None else rows
 
     def score(rows):
@@ -344,7 +351,9 @@ def exact_gain(p, channels, goes_left, rows=None):
 
 
 def all_numeric_splits(p, rows):
-    """Every (feature, threshold, missing_left, goes_left) of `rows` with two sides that are not empty."""
+    """Every (feature, threshold, missing_left, goes_left) of `rows` with two sides that are not
+    empty.
+    """
     codes = p.codes[:, rows]
     for f, n_bins in enumerate(p.n_bins):
         for threshold, missing_left in product(range(n_bins), (False, True)):

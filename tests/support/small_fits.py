@@ -1,7 +1,4 @@
-"""Small training problems, and what a training left behind, for tests of how trees are boosted.
-
-Owns data and access to raw scores. Must not know what is asserted.
-"""
+"""Small training problems, and access to the state that a training left."""
 
 from contextlib import contextmanager
 
@@ -26,7 +23,7 @@ LAYERS = {**SMALL, "boosting_step": "layer", "grow_policy": "depthwise"}
 
 
 def features(n=N, seed=0):
-    """Three numeric columns of which one has missing values, one of categories, one of few values."""
+    """Draw three numeric columns, one with missing values, a categorical one, one of few values."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 5))
     X[rng.random(n) < 0.2, 1] = np.nan

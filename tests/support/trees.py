@@ -9,7 +9,9 @@ MISSING = 255
 
 
 def tree_arrays(rng, n_features, n_outputs, n_leaves, *, categorical=0.0, chain=False):
-    """Arrays of a random tree; leaf ids are shuffled, so that they do not follow the order of the nodes."""
+    """Arrays of a random tree; leaf ids are shuffled, so that they do not follow the order of the
+    nodes.
+    """
     feature, left, right = [-1], [-1], [-1]
     leaves = [0]
     while len(leaves) < n_leaves:
@@ -117,7 +119,7 @@ def random_codes(rng, n_features, n_rows):
     return codes
 
 
-def leaf_of(tree, row):
+def find_leaf(tree, row):
     """Leaf id of one row of codes."""
     node = 0
     while tree.feature[node] >= 0:
@@ -135,14 +137,14 @@ def leaf_of(tree, row):
 
 def leaves_at(parts, codes):
     """int32 (n_rows, n_trees)."""
-    leaves = [[leaf_of(tree, row) for tree, _, _ in parts] for row in codes.T]
+    leaves = [[find_leaf(tree, row) for tree, _, _ in parts] for row in codes.T]
     return np.array(leaves, np.int32).reshape(codes.shape[1], len(parts))
 
 
 def raw_scores_at(parts, leaves, n_outputs, features=None):
     """float32 (n_rows, n_outputs): tree after tree, in order."""
     raw = np.zeros((len(leaves), n_outputs), np.float32)
-    for t, (_, payloads, output) in enumerate(parts):
+    for t, (_, values, output) in enumerate(parts):
         columns = slice(None) if output < 0 else slice(output, output + 1)
-        raw[:, columns] += reference.leaf_values(payloads, leaves[:, t], features)
+        raw[:, columns] += reference.leaf_values(values, leaves[:, t], features)
     return raw

@@ -1,4 +1,4 @@
-"""Rounds that nobody tells: where they are looked for, on which rows, and what is taken from it."""
+"""Automatic choice of n_estimators: when it applies, on which rows, and its result."""
 
 import warnings
 
@@ -13,8 +13,8 @@ from polyleaf import (
     PolyleafRegressor,
     memory_estimate,
 )
-from polyleaf.data.holdout import split_rows_stratified
-from polyleaf.inputs.targets import encode_evaluation_target
+from polyleaf.data.random_rows import split_rows_stratified
+from polyleaf.inputs.target import encode_evaluation_target
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.training import auto_n_estimators, prepare
 
@@ -25,9 +25,9 @@ def noise(n=400, k=2, seed=0):
     return X, X[:, :k] + 2 * rng.standard_normal((n, k)).astype(np.float32)
 
 
-def by_hand(X, Y, **parameters):
+def fit_manually(X, Y, **parameters):
     """The rounds that two trainings through the public interface come to."""
-    train, held = split_rows_stratified(len(X), prepare.HELD_OUT, 0, None)
+    train, held = split_rows_stratified(len(X), prepare.TRIAL_FRACTION, 0, None)
     model = PolyleafRegressor(
         learning_rate=0.2, n_estimators=300, early_stopping_rounds=50, random_state=0, **parameters
     )
@@ -37,12 +37,12 @@ def by_hand(X, Y, **parameters):
     return 2 * (model.best_iteration_ + 1)
 
 
-def test_rounds_are_twice_those_that_rows_held_out_ask_for_at_twice_the_rate():
+def test_rounds_are_twice_those_of_the_hold_out_at_twice_the_rate():
     X, Y = noise()
     model = PolyleafRegressor(random_state=0).fit(X, Y)
-    assert model.n_iter_ == by_hand(X, Y) < DEFAULT_N_ESTIMATORS / 2
-    told = PolyleafRegressor(random_state=0, n_estimators=model.n_iter_).fit(X, Y)
-    np.testing.assert_array_equal(model.predict(X), told.predict(X))
+    assert model.n_iter_ == fit_manually(X, Y) < DEFAULT_N_ESTIMATORS / 2
+    given = PolyleafRegressor(random_state=0, n_estimators=model.n_iter_).fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), given.predict(X))
     assert model.evals_result_ == {} and model.best_iteration_ is None
 
 
@@ -57,7 +57,7 @@ def test_a_high_rate_is_not_doubled(rate, monkeypatch):
     seen = []
     boost = auto_n_estimators.boost
     monkeypatch.setattr(
-        auto_n_estimators, "boost", lambda *a, **k: seen.append(a[4].run) or boost(*a, **k)
+        auto_n_estimators, "boost", lambda *a, **k: seen.append(a[4].boosting) or boost(*a, **k)
     )
     PolyleafRegressor(learning_rate=rate).fit(*noise())
     ((run,),) = [seen]
@@ -74,16 +74,16 @@ def test_a_high_rate_is_not_doubled(rate, monkeypatch):
         {"projection": "leml", "projection_dim": 2},
     ],
 )
-def test_it_is_not_done_where_rounds_are_told_or_watched(what, monkeypatch):
-    monkeypatch.setattr("polyleaf.estimators.base.find_n_estimators", None)
+def test_no_search_if_rounds_are_given(what, monkeypatch):
+    monkeypatch.setattr("polyleaf.estimators._fitting.find_n_estimators", None)
     model = PolyleafRegressor(max_depth=2, **what).fit(*noise())
     assert model.n_iter_ == what.get("n_estimators", DEFAULT_N_ESTIMATORS)
 
 
-def test_it_is_not_done_with_evaluation_sets_callbacks_of_fit_or_a_model_to_go_on_from(monkeypatch):
+def test_no_search_with_evaluation_sets_callbacks_or_init_model(monkeypatch):
     X, Y = noise()
     first = PolyleafRegressor(n_estimators=2).fit(X, Y)
-    monkeypatch.setattr("polyleaf.estimators.base.find_n_estimators", None)
+    monkeypatch.setattr("polyleaf.estimators._fitting.find_n_estimators", None)
     few = PolyleafRegressor(max_depth=2)
     assert few.fit(X, Y, eval_set=[(X, Y)]).n_iter_ == DEFAULT_N_ESTIMATORS
     assert few.fit(X, Y, callbacks=[lambda model, epoch, log: epoch == 3]).n_iter_ == 4
@@ -93,11 +93,11 @@ def test_it_is_not_done_with_evaluation_sets_callbacks_of_fit_or_a_model_to_go_o
 @pytest.mark.parametrize(
     ("n", "is_done"), [(49, False), (50, True), (10_000, True), (10_001, False)]
 )
-def test_it_is_done_on_so_many_rows(n, is_done):
+def test_range_of_rows(n, is_done):
     assert auto_n_estimators.has_few_rows(n) == is_done
 
 
-def test_sparse_targets_have_the_usual_rounds():
+def test_sparse_targets_use_the_default_rounds():
     X, Y = noise(60)
     model = PolyleafRegressor(leaf="sparse", leaf_k=1, max_depth=1).fit(
         X, scipy.sparse.csr_matrix(Y > 2) * 1.0
@@ -124,7 +124,7 @@ def test_sparse_features_and_threads_give_the_same_model():
     np.testing.assert_array_equal(models[0], models[2])
 
 
-def test_columns_made_of_targets_are_made_of_the_rows_that_are_learned_from():
+def test_target_encoding_uses_only_training_rows():
     """Noise that each category's mean can be learned from, but not foretold: held-out rows tell."""
     rng = np.random.default_rng(0)
     pandas = pytest.importorskip("pandas")
@@ -158,7 +158,7 @@ def test_tasks_units_weights_and_offsets():
     assert abs(weighted.n_iter_ - plain.n_iter_) <= plain.n_iter_ / 2
 
 
-def test_targets_are_measured_in_the_unit_of_y():
+def test_metrics_are_on_the_scale_of_y():
     _, Y = noise()
     regressor = PolyleafRegressor(normalize_targets=True)
     target = regressor._encode_target(Y * [1, 1000], None, None)
@@ -173,10 +173,10 @@ def test_targets_are_measured_in_the_unit_of_y():
     np.testing.assert_allclose(target.to_target_scale(), read.values, rtol=1e-6, atol=1e-2)
 
 
-def test_rows_without_weight_among_those_held_out_leave_the_usual_rounds():
+def test_hold_out_without_weight_uses_the_default_rounds():
     X, Y = noise(60)
     weight = np.ones(60)
-    weight[split_rows_stratified(60, prepare.HELD_OUT, 0, None)[1]] = 0
+    weight[split_rows_stratified(60, prepare.TRIAL_FRACTION, 0, None)[1]] = 0
     assert (
         PolyleafRegressor(random_state=0, max_depth=1).fit(X, Y, weight).n_iter_
         == DEFAULT_N_ESTIMATORS
@@ -203,7 +203,7 @@ def test_an_interruption_keeps_what_was_trained(mode, monkeypatch):
     assert 4 <= model.n_iter_ <= 5 and np.isfinite(model.predict(X)).all()
 
 
-def test_nothing_is_said_twice():
+def test_warnings_are_not_repeated():
     X, Y = noise()
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("default")  # once for each line of code
@@ -214,7 +214,7 @@ def test_nothing_is_said_twice():
     assert len(texts) == len(set(texts)) == 1
 
 
-def test_memory_is_estimated_for_as_many_rounds_as_there_may_be():
+def test_memory_estimate_uses_the_largest_number_of_rounds():
     few = memory_estimate(10_000, 5, 3), memory_estimate(10_000, 5, 3, n_estimators=600)
     assert few[0] == few[1] > memory_estimate(10_000, 5, 3, n_estimators=300)
     many = memory_estimate(10_001, 5, 3), memory_estimate(10_001, 5, 3, n_estimators=300)

@@ -1,4 +1,4 @@
-"""sets.py: which classes a set holds, one row and one class at a time."""
+"""Nonconformity scores of prediction sets against a loop over rows and classes."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from polyleaf.training.conformal import (
 )
 
 
-def by_definition(p):
+def compute_reference(p):
     found = np.zeros(p.shape)
     for i, row in enumerate(p):
         for k, own in enumerate(row):
@@ -21,14 +21,14 @@ def by_definition(p):
 
 
 @pytest.mark.parametrize("k", [2, 3, 10])
-def test_the_mass_of_likelier_classes(k):
+def test_class_nonconformity(k):
     p = np.random.default_rng(k).dirichlet(np.full(k, 0.5), 50)
     p[::5] = 1 / k  # equals: the first is the class_nonconformity
-    np.testing.assert_allclose(class_nonconformity(p), by_definition(p), atol=1e-12)
+    np.testing.assert_allclose(class_nonconformity(p), compute_reference(p), atol=1e-12)
     assert (class_nonconformity(p).min(axis=1) == 0).all()
 
 
-def test_sets_are_as_small_as_their_mass_allows():
+def test_sets_are_minimal():
     """Classes up to a depth: the fewest of the likeliest whose mass exceeds it."""
     p = np.random.default_rng(0).dirichlet(np.full(6, 0.4), 200)
     for depth in (0.0, 0.3, 0.9):
@@ -39,7 +39,7 @@ def test_sets_are_as_small_as_their_mass_allows():
             assert chosen.sum() == n and row[chosen].sum() == pytest.approx(falling[:n].sum())
 
 
-def test_all_that_is_true_must_be_held():
+def test_sets_contain_all_true_labels():
     p = np.array([[0.9, 0.2, 0.5], [0.1, 0.2, 0.3], [0.6, 0.6, 0.6]])
     truth = np.array([[1, 1, 0], [0, 0, 0], [0, 0, 1]])
     np.testing.assert_allclose(truth_nonconformity(label_nonconformity(p), truth), [0.8, -1.0, 0.4])

@@ -1,4 +1,4 @@
-"""A training by ranks is the training of one machine, byte for byte, however rows are cut."""
+"""Distributed training gives the bytes of a single process, for any partition of the rows."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from support.distributed_fits import fit_on_threads
 from support.golden import CONFIGURATIONS, SMALL, expected
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.data.random import ROWS, draw, draw_ids
+from polyleaf.data.random_rows import ROWS, draw, draw_ids
 from polyleaf.runtime.collective import ThreadCommunicator, WorkerLostError
 from polyleaf.runtime.context import Context
 from polyleaf.training.sampling import GlobalRowIds, sample_rows
@@ -20,7 +20,7 @@ from polyleaf.training.sampling import GlobalRowIds, sample_rows
 SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
 
 # What each refused configuration is told.
-REFUSED = {
+UNSUPPORTED = {
     "quantiles": "calibrate_quantiles=False",
     "validation": "validation_fraction",
     **{
@@ -28,7 +28,7 @@ REFUSED = {
         for name in ("sparse X", "sparse X, classes", "sparse X, layers", "sparse X and Y")
     },
 }
-SHARED = sorted(CONFIGURATIONS.keys() - REFUSED.keys())
+SHARED = sorted(CONFIGURATIONS.keys() - UNSUPPORTED.keys())
 FAST = [
     "defaults",
     "by level",
@@ -80,13 +80,13 @@ def test_all_models_are_those_of_the_golden_file(name, size):
     check(name, size)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_has_a_sentence(name):
-    with pytest.raises(ValueError, match=REFUSED[name]):
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_unsupported_settings_raise(name):
+    with pytest.raises(ValueError, match=UNSUPPORTED[name]):
         shared(name, 2)
 
 
-def test_losses_that_fit_their_leaves_from_their_own_rows_are_refused():
+def test_losses_that_update_leaves_on_one_machine_raise():
     from polyleaf.objectives import AbsoluteError
     from polyleaf.settings.train_config import make_train_config
     from polyleaf.training.distributed import check_distributed
@@ -96,11 +96,11 @@ def test_losses_that_fit_their_leaves_from_their_own_rows_are_refused():
 
     chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
     check_distributed(chosen, AbsoluteError())
-    with pytest.raises(ValueError, match="fits its leaves itself"):
+    with pytest.raises(ValueError, match="updates its leaves"):
         check_distributed(chosen, Own())
 
 
-def test_losses_that_are_weighed_by_all_rows_are_refused():
+def test_losses_that_are_not_row_separable_raise():
     from polyleaf.objectives import get_objective
     from polyleaf.objectives.multitask import MultiTask, Task
     from polyleaf.settings.train_config import make_train_config
@@ -108,7 +108,7 @@ def test_losses_that_are_weighed_by_all_rows_are_refused():
 
     chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
     check_distributed(chosen, get_objective("l2"))
-    with pytest.raises(ValueError, match="a model for each"):
+    with pytest.raises(ValueError, match="one model"):
         check_distributed(chosen, MultiTask([Task("a", get_objective("l2"), "values", 1, 1)]))
 
 
@@ -136,7 +136,7 @@ SAMPLED = [{}, {"subsample": 0.5}, {"sampling_method": "goss", "top_rate": 0.3, 
 
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_how_rows_are_cut_leaves_no_trace(data):
+def test_partition_of_rows_does_not_change_the_model(data):
     seed = data.draw(st.integers(0, 2**32 - 1), "seed")
     size, n = data.draw(st.integers(2, 5), "size"), data.draw(st.integers(8, 120), "n")
     of_classes = data.draw(st.booleans(), "of_classes")
@@ -170,7 +170,7 @@ def test_how_rows_are_cut_leaves_no_trace(data):
         assert each.save_model() == alone.save_model()
 
 
-def labels_of(rng, X, n_labels):
+def make_labels(rng, X, n_labels):
     """Labels that hang on the features, some of which no row has, and rows without any."""
     chance = 0.5 / (
         1 + np.exp(-3 * np.sin(np.nan_to_num(X) @ rng.normal(size=(X.shape[1], n_labels))))
@@ -181,13 +181,13 @@ def labels_of(rng, X, n_labels):
 
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_how_rows_of_labels_are_cut_leaves_no_trace(data):
+def test_partition_of_sparse_targets_does_not_change_the_model(data):
     """Whatever is summed over few of very many labels."""
     seed = data.draw(st.integers(0, 2**32 - 1), "seed")
     size, n = data.draw(st.integers(2, 5), "size"), data.draw(st.integers(8, 120), "n")
     rng = np.random.default_rng(seed)
     X, _ = problem(rng, n, 1, False)
-    Y = labels_of(rng, X, data.draw(st.sampled_from([2, 40]), "n_labels"))
+    Y = make_labels(rng, X, data.draw(st.sampled_from([2, 40]), "n_labels"))
     kind = data.draw(st.sampled_from([PolyleafClassifier, PolyleafRegressor]), "kind")
     chosen = {
         "leaf": "sparse",
@@ -213,10 +213,10 @@ def test_how_rows_of_labels_are_cut_leaves_no_trace(data):
 @pytest.mark.parametrize("split_search", ["count_sketch", "exact"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("sampled", SAMPLED)
-def test_ranks_without_rows_know_what_rows_are_weighed_by(split_search, weighted, sampled):
+def test_ranks_without_rows_have_weights(split_search, weighted, sampled):
     rng = np.random.default_rng(0)
     X, _ = problem(rng, 60, 1, False)
-    Y, weight = labels_of(rng, X, 20), rng.integers(0, 3, 60) / 2.0 if weighted else None
+    Y, weight = make_labels(rng, X, 20), rng.integers(0, 3, 60) / 2.0 if weighted else None
     chosen = {
         "leaf": "sparse",
         "leaf_k": 3,
@@ -233,10 +233,10 @@ def test_ranks_without_rows_know_what_rows_are_weighed_by(split_search, weighted
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_rows_that_stand_for_large_nodes_are_those_of_one_machine(weighted):
+def test_scored_rows_are_those_of_one_machine(weighted):
     rng = np.random.default_rng(0)
     X, _ = problem(rng, 12_000, 1, False)
-    Y, weight = labels_of(rng, X, 30), rng.integers(0, 4, 12_000) / 2.0 if weighted else None
+    Y, weight = make_labels(rng, X, 30), rng.integers(0, 4, 12_000) / 2.0 if weighted else None
     estimator = PolyleafClassifier(
         n_estimators=2,
         max_leaves=4,
@@ -255,7 +255,7 @@ def test_rows_that_stand_for_large_nodes_are_those_of_one_machine(weighted):
 def test_early_stopping_with_labels_is_that_of_one_machine():
     rng = np.random.default_rng(0)
     X, _ = problem(rng, 400, 1, False)
-    Y = labels_of(rng, X, 30)
+    Y = make_labels(rng, X, 30)
     train, held = slice(0, 250), slice(250, None)
     estimator = PolyleafClassifier(
         n_estimators=60,
@@ -279,7 +279,7 @@ def test_early_stopping_with_labels_is_that_of_one_machine():
 
 
 @pytest.mark.parametrize("leaf", ["constant", "linear"])
-def test_ranks_of_no_weight_and_ranks_that_draw_no_row(leaf):
+def test_ranks_without_weight_or_sampled_rows(leaf):
     X, y = problem(np.random.default_rng(0), 8, 1, False)
     weight, rows = np.array([1.0, 0, 1, 1, 1, 0, 1, 1]), [[3, 6], [0, 2, 4, 7], [1, 5]]
     estimator = PolyleafRegressor(
@@ -363,7 +363,7 @@ def test_offsets_are_those_of_one_machine(objective, parameters, size):
         },  # no tree grows
     ],
 )
-def test_rounds_that_are_known_are_repeated(parameters):
+def test_rounds_are_replayed(parameters):
     """What an attempt that was cut short has come to is taken over: the same model, log and end."""
     rng = np.random.default_rng(0)
     X, y = problem(rng, 200, 2, False)
@@ -388,10 +388,10 @@ def test_rounds_that_are_known_are_repeated(parameters):
 @pytest.mark.parametrize(
     "parameters", [{}, {"min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5}]
 )
-def test_rounds_with_labels_that_are_known_are_repeated(parameters):
+def test_rounds_with_sparse_targets_are_replayed(parameters):
     rng = np.random.default_rng(0)
     X, _ = problem(rng, 200, 1, False)
-    Y = labels_of(rng, X, 30)
+    Y = make_labels(rng, X, 30)
     chosen = {
         "n_estimators": 6,
         "leaf": "sparse",
@@ -408,7 +408,7 @@ def test_rounds_with_labels_that_are_known_are_repeated(parameters):
         assert fit_on_threads(estimator, X, Y, 3, known=known)[0].save_model() == whole.save_model()
 
 
-def test_learning_rates_of_callbacks_reach_all():
+def test_learning_rates_of_callbacks_reach_all_ranks():
     from polyleaf.callbacks import LearningRateScheduler
 
     X, y = problem(np.random.default_rng(0), 100, 1, False)
@@ -440,7 +440,7 @@ def test_a_rank_that_fails_ends_all():
         fit_on_threads(PolyleafRegressor(n_estimators=5, callbacks=[Fail()], n_jobs=1), X, y, 3)
 
 
-def test_ranks_that_differ_are_told():
+def test_ranks_with_different_trees_raise():
     from polyleaf.training.distributed import sync_ranks
 
     X, y = problem(np.random.default_rng(0), 100, 1, False)
@@ -473,41 +473,40 @@ class Counting(ThreadCommunicator):
 
 def counted_fit(estimator, X, y, **arguments):
     """Fitted on two ranks, and what each of them was asked."""
-    count_hessian = []
+    counted = []
 
     def wrap(communicator):
-        count_hessian.append(Counting(communicator))
-        return count_hessian[-1]
+        counted.append(Counting(communicator))
+        return counted[-1]
 
-    return fit_on_threads(estimator, X, y, 2, wrap=wrap, **arguments), count_hessian
+    return fit_on_threads(estimator, X, y, 2, wrap=wrap, **arguments), counted
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
-    """Of a full tree of 16 features of 255 bins and 16 outputs: a histogram of the root and of each pair."""
-    X = np.random.default_rng(0).permuted(
-        np.replay_round(np.arange(2048.0)[:, None], 16, axis=1), axis=0
-    )
+    """Of a full tree of 16 features of 255 bins and 16 outputs: a histogram of the root and of
+    each pair."""
+    X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
     Y = np.sin(X / 100)
     estimator = PolyleafRegressor(
         n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0
     )
-    fitted, count_hessian = counted_fit(estimator, X, Y)
+    fitted, counted = counted_fit(estimator, X, Y)
     assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
     tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, spare ones, and counts apart
-    for each in count_hessian:
+    for each in counted:
         assert each.asked == 2 * (9 + 2 * depth)
         assert [s for s in each.shared] == 2 * [[n * tile * 4] * 2 for n in (1, 1, 2, 4)[:depth]]
 
 
-def test_categories_in_order_are_asked_for_once_a_tree():
+def test_sorted_categories_are_exchanged_once_per_tree():
     X = np.random.default_rng(0).integers(0, 9, (300, 3)).astype(np.float64)
     asked = []
     for categories in (None, [1]):
         estimator = PolyleafRegressor(n_estimators=2, max_depth=2, max_leaves=None, n_jobs=1)
         data = Dataset(X, categorical_features=categories)
-        _, count_hessian = counted_fit(estimator, data, np.sin(3 * X[:, 1]) + X[:, 0])
-        asked.append(count_hessian[0].asked)
+        _, counted = counted_fit(estimator, data, np.sin(3 * X[:, 1]) + X[:, 0])
+        asked.append(counted[0].asked)
     assert asked == [2 * (9 + 2 * 2), 2 * (9 + 2 * 2 + 1)]
 
 
@@ -527,8 +526,8 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
             linear_fit=linear_fit,
             n_jobs=1,
         )
-        _, count_hessian = counted_fit(estimator, X, X[:, 0] * X[:, 1])
-        asked[depth] = count_hessian[0].asked
+        _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1])
+        asked[depth] = counted[0].asked
     of_table = 4 * X.shape[1]  # what features are worth as regressors, once
     assert asked == {depth: of_table + 2 * (a_tree + a_level * depth) for depth in (1, 3)}
 
@@ -545,8 +544,8 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
 def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_level):
     """The exact search asks for every node, of which there are 2^depth - 1."""
     rng = np.random.default_rng(0)
-    X = rng.permuted(np.replay_round(np.arange(512.0)[:, None], 5, axis=1), axis=0)
-    Y = labels_of(rng, X / 100, 30)
+    X = rng.permuted(np.repeat(np.arange(512.0)[:, None], 5, axis=1), axis=0)
+    Y = make_labels(rng, X / 100, 30)
     weight = rng.integers(1, 3, 512) / 2.0 if weighted else None
     asked = {}
     for depth in (1, 3):
@@ -561,9 +560,9 @@ def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_l
             split_search=split_search,
             n_jobs=1,
         )
-        fitted, count_hessian = counted_fit(estimator, X, Y, sample_weight=weight)
+        fitted, counted = counted_fit(estimator, X, Y, sample_weight=weight)
         assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
-        asked[depth] = count_hessian[0].asked
+        asked[depth] = counted[0].asked
     levels = {depth: 2**depth - 1 if split_search == "exact" else depth for depth in (1, 3)}
     assert asked == {depth: 2 * (a_tree + a_level * levels[depth]) for depth in (1, 3)}
 
@@ -575,14 +574,15 @@ def test_messages_of_quantiles_are_as_predicted(weighted, a_tree):
     estimator = PolyleafRegressor(
         n_estimators=2, max_depth=3, max_leaves=None, objective="absolute_error", n_jobs=1
     )
-    _, count_hessian = counted_fit(estimator, X, X[:, 0] * X[:, 1], sample_weight=weight)
-    assert count_hessian[0].asked == 2 * (a_tree + 2 * 3)
+    _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1], sample_weight=weight)
+    assert counted[0].asked == 2 * (a_tree + 2 * 3)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 400), st.data())
-def test_rows_of_large_gradients_are_those_of_all(n, data):
-    """Of which some are equal, some 0, and the last of those that are kept shares its size with others."""
+def test_goss_rows_are_those_of_all_ranks(n, data):
+    """Of which some are equal, some 0, and the last of those that are kept shares its size with
+    others."""
     size, rng = data.draw(st.integers(1, 4)), np.random.default_rng(n)
     rank, few = rng.integers(0, size, n), data.draw(st.booleans())
     g = rng.integers(0, 3 if few else 10**6, (n, 2)).astype(np.float32) - 1
@@ -612,8 +612,9 @@ def test_rows_of_large_gradients_are_those_of_all(n, data):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 200), st.data())
-def test_quantiles_are_those_of_all_rows(n, data):
-    """Of values of which some are equal, of zeros of both signs, and of leaves without rows or weight."""
+def test_quantiles_use_the_rows_of_all_ranks(n, data):
+    """Of values of which some are equal, of zeros of both signs, and of leaves without rows or
+    weight."""
     rng, size = np.random.default_rng(n), data.draw(st.integers(2, 4))
     dtype = data.draw(st.sampled_from([np.float32, np.float64]))
     span = data.draw(st.sampled_from([2, 10**6]))
@@ -638,7 +639,7 @@ def test_quantiles_are_those_of_all_rows(n, data):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_sums_of_squares_are_those_of_all_rows(size):
+def test_sums_of_squares_use_the_rows_of_all_ranks(size):
     rng = np.random.default_rng(0)
     g = (rng.normal(size=(9000, 4)) * [1, 1e-20, 0, 1e15]).astype(np.float32)
     alone, rank = _core.column_energy(g, 1), rng.integers(0, size, 9000)
@@ -655,15 +656,15 @@ def test_sums_of_squares_are_those_of_all_rows(size):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 400), st.data())
-def test_draws_are_those_of_all_numbers(n, data):
+def test_draws_are_those_of_all_row_ids(n, data):
     count, size = data.draw(st.integers(1, n)), data.draw(st.integers(1, 4))
     rank = np.random.default_rng(n).integers(0, size, n)
-    wanted = draw(n, count, 3, 1, ROWS)
+    expected = draw(n, count, 3, 1, ROWS)
 
     def work(communicator):
         own = np.flatnonzero(rank == communicator.rank)
         return own[draw_ids(own, count, 3, 1, ROWS, communicator)]
 
     np.testing.assert_array_equal(
-        np.sort(np.concatenate(ThreadCommunicator.run(size, work))), np.flatnonzero(wanted)
+        np.sort(np.concatenate(ThreadCommunicator.run(size, work))), np.flatnonzero(expected)
     )

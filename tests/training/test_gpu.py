@@ -1,7 +1,4 @@
-"""Whole trainings on a device are those of the processor, byte for byte; what it does not take is refused.
-
-The device is this machine, as `host_device` has it.
-"""
+"""Training on a GPU gives the bytes of the CPU; the device is the host, see `host_device`."""
 
 import pickle
 
@@ -57,18 +54,18 @@ def test_offsets_are_seen_by_losses():
     assert_same(PolyleafClassifier, Y[:, 0] > 0, {"offset": RNG.normal(size=300)})
 
 
-def test_losses_that_the_device_does_not_know_are_computed_here():
+def test_unsupported_losses_are_computed_on_the_host():
     assert_same(PolyleafRegressor, Y[:, 0], objective="normal")
     assert_same(PolyleafRegressor, Y, objective=lambda y, z: (z - y, np.full_like(y, 2.0)))
     assert_same(PolyleafClassifier, Y[:, 0] > 0, objective="exponential")
 
 
-def test_tasks_that_are_judged_in_a_unit_of_their_own():
+def test_tasks_with_scaled_gains():
     objective = {"value": "squared_error", "sign": "logistic"}
     assert_same(PolyleafMultiTask, {"value": Y[:, 0], "sign": Y[:, 1] > 0}, objective=objective)
 
 
-def test_curvature_of_many_outputs():
+def test_hessians_of_many_outputs():
     labels = RNG.random((300, 70)) < 0.3
     assert_same(PolyleafClassifier, labels.astype(int), max_leaves=4, n_estimators=2)
     assert_same(PolyleafClassifier, labels[:, :5].astype(int), leaf_hessian="shared")
@@ -84,7 +81,7 @@ def test_weights_of_rows_and_of_outputs():
     )
 
 
-def test_going_on_and_watching():
+def test_continued_training_and_evaluation_sets():
     model = assert_same(
         PolyleafRegressor,
         Y,
@@ -96,7 +93,7 @@ def test_going_on_and_watching():
     assert_same(PolyleafRegressor, Y, more)
 
 
-def test_an_end_of_growth_is_found():
+def test_end_of_growth():
     assert_same(
         PolyleafRegressor,
         np.ones((300, 2)),
@@ -135,7 +132,7 @@ def test_layers_are_boosted(parameters):
     assert_same(PolyleafClassifier, CLASSES, **LAYERS | parameters)
 
 
-def test_layers_of_other_losses_and_of_scores_that_rows_start_from():
+def test_layers_with_other_losses_and_offsets():
     assert_same(PolyleafRegressor, Y, objective="absolute_error", **LAYERS)
     assert_same(PolyleafRegressor, Y[:, 0], objective="normal", **LAYERS)
     assert_same(
@@ -151,7 +148,7 @@ def test_layers_of_other_losses_and_of_scores_that_rows_start_from():
     assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.integers(0, 3, 300)}, **LAYERS)
 
 
-def test_layers_are_watched_and_gone_on_from():
+def test_layers_with_callbacks_and_continued_training():
     watched = {"eval_set": [(X[:50], Y[:50])]}
     model = assert_same(PolyleafRegressor, Y, watched, early_stopping_rounds=2, **LAYERS)
     assert_same(PolyleafRegressor, Y, {"init_model": model.model_}, **LAYERS)
@@ -171,7 +168,7 @@ def test_layers_are_watched_and_gone_on_from():
     ],
     ids=str,
 )
-def test_leaves_hold_some_of_the_outputs(parameters):
+def test_sparse_leaves(parameters):
     model = assert_same(PolyleafClassifier, CLASSES, leaf="sparse", leaf_k=2, **parameters)
     assert_same(PolyleafRegressor, np.tile(Y, 6), leaf="sparse", leaf_k=3, **parameters)
     more = {"init_model": model.model_}
@@ -199,7 +196,7 @@ def test_leaves_hold_some_of_the_outputs(parameters):
     ],
     ids=str,
 )
-def test_outputs_are_solved_for_together(parameters):
+def test_full_hessians(parameters):
     model = assert_same(PolyleafClassifier, CLASSES, **parameters)
     assert_same(
         PolyleafClassifier,
@@ -209,7 +206,7 @@ def test_outputs_are_solved_for_together(parameters):
     )
 
 
-def test_hessians_of_losses_whose_outputs_go_apart():
+def test_full_hessians_of_separable_losses():
     assert_same(PolyleafRegressor, Y, hessian="full", leaf_hessian="full")
     assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, hessian="full")
     assert_same(
@@ -243,21 +240,21 @@ PENALTIES = [0.0, 0.5, 0.9, 0.2, 0.0]
     ],
     ids=str,
 )
-def test_values_obey_directions(rules, parameters):
+def test_monotone_constraints(rules, parameters):
     labels = (np.nan_to_num(X[:, :3]) + Y > 0).astype(int)
     assert_same_bytes(PolyleafRegressor, Y, **rules, **parameters)
     assert_same_bytes(PolyleafClassifier, labels, **rules, **parameters)
 
 
 @pytest.mark.parametrize("objective", ["absolute_error", "huber", "poisson", "gamma", "tweedie"])
-def test_values_of_other_losses_obey_directions(objective):
+def test_monotone_constraints_with_other_losses(objective):
     assert_same_bytes(PolyleafRegressor, np.exp(Y), objective=objective, monotone_constraints=OWN)
     assert_same_bytes(
         PolyleafRegressor, np.exp(Y), objective=objective, monotone_constraints=OWN, **LAYERS
     )
 
 
-def test_directions_with_weights_offsets_quantiles_and_models_to_go_on_from():
+def test_monotone_constraints_with_weights_offsets_quantiles_and_init_model():
     rule = {"monotone_constraints": [1, 0, -1, 0, 0]}
     assert_same_bytes(PolyleafRegressor, Y, {"sample_weight": RNG.random(300)}, **rule)
     assert_same_bytes(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, **rule)
@@ -289,7 +286,7 @@ def test_directions_with_weights_offsets_quantiles_and_models_to_go_on_from():
     ],
     ids=str,
 )
-def test_features_compete_by_shares_of_their_gains(parameters):
+def test_feature_penalties(parameters):
     free = scores(PolyleafClassifier, CLASSES, **parameters)[0][0]
     model = assert_same_bytes(
         PolyleafClassifier, CLASSES, feature_penalties=PENALTIES, **parameters
@@ -307,7 +304,7 @@ class Interrupt(Callback):
         return False
 
 
-def test_a_training_that_is_interrupted_keeps_what_it_has():
+def test_an_interrupted_training_keeps_its_rounds():
     model = PolyleafRegressor(**SMALL, device="cuda", on_interrupt="keep", callbacks=[Interrupt()])
     with pytest.warns(UserWarning):
         assert model.fit(X, Y).model_.n_rounds in (2, 3)
@@ -318,23 +315,22 @@ def test_estimators_can_be_pickled():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
-@pytest.mark.parametrize(("parameters", "said"), [({"leaf": "linear"}, 'leaf="linear"')], ids=str)
-def test_what_a_device_does_not_do_yet_is_refused(parameters, said):
-    with pytest.raises(ValueError, match=r'device="cuda" does not take .*device="cpu"') as error:
+@pytest.mark.parametrize(
+    ("parameters", "message"), [({"leaf": "linear"}, 'leaf="linear"')], ids=str
+)
+def test_unsupported_parameters_raise(parameters, message):
+    with pytest.raises(ValueError, match='device="cuda"') as error:
         PolyleafRegressor(**SMALL, **parameters, device="cuda").fit(X, Y)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
-def test_targets_that_stay_sparse_are_refused():
+def test_sparse_targets_raise():
     few = csr_matrix(RNG.random((300, 20)) < 0.1).astype(float)
-    with pytest.raises(
-        ValueError,
-        match=r'take split_search="count_sketch", with which y stays sparse, yet; use dev',
-    ):
+    with pytest.raises(ValueError, match="split_search"):
         PolyleafClassifier(**SMALL, leaf="sparse", leaf_k=2, device="cuda").fit(X, few)
 
 
-def test_features_that_are_held_sparse_are_trained_on_as_dense_ones():
+def test_sparse_features_train_as_dense_ones():
     few = csr_matrix(np.where(RNG.random((300, 20)) < 0.02, RNG.integers(1, 5, (300, 20)), 0.0))
     here = PolyleafRegressor(**SMALL, device="cpu").fit(few, Y)
     there = PolyleafRegressor(**SMALL, device="cuda").fit(few, Y)
@@ -342,7 +338,7 @@ def test_features_that_are_held_sparse_are_trained_on_as_dense_ones():
     np.testing.assert_array_equal(there.predict(few), here.predict(few))
 
 
-def test_features_in_files_are_trained_on_as_those_in_memory(tmp_path):
+def test_memmapped_features_train_as_those_in_memory(tmp_path):
     parts = [(X[:120], Y[:120]), (X[120:], Y[120:])]
     filed = Dataset.from_batches(lambda: iter(parts), cache_dir=tmp_path)
     there = PolyleafRegressor(**SMALL, device="cuda").fit(filed)

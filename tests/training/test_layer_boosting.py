@@ -1,4 +1,4 @@
-"""Layer-by-layer boosting, and derivatives renewed after every tree (TFBT, sections V and VII)."""
+"""Layer-by-layer boosting, and steps per tree (TFBT, sections V and VII)."""
 
 import hashlib
 import os
@@ -68,23 +68,24 @@ PARTS = {
 
 
 @pytest.fixture(params=PARTS, ids=str)
-def part(request):
+def make_part(request):
     return PARTS[request.param]
 
 
-def trained_by_layers(part, **changes):
-    make, y, parameters = part
+def trained_by_layers(make_part, **changes):
+    make, y, parameters = make_part
     with runs() as begun:
         estimator = make(**{**LAYERS, **parameters, **changes}).fit(X, y)
     return estimator, begun[0]
 
 
-# -------------------------------------------------------------------------------------------------- exactness
+# --------------------------------------------------------------------------------------------------
+# exactness
 
 
-def test_predictions_on_training_rows_are_the_scores_that_training_left(part):
+def test_predictions_on_training_rows_are_the_raw_scores_of_training(make_part):
     """Sums along a path are folded into its leaf as training added them."""
-    estimator, run = trained_by_layers(part)
+    estimator, run = trained_by_layers(make_part)
     model = estimator.model_
     codes = model.mapper.transform(estimator._features(X), 1)
     raw = np.zeros_like(run.state.raw)
@@ -93,8 +94,8 @@ def test_predictions_on_training_rows_are_the_scores_that_training_left(part):
     np.testing.assert_array_equal(raw, run.state.raw)
 
 
-def test_number_of_threads_changes_nothing(part):
-    one, *others = [trained_by_layers(part, n_jobs=n)[0] for n in (1, 2, 3)]
+def test_number_of_threads_changes_nothing(make_part):
+    one, *others = [trained_by_layers(make_part, n_jobs=n)[0] for n in (1, 2, 3)]
     for other in others:
         assert bits(one) == bits(other)
 
@@ -103,8 +104,8 @@ def test_number_of_threads_changes_nothing(part):
 def digest():
     """One hash of all models above, bit by bit."""
     found = hashlib.sha256()
-    for part in PARTS.values():
-        for array in bits(trained_by_layers(part, n_jobs=2)[0]).values():
+    for make_part in PARTS.values():
+        for array in bits(trained_by_layers(make_part, n_jobs=2)[0]).values():
             found.update(array)
     return found.hexdigest()
 
@@ -123,11 +124,13 @@ def test_instruction_set_changes_nothing(isa):
     assert run.stdout.split() == [isa, digest()]
 
 
-# ------------------------------------------------------------------------------------ against the reference implementation's loop
+# ------------------------------------------------------------------------------------ against the
+# reference implementation's loop
 
 
 def coupled(y, scores):
-    """Derivatives (n, K) of a loss that couples outputs: each one's step changes what the others should do.
+    """Derivatives (n, K) of a loss that couples outputs: each one's step changes what the others
+    should do.
 
     Rational, so that the reference implementation and the library compute the same numbers.
     """
@@ -157,7 +160,7 @@ def reference_config(**changes):
     ids=str,
 )
 @pytest.mark.parametrize("post_prune", [False, True])
-def test_the_loop_is_the_reference_values(kind, options, post_prune):
+def test_the_loop_equals_the_reference(kind, options, post_prune):
     hessian = {"unit": "none"}.get(kind, kind)
     parameters = {**LAYERS, "objective": coupled, "hessian": hessian, "leaf_hessian": hessian}
     parameters |= {"pruning": "post" if post_prune else "pre", "learning_rate": 0.5, **options}
@@ -186,8 +189,9 @@ def test_the_loop_is_the_reference_values(kind, options, post_prune):
 
 
 @pytest.mark.parametrize("boosting_step", ["round", "tree"])
-def test_one_tree_per_output_with_and_without_renewed_scores(boosting_step):
-    """TFBT's tree-per-class against a loop by hand: the second tree knows what the first has done."""
+def test_one_tree_per_output_with_and_without_updated_derivatives(boosting_step):
+    """TFBT's tree-per-class against a loop by hand: the second tree knows what the first has
+    done."""
     parameters = {
         "multi_strategy": "one_output_per_tree",
         "boosting_step": boosting_step,
@@ -197,10 +201,12 @@ def test_one_tree_per_output_with_and_without_renewed_scores(boosting_step):
     data, raw = binned(estimator), np.zeros(Y.shape, np.float32)
     trees = iter(range(9))
     for _ in range(3):
-        g, h = (part.astype(np.float32) for part in coupled(Y, raw.astype(np.float64)))
+        g, h = (make_part.astype(np.float32) for make_part in coupled(Y, raw.astype(np.float64)))
         for k in range(3):
             if boosting_step == "tree":
-                g, h = (part.astype(np.float32) for part in coupled(Y, raw.astype(np.float64)))
+                g, h = (
+                    make_part.astype(np.float32) for make_part in coupled(Y, raw.astype(np.float64))
+                )
             column = g[:, k : k + 1].copy(), h[:, k : k + 1].copy()
             _, leaves, values = reference.fit_tree(
                 *data, *column, "shared", reference_config(), 0.5
@@ -210,13 +216,15 @@ def test_one_tree_per_output_with_and_without_renewed_scores(boosting_step):
     np.testing.assert_array_equal(estimator.predict(X), raw.astype(np.float64))
 
 
-# ----------------------------------------------------------------------------------------- what it must equal
+# ----------------------------------------------------------------------------------------- what it
+# must equal
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_layers_are_the_whole_tree_for_squared_error(seed):
-    """Squared error, no penalty, rate 1: a step leaves residuals whose sums within a node are those of a
-    whole tree less their mean: gains and leaves stay what they were, but for the rounding of derivatives."""
+def test_layers_equal_the_whole_tree_for_squared_error(seed):
+    """Squared error, no penalty, rate 1: a step leaves residuals whose sums within a node are
+    those of a whole tree less their mean: gains and leaves stay what they were, but for the
+    rounding of derivatives."""
     rng = np.random.default_rng(seed)
     features = rng.standard_normal((800, 4))
     y = np.stack(
@@ -251,22 +259,20 @@ def test_layers_are_the_whole_tree_for_squared_error(seed):
         (classifier, LABELS, {"multi_strategy": "one_output_per_tree"}),
     ],
 )
-def test_renewal_per_tree_is_renewal_per_round_where_outputs_do_not_meet(make, y, parameters):
+def test_steps_per_tree_equal_steps_per_round_for_separable_losses(make, y, parameters):
     assert bits(make(**parameters, boosting_step="tree").fit(X, y)) == bits(
         make(**parameters).fit(X, y)
     )
 
 
-def test_renewal_per_tree_matters_where_outputs_meet():
+def test_steps_per_tree_differ_for_coupled_losses():
     """At rate 1 steps from the same scores add up to too much (Jacobi); in turn they do not."""
     per_class = {"multi_strategy": "one_output_per_tree", "learning_rate": 1.0}
     per_class |= {"softmax_hessian": "diagonal"}
     per_class |= {"categorical_features": None, "n_estimators": 1, "reg_lambda": 0.0}
     # Two classes that hang on a switch, 3 : 1 and 1 : 3, and hardly any rows of a third.
-    switch = np.replay_round([0.0, 1.0], 200)[:, None]
-    y = np.concatenate(
-        [np.replay_round([0, 1, 2], [149, 50, 1]), np.replay_round([0, 1, 2], [50, 149, 1])]
-    )
+    switch = np.repeat([0.0, 1.0], 200)[:, None]
+    y = np.concatenate([np.repeat([0, 1, 2], [149, 50, 1]), np.repeat([0, 1, 2], [50, 149, 1])])
     together = classifier(**per_class).fit(switch, y)
     in_turn = classifier(**per_class, boosting_step="tree").fit(switch, y)
     ours, theirs = in_turn.model_.forest, together.model_.forest
@@ -280,12 +286,12 @@ def test_renewal_per_tree_matters_where_outputs_meet():
 @pytest.mark.parametrize(
     "parameters", [{"rows_per_layer": [1.0]}, {"rows_per_layer": [N]}, {"subsample": 1.0}]
 )
-def test_all_rows_are_all_rows(parameters):
+def test_rows_per_layer_of_all_rows_changes_nothing(parameters):
     expected = classifier(**LAYERS).fit(X, CLASSES)
     assert bits(classifier(**LAYERS, **parameters).fit(X, CLASSES)) == bits(expected)
 
 
-def test_rows_of_weight_zero_are_not_there():
+def test_rows_of_weight_zero_have_no_effect():
     weight = (np.random.default_rng(5).random(N) < 0.8).astype(float)
     kept = weight > 0
     for parameters in ({}, {"rows_per_layer": [0.5, 1.0]}, {"pruning": "post"}):
@@ -297,7 +303,7 @@ def test_rows_of_weight_zero_are_not_there():
 
 
 @pytest.mark.parametrize("make, y", [(regressor, Y), (classifier, CLASSES), (regressor, Y[:, 0])])
-def test_weights_are_taken_in_every_layer(make, y):
+def test_weights_are_used_in_every_layer(make, y):
     """Scaled by a power of two, with the penalties: the same trees. Other weights: other trees."""
     parameters = {**LAYERS, "reg_lambda": 1.0, "min_child_weight": 0.5}
     once = make(**parameters).fit(X, y, sample_weight=WEIGHT)
@@ -308,16 +314,16 @@ def test_weights_are_taken_in_every_layer(make, y):
     assert bits(once) != bits(make(**parameters).fit(X, y))
 
 
-def test_a_continued_training_goes_on_as_it_would_have(part):
-    make, y, parameters = part
+def test_continued_training_equals_the_uninterrupted_one(make_part):
+    make, y, parameters = make_part
     at_once = make(**{**LAYERS, **parameters, "n_estimators": 4}).fit(X, y)
     in_two = make(**{**LAYERS, **parameters, "n_estimators": 2}).fit(X, y)
     in_two.set_params(n_estimators=4, warm_start=True).fit(X, y)
     assert bits(at_once) == bits(in_two)
 
 
-def test_models_are_kept_in_files(part, tmp_path):
-    make, y, parameters = part
+def test_save_and_load(make_part, tmp_path):
+    make, y, parameters = make_part
     estimator = make(**{**LAYERS, **parameters}).fit(X, y)
     estimator.save_model(tmp_path / "model")
     again = load_model(tmp_path / "model")
@@ -326,10 +332,11 @@ def test_models_are_kept_in_files(part, tmp_path):
     assert again.get_params()["boosting_step"] == "layer"
 
 
-# ------------------------------------------------------------------------------------------- what it promises
+# ------------------------------------------------------------------------------------------- what
+# it promises
 
 
-def test_layers_reach_a_lower_loss_in_as_many_trees():
+def test_layers_reach_a_lower_loss_with_the_same_number_of_trees():
     """The point of TFBT's section V, on real data; deterministic, so no tolerance is needed."""
     features, _, y, _ = load("letter").split()
     parameters = {"n_estimators": 6, "max_depth": 4, "max_leaves": None, "grow_policy": "depthwise"}
@@ -345,7 +352,7 @@ def test_layers_reach_a_lower_loss_in_as_many_trees():
 
 
 @pytest.mark.parametrize("level", [0.5, 0.2])
-def test_leaves_are_renewed_in_every_layer(level):
+def test_leaves_are_updated_in_every_layer(level):
     """Rate 1: after the last layer no leaf's quantile of residuals is left to take."""
     parameters = {
         **LAYERS,
@@ -364,7 +371,8 @@ def test_leaves_are_renewed_in_every_layer(level):
 
 
 def test_a_layer_counts_the_rows_it_was_grown_on():
-    """A node's count is of the rows that its split was found on; deeper layers are on more (section V)."""
+    """A node's count is of the rows that its split was found on; deeper layers are on more
+    (section V)."""
     estimator = classifier(**LAYERS, rows_per_layer=[0.25, 0.5, 1.0], min_split_gain=0.0).fit(
         X, CLASSES
     )
@@ -390,8 +398,8 @@ def test_gains_of_every_layer_pass_the_threshold(threshold):
 
 
 def test_goss_sees_the_gradients_of_each_layer():
-    """Rows of large gradient are others after the first layer's step: the children's counts are not the
-    root's."""
+    """Rows of large gradient are others after the first layer's step: the children's counts are
+    not the root's."""
     estimator = regressor(**LAYERS, sampling_method="goss", learning_rate=1.0).fit(X, Y)
     tree = estimator.model_.forest.tree(0)
     assert tree.count[0] == 108 + 1 or tree.count[0] == 108

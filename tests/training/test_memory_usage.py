@@ -1,4 +1,4 @@
-"""Where what a training holds lies, and that it leaves no trace."""
+"""memory_limit: which arrays are memory-mapped, without changing the model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def needed(make, parameters, X, y, monkeypatch):
     seen = []
     row_bytes, tree_bytes = memory_usage.row_bytes, memory_usage.tree_bytes
 
-    def count_hessian(*arguments):
+    def counted(*arguments):
         seen.append(row_bytes(*arguments))
         return seen[-1]
 
@@ -51,7 +51,7 @@ def needed(make, parameters, X, y, monkeypatch):
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(memory_usage, "row_bytes", count_hessian)
+        patch.setattr(memory_usage, "row_bytes", counted)
         patch.setattr(memory_usage, "tree_bytes", counted_trees)
         make(**SMALL, **parameters).fit(limited(X, y, MUCH, None, keep_features=True))
     row, others = seen
@@ -59,7 +59,9 @@ def needed(make, parameters, X, y, monkeypatch):
 
 
 @pytest.mark.parametrize("training", TRAININGS)
-def test_a_limit_moves_first_bins_then_row_state_and_no_bit(training, tmp_path, monkeypatch):
+def test_a_limit_moves_bins_then_row_state_to_files_without_changing_the_model(
+    training, tmp_path, monkeypatch
+):
     make, parameters = TRAININGS[training]
     X, y = problem()
     y = np.abs(y).round() if make is PolyleafRegressor else y[:, 0] > 0
@@ -82,7 +84,7 @@ def test_a_limit_moves_first_bins_then_row_state_and_no_bit(training, tmp_path, 
         make(**SMALL, **parameters).fit(limited(X, y, stays - 1, tmp_path))
 
 
-def test_without_a_limit_nothing_leaves_memory(tmp_path, monkeypatch):
+def test_without_a_limit_no_files_are_used(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_usage, "mapped", None)
     X, y = problem()
     data = Dataset.from_batches([(X, y)], cache_dir=tmp_path)
@@ -90,7 +92,7 @@ def test_without_a_limit_nothing_leaves_memory(tmp_path, monkeypatch):
     assert data.is_memmapped and not Dataset.from_batches([(X, y)]).is_memmapped
 
 
-def test_data_that_leave_memory_are_the_same(tmp_path):
+def test_released_data_are_unchanged(tmp_path):
     X, y = problem()
     data = limited(X, y, MUCH, tmp_path, keep_features=True)
     codes, features = data.codes.copy(), data.features.copy()
@@ -101,7 +103,7 @@ def test_data_that_leave_memory_are_the_same(tmp_path):
     np.testing.assert_array_equal(data.features, features)
 
 
-def test_columns_of_very_many_categories_stay(tmp_path):
+def test_high_cardinality_columns_stay_in_memory(tmp_path):
     X = pd.DataFrame({"id": [f"c{i % 400}" for i in range(N)], "x": np.arange(N) * 1.0})
     data = Dataset.from_batches([(X, np.arange(N) % 7)], memory_limit="1 GB", cache_dir=tmp_path)
     with pytest.raises(

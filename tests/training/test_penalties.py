@@ -1,4 +1,4 @@
-"""feature_penalties: what users say, what it does, and that it means the same wherever trees are grown."""
+"""feature_penalties: accepted forms, effect, and equality in every kind of training."""
 
 import numpy as np
 import pandas as pd
@@ -34,15 +34,15 @@ def splits_on(model):
     ],
     ids=str,
 )
-def test_a_feature_that_is_dear_is_used_less(more):
+def test_a_penalised_feature_is_used_less(more):
     options = {"n_estimators": 20, "colsample_bynode": 1.0, "max_leaves": 8, **more}
     plain = splits_on(PolyleafRegressor(**options).fit(X, Y))
-    dear = splits_on(PolyleafRegressor(feature_penalties={"a": 0.9}, **options).fit(X, Y))
+    penalised = splits_on(PolyleafRegressor(feature_penalties={"a": 0.9}, **options).fit(X, Y))
     assert plain["a"] > plain["b"]
-    assert dear["a"] < plain["a"] / 2 and dear["b"] > plain["b"]
+    assert penalised["a"] < plain["a"] / 2 and penalised["b"] > plain["b"]
 
 
-def test_forms_that_mean_the_same():
+def test_equivalent_forms():
     forms = [
         {"a": 0.5, 2: 0.1},
         {"0": 0.5, "c": 0.1},
@@ -57,7 +57,7 @@ def test_forms_that_mean_the_same():
         np.testing.assert_array_equal(other, found[0])
 
 
-def test_no_penalty_changes_nothing():
+def test_zero_penalties_change_nothing():
     plain = PolyleafRegressor(n_estimators=5).fit(X, Y).model_.to_bytes()
     for none in ([0, 0, 0, 0], {}, {"a": 0}):
         model = PolyleafRegressor(n_estimators=5, feature_penalties=none).fit(X, Y).model_
@@ -70,14 +70,14 @@ def test_no_penalty_changes_nothing():
 @pytest.mark.parametrize(
     "wrong, sentence",
     [
-        ({"e": 0.5}, "not a feature of X"),
+        ({"e": 0.5}, "feature of X"),
         ([0.5, 0.5], "one number for each of the 4 features"),
         ({"a": 1.0}, "from 0 to below 1"),
         ({"a": -0.1}, "from 0 to below 1"),
         ({"a": float("nan")}, "from 0 to below 1"),
     ],
 )
-def test_what_is_wrong_is_told(wrong, sentence):
+def test_invalid_penalties_raise(wrong, sentence):
     with pytest.raises(ValueError, match=sentence):
         PolyleafRegressor(n_estimators=2, feature_penalties=wrong).fit(X, Y)
 
@@ -88,20 +88,22 @@ def test_penalties_are_numbers(wrong):
         PolyleafRegressor(n_estimators=2, feature_penalties=wrong).fit(X, Y)
 
 
-def test_features_that_a_projection_makes_have_no_penalty():
-    with pytest.raises(ValueError, match="feature_penalties names features of X"):
+def test_projection_raises():
+    with pytest.raises(ValueError, match="feature_penalties"):
         PolyleafRegressor(feature_penalties={0: 0.5}, projection="gaussian").fit(X.to_numpy(), Y)
 
 
-def test_columns_made_of_a_feature_have_its_penalty():
+def test_derived_columns_have_the_penalty_of_their_feature():
     rng = np.random.default_rng(1)
     ids = rng.integers(0, 300, 900)
     table = pd.DataFrame({"id": pd.Categorical(ids), "x": rng.normal(size=900)})
     y = rng.normal(size=300)[ids] + 0.3 * table["x"].to_numpy()
     options = {"n_estimators": 10, "max_leaves": 8, "colsample_bynode": 1.0}
     plain = splits_on(PolyleafRegressor(**options).fit(table, y))
-    dear = splits_on(PolyleafRegressor(feature_penalties={"id": 0.95}, **options).fit(table, y))
-    assert dear["id"] < plain["id"]
+    penalised = splits_on(
+        PolyleafRegressor(feature_penalties={"id": 0.95}, **options).fit(table, y)
+    )
+    assert penalised["id"] < plain["id"]
 
 
 @pytest.mark.parametrize("more", [{}, {"leaf": "linear"}], ids=str)
@@ -114,7 +116,7 @@ def test_ranks_train_the_model_of_one_machine(more):
         assert each.save_model() == alone
 
 
-def test_labels_of_sparse_targets():
+def test_sparse_targets():
     import scipy.sparse as sp
 
     labels = sp.csr_matrix((Y > 0.5).astype(np.float32))
@@ -127,7 +129,7 @@ def test_labels_of_sparse_targets():
     }
     for search in ("count_sketch", "exact"):
         plain = PolyleafClassifier(split_search=search, **options).fit(X.to_numpy(), labels)
-        dear = PolyleafClassifier(
+        penalised = PolyleafClassifier(
             split_search=search, feature_penalties=[0.9, 0, 0, 0], **options
         ).fit(X.to_numpy(), labels)
-        assert dear.feature_importance("split")[0] < plain.feature_importance("split")[0]
+        assert penalised.feature_importance("split")[0] < plain.feature_importance("split")[0]

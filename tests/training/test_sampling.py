@@ -1,4 +1,4 @@
-"""Sampling: exact sizes, determinism, uniformity, and GOSS as its paper states it."""
+"""Sampling: exact sizes, determinism, uniformity, and GOSS as in its paper."""
 
 from types import SimpleNamespace
 
@@ -32,16 +32,16 @@ def test_everything_is_kept_by_default():
     assert sample_features(config(), np.ones(5, bool), 0) is None
 
 
-def test_gradients_are_asked_for_where_they_decide():
+def test_gradients_are_computed_only_for_goss():
     asked = []
 
-    def of_rows():
+    def draw_rows():
         asked.append(1)
         return gradients(50)
 
     for method, times in (("uniform", 0), ("goss", 1)):
-        own, telling = config(sampling_method=method, subsample=0.5), np.ones(3, bool)
-        draw = Sampler(own, telling, 50, None, False).draw(of_rows, 4)
+        own, informative = config(sampling_method=method, subsample=0.5), np.ones(3, bool)
+        draw = Sampler(own, informative, 50, None, False).draw(draw_rows, 4)
         rows, multiplier = sample_rows(own, gradients(50), 4)
         np.testing.assert_array_equal(draw.rows, rows)
         np.testing.assert_array_equal(draw.multiplier, multiplier)
@@ -77,7 +77,7 @@ def test_draws_depend_on_seed_and_round_only():
     assert not np.array_equal(first, other_seed)
 
 
-def test_a_draw_never_changes():
+def test_draws_are_stable_between_versions():
     """Models trained with a seed must stay reproducible: this pins the hash down."""
     rows, _ = sample_rows(config(subsample=0.3, seed=0), gradients(20), 0)
     np.testing.assert_array_equal(rows, [0, 4, 11, 13, 14, 17])
@@ -90,7 +90,8 @@ def test_uniform_draws_are_uniform():
         rows, _ = sample_rows(config(subsample=0.2), gradients(n, 1), round)
         hits[rows] += 1
         together += {0, 1} <= set(rows.tolist())
-    # Binomial(4000, 0.2) has standard deviation 25; neighbours fall together with probability 10*9/(50*49).
+    # Binomial(4000, 0.2) has standard deviation 25; neighbours fall together with probability
+    # 10*9/(50*49).
     assert np.all(np.abs(hits - 0.2 * rounds) < 5 * 25.3)
     assert abs(together - rounds * 90 / 2450) < 5 * np.sqrt(rounds * 0.0367)
 
@@ -157,11 +158,13 @@ def test_features_per_tree():
     assert sample_features(config(colsample_bytree=0.01), np.ones(10, bool), 0).sum() == 1
 
 
-def test_features_that_tell_nothing_are_not_drawn():
-    telling = np.arange(10) % 2 == 0
-    assert np.array_equal(sample_features(config(), telling, 0), telling)
-    masks = [sample_features(config(colsample_bytree=0.5), telling, round) for round in range(20)]
-    assert all(mask.sum() == 3 and not mask[~telling].any() for mask in masks)
+def test_constant_features_are_not_drawn():
+    informative = np.arange(10) % 2 == 0
+    assert np.array_equal(sample_features(config(), informative, 0), informative)
+    masks = [
+        sample_features(config(colsample_bytree=0.5), informative, round) for round in range(20)
+    ]
+    assert all(mask.sum() == 3 and not mask[~informative].any() for mask in masks)
 
 
 def test_rows_and_features_are_drawn_independently():
@@ -170,7 +173,7 @@ def test_rows_and_features_are_drawn_independently():
     assert not np.array_equal(rows, features)
 
 
-def test_layers_see_more_and_more_of_the_same_rows():
+def test_samples_of_layers_contain_each_other():
     c = config(rows_per_layer=[0.1, 50, 1.0])
     layers = [sample_rows(c, gradients(200), 4, None, layer)[0] for layer in range(4)]
     assert [None if rows is None else len(rows) for rows in layers] == [20, 50, None, None]

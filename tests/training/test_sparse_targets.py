@@ -1,4 +1,4 @@
-"""Sparse targets end to end: never made dense, the same model however they come."""
+"""Sparse targets end to end: never made dense, the same model for every input form."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def precision(model, X, Y, k=1):
 
 
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
-def test_labels_are_learnt(data, search):
+def test_labels_are_learned(data, search):
     X, Y = data
     model = fitted(data, split_search=search)
     most_frequent = Y.toarray()[:, int(np.argmax(Y.sum(0)))].mean()
@@ -177,7 +177,7 @@ BAD = {
 
 @pytest.mark.parametrize("projection", [None, "leml"])
 @pytest.mark.parametrize("what", BAD)
-def test_bad_targets_are_refused_in_a_sentence(data, what, projection):
+def test_invalid_targets_raise(data, what, projection):
     make, message = BAD[what]
     X, Y = data
     Y.sort_indices()
@@ -204,7 +204,7 @@ def test_bad_targets_are_refused_in_a_sentence(data, what, projection):
         ({"eval_metric": "logloss"}, "logloss|log_loss"),
     ],
 )
-def test_what_does_not_go_together(data, parameters, message):
+def test_incompatible_parameters_raise(data, parameters, message):
     X, Y = data
     X = (
         X.round()
@@ -222,13 +222,13 @@ def test_what_does_not_go_together(data, parameters, message):
         (lambda X, Y: (X[:9], Y), "900 rows, its X has 9"),
     ],
 )
-def test_other_rows_to_watch(data, make, message):
+def test_evaluation_sets(data, make, message):
     X, Y = data
     with pytest.raises(ValueError, match=message):
         PolyleafClassifier(**presets.gbdt_sparse() | SMALL).fit(X, Y, eval_set=[make(X, Y)])
 
 
-def test_watching_and_stopping(data):
+def test_early_stopping(data):
     X, Y = data
     model = PolyleafClassifier(
         **presets.gbdt_sparse()
@@ -243,7 +243,7 @@ def test_watching_and_stopping(data):
     assert np.mean(np.take_along_axis(Y[600:].toarray(), labels, 1)[:, 0]) == pytest.approx(watched)
 
 
-def test_going_on(data):
+def test_continued_training(data):
     """Twenty rounds, and twenty more, are forty."""
     X, Y = data
     first = fitted(data, n_estimators=20)
@@ -270,7 +270,8 @@ def test_going_on(data):
     ids=str,
 )
 def test_a_sketch_grows_the_same_trees_from_sparse_x(parameters):
-    """Columns of few and of many bins, sparse and not, side by side; more groups than are judged."""
+    """Columns of few and of many bins, sparse and not, side by side; more groups than are
+    judged."""
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((1500, 160)) < 0.03, rng.integers(1, 40, (1500, 160)), 0).astype(
         np.float32

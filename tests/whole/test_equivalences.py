@@ -1,4 +1,5 @@
-"""What must be equal because of what the algorithms mean, on the core and on the reference implementation alike.
+"""What must be equal because of what the algorithms mean, on the core and on the reference
+implementation alike.
 
 Where two runs add in another order, structure is compared exactly and numbers to float32 precision.
 """
@@ -32,20 +33,22 @@ def library(request):
     return request.param
 
 
-def on_a_grid(draw, n, shape, largest, low):
-    """Integers as float32 whose largest size is 32767: quantised with step 1, without any rounding."""
+def draw_on_grid(draw, n, shape, largest, low):
+    """Draw integers as float32 with magnitude up to 32767: quantised exactly with step 1."""
     values = np.random.default_rng(draw).integers(low, largest + 1, (n, *shape)).astype(np.float32)
     values[0] = 32767
     return values
 
 
-# ----------------------------------------------------------------------------------- one output, many outputs
+# ------------------------------------------------------------------------- one output, many outputs
 
 
 @pytest.mark.parametrize("kind", ["unit", "shared"])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_every_split_is_the_best_of_all(library, kind, n_outputs):
-    """Exhaustive search in exact arithmetic; with one output it is the scalar tree (GBDT-MO, eq. 7)."""
+    """Exhaustive search in exact arithmetic; with one output it is the scalar tree (GBDT-MO, eq.
+    7).
+    """
     p = make_problem(0, n=80, n_bins=(6, 9, 4), n_outputs=n_outputs, kind=kind, max_leaves=8)
     channels = reference.quantise(p.g, p.h, p.kind)
     tree, _ = library.grow(p)
@@ -58,14 +61,16 @@ def test_every_split_is_the_best_of_all(library, kind, n_outputs):
         assert tree.gain[i] == pytest.approx(max(gains), rel=1e-4)
 
 
-def test_one_output_has_one_curvature(library):
+def test_shared_and_diagonal_hessian_are_equal_for_one_output(library):
     """Diagonal and shared curvature are the same thing for one output."""
     p = make_problem(1, n=400, kind="shared", categorical=[2], min_child_samples=5)
     assert_same_structure(library.grow(p)[0], library.grow(replace(p, kind="diagonal"))[0])
 
 
-def test_constant_curvature_is_no_curvature(library):
-    """C-GB (splits by the error of the residuals, eq. 10) is the vector leaf of GBDT-MO for squared error."""
+def test_constant_hessian_equals_unit_hessian(library):
+    """C-GB (splits by the error of the residuals, eq. 10) is the vector leaf of GBDT-MO for squared
+    error.
+    """
     p = make_problem(2, n=400, n_outputs=4, categorical=[2], min_child_samples=5)
     condensed, _ = library.grow(p)
     for kind, width in (("shared", 1), ("diagonal", 4)):
@@ -80,20 +85,18 @@ def test_condensed_boosting_is_vector_boosting_for_squared_error(library):
         replace(p.config, max_leaves=8, min_child_samples=5),
     )
 
-    def squared_error_with_curvature(y, score):
+    def squared_error_derivatives(y, score):
         return score - y, np.ones(y.shape)
 
     y = p.g.astype(np.float64)
     condensed, _ = boosted(library, data, y, reference.squared_error, "unit", config, n_rounds=6)
-    vector, _ = boosted(
-        library, data, y, squared_error_with_curvature, "diagonal", config, n_rounds=6
-    )
+    vector, _ = boosted(library, data, y, squared_error_derivatives, "diagonal", config, n_rounds=6)
     np.testing.assert_allclose(condensed, vector, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("copies", [2, 4, 16, 32])
-def test_copies_of_an_output_change_nothing(library, kind, copies):
+def test_duplicated_outputs_do_not_change_the_tree(library, kind, copies):
     """The gain is averaged over outputs, and sums of a power of two of equal terms are exact."""
     p = make_problem(4, n=300, kind=kind, min_split_gain=0.3)
     many = replace(p, g=np.repeat(p.g, copies, axis=1))
@@ -125,7 +128,7 @@ def test_order_of_outputs_permutes_leaf_values(library, kind):
     np.testing.assert_array_equal(a_values[:, order], b_values)
 
 
-# ------------------------------------------------------------------------------------ rows, features, weights
+# -------------------------------------------------------------------------- rows, features, weights
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -144,7 +147,7 @@ def test_order_of_rows_changes_nothing(library, kind):
     np.testing.assert_array_equal(a_values, b_values)
 
 
-def test_order_of_features_relabels(library):
+def test_permuted_features_are_relabelled(library):
     """Large leaves: two features never cut a node in the same way, which would be a tie."""
     n_bins = (5, 8, 12, 3, 9, 30, 7, 4, 6, 11)
     p = make_problem(7, n=600, n_bins=n_bins, categorical=[2, 5], n_outputs=2, min_child_samples=25)
@@ -163,7 +166,7 @@ def test_order_of_features_relabels(library):
     np.testing.assert_array_equal(a_leaves, b_leaves)
 
 
-def test_a_sample_is_the_table_of_its_rows(library):
+def test_sampled_rows_equal_a_table_of_these_rows(library):
     p = make_problem(8, n=300, categorical=[1], n_outputs=2, kind="diagonal")
     rows = np.flatnonzero(np.random.default_rng(0).random(300) < 0.5).astype(np.uint32)
     alone = replace(p, codes=np.ascontiguousarray(p.codes[:, rows]), g=p.g[rows], h=p.h[rows])
@@ -173,12 +176,14 @@ def test_a_sample_is_the_table_of_its_rows(library):
 
 
 def test_integer_weights_are_repeated_rows(library):
-    """Derivatives on a grid, so that quantisation is exact; only counts, and what they decide, may differ."""
+    """Derivatives on a grid, so that quantisation is exact; only counts, and what they decide, may
+    differ.
+    """
     n = 200
     p = make_problem(9, n=n, n_bins=(5, 8, 12, 3), categorical=[3], max_leaves=12)
     weight = np.random.default_rng(0).integers(1, 4, n).astype(np.float32)
     weight[0] = 1
-    g, h = on_a_grid(1, n, (2,), 10_000, -10_000), on_a_grid(2, n, (1,), 10_000, 1)
+    g, h = draw_on_grid(1, n, (2,), 10_000, -10_000), draw_on_grid(2, n, (1,), 10_000, 1)
     repeated = np.repeat(np.arange(n), weight.astype(int))
     weighted = replace(p, kind="shared", g=g * weight[:, None], h=h * weight[:, None])
     longer = replace(
@@ -208,23 +213,24 @@ def test_a_multiplier_is_a_weight(library):
     np.testing.assert_array_equal(a_values, b_values)
 
 
-# --------------------------------------------------------------------------------------------- loss, schedule
+# ----------------------------------------------------------------------------------- loss, schedule
 
 
 @pytest.mark.parametrize("grid", [True, False])
-def test_gain_is_the_fall_of_the_loss(library, grid):
-    """Squared error, lambda 0: gain * K = loss of a node as one leaf - loss of its children as leaves.
+def test_gain_is_the_decrease_of_the_loss(library, grid):
+    """Squared error, lambda 0: gain * K = loss of a node as one leaf - loss of its children as
+    leaves.
 
-    Quantisation moves a gradient by at most step / 2, so a sum over m rows by m * step / 2 and the loss
-    G^2 / 2m of a leaf by |G| step / 2 + m step^2 / 8; on a grid it moves nothing. Float32 adds a few units in
-    the last place of the terms.
+    Quantisation moves a gradient by at most step / 2, so a sum over m rows by m * step / 2 and the
+    loss G^2 / 2m of a leaf by |G| step / 2 + m step^2 / 8; on a grid it moves nothing. Float32 adds
+    a few units in the last place of the terms.
     """
     n, n_outputs = 400, 3
     p = make_problem(
         11, n=n, n_bins=(20, 30, 6), categorical=[2], n_outputs=n_outputs, reg_lambda=0.0
     )
     if grid:
-        p = replace(p, g=on_a_grid(3, n, (n_outputs,), 20_000, -20_000))
+        p = replace(p, g=draw_on_grid(3, n, (n_outputs,), 20_000, -20_000))
     step = 0 if grid else np.abs(p.g).max(axis=0) / 32767
     tree, _ = library.grow(p)
     assert tree.n_leaves == 31
@@ -240,7 +246,9 @@ def test_gain_is_the_fall_of_the_loss(library, grid):
 
 
 def test_newton_leaves_reach_the_minimum_of_squared_error(library):
-    """Rate 1, lambda 0: a tree lowers the loss by its gains and the root's own fall; no step is left."""
+    """Rate 1, lambda 0: a tree lowers the loss by its gains and the root's own fall; no step is
+    left.
+    """
     p = make_problem(12, n=300, n_outputs=2, reg_lambda=0.0)
     tree, leaves = library.grow(p)
     g = p.g.astype(np.float64)
@@ -256,7 +264,7 @@ def same_partition(a, b):
     return len(np.unique(a)) == len(np.unique(b)) == len(np.unique(np.stack([a, b]), axis=1).T)
 
 
-def test_best_first_with_enough_leaves_is_by_level(library):
+def test_best_first_growth_with_enough_leaves_equals_depthwise(library):
     p = make_problem(13, n=300, n_bins=(20, 30, 6), categorical=[2], n_outputs=2, max_leaves=300)
     (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(p.replace_config(level_wise=True))
     assert a.n_leaves == b.n_leaves > 100
@@ -265,8 +273,10 @@ def test_best_first_with_enough_leaves_is_by_level(library):
     assert_same_tree(library.grow(full)[0], library.grow(full.replace_config(level_wise=True))[0])
 
 
-def test_fewer_leaves_are_a_part_of_best_first_growth(library):
-    """Best-first adds the best split of the frontier: a small tree is where a large one was on its way."""
+def test_best_first_trees_with_fewer_leaves_are_subtrees(library):
+    """Best-first adds the best split of the frontier: a small tree is where a large one was on its
+    way.
+    """
     p = make_problem(14, n=300, n_outputs=2)
     small, large = (library.grow(p.replace_config(max_leaves=m))[0] for m in (6, 20))
     inner = np.flatnonzero(small.feature >= 0)
@@ -275,7 +285,7 @@ def test_fewer_leaves_are_a_part_of_best_first_growth(library):
     np.testing.assert_array_equal(small.count, large.count[: small.n_nodes])
 
 
-# --------------------------------------------------------------------------------------------------- the core
+# ----------------------------------------------------------------------------------------- the core
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def run(names, program, *arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_what_is_needed_and_what_is_extra():
+def test_dependencies_and_extras():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {line.split(">=")[0] for line in project["dependencies"]}
     assert needed == {"numpy", "scipy", "scikit-learn", "threadpoolctl", "safetensors", "narwhals"}
@@ -26,7 +26,7 @@ def test_what_is_needed_and_what_is_extra():
             assert set(extras[extra]) <= set(extras[group])
 
 
-def test_a_package_has_one_bound_in_all_extras():
+def test_packages_have_one_version_bound_in_all_extras():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     bounds = {}
     for lines in (project["dependencies"], *project["optional-dependencies"].values()):
@@ -41,7 +41,8 @@ def test_the_library_works_without_extras():
 import polyleaf
 from polyleaf.callbacks import ProgressBar
 X = [[i, i % 3] for i in range(40)]
-model = polyleaf.PolyleafRegressor(n_estimators=2, callbacks=[ProgressBar(2, force=True)]).fit(X, range(40))
+bar = ProgressBar(2, force=True)
+model = polyleaf.PolyleafRegressor(n_estimators=2, callbacks=[bar]).fit(X, range(40))
 print(model.predict(X).shape)
 """
     done = run(["typer", "rich", "click", "matplotlib", "pyarrow", "pandas"], program)
@@ -59,7 +60,7 @@ def test_a_terminal_without_rich_gets_lines(monkeypatch, capsys):
     assert "round 3/3" in capsys.readouterr().err
 
 
-def test_the_command_line_says_what_to_install():
+def test_command_line_names_the_extra():
     program = "from polyleaf.cli import main\nmain()"
     for names in (["typer"], ["rich", "typer"]):
         done = run(names, program, "--help")
@@ -70,7 +71,7 @@ def test_the_command_line_says_what_to_install():
     assert done.returncode == 2 and 'pip install "polyleaf[cli,plot]"' in done.stderr
 
 
-def test_pictures_say_what_to_install():
+def test_plotting_names_the_extra():
     done = run(
         ["matplotlib"],
         "from polyleaf.inspection.plotting.display import import_pyplot\nimport_pyplot()",
@@ -78,23 +79,23 @@ def test_pictures_say_what_to_install():
     assert 'ImportError: Displays require matplotlib: pip install "polyleaf[plot]"' in done.stderr
 
 
-def test_mlflow_says_what_to_install():
+def test_mlflow_names_the_extra():
     program = "from polyleaf.integrations import mlflow\nmlflow.save_model(None, 'nowhere')"
     done = run(["mlflow"], program)
     assert (
-        'ImportError: polyleaf.integrations.mlflow needs MLflow: pip install "polyleaf[mlflow]".'
+        'ImportError: polyleaf.integrations.mlflow requires MLflow: pip install "polyleaf[mlflow]".'
         in done.stderr
     )
 
 
-def test_dask_says_what_to_install():
+def test_dask_names_the_extra():
     done = run(["dask"], "import polyleaf.dask")
     assert 'ImportError: polyleaf.dask needs Dask: pip install "polyleaf[dask]".' in done.stderr
 
 
-def test_autogluon_says_what_to_install():
+def test_autogluon_names_the_extra():
     done = run(["autogluon"], "import polyleaf.integrations.autogluon")
     assert (
-        'ImportError: polyleaf.integrations.autogluon needs AutoGluon: pip install "polyleaf[autogluon]".'
-        in done.stderr
+        "ImportError: polyleaf.integrations.autogluon needs AutoGluon: pip install "
+        '"polyleaf[autogluon]".' in done.stderr
     )

@@ -1,4 +1,4 @@
-"""Models are what they were: the golden file, on every instruction set and any number of threads."""
+"""Models equal the golden file, on every instruction set and with any number of threads."""
 
 import json
 

@@ -24,11 +24,11 @@ def tried(name, content, read, folder):
 
 
 @pytest.mark.parametrize("name", data_mutants.seeds())
-def test_sound_files_are_read(name, tmp_path):
+def test_valid_files_are_read(name, tmp_path):
     assert tried(name, *data_mutants.seeds()[name], tmp_path)
 
 
-def test_hostile_files_are_read_or_refused(tmp_path):
+def test_hostile_files_are_read_or_raise_read_error(tmp_path):
     taken = [
         tried(*data_mutants.mutant(np.random.default_rng(seed)), tmp_path) for seed in range(1500)
     ]
@@ -37,7 +37,7 @@ def test_hostile_files_are_read_or_refused(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("what", "count"), [("data", 100_000), ("models", 30_000)])
-def test_with_many_files_in_a_process_of_their_own(what, count):
+def test_many_files_in_a_subprocess(what, count):
     done = subprocess.run(
         [sys.executable, FUZZ, what, "--count", str(count), "--first", "10000"],
         capture_output=True,
@@ -47,7 +47,7 @@ def test_with_many_files_in_a_process_of_their_own(what, count):
     assert json.loads(done.stdout.splitlines()[0])["tried"] == count
 
 
-def test_string_offsets_of_an_arrow_file_are_looked_at(tmp_path):
+def test_string_offsets_of_arrow_files_are_checked(tmp_path):
     pa = pytest.importorskip("pyarrow")
     offsets = pa.py_buffer(np.array([0, 1, 2**30, 3], np.int32).tobytes())
     text = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"abc")])
@@ -61,25 +61,25 @@ def test_string_offsets_of_an_arrow_file_are_looked_at(tmp_path):
 
 
 @pytest.mark.parametrize("index", [20_000_000, 2_000_000_000])
-def test_a_libsvm_file_costs_what_it_stores(index, tmp_path):
+def test_memory_of_libsvm_files_is_bounded_by_their_size(index, tmp_path):
     path = tmp_path / "t.svm"
     path.write_text(f"1 1:2 {index}:3\n0 7:1\n")
     table = read_table(path)
     assert table.names == ("1", "7", str(index), "target")
     np.testing.assert_array_equal(table.values.toarray(), [[2, 0, 3, 1], [0, 1, 0, 0]])
     assert table.select(["3", str(index)]).values.toarray().tolist() == [[0, 3], [0, 0]]
-    assert len(read_table(data_of(tmp_path, "1 1:2 1000:3\n")).names) == 1001
+    assert len(read_table(write_data(tmp_path, "1 1:2 1000:3\n")).names) == 1001
 
 
-def data_of(folder, text):
+def write_data(folder, text):
     path = folder / "u.svm"
     path.write_text(text)
     return path
 
 
-def test_an_index_that_no_number_holds(tmp_path):
+def test_index_beyond_int64(tmp_path):
     with pytest.raises(ReadError, match="not a readable LIBSVM file"):
-        read_table(data_of(tmp_path, "1 99999999999999999999:1\n"))
+        read_table(write_data(tmp_path, "1 99999999999999999999:1\n"))
 
 
 def test_columns_of_labelled_rows_are_bounded_by_what_is_stored(tmp_path):
@@ -98,7 +98,7 @@ def test_columns_of_labelled_rows_are_bounded_by_what_is_stored(tmp_path):
     assert read_multilabel(path, "xmc").X.shape == (2, 16_000_000)
 
 
-def test_whatever_a_library_trips_over_names_the_file(tmp_path):
+def test_errors_of_parsers_name_the_file(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a\n1\n")
     for error in (
@@ -117,7 +117,7 @@ def test_whatever_a_library_trips_over_names_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_a_hostile_model_is_no_traceback(command, tmp_path, capsys):
+def test_hostile_model_gives_no_traceback(command, tmp_path, capsys):
     def put(header, arrays):
         header["metadata"]["table"] = {"task": "regression", "features": 7}
 
@@ -127,7 +127,7 @@ def test_a_hostile_model_is_no_traceback(command, tmp_path, capsys):
     assert "training columns" in capsys.readouterr().err
 
 
-def test_a_fault_of_ours_is_a_sentence(monkeypatch, tmp_path, capsys):
+def test_internal_error_is_one_message(monkeypatch, tmp_path, capsys):
     def fail(*args):
         raise KeyError("nobody expected this")
 

@@ -1,4 +1,4 @@
-"""Model files of any origin: each loads and predicts, or is a `ModelFileError`, in bounded memory."""
+"""Hostile model files load and predict, or raise `ModelFileError`, in bounded memory."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from support import mutants
 from support.model_files import about, reseal
 
 import polyleaf
-from polyleaf.estimators.base import make_estimator_builder
+from polyleaf.estimators._persistence import make_estimator_builder
 from polyleaf.model import Model, serialize
 from polyleaf.model.serialize import ModelFileError
 
@@ -23,11 +23,11 @@ def changed(seed, change):
 
 
 @pytest.mark.parametrize("seed", mutants.seeds())
-def test_sound_files_load_and_predict(seed):
+def test_valid_files_load_and_predict(seed):
     assert mutants.take(*mutants.seeds()[seed])
 
 
-def test_hostile_files_load_and_predict_or_are_refused():
+def test_hostile_files_load_or_raise_model_file_error():
     taken = [mutants.take(*mutants.mutant(np.random.default_rng(seed))) for seed in range(400)]
     assert 0 < sum(taken) < len(taken)
 
@@ -40,11 +40,11 @@ def test_with_a_hundred_thousand_files():
 
 # What stands in the metadata, and what may not stand there.
 METADATA = [
-    ("numbers", "parameters", None, "name no parameters"),
+    ("numbers", "parameters", None, "names no parameters"),
     ("numbers", "parameters", {"n_jobs": "y"}, "n_jobs"),
     ("numbers", "parameters", {"n_jobs": True}, "n_jobs must be an integer"),
     ("numbers", "parameters", {"n_jobs": 0}, "n_jobs=0 asks for no thread"),
-    ("numbers", "estimator", None, "no estimator wrote"),
+    ("numbers", "estimator", None, "without an estimator"),
     ("numbers", "estimator", "object", "it holds a object"),
     ("numbers", "estimator", "PolyleafClassifier", "does not learn a target of kind 'regression'"),
     ("numbers", "kind", "nonsense", "'kind' is one of"),
@@ -143,7 +143,7 @@ def test_statistics_and_rounds_are_checked(name, value, message):
         loaded(changed("numbers", put))
 
 
-def test_a_file_is_believed_as_many_outputs_as_it_is_long():
+def test_number_of_outputs_is_bounded_by_the_file_size():
     for n_outputs, sound in [
         (3_000_000, True),
         (5_000_000, False),
@@ -162,8 +162,10 @@ def test_a_file_is_believed_as_many_outputs_as_it_is_long():
                 loaded(content)
 
 
-def test_what_is_saved_is_believed(monkeypatch):
-    """A model of more outputs than its few trees make credible has a base score for each in the file."""
+def test_saved_models_pass_the_checks(monkeypatch):
+    """A model of more outputs than its few trees make credible has a base score for each in the
+    file.
+    """
     few = Model.from_bytes(mutants.seeds()["sparse labels"][0])
     assert about(few.to_bytes())["model"]["n_outputs"] == 1100
     monkeypatch.setattr(serialize, "SPARE_BYTES", 0)
@@ -172,7 +174,7 @@ def test_what_is_saved_is_believed(monkeypatch):
     assert Model.from_bytes(few.to_bytes()).equals(few)
 
 
-def test_a_name_that_is_not_a_models_is_said_with_the_file(tmp_path):
+def test_error_of_a_wrong_file_has_its_name(tmp_path):
     def put(header, arrays):
         header["metadata"]["kind"] = "nonsense"
 
@@ -188,7 +190,7 @@ def test_a_name_that_is_not_a_models_is_said_with_the_file(tmp_path):
     )  # what a model's metadata say is its estimator's business
 
 
-def test_lack_of_memory_is_told_from_damage(monkeypatch):
+def test_memory_error_differs_from_a_damaged_file(monkeypatch):
     def fail(*args):
         raise MemoryError
 
@@ -227,7 +229,9 @@ MEASURE = """
 import os, sys
 from polyleaf import load_model
 import polyleaf.estimators
-peak = lambda: int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]) * 1024
+def peak():
+    line = next(l for l in open("/proc/self/status") if l.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
 load_model(sys.argv[1]), (before := peak())
 load_model(sys.argv[2])
 print(peak() - before)

@@ -1,4 +1,6 @@
-"""What must hold of every tree, whatever the data: on the core and on the reference implementation alike."""
+"""What must hold of every tree, whatever the data: on the core and on the reference implementation
+alike.
+"""
 
 from dataclasses import fields, replace
 
@@ -18,7 +20,9 @@ def library(request):
 
 
 def check_shape(tree, p):
-    """A binary tree in arrays: every node but the root has one parent, before it; leaves are in order."""
+    """A binary tree in arrays: every node but the root has one parent, before it; leaves are in
+    order.
+    """
     inner = np.flatnonzero(tree.feature >= 0)
     is_leaf = tree.feature < 0
     children = np.concatenate([tree.left[inner], tree.right[inner]])
@@ -39,7 +43,9 @@ def check_shape(tree, p):
 
 
 def check_splits(tree, p):
-    """Splits name features, bins and categories that exist, and categorical ones only where they may."""
+    """Splits name features, bins and categories that exist, and categorical ones only where they
+    may.
+    """
     inner = np.flatnonzero(tree.feature >= 0)
     feature, is_set = tree.feature[inner], tree.category_set[inner] >= 0
     assert p.features is None or p.features[feature].all()
@@ -70,7 +76,7 @@ def check_sums(tree, p):
 
 
 def check_rows(tree, leaf_of_row, p):
-    """Children partition their parent; the arrays send each row to the leaf that the grower names."""
+    """Children partition their parent, and tree arrays agree with the grower's leaf ids."""
     assert leaf_of_row.dtype == np.int32
     assert np.array_equal(leaf_of_row, reference.leaf_of_row(tree, p.codes))
     rows = rows_of_nodes(tree, p.codes[:, p.rows_in_use])
@@ -123,23 +129,25 @@ def test_any_tree(library, data):
     kind=st.sampled_from(KINDS),
     n_outputs=st.sampled_from([1, 3, 17]),
     scale=st.sampled_from([0.0, 1e-38, 1e-31, 1e-20, 1e12, 1e19, 1e30]),
-    curvature_scale=st.sampled_from([0.0, 1e-31, 1.0, 1e30]),
+    hessian_scale=st.sampled_from([0.0, 1e-31, 1.0, 1e30]),
     reg_lambda=st.sampled_from([0.0, 1.0]),
     reg_alpha=st.sampled_from([0.0, 1.0]),
 )
 def test_huge_and_tiny_derivatives(
-    library, kind, n_outputs, scale, curvature_scale, reg_lambda, reg_alpha
+    library, kind, n_outputs, scale, hessian_scale, reg_lambda, reg_alpha
 ):
     p = make_problem(1, n=100, categorical=[2], n_outputs=n_outputs, kind=kind, reg_alpha=reg_alpha)
     p = p.replace_config(reg_lambda=reg_lambda)
-    h = None if p.h is None else p.h * np.float32(curvature_scale)
+    h = None if p.h is None else p.h * np.float32(hessian_scale)
     check(library, replace(p, g=p.g * np.float32(scale), h=h))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_nothing_to_split(library, kind, n_outputs):
-    """One row, constant features, all values missing, equal gradients: a single leaf with the right value."""
+    """One row, constant features, all values missing, equal gradients: a single leaf with the right
+    value.
+    """
     p = make_problem(2, n=50, n_outputs=n_outputs, kind=kind)
     one_row = make_problem(2, n=1, n_outputs=n_outputs, kind=kind)
     constant = replace(p, codes=np.zeros_like(p.codes))
@@ -153,8 +161,10 @@ def test_nothing_to_split(library, kind, n_outputs):
         np.testing.assert_allclose(values[0], expected, rtol=1e-4, atol=1e-7)
 
 
-def test_a_constant_gradient_is_no_reason_to_split(library):
-    """Without lambda the children would get the parent's value: any gain is rounding, and none is taken."""
+def test_constant_gradient_gives_no_split(library):
+    """Without lambda the children would get the parent's value: any gain is rounding, and none is
+    taken.
+    """
     p = make_problem(3, n=300, n_outputs=3, reg_lambda=0.0, min_split_gain=0.0)
     tree, _ = check(library, replace(p, g=np.full_like(p.g, 0.7)))
     assert tree.n_nodes == 1

@@ -1,4 +1,6 @@
-"""The specification checked against brute force: loops, fractions, float64, every subset of categories."""
+"""The specification checked against brute force: loops, fractions, float64, every subset of
+categories.
+"""
 
 from itertools import combinations, product
 
@@ -8,7 +10,7 @@ import reference
 from reference import F32, GrowConfig
 from support.problems import KINDS, Reference, all_numeric_splits, exact_gain, make_problem
 
-# --------------------------------------------------------------------------------------------------- channels
+# ----------------------------------------------------------------------------------------- channels
 
 
 def test_quantise_is_within_half_a_step_and_reaches_the_largest_integer():
@@ -49,11 +51,11 @@ def test_multiplier_and_rows_come_before_the_scale():
     assert channels.hessians.shape == (2, 0)
 
 
-# ----------------------------------------------------------------------------------------------------- scores
+# ------------------------------------------------------------------------------------------- scores
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 15, 16, 17, 33, 100])
-def test_lane_sum_is_the_written_order(n_outputs):
+def test_lane_sum_adds_in_the_documented_order(n_outputs):
     terms = np.random.default_rng(n_outputs).normal(size=n_outputs).astype(F32)
     lanes = [F32(0)] * 16
     for k, term in enumerate(terms):
@@ -65,7 +67,9 @@ def test_lane_sum_is_the_written_order(n_outputs):
 
 
 def leaf_objective(G, H, config):
-    """Minimum over w of 2 (G w + alpha |w|) + (H + lambda) w^2 with |w| <= max_delta_step, by a fine grid."""
+    """Minimum over w of 2 (G w + alpha |w|) + (H + lambda) w^2 with |w| <= max_delta_step, by a
+    fine grid.
+    """
     limit = config.max_delta_step if config.max_delta_step > 0 else 10
     w = np.linspace(-limit, limit, 200_001)
     return np.min(2 * (G * w + config.reg_alpha * np.abs(w)) + (H + config.reg_lambda) * w * w)
@@ -94,7 +98,7 @@ def test_a_split_scores_the_sum_of_its_leaves(kind, config):
     assert together.dtype == F32
 
 
-def test_no_curvature_and_no_lambda_is_no_step():
+def test_zero_hessian_and_zero_lambda_give_no_step():
     zero, one = np.zeros((1, 2), F32), np.ones((1, 2), F32)
     config = GrowConfig(reg_lambda=0)
     assert reference.split_terms(one, zero, one, one, "diagonal", config).tolist() == [[0, 0]]
@@ -102,7 +106,7 @@ def test_no_curvature_and_no_lambda_is_no_step():
     assert reference.leaf_terms(one, zero[:, :1], "shared", config).tolist() == [[0, 0]]
 
 
-# ----------------------------------------------------------------------------------------------- split search
+# ------------------------------------------------------------------------------------- split search
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -130,7 +134,7 @@ def test_first_candidate_wins_a_tie():
     assert (tree.feature[0], tree.threshold[0]) == (0, 0)
 
 
-def test_missing_goes_the_way_that_pays_and_to_the_larger_child_otherwise():
+def test_default_direction_is_the_better_or_the_larger_child():
     codes = np.array([[0, 0, 1, 1, 1, 255]], np.uint8)
     g = np.array([-1, -1, 1, 1, 1, -1], F32)[:, None]
     data = codes, np.array([2]), np.zeros(1, bool)
@@ -141,7 +145,7 @@ def test_missing_goes_the_way_that_pays_and_to_the_larger_child_otherwise():
     assert not tree.missing_left[0] and tree.count.tolist() == [5, 2, 3]
 
 
-def test_present_against_missing():
+def test_split_of_missing_values_from_all_others():
     codes = np.array([[0, 1, 0, 255, 255]], np.uint8)
     g = np.array([1, 1, 1, -1, -1], F32)[:, None]
     tree = reference.grow(
@@ -150,7 +154,7 @@ def test_present_against_missing():
     assert (tree.threshold[0], tree.missing_left[0], tree.n_leaves) == (1, False, 2)
 
 
-# ------------------------------------------------------------------------------------------------- categories
+# --------------------------------------------------------------------------------------- categories
 
 
 def category_problem(seed, n_categories, n_outputs, **config):
@@ -166,7 +170,7 @@ def category_problem(seed, n_categories, n_outputs, **config):
 
 
 def best_subset_gain(p, sizes):
-    """The largest exact gain over the sets of categories (missing among them) of the given sizes."""
+    """Return the largest exact gain over category sets of these sizes, missing included."""
     channels = reference.quantise(p.g, p.h, p.kind)
     present = np.unique(p.codes[0])
     sets = [s for size in sizes(len(present)) for s in combinations(present, size)]
@@ -174,8 +178,10 @@ def best_subset_gain(p, sizes):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_one_output_finds_the_best_of_all_subsets(seed):
-    """Fisher's theorem: without smoothing and ridge, the best set is a prefix of the sorted categories."""
+def test_one_output_finds_the_best_category_subset(seed):
+    """Fisher's theorem: without smoothing and ridge, the best set is a prefix of the sorted
+    categories.
+    """
     p = category_problem(seed, 7, 1, cat_smooth=0.0, reg_lambda=0.0)
     assert len(np.unique(p.codes[0])) > 4
     tree, _ = Reference.grow(p)
@@ -184,7 +190,7 @@ def test_one_output_finds_the_best_of_all_subsets(seed):
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_few_categories_are_one_against_the_rest(n_outputs):
+def test_few_categories_are_split_one_vs_rest(n_outputs):
     p = category_problem(1, 7, n_outputs, max_cat_to_onehot=8)
     tree, _ = Reference.grow(p)
     assert tree.gain[0] == pytest.approx(best_subset_gain(p, lambda m: [1]), rel=1e-5)
@@ -212,7 +218,7 @@ def test_category_set_is_what_goes_left():
     assert np.array_equal(np.bincount(leaves), tree.count[tree.leaf >= 0])
 
 
-# --------------------------------------------------------------------------------------------- growth, leaves
+# ----------------------------------------------------------------------------------- growth, leaves
 
 
 def test_hash_is_the_finaliser_of_splitmix64():
@@ -222,7 +228,7 @@ def test_hash_is_the_finaliser_of_splitmix64():
     )  # its first output for seed 0
 
 
-def test_node_features_are_as_many_as_asked_and_differ_by_node():
+def test_colsample_bynode_draws_features_by_node():
     config = GrowConfig(colsample_bynode=0.5)
     picks = [reference.node_features([1, 2, 4, 7, 9], node, config) for node in range(20)]
     assert all(len(pick) == 3 and pick == sorted(pick) for pick in picks)
@@ -265,7 +271,7 @@ def test_leaf_sums_are_exact_on_a_grid_and_survive_extremes():
     np.testing.assert_allclose(sums[:, 1:], [[6e38, 2e-28, 0], [-3e38, 0, 0]], rtol=1e-5)
 
 
-# --------------------------------------------------------------------------------------------------- boosting
+# ----------------------------------------------------------------------------------------- boosting
 
 
 def losses(name, y, scores):
@@ -306,5 +312,5 @@ def test_derivatives_are_those_of_the_loss(name):
         nudge[i, k] = step
         low, mid, high = losses(name, y, np.stack([score - nudge, score, score + nudge]))
         assert g[i, k] == pytest.approx((high - low) / (2 * step), abs=1e-6)
-        curvature = scale * (high - 2 * mid + low) / step**2
-        assert (1 if h is None else h[i, k]) == pytest.approx(curvature, abs=1e-5)
+        second = scale * (high - 2 * mid + low) / step**2
+        assert (1 if h is None else h[i, k]) == pytest.approx(second, abs=1e-5)

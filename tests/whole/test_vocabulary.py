@@ -1,6 +1,7 @@
 """Names follow docs/development/glossary.md: no banned words, no `*_of`, no leading preposition.
 
-Run as a program with paths to list what is left there: `python tests/whole/test_vocabulary.py src/polyleaf/search`.
+Run as a program with paths to list what is left there: `python tests/whole/test_vocabulary.py
+src/polyleaf/search`.
 """
 
 import ast
@@ -8,6 +9,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("src", "cpp", "bindings", "tests", "benchmarks", "examples", "scripts")
@@ -19,8 +22,8 @@ BANNED = set(
     agree agrees barren beside besides card cards complain complains crumbs curvature curvatures
     dear dismount doubt elsewhere everyday games habits haste hear heard hears hope hopes hurried
     hurry judge judged judges laws looks meant obey obeyed obeying obeys payload payloads refuse
-    refused refuses ride rides riding said say says skill skills stranger strangers taught teach tell
-    teller telling tells told twin twins wanted
+    refused refuses ride rides riding said say says skill skills stranger strangers taught teach
+    tell teller telling tells told twin twins wanted
     """.split()
 )
 PREPOSITIONS = (
@@ -38,9 +41,67 @@ PREPOSITIONS = (
     "among",
 )
 
-# Names that other libraries, languages or formats give.
-ALLOWED = {"with_traceback"}
+# Names of other libraries, and functions that stored benchmark results are keyed by.
+ALLOWED = {"with_traceback", "on_all_rows", "by_size", "by_threads"}
 MAX_COLUMNS = 100
+SUFFIXES = (".py", ".h", ".cpp", ".cu")
+
+# Faults that are left in a folder; the numbers may only shrink.
+KNOWN_NAMES: dict[str, int] = {
+    "bindings": 25,
+    "cpp/base": 9,
+    "cpp/base/kernels": 1,
+    "cpp/data": 17,
+    "cpp/data/kernels": 1,
+    "cpp/device": 17,
+    "cpp/device/kernels": 9,
+    "cpp/explain": 16,
+    "cpp/explain/kernels": 1,
+    "cpp/forest": 11,
+    "cpp/forest/kernels": 2,
+    "cpp/grower": 11,
+    "cpp/grower/kernels": 2,
+    "cpp/leaves": 17,
+    "cpp/leaves/kernels": 4,
+    "cpp/losses": 3,
+    "cpp/losses/kernels": 3,
+    "cpp/quantised_gradients": 5,
+    "cpp/quantised_gradients/kernels": 2,
+    "cpp/search": 73,
+    "cpp/search/kernels": 7,
+    "cpp/sketch": 1,
+    "cpp/sketch/kernels": 2,
+    "cpp/split_gain": 4,
+    "cpp/split_gain/kernels": 23,
+    "src/polyleaf/data": 4,
+    "tests/core": 15,
+    "tests/cpp": 24,
+    "tests/data": 3,
+    "tests/device": 5,
+    "tests/estimators": 6,
+    "tests/inputs": 7,
+    "tests/settings": 6,
+    "tests/sketching": 1,
+}
+KNOWN_LINES: dict[str, int] = {
+    "src/polyleaf": 16,
+    "src/polyleaf/data": 12,
+    "src/polyleaf/datasets": 1,
+    "src/polyleaf/estimators": 30,
+    "src/polyleaf/inputs": 18,
+    "src/polyleaf/runtime": 3,
+    "src/polyleaf/settings": 20,
+    "src/polyleaf/sketching": 5,
+    "src/polyleaf/training": 7,
+    "tests": 2,
+    "tests/core": 71,
+    "tests/data": 22,
+    "tests/device": 1,
+    "tests/estimators": 42,
+    "tests/inputs": 6,
+    "tests/settings": 6,
+    "tests/sketching": 14,
+}
 
 
 def tracked(*folders: str) -> list[Path]:
@@ -117,7 +178,28 @@ def wide_lines(path: Path) -> list[str]:
     return found
 
 
+def sources(folder: str) -> list[Path]:
+    """Return the Python and C++ sources directly in a folder."""
+    files = tracked(folder)
+    return [f for f in files if f.suffix in SUFFIXES and f.parent == ROOT / folder]
+
+
+FOLDERS = sorted({str(f.parent.relative_to(ROOT)) for f in tracked(*CODE) if f.suffix in SUFFIXES})
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_names_follow_the_glossary(folder):
+    found = [fault for path in sources(folder) for fault in faults(path)]
+    assert len(found) <= KNOWN_NAMES.get(folder, 0), "\n".join(found)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_lines_fit_in_the_column_limit(folder):
+    found = [line for path in sources(folder) for line in wide_lines(path)]
+    assert len(found) <= KNOWN_LINES.get(folder, 0), "\n".join(found)
+
+
 if __name__ == "__main__":
     for argument in tracked(*sys.argv[1:]):
-        if argument.suffix in (".py", ".h", ".cpp", ".cu"):
+        if argument.suffix in SUFFIXES:
             print(*faults(argument), *wide_lines(argument), sep="\n", end="\n")

@@ -1,4 +1,4 @@
-// All kernels, as one program.
+// All kernels as one program.
 #define POLYLEAF_ISA_NAMESPACE on_device
 
 #include "device/kernels/binning_device.cu"

@@ -1,43 +1,42 @@
-// Codes of numbers in memory of any library's: the search of data/kernels/binning_kernels.h, a
-// number a thread.
+// Binning kernels: the threshold search of data/kernels/binning_kernels.h, one number per thread.
 #include "data/kernels/search_layout.h"
 #include "device/kernels/block.h"
 
 namespace polyleaf::on_device {
 
 template <class T>
-__device__ double number_of(const char* from) {
+__device__ double read_as(const char* from) {
   return static_cast<double>(*reinterpret_cast<const T*>(from));
 }
 
-// By the numbers of ValueType (data/binning.h).
-__device__ inline double number_at(const Numbers& a, int64_t row, int32_t column) {
+// Read a number by its ValueType (data/binning.h).
+__device__ inline double read_number(const Numbers& a, int64_t row, int32_t column) {
   const char* const from = a.data + row * a.row_stride + column * a.column_stride;
   switch (a.type) {
     case 0:
-      return number_of<uint8_t>(from);
+      return read_as<uint8_t>(from);
     case 1:
-      return number_of<int8_t>(from);
+      return read_as<int8_t>(from);
     case 2:
-      return number_of<uint16_t>(from);
+      return read_as<uint16_t>(from);
     case 3:
-      return number_of<int16_t>(from);
+      return read_as<int16_t>(from);
     case 4:
-      return number_of<uint32_t>(from);
+      return read_as<uint32_t>(from);
     case 5:
-      return number_of<int32_t>(from);
+      return read_as<int32_t>(from);
     case 6:
-      return number_of<uint64_t>(from);
+      return read_as<uint64_t>(from);
     case 7:
-      return number_of<int64_t>(from);
+      return read_as<int64_t>(from);
     case 8:
-      return number_of<float>(from);
+      return read_as<float>(from);
     default:
-      return number_of<double>(from);
+      return read_as<double>(from);
   }
 }
 
-// How many of a row of ascending thresholds, the last of which is infinite, lie below x.
+// Count thresholds below x in a row of ascending thresholds that ends with infinity.
 template <class T>
 __device__ int count_below(T x, const T* row) {
   int n = 0;
@@ -47,17 +46,17 @@ __device__ int count_below(T x, const T* row) {
 }
 
 template <class T>
-__device__ int bin_of(T x, const T* table, int32_t n_fine_rows) {
+__device__ int find_bin(T x, const T* table, int32_t n_fine_rows) {
   const int j = n_fine_rows > 1 ? count_below(x, table) : 0;
   return kSearchLanes * j + count_below(x, table + kSearchLanes * (1 + j));
 }
 
-// 255: missing, or no value that is known.
-__device__ inline int code_of(const BinSearch& search, int32_t feature, double x) {
+// Return the code of a number; 255 if it is missing or an unknown category.
+__device__ inline int find_code(const BinSearch& search, int32_t feature, double x) {
   const SearchedFeature f = search.features[feature];
   if (x != x) return 255;
-  if (f.kind == kNarrow) return bin_of(static_cast<float>(x), search.narrow + f.at, f.n);
-  if (f.kind == kWide) return bin_of(x, search.wide + f.at, f.n);
+  if (f.kind == kNarrow) return find_bin(static_cast<float>(x), search.narrow + f.at, f.n);
+  if (f.kind == kWide) return find_bin(x, search.wide + f.at, f.n);
   int32_t begin = 0, end = f.n;
   while (begin < end) {
     const int32_t middle = (begin + end) / 2;
@@ -74,13 +73,13 @@ __device__ inline int code_of(const BinSearch& search, int32_t feature, double x
 using namespace polyleaf::on_device;
 
 extern "C" __global__ void pack_codes(const PackCodes a) {
-  const TileAt& tile = a.tiles[blockIdx.y];
+  const DeviceTile& tile = a.tiles[blockIdx.y];
   const int missing = (1 << tile.log2_stride) - 1;
   for (int64_t row = thread_of_grid(); row < a.rows.n_rows; row += threads_of_grid()) {
     uint64_t word = 0;
     for (int s = 0; s < tile.n_features; ++s) {
       const int code =
-          code_of(a.search, tile.features[s], number_at(a.rows, row, tile.features[s]));
+          find_code(a.search, tile.features[s], read_number(a.rows, row, tile.features[s]));
       word |= static_cast<uint64_t>(code == 255 ? missing : code) << (8 * s);
     }
     a.words[blockIdx.y * a.rows.n_rows + row] = word;
@@ -89,10 +88,10 @@ extern "C" __global__ void pack_codes(const PackCodes a) {
 
 extern "C" __global__ void find_codes(const FindCodes a) {
   const int32_t feature =
-      a.wanted != nullptr ? a.wanted[blockIdx.y] : static_cast<int32_t>(blockIdx.y);
+      a.selected != nullptr ? a.selected[blockIdx.y] : static_cast<int32_t>(blockIdx.y);
   for (int64_t row = thread_of_grid(); row < a.rows.n_rows; row += threads_of_grid())
     a.codes[feature * a.rows.n_rows + row] =
-        static_cast<uint8_t>(code_of(a.search, feature, number_at(a.rows, row, feature)));
+        static_cast<uint8_t>(find_code(a.search, feature, read_number(a.rows, row, feature)));
 }
 
 extern "C" __global__ void gather_rows(const GatherRows a) {
@@ -107,7 +106,7 @@ extern "C" __global__ void gather_rows(const GatherRows a) {
 extern "C" __global__ void find_infinity(const FindInfinity a) {
   const int64_t k = a.numbers.n_columns;
   for (int64_t i = thread_of_grid(); i < a.numbers.n_rows * k; i += threads_of_grid()) {
-    const double x = number_at(a.numbers, i / k, static_cast<int32_t>(i % k));
+    const double x = read_number(a.numbers, i / k, static_cast<int32_t>(i % k));
     if (x == x && x - x != 0)
       atomicMin(reinterpret_cast<unsigned long long*>(a.first), static_cast<unsigned long long>(i));
   }

@@ -1,13 +1,13 @@
-// Prediction: every row adds its leaf vectors tree after tree in order, as on a processor. A block
-// has some rows; it finds their leaves in some trees, then adds those of these trees, neighbours of
-// one row at a time.
+// Prediction: every row adds its leaf values tree after tree in order, as on the CPU. A block
+// processes some rows: it finds their leaves in some trees, then adds their values, with
+// neighbouring threads on neighbouring outputs of a row.
 #include "device/kernels/block.h"
 
 namespace polyleaf::on_device {
 
-constexpr int kPredictedTrees = 16;  // whose leaves a block finds at a time
+constexpr int kPredictedTrees = 16;  // trees whose leaves a block finds at a time
 
-__device__ inline int32_t leaf_of(const PredictTrees& a, const TreeAt& tree, int64_t row) {
+__device__ inline int32_t find_leaf(const PredictTrees& a, const DeviceTree& tree, int64_t row) {
   TreeNode node = a.nodes[tree.root];
   while (node.feature >= 0) {
     const int code = a.codes[node.feature * a.n_rows + row];
@@ -34,14 +34,14 @@ extern "C" __global__ void predict_trees(const PredictTrees a) {
     __syncthreads();
     for (int i = threadIdx.x; i < n_trees * n_rows; i += blockDim.x)
       leaves[i / n_rows][i % n_rows] =
-          leaf_of(a, a.trees[first + i / n_rows], first_row + i % n_rows);
+          find_leaf(a, a.trees[first + i / n_rows], first_row + i % n_rows);
     __syncthreads();
     for (int i = threadIdx.x; i < n_rows * a.n_outputs; i += blockDim.x) {
       const int r = i / a.n_outputs, k = i % a.n_outputs;
       float& raw = a.raw[(first_row + r) * a.n_outputs + k];
       float sum = raw;
       for (int t = 0; t < n_trees; ++t) {
-        const TreeAt tree = a.trees[first + t];
+        const DeviceTree tree = a.trees[first + t];
         const int64_t leaf = tree.values + static_cast<int64_t>(leaves[t][r]) * tree.width;
         if (tree.output < 0)
           sum += a.values[leaf + k];

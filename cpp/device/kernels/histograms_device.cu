@@ -1,5 +1,5 @@
-// Histograms: sums of channels by bin, in the memory of a block first. Neighbouring threads have
-// neighbouring lanes of one row, so that what they add to lies side by side.
+// Histograms: sums of quantised gradients by bin, first in shared memory. Neighbouring threads have
+// neighbouring lanes of one row, so that they add to contiguous memory.
 #include "device/kernels/block.h"
 
 using namespace polyleaf::on_device;
@@ -7,14 +7,14 @@ using namespace polyleaf::on_device;
 extern "C" __global__ void build_histograms(const BuildHistograms a) {
   POLYLEAF_SHARED_MEMORY(int32_t, sums);
   const HistogramPiece piece = a.pieces[blockIdx.x];
-  const TileAt tile = a.tiles[piece.tile];
+  const DeviceTile tile = a.tiles[piece.tile];
   const Histograms& all = a.histograms;
   const int n_bins = piece.n_slots << tile.log2_stride, n_sums = n_bins * a.width;
   const bool counts = all.counts_at >= 0 && piece.first_lane == 0;
   for (int i = threadIdx.x; i < n_sums + (counts ? n_bins : 0); i += blockDim.x) sums[i] = 0;
   __syncthreads();
 
-  int32_t* const of_bin = sums + n_sums;
+  int32_t* const bin_counts = sums + n_sums;
   const uint64_t* const words = a.words + piece.tile * a.n_rows;
   const uint32_t* const ids = a.ids[piece.copy];
   const int lane = threadIdx.x % a.width, rows_at_once = blockDim.x / a.width;
@@ -25,7 +25,7 @@ extern "C" __global__ void build_histograms(const BuildHistograms a) {
     for (int s = 0; s < piece.n_slots; ++s) {
       const int bin = (s << tile.log2_stride) + static_cast<int>(word >> (8 * s) & 255);
       if (channel != 0) atomicAdd(&sums[bin * a.width + lane], channel);
-      if (counts && lane == 0) atomicAdd(&of_bin[bin], 1);
+      if (counts && lane == 0) atomicAdd(&bin_counts[bin], 1);
     }
   }
   __syncthreads();
@@ -38,7 +38,7 @@ extern "C" __global__ void build_histograms(const BuildHistograms a) {
       atomicAdd(&to[(first + i / a.width) * all.lanes + piece.first_lane + i % a.width], sums[i]);
   if (counts)
     for (int i = threadIdx.x; i < n_bins; i += blockDim.x)
-      if (of_bin[i] != 0) atomicAdd(&to[all.counts_at + first + i], of_bin[i]);
+      if (bin_counts[i] != 0) atomicAdd(&to[all.counts_at + first + i], bin_counts[i]);
 }
 
 extern "C" __global__ void sum_nodes(const SumNodes a) {

@@ -1,39 +1,36 @@
-// What kernels are handed: one record a kernel, passed by value, whose `kName` is the kernel's.
-// Pointers are addresses on the device. Read by the kernels and by whoever launches them, so that
-// neither can mistake the other's arguments. `shared` says how many bytes the threads of a block
-// share, besides what the kernel declares.
-//
-// Must not know: how kernels work, how they are launched.
+// Kernel arguments: one struct per kernel, passed by value; `kName` is the kernel's name. Pointers
+// are GPU addresses. Both the kernels and the host code include this file. `shared` returns the
+// bytes of dynamic shared memory.
 #pragma once
 #include <cstdint>
 
-#include "forest/score_unit.h"
+#include "forest/score_transform.h"
 
 namespace polyleaf::on_device {
 
-// Whether a block puts so many numbers together in memory of its own before it tells others: those
-// of columns, or sums of leaves.
-constexpr bool has_room_for_columns(int64_t n) {
+// Whether a block accumulates n numbers (per column, or sums of leaves) in shared memory before it
+// adds them to global memory.
+constexpr bool can_share_columns(int64_t n) {
   return n <= 1024;
 }
-constexpr bool has_room_for_sums(int64_t n) {
+constexpr bool can_share_sums(int64_t n) {
   return n <= 4096;
 }
 
-constexpr int kScanThreads =
-    256;  // of a block that scans: one for each bin that a feature may have
+constexpr int kScanThreads = 256;  // threads of a scan block: one for each bin of a feature
 
-// Rows in use: all `n`, or the ascending `rows`; `multiplier` scales the derivatives of a row.
+// The row sample: all `n` rows or the ascending `rows`; `multiplier` scales the derivatives of a
+// row.
 struct Sample {
   const uint32_t* rows;  // nullptr: 0, 1, ...
   int64_t n;
   const float* multiplier;  // nullptr: 1
 };
 
-// --- channels
+// --- quantised gradients
 
-// largest[j] = max(largest[j], bits of |value * multiplier|): as integers, so that NaN is largest
-// of all.
+// largest[j] = max(largest[j], bits of |value * multiplier|), compared as integers, so that NaN is
+// the largest.
 struct LargestMagnitudes {
   static constexpr const char* kName = "compute_max_magnitudes";
   const float* values;  // (n_all, n_columns)
@@ -41,7 +38,7 @@ struct LargestMagnitudes {
   Sample sample;
   int32_t* largest;
   constexpr int64_t shared(int) const {
-    return has_room_for_columns(n_columns) ? int64_t{sizeof(int32_t)} * n_columns : 0;
+    return can_share_columns(n_columns) ? int64_t{sizeof(int32_t)} * n_columns : 0;
   }
 };
 
@@ -55,15 +52,15 @@ struct Quantise {
   const float* inverse;
   int16_t* channels;
   int32_t lanes, offset;
-  int32_t count_lane;  // set to 1; -1: none
+  int32_t count_lane;  // lane set to 1; -1: none
   int64_t* sizes;
   int64_t* totals;
   constexpr int64_t shared(int) const {
-    return has_room_for_columns(n_columns) ? 2 * int64_t{sizeof(int64_t)} * n_columns : 0;
+    return can_share_columns(n_columns) ? 2 * int64_t{sizeof(int64_t)} * n_columns : 0;
   }
 };
 
-// squares[j] += channels[row][j]^2, for the gradients' columns.
+// squares[j] += channels[row][j]^2, for the gradient columns.
 struct SumSquares {
   static constexpr const char* kName = "sum_squares";
   const int16_t* channels;
@@ -71,61 +68,61 @@ struct SumSquares {
   Sample sample;
   int64_t* squares;
   constexpr int64_t shared(int) const {
-    return has_room_for_columns(n_columns) ? int64_t{sizeof(int64_t)} * n_columns : 0;
+    return can_share_columns(n_columns) ? int64_t{sizeof(int64_t)} * n_columns : 0;
   }
 };
 
 // --- tiles
 
-struct TileAt {
+struct DeviceTile {
   int32_t first_bin, log2_stride, n_features;
   int32_t features[8];
 };
 
-// --- numbers, and their codes
+// --- numbers and their codes
 
-// A matrix in memory of whoever made it; strides in bytes.
+// A matrix in memory of any library; strides in bytes.
 struct Numbers {
   const char* data;
   int64_t n_rows, row_stride, column_stride;
   int32_t n_columns;
-  int32_t type;  // of the numbers: ValueType (data/binning.h)
+  int32_t type;  // ValueType (data/binning.h)
 };
 
-// How a feature's numbers are looked up: among thresholds of float or double, or, of a categorical
-// feature, among the numbers that are known.
+// How a feature's numbers are binned: by float thresholds, double thresholds, or the known values
+// of a categorical feature.
 constexpr int32_t kNarrow = 0, kWide = 1, kKnown = 2;
 
 struct SearchedFeature {
-  int64_t at;  // of its first row of thresholds, or of its first known number
+  int64_t at;  // offset of its first row of thresholds, or of its first known value
   int32_t kind;
-  int32_t n;  // fine rows of thresholds, or known numbers
+  int32_t n;  // fine rows of thresholds, or number of known values
 };
 
 struct BinSearch {
   const SearchedFeature* features;
   const float* narrow;
   const double* wide;
-  const double* known;  // ascending, and their codes
+  const double* known;  // known values, ascending, and their codes
   const uint8_t* known_codes;
 };
 
-// Words of each tile: blocks in a row of the grid have rows, and the rows of the grid the tiles.
+// Pack the words of each tile; grid x: rows, grid y: tiles.
 struct PackCodes {
   static constexpr const char* kName = "pack_codes";
   Numbers rows;
   BinSearch search;
-  const TileAt* tiles;
+  const DeviceTile* tiles;
   uint64_t* words;  // (n_tiles, n_rows)
 };
 
-// A row of the grid for each feature.
+// Find codes; grid y: features.
 struct FindCodes {
   static constexpr const char* kName = "find_codes";
   Numbers rows;
   BinSearch search;
-  const int32_t* wanted;  // features; nullptr: 0, 1, ...
-  uint8_t* codes;         // (n_features, n_rows)
+  const int32_t* selected;  // features; nullptr: 0, 1, ...
+  uint8_t* codes;           // (n_features, n_rows)
 };
 
 struct GatherRows {
@@ -133,11 +130,11 @@ struct GatherRows {
   Numbers from;
   const int64_t* rows;  // nullptr: 0, 1, ...
   int64_t n;
-  int32_t size;  // bytes of a number
+  int32_t size;  // bytes per number
   char* to;      // (n, n_columns)
 };
 
-// first = min(first, row * n_columns + column) of what is infinite.
+// first = min(first, row * n_columns + column) over infinite numbers.
 struct FindInfinity {
   static constexpr const char* kName = "find_infinity";
   Numbers numbers;
@@ -146,14 +143,14 @@ struct FindInfinity {
 
 // --- histograms
 
-// Rows [begin, end) of a copy of ids, some slots of a tile, and some lanes: what one block adds up.
+// Work of one block: rows [begin, end) of a copy of ids, some slots of a tile, and some lanes.
 struct HistogramPiece {
   int64_t begin, end;
   int32_t copy, tile, first_slot, n_slots, first_lane, histogram;
 };
 
-// Histograms lie one after another, `size` integers each: sums [bin][lane] of all tiles' bins, and
-// behind them counts [bin], where no lane counts.
+// Histograms are contiguous with `size` integers each: sums [bin][lane] of all tiles' bins,
+// followed by counts [bin] if no lane counts.
 struct Histograms {
   int32_t* data;
   int64_t size;
@@ -165,17 +162,17 @@ struct BuildHistograms {
   static constexpr const char* kName = "build_histograms";
   const uint64_t* words;  // (n_tiles, n_rows)
   int64_t n_rows;
-  const uint32_t* ids[3];  // of each copy; nullptr: 0, 1, ...
+  const uint32_t* ids[3];  // per copy; nullptr: 0, 1, ...
   const int16_t* channels;
-  int32_t width;  // lanes that a block adds up: a divisor of the lanes and of its threads
-  const TileAt* tiles;
+  int32_t width;  // lanes per block: a divisor of the number of lanes and of the threads
+  const DeviceTile* tiles;
   const HistogramPiece* pieces;
   Histograms histograms;
-  int64_t largest;  // bytes of the sums of one piece
+  int64_t largest;  // shared bytes of the largest piece
   constexpr int64_t shared(int) const { return largest; }
 };
 
-// Of each pair the first less the second.
+// Subtract the second histogram of each pair from the first.
 struct SubtractHistograms {
   static constexpr const char* kName = "subtract_histograms";
   Histograms histograms;
@@ -184,22 +181,22 @@ struct SubtractHistograms {
 
 // --- the scan
 
-struct FeatureAt {
-  int32_t first_bin, n_bins, missing;  // the bin of missing values, counted from the first
+struct DeviceFeature {
+  int32_t first_bin, n_bins, missing;  // missing: bin of missing values, relative to first_bin
   int32_t is_numeric;
 };
 
-struct NodeAt {
+struct DeviceNode {
   int32_t histogram, count;
 };
 
-// totals[node][lane] becomes the sum over the bins of one feature.
+// totals[node][lane] = sum over the bins of one feature.
 struct SumNodes {
   static constexpr const char* kName = "sum_nodes";
   Histograms histograms;
   int64_t first_bin;
   int32_t n_bins;
-  const NodeAt* nodes;
+  const DeviceNode* nodes;
   int32_t* totals;  // (n_nodes, lanes)
 };
 
@@ -219,13 +216,13 @@ struct ScanNumeric {
   static constexpr const char* kName = "scan_numeric";
   Histograms histograms;
   int32_t n_outputs, n_features;
-  int32_t hessian;  // 0: the count; 1: one lane; 2: a lane for each output; 3: of pairs of outputs
-  int32_t hessian_offset;  // first lane of it
+  int32_t hessian;  // 0: the count; 1: one lane; 2: a lane per output; 3: lanes of pairs of outputs
+  int32_t hessian_offset;  // first Hessian lane
   int32_t count_lane;
   const float* gradient_step;
   const float* hessian_step;
-  const FeatureAt* features;
-  const NodeAt* nodes;
+  const DeviceFeature* features;
+  const DeviceNode* nodes;
   const int32_t* totals;   // (n_nodes, lanes)
   const uint8_t* allowed;  // (n_nodes or 1, n_features)
   int64_t allowed_stride;  // 0: the same for all nodes
@@ -233,31 +230,31 @@ struct ScanNumeric {
   FeatureBest* best;  // (n_nodes, n_features)
 };
 
-// The same where leaves keep some of the outputs: as many blocks as have room, each for one feature
-// of one node after another.
-struct ScanFew {
-  static constexpr const char* kName = "scan_few";
+// Scan for leaves that keep some outputs: each block processes one (feature, node) after another,
+// limited by scratch memory.
+struct ScanTopk {
+  static constexpr const char* kName = "scan_topk";
   ScanNumeric scan;
-  int64_t n_scanned;  // features of nodes
-  int32_t kept;       // outputs that a leaf keeps
-  int32_t is_shared;  // whether children keep the same
-  float* room;        // of a block after another: room_of_few(kept)
+  int64_t n_scanned;  // number of (feature, node) pairs
+  int32_t kept;       // outputs kept by a leaf
+  int32_t is_shared;  // whether both children keep the same outputs
+  float* scratch;     // scratch of each block: topk_scratch_size(kept)
 };
-constexpr int64_t room_of_few(int64_t kept) {
-  return 4 * kept * kScanThreads;  // of either side, missing values left or right
+constexpr int64_t topk_scratch_size(int64_t kept) {
+  return 4 * kept * kScanThreads;  // for both sides and both directions of missing values
 }
 
-// The same where values must obey directions, within the bounds of nodes: `stride` numbers for each
-// feature and node, one an output.
-struct ScanObeying {
-  static constexpr const char* kName = "scan_obeying";
+// Scan under monotone constraints within the bounds of nodes: `stride` numbers per feature and
+// node, one per output.
+struct ScanMonotone {
+  static constexpr const char* kName = "scan_monotone";
   ScanNumeric scan;
   int32_t stride;
   const float *directions, *low, *high;
 };
 
-// The same where outputs are solved for together: m of them, whose lanes a node names, those of
-// their gradients first and then those of pairs, as a packed lower triangle.
+// Scan where m outputs are solved jointly. A node lists its lanes: gradients first, then pairs as a
+// packed lower triangle.
 struct ScanSolved {
   static constexpr const char* kName = "scan_solved";
   ScanNumeric scan;
@@ -265,16 +262,16 @@ struct ScanSolved {
   int32_t m;
   const int32_t* lanes;  // (n_nodes or 1, lanes_solved(m))
   int64_t lanes_stride;  // 0: the same for all nodes
-  float* room;           // of a block after another: room_of_solved(m)
+  float* scratch;        // scratch of each block: solved_scratch_size(m)
 };
 constexpr int64_t lanes_solved(int64_t m) {
   return m + m * (m + 1) / 2;
 }
-constexpr int64_t room_of_solved(int64_t m) {
-  return (2 * lanes_solved(m) + m) * kScanThreads;  // sums, equations, and the inverses of pivots
+constexpr int64_t solved_scratch_size(int64_t m) {
+  return (2 * lanes_solved(m) + m) * kScanThreads;  // sums, equations and inverse pivots
 }
 
-// The best feature of a node, and behind it the sums of its left child, `lanes` of them.
+// The best feature of a node; followed by the sums of its left child, one per lane.
 struct NodeBest {
   float sum;
   int32_t feature;  // -1: none
@@ -285,32 +282,32 @@ struct BestOfNodes {
   static constexpr const char* kName = "best_of_nodes";
   Histograms histograms;
   int32_t n_features, count_lane;
-  const FeatureAt* features;
-  const NodeAt* nodes;
+  const DeviceFeature* features;
+  const DeviceNode* nodes;
   const FeatureBest* best;
-  const float* factors;   // of features; nullptr: they compete by their sums
-  const float* own_sums;  // where there are factors: what nodes are worth by themselves
+  const float* factors;   // gain factor per feature; nullptr: none
+  const float* own_sums;  // score sums of the nodes themselves, for gain factors
   int32_t* found;         // (n_nodes, NodeBest and lanes)
 };
 
 // --- rows
 
-struct DivisionAt {
+struct DevicePartitionRequest {
   int64_t begin, end;
   int64_t left_to, right_to;
-  int32_t from, to;  // copies
+  int32_t from, to;  // copies of the ids
   int32_t tile, shift, missing, threshold, missing_left, is_set;
   uint64_t set[4];
   int32_t first_piece, last_piece;
 };
 
-// Some rows of a division.
+// A block of rows of one request.
 struct RowPiece {
   int64_t begin, end;
-  int32_t division;
+  int32_t request;
 };
 
-struct RowsAt {
+struct DeviceRowIds {
   const uint64_t* words;
   int64_t n_rows;
   uint32_t* ids[3];
@@ -318,25 +315,25 @@ struct RowsAt {
 
 struct CountLeft {
   static constexpr const char* kName = "count_left";
-  RowsAt rows;
-  const DivisionAt* divisions;
+  DeviceRowIds rows;
+  const DevicePartitionRequest* requests;
   const RowPiece* pieces;
-  int32_t* n_left;  // of each piece
+  int32_t* n_left;  // per piece
   constexpr int64_t shared(int) const { return sizeof(int32_t); }
 };
 
-// Turns the numbers of rows that go left into those before each piece of a division.
+// Replace the number of rows that go left by the number before each piece of a request.
 struct PlacePieces {
   static constexpr const char* kName = "place_pieces";
-  const DivisionAt* divisions;
+  const DevicePartitionRequest* requests;
   int32_t* n_left;
   constexpr int64_t shared(int threads) const { return int64_t{sizeof(int32_t)} * threads; }
 };
 
 struct MoveRows {
   static constexpr const char* kName = "move_rows";
-  RowsAt rows;
-  const DivisionAt* divisions;
+  DeviceRowIds rows;
+  const DevicePartitionRequest* requests;
   const RowPiece* pieces;
   const int32_t* left_before;
   constexpr int64_t shared(int threads) const { return int64_t{sizeof(int32_t)} * threads; }
@@ -354,7 +351,7 @@ struct AssignLeafIds {
   int32_t* leaf_of_row;
 };
 
-// A node of a tree of codes.
+// A node of a tree on bin codes.
 struct TreeNode {
   int32_t feature;  // -1: a leaf
   int32_t threshold, missing_left;
@@ -363,13 +360,13 @@ struct TreeNode {
   int32_t category_set;  // row of the sets; -1: numeric
 };
 
-// Rows that walk down a tree, all of them.
+// Route all rows through a tree.
 struct RouteRows {
   static constexpr const char* kName = "route_rows";
   const uint64_t* words;
   int64_t n_rows;
-  const int32_t* place;  // of each feature: 8 * tile + slot
-  const TileAt* tiles;
+  const int32_t* place;  // per feature: 8 * tile + slot
+  const DeviceTile* tiles;
   const TreeNode* nodes;
   const uint64_t* sets;
   int32_t* leaf_of_row;
@@ -388,7 +385,7 @@ struct SumLeaves {
   int64_t* sums;
   constexpr int64_t n_sums() const { return int64_t{n_leaves} * n_columns; }
   constexpr int64_t shared(int) const {
-    return has_room_for_sums(n_sums()) ? int64_t{sizeof(int64_t)} * n_sums() : 0;
+    return can_share_sums(n_sums()) ? int64_t{sizeof(int64_t)} * n_sums() : 0;
   }
 };
 
@@ -396,18 +393,18 @@ struct AddLeaves {
   static constexpr const char* kName = "add_leaves";
   float* raw;
   int64_t n_rows;
-  int32_t n_outputs, width, output;  // output: the only one, where the width is 1
+  int32_t n_outputs, width, output;  // output: the only output, if the width is 1
   const int32_t* leaf_of_row;
-  int64_t stride;       // from leaf to leaf
+  int64_t stride;       // stride between leaves
   const float* values;  // (n_leaves, width)
 };
 
-// Entries begin[leaf] .. begin[leaf + 1] - 1 are those of a leaf, at most `most`.
-struct AddFew {
-  static constexpr const char* kName = "add_few";
+// Add sparse leaves: entries begin[leaf] .. begin[leaf + 1] - 1 of a leaf, at most `max_entries`.
+struct AddSparse {
+  static constexpr const char* kName = "add_sparse";
   float* raw;
   int64_t n_rows;
-  int32_t n_outputs, most;
+  int32_t n_outputs, max_entries;
   const int32_t* leaf_of_row;
   const int64_t* begin;
   const int32_t* outputs;
@@ -424,14 +421,14 @@ struct TakeColumn {
 
 // --- losses
 
-struct LossAt {
+struct LossArgs {
   const float* raw;
   const float* weight;     // nullptr: 1
   int32_t weight_columns;  // 1 or n_outputs
   int64_t n_rows;
   int32_t n_outputs;
   const float* offset;
-  int32_t loss;  // its number in the core's table
+  int32_t loss;  // index in the loss table
   float numbers[3];
   float* g;
   float* h;
@@ -439,25 +436,25 @@ struct LossAt {
 
 struct Derivatives {
   static constexpr const char* kName = "derivatives";
-  LossAt at;
+  LossArgs at;
   const float* target;
   const float* parameter;
 };
 
 struct SoftmaxDerivatives {
   static constexpr const char* kName = "softmax_derivatives";
-  LossAt at;
+  LossArgs at;
   const int32_t* label;
 };
 
 // --- prediction
 
-constexpr int kPredictedRows = 32;  // of a block
+constexpr int kPredictedRows = 32;  // rows per block
 
-struct TreeAt {
+struct DeviceTree {
   int32_t root;           // of the nodes
-  int32_t width, output;  // output: the only one, where the width is 1; -1: all
-  int64_t values;         // of its first leaf
+  int32_t width, output;  // output: the only output if the width is 1; -1: all
+  int64_t values;         // offset of its first leaf
 };
 
 struct PredictTrees {
@@ -465,14 +462,14 @@ struct PredictTrees {
   const uint8_t* codes;  // (n_features, n_rows)
   int64_t n_rows;
   int32_t n_outputs, n_trees;
-  const TreeAt* trees;
+  const DeviceTree* trees;
   const TreeNode* nodes;
   const uint64_t* sets;
   const float* values;
   float* raw;
 };
 
-// Sums of leaf values in the user's unit, as ScoreTransform (forest/score_unit.h) has it.
+// Transform sums of leaf values to scores (ScoreTransform).
 struct ScoresOfSums {
   static constexpr const char* kName = "scores_of_sums";
   const float* raw;

@@ -1,4 +1,4 @@
-// Rows by node: stable partition of row ids, and the leaf of every row.
+// Row partition: stable partition of row ids, and the leaf of every row.
 #include "device/kernels/block.h"
 
 namespace polyleaf::on_device {
@@ -11,14 +11,16 @@ __device__ inline bool is_in(const uint64_t* set, int code) {
   return (set[code >> 6] >> (code & 63)) & 1;
 }
 
-__device__ inline bool goes_left(const RowsAt& rows, const DivisionAt& d, int64_t i) {
+__device__ inline bool goes_left(const DeviceRowIds& rows, const DevicePartitionRequest& d,
+                                 int64_t i) {
   const int64_t row = id_at(rows.ids[d.from], i);
   const int code = static_cast<int>(rows.words[d.tile * rows.n_rows + row] >> d.shift & 255);
   if (code == d.missing) return d.missing_left != 0;
   return d.is_set ? is_in(d.set, code) : code <= d.threshold;
 }
 
-// Rows first .. last - 1 of a piece are those of the thread: neighbours, so that their order stays.
+// Rows first .. last - 1 of a piece belong to the thread; they are contiguous, so their order is
+// kept.
 struct OwnRows {
   int64_t first, last;
   __device__ explicit OwnRows(const RowPiece& piece) {
@@ -35,12 +37,12 @@ using namespace polyleaf::on_device;
 extern "C" __global__ void count_left(const CountLeft a) {
   POLYLEAF_SHARED_MEMORY(int32_t, n_left);
   const RowPiece piece = a.pieces[blockIdx.x];
-  const DivisionAt& division = a.divisions[piece.division];
+  const DevicePartitionRequest& request = a.requests[piece.request];
   if (threadIdx.x == 0) *n_left = 0;
   __syncthreads();
   int32_t own = 0;
   for (int64_t i = piece.begin + threadIdx.x; i < piece.end; i += blockDim.x)
-    own += goes_left(a.rows, division, i) ? 1 : 0;
+    own += goes_left(a.rows, request, i) ? 1 : 0;
   atomicAdd(n_left, own);
   __syncthreads();
   if (threadIdx.x == 0) a.n_left[blockIdx.x] = *n_left;
@@ -48,10 +50,10 @@ extern "C" __global__ void count_left(const CountLeft a) {
 
 extern "C" __global__ void place_pieces(const PlacePieces a) {
   POLYLEAF_SHARED_MEMORY(int32_t, sums);
-  const DivisionAt& division = a.divisions[blockIdx.x];
-  const int n = division.last_piece - division.first_piece, t = threadIdx.x;
+  const DevicePartitionRequest& request = a.requests[blockIdx.x];
+  const int n = request.last_piece - request.first_piece, t = threadIdx.x;
   const int each = (n + blockDim.x - 1) / blockDim.x;
-  int32_t* const first = a.n_left + division.first_piece;
+  int32_t* const first = a.n_left + request.first_piece;
   int32_t sum = 0;
   for (int i = t * each; i < (t + 1) * each && i < n; ++i) sum += first[i];
   sums[t] = sum;
@@ -67,19 +69,19 @@ extern "C" __global__ void place_pieces(const PlacePieces a) {
 extern "C" __global__ void move_rows(const MoveRows a) {
   POLYLEAF_SHARED_MEMORY(int32_t, sums);
   const RowPiece piece = a.pieces[blockIdx.x];
-  const DivisionAt& division = a.divisions[piece.division];
+  const DevicePartitionRequest& request = a.requests[piece.request];
   const OwnRows own(piece);
   int32_t n_left = 0;
-  for (int64_t i = own.first; i < own.last; ++i) n_left += goes_left(a.rows, division, i) ? 1 : 0;
+  for (int64_t i = own.first; i < own.last; ++i) n_left += goes_left(a.rows, request, i) ? 1 : 0;
   sums[threadIdx.x] = n_left;
   running_sums(sums);
   const int64_t left_before = a.left_before[blockIdx.x] + sums[threadIdx.x] - n_left;
-  uint32_t* left = a.rows.ids[division.to] + division.left_to + left_before;
+  uint32_t* left = a.rows.ids[request.to] + request.left_to + left_before;
   uint32_t* right =
-      a.rows.ids[division.to] + division.right_to + (own.first - division.begin - left_before);
+      a.rows.ids[request.to] + request.right_to + (own.first - request.begin - left_before);
   for (int64_t i = own.first; i < own.last; ++i) {
-    const auto row = static_cast<uint32_t>(id_at(a.rows.ids[division.from], i));
-    *(goes_left(a.rows, division, i) ? left++ : right++) = row;
+    const auto row = static_cast<uint32_t>(id_at(a.rows.ids[request.from], i));
+    *(goes_left(a.rows, request, i) ? left++ : right++) = row;
   }
 }
 

@@ -18,28 +18,28 @@ __device__ inline float round_even(float x) {
 using namespace polyleaf::on_device;
 
 extern "C" __global__ void compute_max_magnitudes(const LargestMagnitudes a) {
-  POLYLEAF_SHARED_MEMORY(int32_t, of_block);
-  const OfBlock<int32_t> block(of_block, a.n_columns, has_room_for_columns(a.n_columns));
+  POLYLEAF_SHARED_MEMORY(int32_t, block_memory);
+  const BlockAccumulator<int32_t> block(block_memory, a.n_columns, can_share_columns(a.n_columns));
   int32_t largest = 0;
-  const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
+  const int column = visit_column_rows(a.sample, a.n_columns, [&](uint32_t row, int j) {
     const float value = a.values[static_cast<int64_t>(row) * a.n_columns + j];
-    const int32_t bits = magnitude_bits(value * factor_of(a.sample, row));
+    const int32_t bits = magnitude_bits(value * get_multiplier(a.sample, row));
     largest = bits > largest ? bits : largest;
   });
-  if (column >= 0) atomicMax(block.at(a.largest) + column, largest);
-  block.tell([&](int j, int32_t found) { atomicMax(a.largest + j, found); });
+  if (column >= 0) atomicMax(block.get(a.largest) + column, largest);
+  block.flush([&](int j, int32_t found) { atomicMax(a.largest + j, found); });
 }
 
 extern "C" __global__ void quantise(const Quantise a) {
-  POLYLEAF_SHARED_MEMORY(int64_t, of_block);
-  const bool has_room = has_room_for_columns(a.n_columns);
-  const OfBlock<int64_t> sizes(of_block, a.n_columns, has_room);
-  const OfBlock<int64_t> totals(of_block + a.n_columns, a.n_columns, has_room);
+  POLYLEAF_SHARED_MEMORY(int64_t, block_memory);
+  const bool fits = can_share_columns(a.n_columns);
+  const BlockAccumulator<int64_t> sizes(block_memory, a.n_columns, fits);
+  const BlockAccumulator<int64_t> totals(block_memory + a.n_columns, a.n_columns, fits);
   int64_t size = 0, total = 0;
-  const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
+  const int column = visit_column_rows(a.sample, a.n_columns, [&](uint32_t row, int j) {
     const float value = a.values[static_cast<int64_t>(row) * a.n_columns + j];
     const int32_t q =
-        static_cast<int32_t>(round_even(value * factor_of(a.sample, row) * a.inverse[j]));
+        static_cast<int32_t>(round_even(value * get_multiplier(a.sample, row) * a.inverse[j]));
     size += q < 0 ? -q : q;
     total += q;
     int16_t* const channels = a.channels + static_cast<int64_t>(row) * a.lanes;
@@ -47,21 +47,21 @@ extern "C" __global__ void quantise(const Quantise a) {
     if (j == 0 && a.count_lane >= 0) channels[a.count_lane] = 1;
   });
   if (column >= 0) {
-    atomic_add(sizes.at(a.sizes) + column, size);
-    atomic_add(totals.at(a.totals) + column, total);
+    atomic_add(sizes.get(a.sizes) + column, size);
+    atomic_add(totals.get(a.totals) + column, total);
   }
-  sizes.tell([&](int j, int64_t found) { atomic_add(a.sizes + j, found); });
-  totals.tell([&](int j, int64_t found) { atomic_add(a.totals + j, found); });
+  sizes.flush([&](int j, int64_t found) { atomic_add(a.sizes + j, found); });
+  totals.flush([&](int j, int64_t found) { atomic_add(a.totals + j, found); });
 }
 
 extern "C" __global__ void sum_squares(const SumSquares a) {
-  POLYLEAF_SHARED_MEMORY(int64_t, of_block);
-  const OfBlock<int64_t> block(of_block, a.n_columns, has_room_for_columns(a.n_columns));
+  POLYLEAF_SHARED_MEMORY(int64_t, block_memory);
+  const BlockAccumulator<int64_t> block(block_memory, a.n_columns, can_share_columns(a.n_columns));
   int64_t squares = 0;
-  const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
+  const int column = visit_column_rows(a.sample, a.n_columns, [&](uint32_t row, int j) {
     const int32_t q = a.channels[static_cast<int64_t>(row) * a.lanes + j];
     squares += q * q;
   });
-  if (column >= 0) atomic_add(block.at(a.squares) + column, squares);
-  block.tell([&](int j, int64_t found) { atomic_add(a.squares + j, found); });
+  if (column >= 0) atomic_add(block.get(a.squares) + column, squares);
+  block.flush([&](int j, int64_t found) { atomic_add(a.squares + j, found); });
 }

@@ -1,5 +1,5 @@
-// Kernels of contributions (contributions.h). A row's numbers never meet another row's, and every
-// sum of one row runs in one order, so all instruction sets give the same bits.
+// SHAP kernels (explainer.h). Rows are independent, and every sum of one row runs in one order, so
+// all instruction sets give the same bits.
 #include "explain/kernels/shap_kernels.h"
 
 #include "base/kernels/lanes.h"
@@ -9,8 +9,7 @@ namespace {
 
 #if defined(__AVX512BW__)
 constexpr int kBytes = 64;
-constexpr int kSums =
-    16;  // vectors of sixteen sums that fit in the registers beside what they are made of
+constexpr int kSums = 16;  // accumulators (16 floats each) that fit the registers
 #elif defined(__AVX2__)
 constexpr int kBytes = 32;
 constexpr int kSums = 4;
@@ -47,8 +46,8 @@ void hold(const SplitOnPath* tests, const int32_t* test_begin, int32_t n_feature
     }
 }
 
-// Of up to eight features.
-void number_eight(const uint8_t* held, int32_t n_features, uint8_t* patterns) {
+// Encode patterns of up to eight features.
+void encode_eight_features(const uint8_t* held, int32_t n_features, uint8_t* patterns) {
   for (int r = 0; r < kTileRows; r += kBytes) {
     Bytes number = Bytes{};
     for (int32_t j = 0; j < n_features; ++j) {
@@ -59,19 +58,19 @@ void number_eight(const uint8_t* held, int32_t n_features, uint8_t* patterns) {
   }
 }
 
-void number_patterns(const uint8_t* held, int32_t n_features, int32_t* patterns) {
+void encode_patterns(const uint8_t* held, int32_t n_features, int32_t* patterns) {
   uint8_t numbers[kTileRows];
-  number_eight(held, n_features < 8 ? n_features : 8, numbers);
+  encode_eight_features(held, n_features < 8 ? n_features : 8, numbers);
   for (int r = 0; r < kTileRows; ++r) patterns[r] = numbers[r];
   if (n_features <= 8) return;
-  number_eight(held + 8 * kTileRows, n_features - 8, numbers);
+  encode_eight_features(held + 8 * kTileRows, n_features - 8, numbers);
   for (int r = 0; r < kTileRows; ++r) patterns[r] |= numbers[r] << 8;
 }
 
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
 #define POLYLEAF_PERMUTES 1
 
-// table[index], of a table of 16 * kVectors entries.
+// Return table[index] of a table with 16 * kVectors entries.
 template <int kVectors>
 POLYLEAF_INLINE f32x16 pick(const f32x16* table, const i32x16& index) {
   if constexpr (kVectors == 1) {
@@ -115,17 +114,17 @@ void look_up(const float* table, int32_t n_bits, int32_t n_terms, const int32_t*
       coefficients[term * int64_t{kTileRows} + r] = table[term * size + patterns[r]];
 }
 
-// What `integrate` keeps of eight rows, a vector a feature.
-struct EightRows {
+// Scratch of `integrate` for eight rows, one vector per feature.
+struct RowVectors {
   f64x8* held;  // 1 or 0
-  f64x8 *factors, *before, *behind;
+  f64x8 *factors, *before, *after;
   f64x8* sums;  // of the features, then of their pairs
 };
 
-// One point of the quadrature: a term gets the product of the factors of all features but its own.
+// Add one quadrature point: a term gets the product of the factors of all other features.
 template <bool kPairs>
 POLYLEAF_INLINE void add_point(int32_t n, const double* unknown, double known, double weight,
-                               const EightRows& rows) {
+                               const RowVectors& rows) {
   f64x8 product = broadcast(weight);
   for (int32_t j = 0; j < n; ++j) {
     const f64x8 factor = rows.held[j] * known + unknown[j];
@@ -135,7 +134,7 @@ POLYLEAF_INLINE void add_point(int32_t n, const double* unknown, double known, d
   }
   product = broadcast(1.0);
   for (int32_t j = n; j-- > 0;) {
-    if constexpr (kPairs) rows.behind[j] = product;
+    if constexpr (kPairs) rows.after[j] = product;
     rows.sums[j] += rows.before[j] * product;
     product = product * rows.factors[j];
   }
@@ -144,7 +143,7 @@ POLYLEAF_INLINE void add_point(int32_t n, const double* unknown, double known, d
   for (int32_t i = 0; i < n; ++i) {
     product = rows.before[i];
     for (int32_t j = i + 1; j < n; ++j, ++sum) {
-      *sum += product * rows.behind[j];
+      *sum += product * rows.after[j];
       product = product * rows.factors[j];
     }
   }
@@ -153,16 +152,16 @@ POLYLEAF_INLINE void add_point(int32_t n, const double* unknown, double known, d
 typedef int8_t i8x8 __attribute__((vector_size(8)));
 
 template <bool kPairs>
-void integrate_eight(const PathProduct& game, const double* unknown, const uint8_t* held,
-                     int64_t held_step, const EightRows& rows, float* coefficients, int64_t step) {
-  const int32_t n = game.n_features, n_terms = kPairs ? n * (n + 1) / 2 : n;
+void integrate_rows(const PathProduct& product, const double* unknown, const uint8_t* held,
+                    int64_t held_step, const RowVectors& rows, float* coefficients, int64_t step) {
+  const int32_t n = product.n_features, n_terms = kPairs ? n * (n + 1) / 2 : n;
   for (int32_t j = 0; j < n; ++j)
     rows.held[j] = to_double(convert<i32x8>(load<i8x8>(held + j * held_step) & int8_t{1}));
   for (int32_t t = 0; t < n_terms; ++t) rows.sums[t] = f64x8{};
-  for (int32_t q = 0; q < game.n_points; ++q)
-    add_point<kPairs>(n, unknown + q * n, game.at[q], game.weight[q], rows);
-  // What being known changes in a feature's own factor.
-  for (int32_t j = 0; j < n; ++j) rows.factors[j] = rows.held[j] - game.shares[j];
+  for (int32_t q = 0; q < product.n_points; ++q)
+    add_point<kPairs>(n, unknown + q * n, product.at[q], product.weight[q], rows);
+  // Change of a feature's own factor when it becomes known.
+  for (int32_t j = 0; j < n; ++j) rows.factors[j] = rows.held[j] - product.shares[j];
   for (int32_t j = 0; j < n; ++j)
     store_floats(coefficients + j * step, rows.sums[j] * rows.factors[j]);
   if constexpr (!kPairs) return;
@@ -173,29 +172,30 @@ void integrate_eight(const PathProduct& game, const double* unknown, const uint8
                    (rows.sums[term] * rows.factors[i]) * rows.factors[j]);
 }
 
-void integrate(const PathProduct& game, const uint8_t* held, int64_t held_step, int n_rows,
+void integrate(const PathProduct& product, const uint8_t* held, int64_t held_step, int n_rows,
                float* coefficients, int64_t coefficient_step, double* scratch) {
-  const int32_t n = game.n_features;
-  // A feature's factor where it is not known; where it is known and held, the point itself comes on
-  // top.
+  const int32_t n = product.n_features;
+  // Factor of a feature that is unknown; if it is known and satisfied, the quadrature point is
+  // added.
   double* unknown = scratch;
-  for (int32_t q = 0; q < game.n_points; ++q)
-    for (int32_t j = 0; j < n; ++j) unknown[q * n + j] = (1.0 - game.at[q]) * game.shares[j];
-  f64x8* vectors = reinterpret_cast<f64x8*>(scratch + integration_factors(n, game.n_points));
-  const EightRows rows{vectors, vectors + n, vectors + 2 * n, vectors + 3 * n, vectors + 4 * n};
+  for (int32_t q = 0; q < product.n_points; ++q)
+    for (int32_t j = 0; j < n; ++j) unknown[q * n + j] = (1.0 - product.at[q]) * product.shares[j];
+  f64x8* vectors = reinterpret_cast<f64x8*>(scratch + integration_factors(n, product.n_points));
+  const RowVectors rows{vectors, vectors + n, vectors + 2 * n, vectors + 3 * n, vectors + 4 * n};
   for (int r = 0; r < n_rows; r += 8)
-    if (game.pairs)
-      integrate_eight<true>(game, unknown, held + r, held_step, rows, coefficients + r,
-                            coefficient_step);
+    if (product.pairs)
+      integrate_rows<true>(product, unknown, held + r, held_step, rows, coefficients + r,
+                           coefficient_step);
     else
-      integrate_eight<false>(game, unknown, held + r, held_step, rows, coefficients + r,
-                             coefficient_step);
+      integrate_rows<false>(product, unknown, held + r, held_step, rows, coefficients + r,
+                            coefficient_step);
 }
 
-// kOutputs outputs of kBlocks times sixteen rows.
+// Add kOutputs outputs of kBlocks * 16 rows.
 template <int kOutputs, int kBlocks>
-POLYLEAF_INLINE void add_block(const PayloadTerm* terms, int32_t n_terms, const float* coefficients,
-                               const float* payload, int64_t stride, float* tile) {
+POLYLEAF_INLINE void add_block(const LeafValueTerm* terms, int32_t n_terms,
+                               const float* coefficients, const float* leaf_value, int64_t stride,
+                               float* tile) {
   f32x16 sums[kOutputs][kBlocks];
 #pragma GCC unroll 16
   for (int k = 0; k < kOutputs; ++k)
@@ -203,7 +203,7 @@ POLYLEAF_INLINE void add_block(const PayloadTerm* terms, int32_t n_terms, const 
     for (int b = 0; b < kBlocks; ++b) sums[k][b] = f32x16{};
   for (int32_t t = 0; t < n_terms; ++t) {
     const float* from = coefficients + static_cast<int64_t>(terms[t].coefficients) * kTileRows;
-    const float* value = payload + terms[t].payload * stride;
+    const float* value = leaf_value + terms[t].leaf_value * stride;
     f32x16 coefficient[kBlocks];
 #pragma GCC unroll 4
     for (int b = 0; b < kBlocks; ++b) coefficient[b] = load<f32x16>(from + b * kLanes);
@@ -221,26 +221,28 @@ POLYLEAF_INLINE void add_block(const PayloadTerm* terms, int32_t n_terms, const 
     }
 }
 
-// kOutputs outputs of all rows. With few outputs, rows are what keeps enough sums in the air.
+// Add kOutputs outputs of all rows. With few outputs, several row blocks keep enough sums in
+// flight.
 template <int kOutputs>
-void add_outputs(const PayloadTerm* terms, int32_t n_terms, const float* coefficients,
-                 const float* payload, int64_t stride, int n_rows, float* tile) {
+void add_outputs(const LeafValueTerm* terms, int32_t n_terms, const float* coefficients,
+                 const float* leaf_value, int64_t stride, int n_rows, float* tile) {
   int r = 0;
   if constexpr (kSums / kOutputs >= 4)
     for (; r + 64 <= n_rows; r += 64)
-      add_block<kOutputs, 4>(terms, n_terms, coefficients + r, payload, stride, tile + r);
+      add_block<kOutputs, 4>(terms, n_terms, coefficients + r, leaf_value, stride, tile + r);
   if constexpr (kSums / kOutputs >= 2)
     for (; r + 32 <= n_rows; r += 32)
-      add_block<kOutputs, 2>(terms, n_terms, coefficients + r, payload, stride, tile + r);
+      add_block<kOutputs, 2>(terms, n_terms, coefficients + r, leaf_value, stride, tile + r);
   for (; r < n_rows; r += 16)
-    add_block<kOutputs, 1>(terms, n_terms, coefficients + r, payload, stride, tile + r);
+    add_block<kOutputs, 1>(terms, n_terms, coefficients + r, leaf_value, stride, tile + r);
 }
 
-void add_terms(const PayloadTerm* terms, int32_t n_terms, const float* coefficients,
-               const float* payload, int64_t stride, int32_t n_outputs, int n_rows, float* tile) {
+void add_terms(const LeafValueTerm* terms, int32_t n_terms, const float* coefficients,
+               const float* leaf_value, int64_t stride, int32_t n_outputs, int n_rows,
+               float* tile) {
   int32_t k = 0;
   const auto add = [&](auto* outputs) {
-    outputs(terms, n_terms, coefficients, payload + k, stride, n_rows,
+    outputs(terms, n_terms, coefficients, leaf_value + k, stride, n_rows,
             tile + int64_t{k} * kTileRows);
   };
   for (; kSums >= 16 && k + 16 <= n_outputs; k += 16) add(add_outputs < kSums >= 16 ? 16 : 1 >);
@@ -277,20 +279,20 @@ void scale(const float* shifts, int32_t n_terms, int n_rows, float* coefficients
 bool find_clipped(const LeafSlopes& leaf, const float* shifts, int n_rows, uint8_t* clipped) {
   uint8_t any = 0;
   for (int32_t k = 0; k < leaf.n_outputs; ++k, clipped += kTileRows) {
-    float most[kTileRows], least[kTileRows];
-    for (int r = 0; r < n_rows; ++r) most[r] = least[r] = leaf.intercept[k];
+    float highest[kTileRows], lowest[kTileRows];
+    for (int r = 0; r < n_rows; ++r) highest[r] = lowest[r] = leaf.intercept[k];
     for (int32_t e = 0; e < leaf.n_entries; ++e) {
       const float weight = leaf.weights[e * leaf.stride + k];
       const float* x = shifts + int64_t{e} * kTileRows;
       for (int r = 0; r < n_rows; ++r) {
         const float slope = weight * x[r];
-        most[r] += slope > 0.0f ? slope : 0.0f;
-        least[r] += slope > 0.0f ? 0.0f : slope;
+        highest[r] += slope > 0.0f ? slope : 0.0f;
+        lowest[r] += slope > 0.0f ? 0.0f : slope;
       }
     }
     for (int r = 0; r < n_rows; ++r) {
-      // Comparisons that a NaN fails.
-      clipped[r] = most[r] <= leaf.upper[k] && least[r] >= leaf.lower[k] ? 0 : 255;
+      // Comparisons with NaN are false.
+      clipped[r] = highest[r] <= leaf.upper[k] && lowest[r] >= leaf.lower[k] ? 0 : 255;
       any |= clipped[r];
     }
   }
@@ -310,7 +312,7 @@ void add_slopes(const LeafSlopes& leaf, const float* coefficients, int64_t entry
   }
 }
 
-// Sixteen outputs of sixteen rows become sixteen rows.
+// Transpose 16 outputs of 16 rows and add them to the rows.
 void write_square(const float* tile, int n_rows, float* out, int64_t row_step) {
   i32x16 rows[kLanes];
   transpose(reinterpret_cast<const int32_t*>(tile), kTileRows, rows);
@@ -333,9 +335,9 @@ void write(const float* tile, int32_t n_outputs, int n_rows, float* out, int64_t
 
 }  // namespace
 
-extern const ContributionKernels contribution_kernels;
-const ContributionKernels contribution_kernels = {decide,    hold,         number_patterns, look_up,
-                                                  integrate, add_terms,    add_entries,     shift,
-                                                  scale,     find_clipped, add_slopes,      write};
+extern const ShapKernels shap_kernels;
+const ShapKernels shap_kernels = {decide,    hold,         encode_patterns, look_up,
+                                  integrate, add_terms,    add_entries,     shift,
+                                  scale,     find_clipped, add_slopes,      write};
 
 }  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

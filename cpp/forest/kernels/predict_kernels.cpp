@@ -1,4 +1,4 @@
-// Prediction kernels: from feature codes to leaf ids.
+// Prediction kernels: from bin codes to leaf ids.
 #include "forest/kernels/predict_kernels.h"
 
 #if defined(__AVX2__)
@@ -21,11 +21,11 @@ constexpr int kBytes = 16;
 typedef uint8_t Codes __attribute__((vector_size(kBytes)));
 typedef int8_t Mask __attribute__((vector_size(kBytes)));
 
-// Which of the codes are in a category set (256 bits): the byte of the set by code / 8, then its
-// bit by code % 8.
-inline Mask in_set(const uint64_t* set, Codes codes) {
+// Test which codes are in a category set (256 bits): look up the byte of the set by code / 8, then
+// its bit by code % 8.
+inline Mask is_in_set(const uint64_t* set, Codes codes) {
 #if defined(__AVX512BW__)
-  constexpr __mmask16 kAll = 0xffff;  // the form without a mask sets off a false warning in GCC
+  constexpr __mmask16 kAll = 0xffff;  // the unmasked form triggers a false warning in GCC
   const __m512i code = (__m512i)codes;
   const __m512i low = _mm512_maskz_broadcast_i32x4(kAll, _mm_loadu_si128((const __m128i*)set));
   const __m512i high =
@@ -54,7 +54,7 @@ inline Mask in_set(const uint64_t* set, Codes codes) {
 #endif
 }
 
-// Runs the top of a tree; slot 0 then holds the exit of each row.
+// Run the top of a tree; slot 0 then contains the exit of each row.
 template <int kRows, bool kCategories>
 void run_top(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
              int64_t stride, uint8_t* scratch) {
@@ -64,13 +64,13 @@ void run_top(const ForestArrays& forest, const CompiledTree& tree, const uint8_t
     const uint8_t* left = scratch + node->left * 64;
     const uint8_t* right = scratch + node->right * 64;
     uint8_t* result = scratch + node->result * 64;
-    // An exit is the same for all rows: its pointer stays.
+    // An exit is the same for all rows, so its pointer does not advance.
     const int64_t left_step = (node->left >> 8) * kBytes;
     const int64_t right_step = (node->right >> 8) * kBytes;
     if (kCategories && node->category_set != kNumeric) {
       const uint64_t* set = forest.category_sets + int64_t{4} * node->category_set;
       for (int v = 0; v < kRows / kBytes; ++v) {
-        const Mask goes_left = in_set(set, load<Codes>(x + v * kBytes));
+        const Mask goes_left = is_in_set(set, load<Codes>(x + v * kBytes));
         store(result + v * kBytes,
               goes_left ? load<Codes>(left + v * left_step) : load<Codes>(right + v * right_step));
       }
@@ -86,7 +86,7 @@ void run_top(const ForestArrays& forest, const CompiledTree& tree, const uint8_t
   }
 }
 
-// Walks kLanes rows or trees in step until each is in a leaf: their loads overlap, and the only
+// Walk kLanes rows or trees in lockstep until all are in a leaf: their loads overlap, and the only
 // branch is the loop's.
 template <bool kCategories>
 inline void walk(const ForestArrays& forest, const uint8_t* codes, int64_t stride, int row_step,
@@ -100,20 +100,20 @@ inline void walk(const ForestArrays& forest, const uint8_t* codes, int64_t strid
       uint32_t next = node.child + (static_cast<uint8_t>(code + (node.test >> 8 & 1)) >
                                     static_cast<uint8_t>(node.test));
       if (kCategories && (node.test >> 9 & 1)) {
-        const uint64_t* set = forest.category_sets + int64_t{4} * forest.payload[at[lane]];
+        const uint64_t* set = forest.category_sets + int64_t{4} * forest.node_data[at[lane]];
         next = node.child + !(set[code >> 6] >> (code & 63) & 1);
       }
       moved |= next ^ at[lane];
       at[lane] = next;
     }
   } while (moved != 0);
-  for (int lane = 0; lane < kLanes; ++lane) at[lane] = forest.payload[at[lane]];
+  for (int lane = 0; lane < kLanes; ++lane) at[lane] = forest.node_data[at[lane]];
 }
 
 template <int kRows>
-void leaves_of_rows(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
-                    int64_t stride, uint8_t* scratch, uint32_t* leaves) {
-  if (tree.n_top == 0) {  // a root that is a leaf
+void find_block_leaves(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
+                       int64_t stride, uint8_t* scratch, uint32_t* leaves) {
+  if (tree.n_top == 0) {  // the root is a leaf
     for (int r = 0; r < kRows; ++r) leaves[r] = 0;
     return;
   }
@@ -136,16 +136,16 @@ void leaves_of_rows(const ForestArrays& forest, const CompiledTree& tree, const 
   }
 }
 
-void leaves_of_block(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
-                     int64_t stride, int n_rows, uint8_t* scratch, uint32_t* leaves) {
+void find_leaves(const ForestArrays& forest, const CompiledTree& tree, const uint8_t* codes,
+                 int64_t stride, int n_rows, uint8_t* scratch, uint32_t* leaves) {
   if (n_rows == kBlockRows)
-    leaves_of_rows<kBlockRows>(forest, tree, codes, stride, scratch, leaves);
+    find_block_leaves<kBlockRows>(forest, tree, codes, stride, scratch, leaves);
   else
-    leaves_of_rows<kSliceRows>(forest, tree, codes, stride, scratch, leaves);
+    find_block_leaves<kSliceRows>(forest, tree, codes, stride, scratch, leaves);
 }
 
-void leaves_of_row(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
-                   const uint8_t* codes, int64_t stride, uint32_t* leaves) {
+void find_row_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
+                     const uint8_t* codes, int64_t stride, uint32_t* leaves) {
   bool has_categories = false;
   uint32_t at[kLanes];
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -163,6 +163,6 @@ void leaves_of_row(const ForestArrays& forest, const CompiledTree* trees, int n_
 }  // namespace
 
 extern const PredictKernels predict_kernels;
-const PredictKernels predict_kernels = {leaves_of_block, leaves_of_row};
+const PredictKernels predict_kernels = {find_leaves, find_row_leaves};
 
 }  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

@@ -1,5 +1,5 @@
-// Ranking: most outputs are passed over sixteen at a time. The k-th largest of the maxima of
-// sixteen lanes is a threshold that k outputs reach, and few others do.
+// Ranking kernels: most outputs are rejected 16 at a time. The k-th largest of the maxima of 16
+// lanes is a threshold that k outputs reach and few others do.
 #include "forest/kernels/ranking_kernels.h"
 
 #include "base/kernels/lanes.h"
@@ -8,7 +8,7 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// Of one register: GCC takes wider vectors of doubles apart.
+// Doubles per register: GCC splits wider vectors into scalars.
 #if defined(__AVX512F__)
 constexpr int kDoubles = 8;
 #elif defined(__AVX2__)
@@ -21,11 +21,11 @@ typedef int64_t Masks __attribute__((vector_size(kDoubles * 8)));
 typedef float Floats __attribute__((vector_size(kDoubles * 4)));
 typedef int32_t Ints __attribute__((vector_size(kDoubles * 4)));
 
-constexpr int kMaxima = 16;  // lanes, whatever the registers
+constexpr int kMaxima = 16;  // number of lanes, independent of the register width
 constexpr int kVectors = kMaxima / kDoubles;
 
 constexpr double kInfinity = __builtin_inf();
-constexpr double kLeastFinite = -1.7976931348623157e308;
+constexpr double kMinFinite = -1.7976931348623157e308;
 
 POLYLEAF_INLINE double score(const RankInput& input, int32_t i) {
   const float sum = input.sums[i];
@@ -39,7 +39,7 @@ POLYLEAF_INLINE double score(const RankInput& input, int32_t i) {
   return score;
 }
 
-// Where outputs follow each other; the rest, fewer than a vector, is left.
+// Score contiguous outputs; a remainder of less than a vector is left.
 int32_t score_in_lanes(const RankInput& input, double* scores) {
   int32_t i = 0;
   for (; i + kDoubles <= input.n; i += kDoubles) {
@@ -64,40 +64,40 @@ POLYLEAF_INLINE bool any(Masks mask) {
   return all != 0;
 }
 
-// The k-th largest of the maxima of sixteen lanes: k scores at least reach it.
+// Return the k-th largest of the maxima of 16 lanes: at least k scores reach it.
 double threshold(const double* scores, int32_t n, int32_t k) {
-  Doubles most[kVectors];
-  for (int v = 0; v < kVectors; ++v) most[v] = Doubles{} - kInfinity;
+  Doubles lane_maxima[kVectors];
+  for (int v = 0; v < kVectors; ++v) lane_maxima[v] = Doubles{} - kInfinity;
   for (int32_t i = 0; i < n; i += kMaxima)
     for (int v = 0; v < kVectors; ++v) {
       const Doubles here = load<Doubles>(scores + i + v * kDoubles);
-      most[v] = here > most[v] ? here : most[v];
+      lane_maxima[v] = here > lane_maxima[v] ? here : lane_maxima[v];
     }
   double maxima[kMaxima];
-  for (int v = 0; v < kVectors; ++v) store(maxima + v * kDoubles, most[v]);
-  double least = kInfinity;
+  for (int v = 0; v < kVectors; ++v) store(maxima + v * kDoubles, lane_maxima[v]);
+  double lower_bound = kInfinity;
   for (int i = 0; i < kMaxima; ++i) {
     int32_t n_above = 0;
     for (int other = 0; other < kMaxima; ++other) n_above += maxima[other] > maxima[i];
     const double number = n_above < k ? maxima[i] : kInfinity;
-    least = number < least ? number : least;
+    lower_bound = number < lower_bound ? number : lower_bound;
   }
-  return least;
+  return lower_bound;
 }
 
-int32_t candidates(const RankInput& input, int32_t k, double least, double* scores,
+int32_t candidates(const RankInput& input, int32_t k, double lower_bound, double* scores,
                    int32_t* positions) {
   int32_t n = input.outputs == nullptr ? score_in_lanes(input, scores) : 0;
   for (; n < input.n; ++n) scores[n] = score(input, n);
   for (; n % kMaxima != 0; ++n) scores[n] = -kInfinity;
-  if (k <= kManyBest) {
+  if (k <= kMaxThresholdK) {
     const double reached = threshold(scores, n, k);
-    least = reached > least ? reached : least;
+    lower_bound = reached > lower_bound ? reached : lower_bound;
   }
-  least = least > kLeastFinite ? least : kLeastFinite;
+  lower_bound = lower_bound > kMinFinite ? lower_bound : kMinFinite;
   int32_t found = 0;
   for (int32_t i = 0; i < n; i += kDoubles) {
-    const Masks passes = load<Doubles>(scores + i) >= Doubles{} + least;
+    const Masks passes = load<Doubles>(scores + i) >= Doubles{} + lower_bound;
     if (!any(passes)) continue;
     for (int lane = 0; lane < kDoubles; ++lane) {
       positions[found] = i + lane;

@@ -1,4 +1,4 @@
-// Hashes of features, and which of them are small (feature_draw.h).
+// Kernels of the column sampler (column_sampler.h).
 #include "base/rng.h"
 #include "grower/column_sampler.h"
 

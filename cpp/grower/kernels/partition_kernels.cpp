@@ -1,5 +1,5 @@
-// Stable two-way partition (partition.h): vpcompress where the CPU has it, permutations from a
-// table with AVX2, branch-free moves elsewhere.
+// Stable two-way partition (host_row_partitioner.h): vpcompress with AVX-512, table-driven
+// permutations with AVX2, branch-free moves otherwise.
 #include "grower/host_row_partitioner.h"
 
 #ifdef __AVX2__
@@ -13,32 +13,34 @@ namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
-// place[mask]: the lanes whose bit is set, in ascending order; the others do not matter.
-struct Places {
-  alignas(64) int32_t of_four[16][8] = {};  // each lane is two of 32 bits
-  alignas(64) uint8_t of_eight[256][8] = {};
-  constexpr Places() {
+// Permutation for each mask that moves the lanes with a set bit to the front, in ascending order;
+// the other lanes are unspecified.
+struct CompressTable {
+  alignas(64) int32_t lanes64[16][8] = {};  // each 64-bit lane is a pair of 32-bit lanes
+  alignas(64) uint8_t lanes32[256][8] = {};
+  constexpr CompressTable() {
     for (int mask = 0; mask < 256; ++mask) {
       int n = 0;
       for (int lane = 0; lane < 8; ++lane) {
         if ((mask >> lane & 1) == 0) continue;
         if (mask < 16) {
-          of_four[mask][2 * n] = 2 * lane;
-          of_four[mask][2 * n + 1] = 2 * lane + 1;
+          lanes64[mask][2 * n] = 2 * lane;
+          lanes64[mask][2 * n + 1] = 2 * lane + 1;
         }
-        of_eight[mask][n++] = static_cast<uint8_t>(lane);
+        lanes32[mask][n++] = static_cast<uint8_t>(lane);
       }
     }
   }
 };
-constexpr Places kPlaces;
+constexpr CompressTable kCompressTable;
 
-POLYLEAF_INLINE __m256i compress_four(__m256i v, int mask) {
-  return _mm256_permutevar8x32_epi32(v, load<__m256i>(kPlaces.of_four[mask]));
+POLYLEAF_INLINE __m256i compress64(__m256i v, int mask) {
+  return _mm256_permutevar8x32_epi32(v, load<__m256i>(kCompressTable.lanes64[mask]));
 }
-POLYLEAF_INLINE __m256i compress_eight(__m256i v, int mask) {
-  const __m128i places = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kPlaces.of_eight[mask]));
-  return _mm256_permutevar8x32_epi32(v, _mm256_cvtepu8_epi32(places));
+POLYLEAF_INLINE __m256i compress32(__m256i v, int mask) {
+  const __m128i order =
+      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kCompressTable.lanes32[mask]));
+  return _mm256_permutevar8x32_epi32(v, _mm256_cvtepu8_epi32(order));
 }
 #endif
 
@@ -100,8 +102,8 @@ int64_t decide(const uint64_t* words, int64_t n, const Route& route, uint8_t* bi
   return n_left;
 }
 
-// Writes to both sides and advances one of them, until one side is full; the rest goes to the
-// other.
+// Write each value to both sides and advance one of them until one side is full; the rest goes to
+// the other side.
 template <class T, class Value>
 POLYLEAF_INLINE void move_rest(Value value, const uint8_t* bits, int64_t i, int64_t n, T* left,
                                T* left_end, T* right, T* right_end) {
@@ -138,8 +140,8 @@ void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* 
       const __m256i v = load<__m256i>(from + i + 4 * half);
       const int k = bits[i >> 3] >> (4 * half) & 15,
                 c = __builtin_popcount(static_cast<unsigned>(k));
-      store(left, compress_four(v, k));
-      store(right, compress_four(v, 15 - k));
+      store(left, compress64(v, k));
+      store(right, compress64(v, 15 - k));
       left += c;
       right += 4 - c;
     }
@@ -147,18 +149,18 @@ void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* 
   move_rest([from](int64_t j) { return from[j]; }, bits, i, n, left, left_end, right, right_end);
 }
 
-// Row ids, sixteen at a time where there are instructions for it: `at(i)` is the id of row i,
-// `sixteen(i)` those of i
-// .. i + 15.
-template <class At, class Sixteen>
-POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] Sixteen sixteen, const uint8_t* bits,
-                                 int64_t n, uint32_t* left, int64_t n_left, uint32_t* right) {
+// Move row ids, 16 at a time with SIMD: `at(i)` is the id of row i, `load_vector(i)` loads the ids
+// of rows i .. i + 15.
+template <class At, class LoadVector>
+POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] LoadVector load_vector,
+                                 const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
+                                 uint32_t* right) {
   uint32_t* const left_end = left + n_left;
   uint32_t* const right_end = right + (n - n_left);
   int64_t i = 0;
 #ifdef __AVX512F__
   for (; i + 16 <= n && left + 16 <= left_end && right + 16 <= right_end; i += 16) {
-    const __m512i v = (__m512i)sixteen(i);
+    const __m512i v = (__m512i)load_vector(i);
     const __mmask16 k = load<uint16_t>(bits + (i >> 3));
     const int c = __builtin_popcount(k);
     _mm512_storeu_si512(left, _mm512_maskz_compress_epi32(k, v));
@@ -168,12 +170,12 @@ POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] Sixteen sixteen, const 
   }
 #elif defined(__AVX2__)
   for (; i + 16 <= n && left + 16 <= left_end && right + 16 <= right_end; i += 16) {
-    const i32x16 v = sixteen(i);
+    const i32x16 v = load_vector(i);
     for (int half = 0; half < 2; ++half) {
-      const __m256i eight = (__m256i)(half == 0 ? v.low : v.high);
+      const __m256i half_vector = (__m256i)(half == 0 ? v.low : v.high);
       const int k = bits[(i >> 3) + half], c = __builtin_popcount(static_cast<unsigned>(k));
-      store(left, compress_eight(eight, k));
-      store(right, compress_eight(eight, 255 - k));
+      store(left, compress32(half_vector, k));
+      store(right, compress32(half_vector, 255 - k));
       left += c;
       right += 8 - c;
     }
@@ -188,8 +190,8 @@ void move_ids(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* le
               [from](int64_t i) { return load<i32x16>(from + i); }, bits, n, left, n_left, right);
 }
 
-void number_ids(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
-                uint32_t* right) {
+void move_id_range(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
+                   uint32_t* right) {
   constexpr int32_t kCount[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const i32x16 lanes = load<i32x16>(kCount);
   move_values([first](int64_t i) { return static_cast<uint32_t>(first + i); },
@@ -216,7 +218,7 @@ void move_entries(const SparseEntry* from, int64_t n, const uint8_t* bits, const
     const uint64_t word = load<uint64_t>(bits + row / 64 * 8);
     const uint32_t before = ranks[row / 64] + count_ones(word & ((uint64_t{1} << row % 64) - 1));
     const bool goes_left = (word >> row % 64 & 1) != 0;
-    SparseEntry* to = goes_left ? left : right;  // both sides alike: which one is hard to foresee
+    SparseEntry* to = goes_left ? left : right;  // branch-free: the side is hard to predict
     *to = {goes_left ? before : row - before, from[i].key};
     left += goes_left;
     right += !goes_left;
@@ -232,7 +234,7 @@ void gather_words(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_
 
 }  // namespace
 
-const PartitionKernels partition_kernels = {decide, move_words,   move_ids,    number_ids,
+const PartitionKernels partition_kernels = {decide, move_words,   move_ids,    move_id_range,
                                             rank,   move_entries, gather_words};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

@@ -1,14 +1,14 @@
-// Dense leaves: every sum runs over the trees in order, so all instruction sets give the same bits.
-#include "leaves/kernels/dense_block_kernels.h"
-
+// Kernels of dense leaves: every sum runs over the trees in order, so all instruction sets give the
+// same bits.
 #include "base/kernels/lanes.h"
+#include "leaves/kernels/leaf_block_kernels.h"
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 namespace {
 
 #if defined(__AVX512BW__)
 constexpr int kFloatsOfRegister = 16;
-constexpr int kSums = 16;  // vectors of sums kept in registers
+constexpr int kSums = 16;  // vector accumulators kept in registers
 #elif defined(__AVX2__)
 constexpr int kFloatsOfRegister = 8;
 constexpr int kSums = 8;
@@ -17,7 +17,7 @@ constexpr int kFloatsOfRegister = 4;
 constexpr int kSums = 8;
 #endif
 
-// Trees of one output, whose scores lie side by side.
+// Single-output trees whose scores are contiguous.
 void add_numbers(const float* values, const uint32_t* leaf_of_row, int64_t n, float* scores) {
   for (int64_t r = 0; r < n; ++r) scores[r] += values[leaf_of_row[r]];
 }
@@ -42,7 +42,7 @@ constexpr int min(int a, int b) {
   return a < b ? a : b;
 }
 
-// Adds kWidth outputs (a chunk of a leaf vector) of all trees, with the sums of some rows in
+// Add kWidth outputs (a chunk of a leaf vector) of all trees, with the sums of some rows in
 // registers.
 template <int kWidth>
 void add_chunk(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row, int64_t leaf_step,

@@ -1,16 +1,15 @@
-// Linear leaves: no sum runs over outputs, and a leaf adds its regressors in order, so every
-// instruction set gives the same bits.
-#include "leaves/kernels/linear_block_kernels.h"
-
+// Kernel of linear leaves: no sum runs over outputs, and a leaf adds its regressors in order, so
+// all instruction sets give the same bits.
 #include "base/kernels/lanes.h"
+#include "leaves/kernels/leaf_block_kernels.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-constexpr float kLargest = 3.40282347e+38f;  // of the finite ones
+constexpr float kLargest = 3.40282347e+38f;  // largest finite float
 
-// Floats of a register: wider vectors are taken apart by GCC, number by number.
+// Floats per register: GCC splits wider vectors into scalars.
 #if defined(__AVX512F__)
 constexpr int kRegister = 16;
 #elif defined(__AVX2__)
@@ -25,7 +24,7 @@ POLYLEAF_INLINE V clip(V v, V lower, V upper) {
   return v > upper ? upper : v;
 }
 
-// Columns [column, column + kWidth) of the linear payloads of all rows.
+// Add columns [column, column + kWidth) of the linear leaf values of all rows.
 template <int kWidth>
 void add_columns(const LeafView& view, const uint32_t* leaves, int64_t n_rows, RowFeatures features,
                  int64_t column, float* scores, int64_t row_step) {
@@ -38,23 +37,24 @@ void add_columns(const LeafView& view, const uint32_t* leaves, int64_t n_rows, R
     for (int v = 0; v < kVectors; ++v) sums[v] = load<V>(view.values + at + v * kFloats);
     for (int64_t e = view.begin[leaves[r]], end = view.begin[leaves[r] + 1]; e < end; ++e) {
       const float x = features.data[view.index[e] * features.step + r];
-      const float shift = x == x ? x - view.centre[e] : 0.0f;  // missing: as if it were the centre
+      // a missing value counts as the centre
+      const float shift = x == x ? x - view.centre[e] : 0.0f;
       const float* weights = view.weights + e * view.stride + column;
       for (int v = 0; v < kVectors; ++v) sums[v] += load<V>(weights + v * kFloats) * shift;
     }
-    float payload[kWidth];
+    float value[kWidth];
     for (int v = 0; v < kVectors; ++v) {
       const int64_t here = at + v * kFloats;
-      // Infinities of both signs have met: the leaf's constant.
+      // The sum is NaN (infinities of both signs): use the leaf's constant.
       const V sum = sums[v] == sums[v] ? sums[v] : load<V>(view.values + here);
       const V clipped = clip(sum, load<V>(view.lower + here), load<V>(view.upper + here));
-      store(payload + v * kFloats, clip(clipped, V{} - kLargest, V{} + kLargest));
+      store(value + v * kFloats, clip(clipped, V{} - kLargest, V{} + kLargest));
     }
     float* out = scores + r * row_step + column;
     if (n_columns == kWidth)
-      for (int k = 0; k < kWidth; ++k) out[k] += payload[k];
+      for (int k = 0; k < kWidth; ++k) out[k] += value[k];
     else
-      for (int64_t k = 0; k < n_columns; ++k) out[k] += payload[k];
+      for (int64_t k = 0; k < n_columns; ++k) out[k] += value[k];
   }
 }
 

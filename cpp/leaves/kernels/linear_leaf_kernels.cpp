@@ -1,4 +1,4 @@
-// Sums over rows for linear leaves (linear.h).
+// Kernels that sum over rows for linear leaves (linear.h).
 #include "leaves/kernels/linear_leaf_kernels.h"
 
 #include "base/kernels/lanes.h"
@@ -8,16 +8,16 @@ namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
 void gather(const float* values, const uint32_t* ids, int64_t n, float* out, float* range) {
-  float least = range[0], most = range[1];
+  float lowest = range[0], highest = range[1];
   for (int64_t i = 0; i < n; ++i) {
     if (i + kRowsAhead < n) prefetch(values + ids[i + kRowsAhead]);
     const float x = values[ids[i]];
     out[i] = x;
-    least = x < least ? x : least;
-    most = x > most ? x : most;
+    lowest = x < lowest ? x : lowest;
+    highest = x > highest ? x : highest;
   }
-  range[0] = least;
-  range[1] = most;
+  range[0] = lowest;
+  range[1] = highest;
 }
 
 void mean_sums(const float* x, const double* w, double unit, int64_t n, double* out) {
@@ -59,7 +59,8 @@ double dot(const double* a, const double* b, int64_t n) {
   return fold(sum) + rest;
 }
 
-// Columns [column, column + 8) of the outer product; the sums of P regressors stay in registers.
+// Compute columns [column, column + 8) of the outer product; the sums of P regressors stay in
+// registers.
 template <int P>
 void outer_columns(const double* z, int64_t z_step, const float* values, const double* units,
                    int n_columns, int column, int width, const uint32_t* ids,
@@ -121,16 +122,16 @@ POLYLEAF_INLINE void widen(float v, float* lower, float* upper) {
 
 void bound(const float* scores, int n_columns, int64_t n, float* lower, float* upper) {
   if (n_columns == 1) {
-    f32x16 least = broadcast(lower[0]), most = broadcast(upper[0]);
+    f32x16 lowest = broadcast(lower[0]), highest = broadcast(upper[0]);
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
       const f32x16 v = load<f32x16>(scores + i);
-      least = select(v < least, v, least);
-      most = max(v, most);
+      lowest = select(v < lowest, v, lowest);
+      highest = max(v, highest);
     }
     for (int j = 0; j < 16; ++j) {
-      lower[0] = least[j] < lower[0] ? least[j] : lower[0];
-      upper[0] = most[j] > upper[0] ? most[j] : upper[0];
+      lower[0] = lowest[j] < lower[0] ? lowest[j] : lower[0];
+      upper[0] = highest[j] > upper[0] ? highest[j] : upper[0];
     }
     for (; i < n; ++i) widen(scores[i], lower, upper);
     return;

@@ -1,6 +1,6 @@
-// Sums over rows for linear leaves, of terms that are rounded to integers (rounded.h): over up to
-// kSumBlock rows they are exact in float64, whatever the order. Factors come in units that keep
-// terms below their bits.
+// Sums over rows for linear leaves. Terms are rounded to integers (fixed_point.h), so sums of up to
+// kSumBlock rows are exact in float64 in any order. Factors are scaled so that terms stay below
+// their bit limit.
 #pragma once
 #include <cstdint>
 
@@ -11,18 +11,18 @@
 namespace polyleaf {
 
 struct LinearLeafKernels {
-  // out[i] = values[ids[i]]; range[0] = the least of these and it, range[1] the largest, but for
-  // NaN
+  // out[i] = values[ids[i]]; range[0] and range[1] are extended to the smallest and largest
+  // value, ignoring NaN.
   void (*gather)(const float* values, const uint32_t* ids, int64_t n, float* out, float* range);
-  // Sums of w and of w * (x * unit) over the rows where x is not missing: out[0], out[1].
+  // out[0], out[1]: sums of w and of w * (x * unit) over the rows where x is not missing.
   void (*mean_sums)(const float* x, const double* w, double unit, int64_t n, double* out);
-  // out = ((x - centre) * inverse_scale) * unit, 0 where x is missing.
+  // out = ((x - centre) * inverse_scale) * unit; 0 where x is missing.
   void (*standardise)(const float* x, int64_t n, double centre, double inverse_scale, double unit,
                       double* out);
-  // Sum of a * b.
+  // Return the sum of a * b.
   double (*dot)(const double* a, const double* b, int64_t n);
   // out (p, n_columns) = sum over rows of z[j * z_step + i] * (values_i * units), where values_i
-  // (n_columns) is that of row ids[i] times its multiplier. Units have a multiple of eight entries.
+  // (n_columns) is row ids[i] times its multiplier. The number of units is a multiple of 8.
   void (*outer)(const double* z, int64_t z_step, int p, const float* values, const double* units,
                 int n_columns, const uint32_t* ids, const RowSample& sample, int64_t n,
                 double* out);

@@ -1,4 +1,4 @@
-// Fixed-point leaf sums (leaves/newton.h).
+// Kernel of fixed-point leaf sums (leaves/newton.h).
 #include "base/kernels/lanes.h"
 #include "leaves/newton.h"
 
@@ -6,9 +6,9 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// One column: rows of one leaf often follow each other, and each addition must wait for the one
-// before it. Four tables in turn take that wait away. For small trees: the tables must stay in the
-// first cache.
+// One column: consecutive rows are often in the same leaf, so each addition waits for the one
+// before. Four alternating tables hide that latency, for trees so small that the tables stay in the
+// L1 cache.
 constexpr int kTableLeaves = 512;
 
 void sum_column(const float* values, int64_t begin, int64_t end, const int32_t* leaf_of_row,

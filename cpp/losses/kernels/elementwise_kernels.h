@@ -1,7 +1,7 @@
-// The element-wise losses: one struct each, and at the end their list. Processors and devices read
-// the same formulas: nothing here needs more of the language than both have.
+// The element-wise losses: one struct each, and a list of them at the end. CPU and GPU compile the
+// same formulas.
 //
-// A struct says its name, the names of its numbers, where it has any, and the formulas, scalar
+// A struct says its name, the names of its params, where it has any, and the formulas, scalar
 // functions that the loop around them vectorises: `gradient`, if its Hessian is 1, else
 // `derivative`, which gives both; and `loss`. Their last argument is the number of the output (a
 // level, the weight of positives).
@@ -11,9 +11,9 @@
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 
-// Parts of log-link gradients are cut here, so that y * e^-z stays finite and can still be
+// Parts of log-link gradients are clipped here, so that y * e^-z stays finite and can still be
 // multiplied by a weight.
-constexpr float kLargestPart = 1e30f;
+constexpr float kMaxGradientPart = 1e30f;
 
 struct Derivative {
   float g, h;
@@ -29,7 +29,7 @@ struct SquaredError {
   }
 };
 
-// l = |z - y|; the Hessian 1 is a scale for the split search, leaves are renewed by the median.
+// l = |z - y|; the Hessian 1 is a scale for the split search; leaf values are updated to medians.
 struct AbsoluteError {
   static constexpr const char* kName = "absolute_error";
   float gradient(float z, float y, float) const {
@@ -59,8 +59,8 @@ struct Huber {
   static constexpr const char* kName = "huber";
   static constexpr const char* kParameters[] = {"delta"};
   float delta;
-  explicit Huber(const LossParams& numbers) : delta(numbers[0]) {}
-  float gradient(float z, float y, float) const { return at_least(at_most(z - y, delta), -delta); }
+  explicit Huber(const LossParams& params) : delta(params[0]) {}
+  float gradient(float z, float y, float) const { return max(min(z - y, delta), -delta); }
   double loss(float z, float y, float) const {
     double r = double(z) - double(y);
     r = r < 0 ? -r : r;
@@ -69,29 +69,29 @@ struct Huber {
   }
 };
 
-// Deviances with a log link, variance = mean^p, p in [1, 2]. With the model's part b = e^((2-p) z)
-// and the data's part s = y e^((1-p) z) the gradient is b - s, and the Hessian a mixture of b and
-// s. kPower 1: Poisson (s = y), 2: Gamma (b = 1), 0: Tweedie.
+// Deviances with a log link, variance = mean^p, p in [1, 2]. With the model part b = e^((2-p) z)
+// and the data part s = y e^((1-p) z) the gradient is b - s, and the Hessian a weighted sum of b
+// and s. kPower 1: Poisson (s = y), 2: Gamma (b = 1), 0: Tweedie.
 template <int kPower>
-struct LogLinkOf {
+struct LogLinkPower {
   float one_minus_p, two_minus_p, model_hessian, data_hessian;
   double inverse_one, inverse_two;  // 1 / (1 - p), 1 / (2 - p); Tweedie only
-  explicit LogLinkOf(const LossParams& numbers)
-      : one_minus_p(1.0f - numbers[0]),
-        two_minus_p(2.0f - numbers[0]),
-        model_hessian(numbers[1]),
-        data_hessian(numbers[2]),
+  explicit LogLinkPower(const LossParams& params)
+      : one_minus_p(1.0f - params[0]),
+        two_minus_p(2.0f - params[0]),
+        model_hessian(params[1]),
+        data_hessian(params[2]),
         inverse_one(1.0 / double(one_minus_p)),
         inverse_two(1.0 / double(two_minus_p)) {}
   float model(float z) const {
-    return kPower == 2 ? 1.0f : at_most(exp_saturating(two_minus_p * z), kLargestPart);
+    return kPower == 2 ? 1.0f : min(exp_saturating(two_minus_p * z), kMaxGradientPart);
   }
   float data(float z, float y) const {
-    return kPower == 1 ? y : at_most(y * exp_saturating(one_minus_p * z), kLargestPart);
+    return kPower == 1 ? y : min(y * exp_saturating(one_minus_p * z), kMaxGradientPart);
   }
   Derivative derivative(float z, float y, float) const {
     const float b = model(z), s = data(z, y);
-    return {b - s, at_least(model_hessian * b + data_hessian * s, kMinHessian)};
+    return {b - s, max(model_hessian * b + data_hessian * s, kMinHessian)};
   }
   double loss(float z, float y, float) const {
     if constexpr (kPower == 1) return double(model(z)) - double(y) * double(z);
@@ -103,11 +103,11 @@ struct LogLink {
   static constexpr const char* kName = "log_link";
   static constexpr const char* kParameters[] = {"variance_power", "model_hessian", "data_hessian"};
   template <class F>
-  static void choose(const LossParams& numbers, F&& f) {
-    const float two_minus_p = 2.0f - numbers[0];
-    if (two_minus_p == 1.0f) return f(LogLinkOf<1>(numbers));
-    if (two_minus_p == 0.0f) return f(LogLinkOf<2>(numbers));
-    f(LogLinkOf<0>(numbers));
+  static void choose(const LossParams& params, F&& f) {
+    const float two_minus_p = 2.0f - params[0];
+    if (two_minus_p == 1.0f) return f(LogLinkPower<1>(params));
+    if (two_minus_p == 0.0f) return f(LogLinkPower<2>(params));
+    f(LogLinkPower<0>(params));
   }
 };
 
@@ -115,12 +115,12 @@ struct LogLink {
 struct Logistic {
   static constexpr const char* kName = "logistic";
   Derivative derivative(float z, float y, float positive) const {
-    // The smaller of p and 1 - p is e / (1 + e): computed so, it keeps its digits.
+    // The smaller of p and 1 - p is e / (1 + e), which keeps its digits.
     const float e = exp_saturating(-magnitude(z));
     const float larger = 1.0f / (1.0f + e), smaller = e * larger;
     const float p = z < 0 ? smaller : larger, not_p = z < 0 ? larger : smaller;
     const float sy = positive * y, ny = 1.0f - y;
-    return {ny * p - sy * not_p, at_least((ny + sy) * (larger * smaller), kMinHessian)};
+    return {ny * p - sy * not_p, max((ny + sy) * (larger * smaller), kMinHessian)};
   }
   double loss(float z, float y, float positive) const {
     const double rest = double(log1p_unit(exp_saturating(-magnitude(z))));
@@ -130,13 +130,13 @@ struct Logistic {
   }
 };
 
-// l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The Hessian 1 is an upper bound,
-// reached inside the margin.
+// l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The Hessian 1 is an upper bound, reached
+// inside the margin.
 struct SquaredHinge {
   static constexpr const char* kName = "squared_hinge";
   float gradient(float z, float y, float) const {
     const float t = 2.0f * y - 1.0f;
-    return -t * at_least(1.0f - t * z, 0.0f);
+    return -t * max(1.0f - t * z, 0.0f);
   }
   double loss(float z, float y, float) const {
     const double margin = 1.0 - (2.0 * double(y) - 1.0) * double(z);
@@ -145,20 +145,20 @@ struct SquaredHinge {
 };
 
 template <class L>
-constexpr bool kUnitHessian = requires(const L loss) { loss.gradient(0.0f, 0.0f, 0.0f); };
+constexpr bool kHasUnitHessian = requires(const L loss) { loss.gradient(0.0f, 0.0f, 0.0f); };
 
-// Calls f with the loss of these numbers.
+// Call f with the loss that has these parameters.
 template <class L, class F>
-void with(const LossParams& numbers, F&& f) {
-  if constexpr (requires { L::choose(numbers, f); })
-    L::choose(numbers, f);
+void dispatch_loss(const LossParams& params, F&& f) {
+  if constexpr (requires { L::choose(params, f); })
+    L::choose(params, f);
   else if constexpr (requires { L::kParameters; })
-    f(L(numbers));
+    f(L(params));
   else
     f(L());
 }
 
-// By the numbers that the table of the core has them under.
+// The losses in the order of the registry.
 template <class... L>
 struct Losses {};
 using ElementwiseLosses =

@@ -1,10 +1,8 @@
-// What is left of the gamma function's derivatives, and of exponentials and logarithms, where their
-// leading terms are taken off: so that differences of them keep their digits. Built as
-// vector_math.h is.
+// Derivatives of the log-gamma function, exponentials and logarithms minus their leading terms, so
+// that differences keep their digits. Written in the style of vector_math.h.
 //
 // Asymptotic series of digamma and trigamma: Abramowitz and Stegun, 6.3.18 and 6.4.12, from
-// `kShift` upwards; below, by their recurrences 6.3.5 and 6.4.6. Owns: these functions. Must not
-// know: any likelihood.
+// `kShift` upwards; below, their recurrences 6.3.5 and 6.4.6.
 #pragma once
 #include "losses/kernels/vector_math.h"
 
@@ -56,7 +54,7 @@ inline float exp_excess(float v) {
 
 // t - ln(1 + t) for t > -1.
 inline float log_excess(float t) {
-  const float far = t - log_normal(at_least(1.0f + t, 1.17549435e-38f));
+  const float far = t - log_normal(max(1.0f + t, 1.17549435e-38f));
   return t > -0.29f && t < 0.41f ? (t * t) * (0.5f - t * log_series(t)) : far;
 }
 

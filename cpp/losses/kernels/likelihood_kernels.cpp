@@ -1,35 +1,34 @@
-// The likelihoods: one struct each, and at the end the table of them. As in elementwise.h a struct
-// says its name, the names of its numbers and the formulas, here of both scores of one target at
-// once.
+// The likelihoods: one struct each, and a table of them at the end. As in elementwise_kernels.h, a
+// struct defines its name, the names of its parameters and the formulas, here for both scores of
+// one target.
 //
-// The second score s is the logarithm of a spread; `lowest` and `highest` are where it is cut, and
-// beyond them derivatives are those at the cut. No likelihood meets NaN or infinity for finite
-// scores and targets.
+// The second score s is the logarithm of a scale; it is clipped to [`lowest`, `highest`], and
+// derivatives outside are those at the bound. Finite scores and targets never give NaN or infinity.
 #include "losses/kernels/gamma_math.h"
 #include "losses/likelihoods.h"
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// One row's step, before the ridge: a target far from where it was expected asks to multiply a
-// spread by e^50 where Fisher's information knows only what was expected.
-constexpr float kLongestStep = 2.0f;
-// Deviations in units of the spread are cut here, so that their squares can still be multiplied by
-// a weight.
-constexpr float kFarthest = 1e12f;
-// ... and so are logarithms of means, so that squares of the means are finite.
-constexpr float kMostLog = 40.0f;
+// Maximum step of one row before the ridge: a far outlier would multiply the scale by e^50, since
+// Fisher's information only reflects what was expected.
+constexpr float kMaxStep = 2.0f;
+// Standardised deviations are clipped here, so that their squares can still be multiplied by a
+// weight.
+constexpr float kMaxDeviation = 1e12f;
+// Logarithms of means are clipped here, so that squares of the means are finite.
+constexpr float kMaxLogMean = 40.0f;
 
 struct Derivatives {
   float g[2], h[2];
 };
 
-inline float hessian(float g, float information) {
-  return at_least(at_least(information, magnitude(g) * (1.0f / kLongestStep)), kMinHessian);
+inline float bound_hessian(float g, float information) {
+  return max(max(information, magnitude(g) * (1.0f / kMaxStep)), kMinHessian);
 }
 
-inline float within(float x, float lowest, float highest) {
-  return at_most(at_least(x, lowest), highest);
+inline float clip(float x, float lowest, float highest) {
+  return min(max(x, lowest), highest);
 }
 
 // -ln f = s + z^2 / 2, z = (y - location) / e^s.
@@ -37,12 +36,12 @@ struct Normal {
   static constexpr const char* kName = "normal";
   static constexpr const char* kParameters[] = {"lowest", "highest"};
   float lowest, highest;
-  explicit Normal(const LossParams& numbers) : lowest(numbers[0]), highest(numbers[1]) {}
+  explicit Normal(const LossParams& params) : lowest(params[0]), highest(params[1]) {}
   Derivatives derivatives(float location, float s, float y) const {
-    const float precision = exp_saturating(-within(s, lowest, highest));
-    const float z = within((location - y) * precision, -kFarthest, kFarthest);
+    const float precision = exp_saturating(-clip(s, lowest, highest));
+    const float z = clip((location - y) * precision, -kMaxDeviation, kMaxDeviation);
     const float gs = 1.0f - z * z;
-    return {{z * precision, gs}, {precision * precision, hessian(gs, 2.0f)}};
+    return {{z * precision, gs}, {precision * precision, bound_hessian(gs, 2.0f)}};
   }
 };
 
@@ -52,15 +51,16 @@ struct StudentT {
   static constexpr const char* kName = "student_t";
   static constexpr const char* kParameters[] = {"lowest", "highest", "df"};
   float lowest, highest, df;
-  explicit StudentT(const LossParams& numbers)
-      : lowest(numbers[0]), highest(numbers[1]), df(numbers[2]) {}
+  explicit StudentT(const LossParams& params)
+      : lowest(params[0]), highest(params[1]), df(params[2]) {}
   Derivatives derivatives(float location, float s, float y) const {
-    const float precision = exp_saturating(-within(s, lowest, highest));
-    const float z = within((location - y) * precision, -kFarthest, kFarthest);
+    const float precision = exp_saturating(-clip(s, lowest, highest));
+    const float z = clip((location - y) * precision, -kMaxDeviation, kMaxDeviation);
     const float share = (df + 1.0f) / (df + z * z), other = 1.0f / (df + 3.0f);
     const float gs = 1.0f - share * (z * z);
-    const float of_location = (precision * precision) * ((df + 1.0f) * other);
-    return {{share * (z * precision), gs}, {of_location, hessian(gs, 2.0f * df * other)}};
+    const float location_information = (precision * precision) * ((df + 1.0f) * other);
+    return {{share * (z * precision), gs},
+            {location_information, bound_hessian(gs, 2.0f * df * other)}};
   }
 };
 
@@ -70,13 +70,13 @@ struct Gamma {
   static constexpr const char* kName = "gamma_distribution";
   static constexpr const char* kParameters[] = {"lowest", "highest"};
   float lowest, highest;
-  explicit Gamma(const LossParams& numbers) : lowest(numbers[0]), highest(numbers[1]) {}
+  explicit Gamma(const LossParams& params) : lowest(params[0]), highest(params[1]) {}
   Derivatives derivatives(float m, float s, float y) const {
-    const float log_k = -2.0f * within(s, lowest, highest), k = exp_saturating(log_k);
-    const float v = within(log_normal(y) - m, -kMostLog, kMostLog);
+    const float log_k = -2.0f * clip(s, lowest, highest), k = exp_saturating(log_k);
+    const float v = clip(log_normal(y) - m, -kMaxLogMean, kMaxLogMean);
     const float gm = -k * exp_minus_one(v);
     const float gs = -2.0f * (k * (digamma_excess(k, log_k) + exp_excess(v)));
-    return {{gm, gs}, {hessian(gm, k), hessian(gs, 4.0f * trigamma_excess(k))}};
+    return {{gm, gs}, {bound_hessian(gm, k), bound_hessian(gs, 4.0f * trigamma_excess(k))}};
   }
 };
 
@@ -86,27 +86,29 @@ struct NegativeBinomial {
   static constexpr const char* kName = "negative_binomial";
   static constexpr const char* kParameters[] = {"lowest", "highest"};
   float lowest, highest;
-  explicit NegativeBinomial(const LossParams& numbers) : lowest(numbers[0]), highest(numbers[1]) {}
+  explicit NegativeBinomial(const LossParams& params) : lowest(params[0]), highest(params[1]) {}
   Derivatives derivatives(float m, float s, float y) const {
-    const float log_r = -2.0f * within(s, lowest, highest), r = exp_saturating(log_r);
-    const float u = exp_saturating(at_most(m, kMostLog));
+    const float log_r = -2.0f * clip(s, lowest, highest), r = exp_saturating(log_r);
+    const float u = exp_saturating(min(m, kMaxLogMean));
     const float whole = r + u, share = r / whole;  // 1 / (1 + x)
     const float gm = (u - y) * share;
-    const float gs = -2.0f * of_shape(r, y, u);
-    const float of_shapes = trigamma_excess(r) * ((1.0f - share) * (1.0f - share));
-    // An upper bound of the information: sums over all counts have no closed form. It is exact
-    // where counts or r are large, within 2.5 from r = .2 on, and 5 at r = .05.
+    const float gs = -2.0f * shape_derivative(r, y, u);
+    const float shape_information = trigamma_excess(r) * ((1.0f - share) * (1.0f - share));
+    // An upper bound of the information: the sum over all counts has no closed form. It is
+    // exact for large counts or large r, within a factor of 2.5 from r = .2 on, and 5 at r =
+    // .05.
     return {{gm, gs},
-            {hessian(gm, u * share), hessian(gs, 4.0f * of_shapes * (whole / (whole + 1.0f)))}};
+            {bound_hessian(gm, u * share),
+             bound_hessian(gs, 4.0f * shape_information * (whole / (whole + 1.0f)))}};
   }
 
   // r times the derivative of -ln f by r: r (digamma(r) - digamma(r + y) + ln(1 + x)) + (y - u) /
   // (1 + x). From `kFar` upwards all logarithms are one, of (r + y) / (r + u), whose leading term
   // goes.
-  static float of_shape(float r, float y, float u) {
+  static float shape_derivative(float r, float y, float u) {
     const float t = (y - u) / (r + u);
-    const float of_y = digamma_tail(at_least(r + y, kFar)), of_r = digamma_tail(at_least(r, kFar));
-    const float far = r * (log_excess(t) + (of_r - of_y));
+    const float tail_y = digamma_tail(max(r + y, kFar)), tail_r = digamma_tail(max(r, kFar));
+    const float far = r * (log_excess(t) + (tail_r - tail_y));
     float sum = 0.0f;  // digamma(r + y) - digamma(r), from kShift upwards
     for (int i = 0; i < kShift; ++i) {
       const float at = r + static_cast<float>(i);
@@ -121,12 +123,12 @@ struct NegativeBinomial {
 };
 
 template <class L>
-void derivatives(const LossParams& numbers, const LikelihoodChunk& chunk, float* g_out,
+void derivatives(const LossParams& params, const LikelihoodChunk& chunk, float* g_out,
                  float* h_out) {
   const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
   const float* __restrict offset = chunk.offset, * __restrict weight = chunk.weight;
   float* __restrict g = g_out, * __restrict h = h_out;
-  const L likelihood(numbers);
+  const L likelihood(params);
   const int64_t n = chunk.n;
   for (int64_t i = 0; i < n; ++i) {
     const Derivatives d = likelihood.derivatives(raw[2 * i] + offset[2 * i],
@@ -150,7 +152,7 @@ void trigamma_array(const float* x, float* out, int64_t n) {
 }
 
 template <class L>
-constexpr LikelihoodKernels named() {
+constexpr LikelihoodKernels make_kernels() {
   LikelihoodKernels kernels{L::kName, {}, derivatives<L>};
   const char** to = kernels.parameters;
   for (const char* parameter : L::kParameters) *to++ = parameter;
@@ -158,7 +160,7 @@ constexpr LikelihoodKernels named() {
 }
 
 template <class... L>
-constexpr LikelihoodKernels kLikelihoods[] = {named<L>()...};
+constexpr LikelihoodKernels kLikelihoods[] = {make_kernels<L>()...};
 
 template <int n>
 constexpr LossTable<LikelihoodKernels> table(const LikelihoodKernels (&likelihoods)[n]) {

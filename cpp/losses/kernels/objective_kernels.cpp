@@ -1,8 +1,8 @@
-// Loops around the element-wise losses (elementwise.h), the losses of classes themselves, and at
-// the end the tables of both.
+// Loops around the element-wise losses (elementwise_kernels.h), the class losses themselves, and
+// the tables of both.
 //
 // Derivatives are float32; losses are float64 sums of float32 transcendentals, so squares of large
-// residuals do not overflow. No loss meets NaN or infinity for finite raw scores and targets.
+// residuals do not overflow. Finite raw scores and targets never give NaN or infinity.
 #include "base/kernels/lanes.h"
 #include "losses/kernels/elementwise_kernels.h"
 #include "losses/objectives.h"
@@ -11,13 +11,13 @@ namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 namespace {
 
 template <class L>
-void derivatives(const LossParams& numbers, const LossChunk& chunk, float* g_out, float* h_out) {
+void derivatives(const LossParams& params, const LossChunk& chunk, float* g_out, float* h_out) {
   const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
   const float* __restrict offset = chunk.offset, * __restrict parameter = chunk.parameter;
   float* __restrict g = g_out, * __restrict h = h_out;
   const int64_t n = chunk.n;
-  with<L>(numbers, [&](auto loss) {
-    if constexpr (kUnitHessian<decltype(loss)>) {
+  dispatch_loss<L>(params, [&](auto loss) {
+    if constexpr (kHasUnitHessian<decltype(loss)>) {
       for (int64_t i = 0; i < n; ++i)
         g[i] = loss.gradient(raw[i] + offset[i], target[i], parameter[i]);
     } else if (h == nullptr) {
@@ -34,55 +34,55 @@ void derivatives(const LossParams& numbers, const LossChunk& chunk, float* g_out
 }
 
 template <class L>
-void losses(const LossParams& numbers, const LossChunk& chunk, double* out) {
+void losses(const LossParams& params, const LossChunk& chunk, double* out) {
   const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
   const float* __restrict offset = chunk.offset, * __restrict parameter = chunk.parameter;
   double* __restrict loss_out = out;
   const int64_t n = chunk.n;
-  with<L>(numbers, [&](auto loss) {
+  dispatch_loss<L>(params, [&](auto loss) {
     for (int64_t i = 0; i < n; ++i)
       loss_out[i] = loss.loss(raw[i] + offset[i], target[i], parameter[i]);
   });
 }
 
-// Losses of classes work on 16 rows at a time, transposed: scores[k * 16 + lane] for class k of row
+// Class losses process 16 rows at a time, transposed: scores[k * 16 + lane] is class k of row
 // `lane`. Every step is then one vector operation for any number of classes, and sums over classes
-// run in order of class.
-constexpr int64_t kFewClasses = 4;  // that are moved one by one as fast as in squares
+// run in class order.
+// below this, copying single elements is as fast as transposing
+constexpr int64_t kMinTransposedClasses = 4;
 
-// Calls square(k) for squares of sixteen classes from k on; the last may share classes with the one
-// before.
+// Call square(k) for blocks of 16 classes from k on; the last block may overlap the one before.
 template <class F>
-POLYLEAF_INLINE void for_each_square(int64_t n_outputs, const F& square) {
+POLYLEAF_INLINE void visit_squares(int64_t n_outputs, const F& square) {
   for (int64_t k = 0; k + kLanes <= n_outputs; k += kLanes) square(k);
   if (n_outputs % kLanes != 0) square(n_outputs - kLanes);
 }
 
-POLYLEAF_INLINE void turn(const float* from, int64_t stride, i32x16* to) {
+POLYLEAF_INLINE void transpose_square(const float* from, int64_t stride, i32x16* to) {
   transpose(reinterpret_cast<const int32_t*>(from), static_cast<int>(stride), to);
 }
 
-// Sixteen whole rows.
-inline void read_sixteen(const float* rows, int64_t n_outputs, float* scores) {
+// Read 16 whole rows.
+inline void read_rows(const float* rows, int64_t n_outputs, float* scores) {
   i32x16 square[kLanes];
   if (n_outputs >= kLanes)
-    return for_each_square(n_outputs, [&](int64_t k) {
-      turn(rows + k, n_outputs, square);
+    return visit_squares(n_outputs, [&](int64_t k) {
+      transpose_square(rows + k, n_outputs, square);
       for (int c = 0; c < kLanes; ++c) store(scores + (k + c) * kLanes, square[c]);
     });
-  float room[kLanes * (kLanes + 1)];  // the last row is read past its end
-  __builtin_memcpy(room, rows, static_cast<size_t>(n_outputs) * kLanes * sizeof(float));
-  for (int j = 0; j < kLanes; ++j) room[n_outputs * kLanes + j] = 0.0f;
-  turn(room, n_outputs, square);
+  float buffer[kLanes * (kLanes + 1)];  // the last row is read past its end
+  __builtin_memcpy(buffer, rows, static_cast<size_t>(n_outputs) * kLanes * sizeof(float));
+  for (int j = 0; j < kLanes; ++j) buffer[n_outputs * kLanes + j] = 0.0f;
+  transpose_square(buffer, n_outputs, square);
   for (int c = 0; c < n_outputs; ++c) store(scores + c * kLanes, square[c]);
 }
 
-// Reads up to 16 rows (the last one fills the lanes left over) and adds the offset.
+// Read up to 16 rows (the last one fills the remaining lanes) and add the offset.
 inline void read_group(const ClassChunk& chunk, int64_t first, float* scores_out) {
   const int64_t n_outputs = chunk.n_outputs;
   float* __restrict scores = scores_out;
-  if (chunk.n_rows - first >= kLanes && n_outputs >= kFewClasses) {
-    read_sixteen(chunk.raw + first * n_outputs, n_outputs, scores);
+  if (chunk.n_rows - first >= kLanes && n_outputs >= kMinTransposedClasses) {
+    read_rows(chunk.raw + first * n_outputs, n_outputs, scores);
   } else {
     for (int j = 0; j < kLanes; ++j) {
       const int64_t row = first + j < chunk.n_rows ? first + j : chunk.n_rows - 1;
@@ -96,30 +96,31 @@ inline void read_group(const ClassChunk& chunk, int64_t first, float* scores_out
   }
 }
 
-// The inverse of `read_sixteen`.
-inline void write_sixteen(const float* scores, int64_t n_outputs, float* rows) {
+// Inverse of `read_rows`.
+inline void write_rows(const float* scores, int64_t n_outputs, float* rows) {
   i32x16 square[kLanes];
   if (n_outputs >= kLanes)
-    return for_each_square(n_outputs, [&](int64_t k) {
-      turn(scores + k * kLanes, kLanes, square);
+    return visit_squares(n_outputs, [&](int64_t k) {
+      transpose_square(scores + k * kLanes, kLanes, square);
       for (int j = 0; j < kLanes; ++j) store(rows + j * n_outputs + k, square[j]);
     });
-  float room[kLanes * (kLanes + 1)];  // rows are written past their end, in order
-  turn(scores, kLanes, square);
-  for (int j = 0; j < kLanes; ++j) store(room + j * n_outputs, square[j]);
-  __builtin_memcpy(rows, room, static_cast<size_t>(n_outputs) * kLanes * sizeof(float));
+  float buffer[kLanes * (kLanes + 1)];  // rows are written past their end, in order
+  transpose_square(scores, kLanes, square);
+  for (int j = 0; j < kLanes; ++j) store(buffer + j * n_outputs, square[j]);
+  __builtin_memcpy(rows, buffer, static_cast<size_t>(n_outputs) * kLanes * sizeof(float));
 }
 
-// The inverse of `read_group`, without the offset.
+// Inverse of `read_group`, without the offset.
 inline void write_group(const float* scores, int64_t n_rows, int64_t n_outputs, float* rows) {
-  if (n_rows == kLanes && n_outputs >= kFewClasses) return write_sixteen(scores, n_outputs, rows);
+  if (n_rows == kLanes && n_outputs >= kMinTransposedClasses)
+    return write_rows(scores, n_outputs, rows);
   for (int64_t j = 0; j < n_rows; ++j) {
     float* __restrict row = rows + j * n_outputs;
     for (int64_t k = 0; k < n_outputs; ++k) row[k] = scores[k * kLanes + j];
   }
 }
 
-inline int64_t rows_of_group(const ClassChunk& chunk, int64_t first) {
+inline int64_t count_group_rows(const ClassChunk& chunk, int64_t first) {
   return chunk.n_rows - first < kLanes ? chunk.n_rows - first : kLanes;
 }
 
@@ -128,16 +129,16 @@ struct SoftmaxGroup {
   float sum[kLanes];
 };
 
-// Leaves e^(score - largest) in `chunk.scratch`.
+// Write e^(score - largest) to `chunk.scratch`.
 inline void softmax_group(const ClassChunk& chunk, int64_t first, SoftmaxGroup& group) {
   const int64_t n_outputs = chunk.n_outputs;
   float* __restrict scores = chunk.scratch;
   read_group(chunk, first, scores);
   float largest[kLanes], sum[kLanes], part[kLanes];
-  f32x16 most = load<f32x16>(scores);
-  for (int64_t k = 1; k < n_outputs; ++k) most = max(load<f32x16>(scores + k * kLanes), most);
-  store(largest, most);
-  // The sum is kept in parts of 16 classes, so its error does not grow with thousands of them.
+  f32x16 maximum = load<f32x16>(scores);
+  for (int64_t k = 1; k < n_outputs; ++k) maximum = max(load<f32x16>(scores + k * kLanes), maximum);
+  store(largest, maximum);
+  // Sum in parts of 16 classes, so that the error does not grow with thousands of them.
   for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;
   for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
     const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
@@ -156,7 +157,7 @@ inline void softmax_group(const ClassChunk& chunk, int64_t first, SoftmaxGroup& 
   }
 }
 
-// Leaves the probabilities in `chunk.scratch`.
+// Write the probabilities to `chunk.scratch`.
 inline void probability_group(const ClassChunk& chunk, int64_t first) {
   SoftmaxGroup group;
   softmax_group(chunk, first, group);
@@ -167,45 +168,45 @@ inline void probability_group(const ClassChunk& chunk, int64_t first) {
     for (int j = 0; j < kLanes; ++j) p[k * kLanes + j] *= inverse[j];
 }
 
-// Rows of a packed matrix are written 16 entries at a time: what runs past the end of one is
-// written again by the next, so the inner loop has no remainder. Up to 15 floats behind `out` are
+// Rows of a packed matrix are written 16 entries at a time: what runs past the end of one row is
+// overwritten by the next, so the inner loop has no remainder. Up to 15 floats behind `out` are
 // overwritten.
 inline void softmax_hessian(const float* p, const float* others, int64_t n_outputs, float* out) {
   for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
     const float minus = -p[i];
     for (int64_t begin = 0; begin < i; begin += kLanes)
       for (int j = 0; j < kLanes; ++j) out[at + begin + j] = minus * p[begin + j];
-    out[at + i] = at_least(p[i] * others[i * kLanes], kMinHessian);
+    out[at + i] = max(p[i] * others[i * kLanes], kMinHessian);
   }
 }
 
-// l = ln sum of e^score - score of the class. `factor`: the diagonal is taken as factor * p (1 -
-// p); 0: as |p - y|.
+// l = ln sum of e^score - score of the class. `factor`: the Hessian diagonal is factor * p (1 - p);
+// 0: |p - y|.
 struct Softmax {
   static constexpr const char* kName = "softmax";
   static constexpr const char* kParameters[] = {"factor"};
 
-  static void derivatives(const LossParams& numbers, const ClassChunk& chunk, float* g, float* h) {
+  static void derivatives(const LossParams& params, const ClassChunk& chunk, float* g, float* h) {
     const int64_t n_outputs = chunk.n_outputs;
-    const float factor = numbers[0];
+    const float factor = params[0];
     for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
       probability_group(chunk, first);
-      write_group(chunk.scratch, rows_of_group(chunk, first), n_outputs, g + first * n_outputs);
+      write_group(chunk.scratch, count_group_rows(chunk, first), n_outputs, g + first * n_outputs);
     }
-    // Row-major again; what follows is flat.
+    // Row-major again; the following loops are flat.
     const int64_t n = chunk.n_rows * n_outputs;
     float* __restrict gradient = g, * __restrict hessian = h;
     if (factor != 0.0f)
       for (int64_t i = 0; i < n; ++i)
-        hessian[i] = at_least(factor * (gradient[i] * (1.0f - gradient[i])), kMinHessian);
+        hessian[i] = max(factor * (gradient[i] * (1.0f - gradient[i])), kMinHessian);
     for (int64_t i = 0; i < chunk.n_rows; ++i) gradient[i * n_outputs + chunk.label[i]] -= 1.0f;
     if (factor == 0.0f)
-      for (int64_t i = 0; i < n; ++i) hessian[i] = at_least(magnitude(gradient[i]), kMinHessian);
+      for (int64_t i = 0; i < n; ++i) hessian[i] = max(magnitude(gradient[i]), kMinHessian);
   }
 
-  // diag(p) - p p'. 1 - p is taken as the sum of the other probabilities, which keeps its digits
-  // where p is next to 1: the matrix then stays one whose rows sum to zero, positive semi-definite
-  // up to rounding.
+  // diag(p) - p p'. 1 - p is computed as the sum of the other probabilities, which keeps its
+  // digits for p near 1: rows sum to zero, and the matrix is positive semi-definite up to
+  // rounding.
   static void hessians(const ClassChunk& chunk, float* g, float* h) {
     const int64_t n_outputs = chunk.n_outputs, size = packed_size(n_outputs);
     const float* __restrict p = chunk.scratch;
@@ -227,16 +228,16 @@ struct Softmax {
           others[k * kLanes + j] += sum[j];
           sum[j] += p[k * kLanes + j];
         }
-      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
+      for (int64_t j = 0; j < count_group_rows(chunk, first); ++j) {
         float* gi = g + (first + j) * n_outputs;
         for (int64_t k = 0; k < n_outputs; ++k) row[k] = p[k * kLanes + j];
         __builtin_memcpy(gi, row, static_cast<size_t>(n_outputs) * sizeof(float));
         gi[chunk.label[first + j]] -= 1.0f;
         float* hi = h + (first + j) * size;
-        const bool no_room =
-            (chunk.n_rows - 1 - first - j) * size < kLanes;  // what follows is not ours
-        softmax_hessian(row, others + j, n_outputs, no_room ? packed : hi);
-        if (no_room) __builtin_memcpy(hi, packed, static_cast<size_t>(size) * sizeof(float));
+        const bool is_at_end =
+            (chunk.n_rows - 1 - first - j) * size < kLanes;  // writing past the end is not allowed
+        softmax_hessian(row, others + j, n_outputs, is_at_end ? packed : hi);
+        if (is_at_end) __builtin_memcpy(hi, packed, static_cast<size_t>(size) * sizeof(float));
       }
     }
   }
@@ -245,7 +246,7 @@ struct Softmax {
     SoftmaxGroup group;
     for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
       softmax_group(chunk, first, group);
-      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
+      for (int64_t j = 0; j < count_group_rows(chunk, first); ++j) {
         const int64_t row = first + j, label = chunk.label[row];
         const double z = double(chunk.raw[row * chunk.n_outputs + label] + chunk.offset[label]);
         out[row] = double(log_normal(group.sum[j])) + (double(group.largest[j]) - z);
@@ -254,9 +255,8 @@ struct Softmax {
   }
 };
 
-// What losses of code vectors have in common: of sixteen rows at a time `L::group` finds the
-// factors, one a row, and `L::rows` and `L::hessian` make derivatives of them. The factor is the
-// loss.
+// Base of losses with code vectors: `L::group` computes one factor per row for 16 rows, and
+// `L::rows` and `L::hessian` compute derivatives from it. The factor is the loss.
 template <class L>
 struct CodedLoss {
   static void derivatives(const LossParams&, const ClassChunk& chunk, float* g, float* h) {
@@ -273,7 +273,7 @@ struct CodedLoss {
     for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
       L::group(chunk, first, factors);
       L::rows(chunk, first, factors, g, nullptr);
-      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j)
+      for (int64_t j = 0; j < count_group_rows(chunk, first); ++j)
         L::hessian(chunk.scratch + j, factors[j], chunk.label[first + j], n_outputs,
                    h + (first + j) * size);
     }
@@ -283,12 +283,13 @@ struct CodedLoss {
     float factors[kLanes];
     for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
       L::group(chunk, first, factors);
-      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) out[first + j] = double(factors[j]);
+      for (int64_t j = 0; j < count_group_rows(chunk, first); ++j)
+        out[first + j] = double(factors[j]);
     }
   }
 };
 
-// l = e^(mean of the scores - score of the class): one factor a row, e.
+// l = e^(mean of the scores - score of the class); the factor of a row is e^(...).
 struct Exponential : CodedLoss<Exponential> {
   static constexpr const char* kName = "exponential";
 
@@ -298,55 +299,54 @@ struct Exponential : CodedLoss<Exponential> {
     float sum[kLanes] = {}, own[kLanes] = {};
     for (int64_t k = 0; k < chunk.n_outputs; ++k)
       for (int j = 0; j < kLanes; ++j) sum[j] += scores[k * kLanes + j];
-    for (int64_t j = 0; j < rows_of_group(chunk, first); ++j)
+    for (int64_t j = 0; j < count_group_rows(chunk, first); ++j)
       own[j] = scores[chunk.label[first + j] * kLanes + j];
     const float n_outputs = static_cast<float>(chunk.n_outputs);
     for (int j = 0; j < kLanes; ++j)
-      e[j] = at_most(exp_saturating(sum[j] / n_outputs - own[j]), kLargestPart);
+      e[j] = min(exp_saturating(sum[j] / n_outputs - own[j]), kMaxGradientPart);
   }
 
-  // Rows [first, first + 16) of the gradients and, unless it is nullptr, of the diagonal of the
-  // Hessians.
+  // Write rows [first, first + 16) of the gradients and, unless h is nullptr, of the Hessian
+  // diagonal.
   static void rows(const ClassChunk& chunk, int64_t first, const float* e, float* g, float* h) {
     const int64_t n_outputs = chunk.n_outputs;
     const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
-    for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
+    for (int64_t j = 0; j < count_group_rows(chunk, first); ++j) {
       const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
       for (int64_t k = at; k < at + n_outputs; ++k) g[k] = other * e[j];
       g[label] = -(own * e[j]);
       if (h == nullptr) continue;
-      for (int64_t k = at; k < at + n_outputs; ++k)
-        h[k] = at_least((other * other) * e[j], kMinHessian);
-      h[label] = at_least((own * own) * e[j], kMinHessian);
+      for (int64_t k = at; k < at + n_outputs; ++k) h[k] = max((other * other) * e[j], kMinHessian);
+      h[label] = max((own * own) * e[j], kMinHessian);
     }
   }
 
-  // e v v', v the code of the class: 1 - 1 / K for itself, -1 / K for the others.
+  // e v v' with the code vector v of the class: 1 - 1 / K for itself, -1 / K for the others.
   static void hessian(const float*, float e, int64_t label, int64_t n_outputs, float* packed) {
     const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
     const float plain = (other * other) * e, mixed = -((own * other) * e);
     for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
       for (int64_t j = 0; j < i; ++j) packed[at + j] = i == label || j == label ? mixed : plain;
-      packed[at + i] = at_least(i == label ? (own * own) * e : plain, kMinHessian);
+      packed[at + i] = max(i == label ? (own * own) * e : plain, kMinHessian);
     }
   }
 };
 
-// l = sum over the other classes k of e^((score k - score of the class) / 2): a part for each of
-// them, left in `chunk.scratch`, 0 for the class itself; the factor of the row is their sum.
+// l = sum over the other classes k of e^((score k - score of the class) / 2). Each term is written
+// to `chunk.scratch` (0 for the class itself); the factor of a row is their sum.
 struct ExponentialMargin : CodedLoss<ExponentialMargin> {
   static constexpr const char* kName = "exponential_margin";
 
   static void group(const ClassChunk& chunk, int64_t first, float* total) {
     float* __restrict scores = chunk.scratch;
     read_group(chunk, first, scores);
-    const int64_t n_rows = rows_of_group(chunk, first);
+    const int64_t n_rows = count_group_rows(chunk, first);
     float own[kLanes] = {}, sum[kLanes] = {};
     for (int64_t j = 0; j < n_rows; ++j) own[j] = scores[chunk.label[first + j] * kLanes + j];
     for (int64_t k = 0; k < chunk.n_outputs; ++k)
       for (int j = 0; j < kLanes; ++j) {
         float& z = scores[k * kLanes + j];
-        z = at_most(exp_saturating(0.5f * (z - own[j])), kLargestPart);
+        z = min(exp_saturating(0.5f * (z - own[j])), kMaxGradientPart);
       }
     for (int64_t j = 0; j < n_rows; ++j) scores[chunk.label[first + j] * kLanes + j] = 0.0f;
     for (int64_t k = 0; k < chunk.n_outputs; ++k)
@@ -355,20 +355,20 @@ struct ExponentialMargin : CodedLoss<ExponentialMargin> {
   }
 
   static void rows(const ClassChunk& chunk, int64_t first, const float* total, float* g, float* h) {
-    const int64_t n_outputs = chunk.n_outputs, n_rows = rows_of_group(chunk, first);
+    const int64_t n_outputs = chunk.n_outputs, n_rows = count_group_rows(chunk, first);
     write_group(chunk.scratch, n_rows, n_outputs, g + first * n_outputs);
     for (int64_t j = 0; j < n_rows; ++j) {
       const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
       if (h != nullptr) {
-        for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least(0.25f * g[k], kMinHessian);
-        h[label] = at_least(0.25f * total[j], kMinHessian);
+        for (int64_t k = at; k < at + n_outputs; ++k) h[k] = max(0.25f * g[k], kMinHessian);
+        h[label] = max(0.25f * total[j], kMinHessian);
       }
       for (int64_t k = at; k < at + n_outputs; ++k) g[k] *= 0.5f;
       g[label] = -0.5f * total[j];
     }
   }
 
-  // The other classes couple with the class only. `e`: the parts of one row, 16 apart.
+  // The other classes interact with the class only. `e`: the terms of one row, 16 apart.
   static void hessian(const float* e, float total, int64_t label, int64_t n_outputs,
                       float* packed) {
     for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
@@ -376,7 +376,7 @@ struct ExponentialMargin : CodedLoss<ExponentialMargin> {
         packed[at + j] = i == label   ? -0.25f * e[j * kLanes]
                          : j == label ? -0.25f * e[i * kLanes]
                                       : 0.0f;
-      packed[at + i] = at_least(0.25f * (i == label ? total : e[i * kLanes]), kMinHessian);
+      packed[at + i] = max(0.25f * (i == label ? total : e[i * kLanes]), kMinHessian);
     }
   }
 };
@@ -420,7 +420,7 @@ void log_array(const float* x, float* out, int64_t n) {
 }
 
 template <class L, class K>
-constexpr K named(K kernels) {
+constexpr K make_kernels(K kernels) {
   kernels.name = L::kName;
   if constexpr (requires { L::kParameters; }) {
     const char** to = kernels.parameters;
@@ -434,11 +434,11 @@ struct Kernels;
 template <class... L>
 struct Kernels<Losses<L...>> {
   static constexpr LossKernels kTable[] = {
-      named<L>(LossKernels{"", {}, kUnitHessian<L>, derivatives<L>, losses<L>})...};
+      make_kernels<L>(LossKernels{"", {}, kHasUnitHessian<L>, derivatives<L>, losses<L>})...};
 };
 template <class... L>
 constexpr ClassLossKernels kClassLosses[] = {
-    named<L>(ClassLossKernels{"", {}, L::derivatives, L::hessians, L::losses})...};
+    make_kernels<L>(ClassLossKernels{"", {}, L::derivatives, L::hessians, L::losses})...};
 
 template <class K, int n>
 constexpr LossTable<K> table(const K (&losses)[n]) {

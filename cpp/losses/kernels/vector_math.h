@@ -1,10 +1,9 @@
-// exp and log in float32, written so that a plain loop around them vectorises and gives the same
-// bits on every instruction set: only +, -, *, comparisons and bit operations; no table, no fused
-// multiply-add, no libm.
+// exp and log in float32, written so that a plain loop vectorises and gives the same bits on every
+// instruction set: only +, -, *, comparisons and bit operations; no table, no fused multiply-add,
+// no libm.
 //
 // The polynomials are weighted minimax fits on the reduced interval;
-// tests/objectives/test_objectives.py holds their errors against float64. Owns: elementary
-// functions. Must not know: any loss.
+// tests/objectives/test_objectives.py checks their errors against float64.
 #pragma once
 #include <cstdint>
 
@@ -20,11 +19,11 @@ inline float magnitude(float x) {
   return bits_float(float_bits(x) & 0x7fffffff);
 }
 
-// NaN passes through both: the comparison is false, and x is kept.
-inline float at_most(float x, float limit) {
+// Both return x if it is NaN, since the comparison is false.
+inline float min(float x, float limit) {
   return limit < x ? limit : x;
 }
-inline float at_least(float x, float limit) {
+inline float max(float x, float limit) {
   return limit > x ? limit : x;
 }
 
@@ -49,19 +48,18 @@ inline float log_series(float t) {
   return p * t + 0.333333313f;
 }
 
-// e^x within 1 ulp, saturating: x is clipped to [-87, 88] first. So the result is a normal number
-// whatever x is, which spares the losses zeros to divide by, infinities that turn into NaN, and
-// denormals that cost 100 cycles each.
+// e^x within 1 ulp, saturating: x is clipped to [-87, 88] first, so the result is always a normal
+// number. This avoids division by zero, infinities that become NaN, and slow denormals.
 inline float exp_saturating(float x) {
   constexpr float kRound =
-      12582912.0f;  // 1.5 * 2^23: a sum with it holds the nearest integer in its low bits
-  x = at_least(at_most(x, 88.0f), -87.0f);
+      12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  x = max(min(x, 88.0f), -87.0f);
   const float shifted = x * 1.44269504f + kRound;
   const float n = shifted - kRound;
   // ln 2 in two parts: the first has so few bits that n times it is exact.
   const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
   const float mantissa = 1.0f + (r + (r * r) * exp_series(r));
-  // 2^n goes straight into the exponent; the bits of kRound above the integer are shifted out.
+  // 2^n is added to the exponent; the bits of kRound above the integer are shifted out.
   const uint32_t exponent = static_cast<uint32_t>(float_bits(shifted)) << 23;
   return bits_float(static_cast<int32_t>(static_cast<uint32_t>(float_bits(mantissa)) + exponent));
 }
@@ -78,9 +76,8 @@ inline float log_normal(float x) {
   return n * 0.693359375f + (t + (low - 0.5f * t2));
 }
 
-// ln(1 + x) for 0 <= x <= 1. The rounding error of 1 + x is put back to first order, so that small
-// x keep all their digits: near-certain predictions have losses of 1e-10, which must not be flushed
-// to zero.
+// ln(1 + x) for 0 <= x <= 1. The rounding error of 1 + x is corrected to first order, so that small
+// x keep their digits: confident predictions have losses of 1e-10, which must not become zero.
 inline float log1p_unit(float x) {
   const float sum = 1.0f + x;
   return log_normal(sum) + (x - (sum - 1.0f)) / sum;

@@ -1,6 +1,6 @@
-// Sparse rows times a dense matrix (csr_product.h).
+// Kernel of sparse rows times a dense matrix (csr_product.h).
 #include "base/kernels/lanes.h"
-#include "sketch/csr_product.h"
+#include "sketch/sketch.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -14,10 +14,10 @@ typedef float Vector __attribute__((vector_size(32)));
 typedef float Vector __attribute__((vector_size(16)));
 #endif
 constexpr int kWidth = sizeof(Vector) / sizeof(float);
-constexpr int64_t kRun = 256;  // terms summed before they join the total
-constexpr int64_t kAhead = 8;  // entries whose matrix rows are fetched ahead
+constexpr int64_t kRun = 256;             // terms summed before they join the total
+constexpr int64_t kPrefetchDistance = 8;  // entries whose matrix rows are prefetched
 
-// kN vectors of columns, starting at c.
+// Compute kN vectors of columns, starting at c.
 template <int kN>
 POLYLEAF_INLINE void columns(const int32_t* indices, const float* values, int64_t n,
                              const float* matrix, int64_t d, int64_t c, float* out) {
@@ -26,7 +26,8 @@ POLYLEAF_INLINE void columns(const int32_t* indices, const float* values, int64_
     const int64_t stop = start + kRun < n ? start + kRun : n;
     Vector sums[kN] = {};
     for (int64_t i = start; i < stop; ++i) {
-      if (i + kAhead < n) __builtin_prefetch(matrix + indices[i + kAhead] * d + c);
+      if (i + kPrefetchDistance < n)
+        __builtin_prefetch(matrix + indices[i + kPrefetchDistance] * d + c);
       const float* row = matrix + indices[i] * d + c;
       for (int v = 0; v < kN; ++v) sums[v] += values[i] * load<Vector>(row + v * kWidth);
     }
@@ -35,7 +36,7 @@ POLYLEAF_INLINE void columns(const int32_t* indices, const float* values, int64_
   for (int v = 0; v < kN; ++v) store(out + c + v * kWidth, total[v]);
 }
 
-// One column.
+// Compute one column.
 POLYLEAF_INLINE void column(const int32_t* indices, const float* values, int64_t n,
                             const float* matrix, int64_t d, int64_t c, float* out) {
   float total = 0.0f;

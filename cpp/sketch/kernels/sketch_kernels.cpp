@@ -1,4 +1,4 @@
-// Products of derivatives with few columns, in one order of additions (sketch.h).
+// Kernels of products of derivatives with few columns, in one order of additions (sketch.h).
 #include <cstring>
 
 #include "base/fixed_point.h"
@@ -10,8 +10,8 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// Vectors as wide as the registers: a lane is one column of a sketch, so the width changes no sum.
-// (Sixteen lanes in four registers, as lanes.h has them, would leave none for the rows.)
+// Vectors are as wide as the registers: a lane is one column of a sketch, so the width changes no
+// sum. (16 lanes in four registers, as in lanes.h, would leave none for the rows.)
 #if defined(__AVX512F__)
 typedef float Vector __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
@@ -23,7 +23,7 @@ typedef float Vector __attribute__((vector_size(16)));
 typedef int32_t Ints __attribute__((vector_size(16)));
 #endif
 constexpr int kWidth = sizeof(Vector) / sizeof(float);
-constexpr int kRows = 8;  // that share one read of the matrix
+constexpr int kRows = 8;  // rows that share one load of the matrix
 
 POLYLEAF_INLINE void write(Vector v, float* out, int width) {
   if (width >= kWidth)
@@ -81,7 +81,7 @@ void accumulate(const float* values, int64_t n, int32_t n_columns, const float* 
     accumulate_rows<1>(values + i * n_columns, n_columns, factors + i * lanes, lanes, sums);
 }
 
-// Sixteen rows at a time, transposed in squares of sixteen, so that a bucket is one vector.
+// Process 16 rows at a time, transposed in 16 x 16 blocks, so that a bucket is one vector.
 void count(const float* values, int64_t n, int32_t n_columns, const int32_t* bucket,
            const float* sign, int32_t d, float scale, float* space, float* out) {
   alignas(64) float square[kLanes][kLanes];
@@ -90,8 +90,7 @@ void count(const float* values, int64_t n, int32_t n_columns, const int32_t* buc
     std::memset(space, 0, sizeof(float) * kLanes * d);
     for (int32_t k = 0; k < n_columns; k += kLanes) {
       const int columns = n_columns - k < kLanes ? n_columns - k : kLanes;
-      for (int r = 0; r < kLanes;
-           ++r) {  // the lanes after the last row repeat it and are not written
+      for (int r = 0; r < kLanes; ++r) {  // lanes after the last row repeat it and are not written
         const float* v = values + (i + (r < rows ? r : rows - 1)) * n_columns + k;
         for (int j = 0; j < columns; ++j) square[j][r] = v[j];
       }
@@ -106,8 +105,8 @@ void count(const float* values, int64_t n, int32_t n_columns, const int32_t* buc
   }
 }
 
-// One row's buckets stay in kN registers: adding 0 to the buckets that an entry is not in costs
-// less than waiting for the last addition to reach memory and come back.
+// One row's buckets stay in kN registers: adding 0 to the other buckets costs less than a
+// store-to-load round trip.
 template <int kN>
 POLYLEAF_INLINE void count_row(const int32_t* bucket, const float* signed_values, int64_t n,
                                Vector* sums) {
@@ -121,7 +120,7 @@ POLYLEAF_INLINE void count_row(const int32_t* bucket, const float* signed_values
     }
 }
 
-constexpr int kRun = 256;  // entries that are hashed before they are added
+constexpr int kRun = 256;  // entries hashed before they are added
 
 template <int kN>
 void count_rows(const CsrRows& rows, uint64_t seed, int32_t d, float scale, float* out) {
@@ -133,8 +132,8 @@ void count_rows(const CsrRows& rows, uint64_t seed, int32_t d, float scale, floa
       const int64_t n = rows.indptr[i + 1] - start < kRun ? rows.indptr[i + 1] - start : kRun;
       for (int64_t j = 0; j < n; ++j) {
         const uint64_t z = hash(seed, static_cast<uint64_t>(rows.indices[start + j]), 0);
-        bucket[j] = bucket_of(z, d);
-        values[j] = rows.values[start + j] * sign_of(z);
+        bucket[j] = get_bucket(z, d);
+        values[j] = rows.values[start + j] * get_sign(z);
       }
       count_row<kN>(bucket, values, n, sums);
     }
@@ -142,14 +141,14 @@ void count_rows(const CsrRows& rows, uint64_t seed, int32_t d, float scale, floa
   }
 }
 
-// Any number of buckets, in memory.
+// Any number of buckets, kept in memory.
 void count_rows_many(const CsrRows& rows, uint64_t seed, int32_t d, float scale, float* out) {
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     float* row = out + i * d;
     for (int32_t j = 0; j < d; ++j) row[j] = 0.0f;
     for (int64_t at = rows.indptr[i]; at < rows.indptr[i + 1]; ++at) {
       const uint64_t z = hash(seed, static_cast<uint64_t>(rows.indices[at]), 0);
-      row[bucket_of(z, d)] += rows.values[at] * sign_of(z);
+      row[get_bucket(z, d)] += rows.values[at] * get_sign(z);
     }
     for (int32_t j = 0; j < d; ++j) row[j] *= scale;
   }

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from polyleaf.callbacks import Callback
-from polyleaf.data.holdout import split_rows
+from polyleaf.data.random_rows import split_rows
 from polyleaf.datasets import load
 from polyleaf.files.io import write_csv
 from polyleaf.metrics._multitask import baseline_scores, compute_scores

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from polyleaf.cli import xmc
+from polyleaf.cli import options, xmc
 from polyleaf.cli.input import open_source, read_labelled_rows
 from polyleaf.cli.messages import Reporter, pluralise, write_scores, write_task_scores
 from polyleaf.cli.model_file import (
@@ -16,20 +16,6 @@ from polyleaf.cli.model_file import (
     load_table_model,
     load_xmc_model,
     save_table_model,
-)
-from polyleaf.cli.options import (
-    DecimalOption,
-    EncodingOption,
-    FileArgument,
-    FormatOption,
-    ModelOption,
-    NoHeaderOption,
-    QuietOption,
-    SepOption,
-    ThreadsOption,
-    WeightOption,
-    check_writable,
-    make_csv_options,
 )
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema
@@ -41,26 +27,26 @@ Scores = tuple[dict[str, float], dict[str, dict[str, float]]]
 
 
 def evaluate(
-    file: FileArgument,
-    model: ModelOption,
-    weight: WeightOption = None,
+    file: options.FileArgument,
+    model: options.ModelOption,
+    weight: options.WeightOption = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help='Print JSON; scores of single targets are under "targets".'),
     ] = False,
-    threads: ThreadsOption = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
+    threads: options.ThreadsOption = None,
+    format: options.FormatOption = None,
+    no_header: options.NoHeaderOption = False,
+    sep: options.SepOption = None,
+    decimal: options.DecimalOption = ".",
+    encoding: options.EncodingOption = "utf-8",
 ) -> None:
     """Print scores of a model on data with known targets."""
     if xmc.is_xmc(file, format):
         write_scores(xmc.evaluate_labels(*load_xmc_model(model, file, threads)), as_json)
         return
     estimator, schema = load_table_model(model, threads)
-    source = open_source(file, format, make_csv_options(no_header, sep, decimal, encoding))
+    source = open_source(file, format, options.make_csv_options(no_header, sep, decimal, encoding))
     table, X, weights = read_labelled_rows(source, schema, estimator, weight)
     if schema.task_columns:
         write_task_scores(*_compute_task_scores(estimator, schema, table, X, weights), as_json)
@@ -73,8 +59,8 @@ def evaluate(
 
 
 def calibrate(
-    file: FileArgument,
-    model: ModelOption,
+    file: options.FileArgument,
+    model: options.ModelOption,
     coverage: Annotated[
         float, typer.Option(help="Share of new rows that intervals or sets are to cover.")
     ] = 0.9,
@@ -82,13 +68,13 @@ def calibrate(
         bool,
         typer.Option("--joint", help="Cover all targets of a row at once, not each separately."),
     ] = False,
-    weight: WeightOption = None,
-    threads: ThreadsOption = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
+    weight: options.WeightOption = None,
+    threads: options.ThreadsOption = None,
+    format: options.FormatOption = None,
+    no_header: options.NoHeaderOption = False,
+    sep: options.SepOption = None,
+    decimal: options.DecimalOption = ".",
+    encoding: options.EncodingOption = "utf-8",
 ) -> None:
     """Calibrate prediction intervals or sets on held-out data.
 
@@ -100,29 +86,29 @@ def calibrate(
     check_single_task(schema, model, "calibrate")
     if joint and schema.task != "regression":
         raise ReadError("--joint is for regression; a prediction set covers all labels of a row.")
-    source = open_source(file, format, make_csv_options(no_header, sep, decimal, encoding))
+    source = open_source(file, format, options.make_csv_options(no_header, sep, decimal, encoding))
     table, X, weights = read_labelled_rows(source, schema, estimator, weight)
-    options = {"joint": joint} if schema.task == "regression" else {}
-    estimator.calibrate(X, schema.read_targets(table), weights, coverage=coverage, **options)
+    kwargs = {"joint": joint} if schema.task == "regression" else {}
+    estimator.calibrate(X, schema.read_targets(table), weights, coverage=coverage, **kwargs)
     save_table_model(estimator, schema, model)
 
 
 def report(
-    file: FileArgument,
-    model: ModelOption,
+    file: options.FileArgument,
+    model: options.ModelOption,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path(
         "report.html"
     ),
     title: Annotated[
         str | None, typer.Option(help="Title of the report. Default: name of the model file.")
     ] = None,
-    threads: ThreadsOption = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
-    quiet: QuietOption = False,
+    threads: options.ThreadsOption = None,
+    format: options.FormatOption = None,
+    no_header: options.NoHeaderOption = False,
+    sep: options.SepOption = None,
+    decimal: options.DecimalOption = ".",
+    encoding: options.EncodingOption = "utf-8",
+    quiet: options.QuietOption = False,
 ) -> None:
     """Write an HTML report of a model on data with known targets."""
     from polyleaf.inspection import make_report  # matplotlib is optional
@@ -130,10 +116,10 @@ def report(
     if xmc.is_xmc(file, format):
         raise ReadError(f"report does not support --format {xmc.FORMAT}.")
     estimator, schema = load_table_model(model, threads)
-    source = open_source(file, format, make_csv_options(no_header, sep, decimal, encoding))
+    source = open_source(file, format, options.make_csv_options(no_header, sep, decimal, encoding))
     table, X, _ = read_labelled_rows(source, schema, estimator)
     y = schema.read_targets(table)
-    check_writable(out)
+    options.check_writable(out)
     make_report(estimator, X, y, title=title or f"Report: {model.name}").save(out)
     Reporter(quiet).hint(f"report on {pluralise(table.n_rows, 'row')} written to {out}")
 

@@ -12,22 +12,10 @@ from typing import Annotated, Any, TextIO
 import numpy as np
 import typer
 
-from polyleaf.cli import xmc
+from polyleaf.cli import options, xmc
 from polyleaf.cli.input import make_prediction_dataset, open_source
 from polyleaf.cli.messages import Reporter, pluralise
 from polyleaf.cli.model_file import load_table_model
-from polyleaf.cli.options import (
-    DecimalOption,
-    EncodingOption,
-    FileArgument,
-    FormatOption,
-    ModelOption,
-    NoHeaderOption,
-    SepOption,
-    ThreadsOption,
-    check_writable,
-    make_csv_options,
-)
 from polyleaf.files.io import ReadError
 from polyleaf.files.readers import FORMATS
 from polyleaf.model import Model
@@ -38,8 +26,8 @@ ColumnWriter = Callable[[Columns], None]
 
 
 def explain(
-    file: FileArgument,
-    model: ModelOption,
+    file: options.FileArgument,
+    model: options.ModelOption,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -62,12 +50,12 @@ def explain(
     importance: Annotated[
         bool, typer.Option("--importance", help="Write only the mean |SHAP| of each feature.")
     ] = False,
-    threads: ThreadsOption = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
+    threads: options.ThreadsOption = None,
+    format: options.FormatOption = None,
+    no_header: options.NoHeaderOption = False,
+    sep: options.SepOption = None,
+    decimal: options.DecimalOption = ".",
+    encoding: options.EncodingOption = "utf-8",
 ) -> None:
     """Write SHAP values of each row, or feature importances.
 
@@ -76,13 +64,13 @@ def explain(
     from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
 
     if out is not None:
-        check_writable(out)
+        options.check_writable(out)
     if xmc.is_xmc(file, format):
         raise ReadError(
             f"explain does not support --format {xmc.FORMAT}; use shap_values in Python."
         )
     estimator, schema = load_table_model(model, threads)
-    csv_options, reference = make_csv_options(no_header, sep, decimal, encoding), None
+    csv_options, reference = options.make_csv_options(no_header, sep, decimal, encoding), None
     rows = make_prediction_dataset(open_source(file, format, csv_options), schema, estimator)
     if background is not None:
         source = open_source(background, format, csv_options)

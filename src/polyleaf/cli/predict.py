@@ -11,35 +11,22 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from polyleaf.cli import xmc
+from polyleaf.cli import options, xmc
 from polyleaf.cli.input import open_source_and_cells, read_prediction_rows
 from polyleaf.cli.messages import Reporter, pluralise
 from polyleaf.cli.model_file import check_single_task, load_table_model, load_xmc_model
-from polyleaf.cli.options import (
-    DecimalOption,
-    EncodingOption,
-    FileArgument,
-    FormatOption,
-    ModelOption,
-    NoHeaderOption,
-    QuietOption,
-    SepOption,
-    ThreadsOption,
-    check_writable,
-    make_csv_options,
-)
 from polyleaf.files.io import ReadError, write_csv
 from polyleaf.files.readers import FORMATS
 from polyleaf.files.schema import Schema, select_columns
-from polyleaf.inputs.objects import get_missing_mask
+from polyleaf.inputs.validation import get_missing_mask
 
 Columns = dict[str, np.ndarray]
 _JSON_LINES = (".jsonl", ".ndjson")
 
 
 def predict(
-    file: FileArgument,
-    model: ModelOption,
+    file: options.FileArgument,
+    model: options.ModelOption,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -74,17 +61,17 @@ def predict(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write JSON lines, one object per row.")
     ] = False,
-    threads: ThreadsOption = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
-    quiet: QuietOption = False,
+    threads: options.ThreadsOption = None,
+    format: options.FormatOption = None,
+    no_header: options.NoHeaderOption = False,
+    sep: options.SepOption = None,
+    decimal: options.DecimalOption = ".",
+    encoding: options.EncodingOption = "utf-8",
+    quiet: options.QuietOption = False,
 ) -> None:
     """Predict every row of a data file."""
     if out is not None:
-        check_writable(out)
+        options.check_writable(out)
     if xmc.is_xmc(file, format):
         estimator, rows = load_xmc_model(model, file, threads)
         xmc.write_topk(estimator, rows.X, top, out)
@@ -93,7 +80,7 @@ def predict(
     if intervals:
         check_single_task(schema, model, "--intervals")
     parsed_levels = [] if levels is None else _parse_levels(levels)
-    csv_options = make_csv_options(no_header, sep, decimal, encoding)
+    csv_options = options.make_csv_options(no_header, sep, decimal, encoding)
     source, kept = open_source_and_cells(
         file,
         format,

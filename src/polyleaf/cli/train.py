@@ -43,7 +43,7 @@ from polyleaf.cli.options import (
     make_csv_options,
     parameter_option,
 )
-from polyleaf.data.holdout import split_validation
+from polyleaf.data.random_rows import split_validation
 from polyleaf.files.folders import ParquetFolder
 from polyleaf.files.io import ReadError
 from polyleaf.files.readers import CsvOptions, read_table
@@ -55,9 +55,9 @@ from polyleaf.files.schema import (
     select_columns,
 )
 from polyleaf.files.table import Table
-from polyleaf.inputs.targets import weight_known_targets
+from polyleaf.inputs.weights import weight_known_targets
 from polyleaf.settings import presets
-from polyleaf.settings.aliases import meant
+from polyleaf.settings.aliases import suggest
 from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import SearchParameters
 
@@ -473,7 +473,7 @@ def _get_estimator_class(task: str, params: dict[str, Any]) -> Any:
     if unknown:
         if unknown[0] in {p.name for p in get_param_specs(SearchParameters)}:
             raise ReadError(f"--set: {unknown[0]} needs --search SECONDS.")
-        hint = meant(unknown[0], known) or f"; choose one of {', '.join(sorted(known))}."
+        hint = suggest(unknown[0], known) or f"; choose one of {', '.join(sorted(known))}."
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}{hint}")
     cls(**params)._validate_params()
     return cls

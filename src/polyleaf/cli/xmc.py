@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.data.holdout import split_validation
+from polyleaf.data.random_rows import split_validation
 from polyleaf.files.io import ReadError, get_extension, spool_to_disk, write_csv
 from polyleaf.files.xmc import LabelledRows, read_multilabel, write_sparse_matrix
 from polyleaf.metrics.ranking import ranking_scores

@@ -19,11 +19,12 @@ from sklearn.exceptions import NotFittedError
 from polyleaf.callbacks import as_callbacks
 from polyleaf.dask.collections import LazyData, align, is_lazy
 from polyleaf.dask.driver import LazyEvalSet, Restart, fit
+from polyleaf.estimators._fitting import store_result
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.inputs.offsets import check_all_or_none
-from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.inputs.target import TargetEncoding
 from polyleaf.training.boosting import BoostResult
 from polyleaf.training.prepare import collect_eval_sets, set_feature_names
 
@@ -146,8 +147,8 @@ class _DaskEstimator(BaseEstimator):
         local = self._local_class(**self._local.get_params(deep=False))
         set_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
-        local._store_result(
-            BoostResult(model, result.evals_log, result.outputs_log, False), encoding
+        store_result(
+            local, BoostResult(model, result.evals_log, result.outputs_log, False), encoding
         )
         self._fitted = local
         return self

@@ -25,7 +25,7 @@ from polyleaf.estimators.distributed_fit import (
     plan_shared_fit,
 )
 from polyleaf.inputs.features import read_features
-from polyleaf.inputs.targets import TargetEncoding, encode_evaluation_target
+from polyleaf.inputs.target import TargetEncoding, encode_evaluation_target
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.runtime.context import Context

@@ -1,11 +1,8 @@
-"""Categories: their order and types, and the columns that a feature of very many of them becomes.
+"""High-cardinality categorical features and the columns that replace them.
 
-A feature of more than 255 categories has no room in one byte. `DerivedColumns` puts numbers in its place: what
-the target was, on average, in each category (`category_statistics` learns them), and where the categories say
-nearly everything also the categories themselves, spread over several columns.
-
-Owns: which columns are made of which feature, and how those of any table are looked up. Must not know: how
-the numbers are learned, bins, trees.
+A feature of more than 255 categories does not fit in one byte. `DerivedColumns` replaces it by
+numeric columns of target statistics (learned in `target_encoding`) and, where categories are very
+informative, by categorical columns that hold some of the categories each.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.inputs.features import CATEGORY_TYPES, CategoryColumn, DenseBlock, FeatureTable
+from polyleaf.inputs.feature_table import CATEGORY_TYPES, CategoryColumn, DenseBlock, FeatureTable
 
 __all__ = [
     "Category",
@@ -36,26 +33,27 @@ _ARRAYS = ("values", "statistic", "lower", "upper")
 
 @dataclass(frozen=True)
 class HighCardinalityFeature:
-    """A feature of very many categories, and the columns that stand for it.
+    """A high-cardinality feature and the columns that replace it.
 
     Attributes
     ----------
     feature : int
-        Which one of X it is.
+        Index of the feature in X.
     categories : tuple
-        All that training has seen, sorted by `category_key`.
+        All training categories, sorted by `category_key`.
     labels : tuple of str
-        What its statistics are, in words.
+        Descriptions of the statistics.
     values : ndarray of shape (n_categories, n_statistics), float32
-        The statistics of each category. 0 is what a category is worth of which nothing is known.
+        Statistics of each category; unseen categories have 0.
     statistic : ndarray of shape (n_numeric,), int32
-        The numeric columns: each is one of the statistics,
+        Index of the statistic of each numeric column.
     lower, upper : ndarray of shape (n_numeric,), float32
-        cut off here: columns of one statistic share out its range, so that each has all bins for a part.
+        Bounds that a numeric column is clipped to: columns of one statistic share its range, so
+        that each has all bins for a part of it.
     n_groups : int
-        Categorical columns that follow: each knows some of the categories, and the mapper which.
+        Number of categorical columns that follow; the mapper has the categories of each.
     missing_seen : bool
-        Whether training saw missing values. If not, a missing value is worth what an unknown category is.
+        Whether the training data had missing values. If not, they count as unseen categories.
     """
 
     feature: int
@@ -70,7 +68,7 @@ class HighCardinalityFeature:
 
     @property
     def is_informative(self) -> bool:
-        """Whether its columns can tell rows apart."""
+        """Whether its columns can differ between rows."""
         return bool(self.n_groups > 0 or self.missing_seen or self.values.any())
 
     @property
@@ -81,25 +79,24 @@ class HighCardinalityFeature:
     def n_columns(self) -> int:
         return self.n_numeric + self.n_groups
 
-    def numbers(self, statistics: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The numeric columns of rows (n, n_numeric), from their statistics (n, n_statistics)."""
+    def to_numeric_columns(self, statistics: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the numeric columns (n, n_numeric) of statistics (n, n_statistics)."""
         return np.clip(statistics[:, self.statistic], self.lower, self.upper)
 
     def lookup_statistics(self, column: CategoryColumn) -> NDArray[np.float32]:
-        """Statistics of the rows of a table: NaN where missing, 0 for what was never seen."""
+        """Return the statistics of rows: NaN for missing values, 0 for unseen categories."""
         unseen = len(self.categories)
-        place = np.array(
-            [self._place.get(c, unseen) for c in column.categories] + [unseen + 1], np.int64
-        )
-        return self._lookup[place[column.index]]
+        codes = [self._codes.get(category, unseen) for category in column.categories]
+        positions = np.array([*codes, unseen + 1], np.int64)  # the last is for missing values
+        return self._lookup[positions[column.index]]
 
     @cached_property
-    def _place(self) -> dict[Category, int]:
+    def _codes(self) -> dict[Category, int]:
         return dict(zip(self.categories, range(len(self.categories)), strict=True))
 
     @cached_property
     def _lookup(self) -> NDArray[np.float32]:
-        """`values`, and behind them what unseen and missing categories have."""
+        """`values`, followed by the statistics of unseen and of missing categories."""
         row = np.ones((1, len(self.labels)), np.float32)
         return np.concatenate([self.values, row * 0, row * (np.nan if self.missing_seen else 0)])
 
@@ -107,19 +104,17 @@ class HighCardinalityFeature:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     def names(self) -> Iterator[str]:
-        """Of its columns, without that of the feature."""
-        parts = np.bincount(self.statistic, minlength=len(self.labels)).tolist()
-        seen = [0] * len(self.labels)
+        """Yield the names of its columns, without that of the feature."""
+        n_parts = np.bincount(self.statistic, minlength=len(self.labels)).tolist()
+        part = [0] * len(self.labels)
         for statistic in self.statistic.tolist():
-            seen[statistic] += 1
-            part = (
-                f" (part {seen[statistic]} of {parts[statistic]})" if parts[statistic] > 1 else ""
-            )
-            yield self.labels[statistic] + part
+            part[statistic] += 1
+            suffix = f" (part {part[statistic]} of {n_parts[statistic]})"
+            yield self.labels[statistic] + (suffix if n_parts[statistic] > 1 else "")
         yield from (f"group {group + 1}" for group in range(self.n_groups))
 
     def equals(self, other: HighCardinalityFeature) -> bool:
-        """Whether both make the same of every table."""
+        """Whether both give the same columns for every table."""
         plain = ("feature", "categories", "labels", "n_groups", "missing_seen")
         return all(getattr(self, name) == getattr(other, name) for name in plain) and all(
             np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS
@@ -128,110 +123,107 @@ class HighCardinalityFeature:
 
 @dataclass(frozen=True)
 class DerivedColumns:
-    """The columns of a table once its features of very many categories are replaced.
+    """The columns of a table after its high-cardinality features are replaced.
 
-    A column in place of such a feature has its number; further ones follow the features of X, those of one
-    feature side by side.
+    The first column of a feature has its index; further ones follow the features of X, with the
+    columns of a feature side by side.
 
     Attributes
     ----------
     n_features : int
-        Of X.
-    wide : tuple of HighCardinalityFeature
-        By feature.
+        Number of features of X.
+    features : tuple of HighCardinalityFeature
+        The replaced features, ascending.
     """
 
     n_features: int
-    wide: tuple[HighCardinalityFeature, ...]
+    features: tuple[HighCardinalityFeature, ...]
 
     @property
     def n_columns(self) -> int:
-        """Features of X and the columns made besides."""
-        return self.n_features + sum(w.n_columns - 1 for w in self.wide)
+        """Number of columns after the replacement."""
+        return self.n_features + sum(feature.n_columns - 1 for feature in self.features)
 
-    def places(self) -> Iterator[tuple[HighCardinalityFeature, NDArray[np.int64]]]:
-        """Each wide feature with the numbers of its columns, numeric ones first."""
+    def iter_columns(self) -> Iterator[tuple[HighCardinalityFeature, NDArray[np.int64]]]:
+        """Yield each replaced feature with the indices of its columns, numeric ones first."""
         begin = self.n_features
-        for wide in self.wide:
-            end = begin + wide.n_columns - 1
-            yield wide, np.array([wide.feature, *range(begin, end)])
+        for feature in self.features:
+            end = begin + feature.n_columns - 1
+            yield feature, np.array([feature.feature, *range(begin, end)])
             begin = end
 
-    def source(self) -> NDArray[np.int64]:
-        """The feature of X that each column comes from, (n_columns,)."""
-        source = np.arange(self.n_columns)
-        for wide, columns in self.places():
-            source[columns] = wide.feature
-        return source
+    def column_to_feature(self) -> NDArray[np.int64]:
+        """Return the feature of X of each column, (n_columns,)."""
+        features = np.arange(self.n_columns)
+        for feature, columns in self.iter_columns():
+            features[columns] = feature.feature
+        return features
 
-    def names(self, features: Sequence[str] | None) -> tuple[str, ...]:
-        """Names of all columns: those of the features, and for what was made also what it is."""
-        known = [f"f{f}" for f in range(self.n_features)] if features is None else list(features)
+    def names(self, feature_names: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the names of all columns: the feature, and for derived ones their content."""
+        known = [f"f{f}" for f in range(self.n_features)]
+        known = known if feature_names is None else list(feature_names)
         names = known + [""] * (self.n_columns - self.n_features)
-        for wide, columns in self.places():
-            for column, name in zip(columns.tolist(), wide.names(), strict=True):
-                names[column] = f"{known[wide.feature]}: {name}"
+        for feature, columns in self.iter_columns():
+            for column, name in zip(columns.tolist(), feature.names(), strict=True):
+                names[column] = f"{known[feature.feature]}: {name}"
         return tuple(names)
 
     def expand(
         self, table: FeatureTable, statistics: Mapping[int, NDArray[np.float32]] | None = None
     ) -> FeatureTable:
-        """A table with the made columns in place of wide features.
+        """Replace the high-cardinality features of a table by derived columns.
 
         Parameters
         ----------
         table : FeatureTable
-            With the features of X.
+            Features of X.
         statistics : mapping from feature to ndarray (n_rows, n_statistics), optional
-            What its rows are to see, where that is not what every table sees: training rows.
+            Statistics of the rows, where they differ from those of new rows: training rows.
         """
+        replaced = {feature.feature for feature in self.features}
         column_of = {column.feature: column for column in table.categories}
-        dense, categories = (
-            list(table.dense),
-            [c for c in table.categories if c.feature not in self._features],
-        )
-        for wide, places in self.places():
-            column = column_of[wide.feature]
-            seen = (
-                wide.lookup_statistics(column) if statistics is None else statistics[wide.feature]
+        dense = list(table.dense)
+        categories = [c for c in table.categories if c.feature not in replaced]
+        for feature, positions in self.iter_columns():
+            column = column_of[feature.feature]
+            values = (
+                feature.lookup_statistics(column)
+                if statistics is None
+                else statistics[feature.feature]
             )
-            dense.append(DenseBlock(wide.numbers(seen), places[: wide.n_numeric]))
-            categories += [
-                replace(column, feature=int(place)) for place in places[wide.n_numeric :]
-            ]
+            n_numeric = feature.n_numeric
+            dense.append(DenseBlock(feature.to_numeric_columns(values), positions[:n_numeric]))
+            categories += [replace(column, feature=int(p)) for p in positions[n_numeric:]]
         names = None if table.feature_names is None else self.names(table.feature_names)
         return FeatureTable(table.n_rows, self.n_columns, names, dense, table.sparse, categories)
 
-    @property
-    def _features(self) -> set[int]:
-        return {wide.feature for wide in self.wide}
-
     def equals(self, other: DerivedColumns | None) -> bool:
-        """Whether both make the same of every table."""
+        """Whether both give the same columns for every table."""
         return (
             other is not None
             and self.n_features == other.n_features
-            and len(self.wide) == len(other.wide)
-            and all(a.equals(b) for a, b in zip(self.wide, other.wide, strict=True))
+            and len(self.features) == len(other.features)
+            and all(a.equals(b) for a, b in zip(self.features, other.features, strict=True))
         )
 
     # ---- saved form
 
     def to_state(self) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
-        """What JSON holds of it, and arrays by name."""
+        """Return a list that JSON can hold, and arrays by name."""
         plain = [
             {
-                "feature": wide.feature,
-                "categories": list(wide.categories),
-                "labels": list(wide.labels),
-                "n_groups": wide.n_groups,
-                "missing_seen": wide.missing_seen,
+                "feature": feature.feature,
+                "categories": list(feature.categories),
+                "labels": list(feature.labels),
+                "n_groups": feature.n_groups,
+                "missing_seen": feature.missing_seen,
             }
-            for wide in self.wide
+            for feature in self.features
         ]
         arrays = {
-            f"made.{i}.{name}": np.asarray(getattr(wide, name))
-            for i, wide in enumerate(self.wide)
+            f"made.{i}.{name}": np.asarray(getattr(feature, name))
+            for i, feature in enumerate(self.features)
             for name in _ARRAYS
         }
         return plain, arrays
@@ -240,84 +232,84 @@ class DerivedColumns:
     def from_state(
         cls, plain: Any, arrays: Mapping[str, NDArray[Any]], n_features: int
     ) -> DerivedColumns:
-        """The inverse of `to_state`; a ValueError where they describe no such columns."""
+        """Invert `to_state`, for untrusted files.
+
+        Raises
+        ------
+        ValueError
+            If they do not describe derived columns.
+        """
         _require(isinstance(plain, list) and len(plain) > 0, "names no feature")
-        wide = tuple(
-            _read_wide(entry, arrays, f"made.{i}.", n_features) for i, entry in enumerate(plain)
+        features = tuple(
+            _read_feature(entry, arrays, f"made.{i}.", n_features) for i, entry in enumerate(plain)
         )
-        features = [w.feature for w in wide]
-        _require(sorted(set(features)) == features, "has features that do not ascend")
-        return cls(n_features, wide)
+        indices = [feature.feature for feature in features]
+        _require(sorted(set(indices)) == indices, "has features that do not ascend")
+        return cls(n_features, features)
 
 
 def category_key(category: Category) -> tuple[bool, Category]:
-    """Sorts numbers before text."""
+    """Return a sort key that orders numbers before text."""
     return isinstance(category, str), category
 
 
 def is_category(value: Any) -> bool:
-    """Whether a category can have this value."""
+    """Whether a value is a valid category."""
     return isinstance(value, CATEGORY_TYPES) and not (
         isinstance(value, float) and not np.isfinite(value)
     )
 
 
 def check_category_types(known: Sequence[Category], column: CategoryColumn, name: str) -> None:
-    """Refuse a column of which no category is known, if that is because text became numbers or vice versa."""
+    """Raise a ValueError if text categories have become numbers, or numbers text."""
     was_text = {isinstance(c, str) for c in known}
     is_text = {isinstance(c, str) for c in column.categories}
     if was_text and is_text and not was_text & is_text:
         words = {True: "text", False: "numbers"}
         raise ValueError(
-            f"The categories of column {name} of X were {words[was_text.pop()]} when the model was fitted "
-            f"and are {words[is_text.pop()]} now; convert the column."
+            f"The categories of column {name} of X were {words[was_text.pop()]} when the model was "
+            f"fitted and are {words[is_text.pop()]} now: convert the column."
         )
 
 
 def _require(condition: bool, problem: str) -> None:
     if not condition:
-        raise ValueError(f"The columns made of categories cannot be read: the file {problem}.")
+        raise ValueError(f"The derived columns cannot be read: the file {problem}.")
 
 
-def _read_wide(
+def _read_feature(
     entry: Any, arrays: Mapping[str, Any], prefix: str, n_features: int
 ) -> HighCardinalityFeature:
     names = "feature", "categories", "labels", "n_groups", "missing_seen"
     _require(isinstance(entry, Mapping), "has a malformed feature")
-    entry = {"missing_seen": True} | dict(entry)  # files had no such entry once
+    entry = {"missing_seen": True} | dict(entry)  # old files have no such entry
     _require(set(entry) == set(names), "has a malformed feature")
     feature, categories, labels, n_groups, missing_seen = (entry[name] for name in names)
-    _require(
-        type(feature) is int and 0 <= feature < n_features, "has a feature that does not exist"
-    )
-    _require(type(n_groups) is int and 0 <= n_groups < 2**16, "has a wrong number of groups")
-    _require(type(missing_seen) is bool, "does not say whether values were missing")
-    _require(
-        isinstance(categories, list) and all(map(is_category, categories)), "has bad categories"
-    )
+    is_valid = type(feature) is int and 0 <= feature < n_features
+    _require(is_valid, "has a feature that does not exist")
+    is_valid = type(n_groups) is int and 0 <= n_groups < 2**16
+    _require(is_valid, "has a wrong number of groups")
+    _require(type(missing_seen) is bool, "has no flag for missing values")
+    is_valid = isinstance(categories, list) and all(map(is_category, categories))
+    _require(is_valid, "has invalid categories")
     _require(len(set(categories)) == len(categories), "repeats a category")
-    _require(
-        isinstance(labels, list) and all(isinstance(label, str) for label in labels),
-        "has bad labels",
-    )
+    is_valid = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
+    _require(is_valid, "has invalid labels")
     found = [arrays.get(prefix + name) for name in _ARRAYS]
-    types = (np.float32, np.int32, np.float32, np.float32)
-    _require(
-        all(isinstance(a, np.ndarray) and a.dtype == t for a, t in zip(found, types, strict=True)),
-        "lacks an array",
+    dtypes = (np.float32, np.int32, np.float32, np.float32)
+    is_valid = all(
+        isinstance(a, np.ndarray) and a.dtype == t for a, t in zip(found, dtypes, strict=True)
     )
+    _require(is_valid, "lacks an array")
     values, statistic, lower, upper = (np.ascontiguousarray(array) for array in found)
     shape = len(categories), len(labels)
-    _require(
-        values.shape == shape and bool(np.isfinite(values).all()), "has values that do not fit"
-    )
-    _require(
-        statistic.ndim == 1 and statistic.shape == lower.shape == upper.shape, "has uneven columns"
-    )
+    is_valid = values.shape == shape and bool(np.isfinite(values).all())
+    _require(is_valid, "has statistics of the wrong shape")
+    is_valid = statistic.ndim == 1 and statistic.shape == lower.shape == upper.shape
+    _require(is_valid, "has columns of different lengths")
     _require(0 < len(statistic) < 2**16, "has no column, or too many, for a feature")
-    _require(
-        bool(np.all((statistic >= 0) & (statistic < len(labels)))), "has a column of no statistic"
-    )
+    is_valid = bool(np.all((statistic >= 0) & (statistic < len(labels))))
+    _require(is_valid, "has a column without a statistic")
     _require(bool(np.all(lower <= upper)), "has bounds that do not ascend")
     columns = statistic, lower, upper
     return HighCardinalityFeature(

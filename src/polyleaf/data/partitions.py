@@ -1,8 +1,6 @@
-"""Rows that lie in several places: what bins depend on is looked for where they are, and put together.
+"""Bins of rows in several partitions: summarised where the rows are, then merged.
 
-The mapper is the one that all rows together would give, whatever the places are.
-
-Owns: what a place tells of its rows. Must not know: who carries it, what targets mean.
+The mapper equals that of all rows in one table, however they are partitioned.
 """
 
 from __future__ import annotations
@@ -13,38 +11,42 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.data.binning import BinMapper, sum_category_weights
+from polyleaf.data.binning import BinMapper
+from polyleaf.data.category_bins import sum_category_weights
 from polyleaf.data.data_iter import CategorySummary, DataSummary, summarise_features
-from polyleaf.inputs.features import DenseBlock, FeatureSpec, FeatureTable, read_features
+from polyleaf.inputs.feature_table import DenseBlock, FeatureSpec, FeatureTable
+from polyleaf.inputs.features import read_features
 
 __all__ = ["PartitionSummary", "merge_summaries", "summarise_partition"]
 
 
 class PartitionSummary(NamedTuple):
-    """What one partition shows.
+    """What bins depend on, for one partition.
 
     Attributes
     ----------
     number : int
-        Of the partition.
+        Number of the partition.
     spec : FeatureSpec
+        Its features.
     has_numbers : ndarray of shape (n_features,), bool
-    seen : dict of int to CategorySummary
-        Of each categorical feature.
+        Features with numbers.
+    categories : dict of int to CategorySummary
+        Categories of each categorical feature.
     totals : dict of int to ndarray of float64
-        What the rows of its categories weigh, integers up to 2^53.
+        Weight of the rows of each category, integers up to 2^53.
     texts : set of int
-        Features of text.
+        Features of text without a categorical dtype.
     sample : list of DenseBlock
-        The numbers of the rows that are wanted.
+        Values of the rows that thresholds are chosen from.
     n_rows : int
-        That these are.
+        Number of these rows.
     """
 
     number: int
     spec: FeatureSpec
     has_numbers: NDArray[np.bool_]
-    seen: dict[int, CategorySummary]
+    categories: dict[int, CategorySummary]
     totals: dict[int, NDArray[np.float64]]
     texts: set[int]
     sample: list[DenseBlock]
@@ -56,31 +58,33 @@ def summarise_partition(
     number: int,
     first: int,
     weights: NDArray[np.int64] | None,
-    wanted: NDArray[np.int64] | None,
+    sample_rows: NDArray[np.int64] | None,
     categorical_features: Any,
     n_threads: int = 1,
 ) -> PartitionSummary:
-    """Look at one partition.
+    """Summarise one partition.
 
     Parameters
     ----------
     X : array-like or data frame
+        Rows of the partition.
     number : int
-        Of the partition.
+        Number of the partition.
     first : int
-        Number of its first row among all.
+        Index of its first row among all rows.
     weights : ndarray of shape (n_rows,), int64, or None
-        Of its rows, from `quantise_weights` of all.
-    wanted : ndarray of int64, or None
-        Its rows that thresholds are chosen from; None: all.
-    categorical_features
-        As `read_features` has it.
+        Weights of its rows, from `quantise_weights` of all rows.
+    sample_rows : ndarray of int64, or None
+        Rows of the partition that thresholds are chosen from; None: all.
+    categorical_features : see `read_features`
+        Which features are categorical.
     n_threads : int
+        Number of threads.
 
     Raises
     ------
     ValueError
-        It names the partition.
+        For invalid features; the message names the partition.
     """
     try:
         table = read_features(
@@ -92,87 +96,86 @@ def summarise_partition(
         raise ValueError(
             f"Partition {number} is a sparse matrix: make X dense, or fit on one machine."
         )
-    seen, totals = {}, {}
+    categories, totals = {}, {}
     for column in table.categories:
-        seen[column.feature] = CategorySummary()
-        seen[column.feature].add(column, first, keep=False)
+        categories[column.feature] = CategorySummary()
+        categories[column.feature].add(column, first, keep_rows=False)
         totals[column.feature] = sum_category_weights(column, weights)
-    rows = np.arange(table.n_rows) if wanted is None else wanted
+    rows = np.arange(table.n_rows) if sample_rows is None else sample_rows
     sample = [DenseBlock(block.values[rows], block.features) for block in table.dense]
-    return PartitionSummary(
-        number, *summarise_features(table), seen, totals, set(table.texts), sample, len(rows)
-    )
+    spec, has_numbers = summarise_features(table)
+    texts = set(table.texts)
+    return PartitionSummary(number, spec, has_numbers, categories, totals, texts, sample, len(rows))
 
 
 def merge_summaries(
-    looks: Sequence[PartitionSummary],
-    fresh: BinMapper,
+    summaries: Sequence[PartitionSummary],
+    mapper: BinMapper,
     weights: NDArray[np.int64] | None,
     n_threads: int = 1,
 ) -> BinMapper:
-    """The mapper of all rows.
+    """Fit the mapper to all rows.
 
     Parameters
     ----------
-    looks : sequence of PartitionSummary
+    summaries : sequence of PartitionSummary
         In the order of their rows.
-    fresh : BinMapper
-        To be fitted.
+    mapper : BinMapper
+        Mapper to fit.
     weights : ndarray of int64, or None
-        Of the rows that thresholds are chosen from.
+        Weights of the rows that thresholds are chosen from.
     n_threads : int
+        Number of threads.
 
     Raises
     ------
     ValueError
-        Where partitions differ in names, numbers or kinds of columns; it names one.
+        If partitions differ in names, numbers or kinds of columns; the message names one.
     """
-    fresh.check()
-    found = _InPartitions(None, fresh.draw_seed)
+    mapper.check_params()
+    merged = _MergedSummary(None, mapper.draw_seed)
     totals: dict[int, NDArray[np.float64]] = {}
-    for each in looks:
-        found.agree(each.spec, each.has_numbers, f"Partition {each.number}")
-        found.texts |= each.texts
-        for feature, seen in each.seen.items():
-            known = found.categories.setdefault(feature, CategorySummary())
-            place = known.join(seen)
-            more = np.zeros(len(known.place))
+    for summary in summaries:
+        merged.add_features(summary.spec, summary.has_numbers, f"Partition {summary.number}")
+        merged.texts |= summary.texts
+        for feature, later in summary.categories.items():
+            known = merged.categories.setdefault(feature, CategorySummary())
+            codes = known.extend(later)
+            sums = np.zeros(len(known.codes))
             before = totals.get(feature, np.empty(0))
-            more[: len(before)] = before
-            more[place] += each.totals[feature]
-            totals[feature] = more
-    found.check_text_columns()
-    assert found.spec is not None
+            sums[: len(before)] = before
+            sums[codes] += summary.totals[feature]
+            totals[feature] = sums
+    merged.check_text_columns()
+    assert merged.spec is not None
     counted = {
-        feature: (list(seen.place), totals[feature]) for feature, seen in found.categories.items()
+        feature: (list(summary.codes), totals[feature])
+        for feature, summary in merged.categories.items()
     }
-    return fresh.fit_from_summary(
-        found.spec, _sample(looks, found.spec), weights, counted, n_threads
-    )
+    sample = _merge_samples(summaries, merged.spec)
+    return mapper.fit_from_summary(merged.spec, sample, weights, counted, n_threads)
 
 
-class _InPartitions(DataSummary):
-    places = "partitions"
+class _MergedSummary(DataSummary):
+    part_name = "partitions"
 
 
-def _sample(looks: Sequence[PartitionSummary], spec: FeatureSpec) -> FeatureTable:
-    """The numbers of the rows that thresholds are chosen from."""
+def _merge_samples(summaries: Sequence[PartitionSummary], spec: FeatureSpec) -> FeatureTable:
+    """Return a table of the values that thresholds are chosen from."""
     numeric = np.flatnonzero(~spec.is_categorical)
-    table = FeatureTable(sum(each.n_rows for each in looks), spec.n_features, spec.feature_names)
+    n_rows = sum(summary.n_rows for summary in summaries)
+    table = FeatureTable(n_rows, spec.n_features, spec.feature_names)
     if len(numeric) == 0:
         return table
-    blocks = [block for each in looks for block in each.sample]
-    values = np.full(
-        (table.n_rows, len(numeric)),
-        np.nan,
-        np.result_type(np.float32, *(block.values.dtype for block in blocks)),
-    )
-    place, begin = np.full(spec.n_features, -1), 0
-    place[numeric] = np.arange(len(numeric))
-    for each in looks:
-        for block in each.sample:
-            kept = place[block.features] >= 0
-            values[begin : begin + each.n_rows, place[block.features[kept]]] = block.values[:, kept]
-        begin += each.n_rows
+    dtypes = [block.values.dtype for summary in summaries for block in summary.sample]
+    values = np.full((n_rows, len(numeric)), np.nan, np.result_type(np.float32, *dtypes))
+    position, begin = np.full(spec.n_features, -1), 0
+    position[numeric] = np.arange(len(numeric))
+    for summary in summaries:
+        rows = slice(begin, begin + summary.n_rows)
+        for block in summary.sample:
+            kept = position[block.features] >= 0
+            values[rows, position[block.features[kept]]] = block.values[:, kept]
+        begin = rows.stop
     table.dense.append(DenseBlock(values, numeric))
     return table

@@ -1,18 +1,17 @@
-"""What the target is in each category of a feature, learned so that training rows do not see their own.
+"""Target statistics of categories, encoded so that training rows do not see their own target.
 
-A statistic of a category is the sum of the standardised target over its rows, divided by their number and a
-prior: the rows that a category needs to say as much as the others together, which is the variance within
-categories over that between them, by moments. For new rows it is taken from all rows. A training row must not
-see itself, or trees would learn from a copy of the target: it sees the rows of the other four of five folds,
-unless its category has so many rows that its own is lost among them.
+The statistic of a category is the sum of the standardised target over its rows, divided by their
+number plus a prior: the number of rows that a category needs to be as informative as all others,
+which is the variance within categories over that between them, estimated by moments. New rows get
+the statistic of all training rows. A training row must not see its own target, or trees would
+learn from a copy of it: it gets the statistic of the other four of five folds, unless its category
+has so many rows that its own target does not matter.
 
-Where the mean is not all that differs between categories, the slope of the target against a numeric feature
-may: then a category has its slope, too. And where the other features say already what the
-categories say, a statistic is one more column of noise to trees, and left out.
+Not only the means of categories may differ, but also the slopes of the target against a numeric
+feature; then the slope is another statistic. A statistic that the other features predict well
+would be noise to trees, and is left out.
 
-Owns: these statistics, and how many columns they make. Must not know: how tables are read, bins, trees.
-
-Additions are in one order on every machine: no BLAS, and no sum of NumPy's.
+Additions have the same order on every machine: no BLAS, and no sums of NumPy.
 """
 
 from __future__ import annotations
@@ -27,37 +26,39 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.data.high_cardinality import DerivedColumns, HighCardinalityFeature, category_key
-from polyleaf.inputs.features import CategoryColumn
-from polyleaf.inputs.targets import Target
+from polyleaf.inputs.feature_table import CategoryColumn
+from polyleaf.inputs.target import Target
 
-__all__ = ["FeatureCodes", "learn"]
+__all__ = ["FeatureCodes", "fit_target_statistics"]
 
-# Measured: docs/categories.md.
-_FOLDS = 5
-_KNOWN = (
-    20.0  # rows over the prior from which on a row's own target is lost among those of its category
-)
-_MOST_OUTPUTS = 32  # each with statistics of its own; above, these directions of all outputs
-_DIRECTIONS = 16
-_MOST_SLOPES = 2
-_SLOPE_SHARE = 0.15  # least share of the variance within categories that their slopes make
-_SLOPE_SIGMAS = 5.0  # ... and how unlikely that must be by chance
-_SCREENED = (20_000, 64, 8)  # rows, other features and outputs that are looked through for slopes
-_LEAST_SHARE = 0.04  # of what the other features leave, for a statistic to be worth its column
-_PASSES, _STEP = 3, 0.5  # of the sum of functions of the other features that tells
-_MOST_PARTS, _MOST_COLUMNS = 4, 32  # columns that share one statistic, and of one feature
-_GROUP_PRIOR = 0.15  # up to this prior the categories of a single output are offered themselves,
-_MOST_GROUPS, _GROUP_SIZE = 16, 254  # in so many columns of so many
-_LEAST_PRIOR, _LARGEST_PRIOR = 0.01, 1e4
-_DOUBT = 10.0  # pairs of rows of one category that are thought to differ as any two do: some data has hardly any
-_HASHED = 128  # columns that more outputs than that are added to before directions are found
-_ITERATIONS = 4
+# Chosen by benchmarks on data with high-cardinality features.
+_N_FOLDS = 5
+# Rows over the prior from which a row's own target does not matter in its category.
+_KNOWN_FACTOR = 20.0
+_MAX_OUTPUTS = 32  # outputs with statistics of their own; for more, directions of all outputs
+_N_DIRECTIONS = 16
+_MAX_SLOPES = 2
+_MIN_SLOPE_SHARE = 0.15  # least share of slopes in the variance within categories
+_MIN_SLOPE_SIGMAS = 5.0  # and least number of standard deviations above chance
+_MAX_SCREENED = (20_000, 64, 8)  # rows, other features and outputs in the search for slopes
+_MIN_SHARE = 0.04  # least share of the residual variance that a statistic must explain
+_N_PASSES, _STEP = 3, 0.5  # backfitting of an additive model of the other features
+_MAX_PARTS, _MAX_COLUMNS = 4, 32  # columns that share one statistic, and columns of one feature
+# Up to this prior the categories of a single output become groups, of this number and size.
+_MAX_GROUP_PRIOR = 0.15
+_MAX_GROUPS, _GROUP_SIZE = 16, 254
+_MIN_PRIOR, _MAX_PRIOR = 0.01, 1e4
+# Pairs of rows of one category that are assumed to differ like any two rows: a prior for data with
+# hardly any such pairs.
+_PRIOR_PAIRS = 10.0
+_N_HASHED = 128  # columns that many outputs are hashed to before directions are computed
+_N_ITERATIONS = 4
 
 Array = NDArray[np.float64]
 
 
 class FeatureCodes(NamedTuple):
-    """Another feature, by its bins."""
+    """The bin codes of another feature."""
 
     name: str
     codes: NDArray[np.uint8]
@@ -66,194 +67,216 @@ class FeatureCodes(NamedTuple):
 
 
 class _Output(NamedTuple):
-    """One column of the target: standardised, with weights that are 1 on average; None: all 1."""
+    """One column of the target: standardised, with weights of mean 1 (None: all 1)."""
 
     label: str
     values: Array
     weight: Array | None
 
 
-def learn(
+def fit_target_statistics(
     columns: Sequence[CategoryColumn],
     others: Sequence[FeatureCodes],
     target: Target,
     n_features: int,
     n_threads: int,
 ) -> tuple[DerivedColumns, dict[int, NDArray[np.float32]]]:
-    """Learn the statistics of wide features.
+    """Fit the statistics of high-cardinality features.
 
     Parameters
     ----------
     columns : sequence of CategoryColumn
-        The wide features.
+        The high-cardinality features.
     others : sequence of FeatureCodes
-        Features that may say already what the categories say, or whose slopes may differ by category.
+        Features that may predict the same as the categories, or whose slopes may differ between
+        categories.
     target : Target
+        Target of the training.
     n_features : int
-        Of the table.
+        Number of features of the table.
     n_threads : int
-        Any number gives the same result.
+        Number of threads; it does not change the result.
 
     Returns
     -------
-    made : DerivedColumns
+    derived : DerivedColumns
+        The columns that replace the features.
     training : dict from feature to ndarray of shape (n_rows, n_statistics), float32
-        What the rows that were learned from are to see.
+        Statistics of the training rows.
     """
     outputs = _Outputs(target, n_threads)
-    learners = [
-        _Learner(column, outputs, others) for column in sorted(columns, key=lambda c: c.feature)
-    ]
-    made = DerivedColumns(n_features, tuple(learner.wide for learner in learners))
-    return made, {learner.wide.feature: learner.training for learner in learners}
+    ordered = sorted(columns, key=lambda column: column.feature)
+    fitters = [_StatisticFitter(column, outputs, others) for column in ordered]
+    derived = DerivedColumns(n_features, tuple(fitter.result for fitter in fitters))
+    return derived, {fitter.result.feature: fitter.training for fitter in fitters}
 
 
-class _Learner:
-    """The statistics of one feature."""
+class _StatisticFitter:
+    """Fits the statistics of one feature."""
 
     def __init__(
         self, column: CategoryColumn, outputs: _Outputs, others: Sequence[FeatureCodes]
     ) -> None:
-        categories, place = _positions(column, outputs.row_weight)
-        self._rows = np.flatnonzero(place >= 0)
-        self._place, self._n = place[self._rows], len(categories)
-        self._fold = _folds(self._place, self._rows)
-        taken = [
-            _taken(output, self._rows) for output in outputs.of(self._place, self._rows, self._n)
+        categories, codes = _encode_positions(column, outputs.row_weight)
+        self._rows = np.flatnonzero(codes >= 0)
+        self._codes, self._n = codes[self._rows], len(categories)
+        self._fold = _assign_folds(self._codes, self._rows)
+        used = [
+            _take_rows(output, self._rows)
+            for output in outputs.iter_outputs(self._codes, self._rows, self._n)
         ]
-        self._some = _some(self._place)
+        self._screened = _select_rows(self._codes)
         bins = [
-            other.codes[self._rows[self._some]].astype(np.int64) for other in others[: _SCREENED[1]]
+            other.codes[self._rows[self._screened]].astype(np.int64)
+            for other in others[: _MAX_SCREENED[1]]
         ]
-        left = [_left_by(bins, self._some, output) for output in taken] if others else []
-        means = [self._mean(output) for output in taken]
+        residuals = [_compute_residual(bins, self._screened, o) for o in used] if others else []
+        means = [self._fit_mean(output) for output in used]
         priors = [mean.prior for mean in means]
-        for k, output in enumerate(left):
-            share, priors[k] = self._share(output)
-            if share < _LEAST_SHARE:
-                means[k] = means[k].nothing()
-        self._found = [statistic for statistic in means if statistic.values.any()] or means[:1]
+        for k, residual in enumerate(residuals):
+            share, priors[k] = self._compute_share(residual)
+            if share < _MIN_SHARE:
+                means[k] = means[k].make_empty()
+        self._statistics = [mean for mean in means if mean.values.any()] or means[:1]
         n_groups = 0
-        if len(means) == 1 and priors[0] <= _GROUP_PRIOR:
-            n_groups = min(_MOST_GROUPS, -(-self._n // _GROUP_SIZE))
-        parts = [self._parts_of(statistic) for statistic in self._found]
-        slopes = [self._slope(taken[k], other) for k, other in self._strongest_slopes(left, others)]
-        self._found += slopes
+        if len(means) == 1 and priors[0] <= _MAX_GROUP_PRIOR:
+            n_groups = min(_MAX_GROUPS, -(-self._n // _GROUP_SIZE))
+        parts = [self._split_range(statistic) for statistic in self._statistics]
+        pairs = self._find_strongest_slopes(residuals, others)
+        slopes = [self._fit_slope(used[k], other) for k, other in pairs]
+        self._statistics += slopes
         parts += [[(-np.inf, np.inf)]] * len(slopes)
-        self.training = self._of_training(len(place))
-        self.wide = HighCardinalityFeature(
+        self.training = self._encode_training_rows(len(codes))
+        values = [statistic.values for statistic in self._statistics]
+        self.result = HighCardinalityFeature(
             column.feature,
             categories,
-            tuple(statistic.label for statistic in self._found),
-            np.stack([statistic.values for statistic in self._found], 1).astype(np.float32),
+            tuple(statistic.label for statistic in self._statistics),
+            np.stack(values, 1).astype(np.float32),
             np.repeat(np.arange(len(parts), dtype=np.int32), [len(p) for p in parts]),
             np.array([low for part in parts for low, _ in part], np.float32),
             np.array([high for part in parts for _, high in part], np.float32),
             n_groups,
-            missing_seen=bool(np.any(_seen(column, outputs.row_weight) < 0)),
+            missing_seen=bool(np.any(_get_weighted_index(column, outputs.row_weight) < 0)),
         )
 
-    def _mean(self, output: _Output) -> _Statistic:
+    def _fit_mean(self, output: _Output) -> _Statistic:
         label, values, weight = output
-        sums, counts = _sums(self._place, values, weight, self._n)
-        prior = _prior(values, weight, sums, counts)
-        cell = self._place * _FOLDS + self._fold
-        own, own_counts = _sums(cell, values, weight, self._n * _FOLDS)
-        left = np.maximum(counts[self._place] - own_counts[cell], 0.0)
-        others = (sums[self._place] - own[cell]) / (left + prior)
-        return _Statistic(label, sums / (counts + prior), others, counts >= _KNOWN * prior, prior)
+        sums, counts = _sum_by_category(self._codes, values, weight, self._n)
+        prior = _estimate_prior(values, weight, sums, counts)
+        cell = self._codes * _N_FOLDS + self._fold
+        fold_sums, fold_counts = _sum_by_category(cell, values, weight, self._n * _N_FOLDS)
+        other_counts = np.maximum(counts[self._codes] - fold_counts[cell], 0.0)
+        out_of_fold = (sums[self._codes] - fold_sums[cell]) / (other_counts + prior)
+        is_known = counts >= _KNOWN_FACTOR * prior
+        return _Statistic(label, sums / (counts + prior), out_of_fold, is_known, prior)
 
-    def _slope(self, output: _Output, feature: FeatureCodes) -> _Statistic:
-        """Of the target against a number's ranks within each category, less that of all rows. A row sees
-        nothing of its own fold: neither in the products, nor in the means that are taken off them."""
-        ranks = _ranks(feature)[self._rows]
-        cell = self._place * _FOLDS + self._fold
-        whole = _Moments.of(self._place, output.values, ranks, output.weight, self._n)
-        own = _Moments.of(cell, output.values, ranks, output.weight, self._n * _FOLDS)
-        slopes, others = whole.within(), whole.at(self._place).less(own.at(cell)).within()
+    def _fit_slope(self, output: _Output, feature: FeatureCodes) -> _Statistic:
+        """Fit the slope of the target against ranks of a feature, less the common slope.
+
+        A row sees nothing of its own fold: neither in the products, nor in the means.
+        """
+        ranks = _standardise_ranks(feature)[self._rows]
+        cell = self._codes * _N_FOLDS + self._fold
+        total = _Moments.compute(self._codes, output.values, ranks, output.weight, self._n)
+        fold = _Moments.compute(cell, output.values, ranks, output.weight, self._n * _N_FOLDS)
+        slopes = total.centre()
+        out_of_fold = total.take(self._codes).subtract(fold.take(cell)).centre()
         common, prior = slopes.common(), slopes.spread()[0]
-        unknown = np.zeros(self._n, bool)
+        is_known = np.zeros(self._n, bool)
         label = output.label.replace("mean", f"slope by {feature.name}", 1)
         return _Statistic(
-            label, slopes.drawn(common, prior), others.drawn(common, prior), unknown, prior
+            label, slopes.shrink(common, prior), out_of_fold.shrink(common, prior), is_known, prior
         )
 
-    def _share(self, left: _Output) -> tuple[float, float]:
-        """Of the variance that is left of an output, what the means of categories explain to rows that did
-        not teach them, by moments; and the prior of these means."""
-        sums, counts = _sums(self._place[self._some], left.values, left.weight, self._n)
-        prior = _prior(left.values, left.weight, sums, counts)
-        taught = counts * (1.0 - 1.0 / _FOLDS)
-        explained = _total(counts * taught / (taught + prior)) / max(_total(counts), 1e-300)
+    def _compute_share(self, residual: _Output) -> tuple[float, float]:
+        """Estimate by moments the share of a residual's variance that category means explain.
+
+        The means are those of other folds. Also return their prior.
+        """
+        codes = self._codes[self._screened]
+        sums, counts = _sum_by_category(codes, residual.values, residual.weight, self._n)
+        prior = _estimate_prior(residual.values, residual.weight, sums, counts)
+        other_counts = counts * (1.0 - 1.0 / _N_FOLDS)
+        explained = _sum_in_order(counts * other_counts / (other_counts + prior))
+        explained /= max(_sum_in_order(counts), 1e-300)
         return explained / (1.0 + prior), prior
 
-    def _strongest_slopes(
-        self, left: Sequence[_Output], others: Sequence[FeatureCodes]
+    def _find_strongest_slopes(
+        self, residuals: Sequence[_Output], others: Sequence[FeatureCodes]
     ) -> list[tuple[int, FeatureCodes]]:
-        """The few outputs and numbers whose slopes differ most between categories."""
-        _, features, outputs = _SCREENED
-        place, rows, found = self._place[self._some], self._rows[self._some], []
-        for j, feature in enumerate(others[:features]):
+        """Return the few outputs and numeric features whose slopes differ most by category."""
+        _, max_features, max_outputs = _MAX_SCREENED
+        codes, rows, found = self._codes[self._screened], self._rows[self._screened], []
+        for j, feature in enumerate(others[:max_features]):
             if not feature.is_numeric:
                 continue
-            ranks = _ranks(feature)[rows]
-            for k, (_, values, weight) in enumerate(left[:outputs]):
-                _, share, sigmas = (
-                    _Moments.of(place, values, ranks, weight, self._n).within().spread()
-                )
-                if sigmas >= _SLOPE_SIGMAS and share >= _SLOPE_SHARE:
+            ranks = _standardise_ranks(feature)[rows]
+            for k, (_, values, weight) in enumerate(residuals[:max_outputs]):
+                moments = _Moments.compute(codes, values, ranks, weight, self._n)
+                _, share, sigmas = moments.centre().spread()
+                if sigmas >= _MIN_SLOPE_SIGMAS and share >= _MIN_SLOPE_SHARE:
                     found.append((-share, j, k))
-        return [(k, others[j]) for _, j, k in sorted(found)[:_MOST_SLOPES]]
+        return [(k, others[j]) for _, j, k in sorted(found)[:_MAX_SLOPES]]
 
-    def _of_training(self, n_rows: int) -> NDArray[np.float32]:
-        training = np.full((n_rows, len(self._found)), np.nan, np.float32)
-        for k, statistic in enumerate(self._found):
-            known = statistic.known[self._place]
-            training[self._rows, k] = np.where(
-                known, statistic.values[self._place], statistic.others
-            )
+    def _encode_training_rows(self, n_rows: int) -> NDArray[np.float32]:
+        training = np.full((n_rows, len(self._statistics)), np.nan, np.float32)
+        for k, statistic in enumerate(self._statistics):
+            is_known = statistic.is_known[self._codes]
+            values = statistic.values[self._codes]
+            training[self._rows, k] = np.where(is_known, values, statistic.out_of_fold)
         return training
 
-    def _parts_of(self, statistic: _Statistic) -> list[tuple[float, float]]:
-        """Parts of its range: several where its values are exact enough to be told apart."""
-        known = int(np.count_nonzero(statistic.known))
-        most = max(1, min(_MOST_PARTS, _MOST_COLUMNS // len(self._found)))
-        if 2 * np.count_nonzero(statistic.known[self._place]) <= len(self._place):
-            most = 1
-        values = np.unique(statistic.values[statistic.known].astype(np.float32))
-        n = min(most, -(-known // _GROUP_SIZE), max(1, len(values)))
+    def _split_range(self, statistic: _Statistic) -> list[tuple[float, float]]:
+        """Split the range of a statistic if its values are precise enough for several columns."""
+        is_known = statistic.is_known
+        max_parts = max(1, min(_MAX_PARTS, _MAX_COLUMNS // len(self._statistics)))
+        if 2 * np.count_nonzero(is_known[self._codes]) <= len(self._codes):
+            max_parts = 1
+        values = np.unique(statistic.values[is_known].astype(np.float32))
+        n = min(max_parts, -(-int(np.count_nonzero(is_known)) // _GROUP_SIZE), max(1, len(values)))
         edges = [-np.inf, *(float(values[len(values) * i // n]) for i in range(1, n)), np.inf]
         return list(pairwise(edges))
 
 
 class _Statistic(NamedTuple):
-    """One number for each category.
+    """One number per category.
 
     Attributes
     ----------
     label : str
-    values : of each category, from all rows
-    others : of each row, from the rows of the other folds
-    known : whether a category has so many rows that its own rows may see all of them
+        Description.
+    values : ndarray of shape (n_categories,)
+        Statistics of the categories, from all rows.
+    out_of_fold : ndarray of shape (n_rows,)
+        Statistics of the training rows, from the rows of other folds.
+    is_known : ndarray of shape (n_categories,), bool
+        Categories with so many rows that their training rows get `values`.
     prior : float
+        Number of rows of the prior.
     """
 
     label: str
     values: Array
-    others: Array
-    known: NDArray[np.bool_]
+    out_of_fold: Array
+    is_known: NDArray[np.bool_]
     prior: float
 
-    def nothing(self) -> _Statistic:
-        """The same where nothing is known."""
-        none = np.zeros_like(self.known)
-        return _Statistic(self.label, self.values * 0.0, self.others * 0.0, none, _LARGEST_PRIOR)
+    def make_empty(self) -> _Statistic:
+        """Return a statistic without information."""
+        is_known = np.zeros_like(self.is_known)
+        return _Statistic(
+            self.label, self.values * 0.0, self.out_of_fold * 0.0, is_known, _MAX_PRIOR
+        )
 
 
 class _Moments(NamedTuple):
-    """Numbers of rows, sums, squares and products of a target v and of a number r, by place, weighted."""
+    """Row counts, sums, squares and products of a target v and a number r, per category.
 
-    rows: Array
+    All are weighted.
+    """
+
+    n: Array
     v: Array
     r: Array
     vv: Array
@@ -261,80 +284,79 @@ class _Moments(NamedTuple):
     vr: Array
 
     @classmethod
-    def of(
-        cls, place: NDArray[np.int64], v: Array, r: Array, weight: Array | None, n: int
+    def compute(
+        cls, codes: NDArray[np.int64], v: Array, r: Array, weight: Array | None, n: int
     ) -> _Moments:
-        sums = [_sums(place, column, weight, n) for column in (v, r, v * v, r * r, v * r)]
-        return cls(sums[0][1], *(column for column, _ in sums))
+        sums = [
+            _sum_by_category(codes, values, weight, n) for values in (v, r, v * v, r * r, v * r)
+        ]
+        return cls(sums[0][1], *(values for values, _ in sums))
 
-    def at(self, place: NDArray[np.int64]) -> _Moments:
-        return _Moments(*(column[place] for column in self))
+    def take(self, codes: NDArray[np.int64]) -> _Moments:
+        return _Moments(*(values[codes] for values in self))
 
-    def less(self, other: _Moments) -> _Moments:
+    def subtract(self, other: _Moments) -> _Moments:
         return _Moments(*(a - b for a, b in zip(self, other, strict=True)))
 
-    def within(self) -> _Slopes:
-        """Squares and products about the means of each place; 0 where there are no rows."""
+    def centre(self) -> _Slopes:
+        """Return squares and products about the means; 0 for categories without rows."""
         pairs = (self.vv, self.v, self.v), (self.rr, self.r, self.r), (self.vr, self.v, self.r)
-        return _Slopes(self.rows, *(self._about_means(*pair) for pair in pairs))
+        return _Slopes(self.n, *(self._about_means(*pair) for pair in pairs))
 
     def _about_means(self, products: Array, first: Array, second: Array) -> Array:
-        means = np.divide(
-            first * second, self.rows, out=np.zeros_like(self.rows), where=self.rows > 0.5
-        )
-        return np.where(self.rows > 0.5, products - means, 0.0)
+        has_rows = self.n > 0.5
+        means = np.divide(first * second, self.n, out=np.zeros_like(self.n), where=has_rows)
+        return np.where(has_rows, products - means, 0.0)
 
 
 class _Slopes(NamedTuple):
-    """Numbers of rows, and squares and products about the means, by place; in each v = slope r + noise."""
+    """Row counts, squares and products about the means, per category: v = slope r + noise."""
 
-    rows: Array
+    n: Array
     vv: Array
     rr: Array
     vr: Array
 
     def common(self) -> float:
-        squares = _total(self.rr)
-        return _total(self.vr) / squares if squares > 0 else 0.0
+        squares = _sum_in_order(self.rr)
+        return _sum_in_order(self.vr) / squares if squares > 0 else 0.0
 
-    def drawn(self, common: float, prior: float) -> Array:
-        """Of each place, less the common one, drawn to 0 by a prior in units of r^2."""
+    def shrink(self, common: float, prior: float) -> Array:
+        """Return the slopes less the common one, shrunk to 0 by a prior in units of r^2."""
         squares = np.maximum(self.rr, 0.0)
         return (self.vr - common * squares) / (squares + prior)
 
     def spread(self) -> tuple[float, float, float]:
-        """How the slopes of places differ, by moments.
+        """Estimate by moments how the slopes of categories differ.
 
         Returns
         -------
         prior : float
             Variance of the noise over that of the slopes.
         share : float
-            Of the variance of v within places, what the slopes make.
+            Share of the slopes in the variance of v within categories.
         sigmas : float
-            By how many deviations the slopes' variance is above 0.
+            Number of standard deviations by which the variance of the slopes exceeds 0.
         """
         common, rr = self.common(), np.maximum(self.rr, 0.0)
         vr = self.vr - common * rr
         vv = self.vv - common * (2.0 * vr + common * rr)
-        freedom = _total(self.rows) - np.count_nonzero(self.rows > 0) + _DOUBT
-        all_of_it, squares = _total(vv), _total(rr * rr)
-        noise = all_of_it / freedom
-        excess = _total(vr * vr) - noise * _total(rr)
+        freedom = _sum_in_order(self.n) - np.count_nonzero(self.n > 0) + _PRIOR_PAIRS
+        total, squares = _sum_in_order(vv), _sum_in_order(rr * rr)
+        noise = total / freedom
+        excess = _sum_in_order(vr * vr) - noise * _sum_in_order(rr)
         if squares <= 0 or noise <= 0 or excess <= 0:
-            return _LARGEST_PRIOR, 0.0, 0.0
-        share = excess / squares * _total(rr) / all_of_it
-        prior = np.clip(
-            max(1.0 - share, 0.0) * noise * squares / excess, _LEAST_PRIOR, _LARGEST_PRIOR
-        )
+            return _MAX_PRIOR, 0.0, 0.0
+        share = excess / squares * _sum_in_order(rr) / total
+        prior = np.clip(max(1.0 - share, 0.0) * noise * squares / excess, _MIN_PRIOR, _MAX_PRIOR)
         return float(prior), share, excess / noise / np.sqrt(2.0 * squares)
 
 
-# ---- the target --------------------------------------------------------------------------------------------
+# ---- the target ---------------------------------------------------------------------------------
 
 
 class _Outputs:
-    """The columns of a target that statistics are taken of."""
+    """The columns of a target that statistics are fitted to."""
 
     def __init__(self, target: Target, n_threads: int) -> None:
         self._n_threads = n_threads
@@ -342,235 +364,238 @@ class _Outputs:
         self.row_weight: Array | None = None
         if weight is not None:
             rows = weight if weight.ndim == 1 else weight.max(axis=1)
-            self.row_weight = _of_mean_one(rows.astype(np.float64))
+            self.row_weight = _normalise_weights(rows.astype(np.float64))
         values = target.to_indicators()
         n_outputs = values.shape[1]
         self._plain: list[_Output] | None = None
-        if n_outputs <= _MOST_OUTPUTS:
+        if n_outputs <= _MAX_OUTPUTS:
             names = target.get_indicator_names()
             self._plain = [
                 _Output(
                     "mean" if n_outputs == 1 else f"mean of {names[k]}",
-                    *_standardised(_column(values, k), self._weight_of(weight, k)),
+                    *_standardise(_get_column(values, k), self._get_weight(weight, k)),
                 )
                 for k in range(n_outputs)
             ]
         else:
-            self._many = self._standardised_all(_hashed(values))
+            self._many = self._standardise_columns(_hash_outputs(values))
 
-    def _weight_of(self, weight: Any, k: int) -> Array | None:
+    def _get_weight(self, weight: Any, k: int) -> Array | None:
         if weight is None or weight.ndim == 1:
             return self.row_weight
-        return _of_mean_one(weight[:, k].astype(np.float64))
+        return _normalise_weights(weight[:, k].astype(np.float64))
 
-    def _standardised_all(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _standardise_columns(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         for k in range(values.shape[1]):
-            values[:, k] = _standardised(values[:, k].astype(np.float64), self.row_weight)[0]
+            values[:, k] = _standardise(values[:, k].astype(np.float64), self.row_weight)[0]
         return values
 
-    def of(self, place: NDArray[np.int64], rows: NDArray[np.int64], n: int) -> Iterator[_Output]:
-        """The columns for a feature whose categories are at `place` in `rows`."""
+    def iter_outputs(
+        self, codes: NDArray[np.int64], rows: NDArray[np.int64], n: int
+    ) -> Iterator[_Output]:
+        """Yield the columns for a feature with category `codes` in `rows`."""
         if self._plain is not None:
             yield from self._plain
             return
-        matrix = self._directions(place, rows, n)
+        matrix = self._compute_directions(codes, rows, n)
         projected = _core.sketch_project(self._many, matrix, 1.0, self._n_threads)
         for k in range(matrix.shape[1]):
             column = projected[:, k].astype(np.float64)
-            yield _Output(f"mean in direction {k}", *_standardised(column, self.row_weight))
+            yield _Output(f"mean in direction {k}", *_standardise(column, self.row_weight))
 
-    def _directions(
-        self, place: NDArray[np.int64], rows: NDArray[np.int64], n: int
+    def _compute_directions(
+        self, codes: NDArray[np.int64], rows: NDArray[np.int64], n: int
     ) -> NDArray[np.float32]:
-        """(columns, directions): those that the means of categories differ most along."""
+        """Return the directions, (columns, directions), in which category means differ most."""
         means = np.empty((n, self._many.shape[1]), np.float32)
         weight = None if self.row_weight is None else self.row_weight[rows]
         for k in range(means.shape[1]):
             column = self._many[rows, k].astype(np.float64)
-            sums, counts = _sums(place, column, weight, n)
-            prior = _prior(column, weight, sums, counts)
+            sums, counts = _sum_by_category(codes, column, weight, n)
+            prior = _estimate_prior(column, weight, sums, counts)
             means[:, k] = sums / (counts + prior) * np.sqrt(counts)
         transposed = np.ascontiguousarray(means.T)
-        bits = _mix(np.arange(means.shape[1] * _DIRECTIONS)) >> np.uint64(63)
-        basis = np.where(bits == 0, -1.0, 1.0).reshape(-1, _DIRECTIONS)
-        for _ in range(_ITERATIONS):
-            basis = _orthonormal(basis)
+        bits = _hash64(np.arange(means.shape[1] * _N_DIRECTIONS)) >> np.uint64(63)
+        basis = np.where(bits == 0, -1.0, 1.0).reshape(-1, _N_DIRECTIONS)
+        for _ in range(_N_ITERATIONS):
+            basis = _orthonormalise(basis)
             seen = _core.sketch_project(means, basis.astype(np.float32), 1.0, self._n_threads)
             basis = _core.sketch_project(transposed, seen, 1.0, self._n_threads).astype(np.float64)
-        return _orthonormal(basis).astype(np.float32)
+        return _orthonormalise(basis).astype(np.float32)
 
 
-def _column(values: Any, k: int) -> Array:
+def _get_column(values: Any, k: int) -> Array:
     column = values[:, [k]].toarray()[:, 0] if scipy.sparse.issparse(values) else values[:, k]
     return np.asarray(column, np.float64)
 
 
-def _hashed(values: Any) -> NDArray[np.float32]:
-    """Outputs added up in at most `_HASHED` columns, with signs: (n, columns), float32, to be changed."""
+def _hash_outputs(values: Any) -> NDArray[np.float32]:
+    """Add outputs with random signs to at most `_N_HASHED` columns: a new array (n, columns)."""
     n_rows, n_outputs = values.shape
-    if n_outputs <= _HASHED:
+    if n_outputs <= _N_HASHED:
         dense = values.toarray() if scipy.sparse.issparse(values) else values
         return np.array(dense, np.float32, order="C")
-    bits = _mix(np.arange(n_outputs))
-    place, sign = (
-        (bits % np.uint64(_HASHED)).astype(np.int64),
-        np.where(bits >> np.uint64(63), 1.0, -1.0),
-    )
-    columns = np.zeros((n_rows, _HASHED), np.float32)
+    bits = _hash64(np.arange(n_outputs))
+    column = (bits % np.uint64(_N_HASHED)).astype(np.int64)
+    sign = np.where(bits >> np.uint64(63), 1.0, -1.0)
+    columns = np.zeros((n_rows, _N_HASHED), np.float32)
     if scipy.sparse.issparse(values):
         row = np.repeat(np.arange(n_rows), np.diff(values.indptr))
-        np.add.at(columns, (row, place[values.indices]), values.data * sign[values.indices])
+        np.add.at(columns, (row, column[values.indices]), values.data * sign[values.indices])
     else:
         for k in range(n_outputs):
-            columns[:, place[k]] += values[:, k] * sign[k]
+            columns[:, column[k]] += values[:, k] * sign[k]
     return columns
 
 
-# ---- rows and categories -----------------------------------------------------------------------------------
+# ---- rows and categories ------------------------------------------------------------------------
 
 
-def _seen(column: CategoryColumn, weight: Array | None) -> NDArray[np.int32]:
-    """The categories of rows that weigh something, by index; -1: missing."""
+def _get_weighted_index(column: CategoryColumn, weight: Array | None) -> NDArray[np.int32]:
+    """Return the category index of rows of positive weight; -1: missing."""
     return column.index if weight is None else column.index[weight > 0]
 
 
-def _positions(
+def _encode_positions(
     column: CategoryColumn, weight: Array | None
 ) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
-    """Categories that some row weighs something of, sorted, and which one each row has; -1: none."""
-    seen = _seen(column, weight)
-    used = np.bincount(seen[seen >= 0], minlength=len(column.categories)) > 0
+    """Return the sorted categories of rows of positive weight, and each row's code; -1: none."""
+    index = _get_weighted_index(column, weight)
+    used = np.bincount(index[index >= 0], minlength=len(column.categories)) > 0
     order = sorted(np.flatnonzero(used).tolist(), key=lambda i: category_key(column.categories[i]))
-    position = np.full(len(column.categories) + 1, -1, np.int64)  # the last one is for missing
+    position = np.full(len(column.categories) + 1, -1, np.int64)  # the last is for missing values
     position[order] = np.arange(len(order))
     return tuple(column.categories[i] for i in order), position[column.index]
 
 
-def _some(place: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Where so many rows are looked at as are screened: those of some categories, all of them."""
-    step = np.uint64(max(1, len(place) // _SCREENED[0]))
-    return np.flatnonzero(_mix(place) % step == 0)
+def _select_rows(codes: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Select all rows of some categories, about as many as are screened."""
+    step = np.uint64(max(1, len(codes) // _MAX_SCREENED[0]))
+    return np.flatnonzero(_hash64(codes) % step == 0)
 
 
-def _folds(place: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A fold for each row: the rows of a category are dealt out in an order of chance."""
-    order = np.lexsort((_mix(rows), place))
-    sorted_place = place[order]
-    begin = np.concatenate([[True], sorted_place[1:] != sorted_place[:-1]])
-    start = np.maximum.accumulate(np.where(begin, np.arange(len(place)), 0))
-    folds = np.empty(len(place), np.int64)
-    first = (_mix(sorted_place) % np.uint64(_FOLDS)).astype(np.int64)
-    folds[order] = (np.arange(len(place)) - start + first) % _FOLDS
+def _assign_folds(codes: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a fold per row: the rows of a category are dealt out in random order."""
+    order = np.lexsort((_hash64(rows), codes))
+    ordered = codes[order]
+    is_first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    start = np.maximum.accumulate(np.where(is_first, np.arange(len(codes)), 0))
+    folds = np.empty(len(codes), np.int64)
+    first_fold = (_hash64(ordered) % np.uint64(_N_FOLDS)).astype(np.int64)
+    folds[order] = (np.arange(len(codes)) - start + first_fold) % _N_FOLDS
     return folds
 
 
-def _sums(
-    place: NDArray[np.int64], values: Array, weight: Array | None, n: int
+def _sum_by_category(
+    codes: NDArray[np.int64], values: Array, weight: Array | None, n: int
 ) -> tuple[Array, Array]:
-    """Sums and numbers of rows by place, (n,) each, both weighted."""
+    """Return sums and row counts per category, (n,) each, both weighted."""
     if weight is not None:
         values = values * weight
-    counts = np.bincount(place, weight, n)
-    return np.bincount(place, values, n).astype(np.float64), counts.astype(np.float64)
+    counts = np.bincount(codes, weight, n)
+    return np.bincount(codes, values, n).astype(np.float64), counts.astype(np.float64)
 
 
-def _left_by(bins: Sequence[NDArray[np.int64]], rows: NDArray[np.intp], output: _Output) -> _Output:
-    """What a sum of functions of other features leaves of an output in some rows, whose bins these are."""
-    left, weight = output.values[rows], None if output.weight is None else output.weight[rows]
-    for codes in [*bins] * _PASSES:
-        sums, counts = _sums(codes, left, weight, 256)
-        left = left - _STEP * (sums / (counts + _prior(left, weight, sums, counts)))[codes]
-    return _Output(output.label, _centred(left, weight), weight)
+def _compute_residual(
+    bins: Sequence[NDArray[np.int64]], rows: NDArray[np.intp], output: _Output
+) -> _Output:
+    """Return the residual of an additive model of other features, given by bins in `rows`."""
+    values, weight = output.values[rows], None if output.weight is None else output.weight[rows]
+    for codes in [*bins] * _N_PASSES:
+        sums, counts = _sum_by_category(codes, values, weight, 256)
+        prior = _estimate_prior(values, weight, sums, counts)
+        values = values - _STEP * (sums / (counts + prior))[codes]
+    return _Output(output.label, _centre(values, weight), weight)
 
 
-def _prior(values: Array, weight: Array | None, sums: Array, counts: Array) -> float:
-    """Variance within categories over that between them, from their sums and numbers of rows."""
+def _estimate_prior(values: Array, weight: Array | None, sums: Array, counts: Array) -> float:
+    """Estimate the variance within categories over that between them."""
     used = counts > 0
-    n_used, total = int(np.count_nonzero(used)), _total(counts)
+    n_used, total = int(np.count_nonzero(used)), _sum_in_order(counts)
     if n_used < 2:
-        return _LARGEST_PRIOR
+        return _MAX_PRIOR
     squares = values * values
-    all_of_it = _total(squares if weight is None else squares * weight)
-    between = _total(np.divide(sums * sums, counts, out=np.zeros_like(sums), where=used))
-    within = (max(all_of_it - between, 0.0) + _DOUBT * all_of_it / total) / (
-        total - n_used + _DOUBT
+    sum_squares = _sum_in_order(squares if weight is None else squares * weight)
+    between = _sum_in_order(np.divide(sums * sums, counts, out=np.zeros_like(sums), where=used))
+    within = (max(sum_squares - between, 0.0) + _PRIOR_PAIRS * sum_squares / total) / (
+        total - n_used + _PRIOR_PAIRS
     )
     spread = between / (n_used - 1)
     if spread <= within:
-        return _LARGEST_PRIOR
-    each = (total - _total(counts * counts) / total) / (
-        n_used - 1
-    )  # rows of a category, on average
-    return float(np.clip(within * each / (spread - within), _LEAST_PRIOR, _LARGEST_PRIOR))
+        return _MAX_PRIOR
+    mean_rows = (total - _sum_in_order(counts * counts) / total) / (n_used - 1)
+    return float(np.clip(within * mean_rows / (spread - within), _MIN_PRIOR, _MAX_PRIOR))
 
 
-def _ranks(feature: FeatureCodes) -> Array:
-    """Of each row, standardised; 0 where the value is missing."""
+def _standardise_ranks(feature: FeatureCodes) -> Array:
+    """Return the standardised rank of each row; 0 for missing values."""
     counts = np.bincount(feature.codes, minlength=256)[: feature.n_bins].astype(np.float64)
-    total = _total(counts)
+    total = _sum_in_order(counts)
     ranks = np.cumsum(counts) - counts / 2 - total / 2
-    spread = _total(counts * ranks * ranks)
+    spread = _sum_in_order(counts * ranks * ranks)
     table = np.zeros(256)
     if spread > 0:
         table[: feature.n_bins] = ranks / np.sqrt(spread / total)
     return table[feature.codes]
 
 
-# ---- sums in one order -------------------------------------------------------------------------------------
+# ---- sums in one order --------------------------------------------------------------------------
 
 
-def _total(values: Array) -> float:
-    """The sum, one after the other: NumPy's depends on the processor."""
+def _sum_in_order(values: Array) -> float:
+    """Sum sequentially: the order of NumPy's sum depends on the CPU."""
     return float(np.cumsum(values)[-1]) if len(values) else 0.0
 
 
-def _centred(values: Array, weight: Array | None) -> Array:
-    return values - _mean_of(values, weight)
+def _centre(values: Array, weight: Array | None) -> Array:
+    return values - _compute_mean(values, weight)
 
 
-def _mean_of(values: Array, weight: Array | None) -> float:
-    rows = float(len(values)) if weight is None else _total(weight)
-    return _total(values if weight is None else values * weight) / max(rows, 1e-300)
+def _compute_mean(values: Array, weight: Array | None) -> float:
+    rows = float(len(values)) if weight is None else _sum_in_order(weight)
+    return _sum_in_order(values if weight is None else values * weight) / max(rows, 1e-300)
 
 
-def _standardised(values: Array, weight: Array | None) -> tuple[Array, Array | None]:
-    centred = _centred(values, weight)
-    rows = float(len(values)) if weight is None else _total(weight)
+def _standardise(values: Array, weight: Array | None) -> tuple[Array, Array | None]:
+    centred = _centre(values, weight)
+    rows = float(len(values)) if weight is None else _sum_in_order(weight)
     squares = centred * centred
-    deviation = np.sqrt(_total(squares if weight is None else squares * weight) / max(rows, 1e-300))
+    deviation = np.sqrt(
+        _sum_in_order(squares if weight is None else squares * weight) / max(rows, 1e-300)
+    )
     return centred / deviation if deviation > 0 else np.zeros_like(centred), weight
 
 
-def _of_mean_one(weight: Array) -> Array | None:
-    """Weights in units of their mean over the rows that have any; None where all are the same."""
+def _normalise_weights(weight: Array) -> Array | None:
+    """Divide weights by the mean of the positive ones; None if all are equal."""
     if len(weight) and (weight == weight[0]).all():
         return None
-    return weight * (np.count_nonzero(weight) / _total(weight))
+    return weight * (np.count_nonzero(weight) / _sum_in_order(weight))
 
 
-def _taken(output: _Output, rows: NDArray[np.int64]) -> _Output:
-    """Of some rows, centred on them."""
+def _take_rows(output: _Output, rows: NDArray[np.int64]) -> _Output:
+    """Return some rows of an output, centred."""
     if len(rows) == len(output.values):
         return output
     weight = None if output.weight is None else output.weight[rows]
-    return _Output(output.label, _centred(output.values[rows], weight), weight)
+    return _Output(output.label, _centre(output.values[rows], weight), weight)
 
 
-def _orthonormal(basis: Array) -> Array:
-    """Columns made orthonormal one after the other; what is left of nothing becomes 0."""
+def _orthonormalise(basis: Array) -> Array:
+    """Orthonormalise columns one after the other; dependent ones become 0."""
     basis = basis.copy()
     for j in range(basis.shape[1]):
-        before = np.sqrt(_total(basis[:, j] ** 2))
-        for _ in range(2):  # once more, for what the first time rounds off
+        before = np.sqrt(_sum_in_order(basis[:, j] ** 2))
+        for _ in range(2):  # twice, to remove rounding errors
             for i in range(j):
-                basis[:, j] -= _total(basis[:, i] * basis[:, j]) * basis[:, i]
-        length = np.sqrt(_total(basis[:, j] ** 2))
+                basis[:, j] -= _sum_in_order(basis[:, i] * basis[:, j]) * basis[:, i]
+        length = np.sqrt(_sum_in_order(basis[:, j] ** 2))
         basis[:, j] = basis[:, j] / length if length > 1e-6 * before else 0.0
     return basis
 
 
-def _mix(numbers: NDArray[Any]) -> NDArray[np.uint64]:
-    """64 bits that look drawn by chance, the same for a number at all times (SplitMix64)."""
+def _hash64(numbers: NDArray[Any]) -> NDArray[np.uint64]:
+    """Hash numbers to 64 bits (SplitMix64)."""
     z = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)

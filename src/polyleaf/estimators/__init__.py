@@ -1,10 +1,11 @@
-"""The public face of the estimators: the classes, and how any is read from a file."""
+"""Estimators, and reading any of them from a file."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from polyleaf.estimators.base import PolyleafEstimator, read_estimator
+from polyleaf.estimators._persistence import read_estimator
+from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.multitask import PolyleafMultiTask
 from polyleaf.estimators.regressor import PolyleafRegressor
@@ -27,13 +28,13 @@ def load_model(path: Source) -> Any:
     Returns
     -------
     PolyleafRegressor, PolyleafClassifier or PolyleafMultiTask
-        Whichever was saved.
+        An estimator of the class that was saved.
 
     Raises
     ------
     ModelFileError (a ValueError)
-        When the file is no model file, damaged, or was not written by an estimator.
+        If the file is not a model file, is damaged, or was not written by an estimator.
     MemoryError
-        When there is not enough memory for it, which says nothing against the file.
+        If there is not enough memory, which does not mean that the file is damaged.
     """
     return read_estimator(path, _ESTIMATORS)

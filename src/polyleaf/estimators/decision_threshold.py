@@ -1,18 +1,16 @@
-"""From which probability on a classifier says yes: as the user has it, or where F1 is largest.
-
-Owns: the meaning of `threshold`, what is kept of it in the model, and which rows it is chosen on. Must not
-know: how F1 is made largest (`metrics.thresholds`), how models are trained.
-"""
+"""Decisions of classifiers: classes and probabilities from raw scores, and the choice of
+thresholds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.inputs.targets import TargetEncoding, check_same_rows
+from polyleaf.inputs.read_target import check_same_rows
+from polyleaf.inputs.target import TargetEncoding
 from polyleaf.metrics._classification import best_f1_threshold
 from polyleaf.model import Model
 from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
@@ -20,18 +18,49 @@ from polyleaf.objectives import Objective
 from polyleaf.training.cross_fitting import TrainingRecord, cross_fit_scores
 from polyleaf.training.evaluation import EvalSet
 
-__all__ = ["Decides"]
+__all__ = ["DecisionThresholdMixin", "compute_probabilities", "decide"]
 
-# Where there is no evaluation set. Measured: docs/decision-thresholds.md.
-FOLDS = 3
+N_FOLDS = 3  # of cross-fitting, without an evaluation set
+F1_CHOICES = ("f1", "f1_macro")
 
 
-class Decides:
-    """`threshold`, `thresholds_` and `choose_threshold`, for classifiers."""
+def decide(
+    raw: np.ndarray, encoding: TargetEncoding, raw_threshold: np.ndarray | float = 0.0
+) -> np.ndarray:
+    """Return the class of each row (n_rows,), or int64 indicators of labels (n_rows, n_labels).
 
-    _by_f1: ClassVar[tuple[str, ...]] = ("f1", "f1_macro")
+    Parameters
+    ----------
+    raw : ndarray of shape (n_rows, n_scores)
+    encoding : TargetEncoding
+    raw_threshold : float or ndarray of shape (n_labels,)
+        Raw score above which a label, or the second of two classes, is predicted.
+    """
+    if encoding.kind == "multilabel":
+        return (raw > raw_threshold).astype(np.int64)
+    assert encoding.classes is not None
+    if raw.shape[1] > 1:
+        return encoding.classes[raw.argmax(axis=1)]
+    return encoding.classes[(raw > raw_threshold)[:, 0].astype(np.intp)]
 
-    if TYPE_CHECKING:  # what estimators have
+
+def compute_probabilities(
+    raw: np.ndarray, encoding: TargetEncoding, objective: Objective
+) -> np.ndarray:
+    """Return probabilities of classes (n_rows, n_classes), or of labels (n_rows, n_labels)."""
+    p = objective.transform(raw)
+    if encoding.kind == "binary":
+        return np.column_stack([1.0 - p[:, 0], p[:, 0]])
+    if encoding.one_vs_rest:
+        total = p.sum(axis=1, keepdims=True)
+        return np.divide(p, total, out=np.full_like(p, 1.0 / p.shape[1]), where=total > 0)
+    return p
+
+
+class DecisionThresholdMixin:
+    """`threshold`, `thresholds_` and `choose_threshold` of classifiers."""
+
+    if TYPE_CHECKING:
         model_: Model
         threshold: Any
         _encoding: TargetEncoding
@@ -40,8 +69,7 @@ class Decides:
 
     @property
     def thresholds_(self) -> np.ndarray:
-        """The probability above which `predict` says yes: float64, one for each label, or one for the second
-        of two classes."""
+        """Probabilities above which labels, or the second of two classes, are predicted."""
         check_is_fitted(self)
         return get_decision_thresholds(self.model_)
 
@@ -54,20 +82,22 @@ class Decides:
         by: Literal["f1", "f1_macro"] = "f1",
         offset: Any = None,
     ) -> Self:
-        """Choose one threshold for all labels, where F1 is largest on these rows. Probabilities stay.
+        """Choose one decision threshold for all labels that maximises F1 on these rows.
+
+        Probabilities do not change.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
-            Rows that the model was not trained on: its probabilities of others are too sure.
+            Rows outside the training data, whose probabilities are not overconfident.
         y : array-like of shape (n_rows,) or (n_rows, n_labels), optional
-            None: where F1 is expected to be largest if the probabilities are right, so that new rows will do
-            without labels.
+            None: maximise the expected F1 under the predicted probabilities, for rows without
+            labels.
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_labels), optional
         by : {"f1", "f1_macro"}
-            As `threshold` of the constructor.
-        offset : optional
-            As in `predict`.
+            F1 over all cells, or the mean F1 of the labels.
+        offset : array-like, optional
+            Initial raw scores, see `predict`.
 
         Returns
         -------
@@ -76,15 +106,15 @@ class Decides:
         Raises
         ------
         ValueError
-            For several classes, and where the model gives no probabilities.
+            For several classes, and if the model has no probabilities.
         """
         check_is_fitted(self)
-        _check_may_decide(self._encoding, self.model_.objective)
-        if by not in self._by_f1:
+        _check_has_threshold(self._encoding, self.model_.objective)
+        if by not in F1_CHOICES:
             raise ValueError(f'by must be "f1" or "f1_macro", got {by!r}.')
         probability = self.model_.objective.transform(self._raw(X, None, offset))
         if not len(probability):
-            raise ValueError("choose_threshold needs rows to choose on, and X has none.")
+            raise ValueError("choose_threshold needs at least one row, and X has none.")
         truth, weight = probability, None
         if y is not None:
             target = self._encoding.encode(y, sample_weight, normalized=False)
@@ -92,114 +122,115 @@ class Decides:
             check_same_rows(len(probability), len(truth))
         elif sample_weight is not None:
             weight = np.asarray(sample_weight, np.float64)
-        set_decision_thresholds(
-            self.model_, best_f1_threshold(probability, truth, weight, by == "f1_macro")
-        )
+        threshold = best_f1_threshold(probability, truth, weight, by == "f1_macro")
+        set_decision_thresholds(self.model_, threshold)
         return self
 
     def _check_threshold(self, encoding: TargetEncoding, objective: Objective) -> None:
-        """Refuse a threshold that means nothing, before training."""
+        """Check the parameter before training."""
         if not (isinstance(self.threshold, float) and self.threshold == 0.5):
-            _check_may_decide(encoding, objective)
+            _check_has_threshold(encoding, objective)
         if not isinstance(self.threshold, str):
-            _numbers(self.threshold, encoding)
+            _read_thresholds(self.threshold, encoding)
 
-    def _decide(
-        self, training: TrainingRecord, watched: EvalSet | None, y: Any, sample_weight: Any
+    def _set_threshold(
+        self, record: TrainingRecord, eval_set: EvalSet | None, y: Any, sample_weight: Any
     ) -> None:
-        """Keep the threshold in a model that was just trained; choose it, where that is wanted.
+        """Set the threshold of a fitted model, chosen by F1 if the parameter asks for it.
 
         Parameters
         ----------
-        training : TrainingRecord
-        watched : EvalSet or None
-            The rows to choose on. None: all that were trained on, by models that were not.
+        record : TrainingRecord
+        eval_set : EvalSet or None
+            Rows to choose on. None: all training rows, by cross-fitting.
         y, sample_weight
-            Of the rows trained on, as the user gave them: without weights of classes.
+            Training data as passed to `fit`, without class weights.
         """
         if not isinstance(self.threshold, str):
-            return set_decision_thresholds(self.model_, _numbers(self.threshold, self._encoding))
+            thresholds = _read_thresholds(self.threshold, self._encoding)
+            return set_decision_thresholds(self.model_, thresholds)
         set_decision_thresholds(self.model_, 0.5)
-        if watched is None:
+        if eval_set is None:
             target = self._encoding.encode(y, sample_weight, normalized=False)
             truth, weight = target.values, target.weight
-            scores, seen = _out_of_fold(training)
-            weight = seen if weight is None else (weight.T * seen).T
+            scores, has_score = _cross_fit(record)
+            weight = has_score if weight is None else (weight.T * has_score).T
         else:
-            truth, weight = watched.target, watched.weight
-            codes, last = watched.codes, training.n_rounds
-            n_threads = training.settings.workers.n_threads
-            scores = self.model_.predict_raw_binned(codes, 0, last, n_threads, watched.features)
-            scores = scores if watched.offset is None else scores + watched.offset
+            truth, weight = eval_set.target, eval_set.weight
+            scores = self.model_.predict_raw_binned(
+                eval_set.codes,
+                0,
+                record.n_rounds,
+                record.settings.workers.n_threads,
+                eval_set.features,
+            )
+            scores = scores if eval_set.offset is None else scores + eval_set.offset
         probability = self.model_.objective.transform(scores)
-        set_decision_thresholds(
-            self.model_, best_f1_threshold(probability, truth, weight, self.threshold == "f1_macro")
-        )
+        threshold = best_f1_threshold(probability, truth, weight, self.threshold == "f1_macro")
+        set_decision_thresholds(self.model_, threshold)
 
 
-def _check_may_decide(encoding: TargetEncoding, objective: Objective) -> None:
+def _check_has_threshold(encoding: TargetEncoding, objective: Objective) -> None:
     if encoding.kind == "multiclass":
         raise ValueError(
-            "threshold is for two classes and for labels; of several classes the likeliest is predicted."
+            "threshold is for two classes and for multi-label targets; with several classes the "
+            "most probable class is predicted."
         )
     if objective.link != "logistic":
         raise ValueError(
-            f"threshold is a probability, which the scores of objective {objective.name!r} are not turned "
-            'into by the logistic function: use "logistic", or decision_function and a threshold of scores.'
+            f"threshold is a probability, but objective {objective.name!r} has no logistic link: "
+            'use "logistic", or compare decision_function with a threshold.'
         )
 
 
-def _numbers(threshold: Any, encoding: TargetEncoding) -> float | np.ndarray:
-    """The thresholds that a user has named."""
+def _read_thresholds(threshold: Any, encoding: TargetEncoding) -> float | np.ndarray:
+    """Return the thresholds that the parameter names."""
     if not isinstance(threshold, Mapping):
-        return _probability(threshold)
+        return _check_probability(threshold)
     if encoding.kind == "binary":
-        return _of_two_classes(threshold, encoding)
-    found = np.full(encoding.n_outputs, 0.5)
+        return _read_binary_threshold(threshold, encoding)
+    thresholds = np.full(encoding.n_outputs, 0.5)
     names = list(encoding.output_names or ())
     for label, value in threshold.items():
-        at = names.index(label) if label in names else label
-        if not isinstance(at, int | np.integer) or not 0 <= at < encoding.n_outputs:
+        i = names.index(label) if label in names else label
+        if not isinstance(i, int | np.integer) or not 0 <= i < encoding.n_outputs:
             known = ", ".join(map(repr, names[:5])) if names else f"0 to {encoding.n_outputs - 1}"
             raise ValueError(
                 f"threshold names the label {label!r}, which y does not have; it has {known}."
             )
-        found[at] = _probability(value)
-    return found
+        thresholds[i] = _check_probability(value)
+    return thresholds
 
 
-def _of_two_classes(threshold: Mapping[Any, Any], encoding: TargetEncoding) -> float:
+def _read_binary_threshold(threshold: Mapping[Any, Any], encoding: TargetEncoding) -> float:
     assert encoding.classes is not None
     first, second = encoding.classes.tolist()
     if len(threshold) != 1 or next(iter(threshold)) not in (first, second):
         raise ValueError(
-            f"threshold of two classes names one of them, {second!r} say: the probability above which it "
-            f"is predicted; got {dict(threshold)!r}."
+            f"threshold of two classes must name one of them, such as {{{second!r}: 0.5}}; got "
+            f"{dict(threshold)!r}."
         )
     label, value = next(iter(threshold.items()))
-    return _probability(value) if label == second else 1.0 - _probability(value)
+    return _check_probability(value) if label == second else 1.0 - _check_probability(value)
 
 
-def _probability(value: Any) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float | np.number)
-        or not 0 < value < 1
-    ):
+def _check_probability(value: Any) -> float:
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not 0 < value < 1:
         raise ValueError(
-            'threshold must be a probability between 0 and 1, "f1", "f1_macro" or {label: probability}, '
-            f"got {value!r}."
+            'threshold must be a probability between 0 and 1, "f1", "f1_macro" or '
+            f"{{label: probability}}, got {value!r}."
         )
     return float(value)
 
 
-def _out_of_fold(training: TrainingRecord) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of all rows by models not trained on them, and which rows have such: 1.0 or 0.0."""
-    n_rows = len(training.target)
-    fold = np.random.default_rng(training.settings.sampling.seed).permutation(n_rows) % FOLDS
-    scores, seen = np.zeros((n_rows, training.target.shape[1])), np.zeros(n_rows)
-    for j in range(FOLDS):
-        found = cross_fit_scores(training, fold == j)
+def _cross_fit(record: TrainingRecord) -> tuple[np.ndarray, np.ndarray]:
+    """Return cross-fitted scores of all rows, and 1.0 for rows that have scores, else 0.0."""
+    n_rows = len(record.target)
+    fold = np.random.default_rng(record.settings.sampling.seed).permutation(n_rows) % N_FOLDS
+    scores, has_score = np.zeros((n_rows, record.target.shape[1])), np.zeros(n_rows)
+    for j in range(N_FOLDS):
+        found = cross_fit_scores(record, fold == j)
         if found is not None:
-            scores[fold == j], seen[fold == j] = found[fold == j], 1.0
-    return scores, seen
+            scores[fold == j], has_score[fold == j] = found[fold == j], 1.0
+    return scores, has_score

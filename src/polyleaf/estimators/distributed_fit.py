@@ -1,8 +1,4 @@
-"""A fit that several ranks do together: what is found out where all targets are, and what each rank does.
-
-Owns: which part of `fit` needs the targets and weights of all rows, and the parameters that are refused. Must
-not know: how ranks reach one another, or where their rows come from.
-"""
+"""Distributed fit: the part that needs the targets of all rows, and the part of each rank."""
 
 from __future__ import annotations
 
@@ -14,8 +10,14 @@ import numpy as np
 
 from polyleaf.data.data_iter import concatenate_values
 from polyleaf.data.dataset import Dataset
-from polyleaf.estimators.base import FitPlan, PolyleafEstimator
-from polyleaf.inputs.targets import Target
+from polyleaf.estimators._fitting import (
+    make_plan,
+    read_fit_offsets,
+    search_n_estimators,
+    train_estimator,
+)
+from polyleaf.estimators.base import PolyleafEstimator
+from polyleaf.inputs.target import Target
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.runtime.context import Context
@@ -25,6 +27,12 @@ from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.distributed import check_distributed
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import bind_objective
+from polyleaf.training.fit import (
+    FitPlan,
+    scale_base_score,
+    select_auto_rounds_metric,
+    subtract_offset,
+)
 from polyleaf.training.prepare import PreparedData, TrainingData, make_trial
 from polyleaf.training.sampling import GlobalRowIds
 
@@ -32,17 +40,17 @@ __all__ = ["Shard", "SharedFit", "fit_rank", "plan_shared_fit", "find_shared_n_e
 
 
 class SharedFit(NamedTuple):
-    """What depends on the targets and weights of all rows.
+    """Part of a fit that depends on the targets and weights of all rows.
 
     Attributes
     ----------
     plan : FitPlan
     base_score : ndarray of shape (K,), float64, or None
-        None: that of the model to go on from.
+        None: the base score of the model that training continues.
     n_usable : int
-        Rows of positive weight.
+        Number of rows with positive weight.
     auto_rounds_metric : Metric or None
-        What tells the number of rounds, where it is still to be found (`find_shared_n_estimators`).
+        Metric of the search for the number of rounds (`find_shared_n_estimators`), if there is one.
     """
 
     plan: FitPlan
@@ -52,7 +60,7 @@ class SharedFit(NamedTuple):
 
     @property
     def reads_features(self) -> bool:
-        """Whether ranks need the features themselves beside their bins: for linear leaves."""
+        """Whether ranks need raw feature values besides bins, for linear leaves."""
         start = self.plan.start
         return isinstance(self.plan.settings.leaf, LinearLeaf) or (
             start is not None and start.has_linear_leaves
@@ -60,16 +68,16 @@ class SharedFit(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """Target of some rows.
+    """Targets of some rows.
 
     Attributes
     ----------
     target : Target
-        Less what rows start from, where the loss is of their difference.
+        Offsets are subtracted if the loss depends on their difference only.
     numbers : ndarray of int64
-        Of the rows of positive weight: how many of all such rows come before each.
+        Global indices of the rows with positive weight, counted among such rows.
     offset : ndarray of shape (n_rows, K), float64, or None
-        Scores that rows start from.
+        Initial raw scores.
     """
 
     target: Target
@@ -77,7 +85,7 @@ class Shard(NamedTuple):
     offset: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> Shard:
-        """That of some of the rows, ascending."""
+        """Return the targets of some rows, in ascending order."""
         used = np.zeros(self.target.n_rows, bool)
         used[rows] = True
         offset = None if self.offset is None else self.offset[rows]
@@ -85,7 +93,7 @@ class Shard(NamedTuple):
 
     @staticmethod
     def joined(shards: Sequence[Shard]) -> Shard:
-        """That of the rows of all, shard after shard."""
+        """Concatenate shards."""
         targets = [shard.target for shard in shards]
         values = concatenate_values([target.values for target in targets], "y")
         weight = None if targets[0].weight is None else np.concatenate([t.weight for t in targets])
@@ -107,64 +115,62 @@ def plan_shared_fit(
     *,
     is_watched: bool = False,
 ) -> tuple[SharedFit, Shard]:
-    """The fit, and the target of all rows.
+    """FitPlan the fit and encode the target of all rows.
 
-    `is_watched`: evaluation sets or callbacks go with it.
+    `is_watched`: whether the fit has evaluation sets or callbacks.
 
     Raises
     ------
     ValueError
-        Where parameters ask for what ranks cannot do together, or do not go with y.
+        If parameters are not available in distributed training, or do not match y.
     """
-    _refuse(estimator)
-    given = TrainingData("training", None, y, sample_weight, offset)
-    plan, target = estimator._make_plan(given, init_model)
+    _check_parameters(estimator)
+    data = TrainingData("training", None, y, sample_weight, offset)
+    plan, target = make_plan(estimator, data, init_model)
     check_distributed(plan.settings, plan.objective)
     if estimator._is_calibrated(plan.objective):
         raise ValueError(
-            "A fit on several workers: quantiles are calibrated by models of all rows but some, on one "
-            "machine; set calibrate_quantiles=False, or take a distribution."
+            "Distributed training does not support calibrate_quantiles=True, because quantiles are "
+            "calibrated by cross-fitting on one machine; set it to False, or learn a distribution."
         )
     _check_metrics(plan)
-    offset = estimator._read_offsets([given], target, plan.objective, plan.start)[0].offset
-    target = estimator._subtract_offset(target, offset, plan.objective)
-    base_score = estimator._scale_base_score(target.encoding, plan.objective)
+    offset = read_fit_offsets(estimator, [data], target, plan)[0].offset
+    target = subtract_offset(target, offset, plan.objective)
+    base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
     if base_score is None and plan.start is None:
         problem = bind_objective(plan.objective, target.values, target.weight, plan.settings)
         seen = None if plan.objective.is_translation_invariant else offset
         base_score = compute_base_score(problem, seen, plan.settings)
     usable = _is_usable(target)
-    auto_rounds_metric = estimator._auto_rounds_metric(plan, target, is_watched)
-    shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), auto_rounds_metric)
+    metric = select_auto_rounds_metric(estimator, plan, target, is_watched)
+    shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), metric)
     return shared, Shard(target, np.arange(shared.n_usable), offset)
 
 
 def find_shared_n_estimators(
     estimator: PolyleafEstimator, shared: SharedFit, shard: Shard, dataset: Dataset, n_threads: int
 ) -> SharedFit:
-    """The fit with as many rounds as rows that are held out ask for.
-
-    That is looked for where the rows are few, so one rank does it, as one machine does.
+    """Find the number of rounds on held-out rows, on one rank, since there are few rows.
 
     Parameters
     ----------
     estimator : PolyleafEstimator
     shared : SharedFit
-        Its `auto_rounds_metric` is not None.
+        With an `auto_rounds_metric`.
     shard : Shard
-        Of all rows, in their order.
+        All rows, in their order.
     dataset : Dataset
-        The same rows, in their bins.
+        The same rows, binned.
     n_threads : int
-        Of this rank.
+        Number of threads of this rank.
     """
     assert shared.auto_rounds_metric is not None
     plan, target, offset = shared.plan, shard.target, shard.offset
-    here = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
+    local_plan = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
     trial = make_trial(dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training)
-    found = estimator._find_n_estimators(
-        here, PreparedData(dataset, target, [], None, offset, trial)
-    )
+    data = PreparedData(dataset, target, [], None, offset, trial)
+    base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
+    found = search_n_estimators(estimator, local_plan, data, base_score)
     return shared._replace(
         plan=plan.replace_n_estimators(found.n_estimators), auto_rounds_metric=None
     )
@@ -181,31 +187,31 @@ def fit_rank(
     callbacks: Any = None,
     known: Model | None = None,
 ) -> TrainingRecord:
-    """What one rank does; all have the same model in the end, and rank 0 what came of the evaluation sets.
+    """Train on one rank. All ranks get the same model, and rank 0 the metrics of evaluation sets.
 
     Parameters
     ----------
     estimator : PolyleafEstimator
-        This rank's own. It is fitted.
+        Estimator of this rank, which is fitted.
     shared : SharedFit
     shard : Shard
-        Of this rank's rows.
+        Rows of this rank.
     dataset : Dataset
-        The same rows, with the bins of all.
+        The same rows, with the bins of all rows.
     workers : Context
-        This rank's threads, and the others.
+        Threads of this rank, and the other ranks.
     eval_sets : sequence of EvalSet
-        Rank 0's; others have none.
+        Evaluation sets on rank 0; none on other ranks.
     callbacks : list, optional
-        This rank's; on top of the estimator's, which are rank 0's.
+        Callbacks of this rank, besides those of the estimator, which run on rank 0.
     known : Model, optional
-        What an attempt that was cut short has come to: its rounds are not trained again.
+        Model of an interrupted attempt, whose rounds are not trained again.
     """
     plan = shared.plan
     plan = plan._replace(settings=replace(plan.settings, workers=workers))
     ready = PreparedData(dataset, shard.target, list(eval_sets), None, shard.offset)
-    numbered = GlobalRowIds(shard.numbers, shared.n_usable, workers.communicator)
-    return estimator._train(plan, ready, shared.base_score, callbacks, numbered, known)
+    row_ids = GlobalRowIds(shard.numbers, shared.n_usable, workers.communicator)
+    return train_estimator(estimator, plan, ready, shared.base_score, callbacks, row_ids, known)
 
 
 def _is_usable(target: Target) -> np.ndarray:
@@ -215,32 +221,34 @@ def _is_usable(target: Target) -> np.ndarray:
     return np.asarray(weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1))
 
 
-def _refuse(estimator: PolyleafEstimator) -> None:
-    """Refuse parameters of what is done beside the training of trees."""
-    for is_asked, sentence in (
-        (estimator.device == "cuda", 'device="cuda" is of one machine; use device="cpu".'),
+def _check_parameters(estimator: PolyleafEstimator) -> None:
+    """Raise for parameters of steps that need all rows on one machine."""
+    for is_set, message in (
+        (estimator.device == "cuda", 'device="cuda", which runs on one machine; use device="cpu".'),
         (
             estimator.validation_fraction is not None,
-            "validation_fraction is not drawn from rows that lie apart; pass an eval_set.",
+            "validation_fraction, which samples from all rows; pass an eval_set.",
         ),
         (
             estimator.projection is not None,
-            "projection is learned from all rows in one place; project X before (polyleaf.sketching.projections).",
+            "projection, which is learned from all rows; project X first "
+            "(polyleaf.sketching.projections).",
         ),
         (
             isinstance(getattr(estimator, "threshold", None), str),
-            "threshold is chosen on rows in one place; set a number, and call choose_threshold on what "
-            "to_local returns.",
+            'threshold="f1", which is chosen on all rows; set a number, and call choose_threshold '
+            "on the result of to_local.",
         ),
     ):
-        if is_asked:
-            raise ValueError(f"A fit on several workers: {sentence}")
+        if is_set:
+            raise ValueError(f"Distributed training does not support {message}")
 
 
 def _check_metrics(plan: FitPlan) -> None:
     for metric in plan.metrics:
         if hasattr(metric.function, "set_train_target"):
             raise ValueError(
-                f"A fit on several workers: eval_metric={metric.name!r} asks how often each label occurs in "
-                "all rows; measure it once the model is trained, or use another."
+                f"Distributed training does not support eval_metric={metric.name!r}, which needs "
+                "the label frequencies of all rows; compute it after training, or use another "
+                "metric."
             )

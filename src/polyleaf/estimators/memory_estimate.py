@@ -1,18 +1,14 @@
-"""How much memory a training will need, before it begins.
-
-Owns: what is known before there are data: few rows stand for all, and rows to validate on. Must not know:
-what a training holds (`polyleaf.training.memory_usage`).
-"""
+"""Estimate of the memory that a training needs, from sizes and parameters."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
+from polyleaf.estimators._fitting import make_objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
@@ -33,22 +29,21 @@ def memory_estimate(
     n_validation_rows: int = 0,
     **parameters: Any,
 ) -> int:
-    """Memory that `fit` will need at its peak, beyond X and y themselves.
+    """Estimate the peak memory of `fit`, beyond X and y, in bytes.
 
-    For whoever plans trainings: so many bytes have to be free. It is counted, not measured, and meant as an
-    upper bound for numeric features that are dense: see the notes.
+    An upper bound for dense numeric features, which is computed without training.
 
     Parameters
     ----------
     n_rows, n_features : int
-        Of X.
+        Shape of X.
     n_outputs : int
-        Columns of y; of classes, how many there are.
+        Number of columns of y, or of classes.
     task : {"regression", "classes", "labels"}
     n_validation_rows : int
-        Rows of all evaluation sets together.
+        Total number of rows of all evaluation sets.
     **parameters
-        Of the estimator.
+        Parameters of the estimator.
 
     Returns
     -------
@@ -58,15 +53,14 @@ def memory_estimate(
     Raises
     ------
     ValueError
-        Where parameters do not go together, or very many labels are kept sparse: then it is the number of
-        labels that counts, which nothing here knows.
+        If parameters are incompatible, or targets are sparse.
 
     Notes
     -----
-    Codes of the features (a byte each), twice more while a tree parts its rows; targets, raw scores,
-    gradients and curvatures (4 bytes an output and row); channels (2 bytes); histograms, up to
-    `histogram_memory`; trees. A projection, quantiles' calibration (its folds are trained one after another,
-    each on fewer rows) and sparse X are not counted. Measured in docs/how-to/deployment.md.
+    Counted are bins (one byte per feature and row, twice more while rows are partitioned); targets,
+    raw scores, gradients and Hessians (4 bytes per output and row); quantised gradients (2 bytes);
+    histograms, up to `histogram_memory`; and trees. Not counted are projections, the calibration of
+    quantiles (its folds are trained one after another on fewer rows) and sparse X.
 
     Examples
     --------
@@ -75,46 +69,46 @@ def memory_estimate(
     True
     """
     kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
-    for name, number, least in (
+    for name, number, minimum in (
         ("n_rows", n_rows, 1),
         ("n_features", n_features, 1),
         ("n_outputs", n_outputs, 1),
         ("n_validation_rows", n_validation_rows, 0),
     ):
-        if not isinstance(number, Integral) or number < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, got {number!r}.")
+        if not isinstance(number, Integral) or number < minimum:
+            raise ValueError(
+                f"{name} must be a whole number of at least {minimum}, got {number!r}."
+            )
     estimator = kind(**parameters)
     estimator._validate_params()
     threads = effective_threads(estimator.n_jobs)
     settings = make_train_config(estimator, DEFAULT_N_ESTIMATORS, False, 0, threads)
-    found = (
-        max_rounds(settings.boosting.learning_rate)
-        if has_few_rows(n_rows)
-        else DEFAULT_N_ESTIMATORS
-    )
-    rounds = found if estimator.n_estimators is None else estimator.n_estimators
-    settings = replace(settings, boosting=replace(settings.boosting, n_estimators=rounds))
+    n_rounds = estimator.n_estimators
+    if n_rounds is None and has_few_rows(n_rows):
+        n_rounds = max_rounds(settings.boosting.learning_rate)
+    settings = settings.replace_n_estimators(n_rounds or DEFAULT_N_ESTIMATORS)
     if settings.has_sparse_targets:
         raise ValueError(
-            "What sparse labels need depends on how many there are: memory_estimate is for dense targets."
+            "memory_estimate is for dense targets: memory of sparse targets depends on their "
+            "number of non-zeros."
         )
-    target = estimator._encode_target(_few_targets(task, n_outputs), None, None)
-    problem = estimator._objective(target, None).bind(target.values, None)
+    target = estimator._encode_target(_make_targets(task, n_outputs), None, None)
+    problem = make_objective(estimator, target).bind(target.values, None)
     columns = count_columns(
         problem, settings, target.values.shape[1] if target.values.ndim == 2 else 1
     )
     row = row_bytes(n_features, columns, settings)
-    of_validation = n_features + _FLOAT * columns.targets + (_FLOAT + 3 * _DOUBLE) * columns.scores
+    validation_row = n_features + _FLOAT * columns.targets + (_FLOAT + 3 * _DOUBLE) * columns.scores
     return (
         n_rows * sum(row)
         + histogram_bytes(n_rows, n_features, columns, settings)
         + tree_bytes(columns, settings)
-        + n_validation_rows * of_validation
+        + n_validation_rows * validation_row
     )
 
 
-def _few_targets(task: str, n_outputs: int) -> np.ndarray:
-    """Some that any objective takes."""
+def _make_targets(task: str, n_outputs: int) -> np.ndarray:
+    """Make a few targets that are valid for any objective."""
     if task == "classes":
         return np.arange(2 * max(2, n_outputs)) % max(2, n_outputs)
     values = (np.arange(4)[:, None] + np.arange(n_outputs)) % 2

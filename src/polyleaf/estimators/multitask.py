@@ -1,12 +1,8 @@
-"""PolyleafMultiTask: several targets of unlike kind, each with its own loss, in one model.
-
-Owns how a task is chosen, encoded and answered for. The losses side by side are `objectives.tasks`, the
-matrix of their targets `inputs.tasks`; the rest is `estimators.base`.
-"""
+"""Multi-task learning: several targets of different kinds, each with its own loss, in one model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,13 +10,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions import Distribution
-from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, has_levels
+from polyleaf.estimators._docs import add_parameter_docs
+from polyleaf.estimators._persistence import make_estimator
+from polyleaf.estimators._prediction import make_table
+from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
-from polyleaf.estimators.decision_functions import decided, probabilities
-from polyleaf.estimators.multitask_offsets import TaskOffsetReader
-from polyleaf.estimators.output_frames import as_table
-from polyleaf.estimators.regressor import PolyleafRegressor, unit_for
-from polyleaf.estimators.single_task import plain_estimator
+from polyleaf.estimators.decision_threshold import compute_probabilities, decide
+from polyleaf.estimators.regressor import PolyleafRegressor, get_auto_scaling
 from polyleaf.inputs.multitask import (
     TaskColumns,
     TaskEncodings,
@@ -33,33 +29,34 @@ from polyleaf.inputs.multitask import (
     name_outputs,
     stack_task_targets,
 )
-from polyleaf.inputs.objects import find_non_number, get_missing_mask, replace_nulls_with_nan
-from polyleaf.inputs.targets import (
-    Target,
-    TargetEncoding,
-    check_same_rows,
-    encode_classification,
-    encode_regression,
-    to_numpy,
-)
+from polyleaf.inputs.offsets import OffsetReader
+from polyleaf.inputs.read_target import check_same_rows, to_numpy
+from polyleaf.inputs.target import Target, TargetEncoding, encode_classification, encode_regression
+from polyleaf.inputs.validation import find_non_number, get_missing_mask, replace_nulls_with_nan
 from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
+from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
 from polyleaf.objectives import Objective, auto_objective_name, objective_class
 from polyleaf.objectives.multitask import MultiTask, Task, TaskSlice
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
 from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import MultiTaskParameters
+from polyleaf.training.fit import complete_objective, has_quantiles
 
 __all__ = ["PolyleafMultiTask"]
+
+# Parameters with task names or scores of all tasks, which the estimator of one task does not have.
+_ALL_TASKS_PARAMETERS = ("objective", "eval_metric", "base_score")
 
 
 @add_parameter_docs
 class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
-    """Gradient boosted trees for several targets of unlike kind: numbers, classes, labels, quantiles, counts.
+    """Gradient boosted trees for several targets of different kinds.
 
-    One tree serves all tasks; its leaves hold the scores of each. Y is a data frame, or a dict of arrays, and
-    so are weights and offsets of single tasks; with `missing_targets="ignore"` a row teaches the tasks whose
-    target it has. A model of one task is that of the estimator for it.
+    Targets may be numbers, classes, labels, quantiles or counts. One tree serves all tasks; its
+    leaves hold the scores of each. Y is a data frame or a dict of arrays, and so are weights and
+    offsets of single tasks. With `missing_targets="ignore"` a row contributes to the tasks whose
+    target it has. A model of one task equals that of the single-task estimator.
 
     {parameters}
 
@@ -86,37 +83,46 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     # --- fit ---
 
-    def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+    def _get_objective_class(self) -> type[Objective] | None:
+        return None
+
+    def _encode_target(
+        self,
+        y: Any,
+        sample_weight: Any,
+        start: Model | None,
+        objective_cls: type[Objective] | None = None,
+    ) -> Target:
         columns = TaskColumns(y)
         if start is not None:
-            return decode_target_encoding(start.metadata, start.n_outputs).encode(y, sample_weight)
-        chosen = self._chosen(columns)
-        found = [self._encoded(key, chosen[key], columns, sample_weight) for key in chosen]
-        return stack_task_targets(list(chosen), found, self.missing_targets)
-
-    def _chosen(self, columns: TaskColumns) -> dict[TaskKey, Any]:
-        """The objective of each task by its key; None: by the kind of its column."""
+            encoding = decode_target_encoding(start.metadata, start.n_outputs)
+            return encoding.encode(y, sample_weight)
         if self.objective is None:
-            return dict.fromkeys(columns.names or [])
-        if not self.objective:
+            objectives: dict[TaskKey, Any] = dict.fromkeys(columns.names or [])
+        elif not self.objective:
             raise ValueError("objective names no task: give a loss for at least one column of Y.")
-        return dict(self.objective)
+        else:
+            objectives = dict(self.objective)
+        targets = [
+            self._encode_task(key, objective, columns, sample_weight)
+            for key, objective in objectives.items()
+        ]
+        return stack_task_targets(list(objectives), targets, self.missing_targets)
 
-    def _encoded(
-        self, key: TaskKey, chosen: Any, columns: TaskColumns, sample_weight: Any
+    def _encode_task(
+        self, key: TaskKey, objective: Any, columns: TaskColumns, sample_weight: Any
     ) -> Target:
-        """The target of one task as its own estimator would encode it."""
+        """Encode the target of one task as its own estimator would."""
         y, weight = columns.select(key), get_task_weight(sample_weight, key)
         missing = self.missing_targets
         try:
-            kinds = (
-                ("labels", "classes") if chosen is None else objective_class(chosen).target_kinds
-            )
-            if not _has_classes(y, chosen):
-                cls = objective_class("squared_error" if chosen is None else chosen)
-                normalize = unit_for(cls, self.multi_strategy == "multi_output_tree")
-                found = encode_regression(y, weight, missing=missing, normalize=normalize)
-                return name_outputs(found, key)
+            cls = None if objective is None else objective_class(objective)
+            kinds = ("labels", "classes") if cls is None else cls.target_kinds
+            if not _has_classes(y, cls):
+                cls = cls or objective_class("squared_error")
+                normalize = get_auto_scaling(cls, self.multi_strategy == "multi_output_tree")
+                target = encode_regression(y, weight, missing=missing, normalize=normalize)
+                return name_outputs(target, key)
             encode = partial(
                 encode_classification,
                 one_vs_rest="labels" in kinds and "classes" not in kinds,
@@ -128,59 +134,58 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         except ValueError as error:
             raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
-    def _make_objective(self, target: Target, start: Model | None) -> Objective:
+    def _make_objective(
+        self, target: Target, start: Model | None, objective_cls: type[Objective] | None = None
+    ) -> Objective:
         encodings = target.encoding
         assert isinstance(encodings, TaskEncodings)
-        weights = self._task_weights(encodings.names)
-        parts = []
+        weights = self._get_task_weights(encodings.names)
+        tasks = []
         for key, name, encoding in zip(
             encodings.keys, encodings.names, encodings.encodings, strict=True
         ):
             chosen = None if self.objective is None else self.objective.get(key)
-            objective = self._objective_of(name, chosen, encoding)
-            learns: Any = (
-                "values"
-                if encoding.kind == "regression"
-                else "classes"
-                if has_class_ids(encoding)
-                else "labels"
-            )
+            objective = self._make_task_objective(name, chosen, encoding)
+            learns: Any = _get_target_kind(encoding)
             n_columns = 1 if learns == "classes" else encoding.n_outputs
             n_scores = objective.n_scores(encoding.n_outputs)
-            parts.append(Task(name, objective, learns, n_columns, n_scores, weights.get(name, 1.0)))
-        return MultiTask(tuple(parts))
+            tasks.append(Task(name, objective, learns, n_columns, n_scores, weights.get(name, 1.0)))
+        return MultiTask(tuple(tasks))
 
-    def _objective_of(self, name: str, chosen: Any, encoding: TargetEncoding) -> Objective:
-        of_numbers = encoding.kind == "regression"
-        if chosen is None:
-            chosen = (
-                "squared_error" if of_numbers else auto_objective_name(encoding.kind, sparse=False)
-            )
+    def _make_task_objective(
+        self, name: str, objective: Any, encoding: TargetEncoding
+    ) -> Objective:
+        is_regression = encoding.kind == "regression"
+        if objective is None:
+            auto = auto_objective_name(encoding.kind, sparse=False)
+            objective = "squared_error" if is_regression else auto
         try:
-            objective = self._complete_objective(chosen, None if of_numbers else encoding.n_outputs)
+            n_outputs = None if is_regression else encoding.n_outputs
+            made = complete_objective(self, objective, objective_class(objective), n_outputs)
         except ValueError as error:
             raise ValueError(f"Task {name!r}: {error}") from None
-        if encoding.kind == "multilabel" and "labels" not in objective.target_kinds:
+        if encoding.kind == "multilabel" and "labels" not in made.target_kinds:
             raise ValueError(
-                f"Task {name!r} has several labels a row, but objective {objective.name!r} picks one of "
-                f'several classes: use "logistic".'
+                f"Task {name!r} has several labels per row, but objective {made.name!r} is for one "
+                'of several classes: use "logistic".'
             )
         if encoding.kind == "multiclass" and not has_class_ids(encoding):
-            warn_one_vs_rest(chosen, objective.name, encoding.n_outputs, f"Task {name!r}: ")
-        return objective
+            warn_one_vs_rest(objective, made.name, encoding.n_outputs, f"Task {name!r}: ")
+        return made
 
-    def _task_weights(self, names: list[str]) -> dict[str, float]:
+    def _get_task_weights(self, names: list[str]) -> dict[str, float]:
         weights = {get_task_name(key): weight for key, weight in (self.task_weight or {}).items()}
         unknown = [name for name in weights if name not in names]
         if unknown:
             raise ValueError(
-                f"task_weight names the task {unknown[0]!r}; there are {', '.join(map(repr, names))}."
+                f"task_weight names the task {unknown[0]!r}; there are "
+                f"{', '.join(map(repr, names))}."
             )
         return {name: float(weight) for name, weight in weights.items()}
 
     @staticmethod
-    def _check_unit(encoding: TargetEncoding, objective: Objective) -> None:
-        """Each task was encoded in the unit that its objective asks for."""
+    def _check_scaling(encoding: TargetEncoding, objective: Objective) -> None:
+        """Nothing to check: each task is scaled as its objective requires."""
 
     @staticmethod
     def _offset_reader(encoding: TargetEncoding, objective: Objective) -> Any:
@@ -188,7 +193,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return TaskOffsetReader(encoding, objective.tasks)
 
     def _is_calibrated(self, objective: Objective) -> bool:
-        return self.calibrate_quantiles and has_levels(objective)
+        return self.calibrate_quantiles and has_quantiles(objective)
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str]:
         assert isinstance(encoding, TaskEncodings)
@@ -197,7 +202,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(
-                    f"Two scores would be called {name!r}: rename a column of Y, or a class."
+                    f"Two scores have the same name {name!r}: rename a column of Y, or a class."
                 )
         return names
 
@@ -223,25 +228,19 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
         places = model.objective.tasks
         if not isinstance(encoding, TaskEncodings) or not places:
-            raise ValueError(f"A {cls.__name__} learns tasks, of which the model names none.")
+            raise ValueError(f"A {cls.__name__} learns tasks, but the model has none.")
         names = [place.task.name for place in places]
         widths = [place.task.n_columns for place in places]
         if names != encoding.names or widths != encoding.widths:
-            raise ValueError("The tasks of the model's objective are not those of its target.")
+            raise ValueError("The tasks of the model's objective differ from those of its target.")
         for place, own in zip(places, encoding.encodings, strict=True):
-            learns = (
-                "values"
-                if own.kind == "regression"
-                else "classes"
-                if has_class_ids(own)
-                else "labels"
-            )
-            of_classes = learns == "classes" and place.task.n_scores != own.n_outputs
-            if place.task.target_kind != learns or of_classes:
-                raise ValueError(f"Task {place.task.name!r} does not learn what its target is.")
+            learns = _get_target_kind(own)
+            differs = learns == "classes" and place.task.n_scores != own.n_outputs
+            if place.task.target_kind != learns or differs:
+                raise ValueError(f"Task {place.task.name!r} does not match its target.")
 
     def _iter_tasks(self) -> Iterator[tuple[TaskSlice, TargetEncoding]]:
-        """Where each task is, and how its target was encoded."""
+        """Iterate over tasks and the encodings of their targets."""
         encoding = self._encoding
         assert isinstance(encoding, TaskEncodings)
         return zip(self.model_.objective.tasks, encoding.encodings, strict=True)
@@ -252,29 +251,29 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def predict(  # type: ignore[override]
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Any:
-        """Predict what each task's own estimator would: numbers, quantiles, classes or labels.
+        """Predict each task as its own estimator would: numbers, quantiles, classes or labels.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
         iteration_range : (int, int), optional
-            Use rounds `begin .. end - 1`. An end of 0 stands for the last round, as in XGBoost: (0, 0) is all
-            rounds. Default: all, or up to the best one where early stopping chose one.
+            Use rounds `begin .. end - 1`. An end of 0 stands for the last round, as in XGBoost:
+            (0, 0) is all rounds. Default: all rounds, or those up to the best one after early
+            stopping.
         offset : dict of arrays, optional
-            Raw scores that rows start from, by task, as in `fit`.
+            Initial raw scores by task, as in `fit`.
 
         Returns
         -------
         dict of str to ndarray of shape (n_rows,) or (n_rows, n)
-            Or one table with all columns, as `set_output` has it.
+            Or one table with all columns if `set_output` chose one.
         """
-        return self._in_tables(
-            self._prediction(self._raw(X, iteration_range, offset)), X, self._names_of
-        )
+        predicted = self._prediction(self._raw(X, iteration_range, offset))
+        return self._wrap_tasks(predicted, X, _get_prediction_columns)
 
     def _prediction(self, raw: np.ndarray) -> Any:
         return {
-            place.task.name: _answer(place.task, own, raw[:, place.scores])
+            place.task.name: _predict_task(place.task, own, raw[:, place.scores])
             for place, own in self._iter_tasks()
         }
 
@@ -282,76 +281,76 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def predict_proba(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Any:
-        """Probabilities of the tasks that have classes or labels.
+        """Predict probabilities of the tasks with classes or labels.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
         iteration_range : (int, int), optional
-            As in `predict`.
+            Rounds to use, see `predict`.
         offset : dict of arrays, optional
-            As in `predict`.
+            Initial raw scores by task, see `predict`.
 
         Returns
         -------
         dict of str to ndarray of shape (n_rows, n_classes or n_labels), float64
-            Columns of classes in their order. Tasks whose objective gives no probabilities are left out. Or
-            one table, as `set_output` has it.
+            Columns of classes in sorted order. Tasks without probabilities are left out. Or one
+            table if `set_output` chose one.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError, TypeError
-            Where X is not such as the model was trained on, or there are no such rounds.
+            If X does not match the training data or the rounds do not exist.
         """
         raw = self._raw(X, iteration_range, offset)
         found = {
-            place.task.name: probabilities(raw[:, place.scores], own, place.task.objective)
+            place.task.name: compute_probabilities(raw[:, place.scores], own, place.task.objective)
             for place, own in self._iter_tasks()
             if own.kind != "regression" and place.task.objective.probabilities
         }
-        return self._in_tables(found, X, self._names_of_chances)
+        return self._wrap_tasks(found, X, _get_probability_columns)
 
     def predict_dist(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> dict[str, Distribution]:
-        """The distributions of the tasks that predict such, by task (docs/distributions.md).
+        """Predict distributions of the tasks whose objective learns one.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
         iteration_range : (int, int), optional
-            As in `predict`.
+            Rounds to use, see `predict`.
         offset : dict of arrays, optional
-            As in `predict`.
+            Initial raw scores by task, see `predict`.
 
         Returns
         -------
         dict of str to Distribution of shape (n_rows,), or (n_rows, n)
-            n columns where the task has several. Tasks that predict numbers or classes are left out.
+            With n columns if the task has several. Other tasks are left out.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError, TypeError
-            Where X is not such as the model was trained on, or there are no such rounds.
+            If X does not match the training data or the rounds do not exist.
         """
         raw, found = self._raw(X, iteration_range, offset), {}
         for place, own in self._iter_tasks():
             if place.task.objective.has_distribution:
-                law = place.task.objective.distribution(raw[:, place.scores])
-                found[place.task.name] = law[:, 0] if own.one_dimensional else law
+                predicted = place.task.objective.distribution(raw[:, place.scores])
+                found[place.task.name] = predicted[:, 0] if own.one_dimensional else predicted
         return found
 
     def predict_topk(self, *args: Any, **kwargs: Any) -> Any:
-        """Not of tasks, whose scores cannot be ranked among each other.
+        """Not available, because scores of different tasks cannot be compared.
 
         Parameters
         ----------
         *args, **kwargs
-            Whatever they are.
+            Ignored.
 
         Raises
         ------
@@ -359,48 +358,51 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             Always.
         """
         raise ValueError(
-            "predict_topk ranks outputs, but scores of unlike tasks cannot be ranked together."
+            "predict_topk ranks outputs, but the scores of different tasks cannot be compared."
         )
 
     def task_estimator(self, name: str) -> PolyleafRegressor | PolyleafClassifier:
-        """One task as the estimator of its kind, with predictions equal bit for bit: for whatever takes one
-        estimator, such as reports, `calibrate`, `predict_interval`, `predict_set`, `choose_threshold`,
-        displays and exports.
+        """Return one task as a single-task estimator whose predictions are equal bit for bit.
+
+        It can be used wherever a single-task estimator can: reports, `calibrate`,
+        `predict_interval`, `predict_set`, `choose_threshold`, displays and exports.
 
         Parameters
         ----------
         name : str
-            Of the task; one of several columns is called by their names with "+" between them.
+            Name of the task; for several columns their names stack_task_targets by "+".
 
         Returns
         -------
         PolyleafRegressor or PolyleafClassifier
-            Fitted. Its trees are those of all tasks with the task's part of each leaf, a copy: what is
-            calibrated or chosen for it stays with it, and `save_model` writes it to a file of its own.
-            Fitting it again learns the task alone.
+            A fitted estimator with its own copy of the trees and the task's part of each leaf.
+            Calibration and thresholds of the copy do not change this model, `save_model` writes a
+            file of its own, and `fit` trains the task alone.
 
         Raises
         ------
         ValueError
-            Where there is no such task.
+            If there is no such task.
         """
         check_is_fitted(self)
         tasks = {place.task.name: (place, own) for place, own in self._iter_tasks()}
         if name not in tasks:
             raise ValueError(f"There is no task {name!r}; there are {', '.join(map(repr, tasks))}.")
-        found = plain_estimator(self.model_, *tasks[name], self.evals_result_)
+        found = _make_task_estimator(self.model_, *tasks[name], self.evals_result_)
         return found.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
 
     def d2_scores(
         self, X: Any, Y: Any, sample_weight: Any = None, *, offset: Any = None
     ) -> dict[str, float]:
-        """Of each task the share of the best constant's error that predictions are without: R2 for squared
-        error, in general D2 (of deviance, pinball loss, log loss, absolute error; of distributions CRPS).
+        """Compute the D2 score of each task: the fraction of the constant baseline's error removed.
+
+        R2 for squared error; in general D2 of deviance, pinball loss, log loss or absolute error,
+        and of the CRPS for distributions.
 
         Parameters
         ----------
         X, Y, sample_weight, offset
-            As in `fit`.
+            Data as passed to `fit`.
 
         Returns
         -------
@@ -412,63 +414,49 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         check_same_rows(len(raw), target.n_rows)
         names = [place.task.name for place in objective.tasks]
         metrics = get_metrics(dict.fromkeys(names, "d2"), objective)
-        found = [metric(target.values, raw, target.weight) for metric in metrics]
-        return dict(zip(names, found, strict=True))
+        scores = [metric(target.values, raw, target.weight) for metric in metrics]
+        return dict(zip(names, scores, strict=True))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """The mean of `d2_scores`.
+        """Return the mean of `d2_scores`.
 
         Parameters
         ----------
         X, y, sample_weight, offset
-            As `X`, `Y`, `sample_weight` and `offset` of `d2_scores`.
+            Data as passed to `fit`.
 
         Returns
         -------
         float
-            1 is perfect, 0 the best constant. Tasks whose skill is NaN do not count; NaN where all are.
+            1 is perfect, 0 is the constant baseline. Tasks with NaN are left out; NaN if all are.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError, TypeError
-            Where X or y is not such as the model was trained on.
+            If X or y does not match the training data.
         """
-        found = np.array(list(self.d2_scores(X, y, sample_weight, offset=offset).values()))
-        return float(np.nanmean(found)) if not np.isnan(found).all() else float("nan")
+        scores = np.array(list(self.d2_scores(X, y, sample_weight, offset=offset).values()))
+        return float(np.nanmean(scores)) if not np.isnan(scores).all() else float("nan")
 
-    def _in_tables(
+    def _wrap_tasks(
         self,
-        found: dict[str, np.ndarray],
+        values: dict[str, np.ndarray],
         X: Any,
-        names: Callable[[TaskSlice, TargetEncoding], list[str]],
+        get_names: Callable[[TaskSlice, TargetEncoding], list[str]],
     ) -> Any:
-        """The dict, or one table of all its columns."""
+        """Return the dict, or one table of all its columns."""
         library = getattr(self, "_sklearn_output_config", {}).get("predict", "default")
         if library == "default":
-            return found
+            return values
         columns: dict[str, np.ndarray] = {}
         for place, own in self._iter_tasks():
-            if place.task.name in found:
-                values = found[place.task.name]
-                values = values if values.ndim == 2 else values[:, None]
-                columns |= dict(zip(names(place, own), values.T, strict=True))
-        return as_table(library, columns, list(columns), X)
-
-    @staticmethod
-    def _names_of(place: TaskSlice, own: TargetEncoding) -> list[str]:
-        if own.kind in ("binary", "multiclass"):
-            return [place.task.name]
-        if place.task.objective.has_distribution:
-            return _names_of_columns(place.task.name, own)
-        return _get_score_names(place.task, own)
-
-    @staticmethod
-    def _names_of_chances(place: TaskSlice, own: TargetEncoding) -> list[str]:
-        if own.kind == "multilabel" or own.classes is None:
-            return _names_of_columns(place.task.name, own)
-        return [f"{place.task.name}_{label}" for label in own.classes.tolist()]
+            if place.task.name in values:
+                matrix = values[place.task.name]
+                matrix = matrix if matrix.ndim == 2 else matrix[:, None]
+                columns |= dict(zip(get_names(place, own), matrix.T, strict=True))
+        return make_table(library, columns, list(columns), X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -477,14 +465,133 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return tags
 
 
-def _answer(task: Task, encoding: TargetEncoding, raw: np.ndarray) -> np.ndarray:
+class TaskOffsetReader:
+    """Reads the offsets of a multi-task model, by task.
+
+    Parameters
+    ----------
+    encoding : TaskEncodings
+    places : tuple of TaskSlice
+    """
+
+    def __init__(self, encoding: TaskEncodings, places: tuple[TaskSlice, ...]) -> None:
+        self._readers = {
+            place.task.name: (
+                place,
+                OffsetReader(own, place.task.n_scores, place.task.objective.offset_mask),
+            )
+            for place, own in zip(places, encoding.encodings, strict=True)
+        }
+        self._n_scores = places[-1].scores.stop
+
+    def read(self, offset: Any, n_rows: int | None = None, name: str = "offset") -> np.ndarray:
+        """Return offsets in the unit of raw scores, float64 (n_rows, n_scores), 0 for other tasks.
+
+        Raises
+        ------
+        ValueError
+            If `offset` is not a dict of tasks, or an array is invalid.
+        """
+        if not isinstance(offset, Mapping) or not offset:
+            raise ValueError(
+                f"{name} must be a dict from tasks to initial raw scores, such as "
+                f"{{{next(iter(self._readers))!r}: array}}; got {type(offset).__name__}."
+            )
+        unknown = [task for task in offset if task not in self._readers]
+        if unknown:
+            known = ", ".join(map(repr, self._readers))
+            raise ValueError(f"{name} names the task {unknown[0]!r}; there are {known}.")
+        offsets: np.ndarray | None = None
+        for task, values in offset.items():
+            place, reader = self._readers[task]
+            own = reader.read(values, n_rows, f"{name} of task {task!r}")
+            if offsets is None:
+                offsets = np.zeros((len(own), self._n_scores))
+            if len(own) != len(offsets):
+                raise ValueError(
+                    f"{name} of task {task!r} has {len(own)} rows, others have {len(offsets)}."
+                )
+            offsets[:, place.scores] = own
+        assert offsets is not None
+        return offsets
+
+
+# --- one task as an estimator ---------------------------------------------------------------------
+
+
+def _make_task_estimator(
+    model: Model,
+    place: TaskSlice,
+    encoding: TargetEncoding,
+    evals_result: Mapping[str, Mapping[str, list[float]]],
+) -> PolyleafRegressor | PolyleafClassifier:
+    cls = PolyleafRegressor if encoding.kind == "regression" else PolyleafClassifier
+    metadata = {
+        name: model.metadata[name] for name in (HAS_OFFSETS, INPUT_NAMES) if name in model.metadata
+    }
+    parameters = {
+        name: value
+        for name, value in model.metadata[PARAMETERS].items()
+        if name not in _ALL_TASKS_PARAMETERS
+    }
+    if _is_per_output(parameters.get("monotone_constraints")):
+        del parameters["monotone_constraints"]
+    metadata |= {ESTIMATOR: cls.__name__, PARAMETERS: parameters, **encoding.to_dict()}
+    part = model.select_outputs(place.scores, place.task.objective, metadata)
+    estimator: PolyleafRegressor | PolyleafClassifier = make_estimator(cls, part)
+    names = estimator._score_names(encoding, place.task.objective)
+    if names is not None:  # names of classes without the name of the task
+        estimator.model_.output_names = tuple(names)
+    estimator.evals_result_, prefix = {}, f"{place.task.name}: "
+    for data_name, metrics in evals_result.items():
+        own = {
+            name.removeprefix(prefix): values
+            for name, values in metrics.items()
+            if name.startswith(prefix)
+        }
+        if own:
+            estimator.evals_result_[data_name] = own
+    return estimator
+
+
+def _is_per_output(constraints: Any) -> bool:
+    """Whether monotone constraints name outputs, which the estimator of one task does not have."""
+    each = constraints.values() if isinstance(constraints, Mapping) else constraints or ()
+    return any(isinstance(of_feature, Mapping | list) for of_feature in each)
+
+
+# --- targets and names of a task ------------------------------------------------------------------
+
+
+def _get_target_kind(encoding: TargetEncoding) -> str:
+    if encoding.kind == "regression":
+        return "values"
+    return "classes" if has_class_ids(encoding) else "labels"
+
+
+def _predict_task(task: Task, encoding: TargetEncoding, raw: np.ndarray) -> np.ndarray:
     if encoding.kind != "regression":
-        return decided(raw, encoding)
-    found = task.objective.transform(raw)
-    return found[:, 0] if encoding.one_dimensional and found.shape[1] == 1 else found
+        return decide(raw, encoding)
+    predicted = task.objective.transform(raw)
+    flat = encoding.one_dimensional and predicted.shape[1] == 1
+    return predicted[:, 0] if flat else predicted
 
 
-def _names_of_columns(name: str, encoding: TargetEncoding) -> list[str]:
+def _get_prediction_columns(place: TaskSlice, own: TargetEncoding) -> list[str]:
+    if own.kind in ("binary", "multiclass"):
+        return [place.task.name]
+    if place.task.objective.has_distribution:
+        return _get_column_names(place.task.name, own)
+    return _get_score_names(place.task, own)
+
+
+def _get_probability_columns(place: TaskSlice, own: TargetEncoding) -> list[str]:
+    if own.kind == "multilabel" or own.classes is None:
+        return _get_column_names(place.task.name, own)
+    return [f"{place.task.name}_{label}" for label in own.classes.tolist()]
+
+
+def _get_column_names(name: str, encoding: TargetEncoding) -> list[str]:
     if encoding.n_outputs == 1:
         return [name]
     return list(encoding.output_names or [f"{name}_{k}" for k in range(encoding.n_outputs)])
@@ -493,29 +600,29 @@ def _names_of_columns(name: str, encoding: TargetEncoding) -> list[str]:
 def _get_score_names(task: Task, encoding: TargetEncoding) -> list[str]:
     if encoding.kind == "multiclass" and encoding.classes is not None:
         return [f"{task.name}_{label}" for label in encoding.classes.tolist()]
-    columns, parts = _names_of_columns(task.name, encoding), task.objective.score_names
+    columns, parts = _get_column_names(task.name, encoding), task.objective.score_names
     return [f"{column}_{part}" for column in columns for part in parts] if parts else columns
 
 
-def _has_classes(y: Any, chosen: Any) -> bool:
-    """Whether the column, or the columns, of a task are classes or labels, and not numbers."""
-    kinds = ("values", "labels") if chosen is None else objective_class(chosen).target_kinds
+def _has_classes(y: Any, cls: type[Objective] | None) -> bool:
+    """Whether the columns of a task are classes or labels rather than numbers."""
+    kinds = ("values", "labels") if cls is None else cls.target_kinds
     if "values" not in kinds or set(kinds) == {"values"}:
         return "values" not in kinds
     values = np.asarray(to_numpy(y))
-    of_type = values.dtype.kind == "b" or str(getattr(y, "dtype", "")) == "category"
-    if of_type or values.dtype.kind not in "biufO":
+    is_categorical = values.dtype.kind == "b" or str(getattr(y, "dtype", "")) == "category"
+    if is_categorical or values.dtype.kind not in "biufO":
         return True
     if values.dtype.kind == "O":
         known = values[~get_missing_mask(values)]
         if any(isinstance(value, str | bool | np.bool_) for value in known.tolist()):
             return True
         if find_non_number(replace_nulls_with_nan(values)) is not None:
-            return False  # whoever reads numbers says what it is
+            return False  # reading the numbers raises the error
         values = known.astype(np.float64)
     values = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-    if chosen is not None and "classes" in kinds:  # a function takes anything: numbers stay numbers
+    if cls is not None and "classes" in kinds:  # a function takes any target: numbers stay numbers
         return False
-    if chosen is None:
+    if cls is None:
         return bool(np.isin(values, (0, 1)).all())
     return bool((values == np.round(values)).all())

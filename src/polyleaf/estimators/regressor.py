@@ -1,29 +1,31 @@
-"""PolyleafRegressor: numbers, one or many. Owns what is particular to them; the rest is in base.py."""
+"""Regression."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from polyleaf.distributions import Distribution
-from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, has_levels
-from polyleaf.estimators.intervals import PredictsIntervals
+from polyleaf.estimators._docs import add_parameter_docs
+from polyleaf.estimators.base import PolyleafEstimator
+from polyleaf.estimators.conformal import calibrate_intervals, predict_bounds
+from polyleaf.inputs.target import Target, TargetEncoding, encode_regression
 from polyleaf.inputs.target_scaling import Normalize
-from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
 from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, distribution_names, objective_class
 from polyleaf.settings.param_spec import make_constraints
 from polyleaf.settings.parameters import RegressorParameters
+from polyleaf.training.fit import complete_objective, has_quantiles
 
 __all__ = ["PolyleafRegressor"]
 
 
 @add_parameter_docs
-class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, RegressorParameters):
-    """Gradient boosted trees for one or many numbers.
+class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
+    """Gradient boosted trees for regression with one or many targets.
 
     {parameters}
 
@@ -47,35 +49,39 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
     def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if self.normalize_targets not in ("auto", False):
             raise ValueError(
-                "normalize_targets=True moves what is 0, which sparse targets cannot hold: set it to False."
+                "normalize_targets=True needs a dense y, because sparse targets keep their zeros; "
+                "set it to False."
             )
         return super()._encode_sparse_target(y, sample_weight, start)
 
-    def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
-        return scores
-
-    def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+    def _encode_target(
+        self,
+        y: Any,
+        sample_weight: Any,
+        start: Model | None,
+        objective_cls: type[Objective] | None = None,
+    ) -> Target:
         if start is not None:
-            return TargetEncoding.from_dict(start.metadata, start.n_outputs).encode(
-                y, sample_weight
-            )
+            encoding = TargetEncoding.from_dict(start.metadata, start.n_outputs)
+            return encoding.encode(y, sample_weight)
+        normalize = self.normalize_targets
+        if normalize == "auto":
+            cls = objective_cls or objective_class(self.objective)
+            normalize = get_auto_scaling(cls, self.multi_strategy == "multi_output_tree")
         return encode_regression(
-            y, sample_weight, missing=self.missing_targets, normalize=self._normalize()
+            y, sample_weight, missing=self.missing_targets, normalize=normalize
         )
 
-    def _normalize(self) -> Normalize:
-        if self.normalize_targets != "auto":
-            return self.normalize_targets
-        return unit_for(objective_class(self.objective), self.multi_strategy == "multi_output_tree")
-
-    def _make_objective(self, target: Target, start: Model | None) -> Objective:
-        if "values" not in objective_class(self.objective).target_kinds:
-            name = objective_class(self.objective).name
-            raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
-        return self._complete_objective(self.objective, None)
+    def _make_objective(
+        self, target: Target, start: Model | None, objective_cls: type[Objective] | None = None
+    ) -> Objective:
+        cls = objective_cls or objective_class(self.objective)
+        if "values" not in cls.target_kinds:
+            raise ValueError(f"objective={cls.name!r} is for classes: use PolyleafClassifier.")
+        return complete_objective(self, self.objective, cls, None)
 
     def _is_calibrated(self, objective: Objective) -> bool:
-        return self.calibrate_quantiles and has_levels(objective)
+        return self.calibrate_quantiles and has_quantiles(objective)
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         names = encoding.output_names
@@ -86,46 +92,50 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
             return None
         if encoding.one_dimensional:
             return list(parts)
-        return [f"{name}_{part}" for name in _names_of_targets(encoding) for part in parts]
+        return [f"{name}_{part}" for name in _get_target_names(encoding) for part in parts]
 
     def _get_prediction_names(self) -> list[str]:
         if self.model_.objective.has_distribution:
-            return _names_of_targets(self._encoding)
+            return _get_target_names(self._encoding)
         return super()._get_prediction_names()
+
+    def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
+        return scores
 
     def _predicts_scores(self) -> bool:
         return self.model_.objective.link == "identity"
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
         prediction = self.model_.objective.transform(raw)
-        return (
-            prediction[:, 0]
-            if self._encoding.one_dimensional and prediction.shape[1] == 1
-            else prediction
-        )
+        flat = self._encoding.one_dimensional and prediction.shape[1] == 1
+        return prediction[:, 0] if flat else prediction
 
     def predict_dist(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Distribution:
-        """Predict a distribution for each row and target, with objectives that learn one: "normal" and others
-        (docs/distributions.md).
+        """Predict a distribution for each row and target.
+
+        For objectives that learn a distribution, such as "normal".
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range, offset : optional
-            As in `predict`, which gives the means of the same distributions.
+        iteration_range : (int, int), optional
+            Rounds to use, see `predict`.
+        offset : array-like, optional
+            Initial raw scores, see `predict`.
 
         Returns
         -------
         polyleaf.distributions.Distribution
-            All of them in one object, with parameters of shape (n_rows,), or (n_rows, n_targets) where y had
-            two dimensions: `mean`, `std`, `ppf`, `cdf`, `logpdf`, `interval`, `rvs`.
+            One object with parameters of shape (n_rows,), or (n_rows, n_targets) if y had two
+            dimensions, and methods `mean`, `std`, `ppf`, `cdf`, `logpdf`, `interval`, `rvs`.
+            `predict` returns its means.
 
         Raises
         ------
         ValueError
-            Where the objective predicts numbers only.
+            If the objective does not learn a distribution.
         """
         predicted = self._distributions(X, iteration_range, offset)
         return predicted[:, 0] if self._encoding.one_dimensional else predicted
@@ -133,36 +143,102 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
     def _distributions(
         self, X: Any, iteration_range: tuple[int, int] | None, offset: Any
     ) -> Distribution:
-        """Those of shape (n_rows, n_targets)."""
+        """Predict distributions of shape (n_rows, n_targets)."""
         raw = self._raw(X, iteration_range, offset)
         objective = self.model_.objective
         if not objective.has_distribution:
             raise ValueError(
-                f"predict_dist: objective {objective.name!r} predicts numbers, and no distribution of them; "
-                f"{', '.join(distribution_names())} do. predict_interval, after calibrate, gives bounds for "
-                "any objective."
+                f"predict_dist: objective {objective.name!r} does not learn a distribution; "
+                f"{', '.join(distribution_names())} do. predict_interval, after calibrate, gives "
+                "bounds for any objective."
             )
         return objective.distribution(raw)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Coefficient of determination R2, the mean over outputs.
+    def calibrate(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        coverage: float = 0.9,
+        joint: bool = False,
+        offset: Any = None,
+    ) -> Self:
+        """Calibrate prediction intervals on held-out rows (split conformal prediction).
 
-        With several quantiles per output: the share of the pinball loss explained (D2), the mean over levels.
+        The bounds are the predictions, or the lowest and highest of several quantiles (Romano,
+        Patterson and Candès, "Conformalized quantile regression", NeurIPS 2019), moved by one
+        number per target. For predicted distributions the tail probability is calibrated instead,
+        the same for all rows (Chernozhukov, Wüthrich and Zhu, "Distributional conformal
+        prediction", PNAS 118, 2021). Exchangeable new rows lie in the interval with probability
+        `coverage` or more, regardless of the quality of the model. The calibration is stored in the
+        model and its file until the model is fitted again.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+            Rows outside the training data.
+        y : array-like of shape (n_rows,) or (n_rows, n_targets)
+        sample_weight : array-like of shape (n_rows,) or (n_rows, n_targets), optional
+        coverage : float in (0, 1)
+            Probability that a value lies in its interval.
+        joint : bool
+            Cover all targets of a row at once instead of each target.
+        offset : array-like, optional
+            Initial raw scores, see `predict`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there are too few rows: 0.9 needs at least 9, 0.99 at least 99.
+        """
+        calibrate_intervals(self, X, y, sample_weight, coverage, joint, offset)
+        return self
+
+    def predict_interval(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
+        """Predict intervals with the coverage of the last `calibrate`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            Rounds to use, see `predict`; `calibrate` used the default.
+        offset : array-like, optional
+            Initial raw scores, see `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 2), or (n_rows, n_targets, 2) if y had two dimensions; float64
+            Lower and upper bounds.
+        """
+        bounds = predict_bounds(self, X, iteration_range, offset)
+        return bounds[:, 0] if self._encoding.one_dimensional else bounds
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """Return the coefficient of determination R2, averaged over outputs.
+
+        With several quantiles per output: D2 of the pinball loss, averaged over levels.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
-            With `missing_targets="ignore"` NaN is a value that does not count.
+            NaN values are left out with `missing_targets="ignore"`.
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
-        offset : optional
-            As in `predict`.
+        offset : array-like, optional
+            Initial raw scores, see `predict`.
 
         Returns
         -------
         float
         """
-        target, predicted = self._to_score(X, y, sample_weight, offset)
+        target, predicted = self._score_inputs(X, y, sample_weight, offset)
         levels = self.model_.objective.quantile_levels
         if len(levels) < 2:
             return mean_r2(target.values, predicted, target.weight)
@@ -174,13 +250,16 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         return tags
 
 
-def unit_for(objective: type[Objective], one_tree: bool) -> Normalize:
-    """What `normalize_targets="auto"` stands for: it matters where an objective needs a unit, and where large
-    outputs take splits from small ones."""
-    if objective.requires_standardised_target:
+def get_auto_scaling(cls: type[Objective], one_tree: bool) -> Normalize:
+    """Return what `normalize_targets="auto"` stands for.
+
+    Objectives may require standardised targets. Otherwise scaling matters if one tree learns all
+    outputs and the loss depends on their scale.
+    """
+    if cls.requires_standardised_target:
         return True
-    return "auto" if one_tree and objective.is_scale_dependent else False
+    return "auto" if one_tree and cls.is_scale_dependent else False
 
 
-def _names_of_targets(encoding: TargetEncoding) -> list[str]:
+def _get_target_names(encoding: TargetEncoding) -> list[str]:
     return list(encoding.output_names or map(str, range(encoding.n_outputs)))

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.features import FeatureTable
+from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.model import Model
 from polyleaf.model.shap import BinnedRows, OutputSelection, ShapExplainer, resolve_outputs
 
@@ -23,7 +23,7 @@ class ShapMixin:
         model_: Model
 
         def _rounds(self, iteration_range: tuple[int, int] | None) -> tuple[int, int]: ...
-        def _features(self, X: Any) -> FeatureTable: ...
+        def _features(self, X: Any, n_threads: int | None = None) -> FeatureTable: ...
         def _n_threads(self) -> int: ...
 
     def shap_values(

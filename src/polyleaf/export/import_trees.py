@@ -11,7 +11,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.binning import MAX_BINS, BinMapper
-from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 

@@ -12,7 +12,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.data.binning import MISSING_CODE, Category
 from polyleaf.inputs.features import read_features
-from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model
 from polyleaf.model.decision_threshold import get_raw_decision_thresholds
 from polyleaf.model.leaf_kinds import Leaves

@@ -15,10 +15,10 @@ import scipy.sparse as sp
 
 from polyleaf.files.io import ReadError
 from polyleaf.files.table import Table, abbreviate
-from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
+from polyleaf.inputs.feature_table import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
 from polyleaf.inputs.multitask import get_task_name
-from polyleaf.inputs.targets import SMALL_N_CLASSES
-from polyleaf.inputs.text import find_stray_text, has_decimal_commas
+from polyleaf.inputs.target import SMALL_N_CLASSES
+from polyleaf.inputs.validation import find_stray_text, has_decimal_commas
 from polyleaf.metrics._multitask import TASKS
 
 __all__ = ["Schema", "select_columns", "infer_task", "decimal_comma_hint", "read_weights"]

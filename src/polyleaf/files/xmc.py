@@ -29,8 +29,8 @@ from polyleaf.files.io import (
     read_bytes,
     wrap_read_errors,
 )
+from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
-from polyleaf.inputs.targets import check_same_rows
 
 __all__ = [
     "MULTILABEL_FORMATS",

@@ -1,8 +1,7 @@
-"""Data frames by columns: names, blocks of plain numbers, and single columns for all else.
+"""Data frames by column: names, blocks of numbers, and single columns of other dtypes.
 
-Owns what pandas, polars and Arrow do quickly: whole blocks at a time, so that the work per column is small.
-Other frames are read through narwhals. Must not know what the columns are for: categories, checks, names that
-should match.
+Blocks of pandas, polars and Arrow are read at once, so that the work per column is small. Other
+frames are read through narwhals.
 """
 
 from __future__ import annotations
@@ -15,24 +14,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.runtime.device_arrays import is_device_array
+__all__ = ["Frame", "as_frame"]
 
-__all__ = ["Frame", "as_frame", "check_in_memory", "repeated"]
+# Blocks may be copies. Larger ones are read column by column, as views where possible.
+_MAX_COPIED_BYTES = 1 << 26
 
-# Blocks may be copies. Larger ones are read column by column, which are views where that is possible at all.
-_MOST_COPIED_BYTES = 1 << 26
-
-# Of so few rows of Arrow the types are read after one try without them: an object of each costs more.
-_FEW_ROWS = 16
+# Small Arrow tables are first converted without reading the type of each column, which costs more.
+_SMALL_ROWS = 16
 
 
 class Frame:
-    """A data frame of any library that narwhals knows.
+    """A data frame of a library that narwhals supports.
 
     Attributes
     ----------
-    native
-        The frame itself.
+    native : data frame
+        The user's frame.
     """
 
     def __init__(self, native: Any) -> None:
@@ -40,56 +37,54 @@ class Frame:
 
     @cached_property
     def names(self) -> list[Any]:
-        """Names of the columns."""
-        return list(self._through_narwhals.columns)
+        """Column names."""
+        return list(self._narwhals_frame.columns)
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n_rows, n_columns)."""
-        return self._through_narwhals.shape
+        return self._narwhals_frame.shape
 
     @cached_property
-    def _through_narwhals(self) -> Any:
+    def _narwhals_frame(self) -> Any:
         import narwhals.stable.v1 as nw
 
         return nw.from_native(self.native, eager_only=True)
 
     def series(self, column: int) -> Any:
-        """One column, as a narwhals Series."""
+        """Return a column as a narwhals Series."""
         return self._series[column]
 
     @cached_property
     def _series(self) -> list[Any]:
-        return list(self._through_narwhals.iter_columns())
+        return list(self._narwhals_frame.iter_columns())
 
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
-        """Columns of numbers (or booleans) without nulls but NaN, together, whatever their dtypes.
+        """Return blocks of numeric (or boolean) columns without nulls other than NaN.
 
         Returns
         -------
         list of (values, columns)
-            Values (n_rows, k), any strides; where dtypes differ they are of one that holds them all, float64
-            beyond. Columns (k,), ascending. Those that are in no block are to be read one by one.
+            Values (n_rows, k) with any strides, in a common dtype, at most float64; columns (k,),
+            ascending. The caller reads columns that are in no block one by one.
         """
         return []
 
-    def _together(
-        self, kinds: Sequence[Any], is_number: Callable[[Any], bool]
+    def _select_numeric(
+        self, dtypes: Sequence[Any], is_number: Callable[[Any], bool]
     ) -> NDArray[np.int64]:
-        """The columns of numbers, which may be asked for by kind; none of them where the copy would be large.
+        """Return the numeric columns, or none where their copy would be large.
 
-        Each distinct kind is looked at once: most frames have very few.
+        Each distinct dtype is tested once: most frames have very few.
         """
-        distinct = set(kinds)
-        numbers = {kind for kind in distinct if is_number(kind)}
-        if numbers == distinct:
-            columns = np.arange(len(kinds))
+        distinct = set(dtypes)
+        numeric = {dtype for dtype in distinct if is_number(dtype)}
+        if numeric == distinct:
+            columns = np.arange(len(dtypes))
         else:
-            columns = np.array(
-                [c for c, kind in enumerate(kinds) if kind in numbers], dtype=np.int64
-            )
-        small = 8 * self.shape[0] * len(columns) <= _MOST_COPIED_BYTES
-        return columns if small else columns[:0]
+            columns = np.array([c for c, dtype in enumerate(dtypes) if dtype in numeric], np.int64)
+        is_small = 8 * self.shape[0] * len(columns) <= _MAX_COPIED_BYTES
+        return columns if is_small else columns[:0]
 
 
 class _Pandas(Frame):
@@ -106,25 +101,23 @@ class _Pandas(Frame):
 
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
         dtypes = self.native.dtypes.tolist()
-        found = []
-        for is_plain in (
-            _is_number,
-            _is_boolean,
-        ):  # pandas makes objects of numbers beside booleans
-            columns = self._together(dtypes, is_plain)
+        blocks = []
+        # Apart, because pandas converts numbers and booleans together to objects.
+        for is_plain in (_is_number, _is_boolean):
+            columns = self._select_numeric(dtypes, is_plain)
             if len(columns):
-                all_of_them = len(columns) == len(dtypes)
-                part = self.native if all_of_them else self.native.take(columns, axis=1)
-                found.append((part.to_numpy(), columns))
-                if all_of_them:
+                is_whole = len(columns) == len(dtypes)
+                part = self.native if is_whole else self.native.take(columns, axis=1)
+                blocks.append((part.to_numpy(), columns))
+                if is_whole:
                     break
-        return found
+        return blocks
 
 
-def _has_arrays(kind: Any) -> bool:
-    """Whether a type of polars is one of numbers that NumPy has, too: integers of 128 bits are not."""
-    is_number = kind.is_integer() or kind.is_float()
-    return is_number and kind.__name__ not in ("Int128", "UInt128")
+def _is_numpy_number(dtype: Any) -> bool:
+    """Whether NumPy has the numeric dtype of a polars column: 128-bit integers it has not."""
+    is_number = dtype.is_integer() or dtype.is_float()
+    return is_number and dtype.__name__ not in ("Int128", "UInt128")
 
 
 class _Polars(Frame):
@@ -140,18 +133,16 @@ class _Polars(Frame):
         return _narwhals_series(self.native.to_series(column))
 
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
-        kinds = list(map(type, self.native.dtypes))
-        columns = self._together(kinds, _has_arrays)
+        dtypes = list(map(type, self.native.dtypes))
+        columns = self._select_numeric(dtypes, _is_numpy_number)
         if not len(columns):
             return []
-        all_of_them = len(columns) == len(kinds)
-        if (
-            len(self.native) == 1
-        ):  # polars makes arrays with many threads, which one row does not pay for
+        is_whole = len(columns) == len(dtypes)
+        if len(self.native) == 1:  # polars starts its threads even for one row
             row = self.native.row(0)
-            numbers = row if all_of_them else [row[column] for column in columns.tolist()]
+            numbers = row if is_whole else [row[column] for column in columns.tolist()]
             return [(np.array([numbers], dtype=np.float64), columns)]
-        values = (self.native if all_of_them else self.native[:, columns.tolist()]).to_numpy()
+        values = (self.native if is_whole else self.native[:, columns.tolist()]).to_numpy()
         return [(values, columns)] if values.dtype.kind in "fiu" else []
 
 
@@ -172,31 +163,28 @@ class _Arrow(Frame):
 
         if not hasattr(pa.RecordBatch, "to_tensor") or self.shape[0] == 0:
             return []
-        if self.shape[0] <= _FEW_ROWS:
+        if self.shape[0] <= _SMALL_ROWS:
             try:
-                return [(_tensor(self.native), np.arange(self.shape[1]))]
-            except pa.ArrowException:  # not all columns are numbers
+                return [(_to_array(self.native), np.arange(self.shape[1]))]
+            except pa.ArrowException:  # some columns are not numeric
                 pass
-        is_float = {
-            pa.float32().id,
-            pa.float64().id,
-        }.__contains__  # not of halves: they become no tensors
-        is_integer = pa.types.is_integer
+        is_float = {pa.float32().id, pa.float64().id}.__contains__  # float16 has no tensors
         types = self.native.schema.types
-        kinds = [kind.id for kind in types]  # a number, which is all that types of numbers are
-        type_of = dict(zip(kinds, types, strict=True))
-        columns = self._together(kinds, lambda kind: is_float(kind) or is_integer(type_of[kind]))
+        ids = [dtype.id for dtype in types]  # identifies numeric types
+        type_of_id = dict(zip(ids, types, strict=True))
+        columns = self._select_numeric(
+            ids, lambda i: is_float(i) or pa.types.is_integer(type_of_id[i])
+        )
         if not len(columns):
             return []
-        all_of_them = len(columns) == len(types)
-        return [
-            (_tensor(self.native if all_of_them else self.native.select(columns.tolist())), columns)
-        ]
+        is_whole = len(columns) == len(types)
+        part = self.native if is_whole else self.native.select(columns.tolist())
+        return [(_to_array(part), columns)]
 
 
 def as_frame(X: Any) -> Frame | None:
-    """X as a frame, or None where it is none."""
-    if not hasattr(type(X), "columns"):  # of the type: some frames compute the attribute
+    """Return X as a frame, or None if it is not a data frame."""
+    if not hasattr(type(X), "columns"):  # some frames compute attributes of instances
         return None
     pandas, polars, arrow = (sys.modules.get(name) for name in ("pandas", "polars", "pyarrow"))
     if pandas is not None and isinstance(X, pandas.DataFrame):
@@ -209,62 +197,22 @@ def as_frame(X: Any) -> Frame | None:
         return _Arrow(X)
     import narwhals.stable.v1 as nw
 
-    found = nw.from_native(X, pass_through=True)
-    return Frame(X) if isinstance(found, nw.DataFrame) else None
+    return Frame(X) if isinstance(nw.from_native(X, pass_through=True), nw.DataFrame) else None
 
 
-def check_in_memory(data: Any, name: str) -> None:
-    """A TypeError for data whose values are not there yet, or lie on a card; it says how to get them."""
-    home, kind = type(data).__module__.split(".")[0], type(data).__name__
-    if is_device_array(data):
-        ways = {
-            "cupy": f"{name}.get()",
-            "torch": f"{name}.cpu()",
-            "jaxlib": f"jax.device_get({name})",
-        }
-        raise TypeError(
-            f"{name} lies on a CUDA card, and is read there by fit and predict of estimators with "
-            f'device="cuda" alone: set that, or pass {ways.get(home, "a copy in memory of this machine")}.'
-        )
-    if kind == "LazyFrame":
-        raise TypeError(
-            f"{name} is a lazy frame, whose values are not there yet: pass {name}.collect()."
-        )
-    if home in ("dask", "dask_expr") or (home == "distributed" and kind == "Future"):
-        raise TypeError(
-            f"{name} is a Dask {kind}, whose values are not there yet: pass {name}.compute(), or use an "
-            "estimator of polyleaf.dask."
-        )
-
-
-def repeated(names: Sequence[Any]) -> Any:
-    """The first name that occurs twice; None where all differ."""
-    if len(set(names)) == len(names):
-        return None
-    return next(name for position, name in enumerate(names) if name in names[:position])
-
-
-def check_unique_names(names: Sequence[Any] | None, name: str) -> None:
-    """A ValueError where two columns of `name` have one name."""
-    if names is not None and (twice := repeated(names)) is not None:
-        raise ValueError(
-            f"{name} has several columns of the name {twice!r}: rename all but one of them."
-        )
-
-
-def _tensor(table: Any) -> NDArray[Any]:
-    """The columns (n_rows, k) of an Arrow table that has nothing but numbers; nulls are NaN."""
+def _to_array(table: Any) -> NDArray[Any]:
+    """Convert an Arrow table of numbers to an array (n_rows, k); nulls become NaN."""
     batch = table.combine_chunks().to_batches()[0]
     return batch.to_tensor(null_to_nan=True, row_major=False).to_numpy()
 
 
 def _is_number(dtype: Any) -> bool:
-    """Whether a dtype of pandas is one of NumPy's numbers: others may hold nulls."""
+    """Whether a pandas dtype is a numeric NumPy dtype: others may hold nulls."""
     return isinstance(dtype, np.dtype) and dtype.kind in "fiu"
 
 
 def _is_boolean(dtype: Any) -> bool:
-    """Whether a dtype of pandas is NumPy's of booleans, without nulls."""
+    """Whether a pandas dtype is NumPy's boolean dtype, which has no nulls."""
     return isinstance(dtype, np.dtype) and dtype.kind == "b"
 
 

@@ -1,21 +1,18 @@
-"""Several targets of unlike kind -> one matrix: each encoded as it would be alone.
-
-Owns: which columns of Y are a task's, what is not known of a row, and where a task's columns are in the
-matrix. Must not know objectives, nor how a single target is encoded (`targets`).
-"""
+"""Targets of several tasks, encoded one by one and stacked into one matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse
 
-from polyleaf.inputs.frames import check_in_memory
-from polyleaf.inputs.objects import get_missing_mask
-from polyleaf.inputs.targets import Target, TargetEncoding, to_numpy
+from polyleaf.inputs.read_target import to_numpy
+from polyleaf.inputs.target import Target, TargetEncoding
+from polyleaf.inputs.validation import check_in_memory, get_missing_mask
 
 __all__ = [
     "TaskKey",
@@ -32,23 +29,24 @@ __all__ = [
 ]
 
 TaskKey: TypeAlias = Hashable | tuple[Hashable, ...]
-"""A column of Y, or several columns that are learned together."""
+"""A column of Y, or several columns that form one target."""
 
 
 def get_task_name(key: TaskKey) -> str:
-    """What a task is called."""
+    """Return the name of a task."""
     return "+".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 @dataclass(frozen=True)
 class TaskColumns:
-    """Y as the user gave it, a data frame or a dict: columns by name.
+    """The user's Y: columns by name.
 
     Attributes
     ----------
-    columns : mapping, or data frame
+    columns : mapping or data frame
+        Target columns.
     name : str
-        What messages call it.
+        Name of Y in error messages.
     """
 
     columns: Any
@@ -58,35 +56,36 @@ class TaskColumns:
         check_in_memory(self.columns, self.name)
         if self.columns is None:
             raise ValueError(
-                f"{self.name} is None: tasks are learned from a data frame, or a dict of arrays."
+                f"{self.name} is None: pass a data frame, or a dict of arrays, with the tasks."
             )
         if self.names is None:
             raise ValueError(
-                f"{self.name} is {type(self.columns).__name__} without names of columns: give a data frame, "
-                "or a dict of arrays by the names of tasks."
+                f"{self.name} is {type(self.columns).__name__} without column names: pass a data "
+                "frame, or "
+                "a dict from task names to arrays."
             )
 
     @property
     def names(self) -> list[Any] | None:
-        """Names of its columns, where they have any."""
+        """Column names, or None."""
         if isinstance(self.columns, Mapping):
             return list(self.columns)
-        found = getattr(self.columns, "column_names", getattr(self.columns, "columns", None))
-        return None if found is None else list(found)
+        columns = getattr(self.columns, "column_names", getattr(self.columns, "columns", None))
+        return None if columns is None else list(columns)
 
     def select(self, key: TaskKey) -> Any:
-        """The target of one task: a column, or for a tuple of names a matrix.
+        """Return the target of a task: a column, or a matrix for a tuple of names.
 
         Raises
         ------
         ValueError
-            Where it does not exist.
+            If a column does not exist.
         """
         names = self.names or []
         for part in key if isinstance(key, tuple) and key not in names else [key]:
             if part not in names:
                 known = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
-                raise ValueError(f"{self.name} has no column {part!r}; it has {known}.")
+                raise ValueError(f"{self.name} has no column {part!r}; its columns are {known}.")
         if not isinstance(key, tuple) or key in names:
             return self.columns[key]
         if isinstance(self.columns, Mapping):
@@ -98,7 +97,7 @@ class TaskColumns:
 
 
 def get_task_weight(sample_weight: Any, key: TaskKey) -> Any:
-    """The weights of one task: those of the rows, or its own of a dict or data frame, or none."""
+    """Return the weights of a task: those of the rows, or its own in a dict or data frame."""
     if isinstance(sample_weight, Mapping):
         return sample_weight.get(key)
     if getattr(sample_weight, "ndim", 1) == 2 and hasattr(sample_weight, "columns"):
@@ -107,7 +106,7 @@ def get_task_weight(sample_weight: Any, key: TaskKey) -> Any:
 
 
 def name_outputs(target: Target, key: TaskKey) -> Target:
-    """The target of several columns under the names that its key has."""
+    """Name the outputs of a target of several columns by its key."""
     if not isinstance(key, tuple) or target.encoding.n_outputs != len(key):
         return target
     return replace(target, encoding=replace(target.encoding, output_names=tuple(map(str, key))))
@@ -123,17 +122,20 @@ def encode_labelled_rows(
     missing: Missing,
     name: str = "y",
 ) -> Target:
-    """Encode labels of which some rows have none: these get class 0 with weight 0.
+    """Encode labels; rows without a label get class 0 with weight 0.
 
     Parameters
     ----------
     encode : callable
-        `encode(y, sample_weight)`, of rows that have a label.
+        `encode(y, sample_weight)` for the rows with a label.
     y : array-like of shape (n_rows,)
+        Labels.
     sample_weight : array-like of shape (n_rows,), number or None
+        Weights of rows.
     missing : {"error", "ignore"}
+        Whether a missing label is an error.
     name : str
-        What messages call y.
+        Name of y in error messages.
     """
     labels = np.asarray(to_numpy(y, name))
     known = np.ones(len(labels), bool) if missing == "error" else ~get_missing_mask(labels)
@@ -141,21 +143,21 @@ def encode_labelled_rows(
         return encode(y, sample_weight)
     if not known.any():
         raise ValueError(
-            f"{name} has no label in any row, so nothing can be learned for it: leave it out."
+            f"{name} has no label in any row, so nothing can be learned for it: remove it."
         )
     weight = (
         None if sample_weight is None else np.broadcast_to(np.asarray(sample_weight), known.shape)
     )
-    found = encode(_plain_labels(labels[known]), None if weight is None else weight[known])
-    values = np.zeros((len(known), *found.values.shape[1:]), found.values.dtype)
-    values[known] = found.values
-    counts = np.zeros(len(known), np.float32)
-    counts[known] = 1.0 if found.weight is None else found.weight
-    return replace(found, values=values, weight=counts)
+    target = encode(_restore_integers(labels[known]), None if weight is None else weight[known])
+    values = np.zeros((len(known), *target.values.shape[1:]), target.values.dtype)
+    values[known] = target.values
+    all_weights = np.zeros(len(known), np.float32)
+    all_weights[known] = 1.0 if target.weight is None else target.weight
+    return replace(target, values=values, weight=all_weights)
 
 
-def _plain_labels(labels: np.ndarray) -> np.ndarray:
-    """Whole numbers that were made fractions for want of a missing whole number, as such again."""
+def _restore_integers(labels: np.ndarray) -> np.ndarray:
+    """Convert integers that are floats only because others were missing."""
     if labels.dtype.kind == "f" and (labels == np.round(labels)).all():
         return labels.astype(np.int64)
     return labels
@@ -163,13 +165,14 @@ def _plain_labels(labels: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TaskEncodings(TargetEncoding):
-    """How several targets were encoded: what `TargetEncoding` is for one.
+    """The encodings of several targets.
 
     Attributes
     ----------
     keys : tuple of TaskKey
-        Which columns of Y each task is.
+        Columns of Y of each task.
     encodings : tuple of TargetEncoding
+        Encoding of each task.
     """
 
     kind: Literal["tasks"] = "tasks"  # type: ignore[assignment]
@@ -185,137 +188,127 @@ class TaskEncodings(TargetEncoding):
 
     @property
     def widths(self) -> list[int]:
-        """Columns of each task in the matrix."""
-        return [columns_of(encoding) for encoding in self.encodings]
+        """Number of columns of each task in the matrix."""
+        return [_count_columns(encoding) for encoding in self.encodings]
 
     def encode(
         self, y: Any, sample_weight: Any = None, *, name: str = "Y", normalized: bool = True
     ) -> TaskTarget:
         columns = TaskColumns(y, name)
-        found = []
+        targets = []
         for key, encoding in zip(self.keys, self.encodings, strict=True):
-            called = f"{get_task_name(key)!r} of {name}"
-
-            def encode(
-                of: Any, weight: Any, encoding: TargetEncoding = encoding, called: str = called
-            ) -> Target:
-                return encoding.encode(of, weight, name=called, normalized=normalized)
-
+            task_name = f"{get_task_name(key)!r} of {name}"
+            encode = partial(encoding.encode, name=task_name, normalized=normalized)
             data = columns.select(key), get_task_weight(sample_weight, key)
-            has_labels = encoding.kind in ("binary", "multiclass")
-            found.append(
-                encode_labelled_rows(encode, *data, self.missing, called)
-                if has_labels
-                else encode(*data)
-            )
-        return stack_task_targets(self.keys, found, self.missing)
+            if encoding.kind in ("binary", "multiclass"):
+                targets.append(encode_labelled_rows(encode, *data, self.missing, task_name))
+            else:
+                targets.append(encode(*data))
+        return stack_task_targets(self.keys, targets, self.missing)
 
     def check_names(self, y: Any, sample_weight: Any, name: str) -> None:
-        """Columns are looked up by name: nothing can be in another order."""
+        """Do nothing: columns are looked up by name."""
 
     def to_dict(self) -> dict[str, Any]:
-        keys = [list(key) if isinstance(key, tuple) else key for key in self.keys]
-        plain = (str, int)
-        if not all(
-            isinstance(part, plain)
-            for key in keys
-            for part in (key if isinstance(key, list) else [key])
-        ):
-            raise ValueError(
-                "Names of tasks are written to model files where they are text or whole numbers."
-            )
+        for key in self.keys:
+            parts = key if isinstance(key, tuple) else (key,)
+            if not all(isinstance(part, (str, int)) for part in parts):
+                raise ValueError(
+                    f"The task name {key!r} cannot be written to a model file: use text or "
+                    "integers."
+                )
         return {
             "kind": self.kind,
             "one_dimensional": False,
             "missing": self.missing,
-            "keys": keys,
+            "keys": [list(key) if isinstance(key, tuple) else key for key in self.keys],
             "tasks": [encoding.to_dict() for encoding in self.encodings],
         }
 
 
 @dataclass(frozen=True)
 class TaskTarget(Target):
-    """Several encoded targets side by side.
+    """The stacked targets of several tasks.
 
     Attributes
     ----------
-    values : ndarray of shape (n_rows, columns), float64
-        Numbers, labels 0 or 1, numbers of classes. Missing values are 0.
+    values : ndarray of shape (n_rows, n_columns), float64
+        Numbers, labels 0 or 1, class ids. Missing values are 0.
     weight : ndarray of float32 or None
-        `(n_rows,)` or `(n_rows, columns)`; zero where a value is missing.
+        `(n_rows,)` or `(n_rows, n_columns)`; zero where a value is missing.
     encoding : TaskEncodings
+        Encodings of the tasks.
     """
 
     encoding: TaskEncodings
 
     def split_tasks(self) -> list[Target]:
-        """The targets of the tasks, as they were encoded."""
-        found, first = [], 0
+        """Return the target of each task."""
+        targets, first = [], 0
         for encoding, width in zip(self.encoding.encodings, self.encoding.widths, strict=True):
-            own = slice(first, first + width)
-            values: np.ndarray = self.values[:, own]
+            columns = slice(first, first + width)
+            values: np.ndarray = self.values[:, columns]
             if has_class_ids(encoding):
                 values = values[:, 0].astype(np.int32)
-            weight = (
-                self.weight if self.weight is None or self.weight.ndim == 1 else self.weight[:, own]
-            )
-            found.append(Target(values, weight, encoding))
+            weight = self.weight
+            if weight is not None and weight.ndim == 2:
+                weight = weight[:, columns]
+            targets.append(Target(values, weight, encoding))
             first += width
-        return found
+        return targets
 
     def to_target_scale(self) -> np.ndarray:
         return np.column_stack([target.to_target_scale() for target in self.split_tasks()])
 
     def get_row_classes(self) -> np.ndarray | None:
-        each = self.split_tasks()
-        return each[0].get_row_classes() if len(each) == 1 else None
+        targets = self.split_tasks()
+        return targets[0].get_row_classes() if len(targets) == 1 else None
 
     def to_indicators(self) -> np.ndarray:
-        """Outputs and labels, classes as indicators; of several tasks numbers over their deviation."""
-        each = self.split_tasks()
-        found = [_dense(target.to_indicators()) for target in each]
-        if len(each) > 1:
-            found = [
-                columns / np.maximum(columns.std(axis=0), np.finfo(np.float32).tiny)
-                if target.encoding.kind == "regression"
-                else columns
-                for target, columns in zip(each, found, strict=True)
-            ]
-        return np.hstack(found)
+        """Return outputs, labels and class indicators; several tasks are standardised."""
+        targets = self.split_tasks()
+        blocks = []
+        for target in targets:
+            block = target.to_indicators()
+            block = block.toarray() if scipy.sparse.issparse(block) else np.asarray(block)
+            if len(targets) > 1 and target.encoding.kind == "regression":
+                block = block / np.maximum(block.std(axis=0), np.finfo(np.float32).tiny)
+            blocks.append(block)
+        return np.hstack(blocks)
 
     def get_indicator_weights(self) -> np.ndarray | None:
         if self.weight is None or self.weight.ndim == 1:
             return self.weight
-        return np.hstack([_as_wide(target) for target in self.split_tasks()])
+        return np.hstack([_get_indicator_weights(target) for target in self.split_tasks()])
 
     def get_indicator_names(self) -> list[str]:
-        found = []
+        names = []
         for name, target in zip(self.encoding.names, self.split_tasks(), strict=True):
+            is_single = target.encoding.kind != "multiclass" and target.encoding.n_outputs == 1
             parts = target.get_indicator_names()
-            of_one = target.encoding.kind != "multiclass" and target.encoding.n_outputs == 1
-            found += [name] if of_one else [f"{name} {part}" for part in parts]
-        return found
+            names += [name] if is_single else [f"{name} {part}" for part in parts]
+        return names
 
 
 def has_class_ids(encoding: TargetEncoding) -> bool:
-    """Whether its values are numbers of classes, in one column."""
+    """Whether the values are class ids, in one column."""
     return encoding.kind == "multiclass" and not encoding.one_vs_rest
 
 
-def columns_of(encoding: TargetEncoding) -> int:
-    """Columns of its values."""
+def _count_columns(encoding: TargetEncoding) -> int:
+    """Return the number of columns of the values."""
     return 1 if has_class_ids(encoding) else encoding.n_outputs
 
 
 def stack_task_targets(
     keys: Sequence[TaskKey], targets: Sequence[Target], missing: Missing
 ) -> TaskTarget:
-    """Encoded targets side by side.
+    """Stack encoded targets.
 
     Raises
     ------
     ValueError
-        Where they have different numbers of rows.
+        If they have different numbers of rows.
     """
     names, n_rows = [get_task_name(key) for key in keys], targets[0].n_rows
     for name, target in zip(names, targets, strict=True):
@@ -323,34 +316,36 @@ def stack_task_targets(
             raise ValueError(
                 f"Task {names[0]!r} has {n_rows} rows, but task {name!r} has {target.n_rows}."
             )
-    each = tuple(target.encoding for target in targets)
-    offset, scale = _units(each)
+    encodings = tuple(target.encoding for target in targets)
+    offset, scale = _concatenate_scales(encodings)
     encoding = TaskEncodings(
-        n_outputs=sum(map(columns_of, each)),
+        n_outputs=sum(map(_count_columns, encodings)),
         output_names=None,
         offset=offset,
         scale=scale,
         missing=missing,
         keys=tuple(keys),
-        encodings=each,
+        encodings=encodings,
     )
     values = np.hstack([target.values.reshape(n_rows, -1).astype(np.float64) for target in targets])
-    return TaskTarget(values, _weights(targets), encoding)
+    return TaskTarget(values, _stack_weights(targets), encoding)
 
 
-def _units(each: Sequence[TargetEncoding]) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
-    """Offset and scale of all columns, where some task has them."""
-    if all(encoding.scale is None for encoding in each):
+def _concatenate_scales(
+    encodings: Sequence[TargetEncoding],
+) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """Return offset and scale of all columns, if some task is scaled."""
+    if all(encoding.scale is None for encoding in encodings):
         return None, None
     offsets, scales = [], []
-    for encoding in each:
-        width = columns_of(encoding)
+    for encoding in encodings:
+        width = _count_columns(encoding)
         offsets.append(np.zeros(width) if encoding.offset is None else encoding.offset)
         scales.append(np.ones(width) if encoding.scale is None else encoding.scale)
     return np.concatenate(offsets), np.concatenate(scales)
 
 
-def _weights(targets: Sequence[Target]) -> np.ndarray | None:
+def _stack_weights(targets: Sequence[Target]) -> np.ndarray | None:
     weights = [target.weight for target in targets]
     first = weights[0]
     if len(targets) == 1 or all(weight is None for weight in weights):
@@ -358,63 +353,58 @@ def _weights(targets: Sequence[Target]) -> np.ndarray | None:
     if first is not None and first.ndim == 1:
         if all(weight is not None and np.array_equal(weight, first) for weight in weights):
             return first
-    return np.hstack([_as_columns(target) for target in targets])
+    return np.hstack([_get_column_weights(target) for target in targets])
 
 
-def _as_columns(target: Target) -> np.ndarray:
-    """The weights of each of its columns, (n_rows, columns)."""
-    shape = target.n_rows, columns_of(target.encoding)
+def _get_column_weights(target: Target) -> np.ndarray:
+    """Return the weights of each column of the values, (n_rows, n_columns)."""
+    shape = target.n_rows, _count_columns(target.encoding)
     if target.weight is None:
         return np.ones(shape, np.float32)
     return np.broadcast_to(target.weight.reshape(len(target.weight), -1), shape)
 
 
-def _as_wide(target: Target) -> np.ndarray:
-    """The weights of each column of its indicators."""
-    weights = _as_columns(target)
-    return np.broadcast_to(
-        weights, (target.n_rows, max(weights.shape[1], target.encoding.n_outputs))
-    )
-
-
-def _dense(values: Any) -> np.ndarray:
-    return values.toarray() if scipy.sparse.issparse(values) else np.asarray(values)
+def _get_indicator_weights(target: Target) -> np.ndarray:
+    """Return the weights of each column of the indicators."""
+    weights = _get_column_weights(target)
+    n_columns = max(weights.shape[1], target.encoding.n_outputs)
+    return np.broadcast_to(weights, (target.n_rows, n_columns))
 
 
 def decode_target_encoding(fields: Mapping[str, Any], n_scores: int) -> TargetEncoding:
-    """How the target of a model was encoded, or several, from its metadata of any origin.
+    """Return the encoding of a model's target, or targets, from untrusted metadata.
 
     Raises
     ------
     ValueError
-        Where these do not say so.
+        If the metadata describe none.
     """
     if fields.get("kind") != "tasks":
         return TargetEncoding.from_dict(fields, n_scores)
     keys: Any = fields.get("keys")
     tasks: Any = fields.get("tasks")
     missing: Any = fields.get("missing")
-    lists = isinstance(keys, list) and isinstance(tasks, list) and len(keys) == len(tasks) > 0
+    are_lists = isinstance(keys, list) and isinstance(tasks, list) and len(keys) == len(tasks) > 0
     if (
-        not lists
+        not are_lists
         or missing not in ("error", "ignore")
-        or not all(isinstance(t, Mapping) for t in tasks)
+        or not all(isinstance(task, Mapping) for task in tasks)
     ):
-        raise ValueError("The model does not say how its tasks were encoded.")
-    found = tuple(tuple(key) if isinstance(key, list) else key for key in keys)
-    for key in found:
+        raise ValueError("The model has no valid encoding of its tasks.")
+    task_keys = tuple(tuple(key) if isinstance(key, list) else key for key in keys)
+    for key in task_keys:
         parts = key if isinstance(key, tuple) else (key,)
         if not parts or not all(
             isinstance(part, str | int) and not isinstance(part, bool) for part in parts
         ):
-            raise ValueError("The model names a task by what is neither text nor a whole number.")
-    each = tuple(TargetEncoding.from_dict(task, n_scores) for task in tasks)
-    offset, scale = _units(each)
+            raise ValueError("The model has a task whose name is neither text nor an integer.")
+    encodings = tuple(TargetEncoding.from_dict(task, n_scores) for task in tasks)
+    offset, scale = _concatenate_scales(encodings)
     return TaskEncodings(
-        n_outputs=sum(map(columns_of, each)),
+        n_outputs=sum(map(_count_columns, encodings)),
         offset=offset,
         scale=scale,
         missing=missing,
-        keys=found,
-        encodings=each,
+        keys=task_keys,
+        encodings=encodings,
     )

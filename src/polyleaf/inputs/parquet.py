@@ -1,7 +1,4 @@
-"""Rows of Parquet files as batches: a few rows at a time, features and targets apart.
-
-Owns: which files, which of their columns, how many rows at once. Must not know bins.
-"""
+"""Batches of rows from Parquet files, with features, target and weight apart."""
 
 from __future__ import annotations
 
@@ -13,57 +10,57 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ParquetRows", "find_parquet_files"]
+__all__ = ["ParquetRows", "find_parquet_files", "iter_tables"]
 
 
 def find_parquet_files(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> list[str]:
-    """The files that are meant, sorted: a file, a folder, a pattern such as ``data/*.parquet``, or a list.
+    """Return the files of a path: a file, a folder, a pattern like ``data/*.parquet``, or a list.
 
-    A list stays in its order. Of a folder those are taken that end in ``.parquet`` or ``.pq``, in whatever
-    folder below it, and whose name begins with neither a dot nor an underscore.
+    A list keeps its order; other files are sorted. Of a folder, files at any depth are taken that
+    end in ``.parquet`` or ``.pq`` and whose name begins with neither a dot nor an underscore.
 
     Raises
     ------
     FileNotFoundError
-        Where there is none.
+        If there is no such file.
     """
     if not isinstance(path, str | os.PathLike):
-        found = [os.fspath(one) for one in path]
-        if not found:
-            raise FileNotFoundError("There is no Parquet file in an empty list.")
-        return found
+        files = [os.fspath(one) for one in path]
+        if not files:
+            raise FileNotFoundError("The list of Parquet files is empty.")
+        return files
     name = os.fspath(path)
     if os.path.isdir(name):
-        every = glob.glob("**/*", root_dir=name, recursive=True)
-        kept = [
-            one
-            for one in every
+        files = sorted(
+            os.path.join(name, one)
+            for one in glob.glob("**/*", root_dir=name, recursive=True)
             if one.endswith((".parquet", ".pq")) and os.path.basename(one)[0] != "_"
-        ]
-        found = sorted(os.path.join(name, one) for one in kept)
+        )
     else:
-        found = [name] if os.path.isfile(name) else sorted(glob.glob(name, recursive=True))
-    if not found:
+        files = [name] if os.path.isfile(name) else sorted(glob.glob(name, recursive=True))
+    if not files:
         raise FileNotFoundError(f"There is no Parquet file at {name!r}.")
-    return found
+    return files
 
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """What a call returns: an iterator of (X, y, weight), or of X where there is no target.
+    """A callable that returns an iterator of (X, y, weight), as `Dataset.from_batches` takes it.
 
     Attributes
     ----------
     files : list of str
+        Files in order.
     target : str, sequence of str, or None
-        A column gives a vector, a sequence of them a table.
+        A column gives a vector, a sequence a table.
     weight : str or None
+        Column of weights.
     drop : sequence of str
-        Columns that are no features.
+        Columns that are not features.
     batch_rows : int
-        Rows at a time, at most.
+        Largest number of rows of a batch.
     """
 
     files: list[str]
@@ -77,28 +74,28 @@ class ParquetRows:
             import pyarrow as pa
         except ImportError:
             raise ImportError(
-                'Parquet files need PyArrow to be read: pip install "polyleaf[arrow]".'
+                'Reading Parquet files needs PyArrow: pip install "polyleaf[arrow]".'
             ) from None
         targets = [self.target] if isinstance(self.target, str) else list(self.target or ())
-        apart = {*targets, *self.drop} | ({self.weight} if self.weight is not None else set())
+        others = {*targets, *self.drop} | ({self.weight} if self.weight is not None else set())
         for table in iter_tables(self.files, self.batch_rows):
-            absent = [name for name in apart if name not in table.column_names]
-            if absent:
+            missing = [name for name in others if name not in table.column_names]
+            if missing:
                 raise ValueError(
-                    f"There is no column {sorted(absent)[0]!r}; the columns are "
+                    f"There is no column {sorted(missing)[0]!r}; the columns are "
                     f"{', '.join(table.column_names[:8])}{', ...' if table.num_columns > 8 else ''}."
                 )
-            X = table.select([name for name in table.column_names if name not in apart])
+            X = table.select([name for name in table.column_names if name not in others])
             y: Any = None if self.target is None else table.select(targets)
             if isinstance(self.target, str):
-                y = _vector(pa, table.column(self.target))
-            yield X, y, None if self.weight is None else _vector(pa, table.column(self.weight))
+                y = _to_vector(pa, table.column(self.target))
+            yield X, y, None if self.weight is None else _to_vector(pa, table.column(self.weight))
 
 
 def iter_tables(
     files: Sequence[str], batch_rows: int, columns: Sequence[str] | None = None
 ) -> Iterator[Any]:
-    """The files' rows as Arrow tables of at most so many rows; of all columns, or of some."""
+    """Yield the rows of files as Arrow tables of at most `batch_rows` rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -112,10 +109,10 @@ def iter_tables(
             raise ValueError(f"{name} is not a readable Parquet file: {reason}.") from error
 
 
-def _vector(pa: Any, column: Any) -> np.ndarray:
-    """A column as an array: numbers as they are, all else as Python objects."""
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+def _to_vector(pa: Any, column: Any) -> np.ndarray:
+    """Convert a column to an array: numbers unchanged, other values as Python objects."""
+    dtype = column.type
+    if pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_boolean(dtype):
         return column.to_numpy()
     objects = np.empty(len(column), object)
     objects[:] = column.to_pylist()

@@ -1,98 +1,340 @@
-"""What must hold of data before anybody below reads it: SciPy's compiled loops trust indices, and NumPy's
-functions look past a mask.
-
-Owns: the check of sparse matrices, and what a mask means. Must not know features, targets or what
-values mean.
-"""
+"""Checks of users' data and functions before anything reads them."""
 
 from __future__ import annotations
 
+import inspect
+import math
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-__all__ = ["check_data"]
+from polyleaf.runtime.device_arrays import is_device_array
+
+__all__ = [
+    "all_distinct",
+    "check_data",
+    "check_in_memory",
+    "check_unique_names",
+    "describe_signature_mismatch",
+    "describe_type",
+    "find_non_number",
+    "find_stray_categories",
+    "find_stray_text",
+    "get_feature_index",
+    "get_missing_mask",
+    "has_decimal_commas",
+    "is_missing",
+    "replace_nulls_with_nan",
+]
+
+
+# ---- arrays and frames -------------------------------------------------------------------------
+
+
+def check_in_memory(data: Any, name: str) -> None:
+    """Raise a TypeError for lazy data and for arrays in GPU memory."""
+    if type(data) is np.ndarray:
+        return
+    library, kind = type(data).__module__.split(".")[0], type(data).__name__
+    if is_device_array(data):
+        copies = {
+            "cupy": f"{name}.get()",
+            "torch": f"{name}.cpu()",
+            "jaxlib": f"jax.device_get({name})",
+        }
+        raise TypeError(
+            f"{name} is an array in GPU memory, which only fit and predict of estimators with "
+            f'device="cuda" can read: set that, or pass {copies.get(library, "a copy on the CPU")}.'
+        )
+    if kind == "LazyFrame":
+        raise TypeError(f"{name} is a lazy frame without values: pass {name}.collect().")
+    if library in ("dask", "dask_expr") or (library == "distributed" and kind == "Future"):
+        raise TypeError(
+            f"{name} is a Dask {kind} without values: pass {name}.compute(), or use an estimator "
+            "of polyleaf.dask."
+        )
+
+
+def check_unique_names(names: Sequence[Any] | None, name: str) -> None:
+    """Raise a ValueError if two columns of `name` have the same name."""
+    if names is None or len(set(names)) == len(names):
+        return
+    repeated = next(column for i, column in enumerate(names) if column in names[:i])
+    raise ValueError(f"{name} has several columns named {repeated!r}: rename all but one of them.")
 
 
 def check_data(values: Any, name: str) -> Any:
-    """The same data, safe to be read.
+    """Return the data in a form that is safe to read.
 
     Parameters
     ----------
     values : anything
-        A masked array becomes one with NaN (None, where it holds objects or text) where it is masked. A
-        sparse matrix is looked through, once: whoever wrote to its `indices` or `indptr` may have made it one
-        that SciPy reads beyond its end. All else is returned as it is.
+        A masked array becomes an array with NaN (None for objects and text) in masked places.
+        The index arrays of a sparse matrix are checked, because SciPy reads out of bounds where
+        they are wrong. Anything else is returned unchanged.
     name : str
-        What messages call it.
+        Name of the data in error messages.
 
     Raises
     ------
     ValueError
-        Where a sparse matrix does not hold together.
+        For a sparse matrix with inconsistent index arrays.
     """
+    if type(values) is np.ndarray:
+        return values
     if isinstance(values, np.ma.MaskedArray):
-        return _unmasked(values)
+        return _fill_masked(values)
     if sp.issparse(values) and len(values.shape) == 2:
-        return _checked(values, name)
+        return _check_sparse(values, name)
     return values
 
 
-def _unmasked(values: np.ma.MaskedArray) -> np.ndarray:
+def _fill_masked(values: np.ma.MaskedArray) -> np.ndarray:
     mask = np.ma.getmaskarray(values)
     plain = np.asarray(values.data)
     if not mask.any():
         return plain
     if plain.dtype.kind in "biu":
         plain = plain.astype(np.float64)
-    nothing = np.nan if plain.dtype.kind in "fc" else None
-    plain = plain.astype(object) if nothing is None else plain.copy()
-    plain[mask] = nothing
+    missing = np.nan if plain.dtype.kind in "fc" else None
+    plain = plain.astype(object) if missing is None else plain.copy()
+    plain[mask] = missing
     return plain
 
 
-def _checked(matrix: Any, name: str) -> Any:
-    """The matrix, in a form that is looked through: rows, columns, blocks or triples."""
+def _check_sparse(matrix: Any, name: str) -> Any:
+    """Check the index arrays of a matrix, in CSR, CSC, BSR or COO format."""
     if matrix.format not in ("csr", "csc", "bsr", "coo"):
         matrix = matrix.tocsr()
     if matrix.format == "coo":
-        for indices, n, what in zip(matrix.coords, matrix.shape, ("row", "column"), strict=True):
-            _check_indices(indices, n, what, name)
+        for indices, n, axis in zip(matrix.coords, matrix.shape, ("row", "column"), strict=True):
+            _check_indices(indices, n, axis, name)
         _check_length(len(matrix.data), max(map(len, matrix.coords)), name)
         return matrix
     sizes = (1, 1) if matrix.format != "bsr" else matrix.blocksize
     n_rows, n_columns = (n // size for n, size in zip(matrix.shape, sizes, strict=True))
-    by_row = matrix.format != "csc"
-    stored = _check_starts(matrix.indptr, n_rows if by_row else n_columns, name)
+    is_by_row = matrix.format != "csc"
+    n_stored = _check_indptr(matrix.indptr, n_rows if is_by_row else n_columns, name)
     for array in (matrix.indices, matrix.data):
-        _check_length(len(array), stored, name)
-    n, what = (n_columns, "column") if by_row else (n_rows, "row")
-    _check_indices(matrix.indices[:stored], n, what, name)
+        _check_length(len(array), n_stored, name)
+    n, axis = (n_columns, "column") if is_by_row else (n_rows, "row")
+    _check_indices(matrix.indices[:n_stored], n, axis, name)
     return matrix
 
 
-def _check_starts(indptr: Any, n: int, name: str) -> int:
-    """Where rows (or columns) begin must rise from 0; how many entries there are then."""
+def _check_indptr(indptr: Any, n: int, name: str) -> int:
+    """Check that indptr ascends from 0, and return the number of entries."""
     if len(indptr) != n + 1 or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
         raise ValueError(
-            f"{name} is no sound sparse matrix: its indptr does not rise from 0 in {n} steps."
+            f"{name} is not a valid sparse matrix: its indptr does not ascend from 0 in {n} steps."
         )
     return int(indptr[-1])
 
 
-def _check_length(found: int, wanted: int, name: str) -> None:
-    if found < wanted:
+def _check_length(length: int, expected: int, name: str) -> None:
+    if length < expected:
         raise ValueError(
-            f"{name} is no sound sparse matrix: it has {found} entries in place of {wanted}."
+            f"{name} is not a valid sparse matrix: it has {length} entries instead of {expected}."
         )
 
 
-def _check_indices(indices: Any, n: int, what: str, name: str) -> None:
+def _check_indices(indices: Any, n: int, axis: str, name: str) -> None:
     if len(indices) == 0:
         return
     for index in (int(indices.min()), int(indices.max())):
         if not 0 <= index < n:
             raise ValueError(
-                f"{name} is no sound sparse matrix: it stores {what} {index}, outside 0 .. {n - 1}."
+                f"{name} is not a valid sparse matrix: it stores {axis} {index}, outside "
+                f"0 .. {n - 1}."
             )
+
+
+# ---- Python objects in place of numbers --------------------------------------------------------
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or a null object of pandas (told by name, without pandas)."""
+    return (
+        value is None
+        or (isinstance(value, float) and value != value)
+        or type(value).__name__ in ("NAType", "NaTType")
+    )
+
+
+def get_missing_mask(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return `is_missing` of each value of an array of any dtype, in its shape."""
+    if values.dtype.kind in "fmM":
+        return np.isnan(values)
+    if values.dtype != object:
+        return np.zeros(values.shape, bool)
+    with np.errstate(invalid="ignore"):  # comparing NaN
+        return np.frompyfunc(is_missing, 1, 1)(values).astype(bool)
+
+
+def replace_nulls_with_nan(objects: NDArray[np.object_]) -> NDArray[np.object_]:
+    """Return the objects with NaN in place of missing values."""
+    return np.where(get_missing_mask(objects), np.nan, objects)
+
+
+def find_non_number(objects: NDArray[np.object_]) -> tuple[int, ...] | None:
+    """Return the index of the first object that is neither a number nor numeric text, or None."""
+    found = np.argwhere(~np.frompyfunc(_converts_to_float, 1, 1)(objects).astype(bool))
+    return tuple(found[0].tolist()) if len(found) else None
+
+
+def _converts_to_float(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def describe_type(value: Any) -> str:
+    """Return the type of a value with its article: "a Period", "an Interval"."""
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+# ---- columns of text that are unlikely to be categories ----------------------------------------
+
+# A column of "0", "1", "2", "3+" has few numbers per text; a stray cell stands among many.
+_MIN_NUMBERS_PER_TEXT = 4
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # or a number with three decimals
+_MIN_DISTINCT_ROWS = 20  # fewer values may be distinct by chance
+
+
+def find_stray_text(
+    index: NDArray[np.integer[Any]], categories: Sequence[Any]
+) -> tuple[int, str] | None:
+    """Return the first cell of text in a column that otherwise holds numbers.
+
+    In such a column more than half of the rows hold numbers or numeric text, and there are more
+    than four distinct numbers per distinct text.
+
+    Parameters
+    ----------
+    index : ndarray of int, shape (n_rows,)
+        Row i holds `categories[index[i]]`; -1 is missing.
+    categories : sequence of str, bool, int or float
+        Distinct values.
+
+    Returns
+    -------
+    (row, cell), or None for other columns
+    """
+    counts = np.bincount(index[index >= 0], minlength=len(categories))
+    is_text = find_stray_categories(categories, counts)
+    if is_text is None:
+        return None
+    row = int(np.flatnonzero((index >= 0) & is_text[index])[0])
+    return row, str(categories[index[row]])
+
+
+def find_stray_categories(
+    categories: Sequence[Any], counts: NDArray[np.integer[Any]]
+) -> NDArray[np.bool_] | None:
+    """Return a mask of the categories that are stray text, from the number of rows of each.
+
+    Parameters
+    ----------
+    categories : sequence of str, bool, int or float
+        Distinct values.
+    counts : ndarray of int, shape (n_categories,)
+        Rows that hold each category.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_categories,), or None where there is no such text
+    """
+    is_text = np.array([not _is_finite_number(category) for category in categories], bool)
+    n_texts, n_text_rows = int(is_text.sum()), int(counts[is_text].sum())
+    if n_texts == 0 or len(categories) - n_texts <= _MIN_NUMBERS_PER_TEXT * n_texts:
+        return None
+    return None if n_text_rows == 0 or 2 * n_text_rows >= int(counts.sum()) else is_text
+
+
+def all_distinct(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> bool:
+    """Whether a column of text has no value twice, as columns of names and dates have not."""
+    if not categories or not all(isinstance(category, str) for category in categories):
+        return False
+    n_present = int(counts.sum())
+    return n_present >= _MIN_DISTINCT_ROWS and int(np.count_nonzero(counts)) == n_present
+
+
+def has_decimal_commas(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> bool:
+    """Whether most rows hold text such as "3,25", and not all of it may be thousands."""
+    pairs = zip(categories, counts.tolist(), strict=True)
+    n_rows = {c: n for c, n in pairs if n and isinstance(c, str) and _DECIMAL_COMMA.fullmatch(c)}
+    is_majority = 2 * sum(n_rows.values()) > int(counts.sum())
+    return is_majority and not all(map(_THOUSANDS.fullmatch, n_rows))
+
+
+def _is_finite_number(value: Any) -> bool:
+    if not isinstance(value, str):
+        return True
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
+# ---- parameters --------------------------------------------------------------------------------
+
+
+def get_feature_index(
+    feature: Any, names: Sequence[str] | None, n_features: int, parameter: str
+) -> int:
+    """Return the index of a feature that a parameter names by text or number.
+
+    Digits that are not a name are a number, because keys of JSON are text.
+
+    Raises
+    ------
+    TypeError
+        If it is neither text nor an integer.
+    ValueError
+        If there is no such feature.
+    """
+    if isinstance(feature, str) and feature.isdecimal() and feature not in (names or ()):
+        feature = int(feature)
+    if isinstance(feature, str):
+        if names is None:
+            raise ValueError(
+                f"{parameter} names the feature {feature!r}, but X has no names: use indices."
+            )
+        if feature not in names:
+            raise ValueError(f"{parameter} names {feature!r}, which is not a feature of X.")
+        return names.index(feature)
+    if isinstance(feature, bool | np.bool_) or not isinstance(feature, int | np.integer):
+        raise TypeError(f"{parameter} must name features by text or integer, got {feature!r}.")
+    if not 0 <= feature < n_features:
+        raise ValueError(
+            f"{parameter} names feature {feature}, but X has {n_features} features, 0 to "
+            f"{n_features - 1}."
+        )
+    return int(feature)
+
+
+def describe_signature_mismatch(
+    function: Callable[..., Any], n_arguments: int, keywords: tuple[str, ...] = ()
+) -> str:
+    """Return why a function does not accept these arguments, to complete an error message.
+
+    The text is empty if it does, or if Python cannot tell, as for some built-in functions.
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return ""
+    try:
+        signature.bind(*[None] * n_arguments, **dict.fromkeys(keywords))
+    except TypeError as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        return f"{name}{signature} does not accept them: {error}"
+    return ""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.inputs.features import FeatureTable
+from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LINEAR
 from polyleaf.model.shap import BinnedRows, resolve_outputs

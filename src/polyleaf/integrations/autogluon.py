@@ -1,7 +1,6 @@
-"""Polyleaf as a model of AutoGluon, and so of TabArena, which asks for the same class.
+"""Polyleaf as a model of AutoGluon, which TabArena uses as well.
 
-Owns the translation: what AutoGluon hands a model, in terms of our estimators. Must not know how anything is
-trained. Needs AutoGluon (extra ``polyleaf[autogluon]``).
+It requires AutoGluon (extra ``polyleaf[autogluon]``).
 """
 
 from __future__ import annotations
@@ -23,31 +22,30 @@ try:
     from autogluon.core.models import AbstractModel
 except ImportError as error:
     raise ImportError(
-        'polyleaf.integrations.autogluon needs AutoGluon: pip install "polyleaf[autogluon]".'
+        'polyleaf.integrations.autogluon requires AutoGluon: pip install "polyleaf[autogluon]".'
     ) from error
 
 __all__ = ["PolyleafModel", "search_space"]
 
-LEARNING_RATE = (
-    0.05  # half the usual one: where rows are held out, rounds are as many as they need to be
-)
-TRAINING_TIME_FRACTION = (
-    0.9  # of the time, the rest is for what comes before the first round and after the last
-)
-_STEPS = 13  # of a range of integers whose logarithm is even
-# What early stopping watches, by AutoGluon's name; else what the objective would. What counts decisions
-# stands still for many rounds, and may be best after the first.
-_WATCHED = {"mean_absolute_error": "mae"}
+# Half the default, as early stopping finds the number of rounds.
+LEARNING_RATE = 0.05
+# The rest of the time limit is for the work before the first round and after the last.
+TRAINING_TIME_FRACTION = 0.9
+# Number of values in place of a range of integers on a logarithmic scale.
+_N_LOG_STEPS = 13
+# Metrics of early stopping by AutoGluon's name. Metrics of decisions are left out, as they are
+# constant for many rounds; the default of the objective is used instead.
+_EVAL_METRICS = {"mean_absolute_error": "mae"}
 
 
 class PolyleafModel(AbstractModel):
-    """Polyleaf's estimators behind AutoGluon's interface.
+    """Polyleaf's estimators with AutoGluon's interface.
 
-    Hyperparameters are the parameters of `PolyleafRegressor` and `PolyleafClassifier`, by name. Where rows
-    are held out, as in a bag, `n_estimators` is the most rounds (by default `60 / learning_rate`) and
-    `early_stopping_rounds` ends the training (`4 / learning_rate`); the learning rate is 0.05 where none is
-    set. A refit has as many rounds as the folds had. Quantile problems are one model for all levels;
-    categories and missing values are handed on as they are.
+    Hyperparameters are the parameters of `PolyleafRegressor` and `PolyleafClassifier`. With
+    validation data, as in a bag, `n_estimators` is the maximum number of rounds (default: `60 /
+    learning_rate`) and `early_stopping_rounds` ends training (default: `4 / learning_rate`); the
+    default learning rate is 0.05. A refit uses the number of rounds of the folds. Quantile problems
+    are one model for all levels; categories and missing values are passed on as they are.
 
     Examples
     --------
@@ -84,7 +82,7 @@ class PolyleafModel(AbstractModel):
         num_cpus: int | None = None,
         **kwargs: Any,
     ) -> None:
-        began = time.monotonic()
+        start = time.monotonic()
         X = self.preprocess(X, y=y, is_train=True)
         held_out = {}
         if X_val is not None and y_val is not None:
@@ -95,42 +93,41 @@ class PolyleafModel(AbstractModel):
             }
         callbacks: list[Callback] = []
         if time_limit is not None:
-            left = TRAINING_TIME_FRACTION * (time_limit - (time.monotonic() - began))
+            left = TRAINING_TIME_FRACTION * (time_limit - (time.monotonic() - start))
             callbacks.append(TimeLimit(max(left, 1e-3)))
-        self.model = self._estimator(is_watched=bool(held_out), n_jobs=num_cpus)
+        self.model = self._estimator(has_validation=bool(held_out), n_jobs=num_cpus)
         self.model.fit(X, y, sample_weight, callbacks=callbacks, **held_out)
         best = self.model.best_iteration_
         self.params_trained["n_estimators"] = self.model.n_iter_ if best is None else best + 1
 
     def _estimator(
-        self, is_watched: bool, n_jobs: int | None
+        self, has_validation: bool, n_jobs: int | None
     ) -> PolyleafRegressor | PolyleafClassifier:
-        """The estimator to fit; `is_watched`: rows are held out for early stopping."""
+        """Return the estimator to fit; `has_validation` enables early stopping."""
         parameters = {"n_jobs": n_jobs, **self._get_model_params()}
         rate = parameters["learning_rate"]
-        if is_watched:
-            usual = {
+        if has_validation:
+            defaults = {
                 "n_estimators": max_rounds(rate),
                 "early_stopping_rounds": max(10, round(PATIENCE / rate)),
-                "eval_metric": _WATCHED.get(self.stopping_metric.name),
+                "eval_metric": _EVAL_METRICS.get(self.stopping_metric.name),
             }
-            parameters = usual | parameters
+            parameters = defaults | parameters
         else:
             parameters.pop("early_stopping_rounds", None)
         if self.problem_type == "quantile":
             parameters |= {"objective": "quantile", "quantile_alpha": list(self.quantile_levels)}
-        is_number = self.problem_type in ("regression", "quantile")
-        return (PolyleafRegressor if is_number else PolyleafClassifier)(**parameters)
+        is_regression = self.problem_type in ("regression", "quantile")
+        return (PolyleafRegressor if is_regression else PolyleafClassifier)(**parameters)
 
     def _predict_proba(self, X: Any, **kwargs: Any) -> np.ndarray:
         found = super()._predict_proba(X, **kwargs)
         if self.problem_type != "multiclass" or found.shape[1] == self.num_classes:
             return found
-        every = np.zeros(
-            (len(found), self.num_classes), found.dtype
-        )  # classes that a fold has no row of
-        every[:, np.asarray(self.model.classes_, int)] = found
-        return every
+        # A fold may lack classes.
+        probabilities = np.zeros((len(found), self.num_classes), found.dtype)
+        probabilities[:, np.asarray(self.model.classes_, int)] = found
+        return probabilities
 
     @classmethod
     def _estimate_memory_usage_static(
@@ -142,7 +139,7 @@ class PolyleafModel(AbstractModel):
         num_classes: int | None = 1,
         **kwargs: Any,
     ) -> int:
-        """Bytes of a training at its peak, its own copy of the table included."""
+        """Return the peak memory of training in bytes, including a copy of the table."""
         has_classes = problem_type in ("binary", "multiclass")
         training = memory_estimate(
             len(X),
@@ -157,8 +154,8 @@ class PolyleafModel(AbstractModel):
         return {"can_refit_full": True}
 
 
-class _Spaces:
-    """What `suggest` takes for a trial: answers with AutoGluon's ranges in place of values."""
+class _SearchSpaceTrial:
+    """A trial for `suggest_params` that returns AutoGluon's ranges in place of values."""
 
     def suggest_float(self, name: str, low: float, high: float, log: bool = False) -> Any:
         return Real(low, high, log=log)
@@ -166,7 +163,7 @@ class _Spaces:
     def suggest_int(self, name: str, low: int, high: int, log: bool = False) -> Any:
         if not log:
             return Int(low, high)
-        steps = np.geomspace(low, high, _STEPS).round().astype(int)  # Int has no logarithm
+        steps = np.geomspace(low, high, _N_LOG_STEPS).round().astype(int)  # Int has no logarithm
         return Categorical(*np.unique(steps).tolist())
 
     def suggest_categorical(self, name: str, choices: list[str]) -> Any:
@@ -174,21 +171,21 @@ class _Spaces:
 
 
 def search_space(task: Task = "regression", *, linear: bool = True) -> dict[str, Any]:
-    """The ranges of :func:`polyleaf.search.suggest_params` as AutoGluon and TabArena have them.
+    """Return the ranges of :func:`polyleaf.integrations.optuna.suggest_params` for AutoGluon.
 
     Parameters
     ----------
     task : {"regression", "binary", "multiclass"}
-        Of several classes, trees for each output are among the choices.
+        For "multiclass" the space includes trees of one output.
     linear : bool
-        Whether linear leaves are; quantiles have none.
+        Whether the space includes linear leaves, which quantiles do not support.
 
     Returns
     -------
     dict
-        For `hyperparameters={PolyleafModel: search_space()}` with `hyperparameter_tune_kwargs`, and for
-        TabArena's `ConfigGenerator`.
+        For `hyperparameters={PolyleafModel: search_space()}` with `hyperparameter_tune_kwargs`,
+        and for TabArena's `ConfigGenerator`.
     """
     return suggest_params(
-        _Spaces(), task, n_outputs=None if task == "multiclass" else 1, linear=linear
+        _SearchSpaceTrial(), task, n_outputs=None if task == "multiclass" else 1, linear=linear
     )

@@ -1,8 +1,4 @@
-"""Models in MLflow, without pickles: a flavour of our own, which `mlflow.pyfunc` serves.
-
-Owns: what an MLflow model of ours holds. Must not know: what is in a model file, or how trees predict. MLflow
-is imported when it is needed.
-"""
+"""MLflow models without pickles, with a flavour that `mlflow.pyfunc` serves."""
 
 from __future__ import annotations
 
@@ -42,29 +38,29 @@ def save_model(
     path : str or path
         A folder that does not exist yet, or is empty.
     method : {"predict", "predict_proba", "predict_raw", "predict_interval"}
-        What `mlflow.pyfunc` calls.
+        The method that `mlflow.pyfunc` calls.
     mlflow_model : mlflow.models.Model, optional
-        That the flavour is added to.
+        The model to which the flavour is added.
     pip_requirements : list of str or path, optional
-        Default: this version of Polyleaf. Its dependencies follow.
+        Default: this version of Polyleaf, whose dependencies follow.
     **options
-        Of `mlflow.pyfunc.save_model`: `signature`, `input_example`, `extra_pip_requirements`, `conda_env`,
-        `code_paths`, `metadata`.
+        Options of `mlflow.pyfunc.save_model`: `signature`, `input_example`,
+        `extra_pip_requirements`, `conda_env`, `code_paths`, `metadata`.
 
     Raises
     ------
     TypeError
-        When the model is none of ours.
+        If the model is not a Polyleaf estimator.
     ValueError
-        When it has no such method.
+        If it has no such method.
     ImportError
-        Where MLflow is not installed.
+        If MLflow is not installed.
 
     Notes
     -----
-    The folder has the model file (docs/model-format.md), which cannot run code when it is read, and the texts
-    that MLflow writes beside it; no pickle. Callbacks and functions among the parameters stay behind, as they
-    do with `save_model` of the estimator.
+    The folder contains the model file, which cannot run code when it is read, and MLflow's text
+    files; no pickle. Callbacks and functions among the parameters are not saved, as in
+    `save_model` of the estimator.
     """
     pyfunc = _pyfunc()
     _check(model, method)
@@ -95,20 +91,21 @@ def save_model(
 
 
 def log_model(model: Any, name: str = "model", **options: Any) -> Any:
-    """Log a fitted estimator to the active run, or to one that is begun for it.
+    """Log a fitted estimator to the active run, or to a new one.
 
     Parameters
     ----------
     model : fitted PolyleafRegressor or PolyleafClassifier
     name : str
-        Of the model.
+        The name of the model.
     **options
-        Of :func:`save_model`, and of `mlflow.models.Model.log`: `registered_model_name`, `params`, `tags`.
+        Options of :func:`save_model`, and of `mlflow.models.Model.log`: `registered_model_name`,
+        `params`, `tags`.
 
     Returns
     -------
     mlflow.models.model.ModelInfo
-        Its `model_uri` is what :func:`load_model` and `mlflow.pyfunc.load_model` take.
+        With the `model_uri` for :func:`load_model` and `mlflow.pyfunc.load_model`.
     """
     _pyfunc()
     from mlflow.models import Model
@@ -124,19 +121,19 @@ def log_model(model: Any, name: str = "model", **options: Any) -> Any:
 def load_model(
     model_uri: str, dst_path: str | None = None
 ) -> PolyleafRegressor | PolyleafClassifier:
-    """Read the estimator of an MLflow model that was saved or logged by this module.
+    """Load the estimator of an MLflow model that was saved or logged by this module.
 
     Parameters
     ----------
     model_uri : str
-        A folder, or an address of MLflow's: `models:/name/1`, `runs:/<id>/model`.
+        A folder, or an MLflow URI: `models:/name/1`, `runs:/<id>/model`.
     dst_path : str, optional
-        Where to put what has to be fetched.
+        The folder for downloads.
 
     Raises
     ------
     ValueError
-        When the model has no flavour of ours, or its file is damaged.
+        If the model does not have this flavour, or its file is damaged.
     """
     _pyfunc()
     from mlflow.artifacts import download_artifacts
@@ -146,53 +143,54 @@ def load_model(
     flavors = Model.load(os.fspath(folder)).flavors
     if FLAVOR not in flavors:
         raise ValueError(
-            f"The MLflow model {model_uri} was not saved by polyleaf.integrations.mlflow; it has the flavours "
+            f"The MLflow model {model_uri} was not saved by polyleaf.integrations.mlflow; it has "
+            "the flavours "
             f"{', '.join(sorted(flavors))}."
         )
     return load_estimator(folder / flavors[FLAVOR]["data"])
 
 
-class _Served:
-    """What `mlflow.pyfunc` calls."""
+class _PyfuncModel:
+    """The model that `mlflow.pyfunc` calls."""
 
     def __init__(self, estimator: Any, method: str) -> None:
         self._estimator, self._method = estimator, getattr(estimator, method)
 
     def get_raw_model(self) -> Any:
-        """The estimator."""
+        """Return the estimator."""
         return self._estimator
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> Any:
-        """Predictions of a table; `params` are arguments of the method."""
+        """Return predictions of a table; `params` are arguments of the method."""
         return self._method(data, **(params or {}))
 
 
-def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> _Served:
-    """What MLflow asks of the module that a model names as its loader."""
-    return _Served(load_estimator(path), (model_config or {}).get("method", "predict"))
+def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> _PyfuncModel:
+    """Load a model; MLflow calls this function of the loader module."""
+    return _PyfuncModel(load_estimator(path), (model_config or {}).get("method", "predict"))
 
 
 def _check(model: Any, method: str) -> None:
     if not isinstance(model, PolyleafRegressor | PolyleafClassifier):
         raise TypeError(
-            "polyleaf.integrations.mlflow saves fitted estimators (PolyleafRegressor, PolyleafClassifier), not "
+            "model must be a fitted PolyleafRegressor or PolyleafClassifier; got "
             f"{type(model).__name__}."
         )
     check_is_fitted(model)
-    offered = [name for name in _METHODS if hasattr(model, name)]
-    if method not in offered:
+    methods = [name for name in _METHODS if hasattr(model, name)]
+    if method not in methods:
         raise ValueError(
-            f"method={method!r} is not what a {type(model).__name__} has; it must be one of "
-            f"{', '.join(map(repr, offered))}."
+            f"method={method!r} must be a method of {type(model).__name__}: "
+            f"{', '.join(map(repr, methods))}."
         )
 
 
 def _pyfunc() -> Any:
-    """MLflow's, or an ImportError that says what to install."""
+    """Import mlflow.pyfunc; raise ImportError with instructions if MLflow is not installed."""
     try:
         import mlflow.pyfunc
     except ImportError as error:
         raise ImportError(
-            'polyleaf.integrations.mlflow needs MLflow: pip install "polyleaf[mlflow]".'
+            'polyleaf.integrations.mlflow requires MLflow: pip install "polyleaf[mlflow]".'
         ) from error
     return mlflow.pyfunc

@@ -7,7 +7,7 @@ Metrics are functions of ``(y, prediction, weight)``, which are described in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -265,6 +265,7 @@ class DistributionScore(PerOutputMean):
 # --- errors on several scales ---
 
 
+@dataclass(eq=False)
 class RelativeError:
     """Mean over targets of an error divided by the target's standard deviation on the same data.
 
@@ -280,13 +281,11 @@ class RelativeError:
         target. Several outputs of one target are adjacent.
     """
 
-    def __init__(self, errors: Callable[[Array, Array, Array | None], Any]) -> None:
-        self._errors = errors
-        self._data: tuple[Array, Array | None] | None = None  # `_deviations` are of these
-        self._deviations: Floats = np.empty(0)
+    errors: Callable[[Array, Array, Array | None], Any]
+    _cache: tuple[Array, Array | None, Floats] | None = field(default=None, init=False)
 
     def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
-        errors = self._errors(y, prediction, weight)
+        errors = self.errors(y, prediction, weight)
         deviations = self._standard_deviations(y, weight)
         deviations = np.repeat(deviations, len(errors) // len(deviations))
         varies = deviations > 0
@@ -297,9 +296,9 @@ class RelativeError:
 
     def _standard_deviations(self, y: Array, weight: Array | None) -> Floats:
         """Compute the deviations once per data set, as y is the same array in every round."""
-        if self._data is None or self._data[0] is not y or self._data[1] is not weight:
-            self._data, self._deviations = (y, weight), standard_deviation(y, weight)
-        return self._deviations
+        if self._cache is None or self._cache[0] is not y or self._cache[1] is not weight:
+            self._cache = y, weight, standard_deviation(y, weight)
+        return self._cache[2]
 
 
 def standard_deviation(y: Array, weight: Array | None) -> Floats:

@@ -2,9 +2,9 @@
 
 The truth is an indicator matrix ``(n, L)``, dense or CSR (a label is true where the value is above
 1/2), or class ids ``(n,)``. A prediction is a matrix of scores ``(n, L)``, dense or CSR (labels
-that are not stored are not predicted), or a pair ``(labels, scores)`` of the best labels of each row,
-``(n, m)`` each, as returned by `predict_topk`; label -1 pads rows with fewer labels. Labels with
-equal scores are ranked by index. Positions beyond the last label count as misses.
+that are not stored are not predicted), or a pair ``(labels, scores)`` of the best labels of each
+row, ``(n, m)`` each, as returned by `predict_topk`; label -1 pads rows with fewer labels. Labels
+with equal scores are ranked by index. Positions beyond the last label count as misses.
 
 The definitions are those of the extreme classification repository (Bhatia et al., 2016), the
 propensities those of Jain, Prabhu and Varma, "Extreme Multi-label Loss Functions for

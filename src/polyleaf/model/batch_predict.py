@@ -37,24 +37,29 @@ def iter_chunks(
     with_regressors: bool = True,
     all_features: bool = True,
 ) -> Iterator[Chunk]:
-    """Yield a FeatureTable in chunks of bounded memory for trees `trees[0] .. trees[1] - 1`.
+    """Iterate over a FeatureTable in chunks of bounded memory for trees `trees[0] .. trees[1] - 1`.
 
     `with_regressors=False` leaves out the raw values that linear leaves require. With
     `all_features=False`, codes may have rows only for the features that trees split on.
     """
     feature_ids = None if all_features else _find_rare_features(forest, mapper, table, trees)
     n_codes = len(mapper.n_bins_) if feature_ids is None else len(feature_ids)
-    bytes_per_row = n_codes + 4 * len(forest.regressors(*trees))
-    size = max(1, _CHUNK_BYTES // max(1, bytes_per_row))
-    for begin in range(0, max(1, table.n_rows), size):
+    n_regressors = len(forest.regressors(*trees))
+    size = max(1, _CHUNK_BYTES // max(1, n_codes + 4 * n_regressors))
+
+    def read_chunk(begin: int) -> Chunk:
         end = min(begin + size, table.n_rows)
         part = table if end - begin == table.n_rows else table.rows(begin, end)
         if feature_ids is None:
             codes = bin_features(forest, mapper, part, *trees, n_threads)
         else:
             codes = mapper.transform(part, n_threads, _mask(feature_ids, mapper), compact=True)
-        features = read_regressors(forest, mapper, part, *trees) if with_regressors else None
-        yield Chunk(slice(begin, end), codes, features, feature_ids)
+        features = None
+        if n_regressors and with_regressors:
+            features = read_regressors(forest, mapper, part, *trees)
+        return Chunk(slice(begin, end), codes, features, feature_ids)
+
+    return map(read_chunk, range(0, max(1, table.n_rows), size))
 
 
 def _find_rare_features(

@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.features import FeatureTable, read_features
+from polyleaf.inputs.feature_table import FeatureTable
+from polyleaf.inputs.features import read_features
 from polyleaf.model import serialize, statistics, storage
 from polyleaf.model.batch_predict import bin_features, iter_chunks, read_regressors
 from polyleaf.model.compiled_predictor import Predictor
@@ -45,10 +46,9 @@ class Model:
         Given if training used `(y - offset) / scale`: raw scores are returned in the unit of y.
         Both or neither.
     projection : Projection, optional
-        Applied to X first. Tables and codes that the model takes have projected features.
+        Applied to X first. Tables and codes have projected features.
     metadata : dict, optional
-        JSON types only: parameters, kind of target ("regression", "binary", "multiclass" or
-        "multilabel"), classes.
+        Parameters, kind of target, classes and so on, as JSON types.
 
     Attributes
     ----------
@@ -58,11 +58,10 @@ class Model:
         Round (from 0) with the best validation score, if there was early stopping.
     best_score : float or None
     evals_log : dict
-        The evaluation log in an estimator's file, `{data name: {metric name: [value of each
-        round]}}`. Training does not use it, and `equals` ignores it.
+        The evaluation log of an estimator's file, which training does not use: `{data name: {metric
+        name: [value of each round]}}`.
     has_statistics : bool
-        Whether gains, counts and covers of nodes are available; False if the model was loaded from
-        a file that was saved without them.
+        Whether gains, counts and covers of nodes are available; files may omit them.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class Model:
         ----------
         tree : _core.Tree
         leaves : ndarray of shape (n_leaves, n_outputs), float32, or TopkLeaves, or LinearLeaves
-            Leaf values, multiplied by the learning rate; with one column if output >= 0.
+            Leaf values times the learning rate; with one column if output >= 0.
         round : int
             The boosting round, from 0: the round of the last tree, or the next.
         output : int
@@ -178,10 +177,7 @@ class Model:
         self.forest, self._rounds = forest, rounds
 
     def set_target_scale(self, target_scale: Any, target_offset: Any) -> None:
-        """Return raw scores as `target_scale * score + target_offset` from now on.
-
-        Both are arrays of shape (n_outputs,), or both are None.
-        """
+        """Set `target_scale` and `target_offset`, arrays (n_outputs,), or both None."""
         if (target_scale is None) != (target_offset is None):
             raise ValueError("target_scale and target_offset require each other: give both.")
         self.target_scale = _check_vector(target_scale, self.n_outputs, "target_scale")
@@ -263,7 +259,7 @@ class Model:
                 "features is required, as the model has linear leaves: predict from X instead of "
                 "a Dataset."
             )
-        trees = {"first": first, "last": last, "n_threads": n_threads}
+        trees: dict[str, Any] = {"first": first, "last": last, "n_threads": n_threads}
         return self.forest.scores(codes, **self._score_scale(), **trees, features=features)
 
     def predict_raw(
@@ -296,13 +292,13 @@ class Model:
             )
         table = self.prepare_features(table, n_threads)
         trees = self._tree_range(first_round, last_round)
-        out = np.empty((table.n_rows, self.n_outputs))
+        out, scale = np.empty((table.n_rows, self.n_outputs)), self._score_scale()
         for chunk in iter_chunks(
             self.forest, self.mapper, table, trees, n_threads, all_features=False
         ):
             scores = self.forest.scores(
                 chunk.codes,
-                **self._score_scale(),
+                **scale,
                 first=trees[0],
                 last=trees[1],
                 n_threads=n_threads,
@@ -550,7 +546,7 @@ class Model:
 
         Returns
         -------
-        ndarray of shape (n_features,), or (n_outputs, n_features); float64
+        ndarray of shape (n_features,) or (n_outputs, n_features), float64
         """
         return statistics.feature_importance(self, kind, per_output)
 

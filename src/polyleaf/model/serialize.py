@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import secrets
 import stat
 import zlib
 from collections.abc import Callable
@@ -20,10 +18,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias, TypeVar
 
 import numpy as np
 
+from polyleaf.callbacks import EvalsLog
 from polyleaf.data.binning import BinMapper
 from polyleaf.metrics.metric import RENAMED_METRICS
 from polyleaf.model import storage
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
+from polyleaf.runtime.temporary_files import make_temporary_path
 from polyleaf.sketching.projections import Projection
 
 if TYPE_CHECKING:
@@ -38,9 +38,6 @@ SPARE_BYTES, SIZE_FACTOR = 2**26, 64
 
 Header: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, np.ndarray]
-EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
-"""`{data name: {metric name: [value of each round]}}`."""
-
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
 """A path, the bytes themselves, or an open binary file."""
 
@@ -471,22 +468,6 @@ def as_path(place: Any) -> Path:
     return Path(place)
 
 
-def remove_stale(directory: Path, name: str) -> None:
-    """Remove temporary files of interrupted calls of `write`.
-
-    Parameters
-    ----------
-    directory : Path
-    name : str
-        A regular expression of file names. No such file may be being written.
-    """
-    pattern = re.compile(rf"\.(?:{name})\.[0-9a-f]{{12}}\.tmp")
-    for path in directory.glob(".*.tmp"):
-        if pattern.fullmatch(path.name) and path.is_file():
-            with suppress(OSError):
-                path.unlink()
-
-
 def _replace_file(path: Path, data: bytes) -> None:
     path = Path(os.path.realpath(path))  # so that a link is kept
     if path.exists() and not path.is_file():  # a device or pipe, or a folder: OSError
@@ -497,7 +478,7 @@ def _replace_file(path: Path, data: bytes) -> None:
         raise FileNotFoundError(
             f"{path} cannot be written: the folder {path.parent} does not exist."
         )
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
+    temporary = make_temporary_path(path)
     try:
         with open(temporary, "xb") as file:
             if path.exists():

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.inputs.features import FeatureTable
+from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.model.batch_predict import bin_features, read_regressors
 
 __all__ = ["BinnedRows", "OutputSelection", "ShapExplainer", "TargetScale", "resolve_outputs"]

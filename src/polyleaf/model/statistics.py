@@ -10,7 +10,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.multitask import decode_target_encoding
-from polyleaf.inputs.targets import check_same_rows
+from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.metrics import Metric, get_metrics
 from polyleaf.model import storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.inputs.functions import describe_signature_mismatch
+from polyleaf.inputs.validation import describe_signature_mismatch
 from polyleaf.objectives._utils import (
     HESSIAN_CHOICES,
     ensure_nonnegative_hessian,
@@ -281,8 +281,9 @@ class BoundCustomObjective(BoundObjective):
         scores = raw + self.base
         keywords = {}
         if self._takes_weight:
-            flat = self.weight is not None and self.weight.shape[1] == 1
-            keywords["sample_weight"] = self.weight[:, 0] if flat else self.weight  # type: ignore[index]
+            weight = self.weight
+            is_flat = weight is not None and weight.shape[1] == 1
+            keywords["sample_weight"] = weight[:, 0] if is_flat else weight
         assert self.objective.function is not None
         return self.objective.function(
             self.target, scores[:, 0] if self.n_outputs == 1 else scores, **keywords

@@ -1,1 +1,1 @@
-"""What computations run on: thread counts, collective communication, GPUs."""
+"""Threads, devices and communication between processes."""

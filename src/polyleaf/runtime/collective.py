@@ -1,10 +1,7 @@
-"""Who else trains on rows of the same data, and the few numbers that depend on the rows of all.
+"""Collective communication between ranks, each of which trains on its own rows of the same data.
 
-Owns: what ranks may ask of one another, and two kinds of them: nobody else, and threads of one process (for
-tests). Must not know: what the numbers mean.
-
-Every rank runs the same program on its own rows and calls the same verbs in the same order. Sums are of
-integers only: they do not depend on how rows are shared out, so neither does a model.
+Every rank runs the same program on its rows and calls the same methods in the same order. Only
+integers are summed, so that neither sums nor models depend on how the rows are distributed.
 """
 
 from __future__ import annotations
@@ -20,28 +17,28 @@ from numpy.typing import NDArray
 
 __all__ = [
     "SINGLE_PROCESS",
-    "SingleProcess",
     "Communicator",
-    "WorkerLostError",
+    "SingleProcess",
     "ThreadCommunicator",
+    "WorkerLostError",
 ]
 
 IntegerArray: TypeAlias = NDArray[np.signedinteger[Any]]
 Buffer: TypeAlias = bytes | bytearray | memoryview
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 class WorkerLostError(RuntimeError):
-    """Another rank has ended, so that what was asked of it will not come."""
+    """Another rank has ended, so that its data will not arrive."""
 
 
 class Communicator(ABC):
-    """What a rank may ask of the others. All ranks ask the same, in the same order.
+    """The connection of a rank to the others.
 
     Attributes
     ----------
     rank : int
-        From 0 on.
+        Number of this rank, from 0.
     size : int
         Number of ranks.
     """
@@ -51,50 +48,52 @@ class Communicator(ABC):
 
     @abstractmethod
     def exchange(self, blocks: Sequence[Buffer]) -> list[Buffer]:
-        """Hand block i to rank i; returns what each rank has handed to this one, in order of rank.
+        """Send block i to rank i, and return the blocks that the ranks sent here, in order.
 
-        All other verbs are made of this one. Blocks may be on their way until the next call has returned.
+        All other methods are built on this one. A block must not change until the next call has
+        returned.
 
         Raises
         ------
         WorkerLostError
-            Where a rank is gone.
+            If a rank has ended.
         """
 
     def sum(self, numbers: IntegerArray) -> None:
-        """Add up an array over all ranks, in place.
+        """Sum an array over all ranks, in place.
 
         Raises
         ------
         TypeError
-            Where it is not of integers: sums of floats depend on their order.
+            If the dtype is not an integer: sums of floats depend on their order.
         """
-        _require_integers(numbers)
+        _check_integers(numbers)
         if self.size > 1:
-            numbers[...] = sum(self._of_all(numbers), np.zeros_like(numbers))
+            numbers[...] = sum(self._gather_arrays(numbers), np.zeros_like(numbers))
 
     def largest(self, numbers: NDArray[Any]) -> None:
-        """Take the largest of every entry over all ranks, in place; NaN where a rank has NaN."""
+        """Take the maximum of every entry over all ranks, in place; NaN if a rank has NaN."""
         if self.size > 1:
-            numbers[...] = np.maximum.reduce(self._of_all(numbers))
+            numbers[...] = np.maximum.reduce(self._gather_arrays(numbers))
 
     def sum_shares(self, shares: Sequence[IntegerArray]) -> IntegerArray:
-        """Share r of every rank, added, goes to rank r, in place of its own.
+        """Sum the shares r of all ranks on rank r, in place of its own share (reduce-scatter).
 
-        The others are read where they lie: they must stay as they are until the next verb has returned.
+        The other shares are sent without a copy: they must not change until the next call of a
+        method has returned.
 
         Parameters
         ----------
         shares : sequence of ndarray
-            One for each rank; share r is of the same shape and dtype on all ranks.
+            One per rank; share r has the same shape and dtype on all ranks.
 
         Raises
         ------
         TypeError
-            Where they are not of integers.
+            If a dtype is not an integer.
         """
         for share in shares:
-            _require_integers(share)
+            _check_integers(share)
         own = shares[self.rank]
         if self.size == 1:
             return own
@@ -104,19 +103,20 @@ class Communicator(ABC):
         ]
         for r, data in enumerate(self.exchange(blocks)):
             if r != self.rank:
-                own += _like(data, own)
+                own += _decode_array(data, own)
         return own
 
     def gather(self, data: Buffer) -> list[Buffer]:
-        """What every rank gives, in order of rank."""
+        """Return the data of every rank, in order, on all ranks (all-gather)."""
         return self.exchange([data] * self.size)
 
-    def _of_all(self, numbers: NDArray[Any]) -> list[NDArray[Any]]:
-        return [_like(data, numbers) for data in self.gather(_bytes_of(numbers))]
+    def _gather_arrays(self, numbers: NDArray[Any]) -> list[NDArray[Any]]:
+        blocks = self.gather(np.ascontiguousarray(numbers).tobytes())
+        return [_decode_array(data, numbers) for data in blocks]
 
 
 class SingleProcess(Communicator):
-    """Nobody else."""
+    """The communicator of a training in one process."""
 
     rank, size = 0, 1
 
@@ -128,7 +128,7 @@ SINGLE_PROCESS: Final = SingleProcess()
 
 
 class ThreadCommunicator(Communicator):
-    """A rank that is a thread among others of this process; `run` makes all of them."""
+    """A rank that is a thread of this process; `run` starts all of them."""
 
     def __init__(self, rank: int, board: list[list[Buffer]], barrier: threading.Barrier) -> None:
         self.rank, self.size = rank, len(board)
@@ -136,28 +136,28 @@ class ThreadCommunicator(Communicator):
 
     @staticmethod
     def run(
-        size: int, work: Callable[[Communicator], _Found], timeout: float = 600.0
-    ) -> list[_Found]:
-        """What `work` returns for each rank, in order of rank.
+        size: int, work: Callable[[Communicator], _Result], timeout: float = 600.0
+    ) -> list[_Result]:
+        """Return the results of `work` for each rank, in order.
 
         Parameters
         ----------
         size : int
             Number of ranks.
         work : callable
-            `work(communicator)`, in a thread of its own for each rank.
+            Called as `work(communicator)` in one thread per rank.
         timeout : float
-            Seconds after which a rank that others wait for counts as gone.
+            Seconds after which a rank that others wait for counts as lost.
 
         Raises
         ------
         Exception
-            What the first rank that failed of itself has raised; the others end with it.
+            The error of the first rank that failed by itself; the others end with it.
         """
         board: list[list[Buffer]] = [[] for _ in range(size)]
         barrier = threading.Barrier(size, timeout=timeout)
 
-        def of_rank(rank: int) -> _Found:
+        def run_rank(rank: int) -> _Result:
             try:
                 return work(ThreadCommunicator(rank, board, barrier))
             except BaseException:
@@ -165,46 +165,42 @@ class ThreadCommunicator(Communicator):
                 raise
 
         with ThreadPoolExecutor(size) as threads:
-            ends = [threads.submit(of_rank, rank) for rank in range(size)]
-        failures = [error for end in ends if (error := end.exception()) is not None]
+            futures = [threads.submit(run_rank, rank) for rank in range(size)]
+        failures = [error for future in futures if (error := future.exception()) is not None]
         for error in sorted(failures, key=lambda error: isinstance(error, WorkerLostError)):
             raise error
-        return [end.result() for end in ends]
+        return [future.result() for future in futures]
 
     def exchange(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         if len(blocks) != self.size:
-            raise ValueError(
-                f"exchange needs a block for each of {self.size} ranks, got {len(blocks)}."
-            )
+            raise ValueError(f"exchange needs {self.size} blocks, one per rank, got {len(blocks)}.")
         self._board[self.rank] = [bytes(block) for block in blocks]
         self._wait()
-        found = [self._board[rank][self.rank] for rank in range(self.size)]
-        self._wait()  # nobody posts anew before all have read
-        return found
+        received = [self._board[rank][self.rank] for rank in range(self.size)]
+        self._wait()  # the next blocks are not written before all ranks have read
+        return received
 
     def _wait(self) -> None:
         try:
             self._barrier.wait()
         except threading.BrokenBarrierError:
-            raise WorkerLostError(f"Rank {self.rank} waits for another that has ended.") from None
+            raise WorkerLostError(f"Rank {self.rank} waits for a rank that has ended.") from None
 
 
-def _require_integers(numbers: NDArray[Any]) -> None:
+def _check_integers(numbers: NDArray[Any]) -> None:
     if numbers.dtype.kind not in "iu":
         raise TypeError(
-            f"Ranks add integers only, not {numbers.dtype}: sums of floats depend on who holds which rows."
+            f"Ranks sum integers only, not {numbers.dtype}: sums of floats depend on how rows are "
+            "distributed."
         )
 
 
-def _bytes_of(numbers: NDArray[Any]) -> bytes:
-    return np.ascontiguousarray(numbers).tobytes()
-
-
-def _like(data: Buffer, numbers: NDArray[Any]) -> NDArray[Any]:
-    """What another rank has sent, in the shape of what this one has."""
-    found = np.frombuffer(data, numbers.dtype)
-    if found.size != numbers.size:
+def _decode_array(data: Buffer, like: NDArray[Any]) -> NDArray[Any]:
+    """Return the array that another rank sent, in the shape and dtype of this rank's."""
+    received = np.frombuffer(data, like.dtype)
+    if received.size != like.size:
         raise RuntimeError(
-            f"Ranks are out of sync: one sent {found.size} numbers where this one has {numbers.size}."
+            f"Ranks are out of sync: one sent {received.size} numbers, but this one has "
+            f"{like.size}."
         )
-    return found.reshape(numbers.shape)
+    return received.reshape(like.shape)

@@ -1,5 +1,4 @@
-"""Who works: how many threads, which other ranks, which device. Owns
-the meaning of ``n_jobs``; must not know what the threads do."""
+"""`Context`: threads, communicator and device of a training; the meaning of ``n_jobs``."""
 
 from __future__ import annotations
 
@@ -14,19 +13,21 @@ import numpy as np
 from polyleaf._core import Device
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 
+__all__ = ["Context", "effective_threads"]
+
 
 @dataclass(frozen=True)
 class Context:
-    """What work is shared among. A model does not depend on it.
+    """Where a training runs. The model does not depend on it.
 
     Attributes
     ----------
     n_threads : int
-        At least 1.
+        Number of threads, at least 1.
     communicator : Communicator
-        Whoever has further rows of the same data.
+        Connection to the other ranks, which hold further rows of the same data.
     device : Device or None
-        Where rows lie and are worked on; None: in memory of this machine, by its processor.
+        GPU that holds the rows and works on them; None: the CPU.
     """
 
     n_threads: int
@@ -34,18 +35,18 @@ class Context:
     device: Device | None = None
 
     @property
-    def is_alone(self) -> bool:
-        """Whether nobody else has rows."""
-        return self.communicator.size == 1
+    def is_distributed(self) -> bool:
+        """Whether other ranks hold rows."""
+        return self.communicator.size > 1
 
     @property
     def n_threads_or_context(self) -> int | Context:
-        """For code that takes a number of threads: that, or these workers where others have rows, too."""
-        return self.n_threads if self.is_alone else self
+        """The number of threads, or this context where other ranks hold rows."""
+        return self if self.is_distributed else self.n_threads
 
     def sum_over_ranks(self, number: int) -> int:
-        """Over the rows of all ranks."""
-        if self.is_alone:
+        """Return the sum of a number over all ranks."""
+        if not self.is_distributed:
             return number
         numbers = np.array([number], np.int64)
         self.communicator.sum(numbers)
@@ -53,31 +54,31 @@ class Context:
 
 
 @functools.cache
-def _usable_cores() -> int:
-    """Cores this process may use (affinity, container limits); asked once, because it reads files."""
+def _count_cores() -> int:
+    """Return the number of cores this process may use; cached, because joblib reads files."""
     return int(joblib.cpu_count())
 
 
-def _most_threads() -> int:
-    """More than these are of no use to anybody; a few more than cores are to whoever tries threads out."""
-    return max(16, 4 * _usable_cores())
+def _max_threads() -> int:
+    """Return the largest useful number of threads, with room for experiments."""
+    return max(16, 4 * _count_cores())
 
 
-def _from_environment() -> int | None:
-    """First level of ``OMP_NUM_THREADS`` ("4" or "4,2"); None where it is unset or no positive number."""
+def _read_omp_num_threads() -> int | None:
+    """Return the first level of ``OMP_NUM_THREADS`` ("4" or "4,2"), or None."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
 
 def effective_threads(n_jobs: int | None = None) -> int:
-    """Number of threads that ``n_jobs`` asks for.
+    """Return the number of threads for ``n_jobs``.
 
     Parameters
     ----------
     n_jobs : int or None
-        None: ``OMP_NUM_THREADS`` where it is set (joblib sets it in its workers), otherwise every core this
-        process may use. -1: every core; -2: all but one, and so on, at least one. Positive: that many, but no
-        more than four for each core, or 16: further ones cost memory and time and have nothing to do.
+        None: ``OMP_NUM_THREADS`` where it is set (joblib sets it in its workers), otherwise every
+        core this process may use. -1: every core; -2: all but one, and so on, at least one.
+        Positive: that many, but at most four per core, or 16: more only cost memory and time.
 
     Returns
     -------
@@ -87,18 +88,18 @@ def effective_threads(n_jobs: int | None = None) -> int:
     Raises
     ------
     TypeError
-        Where ``n_jobs`` is no integer.
+        If ``n_jobs`` is not an integer.
     ValueError
-        Where ``n_jobs`` is 0.
+        If ``n_jobs`` is 0.
     """
     if n_jobs is None:
-        return min(_from_environment() or _usable_cores(), _most_threads())
+        return min(_read_omp_num_threads() or _count_cores(), _max_threads())
     if type(n_jobs) is not int and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
         raise TypeError(f"n_jobs must be an integer or None, got {n_jobs!r}.")
     if n_jobs == 0:
         raise ValueError(
-            "n_jobs=0 asks for no thread at all; use None or -1 for all cores, or a positive number."
+            "n_jobs must not be 0: use None or -1 for all cores, or a positive number."
         )
     if n_jobs < 0:
-        return max(1, _usable_cores() + 1 + int(n_jobs))
-    return min(int(n_jobs), _most_threads())
+        return max(1, _count_cores() + 1 + int(n_jobs))
+    return min(int(n_jobs), _max_threads())

@@ -1,61 +1,221 @@
-"""The card that there is, ready to be used.
+"""The CUDA device: found through the driver, with kernels compiled by NVRTC and cached on disk.
 
-Owns: what "cuda" and "auto" mean, and what is said where there is no card. Must not know: what runs on it.
+NVRTC is called with ctypes: it takes eight functions of one library, so any installed major
+version of CUDA works without a Python package around it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
-import warnings
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import polyleaf._core as _core
-from polyleaf.runtime import nvrtc
-from polyleaf.runtime.cuda_programs import program
+from polyleaf.runtime.user_warnings import warn_user
 
-__all__ = ["card", "get_device"]
+__all__ = ["COMPILE_OPTIONS", "Nvrtc", "NvrtcError", "find_nvrtc", "get_device", "get_kernels"]
+
+# No fused multiply-add; exact division and subnormal numbers are NVRTC's default. The kernels then
+# give the same bits as the CPU.
+COMPILE_OPTIONS = ("--std=c++20", "--fmad=false", "--device-as-default-execution-space")
 
 _DRIVER = "libcuda.so.1"
-_OLDEST_DRIVER = 12  # of CUDA
-_CPU = 'Or use device="cpu", which makes the same model.'
-_UNTRIED = (
-    'device="cuda" has been compared with the CPU on kernels compiled for the CPU only, not on a card '
-    "(docs/gpu.md): check what it makes, and tell us. This warning comes once."
+_MIN_CUDA_VERSION = 12
+_CPU_HINT = 'Or use device="cpu", which makes the same model.'
+_UNTESTED = (
+    'device="cuda" has been tested with kernels compiled for the CPU only, not on a GPU: check the '
+    "results and please report what you find. This warning is shown once."
 )
+
+# Where NVIDIA's packages keep NVRTC, by major version of CUDA, and its name on the system.
+_NVRTC_FOLDERS = {12: "nvidia/cuda_nvrtc/lib", 13: "nvidia/cu13/lib"}
+_NVRTC_NAME = "libnvrtc.so.{}"
 
 
 def get_device(name: str | None) -> _core.Device | None:
-    """The device that the parameter `device` names; None, of either: the processor.
+    """Return the device that the parameter `device` names; None is the CPU.
 
-    "auto" is the processor: until cards have been measured nobody knows where they are faster.
+    "auto" is the CPU, because no measurement tells yet where a GPU is faster.
     """
-    return card() if name == "cuda" else None
+    return _get_cuda_device() if name == "cuda" else None
 
 
 @functools.cache
-def card() -> _core.Device:
-    """The first card that the driver shows (`CUDA_VISIBLE_DEVICES` says which), with its kernels.
+def _get_cuda_device() -> _core.Device:
+    """Return the first GPU that the driver shows (see `CUDA_VISIBLE_DEVICES`), kernels loaded.
 
     Raises
     ------
     polyleaf._core.DeviceError
-        Where there is none, or what it takes is not installed: it says what to do.
+        Without a GPU, a recent driver or NVRTC; the message says what to install.
     """
     try:
-        found = _core.Device(_DRIVER, 0)
+        device = _core.Device(_DRIVER, 0)
     except _core.DeviceError as error:
-        raise _core.DeviceError(f'device="cuda" needs a CUDA card. {error} {_CPU}') from None
-    newest = found.driver_version // 1000
-    if newest < _OLDEST_DRIVER:
+        raise _core.DeviceError(f'device="cuda" needs a CUDA GPU. {error} {_CPU_HINT}') from None
+    version = device.driver_version // 1000
+    if version < _MIN_CUDA_VERSION:
         raise _core.DeviceError(
-            f'device="cuda" needs a driver for CUDA {_OLDEST_DRIVER} or later; that of {found.name} is for '
-            f"CUDA {newest}: update it. {_CPU}"
+            f'device="cuda" needs a driver for CUDA {_MIN_CUDA_VERSION} or later, but the driver '
+            "of "
+            f"{device.name} is for CUDA {version}: update it. {_CPU_HINT}"
         )
-    compiler = nvrtc.found(newest)
-    if compiler is None:
+    nvrtc = find_nvrtc(version)
+    if nvrtc is None:
         raise _core.DeviceError(
-            f'device="cuda" compiles its kernels with NVRTC of CUDA {newest} or earlier, which is not '
-            f"installed: pip install 'polyleaf[cuda]'. {_CPU}"
+            f'device="cuda" compiles its kernels with NVRTC of CUDA {version} or earlier, which is '
+            f"not installed: pip install 'polyleaf[cuda]'. {_CPU_HINT}"
         )
-    found.load(program(compiler, found.architecture))
-    warnings.warn(_UNTRIED, stacklevel=2)
-    return found
+    device.load(get_kernels(nvrtc, device.architecture))
+    warn_user(_UNTESTED)
+    return device
+
+
+# ---- compiled kernels --------------------------------------------------------------------------
+
+
+def get_cache_folder() -> Path:
+    """Return the folder of compiled kernels: `POLYLEAF_CACHE`, or the user's cache folder."""
+    given = os.environ.get("POLYLEAF_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "polyleaf"
+
+
+def get_kernels(nvrtc: Nvrtc, architecture: str) -> bytes:
+    """Return the kernels for an architecture such as "sm_90", compiled or read from the cache."""
+    sources = _core.device_sources()
+    inputs = [*sorted(sources.items()), *COMPILE_OPTIONS, nvrtc.version]
+    key = hashlib.sha256(repr(inputs).encode()).hexdigest()[:32]
+    path = get_cache_folder() / f"kernels-{architecture}-{key}.cubin"
+    try:
+        return path.read_bytes()
+    except OSError:
+        pass
+    kernels = nvrtc.compile(_core.DEVICE_PROGRAM, sources, architecture, COMPILE_OPTIONS)
+    _write_cache(path, kernels)
+    return kernels
+
+
+def _write_cache(path: Path, kernels: bytes) -> None:
+    """Write a file atomically; without a writable folder the kernels are compiled every time."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(kernels)
+        os.replace(file.name, path)
+    except OSError:
+        pass
+
+
+# ---- NVRTC -------------------------------------------------------------------------------------
+
+
+class NvrtcError(RuntimeError):
+    """A program does not compile, or the library fails."""
+
+
+class Nvrtc:
+    """The runtime compiler.
+
+    Parameters
+    ----------
+    library : str
+        Name or path of the shared library.
+
+    Attributes
+    ----------
+    version : tuple of int
+        CUDA version, such as (12, 9).
+    """
+
+    def __init__(self, library: str) -> None:
+        self._library = ctypes.CDLL(library)
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._check(self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+        self.version = (major.value, minor.value)
+
+    def compile(
+        self, name: str, sources: Mapping[str, str], architecture: str, options: Sequence[str] = ()
+    ) -> bytes:
+        """Compile a program to machine code.
+
+        Parameters
+        ----------
+        name : str
+            Name of the source that includes the others.
+        sources : mapping of str to str
+            All sources by the names under which they are included.
+        architecture : str
+            GPU architecture, such as "sm_90".
+        options : sequence of str
+            Options of the compiler.
+
+        Raises
+        ------
+        NvrtcError
+            With the compiler's log.
+        """
+        headers = {other: text for other, text in sources.items() if other != name}
+        arguments = (
+            sources[name].encode(),
+            name.encode(),
+            len(headers),
+            _to_c_strings(list(headers.values())),
+            _to_c_strings(list(headers)),
+        )
+        program = ctypes.c_void_p()
+        self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), *arguments))
+        try:
+            options = [f"--gpu-architecture={architecture}", *options]
+            result = self._library.nvrtcCompileProgram(
+                program, len(options), _to_c_strings(options)
+            )
+            if result != 0:
+                log = self._read(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+                raise NvrtcError(f"The kernels do not compile for {architecture}:\n{log}")
+            return self._read(program, "CUBIN")
+        finally:
+            self._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _read(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._check(getattr(self._library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+        text = ctypes.create_string_buffer(size.value)
+        self._check(getattr(self._library, f"nvrtcGet{what}")(program, text))
+        return text.raw
+
+    def _check(self, result: int) -> None:
+        if result != 0:
+            raise NvrtcError(f"NVRTC failed: {self._library.nvrtcGetErrorString(result).decode()}.")
+
+
+def find_nvrtc(max_version: int | None = None) -> Nvrtc | None:
+    """Return the newest installed compiler, or None.
+
+    Parameters
+    ----------
+    max_version : int, optional
+        Newest major version of CUDA to use: a driver may refuse kernels of a newer one.
+    """
+    for major in sorted(_NVRTC_FOLDERS, reverse=True):
+        if max_version is not None and major > max_version:
+            continue
+        name = _NVRTC_NAME.format(major)
+        paths = [Path(entry) / _NVRTC_FOLDERS[major] / name for entry in sys.path if entry]
+        for library in [*(str(path) for path in paths if path.is_file()), name]:
+            try:
+                return Nvrtc(library)
+            except (OSError, AttributeError, NvrtcError):
+                continue
+    return None
+
+
+def _to_c_strings(texts: Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:
+    return (ctypes.c_char_p * len(texts))(*(text.encode() for text in texts))

@@ -1,8 +1,4 @@
-"""Arrays of other libraries that lie on a card, taken without a copy.
-
-Owns: the two protocols by which they are handed over, DLPack and `__cuda_array_interface__`. Must not know:
-what they hold.
-"""
+"""GPU arrays of other libraries, read in place through DLPack or `__cuda_array_interface__`."""
 
 from __future__ import annotations
 
@@ -14,45 +10,45 @@ import polyleaf._core as _core
 
 __all__ = ["as_device_array", "is_device_array"]
 
-_CARDS = (2, 13)  # what DLPack calls memory of CUDA, and memory that CUDA and the processor share
-_LEGACY_STREAM = 1  # what those who name no stream work in
+_CUDA_DEVICE_TYPES = (2, 13)  # DLPack: CUDA memory, and memory that CUDA and the CPU share
+_LEGACY_STREAM = 1
 
 
 def is_device_array(data: Any) -> bool:
-    """Whether data are an array in memory of a CUDA card."""
-    if type(data) is np.ndarray or hasattr(
-        type(data), "columns"
-    ):  # frames search columns for any name
+    """Whether data is an array in GPU memory."""
+    # Frames look up any attribute name among their columns.
+    if type(data) is np.ndarray or hasattr(type(data), "columns"):
         return False
-    device_of = getattr(data, "__dlpack_device__", None)
-    if device_of is not None and not isinstance(data, np.ndarray | type):
-        return int(device_of()[0]) in _CARDS
+    dlpack_device = getattr(data, "__dlpack_device__", None)
+    if dlpack_device is not None and not isinstance(data, np.ndarray | type):
+        return int(dlpack_device()[0]) in _CUDA_DEVICE_TYPES
     return hasattr(data, "__cuda_array_interface__")
 
 
 def as_device_array(device: _core.Device, data: Any, name: str) -> _core.DeviceArray:
-    """The array where it lies, once what was asked for before it is done.
+    """Wrap an array in GPU memory without a copy, after its pending work has been queued.
 
     Parameters
     ----------
     device : _core.Device
-    data : array for which `is_device_array`
-        Of one dimension or two, with any strides; float32, float64, integers or booleans. It is only read.
+        GPU that holds the array.
+    data : array for which `is_device_array` holds
+        One or two dimensions, any strides; float32, float64, integers or booleans. It is only read.
     name : str
-        What errors call it.
+        Name of the array in error messages.
 
     Raises
     ------
     TypeError
-        For other numbers.
+        For other dtypes.
     ValueError
-        For another number of dimensions, a mask, and what its library refuses to hand over.
+        For another number of dimensions, a mask, or an array that its library does not share.
     polyleaf._core.DeviceError
-        Where it lies on another card.
+        For an array on another GPU.
     """
     dtype = str(getattr(data, "dtype", ""))
     if any(kind in dtype for kind in ("float16", "half", "complex", "object", "float8")):
-        raise TypeError(f"{name} holds {dtype}, which is not read on a card: make it float32.")
+        raise _unreadable_dtype(name, dtype)
     shape = tuple(data.shape)
     if len(shape) not in (1, 2):
         raise ValueError(
@@ -60,33 +56,35 @@ def as_device_array(device: _core.Device, data: Any, name: str) -> _core.DeviceA
         )
     try:
         if hasattr(data, "__dlpack__"):
-            # Whoever hands it over lets our stream wait.
+            # The exporting library makes our stream wait for its own.
             return _core.DeviceArray.from_dlpack(device, data.__dlpack__(stream=device.stream))
-        return _by_interface(device, data, name)
+        return _wrap_cuda_array_interface(device, data, name)
     except (BufferError, RuntimeError) as error:
         if isinstance(error, _core.DeviceError):
             raise
-        raise ValueError(f"{name} is not handed over by its library: {error}") from error
+        raise ValueError(f"{name} cannot be shared by its library: {error}") from error
 
 
-def _by_interface(device: _core.Device, data: Any, name: str) -> _core.DeviceArray:
-    told = data.__cuda_array_interface__
-    if told.get("mask") is not None:
+def _wrap_cuda_array_interface(device: _core.Device, data: Any, name: str) -> _core.DeviceArray:
+    interface = data.__cuda_array_interface__
+    if interface.get("mask") is not None:
         raise ValueError(
-            f"{name} has a mask, which is not read on a card: write NaN where values are missing."
+            f"{name} has a mask, which is not supported on a GPU: write NaN for missing values."
         )
-    dtype, shape = np.dtype(told["typestr"]), tuple(told["shape"])
+    dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
     if not dtype.isnative or dtype.kind not in "fiub":
-        raise TypeError(f"{name} holds {dtype}, which is not read on a card: make it float32.")
-    strides = told.get("strides") or _of_rows_in_order(shape, dtype.itemsize)
-    # None: all is there. Of those that do not say, nobody knows in which stream they work.
-    stream = told.get("stream", _LEGACY_STREAM)
+        raise _unreadable_dtype(name, dtype)
+    size = dtype.itemsize
+    row_major = (size,) if len(shape) == 1 else (size * shape[1], size)
+    strides = interface.get("strides") or row_major
+    # None: the array is ready. Without an entry, its stream is unknown.
+    stream = interface.get("stream", _LEGACY_STREAM)
     if stream is not None:
         device.wait_for(stream)
     return _core.DeviceArray.from_address(
-        device, told["data"][0], dtype.kind, dtype.itemsize, shape, strides, data
+        device, interface["data"][0], dtype.kind, size, shape, strides, data
     )
 
 
-def _of_rows_in_order(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
-    return (size,) if len(shape) == 1 else (size * shape[1], size)
+def _unreadable_dtype(name: str, dtype: Any) -> TypeError:
+    return TypeError(f"{name} has dtype {dtype}, which cannot be read on a GPU: use float32.")

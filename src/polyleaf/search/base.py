@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
@@ -15,13 +14,17 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.estimators.base import PolyleafEstimator, add_parameter_docs, fill_docstring
-from polyleaf.inputs.targets import Target, is_sparse
+from polyleaf.estimators._docs import add_parameter_docs, fill_docstring
+from polyleaf.estimators._fitting import draw_seed, make_objective
+from polyleaf.estimators.base import PolyleafEstimator
+from polyleaf.inputs.read_target import is_sparse
+from polyleaf.inputs.target import Target
 from polyleaf.metrics import Metric
 from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
 from polyleaf.model.ensemble_average import average_models
 from polyleaf.objectives import objective_class
 from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.search import optuna_search, results
 from polyleaf.search.budgeted_halving import BudgetedHalving
 from polyleaf.search.cv_splits import (
@@ -62,6 +65,7 @@ from polyleaf.settings.parameters import (
     SearchParameters,
 )
 from polyleaf.training.auto_n_estimators import max_rounds
+from polyleaf.training.fit import make_metrics
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
@@ -202,7 +206,7 @@ class SearchMixin(_Base):
         )
         check_rows(base, X, target)
         dataset = self._make_dataset(data)
-        metric, seed = self._search_metric(base, target), base._seed()
+        metric, seed = self._search_metric(base, target), draw_seed(base)
         eval_data = collect_eval_sets(eval_set, offsets=eval_offset)
         folds = self._make_folds(dataset, data, target, groups, eval_data, seed)
         log = ResumeLog(
@@ -238,30 +242,17 @@ class SearchMixin(_Base):
             self._report_interrupt(search)
         return self
 
-    def report(
-        self, X: Any = None, y: Any = None, *, offset: Any = None, title: str | None = None
-    ) -> Any:
-        """Report the search as text, or the model on test data as an HTML page.
+    def report(self) -> str:
+        """Report the search as text.
 
-        The text lists the best ten candidates with their scores, folds, rounds and seconds, and the
-        cost of a blend.
-
-        Parameters
-        ----------
-        X, y : optional
-            Test data. With them, the report is that of every estimator.
-        offset : optional
-            Offsets of the test data.
-        title : str, optional
-            Title of the page.
+        Lists the best ten candidates with their scores, folds, rounds and seconds, and the cost of
+        a blend. `polyleaf.inspection.make_report` makes a page about the fitted model.
 
         Returns
         -------
-        str or Report
+        str
         """
         check_is_fitted(self)
-        if X is not None:
-            return super().report(X, y, offset=offset, title=title)  # type: ignore[misc]
         n_failed = sum(map(bool, self.cv_results_["error"]))
         text = results.format_leaderboard(
             self.leaderboard_, self._metric_name, self._greater_is_better, n_failed
@@ -321,7 +312,7 @@ class SearchMixin(_Base):
     def _search_metric(self, base: PolyleafEstimator, target: Target) -> Metric:
         if self.metric is not None:
             base.eval_metric = self.metric
-        return base._make_metrics(base._objective(target, None), target)[-1]
+        return make_metrics(base.eval_metric, make_objective(base, target), target)[-1]
 
     # --- data ------------------------------------------------------------------------------------
 
@@ -340,7 +331,8 @@ class SearchMixin(_Base):
             set_feature_names(self, data.X.n_features, data.X.feature_names)
             return data.X
         n_threads = effective_threads(self.n_jobs)
-        table = FeatureReader(self, None, n_threads).read_training(data.X, None)  # type: ignore[arg-type]
+        reader = FeatureReader(self, None, n_threads)  # type: ignore[arg-type]
+        table = reader.read_training(data.X, None)
         return Dataset(
             table,
             sample_weight=data.weight,
@@ -575,10 +567,7 @@ class SearchMixin(_Base):
         return print if is_verbose else lambda line: None
 
     def _warn_time_limit(self, what: str) -> None:
-        warnings.warn(
-            f"time_limit={self.time_limit} was too short: {what}. Increase time_limit.",
-            stacklevel=5,
-        )
+        warn_user(f"time_limit={self.time_limit} was too short: {what}. Increase time_limit.")
 
     def _report_interrupt(self, search: SuccessiveHalving) -> None:
         message = (
@@ -588,7 +577,7 @@ class SearchMixin(_Base):
         )
         if self.on_interrupt == "raise":
             raise KeyboardInterrupt(f'{message} (on_interrupt="keep" returns it).')
-        warnings.warn(f"{message}.", stacklevel=3)
+        warn_user(f"{message}.")
 
 
 def _drop_n_estimators(parameters: Parameters) -> Parameters:

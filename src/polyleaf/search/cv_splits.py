@@ -24,9 +24,9 @@ from sklearn.model_selection import (
 from sklearn.utils import _safe_indexing
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.holdout import split_rows_stratified
-from polyleaf.inputs.objects import is_missing, what
-from polyleaf.inputs.targets import Target
+from polyleaf.data.random_rows import split_rows_stratified
+from polyleaf.inputs.target import Target
+from polyleaf.inputs.validation import describe_type, is_missing
 from polyleaf.search.resume_log import fingerprint, hash_bytes
 from polyleaf.training.prepare import VALIDATION, TrainingData
 
@@ -286,7 +286,9 @@ def _read_indices(given: Any, n_rows: int, name: str) -> np.ndarray:
     chosen = np.asarray(given)
     chosen = chosen.astype(np.int64) if not chosen.size else chosen
     if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
-        raise ValueError(f"{name} must hold row indices or a boolean mask, got {what(given)}.")
+        raise ValueError(
+            f"{name} must hold row indices or a boolean mask, got {describe_type(given)}."
+        )
     if chosen.dtype == bool:
         if len(chosen) != n_rows:
             raise ValueError(f"{name} has a mask of {len(chosen)} rows, but X has {n_rows}.")

@@ -152,8 +152,8 @@ def _check_arguments(
     takes_mapping = any((get_origin(t) or t) is Mapping for t in types)
     if args and isinstance(args[0], Mapping) and not takes_mapping:
         raise TypeError(
-            f"{cls.__name__}() was given a dict as its first parameter: pass parameters as keywords, "
-            f"{cls.__name__}(**parameters)."
+            f"{cls.__name__}() was given a dict as its first parameter: pass parameters as "
+            f"keywords, {cls.__name__}(**parameters)."
         )
 
 

@@ -241,8 +241,8 @@ def tfbt(**changes: Any) -> dict[str, Any]:
     "Diagonal + LBL" (section VII): every layer of a tree is a boosting step (section V), splits and
     leaves use the diagonal of the Hessian (section III-A) of softmax cross-entropy, depth 4,
     learning rate 0.3, L2 of
-    1. (TFBT's own L2 is per instance; the paper chose it to match XGBoost's 1, which is `reg_lambda`
-    here.) The paper states no minimum leaf size. It is about ensembles of 10 to 100 trees: set
+    1. (TFBT's own L2 is per instance; the paper chose it to match XGBoost's 1, which is
+    `reg_lambda` here.) The paper states no minimum leaf size. It is about ensembles of 10 to 100 trees: set
     `n_estimators`.
 
     Parameters

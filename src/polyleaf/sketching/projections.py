@@ -1,22 +1,19 @@
-"""Projections: sparse and wide features -> few dense ones that trees can split on; part of a fitted model.
+"""Projections of sparse, wide features to few dense ones that trees can split on.
 
-Owns the choice of the projection and its application. Must not know trees, bins, or estimators: it sees a
-feature matrix, perhaps an indicator matrix of labels, and gives a feature matrix.
-
-A tree splits badly on features that are zero almost everywhere (Si et al., "Gradient Boosted Decision Trees
-for High Dimensional Sparse Output", ICML 2017, section 4.2): one split separates a handful of rows. So the
-features are weighted (TF-IDF), those that hardly occur are cut, and what is left is projected:
+Trees split badly on features that are zero almost everywhere (Si et al., "Gradient Boosted Decision
+Trees for High Dimensional Sparse Output", ICML 2017, section 4.2): one split separates a handful of
+rows. So features are weighted (TF-IDF), rare ones are removed, and the rest is projected:
 
 - "gaussian": on random directions.
 - "pca": on the directions of largest variance (Halko, Martinsson and Tropp, "Finding structure with
   randomness", SIAM Review, 2011); the mean is subtracted without making anything dense.
 - "leml": on the directions that predict the labels best: alternating minimisation of
-  ``|Y - X W H'|^2 + reg (|W|^2 + |H|^2)`` (Yu, Jain, Kar and Dhillon, "Large-scale Multi-label Learning with
-  Missing Labels", ICML 2014); X and Y stay sparse.
-- "columns": not at all; the columns that survive the cut, still sparse.
+  ``|Y - X W H'|^2 + reg (|W|^2 + |H|^2)`` (Yu, Jain, Kar and Dhillon, "Large-scale Multi-label
+  Learning with Missing Labels", ICML 2014); X and Y stay sparse.
+- "columns": not at all; the remaining columns, still sparse.
 
-Fitting uses LAPACK for small matrices: the same bits for any number of threads, on one kind of processor. A
-fitted projection gives the same bits everywhere.
+Fitting uses LAPACK for small matrices: the same bits for any number of threads on one kind of CPU.
+A fitted projection gives the same bits everywhere.
 """
 
 from __future__ import annotations
@@ -31,15 +28,15 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import polyleaf._core as _core
+from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
-from polyleaf.inputs.targets import check_same_rows
 
 __all__ = ["PROJECTIONS", "Projection", "Projector"]
 
 PROJECTIONS = ("gaussian", "pca", "leml", "columns")
 
-_STREAM = 4  # of random numbers: rows, features and sketches have streams of their own
-_BLOCK = 1 << 16  # rows of float64 copies
+_STREAM = 4  # stream of random numbers, different from those of rows, features and sketches
+_BLOCK_ROWS = 1 << 16  # rows of float64 copies
 _OVERSAMPLING = 10
 
 Kind = Literal["gaussian", "pca", "leml", "columns"]
@@ -48,31 +45,31 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Projector:
-    """How to project; `fit` gives a `Projection`.
+    """The parameters of a projection; `fit` gives a `Projection`.
 
     Parameters
     ----------
     kind : {"gaussian", "pca", "leml", "columns"}
+        Kind of projection.
     dim : int
-        Features that come out (fewer where there are fewer to project). Unused by "columns".
+        Number of projected features (fewer if X has fewer). Unused by "columns".
     tfidf : bool
-        First weight columns by ``ln((1 + n) / (1 + rows with it)) + 1`` and give every row length 1. For
-        counts and indicators of words.
+        Whether to weight columns by ``ln((1 + n) / (1 + rows with it)) + 1`` and to give every row
+        length 1. For counts and indicators of words.
     min_rows : int
-        Columns that fewer training rows have are cut.
+        Columns with values in fewer training rows are removed.
     max_columns : int or None
-        Of the rest, keep so many of the most frequent (ties: the first). None: all.
+        Number of the most frequent remaining columns to keep (ties: the first). None: all.
     reg : float
-        LEML's regularisation.
+        Regularisation of LEML.
     n_folds : int or None
-        LEML: the features that `fit_transform` gives for the rows it was fitted on come from so many folds,
-        each projected by what the others taught. Otherwise trees learn from features that know their labels
-        better than those of new rows ever will. 1: no folds. None: 3 where there is more than one column for
-        every four rows, else 1.
+        LEML: number of folds in `fit_transform`, where each fold is projected by the solution for
+        the others. Otherwise the training features would predict their labels better than those of
+        new rows. 1: no folds. None: 3 if there is more than one column for every four rows, else 1.
     n_iterations : int
         LEML: alternations; PCA: iterations of the subspace.
     n_inner : int
-        LEML: steps of conjugate gradients in each alternation.
+        LEML: conjugate gradient steps in each alternation.
     """
 
     kind: Kind = "leml"
@@ -88,9 +85,9 @@ class Projector:
     def __post_init__(self) -> None:
         if self.kind not in PROJECTIONS:
             known = ", ".join(map(repr, PROJECTIONS))
-            raise ValueError(f"projection={self.kind!r} is unknown; there are {known}.")
-        least = {"dim": 1, "min_rows": 1, "n_iterations": 1, "n_inner": 1}
-        for name, value in least.items():
+            raise ValueError(f"projection={self.kind!r} is unknown; use one of {known}.")
+        minima = {"dim": 1, "min_rows": 1, "n_iterations": 1, "n_inner": 1}
+        for name, value in minima.items():
             if getattr(self, name) < value:
                 raise ValueError(f"{name} must be at least {value}, got {getattr(self, name)}.")
         if self.max_columns is not None and self.max_columns < 1:
@@ -98,20 +95,21 @@ class Projector:
         if self.n_folds is not None and self.n_folds < 1:
             raise ValueError(f"n_folds must be at least 1 or None, got {self.n_folds}.")
         if not self.reg > 0:
-            raise ValueError(f"reg must be above 0, got {self.reg}.")
+            raise ValueError(f"reg must be positive, got {self.reg}.")
 
     def fit(self, X: Any, Y: Any = None, *, seed: int = 0, n_threads: int = 1) -> Projection:
-        """Choose the projection.
+        """Fit the projection.
 
         Parameters
         ----------
         X : ndarray or sparse matrix of shape (n, n_features)
-            Numbers; sparse input is not made dense. No missing values.
+            Numbers without missing values; sparse input stays sparse.
         Y : ndarray or sparse matrix of shape (n, L) or (n,), optional
-            "leml" only: labels or targets.
+            Labels or targets, for "leml" only.
         seed : int
+            Random seed.
         n_threads : int
-            Threads; the result does not depend on it.
+            Number of threads; it does not change the result.
 
         Returns
         -------
@@ -120,47 +118,48 @@ class Projector:
         Raises
         ------
         ValueError
-            For values that are not finite, for shapes that do not agree, where "leml" has no Y, and where
-            no column is left.
+            For values that are not finite, inconsistent shapes, "leml" without Y, and if no column
+            remains.
         """
-        return self._fit(X, Y, seed, n_threads, wanted=False)[0]
+        return self._fit(X, Y, seed, n_threads, with_features=False)[0]
 
     def fit_transform(
         self, X: Any, Y: Any = None, *, seed: int = 0, n_threads: int = 1
     ) -> tuple[Projection, Any]:
-        """Choose the projection, and project the rows it was chosen on, to train on them.
+        """Fit the projection, and project the training rows.
 
         Parameters
         ----------
         X, Y, seed, n_threads
-            As in `fit`, whose errors are raised.
+            See `fit`, which raises the same errors.
 
         Returns
         -------
         projection : Projection
+            The fitted projection.
         features : ndarray of shape (n, dim), float32, or csr_matrix
-            What `projection.transform(X)` gives, except where there are folds (see `n_folds`).
+            Equal to `projection.transform(X)`, except with folds (see `n_folds`).
         """
-        return self._fit(X, Y, seed, n_threads, wanted=True)
+        return self._fit(X, Y, seed, n_threads, with_features=True)
 
     def _fit(
-        self, X: Any, Y: Any, seed: int, n_threads: int, wanted: bool
+        self, X: Any, Y: Any, seed: int, n_threads: int, with_features: bool
     ) -> tuple[Projection, Any]:
-        rows = to_canonical_csr(X, "X", if_missing=explain_numeric_only(self.kind))
+        rows = to_canonical_csr(X, "X", nan_hint=explain_numeric_only(self.kind))
         n, n_features = rows.shape
         columns = self._surviving_columns(rows)
         idf = None
         if self.tfidf:
             df = np.bincount(rows.indices, minlength=n_features)[columns]
             idf = (np.log((1.0 + n) / (1.0 + df)) + 1.0).astype(np.float32)
-        bare = Projection(self.kind, n_features, columns, idf, None, None)
-        rows = bare._weighted(rows)
+        unprojected = Projection(self.kind, n_features, columns, idf, None, None)
+        rows = unprojected._select_and_weight(rows)
         if self.kind == "columns":
-            return bare, rows
+            return unprojected, rows
         rng = np.random.default_rng(np.random.SeedSequence([seed, _STREAM]))
         dim = min(self.dim, len(columns))
-        offset = folded = None
-        with threadpool_limits(1):  # so that LAPACK's sums do not depend on threads
+        offset = out_of_fold = None
+        with threadpool_limits(1):  # LAPACK's sums must not depend on threads
             if self.kind == "gaussian":
                 matrix = _normal(rng, len(columns), dim) / np.float32(np.sqrt(dim))
             elif self.kind == "pca":
@@ -170,12 +169,14 @@ class Projector:
             else:
                 leml = _Leml(rows, _labels(Y, n), dim, self, rng, n_threads)
                 matrix = leml.solve()
-                folded = (
-                    leml.projected_by_the_others(self._folds(n, len(columns))) if wanted else None
+                out_of_fold = (
+                    leml.project_out_of_fold(self._folds(n, len(columns)))
+                    if with_features
+                    else None
                 )
         projection = Projection(self.kind, n_features, columns, idf, matrix, offset)
-        if not wanted or folded is not None:
-            return projection, folded
+        if not with_features or out_of_fold is not None:
+            return projection, out_of_fold
         return projection, projection._project(rows, n_threads)
 
     def _folds(self, n: int, n_columns: int) -> int:
@@ -189,8 +190,9 @@ class Projector:
             columns = np.sort(columns[order[: self.max_columns]])
         if len(columns) == 0:
             raise ValueError(
-                f"No column of X has a value in at least {self.min_rows} of the {rows.shape[0]} rows; lower "
-                "min_rows."
+                f"No column of X has values in at least {self.min_rows} of the {rows.shape[0]} "
+                "rows: "
+                "lower min_rows."
             )
         return columns.astype(np.int32)
 
@@ -202,16 +204,17 @@ class Projection:
     Attributes
     ----------
     kind : {"gaussian", "pca", "leml", "columns"}
+        Kind of projection.
     n_features : int
         Columns of X.
     columns : ndarray of shape (m,), int32
-        Those that are used, ascending.
+        Columns in use, ascending.
     idf : ndarray of shape (m,), float32, or None
         TF-IDF weights.
     matrix : ndarray of shape (m, dim), float32, or None
-        None for "columns".
+        Directions; None for "columns".
     offset : ndarray of shape (dim,), float32, or None
-        Subtracted from the product.
+        Vector that is subtracted from the product.
     """
 
     kind: Kind
@@ -223,12 +226,12 @@ class Projection:
 
     @property
     def dim(self) -> int:
-        """Features that come out."""
+        """Number of projected features."""
         return len(self.columns) if self.matrix is None else int(self.matrix.shape[1])
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the features that come out: "leml_0", ...; "columns": "column_<index>"."""
+        """Names of the projected features: "leml_0", ...; for "columns" "column_<index>"."""
         if self.matrix is None:
             return [f"column_{c}" for c in self.columns]
         return [f"{self.kind}_{j}" for j in range(self.dim)]
@@ -239,25 +242,26 @@ class Projection:
         Parameters
         ----------
         X : ndarray or sparse matrix of shape (n, n_features)
+            Numbers without missing values.
         n_threads : int
+            Number of threads.
 
         Returns
         -------
-        ndarray of shape (n, dim), float32, C order; for "columns" a csr_matrix of this shape and type
+        ndarray of shape (n, dim), float32, C order; for "columns" a csr_matrix
 
         Raises
         ------
         ValueError
-            For values that are not finite, and where X has another number of columns than the training data.
+            For values that are not finite, and for another number of columns than in training.
         """
-        rows = to_canonical_csr(
-            X, "X", may_be_empty=True, if_missing=explain_numeric_only(self.kind)
-        )
+        rows = to_canonical_csr(X, "X", allow_empty=True, nan_hint=explain_numeric_only(self.kind))
         if rows.shape[1] != self.n_features:
             raise ValueError(
-                f"X has {rows.shape[1]} features, but the projection was fitted on {self.n_features}."
+                f"X has {rows.shape[1]} features, but the projection was fitted on "
+                f"{self.n_features}."
             )
-        rows = self._weighted(rows)
+        rows = self._select_and_weight(rows)
         return rows if self.matrix is None else self._project(rows, n_threads)
 
     def _project(self, rows: sp.csr_matrix, n_threads: int) -> NDArray[np.float32]:
@@ -265,8 +269,8 @@ class Projection:
         out = _Products(rows, n_threads, transposed=False).times(self.matrix)
         return out if self.offset is None else out - self.offset
 
-    def _weighted(self, rows: sp.csr_matrix) -> sp.csr_matrix:
-        """The columns in use, weighted: CSR (n, m) float32."""
+    def _select_and_weight(self, rows: sp.csr_matrix) -> sp.csr_matrix:
+        """Return the columns in use, weighted: CSR (n, m) float32."""
         if len(self.columns) < self.n_features:
             new = np.full(self.n_features, -1, np.int32)
             new[self.columns] = np.arange(len(self.columns), dtype=np.int32)
@@ -287,29 +291,29 @@ class Projection:
     # --- files ---
 
     def to_dict(self) -> dict[str, Any]:
-        """What JSON holds of it; the rest is in `arrays`."""
+        """Return JSON types; the rest is in `arrays`."""
         return {"kind": self.kind, "n_features": self.n_features}
 
     def arrays(self) -> dict[str, Array]:
-        """Arrays by name: "columns", and where there are such "idf", "matrix", "offset"."""
+        """Return arrays by name: "columns", and "idf", "matrix", "offset" if they exist."""
         named = {f.name: getattr(self, f.name) for f in fields(self)[2:]}
         return {name: array for name, array in named.items() if array is not None}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], arrays: Mapping[str, Array]) -> Projection:
-        """The projection that another one described.
+        """Invert `to_dict` and `arrays`, for untrusted files.
 
         Parameters
         ----------
         plain : mapping
-            What its `to_dict` gave.
+            Result of `to_dict`.
         arrays : mapping of str to ndarray
-            What its `arrays` gave.
+            Result of `arrays`.
 
         Raises
         ------
         ValueError
-            Where they do not describe a projection.
+            If they do not describe a projection.
         """
         kind, n_features = plain.get("kind"), plain.get("n_features")
         if kind not in PROJECTIONS or not isinstance(n_features, int) or n_features < 1:
@@ -324,7 +328,8 @@ class Projection:
         matrix = arrays.get("matrix")
         if (matrix is None) != (kind == "columns"):
             raise ValueError(
-                f"A projection of kind {kind!r} {'has no' if matrix is not None else 'needs a'} matrix."
+                f"A projection of kind {kind!r} {'has no' if matrix is not None else 'needs a'} "
+                "matrix."
             )
         dim = None
         if matrix is not None:
@@ -345,7 +350,7 @@ def _vector(arrays: Mapping[str, Array], name: str, dtype: Any, size: int | None
         return None
     array = np.ascontiguousarray(arrays[name], dtype)
     if array.ndim != 1 or (size is not None and len(array) != size) or not np.isfinite(array).all():
-        raise ValueError(f"The array {name!r} of a projection does not fit it.")
+        raise ValueError(f"The array {name!r} of a projection has a wrong shape or values.")
     return array
 
 
@@ -353,11 +358,12 @@ def _vector(arrays: Mapping[str, Array], name: str, dtype: Any, size: int | None
 
 
 def explain_numeric_only(kind: str) -> str:
-    """What is to be done about a cell of X that is no number: the end of a message."""
+    """Return advice for cells of X that are not numbers, to complete an error message."""
     return (
-        f' projection="{kind}" needs a number in each cell: fill missing ones in '
-        "(sklearn.impute.SimpleImputer), make numbers of categories (sklearn.preprocessing.OneHotEncoder), "
-        "or leave the projection out, since trees read both as they are."
+        f' projection="{kind}" needs a number in each cell: impute missing values '
+        "(sklearn.impute.SimpleImputer), encode categories (sklearn.preprocessing.OneHotEncoder), "
+        "or "
+        "use no projection, since trees accept both."
     )
 
 
@@ -373,7 +379,7 @@ def _labels(Y: Any, n_rows: int) -> sp.csr_matrix:
 
 
 class _Products:
-    """A CSR matrix (n, m) ready to be multiplied from both sides."""
+    """Products of a CSR matrix (n, m) and its transpose with dense matrices."""
 
     def __init__(self, rows: sp.csr_matrix, n_threads: int, transposed: bool = True) -> None:
         self.n, self.m = rows.shape
@@ -390,12 +396,12 @@ class _Products:
         assert self._columns is not None
         return _core.csr_product(*self._columns, _float32(matrix), self.n_threads)
 
-    def squares_of_columns(self) -> NDArray[np.float64]:
+    def squared_column_norms(self) -> NDArray[np.float64]:
         """Diagonal of X'X: (m,)."""
         sums = np.bincount(self._rows[1], self._rows[2].astype(np.float64) ** 2, self.m)
         return sums.astype(np.float64, copy=False)
 
-    def means_of_columns(self) -> NDArray[np.float64]:
+    def column_means(self) -> NDArray[np.float64]:
         return np.bincount(self._rows[1], self._rows[2], self.m) / self.n
 
 
@@ -408,11 +414,11 @@ def _normal(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float32]:
 
 
 def _gram(a: Array, b: Array | None = None) -> NDArray[np.float64]:
-    """a' b in float64, by blocks of rows: (d, e)."""
+    """Return a' b in float64, by blocks of rows: (d, e)."""
     b = a if b is None else b
     total = np.zeros((a.shape[1], b.shape[1]))
-    for start in range(0, len(a), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for start in range(0, len(a), _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
         total += a[block].T.astype(np.float64) @ b[block].astype(np.float64)
     return total
 
@@ -423,8 +429,8 @@ def _gram(a: Array, b: Array | None = None) -> NDArray[np.float64]:
 def _principal_directions(
     X: _Products, dim: int, n_iterations: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Leading right singular vectors of X minus its mean: subspace iteration, then Rayleigh and Ritz."""
-    mean = X.means_of_columns().astype(np.float32)
+    """Return leading right singular vectors of the centred X: subspace iteration, Rayleigh-Ritz."""
+    mean = X.column_means().astype(np.float32)
 
     def project(V: Array) -> NDArray[np.float32]:
         return X.times(V) - mean @ V
@@ -438,12 +444,12 @@ def _principal_directions(
     for _ in range(n_iterations):
         V = _orthonormal(back(project(V)))
     V = _float32(V @ _eigenvectors(_gram(project(V)))[:, :dim].astype(np.float32))
-    V *= np.sign(V[np.abs(V).argmax(axis=0), np.arange(dim)])  # LAPACK leaves signs open
+    V *= np.sign(V[np.abs(V).argmax(axis=0), np.arange(dim)])  # LAPACK does not define signs
     return V, mean @ V
 
 
 def _orthonormal(V: Array) -> NDArray[np.float32]:
-    """The columns made orthonormal; directions that hardly exist become 0."""
+    """Orthonormalise the columns; directions with tiny singular values become 0."""
     for _ in range(2):
         values, vectors = np.linalg.eigh(_gram(V))
         scale = np.where(
@@ -454,7 +460,7 @@ def _orthonormal(V: Array) -> NDArray[np.float32]:
 
 
 def _eigenvectors(symmetric: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Eigenvectors, largest eigenvalue first."""
+    """Return eigenvectors, largest eigenvalue first."""
     return np.linalg.eigh(symmetric)[1][:, ::-1]
 
 
@@ -465,8 +471,8 @@ class _Leml:
     """Alternating minimisation of |Y - X W H'|^2 + reg (|W|^2 + |H|^2).
 
     Given W, H is a ridge regression on Z = X W: H = Y' Z (Z'Z + reg)^-1. Given H, W solves
-    X'X W H'H + reg W = X'Y H, which in the eigenbasis of H'H falls into one ridge regression per column; all
-    take their steps of preconditioned conjugate gradients together, two sparse products a step.
+    X'X W H'H + reg W = X'Y H, which in the eigenbasis of H'H is one ridge regression per column;
+    all take steps of preconditioned conjugate gradients together, two sparse products per step.
     """
 
     def __init__(
@@ -486,29 +492,29 @@ class _Leml:
         self.rotation = np.eye(dim, dtype=np.float32)
 
     def solve(self) -> NDArray[np.float32]:
-        """W (m, d), in the basis where the columns of X W are uncorrelated, those that tell most first."""
+        """Return W (m, d), rotated so that columns of X W are uncorrelated, the strongest first."""
         for _ in range(self.settings.n_iterations):
             self.improve_w()
             self.improve_h()
         self.rotation = self._principal_rotation()
         return _float32(self.W @ self.rotation)
 
-    def projected_by_the_others(self, n_folds: int) -> NDArray[np.float32] | None:
-        """The rows' features when W is fitted, for the same H, without their fold; None without folds."""
+    def project_out_of_fold(self, n_folds: int) -> NDArray[np.float32] | None:
+        """Project rows by W fitted, for the same H, to the other folds; None without folds."""
         if n_folds == 1:
             return None
         out = np.empty((self.X.n, self.W.shape[1]), np.float32)
         fold = self.rng.permutation(self.X.n) % n_folds
         for f in range(n_folds):
-            mine, others = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
+            own, others = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
             part = _Leml.__new__(_Leml)
             part.__dict__.update(self.__dict__)
             part.X = _Products(self.rows[others], self.n_threads)
             part.Y = _Products(self.labels[others], self.n_threads)
             part.W = np.zeros_like(self.W)
-            part.improve_w(2 * self.settings.n_inner)  # from nothing, so twice as far
-            held_out = _Products(self.rows[mine], self.n_threads, transposed=False)
-            out[mine] = held_out.times(part.W @ self.rotation)
+            part.improve_w(2 * self.settings.n_inner)  # from zero, so twice as many steps
+            held_out = _Products(self.rows[own], self.n_threads, transposed=False)
+            out[own] = held_out.times(part.W @ self.rotation)
         return out
 
     def improve_w(self, n_steps: int | None = None) -> None:
@@ -520,11 +526,11 @@ class _Leml:
         self.W = _float32(W @ rotation.T)
 
     def _regress(self, W: Array, target: Array, weight: NDArray[np.float64], n_steps: int) -> Array:
-        """Steps towards (weight_j X'X + reg) w_j = target_j for every column j. W and target are used up."""
+        """Take steps to solve (weight_j X'X + reg) w_j = target_j; overwrites W and target."""
         reg, columns = np.float32(self.settings.reg), weight.astype(np.float32)
-        squares = self.X.squares_of_columns()[:, None]
+        squares = self.X.squared_column_norms()[:, None]
         inverse = (1.0 / (squares * weight + self.settings.reg)).astype(np.float32)
-        space = np.empty_like(W)  # these matrices are large: none is made twice
+        space = np.empty_like(W)  # these matrices are large, so they are allocated once
 
         def apply(V: Array) -> Array:
             product = self.X.transposed_times(self.X.times(V))
@@ -553,10 +559,10 @@ class _Leml:
         self.H = _float32(self.Y.transposed_times(Z) @ np.linalg.inv(ridge).astype(np.float32))
 
     def _principal_rotation(self) -> NDArray[np.float32]:
-        """What turns X W into the left singular vectors of X W H', the largest singular value first: (d, d).
+        """Return the rotation (d, d) of X W to the left singular vectors of X W H', largest first.
 
-        W H' alone is determined by the problem, not W. Axes matter to trees: on Delicious P@1 is 8 points
-        higher in this basis than in the one that the alternation happens to end in.
+        The problem determines W H', but not W. Trees depend on the axes: on Delicious, P@1 is 8
+        points higher in this basis than in the last one of the alternation.
         """
         values, vectors = np.linalg.eigh(_gram(self.X.times(self.W)))
         exists = values > 1e-10 * values[-1]
@@ -568,7 +574,7 @@ class _Leml:
         return _float32(rotation * np.sign(W[np.abs(W).argmax(axis=0), np.arange(W.shape[1])]))
 
     def objective(self) -> float:
-        """What is minimised."""
+        """Return the loss that is minimised."""
         Z = self.X.times(self.W)
         fit = np.sum(_gram(Z) * _gram(self.H)) - 2.0 * np.trace(
             _gram(self.Y.transposed_times(Z), self.H)
@@ -576,18 +582,18 @@ class _Leml:
         size = np.sum(np.square(self.W, dtype=np.float64)) + np.sum(
             np.square(self.H, dtype=np.float64)
         )
-        return float(np.sum(self.Y.squares_of_columns()) + fit + self.settings.reg * size)
+        return float(np.sum(self.Y.squared_column_norms()) + fit + self.settings.reg * size)
 
 
 def _dots(a: Array, b: Array) -> NDArray[np.float64]:
-    """Sum over rows of a * b, in float64: (d,)."""
+    """Return the sum over rows of a * b, in float64: (d,)."""
     total = np.zeros(a.shape[1])
-    for start in range(0, len(a), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for start in range(0, len(a), _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
         total += np.sum(a[block] * b[block], axis=0, dtype=np.float64)
     return total
 
 
 def _ratio(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float32]:
-    """a / b, and 0 where a column has converged."""
+    """Return a / b, and 0 where a column has converged."""
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0).astype(np.float32)

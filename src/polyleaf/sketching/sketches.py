@@ -1,16 +1,16 @@
-"""Sketches: few columns that stand for the derivatives of many outputs while a tree's structure is sought.
+"""Gradient sketches: few columns that stand for the gradients of many outputs in the split search.
 
-Owns the choice of columns and its randomness. Must not know trees, losses, or what becomes of a sketch: leaf
-values are always fitted on the derivatives of all outputs. The products themselves are the core's.
+Leaf values are always fitted to the gradients of all outputs. The core computes the products.
 
-Iosipoi and Vakhrushev, "SketchBoost: Fast Gradient Boosted Decision Tree for Multioutput Problems", NeurIPS
-2022. The split score depends on the gradients only through squared norms of sums over rows, so columns that
-keep those norms find the same splits at the price of d outputs instead of K. Every sketch here is scaled so
-that the mean of squares over its d columns is, exactly or in expectation, that over the K outputs (what
-`top_outputs` and `truncated_svd` leave out is lost). Gains, and `min_split_gain`, keep their unit.
+Iosipoi and Vakhrushev, "SketchBoost: Fast Gradient Boosted Decision Tree for Multioutput Problems",
+NeurIPS 2022. The split gain depends on the gradients only through squared norms of sums over rows,
+so columns that preserve those norms find the same splits at the cost of d outputs instead of K.
+Every sketch is scaled so that the mean of squares over its d columns equals, exactly or in
+expectation, that over the K outputs (what `top_outputs` and `truncated_svd` leave out is lost).
+Gains and `min_split_gain` keep their unit.
 
-A sketch is a small frozen object with one method, `sketch(g, h, round, seed, n_threads)`. It depends on
-nothing but its arguments, and gives the same bits for any number of threads and on any processor.
+A sketch is an immutable object with one method, `sketch(g, h, round, seed, n_threads)`. The result
+depends on the arguments only, with the same bits for any number of threads and any CPU.
 """
 
 from __future__ import annotations
@@ -36,56 +36,59 @@ __all__ = [
     "get_sketch",
 ]
 
-_STREAM = 3  # of random numbers: row and feature draws of a round have streams of their own
+_STREAM = 3  # stream of random numbers, different from those of rows and features
 
 DEFAULT_DIM = 14
-"""With one curvature and the count of rows, 14 columns fill the 16 lanes of a histogram."""
+"""With one Hessian and the row count, 14 columns fill the 16 lanes of a histogram."""
 
 AUTO_ABOVE = 32
-"""Outputs above which `sketch="auto"` uses a sketch. Measured: docs/sketches.md."""
+"""Number of outputs above which `sketch="auto"` uses a sketch, chosen by benchmarks."""
 
 
 @runtime_checkable
 class Sketch(Protocol):
-    """Anything with this method can be passed as `sketch=`."""
+    """The protocol of objects that `sketch=` accepts."""
 
     def sketch(
         self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Few columns for many.
+        """Return few columns for the gradients of many outputs.
 
         Parameters
         ----------
         g : ndarray of shape (n_rows, K), float32, C order
-            Gradients of this round. Not to be changed.
+            Gradients of this round. They must not be changed.
         h : ndarray of shape (n_rows, K) or (n_rows, 1), float32, or None
-            Their curvature; None where it is constant, or not to be used.
-        round, seed : int
-            Round, counted from the first of the model, and seed of the training.
+            Hessians; None if they are constant, or not used.
+        round : int
+            Round, counted from the first of the model.
+        seed : int
+            Seed of the training.
         n_threads : int or Context
-            Threads; the result must not depend on it. `Context` where other ranks have further rows, which no
-            sketch of a user's is asked for.
+            Threads; the result must not depend on it. A `Context` if other ranks hold further
+            rows, which happens for built-in sketches only.
 
         Returns
         -------
         g_d : ndarray of shape (n_rows, d), float32
+            Columns for the gradients.
         h_d : ndarray of shape (n_rows, 1), float32, or None
-            One curvature for all of them; None: 1 for every row.
+            One Hessian per row; None: 1 for every row.
         """
         ...
 
 
 @dataclass(frozen=True)
 class RandomProjection(Sketch):
-    """Sums of all outputs with random signs: keeps every squared distance in expectation.
+    """Sums of all outputs with random signs; preserves squared distances in expectation.
 
-    Signs instead of Gaussians (Achlioptas, "Database-friendly random projections", 2003) have the same
-    expectation and a smaller variance.
+    Signs instead of Gaussians (Achlioptas, "Database-friendly random projections", 2003) have the
+    same expectation and a smaller variance.
 
     Parameters
     ----------
     dim : int
-        Columns.
+        Number of columns.
     """
 
     dim: int = DEFAULT_DIM
@@ -101,15 +104,15 @@ class RandomProjection(Sketch):
 
 @dataclass(frozen=True)
 class RandomSampling(Sketch):
-    """Outputs drawn with replacement, likelier the larger their gradients; unbiased like the projection.
+    """Outputs drawn with replacement by the squared norm of their gradients; unbiased.
 
     Parameters
     ----------
     dim : int
-        Outputs drawn.
+        Number of outputs drawn.
     uniform : float
-        Share of the probability that is spread evenly, the rest goes by squared norm; it keeps the weight of
-        an output that is rarely drawn from growing without bound.
+        Fraction of the probability that is uniform; it bounds the weight of outputs that are
+        rarely drawn.
     """
 
     dim: int = DEFAULT_DIM
@@ -120,7 +123,7 @@ class RandomSampling(Sketch):
     ) -> tuple[np.ndarray, np.ndarray | None]:
         n_outputs = g.shape[1]
         energy = _core.column_energy(g, n_threads)
-        total = np.cumsum(energy)[-1]  # one after the other: NumPy's sum depends on the processor
+        total = np.cumsum(energy)[-1]  # sequential: the order of NumPy's sum depends on the CPU
         share = energy / total if total > 0 else np.full(n_outputs, 1.0 / n_outputs)
         probability = (1.0 - self.uniform) * share + self.uniform / n_outputs
         edges = np.cumsum(probability)
@@ -137,12 +140,12 @@ class RandomSampling(Sketch):
 
 @dataclass(frozen=True)
 class TopOutputs(Sketch):
-    """The outputs of largest squared norm of gradients; the others are not seen at all.
+    """The outputs with the largest squared norm of gradients; the others are ignored.
 
     Parameters
     ----------
     dim : int
-        Outputs kept.
+        Number of outputs kept.
     """
 
     dim: int = DEFAULT_DIM
@@ -158,17 +161,18 @@ class TopOutputs(Sketch):
 
 @dataclass(frozen=True)
 class TruncatedSVD(Sketch):
-    """The gradients in the basis of their leading right singular vectors: the best d columns there are.
+    """The gradients in the basis of their leading right singular vectors: the best d columns.
 
-    By subspace iteration from random signs (Halko, Martinsson and Tropp, "Finding structure with randomness",
-    SIAM Review, 2011, algorithm 4.4): exact where the gradients have rank d, near the best elsewhere.
+    Computed by subspace iteration from random signs (Halko, Martinsson and Tropp, "Finding
+    structure with randomness", SIAM Review, 2011, algorithm 4.4): exact for gradients of rank d,
+    nearly optimal for others.
 
     Parameters
     ----------
     dim : int
-        Columns.
+        Number of columns.
     n_iterations : int
-        Iterations; each reads the gradients twice.
+        Number of iterations; each reads the gradients twice.
     """
 
     dim: int = DEFAULT_DIM
@@ -179,24 +183,24 @@ class TruncatedSVD(Sketch):
     ) -> tuple[np.ndarray, np.ndarray | None]:
         dim = min(self.dim, g.shape[1])
         scale = (dim / g.shape[1]) ** 0.5
-        found = _core.sketch_subspace(
+        columns = _core.sketch_subspace(
             g, dim, _seed(seed, round), self.n_iterations, scale, n_threads
         )
-        return found, _one(h, n_threads)
+        return columns, _one(h, n_threads)
 
 
 @dataclass(frozen=True)
 class CountSketch(Sketch):
-    """Every output is added to one of d columns with a random sign; unbiased like the projection.
+    """Each output added to one of d columns with a random sign; unbiased.
 
-    Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", 2002. Its use is gradients
-    that are sparse: `sketch_labels` costs one operation per stored value, whatever the number of outputs. On
-    the same gradients both methods give the same bits.
+    Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", 2002. For sparse
+    gradients `sketch_labels` costs one operation per stored value, whatever the number of outputs.
+    On the same gradients both methods give the same bits.
 
     Parameters
     ----------
     dim : int
-        Columns.
+        Number of columns.
     """
 
     dim: int = DEFAULT_DIM
@@ -212,18 +216,19 @@ class CountSketch(Sketch):
     def sketch_labels(
         self, gradients: _core.SparseGradients, round: int, seed: int, n_threads: int
     ) -> np.ndarray:
-        """The same for sparse gradients.
+        """Return the sketch of sparse gradients.
 
         Parameters
         ----------
         gradients : _core.SparseGradients of shape (n_rows, K)
+            Sparse gradients.
         round, seed, n_threads
-            As in `sketch`.
+            See `sketch`.
 
         Returns
         -------
         ndarray of shape (n_rows, dim), float32
-            All of the gradients as they are where there are no more than `dim` outputs.
+            The dense gradients themselves if there are at most `dim` outputs.
         """
         if gradients.n_outputs <= self.dim:
             return gradients.dense(n_threads)
@@ -233,12 +238,12 @@ class CountSketch(Sketch):
 
 @dataclass(frozen=True)
 class CustomSketch(Sketch):
-    """A user's function, or a user's object, whose results are checked.
+    """A sketch of the user, whose results are checked.
 
     Parameters
     ----------
     function : callable
-        Takes what `Sketch.sketch` takes, and returns what it returns.
+        A function with the parameters and results of `Sketch.sketch`.
     """
 
     function: Callable[..., Any]
@@ -246,16 +251,16 @@ class CustomSketch(Sketch):
     def sketch(
         self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        found = self.function(g, h, round, seed, n_threads)
-        if not isinstance(found, tuple) or len(found) != 2:
+        result = self.function(g, h, round, seed, n_threads)
+        if not isinstance(result, tuple) or len(result) != 2:
             raise ValueError(
-                "A sketch must return (gradients, curvature or None); this one returned "
-                f"{type(found).__name__}."
+                "A sketch must return (gradients, hessian or None); this one returned "
+                f"{type(result).__name__}."
             )
-        gradients, curvature = found
+        gradients, hessian = result
         return (
             _float32(gradients, len(g), None, "gradients"),
-            None if curvature is None else _float32(curvature, len(g), 1, "curvature"),
+            None if hessian is None else _float32(hessian, len(g), 1, "hessian"),
         )
 
 
@@ -266,38 +271,37 @@ SKETCHES: dict[str, Callable[..., Any]] = {
     "truncated_svd": TruncatedSVD,
     "count_sketch": CountSketch,
 }
-"""Names that `sketch=` takes, besides "auto"."""
+"""Sketches by the name that `sketch=` accepts, besides "auto"."""
 
 
 def get_sketch(sketch: Any, dim: int | None, n_outputs: int) -> Sketch | None:
-    """The sketch that a parameter means.
+    """Return the sketch for the parameters `sketch` and `sketch_dim`.
 
     Parameters
     ----------
     sketch : None, "auto", a name of `SKETCHES`, a `Sketch` or a callable
-        "auto": none up to `AUTO_ABOVE` outputs, above the one that did best in docs/sketches.md.
+        "auto": no sketch up to `AUTO_ABOVE` outputs, otherwise a random projection.
     dim : int or None
-        Columns, for a name or "auto"; None: `DEFAULT_DIM`.
+        Number of columns, for a name or "auto"; None: `DEFAULT_DIM`.
     n_outputs : int
         Columns of the gradients.
 
     Returns
     -------
     Sketch or None
-        None: no sketch, either because none was wanted or because there are no more outputs than columns; all
-        of them are then used as they are.
+        None if no sketch was requested, or there are no more outputs than columns.
 
     Raises
     ------
     ValueError
-        For what is none of these, and where `dim` comes with a sketch that has its own.
+        For an invalid sketch, and for `dim` with a sketch object, which has its own.
     """
     if sketch is None:
         return None
     if isinstance(sketch, str):
         if sketch != "auto" and sketch not in SKETCHES:
             raise ValueError(
-                f"sketch={sketch!r} is unknown; there are 'auto', {', '.join(map(repr, SKETCHES))}."
+                f"sketch={sketch!r} is unknown; use 'auto', {', '.join(map(repr, SKETCHES))}."
             )
         if sketch == "auto" and n_outputs <= AUTO_ABOVE:
             return None
@@ -305,7 +309,7 @@ def get_sketch(sketch: Any, dim: int | None, n_outputs: int) -> Sketch | None:
         sketch = kind(DEFAULT_DIM if dim is None else dim)
     elif dim is not None:
         raise ValueError(
-            "sketch_dim goes with the name of a sketch; an object or a function has its own."
+            "sketch_dim needs the name of a sketch; an object or a function has its own dimension."
         )
     if isinstance(
         sketch, RandomProjection | RandomSampling | TopOutputs | TruncatedSVD | CountSketch
@@ -318,17 +322,18 @@ def get_sketch(sketch: Any, dim: int | None, n_outputs: int) -> Sketch | None:
     if callable(sketch):
         return CustomSketch(sketch)
     raise ValueError(
-        f"sketch must be None, 'auto', a name, a callable or an object with a method sketch, not {sketch!r}."
+        f"sketch must be None, 'auto', a name, a callable or an object with a method sketch, not "
+        f"{sketch!r}."
     )
 
 
 def _seed(seed: int, round: int) -> int:
-    """64 bits for the core's counter-based generator."""
+    """Return a 64-bit seed for the generator of the core."""
     return int(np.random.SeedSequence([seed, round, _STREAM]).generate_state(1, np.uint64)[0])
 
 
 def mean_over_outputs(h: np.ndarray, n_threads: int | Context) -> np.ndarray:
-    """One curvature a row: (n_rows, 1)."""
+    """Return one Hessian per row, (n_rows, 1)."""
     return h if h.shape[1] == 1 else _core.row_means(h, n_threads)
 
 
@@ -338,7 +343,7 @@ def _one(h: np.ndarray | None, n_threads: int | Context) -> np.ndarray | None:
 
 def _float32(values: Any, n_rows: int, n_columns: int | None, what: str) -> np.ndarray:
     array = np.ascontiguousarray(values, dtype=np.float32)
-    wanted = "d" if n_columns is None else n_columns
+    expected = "d" if n_columns is None else n_columns
     if (
         array.ndim != 2
         or len(array) != n_rows
@@ -346,6 +351,6 @@ def _float32(values: Any, n_rows: int, n_columns: int | None, what: str) -> np.n
         or n_columns not in (None, array.shape[1])
     ):
         raise ValueError(
-            f"The {what} of a sketch must have shape ({n_rows}, {wanted}), not {array.shape}."
+            f"The {what} of a sketch must have shape ({n_rows}, {expected}), not {array.shape}."
         )
     return array

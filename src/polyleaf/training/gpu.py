@@ -196,7 +196,7 @@ class DeviceSplitFinder:
     ) -> None:
         device, self._monotone = derivatives.device, monotone
         self._derivatives, self._sketch, self._settings = derivatives, sketch, settings
-        self._quantised = _core.DeviceChannels(device)
+        self._quantised = _core.DeviceQuantisedGradients(device)
         self._search = _core.DeviceSearch(bins, settings.workers)
         self._weight: _core.DeviceMatrix | None = None
 
@@ -256,10 +256,8 @@ class DeviceFitter:
         self._block_size = settings.hessian.leaf_block_size
         self._leaves = _core.DeviceLeaves(derivatives.device)
 
-    def fit(
-        self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
-    ) -> Leaves:
-        step = make_leaf_config(self._regularisation, learning_rate, self._block_size)
+    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
+        step = make_leaf_config(self._regularisation, rate, self._block_size)
         return self._leaves.newton(
             *self._select(output),
             self._grower,
@@ -301,16 +299,14 @@ class DeviceTopkFitter(DeviceFitter):
         super().__init__(derivatives, grower, settings)
         self._leaf = leaf
 
-    def fit(
-        self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
-    ) -> Leaves:
+    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
         return self._leaves.topk(
             *self._select(output),
             self._grower,
             grown.tree.n_leaves,
             self._leaf.leaf_k,
             grown.tree if self._leaf.leaf_output_set == "shared" else None,
-            make_leaf_config(self._regularisation, learning_rate),
+            make_leaf_config(self._regularisation, rate),
             sample.rows,
             sample.multiplier,
         )

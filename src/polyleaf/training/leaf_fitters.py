@@ -1,6 +1,6 @@
 """Leaf fitters: the values of a grown tree's leaves, from the derivatives of their rows.
 
-The arithmetic is in cpp/leaves. All have the method `fit(grown, sample, output, learning_rate)`:
+The arithmetic is in cpp/leaves. All have the method `fit(grown, sample, output, rate)`:
 
 grown : GrownTree
     The tree, and the leaf of every row.
@@ -8,8 +8,8 @@ sample : TreeSample
     The rows to fit on.
 output : int
     The output that the tree is for; -1: all.
-learning_rate : float
-    Factor of the leaf values.
+rate : float
+    Learning rate, the factor of the leaf values.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ from polyleaf.training.sparse_raw_scores import SparseState
 class LeafFitter(Protocol):
     """Fits leaf values."""
 
-    def fit(
-        self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
-    ) -> Leaves:
+    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
         """Return the leaves of one tree."""
         ...
 
@@ -54,10 +52,8 @@ class ConstantFitter:
         self._regularisation = settings.regularisation
         self._block_size = settings.hessian.leaf_block_size
 
-    def fit(
-        self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
-    ) -> Leaves:
-        step = make_leaf_config(self._regularisation, learning_rate, self._block_size)
+    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
+        step = make_leaf_config(self._regularisation, rate, self._block_size)
         g, h = self._derivatives.select_for_leaves(output)
         leaves = grown.grower.leaf_of_row, grown.tree.n_leaves
         return _core.fit_newton_leaves(
@@ -86,12 +82,10 @@ class QuantileFitter:
         self._state, self._others, self._workers = state, others, settings.workers
         self._updated_outputs = state.bound.updated_outputs
 
-    def fit(
-        self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
-    ) -> Leaves:
+    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
         updated = self._updated_outputs if output < 0 else self._updated_outputs[[output]]
         if not updated.any():
-            return self._others.fit(grown, sample, output, learning_rate)
+            return self._others.fit(grown, sample, output, rate)
         values = self._state.bound.update_leaves(
             self._state.scores_with_offset(),
             grown.grower.leaf_of_row,
@@ -100,10 +94,10 @@ class QuantileFitter:
             self._workers.n_threads_or_context,
         )
         values = values if output < 0 else extract_column(values, output)
-        values = values * np.float32(learning_rate)
+        values = values * np.float32(rate)
         if updated.all():
             return values
-        others = self._others.fit(grown, sample, output, learning_rate)
+        others = self._others.fit(grown, sample, output, rate)
         assert isinstance(others, np.ndarray)
         return np.where(updated, values, others)
 
@@ -135,10 +129,8 @@ class MonotoneFitter:
         self.base_fitter, self._monotone, self._n_bins = base_fitter, monotone, n_bins
         self._reg_lambda, self._workers = settings.regularisation.reg_lambda, settings.workers
 
-    def fit(
-        self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
-    ) -> Leaves:
-        values = self.base_fitter.fit(grown, sample, output, learning_rate)
+    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
+        values = self.base_fitter.fit(grown, sample, output, rate)
         assert isinstance(values, np.ndarray)  # the settings allow no other leaves
         return self.project(values, grown, sample, output)
 
@@ -160,9 +152,7 @@ class TopkFitter:
         self._derivatives, self._leaf = derivatives, leaf
         self._regularisation, self._workers = settings.regularisation, settings.workers
 
-    def fit(
-        self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
-    ) -> Leaves:
+    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
         g, h = self._derivatives.select_for_leaves(output)
         shared = grown.tree if self._leaf.leaf_output_set == "shared" else None
         return _core.fit_topk_leaves(
@@ -172,7 +162,7 @@ class TopkFitter:
             grown.tree.n_leaves,
             self._leaf.leaf_k,
             shared,
-            make_leaf_config(self._regularisation, learning_rate),
+            make_leaf_config(self._regularisation, rate),
             sample.rows,
             sample.multiplier,
             self._workers,
@@ -186,16 +176,14 @@ class SparseTargetFitter:
         self._state, self._leaf = state, leaf
         self._regularisation, self._workers = settings.regularisation, settings.workers
 
-    def fit(
-        self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
-    ) -> Leaves:
+    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
         return _core.fit_topk_leaves_sparse(
             self._state.gradients,
             self._state.weight,
             grown.grower.leaf_of_row,
             grown.tree.n_leaves,
             self._leaf.leaf_k,
-            make_leaf_config(self._regularisation, learning_rate),
+            make_leaf_config(self._regularisation, rate),
             sample.rows,
             sample.multiplier,
             self._workers,
@@ -219,13 +207,11 @@ class LinearFitter:
         weight = derivatives.row_weight
         self.table = _core.LinearTable(dataset.bins, self._features, weight, self._workers)
 
-    def fit(
-        self, grown: GrownTree, sample: TreeSample, output: int, learning_rate: float
-    ) -> Leaves:
+    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
         step = _core.LinearLeafConfig(
             reg_lambda=self._regularisation.reg_lambda,
             linear_lambda=self._leaf.slope_lambda,
-            learning_rate=learning_rate,
+            learning_rate=rate,
             max_regressors=self._leaf.linear_features,
             clip=self._leaf.linear_extrapolation == "clip",
         )

@@ -13,7 +13,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.memmap import mapped
+from polyleaf.data.memory import create_memmap
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.settings.train_config import LinearLeaf, TrainConfig
 from polyleaf.sketching.sketches import get_sketch
@@ -179,7 +179,7 @@ def make_row_allocator(
         dataset.release_memory()
     if needed + (0 if dataset.is_memmapped else bins) + n_rows * row.state <= limit:
         return np.zeros
-    return lambda shape, dtype: mapped(shape, dtype, folder)
+    return lambda shape, dtype: create_memmap(shape, dtype, folder)
 
 
 def _format_size(size: int) -> str:

@@ -3,7 +3,6 @@ evaluation sets."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -16,20 +15,23 @@ from sklearn.utils.validation import validate_data
 import polyleaf._core as _core
 from polyleaf.data.binning import MAX_BINS, BinMapper
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.holdout import split_rows_stratified
-from polyleaf.inputs.features import (
-    FeatureTable,
-    check_column_labels,
-    read_features,
-    resolve_categorical_mask,
+from polyleaf.data.random_rows import split_rows_stratified
+from polyleaf.inputs.feature_table import FeatureTable
+from polyleaf.inputs.features import check_column_labels, read_features, resolve_categorical_mask
+from polyleaf.inputs.frames import as_frame
+from polyleaf.inputs.read_target import check_same_rows
+from polyleaf.inputs.target import Target, encode_evaluation_target
+from polyleaf.inputs.validation import (
+    check_data,
+    check_in_memory,
+    check_unique_names,
+    find_non_number,
+    replace_nulls_with_nan,
 )
-from polyleaf.inputs.frames import as_frame, check_in_memory, check_unique_names
-from polyleaf.inputs.objects import find_non_number, replace_nulls_with_nan
-from polyleaf.inputs.targets import Target, check_same_rows, encode_evaluation_target
-from polyleaf.inputs.validation import check_data
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.runtime.device_arrays import as_device_array, is_device_array
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only
 from polyleaf.training.evaluation import EvalSet
@@ -429,11 +431,10 @@ def _warn_ignored_parameters(p: SharedParameters, X: Dataset) -> None:
         ("categorical_features", _differs_in_categories(p.categorical_features, X)),
     ):
         if is_ignored:
-            warnings.warn(
+            warn_user(
                 f"{name}={getattr(p, name)!r} has no effect: the Dataset is binned already. Make "
                 "it with this "
-                "parameter.",
-                stacklevel=6,
+                "parameter."
             )
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyleaf.data.random import FEATURES, ROWS, draw, draw_ids, find_kth_smallest
+from polyleaf.data.random_rows import FEATURES, ROWS, draw, draw_ids, find_kth_smallest
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.settings.train_config import SamplingConfig
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.random import SCORED_ROWS, derive_seed
+from polyleaf.data.random_rows import SCORED_ROWS, derive_seed
 from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import COUPLED, LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import CountSketch, Sketch, mean_over_outputs

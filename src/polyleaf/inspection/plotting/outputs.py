@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.estimators.base import HAS_OFFSETS
 from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.offsets import OffsetReader
 from polyleaf.inspection.plotting.display import (
@@ -19,6 +18,7 @@ from polyleaf.inspection.plotting.display import (
     resolve_offset,
 )
 from polyleaf.model import Model
+from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.statistics import Scorer
 
 __all__ = ["OutputsDisplay"]

@@ -12,7 +12,6 @@ from sklearn.utils import _safe_indexing
 
 from polyleaf.data.dataset import Dataset
 from polyleaf.distributions import Distribution
-from polyleaf.estimators.base import HAS_OFFSETS
 from polyleaf.estimators.shap_mixin import mean_abs_shap
 from polyleaf.inputs.multitask import (
     TaskColumns,
@@ -20,8 +19,8 @@ from polyleaf.inputs.multitask import (
     decode_target_encoding,
     get_task_name,
 )
-from polyleaf.inputs.objects import get_missing_mask
-from polyleaf.inputs.targets import check_same_rows, to_numpy
+from polyleaf.inputs.read_target import check_same_rows, to_numpy
+from polyleaf.inputs.validation import get_missing_mask
 from polyleaf.inspection.plotting.display import (
     get_model,
     get_output_names,
@@ -31,6 +30,7 @@ from polyleaf.inspection.plotting.display import (
 )
 from polyleaf.metrics._multitask import compute_scores_per_target
 from polyleaf.model import Model
+from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 
 __all__ = [

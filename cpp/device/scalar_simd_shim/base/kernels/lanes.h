@@ -1,5 +1,5 @@
-// Takes the place of base/kernels/lanes.h where scores are compiled for a device: a thread is one
-// lane, so that what scores call a vector of sixteen is a number.
+// Replaces base/kernels/lanes.h when scores are compiled for a GPU: a thread is one lane, so a
+// vector of 16 is a scalar.
 #pragma once
 #include <cstdint>
 

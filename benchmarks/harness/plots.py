@@ -1,0 +1,121 @@
+"""Figures as images."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from .paper import Figure, Paper
+from .store import Store
+
+WIDTH, PANEL_HEIGHT, DPI = 9.0, 3.0, 100
+STYLES = ("-", "--", ":")
+# The same file from the same figures: no date, no random ids.
+SETTINGS = {"svg.hashsalt": "polyleaf", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
+
+
+def draw(paper: Paper, figure: Figure, store: Store, folder: Path) -> Path | None:
+    """Write the image of a figure; its path, None where none of its runs has been done.
+
+    Runs whose curves were not kept leave an image that is there as it is.
+    """
+    path = folder / (re.sub(r"[^a-z0-9]+", "-", f"{paper.key}-{figure.name}".lower()) + ".svg")
+    found = store.found(paper, figure)
+    if figure.curves:
+        found = {cell: figures for cell, figures in found.items() if "curves" in figures}
+    if not found:
+        return path if path.is_file() else None
+    return save(lambda canvas: (figure.draw or _curves(figure))(canvas, found), path)
+
+
+def save(paint: Any, path: Path, height: float = PANEL_HEIGHT) -> Path:
+    """Let `paint(matplotlib figure)` draw, and write what it drew."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context(SETTINGS):
+        canvas = pyplot.figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
+        paint(canvas)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        canvas.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        pyplot.close(canvas)
+    return path
+
+
+def _curves(figure: Figure) -> Any:
+    """A painter of one panel a subject: colours are methods, styles the curves of one run."""
+
+    def paint(canvas: Any, found: dict[tuple[str, str], dict[str, Any]]) -> None:
+        panels = canvas.subplots(1, len(figure.subjects), squeeze=False)[0]
+        for panel, subject in zip(panels, figure.subjects, strict=True):
+            for i, method in enumerate(figure.methods):
+                curves = found.get((method, subject.title), {}).get("curves", {})
+                for name, style in zip(figure.curves, STYLES, strict=False):
+                    if name in curves:
+                        label = method if len(figure.curves) == 1 else f"{method}, {name}"
+                        panel.plot(
+                            *zip(*curves[name], strict=True),
+                            style,
+                            color=f"C{i}",
+                            label=label,
+                            lw=1.2,
+                        )
+            panel.set(title=subject.title, xlabel=figure.x, ylabel=figure.y)
+            if "x" in figure.log:
+                panel.set_xscale("log")
+            if "y" in figure.log:
+                panel.set_yscale("log")
+        for panel in panels:
+            if panel.get_legend_handles_labels()[
+                0
+            ]:  # one legend, in the first panel that has a curve
+                panel.legend(fontsize=7)
+                break
+
+    return paint
+
+
+def rank_diagram(panel: Any, means: dict[str, float], critical: float) -> None:
+    """Mean ranks on a line, the best at the left; bars join methods that do not differ (Demšar,
+    figure 1).
+    """
+    ordered = sorted(means.items(), key=lambda item: item[1])
+    low, high = math.floor(ordered[0][1]), math.ceil(ordered[-1][1])
+    panel.hlines(0, low, high, "black")
+    for tick in range(low, high + 1):
+        panel.vlines(tick, 0, 0.12, "black")
+        panel.text(tick, 0.2, str(tick), ha="center")
+    half = (len(ordered) + 1) // 2
+    for i, (method, rank) in enumerate(ordered):
+        left = i < half
+        depth = -0.6 - 0.4 * (i if left else len(ordered) - 1 - i)
+        end = low - 0.1 if left else high + 0.1
+        panel.plot([rank, rank, end], [0, depth, depth], color="C0", lw=1)
+        panel.text(
+            end, depth, f"{method} ({rank:.2f}) ", ha="right" if left else "left", va="center"
+        )
+    for i, (first, last) in enumerate(groups([rank for _, rank in ordered], critical)):
+        panel.hlines(-0.12 - 0.1 * i, first - 0.03, last + 0.03, "black", lw=3)
+    panel.hlines(0.7, low, low + critical, "C3", lw=2)
+    panel.text(
+        low + critical / 2, 0.8, f"critical difference {critical:.2f}", ha="center", color="C3"
+    )
+    panel.set(
+        xlim=(low - 0.35 * (high - low) - 0.5, high + 0.35 * (high - low) + 0.5),
+        ylim=(-0.9 - 0.4 * half, 1.2),
+    )
+    panel.axis("off")
+
+
+def groups(ordered: list[float], critical: float) -> list[tuple[float, float]]:
+    """The longest runs of ranks, in ascending order, whose ends differ by less than `critical`."""
+    found: list[tuple[float, float]] = []
+    for i, first in enumerate(ordered):
+        last = max(rank for rank in ordered[i:] if rank - first < critical)
+        if last > first and (not found or last > found[-1][1]):
+            found.append((first, last))
+    return found

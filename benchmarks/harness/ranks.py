@@ -1,0 +1,74 @@
+"""Mean ranks of methods over subjects, and the difference of ranks that is significant.
+
+J. Demšar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy.stats import rankdata, studentized_range
+
+from .paper import Figures, Subject
+from .verdict import get_value
+
+
+def mean_ranks(values: Sequence[Mapping[str, float]], methods: Sequence[str]) -> dict[str, float]:
+    """The mean rank of each method, 1 the best; equal values share their ranks' mean.
+
+    Parameters
+    ----------
+    values : sequence of dict
+        One a subject, each with every method's value; the smaller, the better.
+    methods : sequence of str
+    """
+    ranks = np.mean([rankdata([row[m] for m in methods]) for row in values], axis=0)
+    return dict(zip(methods, ranks.tolist(), strict=True))
+
+
+def critical_difference(n_methods: int, n_subjects: int, alpha: float = 0.05) -> float:
+    """Return the Nemenyi critical difference of mean ranks (Demšar, section 3.2.2)."""
+    q = studentized_range.ppf(1 - alpha, n_methods, np.inf) / math.sqrt(2)
+    return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_subjects)))
+
+
+def from_figures(
+    found: Mapping[tuple[str, str], Figures],
+    subjects: Sequence[Subject],
+    methods: Sequence[str] | None = None,
+) -> tuple[list[dict[str, float]], list[str]]:
+    """What `mean_ranks` takes: the subjects on which all of the methods have figures, and these
+    methods.
+
+    Values are rounded as they are shown: what looks equal is.
+
+    Parameters
+    ----------
+    found : dict
+        `(method, subject's title)` -> figures of the run.
+    subjects : sequence of Subject
+    methods : sequence of str, optional
+        By default all that have figures.
+    """
+    methods = list(dict.fromkeys(method for method, _ in found) if methods is None else methods)
+    rows = []
+    for subject in subjects:
+        sign = -1.0 if subject.better == "higher" else 1.0
+        values = {m: get_value(found.get((m, subject.title)), subject.figure) for m in methods}
+        row = {
+            m: sign * round(value.mean, subject.digits)
+            for m, value in values.items()
+            if value is not None
+        }
+        if len(row) == len(methods):
+            rows.append(row)
+    return rows, methods
+
+
+def most_complete(found: Mapping[tuple[str, str], Figures]) -> list[str]:
+    """The methods that have figures for every subject that any method has them for."""
+    subjects = {title for _, title in found}
+    methods = dict.fromkeys(method for method, _ in found)
+    return [m for m in methods if all((m, title) in found for title in subjects)]

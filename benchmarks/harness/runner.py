@@ -1,0 +1,141 @@
+"""Does the runs of studies that are missing, one after the other, and shows how far it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from .. import processes, report, sets
+from ..processes import Failed
+from ..sets import DataMissing
+from . import worker
+from .context import Context
+from .paper import Task
+from .store import Record, Store
+
+Measure = Callable[[dict[str, Any]], Record]
+
+
+def make_subprocess_measure(context: Context, timeout: float) -> Measure:
+    """A `measure` that does each run in a process of its own."""
+
+    def measure(job: dict[str, Any]) -> Record:
+        return processes.call(worker.__name__, job, context.threads, timeout)
+
+    return measure
+
+
+def measure_in_process(job: dict[str, Any]) -> Record:
+    """A `measure` that does each run here: no limit on its time, and nothing is imported again."""
+    try:
+        return worker.measure(job)
+    except Exception as error:  # a library may raise anything; the next run follows
+        raise Failed(f"{type(error).__name__}: {error}") from error
+
+
+def run(
+    tasks: Iterable[Task], context: Context, store: Store, measure: Measure, *, again: bool = False
+) -> list[Task]:
+    """Do what is not in the store yet.
+
+    A run that fails is kept with its reason, and the next one follows. `again`: do all of them,
+    done or not.
+
+    Returns
+    -------
+    list of Task
+        Those that failed (not: those whose data or library is missing).
+    """
+    to_do, skipped = [], Counter[str]()
+    for task in tasks:
+        missing = _missing(task, context)
+        if missing:
+            skipped[missing] += 1
+        elif again or not store.done(task.key):
+            to_do.append(task)
+    for missing, n in skipped.items():
+        log(f"skipped: {n} runs: {missing}")
+    if not to_do:
+        return []
+    store.begin({**report.environment(), "quick": context.quick, "threads": context.threads})
+    failed = []
+    with _Progress(len(to_do)) as progress:
+        for task in to_do:
+            progress.start(task.key)
+            try:
+                record = measure(worker.make_job(task, context))
+            except Failed as failure:
+                record = {"key": task.key, "error": str(failure)}
+                failed.append(task)
+            store.add(record)
+            progress.end(task.key, record)
+    return failed
+
+
+def _missing(task: Task, context: Context) -> str:
+    for name in task.needs:
+        try:
+            sets.find(context.data, name)
+        except DataMissing as reason:
+            return str(reason)
+    return ""
+
+
+def log(text: str) -> None:
+    """To standard error: tables are on standard output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class _Progress(AbstractContextManager["_Progress"]):
+    """A bar with the run in progress on a terminal, one line a run elsewhere."""
+
+    def __init__(self, n_runs: int):
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        console = Console(stderr=True)
+        self.n_runs, self.n_done, self.begun = n_runs, 0, 0.0
+        self.bar = None
+        if console.is_terminal:
+            columns = (
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.description}"),
+            )
+            self.bar = Progress(*columns, console=console)
+            self.row = self.bar.add_task("", total=n_runs)
+
+    def __enter__(self) -> _Progress:
+        if self.bar is not None:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def start(self, name: str) -> None:
+        self.begun = time.perf_counter()
+        if self.bar is not None:
+            self.bar.update(self.row, description=name)
+
+    def end(self, name: str, record: Record) -> None:
+        self.n_done += 1
+        outcome = record.get("error") or f"{time.perf_counter() - self.begun:.1f} s"
+        line = f"{self.n_done}/{self.n_runs} {name}: {outcome}"
+        if self.bar is None:
+            log(line)
+        else:
+            self.bar.console.print(line, highlight=False, markup=False)
+            self.bar.advance(self.row)

@@ -1,0 +1,129 @@
+"""Finished runs, a file of JSON lines that grows by one line a run.
+
+A run that is interrupted leaves no line; a line that was cut in writing is the last one and is
+dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .paper import Figure, Paper, Table
+
+Record = dict[str, Any]
+
+
+class Store:
+    """Runs by their key; the last line of a key counts.
+
+    Parameters
+    ----------
+    path : Path
+        Need not exist.
+
+    Raises
+    ------
+    ValueError
+        Where the file holds something else.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.records: dict[str, Record] = {}
+        self.environments: list[dict[str, Any]] = []
+        for line in self._lines():
+            if "environment" in line:
+                self.environments.append(line["environment"])
+            else:
+                self._keep(line)
+
+    def _lines(self) -> list[dict[str, Any]]:
+        if not self.path.is_file():
+            return []
+        lines = []
+        whole, _, _ = self.path.read_text().rpartition("\n")
+        for number, text in enumerate(whole.splitlines(), start=1):
+            try:
+                line = json.loads(text)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{self.path}, line {number}, is not JSON: {error}.") from error
+            if not isinstance(line, dict) or not {"environment", "key"} & line.keys():
+                raise ValueError(f"{self.path}, line {number}, is no record of a run.")
+            lines.append(line)
+        return lines
+
+    def done(self, key: str) -> bool:
+        """Return whether this run has figures; failed and skipped runs are tried again."""
+        return self.figures(key) is not None
+
+    def figures(self, key: str) -> dict[str, Any] | None:
+        """What the run gave; None where it has not been done."""
+        return self.records.get(key, {}).get("figures")
+
+    def found(self, paper: Paper, table: Table | Figure) -> dict[tuple[str, str], dict[str, Any]]:
+        """The figures of a table's runs, as far as they have been done, by method and subject's
+        title.
+        """
+        keys = ((m, s.title, paper.task(table, m, s).key) for m, s in table.runs())
+        return {
+            (m, title): figures
+            for m, title, key in keys
+            if (figures := self.figures(key)) is not None
+        }
+
+    def find_error(self, key: str) -> str | None:
+        """Why the run has no figures; None where it has, or was never tried."""
+        return self.records.get(key, {}).get("error")
+
+    def find_environments(self, paper: Paper) -> list[dict[str, Any]]:
+        """What the finished runs of a paper depended on, in the order of the file."""
+        used = {
+            self.records[task.key].get("ran_in") for task in paper.tasks() if self.done(task.key)
+        }
+        return [environment for i, environment in enumerate(self.environments) if i in used]
+
+    def begin(self, environment: dict[str, Any]) -> None:
+        """Note what the runs to come depend on: versions, processor, commit, and `quick`.
+
+        `ValueError` where the file's runs are quick ones and those to come are not, or the other
+        way round.
+        """
+        for earlier in self.environments:
+            if earlier.get("quick") != environment.get("quick"):
+                kinds = ("quick", "full") if earlier.get("quick") else ("full", "quick")
+                raise ValueError(
+                    f"{self.path} holds {kinds[0]} runs; write {kinds[1]} ones to another file."
+                )
+        self.environments.append(environment)
+        self._append({"environment": environment})
+
+    def add(self, record: Record) -> None:
+        """Keep a run: `key`, `figures` or `error`, and whatever else is to be known of it."""
+        self._keep(record)
+        self._append(record)
+
+    def _keep(self, record: Record) -> None:
+        """Of the environment above it in the file, also where files have been put together."""
+        self.records[record["key"]] = {**record, "ran_in": len(self.environments) - 1}
+
+    def _append(self, line: dict[str, Any]) -> None:
+        text = json.dumps(line, default=plain) + "\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a+b") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as JSON has them."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be kept in a result file.")

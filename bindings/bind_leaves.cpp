@@ -1,0 +1,449 @@
+// Leaf blocks, leaf fitters and linear tables for Python.
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "arrays.h"
+#include "base/packed.h"
+#include "context_caster.h"
+#include "conversions.h"
+#include "leaf_blocks.h"
+#include "leaves/linear.h"
+#include "leaves/linear_block.h"
+#include "leaves/monotone_leaves.h"
+#include "leaves/newton.h"
+#include "leaves/topk.h"
+#include "leaves/topk_block.h"
+#include "search/linear_gradients.h"
+
+namespace polyleaf {
+
+namespace {
+
+void require_leaves(bool condition, const std::string& message) {
+  if (!condition) throw std::invalid_argument("The leaves are not valid: " + message);
+}
+
+int64_t count_leaves(const Array1<const int64_t>& indptr) {
+  require_leaves(indptr.size() >= 2, "indptr needs one entry a leaf and one more.");
+  return static_cast<int64_t>(indptr.size()) - 1;
+}
+
+void init_topk(TopkLeaves* self, const Array1<const int64_t>& indptr,
+               const Array1<const int32_t>& outputs, const Array1<const float>& values,
+               int64_t n_outputs) {
+  require_leaves(outputs.size() == values.size(), "outputs and values differ in length.");
+  new (self) TopkLeaves(indptr.data(), count_leaves(indptr), outputs.data(), values.data(),
+                        static_cast<int64_t>(values.size()), n_outputs);
+}
+
+void init_linear(LinearLeaves* self, const Array1<const int64_t>& indptr,
+                 const Array1<const int32_t>& features, const Array2<const float>& weights,
+                 const Array1<const float>& centre, const Array2<const float>& intercept,
+                 const Array2<const float>& lower, const Array2<const float>& upper) {
+  const size_t n_leaves = static_cast<size_t>(count_leaves(indptr)), n_columns = intercept.shape(1);
+  require_leaves(weights.shape(0) == features.size() && centre.size() == features.size(),
+                 "features, weights and centre must have one entry for each regressor.");
+  for (const auto* matrix : {&intercept, &lower, &upper})
+    require_leaves(matrix->shape(0) == n_leaves && matrix->shape(1) == n_columns,
+                   "intercept, lower and upper must have one row a leaf and one column an output.");
+  require_leaves(weights.shape(1) == n_columns, "weights must have one column for each of the " +
+                                                    std::to_string(n_columns) +
+                                                    " outputs of the intercepts.");
+  new (self)
+      LinearLeaves({indptr.data(), features.data(), weights.data(), centre.data(), intercept.data(),
+                    lower.data(), upper.data(), static_cast<int64_t>(n_leaves),
+                    static_cast<int64_t>(features.size()), static_cast<int64_t>(n_columns)});
+}
+
+// A read-only property: an array with one entry for each regressor or output of a leaf.
+template <class T, class Class, class Get>
+void def_entries(nb::class_<Class, LeafBlock>& cls, const char* name, Get get, const char* doc) {
+  cls.def_prop_ro(
+      name,
+      [get](nb::handle self) {
+        const auto& block = nb::cast<const LeafBlock&>(self);
+        return view<T>(get(block.view()), {static_cast<size_t>(block.n_entries())}, self);
+      },
+      doc);
+}
+
+template <class Class>
+void def_indptr(nb::class_<Class, LeafBlock>& cls) {
+  cls.def_prop_ro(
+      "indptr",
+      [](nb::handle self) {
+        const auto& block = nb::cast<const LeafBlock&>(self);
+        return view<int64_t>(block.view().begin, {static_cast<size_t>(block.n_leaves()) + 1}, self);
+      },
+      "int64 (n_leaves + 1,); the entries of leaf l are indptr[l] .. indptr[l + 1] - 1");
+}
+
+// A read-only property: a matrix with one row a leaf, or one a regressor, and one column an output.
+template <class Get>
+void def_vectors(nb::class_<LinearLeaves, LeafBlock>& cls, const char* name, Get get, bool per_leaf,
+                 const char* doc) {
+  cls.def_prop_ro(
+      name,
+      [get, per_leaf](nb::handle self) {
+        const auto& block = nb::cast<const LeafBlock&>(self);
+        return vectors(get(block.view()), per_leaf ? block.n_leaves() : block.n_entries(), block,
+                       self);
+      },
+      doc);
+}
+
+void bind_topk_leaves(nb::module_& m) {
+  nb::class_<TopkLeaves, LeafBlock> sparse(
+      m, "TopkLeaves",
+      "Leaves that hold some of the outputs; the others get nothing. Arrays are read-only views.");
+  sparse.def("__init__", &init_topk, nb::arg("indptr"), nb::arg("outputs"), nb::arg("values"),
+             nb::arg("n_outputs"),
+             "indptr int64 (n_leaves + 1,), outputs int32 (nnz,) ascending in each leaf, values "
+             "float32 (nnz,).\n"
+             "ValueError unless they fit together and are finite.");
+  def_indptr(sparse);
+  def_entries<int32_t>(
+      sparse, "outputs", [](const LeafView& v) { return v.index; },
+      "int32 (nnz,); ascending in each leaf");
+  def_entries<float>(
+      sparse, "values", [](const LeafView& v) { return v.values; }, "float32 (nnz,)");
+}
+
+void bind_linear_leaves(nb::module_& m) {
+  nb::class_<LinearLeaves, LeafBlock> linear(
+      m, "LinearLeaves",
+      "Leaves that are linear in a few raw features:\n"
+      "clip(intercept + sum_j weights_j * (x_j - centre_j), lower, "
+      "upper), in float32, in order; a missing x_j\n"
+      "adds nothing. Arrays are read-only views.");
+  linear.def("__init__", &init_linear, nb::arg("indptr"), nb::arg("features"), nb::arg("weights"),
+             nb::arg("centre"), nb::arg("intercept"), nb::arg("lower"), nb::arg("upper"),
+             "indptr int64 (n_leaves + 1,), features int32 (nnz,) ascending in each leaf, weights "
+             "float32 (nnz, "
+             "K),\n"
+             "centre float32 (nnz,), intercept, lower, upper float32 (n_leaves, K). ValueError "
+             "unless they fit\n"
+             "together and are finite (lower may be -inf, upper inf).");
+  def_indptr(linear);
+  def_entries<int32_t>(
+      linear, "features", [](const LeafView& v) { return v.index; },
+      "int32 (nnz,); ascending in each leaf");
+  def_entries<float>(
+      linear, "centre", [](const LeafView& v) { return v.centre; }, "float32 (nnz,)");
+  def_vectors(
+      linear, "weights", [](const LeafView& v) { return v.weights; }, false, "float32 (nnz, K)");
+  def_vectors(
+      linear, "intercept", [](const LeafView& v) { return v.values; }, true,
+      "float32 (n_leaves, K)");
+  def_vectors(
+      linear, "lower", [](const LeafView& v) { return v.lower; }, true, "float32 (n_leaves, K)");
+  def_vectors(
+      linear, "upper", [](const LeafView& v) { return v.upper; }, true, "float32 (n_leaves, K)");
+  linear.def_prop_ro("n_features", &LeafBlock::n_features,
+                     "1 + the largest feature read; 0 where none is.");
+}
+
+void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_row,
+                const AnyLeaves& leaves, int32_t output, const Context& context,
+                const AnyFeatures& features) {
+  const auto n = static_cast<int64_t>(raw.shape(0)), n_outputs = static_cast<int64_t>(raw.shape(1));
+  const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves);
+  const LeafView view = get_leaf_view(leaves);
+  const int32_t n_leaves =
+      block != nullptr ? (*block)->n_leaves()
+                       : static_cast<int32_t>(std::get<Array2<const float>>(leaves).shape(0));
+  if (raw.shape(0) != leaf_of_row.size())
+    throw std::invalid_argument("raw and leaf_of_row must have the same number of rows.");
+  if (output >= n_outputs || view.n_columns != (output >= 0 ? 1 : n_outputs) ||
+      (output >= 0 && view.kind->is_sparse))
+    throw std::invalid_argument("Leaf values do not fit the raw scores.");
+  check_leaf_ids(leaf_of_row.data(), n, n_leaves, context);
+  if (block != nullptr) check_features(feature_matrix(features), (*block)->n_features(), n);
+  nb::gil_scoped_release release;
+  add_leaf_values(raw.data(), n, n_outputs, output, leaf_of_row.data(), view,
+                  feature_matrix(features), context);
+}
+
+}  // namespace
+
+void bind_leaf_blocks(nb::module_& m) {
+  nb::class_<LeafBlock>(m, "LeafBlock", "The payloads of one tree's leaves.")
+      .def_prop_ro("n_leaves", &LeafBlock::n_leaves)
+      .def_prop_ro("n_outputs", &LeafBlock::n_columns, "Outputs that a leaf is for.");
+  bind_topk_leaves(m);
+  bind_linear_leaves(m);
+  m.def("add_leaf_values", &add_leaves, nb::arg("raw").noconvert(), nb::arg("leaf_of_row"),
+        nb::arg("leaves"), nb::arg("output") = -1, nb::arg("n_threads") = 1,
+        nb::arg("features").noconvert() = nb::none(),
+        "raw[i] += leaves[leaf_of_row[i]], in place, as Forest.predict does. leaves: as in "
+        "Forest.append;\n"
+        "output >= 0: leaves of one column go to that column; features: float32 (n_features, "
+        "n_rows), where\n"
+        "leaves are linear.");
+}
+
+namespace {
+
+using Leaves = Array1<const int32_t>;  // of rows
+using SampleRows = Optional1<const uint32_t>;
+using Multiplier = Optional1<const float>;
+using Derivatives = Array2<const float>;
+using Hessians = Optional2<const float>;
+
+// The sample of a tree's n rows, of which each is in one of the leaves.
+RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves,
+                       const SampleRows& rows, const Multiplier& multiplier,
+                       const Context& context) {
+  const RowSample sample = make_row_sample(n, rows, multiplier, context);
+  require(static_cast<int64_t>(leaf_of_row.size()) == n, "leaf_of_row needs one entry per row.");
+  require(n_leaves >= 1, "There must be at least one leaf.");
+  check_leaf_ids(leaf_of_row.data(), n, n_leaves, context);
+  return sample;
+}
+
+void check_hessian(const Derivatives& g, const Hessians& h) {
+  require(g.shape(1) >= 1, "There must be at least one output.");
+  require(!h || (h->shape(0) == g.shape(0) && (h->shape(1) == 1 || h->shape(1) == g.shape(1))),
+          "h must have g's rows, and one column or one per output.");
+}
+
+const float* data(const Hessians& h) {
+  return h ? h->data() : nullptr;
+}
+int columns(const Hessians& h) {
+  return h ? static_cast<int>(h->shape(1)) : 0;
+}
+
+nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Hessians& h,
+                                         const Leaves& leaf_of_row, int32_t n_leaves,
+                                         const LeafConfig& step, const SampleRows& rows,
+                                         const Multiplier& multiplier, const Context& context) {
+  const size_t n = g.shape(0), k = g.shape(1);
+  const RowSample sample =
+      checked_rows(static_cast<int64_t>(n), leaf_of_row, n_leaves, rows, multiplier, context);
+  require(!h || (h->shape(0) == n &&
+                 (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == packed_size(k))),
+          "h must have g's rows, and one column, one per output, or K (K + 1) / 2.");
+  NewArray<float> out({static_cast<size_t>(n_leaves), k});
+  {
+    nb::gil_scoped_release release;
+    fit_newton_leaves(g.data(), data(h), static_cast<int>(k), columns(h), sample,
+                      leaf_of_row.data(), n_leaves, step, context, out.data);
+  }
+  return out.array;
+}
+
+std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Hessians& h,
+                                    const Leaves& leaf_of_row, int32_t n_leaves, int32_t leaf_k,
+                                    const Tree* shared, const LeafConfig& step,
+                                    const SampleRows& rows, const Multiplier& multiplier,
+                                    const Context& context) {
+  const RowSample sample = checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves,
+                                        rows, multiplier, context);
+  check_hessian(g, h);
+  require(leaf_k >= 1, "leaf_k must be at least 1.");
+  require(shared == nullptr || shared->n_leaves == n_leaves,
+          "The tree has another number of leaves.");
+  nb::gil_scoped_release release;
+  const TopkLeafArrays leaves =
+      fit_topk_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample,
+                      leaf_of_row.data(), n_leaves, step, leaf_k, shared, context);
+  return make_topk_block(leaves, static_cast<int64_t>(g.shape(1)));
+}
+
+std::shared_ptr<LeafBlock> fit_topk_sparse(const SparseRows& g,
+                                           const Optional1<const float>& weight,
+                                           const Leaves& leaf_of_row, int32_t n_leaves,
+                                           int32_t leaf_k, const LeafConfig& step,
+                                           const SampleRows& rows, const Multiplier& multiplier,
+                                           const Context& context) {
+  const RowSample sample =
+      checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, context);
+  require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(),
+          "Weights need one entry per row.");
+  require(leaf_k >= 1, "leaf_k must be at least 1.");
+  nb::gil_scoped_release release;
+  const TopkLeafArrays leaves =
+      fit_topk_leaves(g, weight ? weight->data() : nullptr, sample, leaf_of_row.data(), n_leaves,
+                      step, leaf_k, context);
+  return make_topk_block(leaves, g.n_outputs());
+}
+
+std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h,
+                                         const Leaves& leaf_of_row, const Tree& tree,
+                                         const Array2<const float>& features,
+                                         const LinearTable& table, const LinearLeafConfig& step,
+                                         const SampleRows& rows, const Multiplier& multiplier,
+                                         const Context& context) {
+  const auto n = static_cast<int64_t>(g.shape(0));
+  const RowSample sample = checked_rows(n, leaf_of_row, tree.n_leaves, rows, multiplier, context);
+  check_hessian(g, h);
+  require(
+      static_cast<int>(features.shape(0)) == table.n_features() && features.shape(1) == g.shape(0),
+      "features must have one row for each feature of the table and one column for each row of g.");
+  for (int32_t f : tree.feature)
+    require(f < table.n_features(), "The tree splits on unknown features.");
+  nb::gil_scoped_release release;
+  return fit_linear_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), h ? columns(h) : 1,
+                           sample, leaf_of_row.data(), tree,
+                           {features.data(), static_cast<int64_t>(features.shape(0)), n}, table,
+                           step, context);
+}
+
+auto leaf_hessians(const Hessians& h, const Leaves& leaf_of_row, int32_t n_leaves,
+                   const SampleRows& rows, const Multiplier& multiplier, const Context& context) {
+  const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row,
+                                        n_leaves, rows, multiplier, context);
+  require(!h || h->shape(0) == leaf_of_row.size(),
+          "h must have one row for each entry of leaf_of_row.");
+  NewArray<double> out({static_cast<size_t>(n_leaves), static_cast<size_t>(h ? columns(h) : 1)});
+  nb::gil_scoped_release release;
+  const std::vector<double> sums =
+      sum_leaf_hessians(data(h), h ? columns(h) : 1, sample, leaf_of_row.data(), n_leaves, context);
+  std::copy(sums.begin(), sums.end(), out.data);
+  return out.array;
+}
+
+nb::ndarray<nb::numpy, float> monotone_leaves(const Array2<const float>& values,
+                                              const Array2<const int8_t>& directions,
+                                              const Array1<const uint16_t>& n_bins,
+                                              const Tree& tree, const Array2<const double>& weights,
+                                              const Context& context) {
+  const size_t k = values.shape(1), features = n_bins.size();
+  require(static_cast<int32_t>(values.shape(0)) == tree.n_leaves && k >= 1,
+          "values must have one row per leaf.");
+  require(directions.shape(0) == features && directions.shape(1) == k,
+          "directions must have one row per feature and one column per output.");
+  require(weights.shape(0) == values.shape(0) && (weights.shape(1) == 1 || weights.shape(1) == k),
+          "weights must have one row per leaf, and one column or one per output.");
+  for (int32_t f : tree.feature)
+    require(f < static_cast<int32_t>(features), "The tree splits on unknown features.");
+  for (size_t f = 0; f < features; ++f)
+    require(n_bins.data()[f] <= kMissingCode, "A feature has at most 255 bins.");
+  NewArray<float> out({values.shape(0), k});
+  std::copy_n(values.data(), values.size(), out.data);
+  const std::vector<double> own(weights.data(), weights.data() + weights.size());
+  nb::gil_scoped_release release;
+  enforce_monotone_constraints(tree, n_bins.data(),
+                               {directions.data(), static_cast<int>(features), static_cast<int>(k)},
+                               own, static_cast<int>(weights.shape(1)), context, out.data);
+  return out.array;
+}
+
+}  // namespace
+
+void bind_fitters(nb::module_& m) {
+  m.def("fit_newton_leaves", &fit_newton, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
+        nb::arg("n_leaves"), nb::arg("step"), nb::arg("rows").none(), nb::arg("multiplier").none(),
+        nb::arg("n_threads"),
+        "Newton leaf values, float32 (n_leaves, K), times the learning rate (GBDT-MO eq. 15).");
+  m.def("fit_topk_leaves", &fit_topk, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
+        nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"),
+        nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+        "TopkLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most "
+        "(GBDT-MO "
+        "eq. 19); `shared`: the tree, whose nodes' children share theirs (Algorithm 4).");
+  m.def("fit_topk_leaves_sparse", &fit_topk_sparse, nb::arg("g"), nb::arg("weight").none(),
+        nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("step"),
+        nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+        "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the Hessian of "
+        "its row, "
+        "`weight` or 1.");
+  m.def("fit_linear_leaves", &fit_linear, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
+        nb::arg("tree"), nb::arg("features").noconvert(), nb::arg("table"), nb::arg("step"),
+        nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+        "LinearLeaves on the first features that each leaf's path splits on (GBDT-PL eq. 6), times "
+        "the "
+        "learning rate.");
+  m.def("sum_leaf_hessians", &leaf_hessians, nb::arg("h").none(), nb::arg("leaf_of_row"),
+        nb::arg("n_leaves"), nb::arg("rows").none(), nb::arg("multiplier").none(),
+        nb::arg("n_threads"),
+        "What the rows of each leaf sum to in each column of h, float64 (n_leaves, columns); None: "
+        "1 a row.");
+  m.def(
+      "enforce_monotone_constraints", &monotone_leaves, nb::arg("values"), nb::arg("directions"),
+      nb::arg("n_bins"), nb::arg("tree"), nb::arg("weights"), nb::arg("n_threads"),
+      "The values (n_leaves, K) of leaves, float32, nearest to these that obey the directions int8 "
+      "(n_features, K), in squares weighted by `weights`, (n_leaves, 1 or K).");
+}
+
+namespace {
+
+void init_table(LinearTable* self, const Bins& bins, const Array2<const float>& features,
+                const Optional1<const float>& weight, const Context& context) {
+  require(static_cast<int>(features.shape(0)) == bins.n_features() &&
+              static_cast<int64_t>(features.shape(1)) == bins.n_rows(),
+          "features must have one row for each feature and one column for each row of the bins.");
+  require(!weight || static_cast<int64_t>(weight->size()) == bins.n_rows(),
+          "weight needs one entry per row.");
+  nb::gil_scoped_release release;
+  new (self) LinearTable(bins, features.data(), weight ? weight->data() : nullptr, context);
+}
+
+void renew(LinearGradients& channels, const Array2<const float>& g, const Optional2<const float>& h,
+           const std::string& kind, const LinearConfig& config,
+           const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier,
+           const Context& context) {
+  const bool diagonal = kind == "diagonal";
+  require(kind == "unit" || kind == "shared" || diagonal,
+          "The Hessian must be unit, shared or diagonal.");
+  require(h.has_value() == (kind != "unit"), "h is needed exactly for Hessian that is not unit.");
+  require(g.shape(1) >= 1, "There must be at least one output.");
+  require(!h || (h->shape(0) == g.shape(0) && h->shape(1) == (diagonal ? g.shape(1) : 1)),
+          "h must have g's rows, and one column for all outputs or, where diagonal, one for each.");
+  require(!config.full || config.max_regressors <= kMaxRegressors,
+          "The full fit takes at most 8 regressors.");
+  require(!config.full || !diagonal, "The full fit needs one Hessian for all outputs.");
+  const RowSample sample =
+      make_row_sample(static_cast<int64_t>(g.shape(0)), rows, multiplier, context);
+  nb::gil_scoped_release release;
+  channels.use(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
+               !h                           ? HessianKind::unit
+               : diagonal && g.shape(1) > 1 ? HessianKind::diagonal
+                                            : HessianKind::shared,
+               sample, config, context);
+}
+
+}  // namespace
+
+void bind_linear(nb::module_& m) {
+  nb::class_<LinearTable>(m, "LinearTable",
+                          "What features are worth as regressors: centre, scale and bin means.")
+      .def("__init__", &init_table, nb::arg("bins"), nb::arg("features").noconvert(),
+           nb::arg("weight").none(), nb::arg("n_threads"),
+           "features: float32 (n_features, n_rows), NaN where missing; weight: float32 (n_rows,).")
+      .def_prop_ro(
+          "centre",
+          [](nb::handle self) {
+            const auto& table = nb::cast<const LinearTable&>(self);
+            return view<double>(table.centres().data(), {table.centres().size()}, self);
+          },
+          "float64 (n_features,): weighted mean")
+      .def_prop_ro(
+          "scale",
+          [](nb::handle self) {
+            const auto& table = nb::cast<const LinearTable&>(self);
+            return view<double>(table.scales().data(), {table.scales().size()}, self);
+          },
+          "float64 (n_features,): weighted standard deviation; 0 where a feature can be no "
+          "regressor")
+      .def_prop_ro(
+          "means",
+          [](nb::handle self) {
+            const auto& table = nb::cast<const LinearTable&>(self);
+            return view<double>(table.means(0), {table.scales().size(), 256}, self);
+          },
+          "float64 (n_features, 256): mean of a bin by code, less the centre, over the scale");
+  nb::class_<LinearGradients>(m, "LinearGradients",
+                              "Derivatives that splits are judged by where leaves will be linear.")
+      .def(nb::init<const LinearTable&>(), nb::arg("table"), nb::keep_alive<1, 2>())
+      .def("renew", &renew, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("config"),
+           nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+           "Takes g (n, K) and h: None (unit) or (n, 1) (shared).");
+}
+
+}  // namespace polyleaf

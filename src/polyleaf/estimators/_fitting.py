@@ -1,0 +1,237 @@
+"""Fitting an estimator: from data and parameters to the fitted attributes."""
+
+from __future__ import annotations
+
+import functools
+import os
+from numbers import Integral
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from polyleaf.callbacks import as_callbacks
+from polyleaf.estimators._persistence import make_metadata
+from polyleaf.estimators._prediction import PredictionMixin
+from polyleaf.inputs.read_target import is_sparse
+from polyleaf.inputs.target import Target, TargetEncoding
+from polyleaf.inputs.target_scaling import warn_small_weights
+from polyleaf.model import Model
+from polyleaf.model.metadata import ESTIMATOR
+from polyleaf.objectives import Objective
+from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.user_warnings import warn_user
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
+from polyleaf.settings.train_config import make_train_config
+from polyleaf.training.auto_n_estimators import RoundSearchResult, find_n_estimators
+from polyleaf.training.boosting import BoostResult
+from polyleaf.training.cross_fitting import TrainingRecord
+from polyleaf.training.fit import (
+    FitPlan,
+    ModelInfo,
+    get_score_scale,
+    make_metrics,
+    read_offsets,
+    scale_base_score,
+    select_auto_rounds_metric,
+    subtract_offset,
+    train,
+)
+from polyleaf.training.prepare import PreparedData, Seeds, TrainingData, prepare
+from polyleaf.training.sampling import GlobalRowIds
+
+__all__ = [
+    "draw_seed",
+    "fit_estimator",
+    "make_objective",
+    "make_plan",
+    "read_fit_offsets",
+    "search_n_estimators",
+    "store_result",
+    "train_estimator",
+]
+
+_Estimator = TypeVar("_Estimator", bound=Any)  # a PolyleafEstimator
+
+
+def fit_estimator(
+    estimator: _Estimator,
+    data: TrainingData,
+    eval_data: list[TrainingData],
+    callbacks: Any,
+    init_model: Any,
+) -> _Estimator:
+    """Fit an estimator whose parameters are valid one by one."""
+    plan, target = make_plan(estimator, data, init_model)
+    data, *eval_data = read_fit_offsets(estimator, [data, *eval_data], target, plan)
+    target = subtract_offset(target, data.offset, plan.objective)
+    callbacks = as_callbacks(callbacks)
+    metric = select_auto_rounds_metric(estimator, plan, target, bool(eval_data or callbacks))
+    ready = prepare(
+        estimator,
+        data,
+        target,
+        eval_data,
+        plan.metrics,
+        plan.start,
+        plan.seeds,
+        plan.settings.workers.n_threads,
+        metric,
+    )
+    base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
+    if ready.trial is not None:
+        found = search_n_estimators(estimator, plan, ready, base_score)
+        if found.result.was_interrupted:
+            store_result(estimator, found.result, target.encoding)
+            return estimator
+        plan = plan.replace_n_estimators(found.n_estimators)
+    record = train_estimator(estimator, plan, ready, base_score, callbacks)
+    estimator._after_training(record, ready, data)
+    return estimator
+
+
+def make_plan(estimator: Any, data: TrainingData, init_model: Any) -> tuple[FitPlan, Target]:
+    """Resolve parameters and encode the target."""
+    start, n_threads = _get_start(estimator, init_model), effective_threads(estimator.n_jobs)
+    n_rounds, seeds = _get_n_rounds(estimator, start, init_model), _draw_seeds(estimator, start)
+    cls, device = estimator._get_objective_class(), get_device(estimator.device)
+    settings = make_train_config(
+        estimator, n_rounds, is_sparse(data.y), seeds.training, n_threads, cls, device
+    )
+    if settings.has_sparse_targets:
+        target = estimator._encode_sparse_target(data.y, data.weight, start)
+    else:
+        target = estimator._encode_target(data.y, data.weight, start, cls)
+    objective = make_objective(estimator, target, start, cls)
+    if data.weight is not None and target.weight is not None:
+        warn_small_weights(target.weight, 2 * max(estimator.reg_lambda, estimator.min_child_weight))
+    metrics = make_metrics(estimator.eval_metric, objective, target)
+    return FitPlan(settings, start, objective, metrics, seeds), target
+
+
+def make_objective(
+    estimator: Any, target: Target, start: Model | None = None, cls: type[Objective] | None = None
+) -> Objective:
+    """Make the objective for a target and check it against the model to continue."""
+    objective = estimator._make_objective(target, start, cls)
+    estimator._check_scaling(target.encoding, objective)
+    if start is not None and start.objective.to_dict() != objective.to_dict():
+        raise ValueError(
+            f"The model to continue was trained with objective {start.objective}, not {objective}."
+        )
+    return objective
+
+
+def _get_start(estimator: Any, init_model: Any) -> Model | None:
+    """Return the model that training continues."""
+    if init_model is None:
+        return estimator.model_ if estimator.warm_start and hasattr(estimator, "model_") else None
+    if isinstance(init_model, PredictionMixin):
+        check_is_fitted(init_model)
+        init_model = init_model.model_
+    elif isinstance(init_model, str | os.PathLike | bytes) or hasattr(init_model, "read"):
+        init_model = Model.load(init_model)
+    if not isinstance(init_model, Model):
+        raise TypeError(
+            "init_model must be a polyleaf.Model, a fitted estimator or the path of a model file, "
+            f"got {type(init_model).__name__}."
+        )
+    trained_by, name = init_model.metadata.get(ESTIMATOR), type(estimator).__name__
+    if trained_by != name:
+        raise ValueError(
+            f"init_model was trained by {trained_by} and cannot be continued by {name}."
+        )
+    return init_model
+
+
+def _get_n_rounds(estimator: Any, start: Model | None, init_model: Any) -> int:
+    """Return the number of rounds of this run."""
+    n = DEFAULT_N_ESTIMATORS if estimator.n_estimators is None else estimator.n_estimators
+    if start is None or init_model is not None:
+        return n
+    if n < start.n_rounds:
+        raise ValueError(
+            f"warm_start: n_estimators={n} is less than the {start.n_rounds} rounds of the model."
+        )
+    return n - start.n_rounds
+
+
+def _draw_seeds(estimator: Any, start: Model | None) -> Seeds:
+    """Draw seeds in a fixed order, only for what is random, to advance generators no further."""
+    learns_projection = estimator.projection is not None and (
+        start is None or start.projection is None
+    )
+    held_out = draw_seed(estimator) if estimator.validation_fraction is not None else 0
+    projection = draw_seed(estimator) if learns_projection else 0
+    return Seeds(held_out, projection, draw_seed(estimator))
+
+
+def draw_seed(estimator: Any) -> int:
+    """Draw a seed. An int is its own seed, so that a continued training is the same."""
+    if isinstance(estimator.random_state, Integral):
+        return int(estimator.random_state)
+    return int(check_random_state(estimator.random_state).randint(2**31 - 1))
+
+
+def read_fit_offsets(
+    estimator: Any, data: list[TrainingData], target: Target, plan: FitPlan
+) -> list[TrainingData]:
+    """Read the offsets of training and evaluation data."""
+    make_reader = functools.partial(estimator._offset_reader, target.encoding, plan.objective)
+    return read_offsets(data, target, plan.start, make_reader)
+
+
+def search_n_estimators(
+    estimator: Any, plan: FitPlan, data: PreparedData, base_score: np.ndarray | None
+) -> RoundSearchResult:
+    """Find the number of rounds on held-out rows."""
+    assert data.trial is not None
+    info = _make_model_info(estimator, plan, data)
+    return find_n_estimators(
+        data.trial, plan.settings, plan.objective, base_score, **info._asdict()
+    )
+
+
+def train_estimator(
+    estimator: Any,
+    plan: FitPlan,
+    data: PreparedData,
+    base_score: np.ndarray | None,
+    callbacks: Any,
+    row_ids: GlobalRowIds | None = None,
+    resume_from: Model | None = None,
+) -> TrainingRecord:
+    """Train on prepared data and set the fitted attributes."""
+    info = _make_model_info(estimator, plan, data)
+    result, record = train(estimator, plan, data, info, base_score, callbacks, row_ids, resume_from)
+    store_result(estimator, result, data.target.encoding)
+    return record
+
+
+def _make_model_info(estimator: Any, plan: FitPlan, data: PreparedData) -> ModelInfo:
+    encoding = data.target.encoding
+    scale, offset = get_score_scale(encoding, plan.objective)
+    names = estimator._score_names(encoding, plan.objective)
+    has_offsets, is_projected = data.offset is not None, data.projection is not None
+    metadata = make_metadata(estimator, encoding, has_offsets, is_projected)
+    return ModelInfo(scale, offset, names, data.projection, metadata)
+
+
+def store_result(estimator: Any, result: BoostResult, encoding: TargetEncoding) -> None:
+    """Set the fitted attributes of an estimator, also after Ctrl-C."""
+    estimator._set_model(result.model, encoding)
+    estimator.evals_result_ = result.evals_log
+    estimator.evals_result_per_output_ = {
+        name: {metric: np.array(rows) for metric, rows in metrics.items()}
+        for name, metrics in result.outputs_log.items()
+    }
+    if result.was_interrupted:
+        n = result.model.n_rounds
+        message = f"Training was interrupted; the {n} complete rounds are kept"
+        if estimator.on_interrupt == "raise":
+            raise KeyboardInterrupt(
+                f'{message} by the estimator (on_interrupt="keep" returns them).'
+            )
+        warn_user(f"{message}.")

@@ -1,0 +1,130 @@
+"""Estimators and model files: metadata of a fitted model, and estimators made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from polyleaf.inputs.multitask import decode_target_encoding
+from polyleaf.inputs.target import TargetEncoding
+from polyleaf.model import Model, serialize
+from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
+from polyleaf.model.serialize import ModelFileError, Source
+from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.stored_names import from_stored, to_stored
+from polyleaf.training.prepare import set_feature_names
+
+__all__ = ["make_estimator", "make_estimator_builder", "make_metadata", "read_estimator"]
+
+_Estimator = TypeVar("_Estimator", bound=Any)
+
+
+def make_metadata(
+    estimator: Any, encoding: TargetEncoding, has_offsets: bool, is_projected: bool
+) -> dict[str, Any]:
+    """Return the metadata of a new model, from which the estimator can be made again."""
+    metadata: dict[str, Any] = {HAS_OFFSETS: True} if has_offsets else {}
+    if is_projected:  # the model's own feature names are those of projected features
+        names = getattr(estimator, "feature_names_in_", None)
+        metadata[INPUT_NAMES] = None if names is None else [str(name) for name in names]
+    return metadata | {
+        ESTIMATOR: type(estimator).__name__,
+        PARAMETERS: to_stored(_select_plain(estimator.get_params(deep=False))),
+        **encoding.to_dict(),
+    }
+
+
+def make_estimator(cls: type[_Estimator], model: Model) -> _Estimator:
+    """Make the fitted estimator of a model that was read from a file.
+
+    Raises
+    ------
+    ValueError
+        If the model is not one of this class.
+    """
+    known, parameters = cls._get_param_names(), model.metadata.get(PARAMETERS)
+    if not isinstance(parameters, dict):
+        raise ValueError("The metadata names no parameters.")
+    # Files hold objectives by name only; for others the model has the objective.
+    values = {"objective": cls._objective_parameter(model), **from_stored(parameters)}
+    estimator = cls(**{name: value for name, value in values.items() if name in known})
+    estimator._validate_params()
+    effective_threads(estimator.n_jobs)  # scikit-learn accepts True and 0 as numbers of threads
+    encoding = decode_target_encoding(model.metadata, model.n_outputs)
+    cls._check_agreement(model, encoding)
+    if model.projection is None:
+        set_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
+    else:
+        names = model.metadata.get(INPUT_NAMES)
+        _check_input_names(names, model.projection.n_features)
+        set_feature_names(estimator, model.projection.n_features, names)
+    estimator._set_model(model, encoding)
+    estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
+    return estimator
+
+
+def read_estimator(path: Source, classes: Mapping[str, type[_Estimator]]) -> _Estimator:
+    """Read a fitted estimator of one of these classes, by name, from a file.
+
+    Raises
+    ------
+    ModelFileError (a ValueError)
+        If the file is not a model file, is damaged, or holds a model of another class or of no
+        estimator.
+    """
+    return serialize.read(path, make_estimator_builder(classes))
+
+
+def make_estimator_builder(
+    classes: Mapping[str, type[_Estimator]],
+) -> Callable[[serialize.Header, serialize.Arrays], _Estimator]:
+    """Return the function that makes an estimator of one of these classes from a file's content."""
+
+    def build(header: serialize.Header, arrays: serialize.Arrays) -> _Estimator:
+        model = Model.from_state(header, arrays)
+        name = model.metadata.get(ESTIMATOR)
+        if not isinstance(name, str):
+            raise ModelFileError(
+                "it holds a model without an estimator: read it with polyleaf.Model.load."
+            )
+        if name not in classes:
+            raise ModelFileError(
+                f"it holds a {name}, not a {' or '.join(classes)}: read it with {name}.load_model."
+            )
+        return make_estimator(classes[name], model)
+
+    return build
+
+
+def _check_input_names(names: Any, n_features: int) -> None:
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if names is not None and not (is_list and len(names) == n_features):
+        raise ValueError(f"The metadata must name {n_features} features of X, or none.")
+
+
+_NOT_PLAIN = object()
+
+
+def _select_plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters that JSON can hold: no functions, callbacks or random generators."""
+    return {
+        name: plain
+        for name, value in parameters.items()
+        if (plain := _to_plain(value)) is not _NOT_PLAIN
+    }
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        plain = {key: _to_plain(entry) for key, entry in value.items()}
+        return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in plain.values()) else plain
+    if isinstance(value, list | tuple):
+        entries = [_to_plain(entry) for entry in value]
+        return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in entries) else entries
+    return _NOT_PLAIN

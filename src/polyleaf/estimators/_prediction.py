@@ -1,0 +1,482 @@
+"""Predictions of fitted estimators: raw scores, predictions by round, leaves, tables,
+importances."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from operator import index
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+import numpy as np
+import scipy.sparse
+from sklearn.utils.validation import check_is_fitted
+
+from polyleaf.data.dataset import Dataset
+from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
+from polyleaf.inputs.feature_table import FeatureTable
+from polyleaf.inputs.offsets import OffsetReader
+from polyleaf.inputs.read_target import check_same_rows
+from polyleaf.inputs.target import Target, TargetEncoding
+from polyleaf.model import Model
+from polyleaf.model.compiled_predictor import Predictor
+from polyleaf.model.statistics import IMPORTANCE_KINDS
+from polyleaf.objectives import Objective
+from polyleaf.runtime.context import effective_threads
+from polyleaf.settings.aliases import suggest_on_unknown_kwargs
+from polyleaf.training.prepare import FeatureReader
+
+__all__ = ["PredictionMixin", "TableLibrary", "make_table"]
+
+TableLibrary: TypeAlias = Literal["default", "pandas", "polars", "pyarrow"]
+_LIBRARIES = ("default", "pandas", "polars", "pyarrow")
+
+
+class PredictionMixin:
+    """Prediction methods of all estimators."""
+
+    if TYPE_CHECKING:
+        model_: Model
+        n_jobs: int | None
+        _encoding: TargetEncoding
+
+        def _prediction(self, raw: np.ndarray) -> Any: ...
+        def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray: ...
+
+    # --- raw scores ----------------------------------------------------------------------------
+
+    def _rounds(self, iteration_range: tuple[int, int] | None) -> tuple[int, int]:
+        """Return the first and last round (exclusive) to predict with."""
+        if "model_" not in vars(self):  # check_is_fitted takes as long as predicting one row
+            check_is_fitted(self)
+        if iteration_range is None:
+            best = self.model_.best_iteration
+            return 0, self.model_.n_rounds if best is None else best + 1
+        try:
+            begin, end = iteration_range
+            begin, end = index(begin), 0 if end is None else index(end)
+        except (TypeError, ValueError):
+            raise TypeError(
+                "iteration_range must be a pair (first, last) of integers, where the last round is "
+                f"not used; got {iteration_range!r}. (0, n) is the first n rounds, (0, 0) is all "
+                "rounds."
+            ) from None
+        return begin, end or self.model_.n_rounds
+
+    def _features(self, X: Any, n_threads: int | None = None) -> FeatureTable:
+        """Read X and check it against the training data."""
+        estimator: Any = self
+        reader = FeatureReader(estimator, self.model_.projection, n_threads or self._n_threads())
+        return reader.read_new(X, self.model_.mapper)
+
+    def _n_threads(self) -> int:
+        return effective_threads(self.n_jobs)
+
+    def _raw(
+        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any = None
+    ) -> np.ndarray:
+        """Compute raw scores (n_rows, n_scores), float64."""
+        first, last = self._rounds(iteration_range)
+        n_threads = self._n_threads()
+        data = X if isinstance(X, Dataset) else self._features(X, n_threads)
+        raw = self.model_.predict_raw(data, first, last, n_threads)
+        if offset is None and isinstance(X, Dataset):
+            offset = X.offset
+        return raw if offset is None else raw + self._offsets(offset, len(raw))
+
+    def _staged_raw(
+        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any = None
+    ) -> Iterator[np.ndarray]:
+        first, last = self._rounds(iteration_range)
+        table = self._features(X)
+        stages = self.model_.staged_predict_raw(table, first, last, self._n_threads())
+        if offset is None:
+            return stages
+        start = self._offsets(offset, table.n_rows)
+        return (raw + start for raw in stages)
+
+    def _offsets(self, offset: Any, n_rows: int) -> np.ndarray:
+        return self._offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
+
+    @staticmethod
+    def _offset_reader(encoding: TargetEncoding, objective: Objective) -> Any:
+        return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.offset_mask)
+
+    @suggest_on_unknown_kwargs
+    def predict_raw(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
+        """Predict raw scores, before the link function of the objective.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            Rounds to use, see `predict`.
+        offset : array-like, optional
+            Initial raw scores, see `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), or (n_rows, n_scores); float64
+            One-dimensional if there is one score and y had one dimension. Logarithms of means for
+            "poisson", "gamma" and "tweedie", log-odds for "logistic", in the unit of y without a
+            link.
+        """
+        raw = self._raw(X, iteration_range, offset)
+        flat = self._encoding.one_dimensional and raw.shape[1] == 1
+        return raw[:, 0] if flat else self._wrap_output(raw, self._get_score_names, X)
+
+    # --- predictions ---------------------------------------------------------------------------
+
+    @suggest_on_unknown_kwargs
+    def predict(
+        self,
+        X: Any,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: Any = None,
+        sparse: bool = False,
+    ) -> np.ndarray | scipy.sparse.csr_matrix:
+        """Predict.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            Use rounds `begin .. end - 1`. An end of 0 stands for the last round, as in XGBoost:
+            (0, 0) is all rounds. Default: all rounds, or those up to the best one after early
+            stopping.
+        offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+            Initial raw scores, as in `fit`. Default: the offset of X if it is a Dataset with one,
+            else 0, even if the model was trained with offsets.
+        sparse : bool
+            Return a sparse matrix without computing all outputs. For models with sparse leaves that
+            were trained on sparse targets (`split_search` "count_sketch" or "exact").
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), or (n_rows, n_outputs) if y had two dimensions
+            Regression: float64. Classification: labels; multi-label: int64 indicators. With
+            `sparse` a csr_matrix of the same values. A table if `set_output` chose one.
+        """
+        if not sparse:
+            predicted = self._prediction(self._raw(X, iteration_range, offset))
+            return self._wrap_output(predicted, self._get_prediction_names, X)
+        if offset is not None:
+            raise ValueError(
+                "predict(sparse=True) computes few outputs per row and cannot add an offset."
+            )
+        return self._predict_sparse(X, iteration_range)
+
+    def _predict_sparse(
+        self, X: Any, iteration_range: tuple[int, int] | None
+    ) -> scipy.sparse.csr_matrix:
+        first, last = self._rounds(iteration_range)
+        objective, base = self.model_.objective, self.model_.base_score
+        if (
+            objective.sparse_base_score is None
+            or (base != objective.sparse_base_score).any()
+            or self.model_.target_scale is not None
+        ):
+            raise ValueError(
+                "predict(sparse=True) requires a model that was trained on sparse targets, whose "
+                "predictions are 0 for outputs without trees. Use predict_topk, or "
+                "predict(sparse=False)."
+            )
+        scores = self.model_.predict_sparse(self._features(X), first, last, self._n_threads())
+        scores.data = self._prediction_of_scores(scores.data)
+        scores.eliminate_zeros()
+        return scores
+
+    def predict_topk(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        names: bool = False,
+        iteration_range: tuple[int, int] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Predict the k outputs with the largest scores of each row.
+
+        With sparse leaves the time does not depend on the number of outputs.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        k : int
+            Number of outputs to return per row.
+        names : bool
+            Return the names of outputs: those of the columns of y, or `model_.output_names`.
+        iteration_range : (int, int), optional
+            Rounds to use, see `predict`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_rows, k)
+            Outputs by decreasing score, ties by index. Multi-class: classes; multi-label and
+            regression: int64 indices of outputs. -1 (None for classes, "" for names) if fewer than
+            k outputs have a score.
+        scores : ndarray of shape (n_rows, k), float64
+            Raw scores; -inf if there is none.
+
+        Raises
+        ------
+        ValueError
+            For two classes, which have one score, and for `names` if outputs have no names.
+        """
+        check_is_fitted(self)
+        if self._encoding.kind == "binary":
+            raise ValueError(
+                "predict_topk is for several outputs, but two classes have one score; use "
+                "decision_function."
+            )
+        known = tuple(self.model_.output_names or ())
+        if names and not known:
+            raise ValueError(
+                "The outputs of this model have no names: fit it on a data frame, or set "
+                "model_.output_names."
+            )
+        first, last = self._rounds(iteration_range)
+        outputs, scores = self.model_.predict_topk(
+            self._features(X), k, first, last, self._n_threads()
+        )
+        if names:
+            return np.array([*known, ""])[outputs], scores  # -1 is the last
+        classes = self._encoding.classes
+        if classes is None or self._encoding.kind == "multilabel":
+            return outputs.astype(np.int64), scores
+        if (outputs >= 0).all():
+            return classes[outputs], scores
+        named = classes.astype(object)[outputs]
+        named[outputs < 0] = None
+        return named, scores
+
+    def staged_predict(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> Iterator[np.ndarray]:
+        """Yield the prediction after each round of `iteration_range`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            Rounds to use, see `predict`.
+        offset : array-like, optional
+            Initial raw scores, see `predict`.
+
+        Yields
+        ------
+        ndarray of shape (n_rows,), or (n_rows, n_outputs) if y had two dimensions
+            The last one equals `predict`. PolyleafMultiTask yields a dict of these by task. Never a
+            table.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            If X does not match the training data or the rounds do not exist.
+        """
+        return map(self._prediction, self._staged_raw(X, iteration_range, offset))
+
+    def apply(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+        """Return the leaf that each row falls into in each tree.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            Rounds to use, see `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_trees), int32
+            Leaf indices, from 0 in each tree.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            If X does not match the training data or the rounds do not exist.
+        """
+        rounds = self._rounds(iteration_range)
+        return self.model_.apply(self._features(X), *rounds, self._n_threads())
+
+    def predictor(
+        self,
+        method: Literal["predict", "predict_proba", "decision_function"] = "predict",
+        n_threads: int = 1,
+        device: Literal["cpu", "cuda"] | None = None,
+    ) -> Predictor:
+        """Return a frozen predictor with low latency for single rows, for serving.
+
+        Parameters
+        ----------
+        method : {"predict", "predict_proba", "decision_function"}
+            Method whose results it returns; the last two for classifiers only.
+        n_threads : int
+            Number of threads for several rows.
+        device : {"cpu", "cuda"}, optional
+            Device that rows are evaluated on, with the same results bit for bit. None: the CPU.
+            "cuda" is for large numbers of rows and models with constant leaves.
+
+        Returns
+        -------
+        Predictor
+            `predictor(rows)` returns the same bits as the method, for rows (n_rows, n_features) or
+            one row (n_features,). Fitting the estimator again does not change it.
+
+        Examples
+        --------
+        >>> from polyleaf import PolyleafRegressor
+        >>> from sklearn.datasets import make_regression
+        >>> X, Y = make_regression(n_targets=3, random_state=0)
+        >>> model = PolyleafRegressor(n_estimators=20, min_child_samples=5).fit(X, Y)
+        >>> bool((model.predictor()(X[0]) == model.predict(X[:1])[0]).all())
+        True
+        """
+        last = self._rounds(None)[1]
+        frozen = copy.copy(self)
+        frozen.model_ = self.model_.copy()
+        frozen.model_.truncate(last)
+        methods = frozen._output_methods()
+        if method not in methods:
+            raise ValueError(
+                f"method={method!r} is not available for this model; it must be one of "
+                f"{', '.join(map(repr, methods))}."
+            )
+        is_identity = method == "predict" and self._predicts_scores()
+        return Predictor(frozen.model_, methods[method], n_threads, device, is_identity)
+
+    def _predicts_scores(self) -> bool:
+        """Whether predictions equal raw scores."""
+        return False
+
+    def _output_methods(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+        """Functions from raw scores to the result of each method."""
+        return {"predict": self._prediction}
+
+    def _score_inputs(
+        self, X: Any, y: Any, sample_weight: Any, offset: Any = None
+    ) -> tuple[Target, np.ndarray]:
+        """Encode y in its own unit and predict X, (n_rows, n_outputs)."""
+        check_is_fitted(self)
+        target = self._encoding.encode(y, sample_weight, normalized=False)
+        predicted = self._prediction(self._raw(X, None, offset))
+        check_same_rows(len(predicted), target.n_rows)
+        return target, predicted.reshape(target.n_rows, -1)
+
+    # --- tables --------------------------------------------------------------------------------
+
+    def set_output(self, *, predict: TableLibrary = "default") -> Self:
+        """Choose the type of predictions with several columns.
+
+        Parameters
+        ----------
+        predict : {"default", "pandas", "polars", "pyarrow"}
+            Type of two-dimensional results of `predict`, `predict_proba`, `predict_log_proba`,
+            `predict_raw` and `decision_function`: an array, or a table with the names of the
+            columns of y or of the classes. pandas tables have the index of X.
+
+        Returns
+        -------
+        self
+        """
+        if predict not in _LIBRARIES:
+            raise ValueError(
+                f"set_output(predict=) must be one of {', '.join(_LIBRARIES)}; got {predict!r}."
+            )
+        self._sklearn_output_config = {"predict": predict}  # copied by clone
+        return self
+
+    def _wrap_output(self, values: Any, get_names: Callable[[], Sequence[str]], X: Any) -> Any:
+        library = vars(self).get("_sklearn_output_config", {}).get("predict", "default")
+        return values if library == "default" else make_table(library, values, get_names(), X)
+
+    def _get_score_names(self) -> list[str]:
+        return [self.model_.output_name(i) for i in range(self.model_.n_outputs)]
+
+    def _get_prediction_names(self) -> list[str]:
+        return self._get_score_names()
+
+    # --- importances ---------------------------------------------------------------------------
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Share of each feature in the total gain, float64 (n_features,).
+
+        Share of the number of splits if the model was saved without statistics.
+        """
+        check_is_fitted(self)
+        sums = self.feature_importance("gain" if self.model_.has_statistics else "split")
+        total = sums.sum()
+        return sums / total if total > 0 else sums
+
+    def feature_importance(
+        self,
+        kind: Literal["gain", "split", "cover", "shap"] = "gain",
+        per_output: bool = False,
+        X: Any = None,
+    ) -> np.ndarray:
+        """Compute the importance of each feature, not normalised.
+
+        Parameters
+        ----------
+        kind : {"gain", "split", "cover", "shap"}
+            "gain": total gain of its splits, averaged over outputs; "split": number of splits;
+            "cover": total Hessian of the rows that it splits; "shap": mean absolute SHAP value over
+            the rows of X.
+        per_output : bool
+            Return the importance for each output ("gain" and "shap" only).
+        X : array, sparse matrix, table or Dataset of shape (n_rows, n_features), optional
+            Rows for "shap", such as a test set.
+
+        Returns
+        -------
+        ndarray of shape (n_features,), or (n_outputs, n_features); float64
+            A high-cardinality feature has the sum over the columns derived from it;
+            `model_.feature_importance` lists these separately.
+        """
+        check_is_fitted(self)
+        if not isinstance(kind, str):
+            raise TypeError(
+                f"kind must be a string such as 'gain', got {type(kind).__name__}; pass rows as X=."
+            )
+        if kind == "shap":
+            if X is None:
+                raise ValueError("kind='shap' needs rows: pass them as X.")
+            importance = mean_abs_shap(iter_shap_values(self, X))
+            return importance if per_output else importance.mean(axis=0)
+        if kind not in IMPORTANCE_KINDS:
+            raise ValueError(
+                f"kind={kind!r} is unknown; it must be one of {', '.join(IMPORTANCE_KINDS)}, shap."
+            )
+        importance = self.model_.feature_importance(kind, per_output)
+        return self.model_.mapper.sum_by_feature(importance)
+
+
+def make_table(
+    library: TableLibrary, values: np.ndarray | dict[str, np.ndarray], names: Sequence[str], X: Any
+) -> Any:
+    """Return a matrix, or a dict of columns, as a table; pandas tables have the index of X.
+
+    Vectors stay arrays.
+    """
+    if library == "default" or (isinstance(values, np.ndarray) and values.ndim == 1):
+        return values
+    if library == "pandas":
+        import pandas as pd
+
+        return pd.DataFrame(
+            values, columns=list(names), index=X.index if isinstance(X, pd.DataFrame) else None
+        )
+    if library == "polars":
+        import polars as pl
+
+        return pl.DataFrame(values, schema=list(names))
+    import pyarrow as pa
+
+    columns = list(values.T) if isinstance(values, np.ndarray) else [values[name] for name in names]
+    return pa.table(columns, names=list(names))

@@ -1,0 +1,289 @@
+"""`FeatureTable`: checked features, in blocks of columns, before binning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+import polyleaf._core as _core
+
+__all__ = [
+    "CATEGORY_TYPES",
+    "CategoryColumn",
+    "DenseBlock",
+    "FeatureSpec",
+    "FeatureTable",
+    "SparseBlock",
+    "SparseRows",
+    "TextColumnSummary",
+    "to_sparse_block",
+]
+
+CATEGORY_TYPES = (str, bool, int, float)
+
+_BLOCK_ROWS = 2048  # rows transposed at a time: their columns stay in the cache
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """Number, names and kinds of the features of a table, mapper or model.
+
+    Attributes
+    ----------
+    n_features : int
+        Number of features.
+    feature_names : tuple of str, or None
+        Names, if the training data had any.
+    is_categorical : ndarray of bool, shape (n_features,)
+        Which features are categorical.
+    """
+
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    is_categorical: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class DenseBlock:
+    """Numeric columns of one dtype (float32, float64 or integers), with any strides."""
+
+    values: NDArray[Any]  # (n_rows, k)
+    features: NDArray[np.int64]  # indices of the features (k,)
+
+
+@dataclass(frozen=True)
+class SparseBlock:
+    """Numeric columns in CSC format without duplicates; rows that are not stored hold 0."""
+
+    data: NDArray[Any]  # float32 or float64 (nnz,)
+    indices: NDArray[np.int32]  # rows (nnz,)
+    indptr: NDArray[np.int64]  # (k + 1,)
+    features: NDArray[np.int64]  # (k,)
+
+    def rows(self, start: int, stop: int, n_rows: int) -> SparseBlock:
+        """Return rows ``start .. stop - 1`` of `n_rows`."""
+        shape = (n_rows, len(self.features))
+        part = scipy.sparse.csc_matrix((self.data, self.indices, self.indptr), shape)[start:stop]
+        return to_sparse_block(part, self.features)
+
+    def take(self, columns: NDArray[Any]) -> SparseBlock:
+        """Return some of the columns, by mask or position."""
+        positions = np.arange(len(self.features))[columns]
+        sizes = np.diff(self.indptr)[positions]
+        indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        stored = np.repeat(self.indptr[positions] - indptr[:-1], sizes) + np.arange(indptr[-1])
+        features = self.features[positions]
+        return SparseBlock(self.data[stored], self.indices[stored], indptr, features)
+
+    @staticmethod
+    def concatenate(blocks: Sequence[SparseBlock | SparseRows]) -> SparseBlock | SparseRows:
+        """Return one block with the columns of all."""
+        if len(blocks) == 1:
+            return blocks[0]
+        sizes = np.concatenate([np.diff(block.indptr) for block in blocks])
+        return SparseBlock(
+            np.concatenate([block.data for block in blocks]),
+            np.concatenate([block.indices for block in blocks]),
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate([block.features for block in blocks]),
+        )
+
+
+class SparseRows:
+    """All features in CSR format; columns are converted on demand.
+
+    Prediction needs only the columns that trees split on, which are few of many thousands.
+
+    Parameters
+    ----------
+    matrix : SciPy CSR matrix
+        float32 or float64, in canonical format.
+    """
+
+    def __init__(self, matrix: Any):
+        self.matrix = matrix
+        self.features = np.arange(matrix.shape[1])
+
+    def take(self, columns: NDArray[Any]) -> SparseBlock:
+        """Return some of the columns, by mask or position."""
+        features = self.features[columns]
+        return to_sparse_block(self.matrix[:, features], features)
+
+    def rows(self, start: int, stop: int, n_rows: int) -> SparseRows:
+        """Return rows ``start .. stop - 1`` of `n_rows`."""
+        return SparseRows(self.matrix[start:stop])
+
+    @cached_property
+    def _columns(self) -> SparseBlock:
+        return to_sparse_block(self.matrix, self.features)
+
+    @property
+    def data(self) -> NDArray[Any]:
+        return self._columns.data
+
+    @property
+    def indices(self) -> NDArray[np.int32]:
+        return self._columns.indices
+
+    @property
+    def indptr(self) -> NDArray[np.int64]:
+        return self._columns.indptr
+
+
+def to_sparse_block(matrix: Any, features: NDArray[np.int64]) -> SparseBlock:
+    """Convert a SciPy matrix without duplicates to a block of columns."""
+    columns = matrix.tocsc()
+    indices = columns.indices.astype(np.int32, copy=False)
+    indptr = columns.indptr.astype(np.int64, copy=False)
+    return SparseBlock(columns.data, indices, indptr, features)
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """A categorical column: row i holds ``categories[index[i]]``; ``index[i]`` -1 is missing."""
+
+    index: NDArray[np.int32]
+    categories: tuple[str | bool | int | float, ...]
+    feature: int
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Checked features in blocks, so that no dtype forces a copy of the other columns.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+        Shape of X.
+    feature_names : tuple of str, or None
+        Names of the features.
+    dense, sparse, categories : lists of blocks
+        Every feature is in exactly one block.
+    texts : list of int
+        Categorical features that hold text without a categorical dtype.
+    device_array : DeviceArray or None
+        All features, if they are numbers in GPU memory; then there are no blocks.
+    """
+
+    n_rows: int
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    dense: list[DenseBlock] = field(default_factory=list)
+    sparse: list[SparseBlock | SparseRows] = field(default_factory=list)
+    categories: list[CategoryColumn] = field(default_factory=list)
+    texts: list[int] = field(default_factory=list)
+    device_array: _core.DeviceArray | None = None
+
+    def copy_to_host(self, rows: NDArray[np.int64] | None) -> FeatureTable:
+        """Return some rows, or all, of a table in GPU memory as a table on the CPU."""
+        assert self.device_array is not None
+        block = DenseBlock(self.device_array.read(rows), np.arange(self.n_features))
+        n_rows = self.n_rows if rows is None else len(rows)
+        return FeatureTable(n_rows, self.n_features, self.feature_names, [block])
+
+    @property
+    def is_categorical(self) -> NDArray[np.bool_]:
+        """Which features are categorical, bool (n_features,)."""
+        mask = np.zeros(self.n_features, dtype=bool)
+        if self.categories:
+            mask[[column.feature for column in self.categories]] = True
+        return mask
+
+    def rows(self, start: int, stop: int) -> FeatureTable:
+        """Return rows ``start .. stop - 1``, as views except for sparse and GPU data."""
+        if self.device_array is not None:
+            return self.copy_to_host(np.arange(start, stop))
+        return FeatureTable(
+            stop - start,
+            self.n_features,
+            self.feature_names,
+            [DenseBlock(block.values[start:stop], block.features) for block in self.dense],
+            [block.rows(start, stop, self.n_rows) for block in self.sparse],
+            [CategoryColumn(c.index[start:stop], c.categories, c.feature) for c in self.categories],
+        )
+
+    def get_raw_values(self, only: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
+        """Return the values of the features, as linear leaves read them.
+
+        Parameters
+        ----------
+        only : ndarray of bool, shape (n_features,), optional
+            Features to return; the others are zeros that take no memory until they are read.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_rows), float32, C order
+            NaN for missing values and categorical features. Values beyond float32 become its
+            largest number of that sign.
+        """
+        if self.device_array is not None:
+            return self.copy_to_host(None).get_raw_values(only)
+        needed = np.ones(self.n_features, bool) if only is None else only
+        values = np.zeros((self.n_features, self.n_rows), np.float32)
+        for block in self.dense:
+            columns = np.flatnonzero(needed[block.features])
+            features = block.features[columns]
+            for begin in range(0, self.n_rows if len(columns) else 0, _BLOCK_ROWS):
+                rows = slice(begin, begin + _BLOCK_ROWS)
+                values[features, rows] = _to_float32(block.values[rows, columns]).T
+        for sparse in self.sparse:
+            part = sparse.take(needed[sparse.features])
+            for column in range(len(part.features)):
+                stored = slice(part.indptr[column], part.indptr[column + 1])
+                values[part.features[column], part.indices[stored]] = _to_float32(part.data[stored])
+        for category in self.categories:
+            if needed[category.feature]:
+                values[category.feature] = np.nan
+        return values
+
+    def describe_feature(self, feature: int) -> str:
+        """Return a feature's name in quotes, or its position, for messages."""
+        names = self.feature_names
+        return f"{names[feature]!r}" if names is not None else f"number {feature}"
+
+
+def _to_float32(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Convert to float32; values out of range become the largest number (NaN stays)."""
+    with np.errstate(over="ignore"):
+        converted = values.astype(np.float32, copy=False)
+    if values.dtype == np.float64:
+        largest = np.finfo(np.float32).max
+        np.clip(converted, -largest, largest, out=converted)
+    return converted
+
+
+@dataclass(frozen=True)
+class TextColumnSummary:
+    """The categories of a column of text that has no categorical dtype.
+
+    Attributes
+    ----------
+    name : str
+        Description of the column for messages.
+    categories : sequence
+        Distinct values.
+    counts, first : ndarray of int64, shape (n_categories,)
+        Number of rows that hold each category, and the first of them.
+    """
+
+    name: str
+    categories: Sequence[Any]
+    counts: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+    @staticmethod
+    def from_column(table: FeatureTable, column: CategoryColumn) -> TextColumnSummary:
+        """Summarise a column of a table with all rows."""
+        counts = np.zeros(len(column.categories), np.int64)
+        first = counts.copy()
+        present = np.flatnonzero(column.index >= 0)
+        found, rows, n = np.unique(column.index[present], return_index=True, return_counts=True)
+        counts[found], first[found] = n, present[rows]
+        name = table.describe_feature(column.feature)
+        return TextColumnSummary(name, column.categories, counts, first)

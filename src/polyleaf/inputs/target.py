@@ -1,0 +1,657 @@
+"""`Target`: the encoded y and weights of a training, and how predictions are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import scipy.sparse
+
+from polyleaf.inputs.read_target import (
+    check_column_order,
+    check_related_names,
+    get_column_names,
+    get_given_names,
+    is_multilabel,
+    ravel_column,
+    read_indicators,
+    read_labels,
+    read_regression_values,
+    read_sparse_matrix,
+    sort_classes,
+)
+from polyleaf.inputs.sparse import find_row, to_canonical_csr
+from polyleaf.inputs.target_scaling import Normalize, compute_target_scale
+from polyleaf.inputs.weights import (
+    check_outputs_have_weight,
+    check_two_classes,
+    check_weight,
+    compute_class_factors,
+    compute_label_factors,
+    multiply_weights,
+)
+
+__all__ = [
+    "Target",
+    "TargetEncoding",
+    "encode_classification",
+    "encode_evaluation_target",
+    "encode_regression",
+    "encode_sparse",
+]
+
+Kind = Literal["regression", "binary", "multiclass", "multilabel"]
+
+SMALL_N_CLASSES = 20  # as many classes are plausible even for few rows
+_BLOCK_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class TargetEncoding:
+    """How y was encoded, to encode further data in the same way and to decode predictions.
+
+    Attributes
+    ----------
+    kind : {"regression", "binary", "multiclass", "multilabel"}
+        Kind of target.
+    n_outputs : int
+        Columns of y, or classes (multiclass). Several quantiles give more raw scores per row.
+    one_dimensional : bool
+        Whether y had one dimension, so that predictions have one.
+    classes : ndarray of shape (n_classes,) or None
+        Sorted labels; `arange(n_outputs)` for multi-label; None for regression.
+    output_names : tuple of str or None
+        Column names if y was a data frame.
+    offset, scale : ndarray of shape (n_outputs,), float64, or None
+        Target scaling: a value is `(y - offset) / scale`; None if outputs are not scaled.
+    one_vs_rest : bool
+        Whether multi-class labels are an indicator matrix instead of class ids.
+    missing : {"error", "ignore"}
+        Whether NaN is an error or a value of weight 0.
+    """
+
+    kind: Kind
+    n_outputs: int
+    one_dimensional: bool
+    classes: np.ndarray | None = None
+    output_names: tuple[str, ...] | None = None
+    offset: np.ndarray | None = None
+    scale: np.ndarray | None = None
+    one_vs_rest: bool = False
+    missing: Literal["error", "ignore"] = "error"
+
+    def encode(
+        self, y: Any, sample_weight: Any = None, *, name: str = "y", normalized: bool = True
+    ) -> Target:
+        """Encode further data as the training y was, without target scaling if not `normalized`.
+
+        Raises
+        ------
+        ValueError
+            If the shape differs, or for labels that the training data did not have.
+        """
+        self.check_names(y, sample_weight, name)
+        if self.kind == "regression":
+            values = read_regression_values(y, name, self.missing)
+            self._check_shape(values.shape, name)
+            values = values.reshape(len(values), -1)
+            n_weight_columns = 0 if self.one_dimensional else self.n_outputs
+            weight = check_weight(sample_weight, len(values), n_weight_columns, name)
+            if normalized:
+                return self._scale_values(values, weight)
+            return _make_target(values, weight, self)
+        if self.kind == "multilabel":
+            values = read_indicators(y, name, self.missing)
+            self._check_shape(values.shape, name)
+            weight = check_weight(sample_weight, len(values), self.n_outputs, name)
+            return _make_target(values, weight, self)
+        ids = self._encode_labels(read_labels(y, name), name)
+        return self._encode_ids(ids, check_weight(sample_weight, len(ids), 0, name))
+
+    def check_names(self, y: Any, sample_weight: Any, name: str) -> None:
+        """Raise a ValueError unless y and weights have the columns of the training y, in order."""
+        if not self.one_dimensional:
+            check_column_order(get_given_names(y), self.output_names, name)
+            check_related_names(sample_weight, self.output_names, f"sample_weight of {name}")
+
+    def check_offset_names(self, offset: Any, name: str) -> None:
+        """Raise a ValueError if offsets have columns of y, or classes, in another order."""
+        has_classes = self.kind == "multiclass" and self.classes is not None
+        known = self.output_names
+        if has_classes:
+            known = tuple(map(str, self.classes.tolist()))  # type: ignore[union-attr]
+        check_related_names(offset, known, name)
+
+    def _check_shape(self, shape: tuple[int, ...], name: str) -> None:
+        expected = 1 if self.one_dimensional else self.n_outputs
+        n_columns = 1 if len(shape) == 1 else shape[1]
+        if n_columns != expected:
+            raise ValueError(
+                f"{name} has {n_columns} column(s), but the model was fitted on {expected}."
+            )
+
+    def _encode_labels(self, labels: np.ndarray, name: str) -> np.ndarray:
+        assert self.classes is not None
+        present, inverse = sort_classes(labels, name)
+        index = {label: i for i, label in enumerate(self.classes.tolist())}
+        unseen = [label for label in present.tolist() if label not in index]
+        if unseen:
+            known = ", ".join(map(repr, self.classes[:10].tolist())) + (
+                ", ..." if len(self.classes) > 10 else ""
+            )
+            raise ValueError(
+                f"{name} has the label {unseen[0]!r}, but the training labels are {known}. Remove "
+                "those rows, or train on data that has every class."
+            )
+        return np.array([index[label] for label in present.tolist()], np.int32)[inverse]
+
+    def _encode_ids(self, ids: np.ndarray, weight: np.ndarray | None) -> Target:
+        if self.kind == "binary":
+            return Target(ids.astype(np.float32)[:, None], weight, self)
+        if self.one_vs_rest:
+            return Target(np.eye(self.n_outputs, dtype=np.float32)[ids], weight, self)
+        return Target(ids, weight, self)
+
+    def _scale_values(self, values: np.ndarray, weight: np.ndarray | None) -> Target:
+        if self.offset is not None and self.scale is not None:
+            scaled = np.empty(values.shape, np.float32)
+            for start in range(0, len(values), _BLOCK_ROWS):  # a float64 copy may be large
+                rows = slice(start, start + _BLOCK_ROWS)
+                scaled[rows] = (values[rows] - self.offset) / self.scale
+            values = scaled
+        return _make_target(values, weight, self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types, for a model file.
+
+        Raises
+        ------
+        ValueError
+            For class labels of a type that JSON cannot hold.
+        """
+        classes = None
+        if self.classes is not None and self.kind != "multilabel":
+            classes = _labels_to_json(self.classes)
+        return {
+            "kind": self.kind,
+            "n_outputs": self.n_outputs,
+            "one_dimensional": self.one_dimensional,
+            "classes": classes,
+            "output_names": None if self.output_names is None else list(self.output_names),
+            "offset": None if self.offset is None else self.offset.tolist(),
+            "scale": None if self.scale is None else self.scale.tolist(),
+            "one_vs_rest": self.one_vs_rest,
+            "missing": self.missing,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], n_scores: int) -> TargetEncoding:
+        """Invert :meth:`to_dict`, for fields from untrusted files.
+
+        Parameters
+        ----------
+        fields : mapping
+            Output of `to_dict`.
+        n_scores : int
+            Raw scores of the model, an upper bound of its outputs.
+
+        Raises
+        ------
+        ValueError
+            If the fields do not describe an encoding.
+        """
+        kind: Any = fields.get("kind")
+        n_outputs: Any = fields.get("n_outputs")
+        _require(kind in get_args(Kind), "kind", f"must be one of {', '.join(get_args(Kind))}")
+        is_valid = type(n_outputs) is int and 1 <= n_outputs <= n_scores
+        _require(is_valid, "n_outputs", f"must be an integer from 1 to {n_scores}")
+        for name in ("one_dimensional", "one_vs_rest"):
+            _require(type(fields.get(name)) is bool, name, "must be true or false")
+        is_valid = fields.get("missing") in ("error", "ignore")
+        _require(is_valid, "missing", 'must be "error" or "ignore"')
+        encoding = cls(
+            kind=kind,
+            n_outputs=n_outputs,
+            one_dimensional=fields["one_dimensional"],
+            classes=_read_classes(kind, n_outputs, fields.get("classes")),
+            output_names=_read_names(fields.get("output_names"), n_outputs),
+            offset=_read_numbers(fields, "offset", n_outputs),
+            scale=_read_numbers(fields, "scale", n_outputs),
+            one_vs_rest=fields["one_vs_rest"],
+            missing=fields["missing"],
+        )
+        encoding._check_consistency()
+        return encoding
+
+    def _check_consistency(self) -> None:
+        """Check fields that were read from a file against each other."""
+        flat = {"multilabel": False, "regression": self.one_dimensional}.get(self.kind, True)
+        _require(self.one_dimensional == flat, "one_dimensional", f"must be {flat} for {self.kind}")
+        is_valid = self.kind == "multiclass" or not self.one_dimensional or self.n_outputs == 1
+        _require(is_valid, "n_outputs", "must be 1 if y has one dimension")
+        is_valid = (self.offset is None) == (self.scale is None)
+        _require(is_valid, "offset", "must come with a scale")
+        is_valid = self.scale is None or bool((self.scale > 0).all())
+        _require(is_valid, "scale", "must be positive")
+
+
+@dataclass(frozen=True)
+class Target:
+    """An encoded target.
+
+    Attributes
+    ----------
+    values : ndarray or csr_matrix
+        `(n_rows, n_outputs)`, float32 or (regression) float64; int32 class ids `(n_rows,)` for
+        multi-class; a canonical float32 csr_matrix from `encode_sparse`. Missing values are 0.
+    weight : ndarray of float32 or None
+        `(n_rows,)` or `(n_rows, n_outputs)`, zero where a value is missing; None: 1 everywhere.
+    encoding : TargetEncoding
+        How y was encoded.
+    """
+
+    values: Any
+    weight: np.ndarray | None
+    encoding: TargetEncoding
+
+    @property
+    def n_rows(self) -> int:
+        return self.values.shape[0]
+
+    def take(self, rows: np.ndarray) -> Target:
+        """Return the target of some rows."""
+        weight = None if self.weight is None else self.weight[rows]
+        return replace(self, values=self.values[rows], weight=weight)
+
+    def subtract_offset(self, offset: np.ndarray) -> Target:
+        """Return the difference to `offset` (n_rows, n_outputs), in the unit of y; float64."""
+        scale = 1.0 if self.encoding.scale is None else self.encoding.scale
+        return replace(self, values=self.values - offset / scale)
+
+    def to_target_scale(self) -> Any:
+        """Return the values in the unit of y, as metrics read them."""
+        encoding = self.encoding
+        if encoding.scale is None:
+            return self.values
+        return self.values * encoding.scale + encoding.offset
+
+    def get_row_classes(self) -> np.ndarray | None:
+        """Return the class id of each row; None for regression and multi-label targets."""
+        if self.encoding.kind == "binary":
+            return self.values[:, 0]
+        if self.encoding.kind != "multiclass":
+            return None
+        return self.values if self.values.ndim == 1 else self.values.argmax(axis=1)
+
+    def to_indicators(self) -> Any:
+        """Return outputs, labels, or classes as sparse indicators, for supervised projections."""
+        if self.values.ndim == 2:
+            return self.values
+        n, ones = self.n_rows, np.ones(self.n_rows, np.float32)
+        return scipy.sparse.csr_matrix(
+            (ones, (np.arange(n), self.values)), (n, self.encoding.n_outputs)
+        )
+
+    def get_indicator_weights(self) -> np.ndarray | None:
+        """Return weights of the rows, or of each column of the indicators."""
+        return self.weight
+
+    def get_indicator_names(self) -> list[str]:
+        """Return the names of the columns of the indicators, by default their numbers."""
+        encoding = self.encoding
+        if encoding.output_names is not None:
+            return list(encoding.output_names)
+        if encoding.classes is not None:
+            return [str(label) for label in encoding.classes]
+        return [str(k) for k in range(encoding.n_outputs)]
+
+
+def _make_target(values: np.ndarray, weight: np.ndarray | None, encoding: TargetEncoding) -> Target:
+    """Make a target in which NaN is a value 0 of weight 0."""
+    if encoding.missing == "error" or not np.isnan(values).any():
+        return Target(values, weight, encoding)
+    present = ~np.isnan(values)
+    columns = present[:, 0] if encoding.n_outputs == 1 else present
+    weight = multiply_weights(weight, columns.astype(np.float32))
+    return Target(np.where(present, values, values.dtype.type(0)), weight, encoding)
+
+
+# ---- encoding ----------------------------------------------------------------------------------
+
+
+def encode_regression(
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    missing: Literal["error", "ignore"] = "error",
+    normalize: Normalize = False,
+) -> Target:
+    """Encode a regression target.
+
+    Parameters
+    ----------
+    y : array-like or data frame of shape (n_rows,) or (n_rows, n_columns)
+        Target values.
+    sample_weight : array-like of shape (n_rows,) or (n_rows, n_columns), optional
+        Weights of rows or of single values.
+    missing : {"error", "ignore"}
+        Whether NaN in y is an error or a value of weight 0.
+    normalize : bool or "auto"
+        Target scaling: see :func:`polyleaf.inputs.target_scaling.compute_target_scale`.
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    ValueError
+        For invalid y or weights.
+    """
+    values, one_dimensional = ravel_column(read_regression_values(y, "y", missing))
+    names = None if one_dimensional else get_column_names(y)
+    columns = values[:, None] if values.ndim == 1 else values
+    weight = check_weight(
+        sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y"
+    )
+    check_related_names(sample_weight, names, "sample_weight of y")
+    check_outputs_have_weight(columns, weight, names)
+    offset, scale = compute_target_scale(columns, weight, normalize)
+    encoding = TargetEncoding(
+        kind="regression",
+        n_outputs=columns.shape[1],
+        one_dimensional=one_dimensional,
+        output_names=names,
+        offset=offset,
+        scale=scale,
+        missing=missing,
+    )
+    return encoding._scale_values(columns, weight)
+
+
+def encode_classification(
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    class_weight: Any = None,
+    missing: Literal["error", "ignore"] = "error",
+    one_vs_rest: bool = False,
+    two_scores: bool = False,
+    like: TargetEncoding | None = None,
+) -> Target:
+    """Encode class labels (binary, multi-class) or an indicator matrix (multi-label).
+
+    Parameters
+    ----------
+    y : array-like or data frame of shape (n_rows,), or indicator matrix (n_rows, n_labels)
+        Indicator matrices may be sparse, of SciPy or of pandas' Sparse columns.
+    sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
+        Weights of rows or of single labels.
+    class_weight : dict {label: weight}, "balanced", or list of dicts (multi-label), optional
+        Factors of the weights.
+    missing : {"error", "ignore"}
+        Whether NaN in a multi-label y is an error or a value of weight 0.
+    one_vs_rest : bool
+        Whether to encode multi-class labels as an indicator matrix instead of class ids.
+    two_scores : bool
+        Whether to encode two classes as class ids, like several classes.
+    like : TargetEncoding, optional
+        Encoding of the model to continue.
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    ValueError
+        For invalid y or weights.
+    """
+    if is_multilabel(y, missing):
+        return _encode_multilabel(y, sample_weight, class_weight, missing, like)
+    labels = read_labels(y, "y", warn=True)
+    if missing == "ignore":
+        raise ValueError(
+            'missing_targets="ignore" is for regression and multi-label targets. Nothing can be '
+            "learned from a row without its only label: remove it."
+        )
+    weight = check_weight(sample_weight, len(labels), 0, "y")
+    if like is None:
+        classes, ids = sort_classes(labels, "y")
+        check_two_classes(classes, ids, weight)
+        _check_n_classes(classes, len(labels))
+        encoding = _make_class_encoding(classes, one_vs_rest, two_scores)
+    else:
+        if like.kind == "multilabel":
+            raise ValueError(
+                "The model to continue has several labels per row, but y is one-dimensional."
+            )
+        encoding, ids = like, like._encode_labels(labels, "y")
+    assert encoding.classes is not None
+    factors = compute_class_factors(class_weight, encoding.classes, ids)
+    if factors is not None:
+        weight = multiply_weights(weight, factors[ids].astype(np.float32))
+    return encoding._encode_ids(ids.astype(np.int32), weight)
+
+
+def _check_n_classes(classes: np.ndarray, n_rows: int) -> None:
+    if len(classes) > SMALL_N_CLASSES and 2 * len(classes) > n_rows:
+        examples = ", ".join(map(repr, classes[:3].tolist()))
+        raise ValueError(
+            f"y has {len(classes)} different labels ({examples}, ...) in {n_rows} rows, too many "
+            "to "
+            "learn. Use PolyleafRegressor for numbers; a stray cell of text turns numbers into "
+            "labels, so correct it. If they are classes, keep those with several rows."
+        )
+
+
+def _make_class_encoding(
+    classes: np.ndarray, one_vs_rest: bool, two_scores: bool
+) -> TargetEncoding:
+    is_binary = len(classes) == 2 and not two_scores
+    return TargetEncoding(
+        kind="binary" if is_binary else "multiclass",
+        n_outputs=1 if is_binary else len(classes),
+        one_dimensional=True,
+        classes=classes,
+        one_vs_rest=one_vs_rest and not is_binary,
+    )
+
+
+def _encode_multilabel(
+    y: Any,
+    sample_weight: Any,
+    class_weight: Any,
+    missing: Literal["error", "ignore"],
+    like: TargetEncoding | None,
+) -> Target:
+    values = read_indicators(y, "y", missing)
+    n_labels = values.shape[1]
+    weight = check_weight(sample_weight, len(values), n_labels, "y")
+    names = get_column_names(y)
+    check_related_names(sample_weight, names, "sample_weight of y")
+    check_outputs_have_weight(values, weight, names)
+    if like is not None:
+        if like.kind != "multilabel":
+            raise ValueError(
+                "The model to continue has one class per row, but y is an indicator matrix."
+            )
+        like._check_shape(values.shape, "y")
+        like.check_names(y, None, "y")
+    encoding = like or TargetEncoding(
+        kind="multilabel",
+        n_outputs=n_labels,
+        one_dimensional=False,
+        classes=np.arange(n_labels),
+        output_names=names,
+        missing=missing,
+    )
+    negative, positive = compute_label_factors(class_weight, values, names)
+    if np.any(negative != 1) or np.any(positive != 1):
+        factors = np.where(values == 1, positive, negative).astype(np.float32)
+        weight = multiply_weights(weight, factors)
+    return _make_target(values, weight, encoding)
+
+
+def encode_sparse(
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    kind: Literal["multilabel", "regression"],
+    name: str = "y",
+    like: TargetEncoding | None = None,
+) -> Target:
+    """Encode a sparse target without making it dense.
+
+    Parameters
+    ----------
+    y : sparse matrix, array-like or data frame of shape (n_rows, n_outputs)
+        Labels (0 and 1) or numbers. Entries may have any order, but no duplicates.
+    sample_weight : array-like of shape (n_rows,), optional
+        Weights of rows.
+    kind : {"multilabel", "regression"}
+        Kind of target.
+    name : str
+        Name of y in error messages.
+    like : TargetEncoding, optional
+        Encoding of the training y.
+
+    Returns
+    -------
+    Target
+        Its values are a canonical csr_matrix, float32.
+
+    Raises
+    ------
+    ValueError
+        For invalid y or weights.
+    """
+    values = to_canonical_csr(read_sparse_matrix(y, name), name, repeated="raise")
+    n_rows, n_outputs = values.shape
+    weight = check_weight(sample_weight, n_rows, 0, name)
+    if kind == "multilabel" and (values.data != 1).any():
+        entry = int(np.flatnonzero(values.data != 1)[0])
+        cell = f"{name}[{find_row(values, entry)}, {values.indices[entry]}]"
+        raise ValueError(
+            f"{cell} is {values.data[entry]:g}, but an indicator matrix holds 0 and 1 only."
+        )
+    if like is not None:
+        if like.kind != kind or like.one_dimensional:
+            raise ValueError(
+                f"The model was fitted on another kind of target than {name}, which is {kind}."
+            )
+        like._check_shape(values.shape, name)
+        like.check_names(y, None, name)
+        return Target(values, weight, like)
+    if values.nnz == 0:
+        raise ValueError(f"{name} holds only zeros, so there is nothing to learn.")
+    names = None if scipy.sparse.issparse(y) else get_column_names(y)
+    classes = np.arange(n_outputs) if kind == "multilabel" else None
+    encoding = TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names)
+    return Target(values, weight, encoding)
+
+
+def encode_evaluation_target(
+    y: Any, sample_weight: Any, *, name: str, like: TargetEncoding, is_sparse: bool
+) -> Target:
+    """Encode y of an evaluation set like the training y, in the unit of y.
+
+    Parameters
+    ----------
+    y, sample_weight : array-like
+        See `encode_sparse` and `TargetEncoding.encode`.
+    name : str
+        Name of y in error messages.
+    like : TargetEncoding
+        Encoding of the training y.
+    is_sparse : bool
+        Whether the training y is sparse.
+
+    Raises
+    ------
+    ValueError
+        For invalid y or weights.
+    """
+    if not is_sparse:
+        return like.encode(y, sample_weight, name=name, normalized=False)
+    kind: Any = like.kind
+    return encode_sparse(y, sample_weight, kind=kind, name=name, like=like)
+
+
+# ---- encodings in model files ------------------------------------------------------------------
+
+# NumPy stores text at the width of the longest: the most memory that labels from a file may take.
+_MAX_BYTES_PER_CHARACTER, _SPARE_BYTES = 64, 1 << 20
+
+
+def _labels_to_json(classes: np.ndarray) -> dict[str, Any]:
+    labels, is_plain = classes.tolist(), classes.dtype.kind in "iufbU"
+    if is_plain or all(isinstance(label, str) for label in labels):
+        return {"dtype": classes.dtype.str if is_plain else "object", "labels": labels}
+    raise ValueError(
+        f"Class labels of type {type(labels[0]).__name__} cannot be written to a model file: use "
+        "text, numbers or booleans, or pickle the estimator."
+    )
+
+
+def _require(condition: bool, name: str, rule: str) -> None:
+    if not condition:
+        raise ValueError(f"The model has no valid target encoding: {name!r} {rule}.")
+
+
+def _read_classes(kind: Kind, n_outputs: int, fields: Any) -> np.ndarray | None:
+    if kind == "regression":
+        _require(fields is None, "classes", "is for classification only")
+        return None
+    if kind == "multilabel":  # label indices, which are not stored
+        return np.arange(n_outputs)
+    _require(isinstance(fields, Mapping), "classes", "must have a dtype and labels")
+    classes = _labels_from_json(fields)
+    n_classes = 2 if kind == "binary" else n_outputs
+    is_valid = len(set(classes.tolist())) == len(classes) == n_classes
+    _require(is_valid, "classes", f"must have {n_classes} different labels")
+    return classes
+
+
+def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
+    name: Any = fields.get("dtype")
+    labels: Any = fields.get("labels")
+    is_valid = isinstance(labels, list) and isinstance(name, str)
+    _require(is_valid, "classes", "must have a dtype and labels")
+    dtype = np.dtype(object) if name == "object" else np.dtype(name)
+    is_text = dtype.kind in "OU"
+    _require(is_text or dtype.kind in "iufb", "classes", "must be text, numbers or booleans")
+    is_valid = all(isinstance(label, (str, bool, int, float)) for label in labels) and all(
+        isinstance(label, str) == is_text for label in labels
+    )
+    _require(is_valid, "classes", "must have labels of its dtype")
+    n_characters = sum(len(label) + 1 for label in labels) if is_text else 0
+    max_bytes = _SPARE_BYTES + _MAX_BYTES_PER_CHARACTER * n_characters
+    is_valid = dtype.kind != "U" or dtype.itemsize * len(labels) <= max_bytes
+    _require(is_valid, "classes", "has a text dtype that is too wide")
+    classes = np.array(labels, dtype)
+    _require(classes.tolist() == labels, "classes", "must have labels that its dtype can hold")
+    return classes
+
+
+def _read_names(names: Any, n_outputs: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    is_valid = isinstance(names, list) and len(names) == n_outputs
+    is_valid = is_valid and all(isinstance(name, str) for name in names)
+    _require(is_valid, "output_names", f"must be {n_outputs} texts")
+    return tuple(names)
+
+
+def _read_numbers(fields: Mapping[str, Any], name: str, n_outputs: int) -> np.ndarray | None:
+    values: Any = fields.get(name)
+    if values is None:
+        return None
+    is_valid = isinstance(values, list) and len(values) == n_outputs
+    is_valid = is_valid and all(
+        isinstance(v, (int, float)) and bool(np.isfinite(v)) for v in values
+    )
+    _require(is_valid, name, f"must be {n_outputs} finite numbers")
+    return np.array(values, np.float64)

@@ -1,0 +1,241 @@
+"""Weights of rows, of single target values, and of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from polyleaf.inputs.read_target import abbreviate_names, is_sparse, to_numpy
+from polyleaf.inputs.target_scaling import check_total_weight
+
+__all__ = [
+    "check_outputs_have_weight",
+    "check_two_classes",
+    "check_weight",
+    "compute_class_factors",
+    "compute_label_factors",
+    "find_known_targets",
+    "mask_weights",
+    "multiply_weights",
+    "negatives_per_positive",
+    "weight_known_targets",
+]
+
+
+def check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) -> np.ndarray | None:
+    """Return weights as float32, (n_rows,) or, if `n_columns` > 0, also (n_rows, n_columns)."""
+    if sample_weight is None:
+        return None
+    sample_weight = to_numpy(sample_weight, "sample_weight")
+    if np.ndim(sample_weight) == 0:
+        sample_weight = np.full(n_rows, sample_weight)
+    if np.asarray(sample_weight).dtype.kind in "US":
+        raise ValueError(
+            "sample_weight holds text, but must hold numbers; for weights of classes use "
+            "class_weight."
+        )
+    weight = check_array(
+        sample_weight,
+        dtype=np.float32,
+        ensure_2d=False,
+        ensure_min_features=0,
+        input_name="sample_weight",
+    )
+    allowed = [(n_rows,)] + ([(n_rows, n_columns)] if n_columns else [])
+    if weight.shape not in allowed:
+        raise ValueError(
+            f"sample_weight has shape {weight.shape}, but {name} needs "
+            f"{' or '.join(map(str, allowed))}."
+        )
+    if weight.min() < 0:
+        raise ValueError(
+            f"sample_weight contains negative values (row {int(np.argwhere(weight < 0)[0][0])})."
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is zero everywhere: at least one weight must be positive.")
+    check_total_weight(weight)
+    return weight
+
+
+def multiply_weights(weight: np.ndarray | None, factor: np.ndarray) -> np.ndarray:
+    """Return the product of weights of shapes (n,) and (n, K)."""
+    if weight is None:
+        return factor
+    if weight.ndim < factor.ndim:
+        weight = weight[:, None]
+    return weight * factor
+
+
+# ---- weights of known targets, for the quantiles of bins ---------------------------------------
+
+
+def weight_known_targets(y: Any, sample_weight: Any) -> Any:
+    """Return the weights of rows in the quantiles of bins: per target, 0 where it is missing.
+
+    Parameters
+    ----------
+    y : array-like or None
+        As given to a `Dataset`. NaN is missing; values other than numbers are all known.
+    sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), or None
+        Weights given by the user.
+
+    Returns
+    -------
+    array-like or None
+        `sample_weight` itself if all targets are known, or none is.
+    """
+    known = find_known_targets(y)
+    if known is None or known.all() or not known.any():
+        return sample_weight
+    return mask_weights(known, sample_weight)
+
+
+def find_known_targets(y: Any) -> np.ndarray | None:
+    """Return a mask of the targets that are not NaN; None if y cannot hold NaN."""
+    if y is None or isinstance(y, Mapping) or is_sparse(y):
+        return None
+    values = np.asarray(y)
+    return None if values.dtype.kind != "f" else ~np.isnan(values)
+
+
+def mask_weights(known: np.ndarray, sample_weight: Any) -> np.ndarray:
+    """Return the weights with 0 where a target is missing."""
+    if sample_weight is None:
+        return known.astype(np.float32)
+    weight = np.asarray(sample_weight, np.float32)
+    return (weight[:, None] if weight.ndim < known.ndim else weight) * known
+
+
+# ---- outputs and classes without weight --------------------------------------------------------
+
+
+def check_outputs_have_weight(
+    columns: np.ndarray, weight: np.ndarray | None, names: tuple[str, ...] | None
+) -> None:
+    """Raise a ValueError for an output without a known value of positive weight."""
+    present = ~np.isnan(columns)
+    if weight is not None:
+        present &= (weight if weight.ndim == 2 else weight[:, None]) > 0
+    empty = np.flatnonzero(~present.any(axis=0))
+    if len(empty):
+        output = f"{names[empty[0]]!r}" if names else f"{empty[0]}"
+        raise ValueError(
+            f"Output {output} of y has no value of positive weight to learn from: remove the "
+            "column."
+        )
+
+
+def check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray | None) -> None:
+    """Raise a ValueError unless two classes have rows of positive weight."""
+    if len(ids) == 1:
+        raise ValueError(
+            "y has 1 sample (n_samples=1), hence one class: a classifier needs at least two "
+            "classes."
+        )
+    if len(classes) < 2:
+        raise ValueError(
+            f"y has one class only, {classes.tolist()[0]!r}: a classifier needs at least two "
+            "classes."
+        )
+    if weight is not None:
+        present = np.unique(ids[weight > 0])
+        if len(present) < 2:
+            raise ValueError(
+                f"Only one class, {classes.tolist()[present[0]]!r}, has rows of positive weight: a "
+                "classifier needs at least two classes."
+            )
+
+
+# ---- class weights -----------------------------------------------------------------------------
+
+
+def negatives_per_positive(values: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Return the weight of the negatives of each label over that of its positives.
+
+    float64, (n_labels,); 1 where a label has no positives or no negatives.
+    """
+    known = np.ones(values.shape) if weight is None else np.broadcast_to(weight.T, values.T.shape).T
+    positive = (known * values).sum(axis=0, dtype=np.float64)
+    negative = known.sum(axis=0, dtype=np.float64) - positive
+    has_both = (positive > 0) & (negative > 0)
+    return np.divide(negative, positive, out=np.ones(len(positive)), where=has_both)
+
+
+def compute_class_factors(
+    class_weight: Any, classes: np.ndarray, ids: np.ndarray
+) -> np.ndarray | None:
+    """Return the weight factor of each class, float64 (n_classes,); None: all 1."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        return len(ids) / (len(classes) * np.bincount(ids, minlength=len(classes)))
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            'class_weight must be a dict {label: weight} or "balanced"; a list of dicts is for '
+            "multi-label targets."
+        )
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    if unknown:
+        raise ValueError(f"class_weight has the label {unknown[0]!r}, which y does not hold.")
+    return _check_factors([class_weight.get(label, 1.0) for label in labels])
+
+
+def compute_label_factors(
+    class_weight: Any, values: np.ndarray, names: tuple[str, ...] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weight factors of 0 and 1 of each label, two float64 arrays (n_labels,)."""
+    n_labels = values.shape[1]
+    if class_weight is None:
+        return np.ones(n_labels), np.ones(n_labels)
+    if isinstance(class_weight, str):
+        known = np.count_nonzero(~np.isnan(values), axis=0)
+        ones = np.count_nonzero(values == 1, axis=0)
+        has_both = (ones > 0) & (ones < known)
+        negative = np.where(has_both, known / np.maximum(2 * (known - ones), 1), 1.0)
+        return negative, np.where(has_both, known / np.maximum(2 * ones, 1), 1.0)
+    if isinstance(class_weight, Mapping) and any(
+        isinstance(w, Mapping) for w in class_weight.values()
+    ):
+        class_weight = _list_label_weights(class_weight, n_labels, names)
+    weights = [class_weight] * n_labels if isinstance(class_weight, Mapping) else list(class_weight)
+    if len(weights) != n_labels:
+        raise ValueError(f"class_weight has {len(weights)} dicts, but y has {n_labels} labels.")
+    unknown = [value for entry in weights for value in entry if value not in (0, 1)]
+    if unknown:
+        raise ValueError(
+            f"class_weight of a multi-label target must have the keys 0 and 1, got {unknown[0]!r}."
+        )
+    negative = _check_factors([entry.get(0, 1.0) for entry in weights])
+    return negative, _check_factors([entry.get(1, 1.0) for entry in weights])
+
+
+def _list_label_weights(
+    class_weight: Mapping[Any, Any], n_labels: int, names: tuple[str, ...] | None
+) -> list[Mapping[Any, Any]]:
+    """Convert `{label: {0: weight, 1: weight}}` to a list with one entry per label."""
+    weights: list[Mapping[Any, Any]] = [{}] * n_labels
+    for label, entry in class_weight.items():
+        index = names.index(label) if names and label in names else label
+        if (
+            not isinstance(index, int | np.integer)
+            or not 0 <= index < n_labels
+            or not isinstance(entry, Mapping)
+        ):
+            known = abbreviate_names(names) if names else f"0 to {n_labels - 1}"
+            raise ValueError(
+                f"class_weight has {label!r}: {entry!r}; it must be "
+                f"{{label: {{0: weight, 1: weight}}}}, and the labels of y are {known}."
+            )
+        weights[index] = entry
+    return weights
+
+
+def _check_factors(factors: Any) -> np.ndarray:
+    array = np.asarray(factors, np.float64)
+    if not np.all(np.isfinite(array) & (array >= 0)):
+        raise ValueError(f"class_weight must be finite and not negative, got {factors}.")
+    return array

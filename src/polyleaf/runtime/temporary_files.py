@@ -1,0 +1,31 @@
+"""Temporary files that are renamed once they are complete."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["make_temporary_path", "remove_temporary_files"]
+
+
+def make_temporary_path(path: Path) -> Path:
+    """Return a new name in the same directory."""
+    return path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
+
+
+def remove_temporary_files(directory: Path, name: str) -> None:
+    """Remove temporary files left by a process that was killed.
+
+    Parameters
+    ----------
+    directory : Path
+    name : str
+        Regular expression of the final names. No such file may be in the process of being written.
+    """
+    pattern = re.compile(rf"\.(?:{name})\.[0-9a-f]{{12}}\.tmp")
+    for path in directory.glob(".*.tmp"):
+        if pattern.fullmatch(path.name) and path.is_file():
+            with suppress(OSError):
+                path.unlink()

@@ -1,0 +1,347 @@
+"""Steps of `fit` between the parameters of an estimator and the boosting loop."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.inputs.offsets import check_all_or_none
+from polyleaf.inputs.target import Target, TargetEncoding
+from polyleaf.metrics import Metric, default_metrics, get_metrics
+from polyleaf.model import Model
+from polyleaf.model.metadata import HAS_OFFSETS, clear_calibrations
+from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
+from polyleaf.settings.parameters import SharedParameters
+from polyleaf.settings.train_config import TrainConfig
+from polyleaf.training.auto_n_estimators import has_few_rows
+from polyleaf.training.boosting import BoostResult, boost
+from polyleaf.training.cross_fitting import TrainingRecord
+from polyleaf.training.prepare import PreparedData, Seeds, TrainingData
+from polyleaf.training.sampling import GlobalRowIds
+
+__all__ = [
+    "FitPlan",
+    "ModelInfo",
+    "check_scaling",
+    "complete_objective",
+    "get_score_scale",
+    "has_quantiles",
+    "make_metrics",
+    "read_offsets",
+    "scale_base_score",
+    "select_auto_rounds_metric",
+    "subtract_offset",
+    "train",
+]
+
+SPARSE_METRICS = ("p@1", "p@3", "p@5")
+
+
+class FitPlan(NamedTuple):
+    """Everything about a training that is known before features are read.
+
+    Attributes
+    ----------
+    settings : TrainConfig
+    start : Model or None
+        Model that training continues.
+    objective : Objective
+    metrics : list of Metric
+        Metrics of evaluation sets.
+    seeds : Seeds
+    """
+
+    settings: TrainConfig
+    start: Model | None
+    objective: Objective
+    metrics: list[Metric]
+    seeds: Seeds
+
+    def replace_n_estimators(self, n: int) -> FitPlan:
+        """Return the same plan with another number of rounds."""
+        return self._replace(settings=self.settings.replace_n_estimators(n))
+
+
+class ModelInfo(NamedTuple):
+    """Attributes of a new model besides its trees; see :class:`polyleaf.Model`."""
+
+    target_scale: np.ndarray | None
+    target_offset: np.ndarray | None
+    output_names: Sequence[str] | None
+    projection: Any
+    metadata: dict[str, Any]
+
+
+# --- before features are read -------------------------------------------------------------------
+
+
+def complete_objective(
+    p: SharedParameters,
+    objective: Any,
+    cls: type[Objective],
+    n_outputs: int | None,
+    **resolved: Any,
+) -> Objective:
+    """Make the objective with the parameters that the estimator has for it.
+
+    Parameters
+    ----------
+    p : SharedParameters
+    objective : str, type, callable or Objective
+    cls : type
+        Its class.
+    n_outputs : int or None
+        Number of classes or labels.
+    **resolved
+        Values that replace parameters of the estimator.
+    """
+    parameters: dict[str, Any] = {}
+    if not isinstance(objective, Objective):
+        values = ((name, resolved.get(name, getattr(p, name, None))) for name in cls.parameters)
+        parameters = {name: value for name, value in values if value is not None}
+    first_order = p.hessian == p.leaf_hessian == "none"
+    named = cls if isinstance(objective, str) else objective
+    return get_objective(named, **parameters).bind_outputs(n_outputs, first_order)
+
+
+def make_metrics(eval_metric: Any, objective: Objective, target: Target) -> list[Metric]:
+    """Make the metrics of evaluation sets; None stands for those of the objective."""
+    if not scipy.sparse.issparse(target.values):
+        if eval_metric is None:
+            return default_metrics(objective, target.encoding.kind, target.encoding.n_outputs)
+        return get_metrics(eval_metric, objective)
+    metrics = get_metrics(SPARSE_METRICS if eval_metric is None else eval_metric, objective)
+    for metric in metrics:
+        if not hasattr(metric.function, "k"):
+            raise ValueError(
+                f"eval_metric={metric.name!r} needs all outputs of a row, which sparse targets do "
+                'not have; use "p@5", "ndcg@5", "psp@5" or "psndcg@5", with any number of places.'
+            )
+    return metrics
+
+
+def check_scaling(encoding: TargetEncoding, objective: Objective) -> None:
+    """Raise if targets are standardised and the objective does not allow that."""
+    if encoding.scale is not None and not objective.is_translation_invariant:
+        allowed = [
+            name for name in objective_names() if objective_class(name).is_translation_invariant
+        ]
+        raise ValueError(
+            f"normalize_targets=True is not available for objective {objective.name!r}: it is for "
+            f"{', '.join(allowed)}."
+        )
+
+
+def has_quantiles(objective: Objective) -> bool:
+    """Whether some scores are quantiles other than medians, which calibration shifts."""
+    levels = objective.score_quantile_levels(objective.n_scores(1))
+    return bool((np.abs(levels - 0.5) > 0).any())
+
+
+def get_score_scale(
+    encoding: TargetEncoding, objective: Objective
+) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """Return scale and offset of each raw score if targets are scaled for training."""
+    if encoding.scale is None or encoding.offset is None:
+        return None, None
+    return objective.score_scaling(encoding.scale, encoding.offset)
+
+
+def scale_base_score(
+    base_score: Any, encoding: TargetEncoding, objective: Objective
+) -> np.ndarray | None:
+    """Return `base_score` on the scale of the raw scores in training, float64 (n_scores,)."""
+    if base_score is None:
+        return None
+    n_scores = objective.n_scores(encoding.n_outputs)
+    try:
+        score = np.asarray(base_score, np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        score = np.empty(0)
+    if score.size not in (1, n_scores) or not np.all(np.isfinite(score)):
+        raise ValueError(
+            f"base_score must be a finite number or {n_scores} of them, got {base_score}."
+        )
+    score = np.resize(score, n_scores)
+    scale, offset = get_score_scale(encoding, objective)
+    return score if offset is None or scale is None else (score - offset) / scale
+
+
+def read_offsets(
+    data: list[TrainingData], target: Target, start: Model | None, make_reader: Callable[[], Any]
+) -> list[TrainingData]:
+    """Read the offsets of training and evaluation data: all of them have offsets, or none.
+
+    Parameters
+    ----------
+    data : list of TrainingData
+        Training data first.
+    target : Target
+        Target of the training data.
+    start : Model or None
+        Model that training continues.
+    make_reader : callable
+        Returns an OffsetReader.
+    """
+    is_continued = start is not None and bool(start.metadata.get(HAS_OFFSETS))
+    check_all_or_none([d.name for d in data], [d.offset is not None for d in data], is_continued)
+    if data[0].offset is None:
+        return data
+    if scipy.sparse.issparse(target.values):
+        raise ValueError(
+            "offset needs a dense y: with sparse y raw scores are kept for few outputs per row."
+        )
+    reader = make_reader()
+    offsets = [reader.read(data[0].offset, target.n_rows)]
+    offsets += [reader.read(d.offset, name=f"offset of {d.name!r}") for d in data[1:]]
+    return [d._replace(offset=offset) for d, offset in zip(data, offsets, strict=True)]
+
+
+def subtract_offset(target: Target, offset: np.ndarray | None, objective: Objective) -> Target:
+    """Subtract offsets from the target if the loss depends on their difference only."""
+    if offset is None or not objective.is_translation_invariant:
+        return target
+    return target.subtract_offset(offset[:, :: objective.outputs_per_target()])
+
+
+def select_auto_rounds_metric(
+    p: SharedParameters, plan: FitPlan, target: Target, is_watched: bool
+) -> Metric | None:
+    """Return the metric that `n_estimators=None` is chosen by, or None if no search is done.
+
+    Parameters
+    ----------
+    p : SharedParameters
+    plan : FitPlan
+    target : Target
+    is_watched : bool
+        Whether this fit has evaluation sets or callbacks.
+    """
+    if (
+        p.n_estimators is not None
+        or p.warm_start
+        or plan.start is not None
+        or is_watched
+        or p.validation_fraction is not None
+        or p.early_stopping_rounds is not None
+        or (p.callbacks is not None and bool(as_callbacks(p.callbacks)))
+        or p.projection is not None
+        or plan.settings.workers.device is not None
+        or scipy.sparse.issparse(target.values)
+        or not has_few_rows(target.n_rows)
+    ):
+        return None
+    return default_metrics(plan.objective, target.encoding.kind, target.encoding.n_outputs)[-1]
+
+
+# --- training -----------------------------------------------------------------------------------
+
+
+def train(
+    p: SharedParameters,
+    plan: FitPlan,
+    data: PreparedData,
+    info: ModelInfo,
+    base_score: np.ndarray | None,
+    callbacks: Any,
+    row_ids: GlobalRowIds | None = None,
+    resume_from: Model | None = None,
+) -> tuple[BoostResult, TrainingRecord]:
+    """Run the boosting loop with all callbacks.
+
+    Parameters
+    ----------
+    p : SharedParameters
+        Parameters of the estimator.
+    plan : FitPlan
+    data : PreparedData
+    info : ModelInfo
+    base_score : ndarray of shape (n_scores,), float64, or None
+    callbacks : list, optional
+        Callbacks of this fit.
+    row_ids, resume_from : optional
+        As in `boost`.
+    """
+    settings, objective, target = plan.settings, plan.objective, data.target
+    start = None if plan.start is None else _copy_to_continue(plan.start, info)
+    offset = None if objective.is_translation_invariant else data.offset
+    all_callbacks = as_callbacks(callbacks)
+    if settings.workers.communicator.rank == 0:  # the estimator's own run on rank 0 only
+        all_callbacks = _make_callbacks(
+            p, all_callbacks, settings.boosting.n_estimators, plan.metrics if data.eval_sets else []
+        )
+    try:
+        result = boost(
+            data.dataset,
+            target.values,
+            target.weight,
+            objective,
+            settings,
+            eval_sets=data.eval_sets,
+            callbacks=all_callbacks,
+            init_model=start,
+            base_score=base_score,
+            offset=offset,
+            row_ids=row_ids,
+            resume_from=resume_from,
+            **info._asdict(),
+        )
+    finally:
+        for callback in all_callbacks:
+            if isinstance(callback, ProgressBar):
+                callback.close()
+    model = result.model
+    best = model.best_iteration
+    record = TrainingRecord(
+        data.dataset,
+        target.values,
+        target.weight,
+        objective,
+        settings,
+        result.learning_rates,
+        model.n_rounds if best is None else best + 1,
+        base_score,
+        offset,
+        model.output_names,
+    )
+    return result, record
+
+
+def _copy_to_continue(start: Model, info: ModelInfo) -> Model:
+    """Copy the model that training continues, without its calibrations."""
+    model = start.copy()
+    model.set_target_scale(info.target_scale, info.target_offset)  # undoes shifts of quantiles
+    clear_calibrations(model)
+    if info.metadata.get(HAS_OFFSETS):
+        model.metadata[HAS_OFFSETS] = True
+    return model
+
+
+def _make_callbacks(
+    p: SharedParameters, callbacks: list[Any], n_rounds: int, metrics: list[Metric]
+) -> list[Any]:
+    """Return the callbacks of the estimator, those of the fit, early stopping and progress."""
+    found = as_callbacks(p.callbacks) + callbacks
+    if p.early_stopping_rounds is not None:
+        if not metrics:
+            raise ValueError(
+                "early_stopping_rounds needs data to evaluate on: pass eval_set=[(X, y)] or X_val "
+                "and y_val to fit, or set validation_fraction."
+            )
+        found.append(EarlyStopping(p.early_stopping_rounds))
+    for callback in found:
+        if isinstance(callback, EarlyStopping):
+            callback.set_metrics(metrics)
+    if p.verbose is None:
+        if hasattr(sys, "ps1") or sys.flags.interactive:
+            found.append(ProgressBar(n_rounds, delay=2.0))
+    elif p.verbose == 1:
+        found.append(ProgressBar(n_rounds, force=True))
+    elif p.verbose > 1:
+        found.append(EvaluationMonitor(int(p.verbose)))
+    return found

@@ -1,0 +1,200 @@
+"""Quantile calibration by cross-fitting."""
+
+import numpy as np
+import pytest
+from reference.calibration import quantile_shifts as by_definition
+
+from polyleaf import Dataset, PolyleafRegressor, load_model
+from polyleaf.callbacks import LearningRateScheduler
+from polyleaf.model import serialize
+from polyleaf.training import cross_fitting
+
+LEVELS = (0.1, 0.5, 0.9)
+SMALL = dict(objective="quantile", quantile_alpha=LEVELS, n_estimators=12, max_leaves=8, n_jobs=1)
+
+
+def made(n=400, n_targets=2, seed=0):
+    """Noise whose width depends on a feature."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 5)).astype(np.float32)
+    noise = (0.3 + np.abs(X[:, :1])) * rng.standard_normal((n, n_targets))
+    return X, np.sin(2 * X[:, :n_targets]) + X[:, 2:3] * X[:, 3:4] + noise
+
+
+def fitted(X, y, calibrate=True, sample_weight=None, **parameters):
+    model = PolyleafRegressor(**SMALL | {"calibrate_quantiles": calibrate} | parameters)
+    return model.fit(X, y, sample_weight)
+
+
+def shifts(model, plain, X):
+    """Raw scores differ by these, in every row alike."""
+    difference = model._raw(X, None) - plain._raw(X, None)
+    np.testing.assert_allclose(
+        difference, np.tile(difference[0], (len(X), 1)), rtol=1e-6, atol=1e-6
+    )
+    return difference[0]
+
+
+def coverage(model, X, y):
+    p = model.predict(X).reshape(len(X), -1, len(LEVELS))
+    y = y.reshape(len(y), -1)
+    return np.mean((p[..., 0] <= y) & (y <= p[..., -1]), axis=0)
+
+
+@pytest.mark.parametrize("how", ["plain", "weights", "weights of targets", "missing", "one target"])
+def test_shifts_are_from_models_without_the_rows(how, monkeypatch):
+    monkeypatch.setattr(cross_fitting, "FOLDS_FOR_FEW_ROWS", 4)
+    X, Y = made(n_targets=1 if how == "one target" else 2)
+    weight = np.random.default_rng(1).integers(1, 4, Y.shape).astype(np.float32)
+    options = {"sample_weight": None if how in ("plain", "missing", "one target") else weight}
+    if how == "weights":
+        options["sample_weight"] = weight[:, 0]
+    y, known = Y.copy(), np.ones(Y.shape)
+    if how == "missing":
+        known = (np.random.default_rng(2).random(Y.shape) < 0.8).astype(float)
+        y[known == 0], options["missing_targets"] = np.nan, "ignore"
+    y = y[:, 0] if how == "one target" else y
+    data = Dataset(X)
+    fold, n_used = cross_fitting.assign_folds(len(X), seed=0)
+    plain, model = (fitted(data, y, on, **options) for on in (False, True))
+    given = options.pop("sample_weight")
+
+    def predict_without(rows):
+        rest = np.setdiff1d(np.arange(len(X)), rows)
+        part = Dataset(X[rest], reference=data)
+        return fitted(part, y[rest], False, None if given is None else given[rest], **options)._raw(
+            X, None
+        )
+
+    counts = known * (1 if given is None else given.reshape(len(given), -1))
+    expected = by_definition(Y, LEVELS, counts, fold, n_used, predict_without)
+    np.testing.assert_allclose(shifts(model, plain, X), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_only_the_base_score_changes():
+    X, Y = made()
+    model, plain = fitted(X, Y), fitted(X, Y, False)
+    found = shifts(model, plain, X)
+    assert found[0] < 0 < found[2] and found[3] < 0 < found[5]
+    assert found[1] == found[4] == 0
+    ours, theirs = (serialize.to_state(m.model_)[1] for m in (model, plain))
+    assert set(ours) - set(theirs) == {"target_scale", "target_offset"}
+    for name, array in theirs.items():
+        np.testing.assert_array_equal(ours[name], array)
+
+
+@pytest.mark.parametrize("n_targets", [1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_intervals_have_their_coverage_and_pinball_loss_is_not_worse(n_targets, weighted):
+    X, Y = made(3000, n_targets)
+    weight = np.random.default_rng(1).uniform(0.2, 2, 1000) if weighted else None
+    how = {"n_estimators": 100, "max_leaves": 31, "sample_weight": weight}
+    model, plain = (fitted(X[:1000], Y[:1000].squeeze(), on, **how) for on in (True, False))
+    assert np.all(coverage(plain, X[1000:], Y[1000:]) < 0.7)
+    assert np.all(abs(coverage(model, X[1000:], Y[1000:]) - 0.8) < 0.04)
+    assert model.score(X[1000:], Y[1000:]) > plain.score(X[1000:], Y[1000:])
+
+
+@pytest.mark.parametrize(
+    ("n", "n_folds", "n_used"),
+    [(10, 10, 10), (1999, 20, 20), (2000, 10, 10), (6000, 10, 4), (50_000, 10, 1)],
+)
+def test_folds_are_as_many_as_needed(n, n_folds, n_used):
+    fold, used = cross_fitting.assign_folds(n, seed=3)
+    counts = np.bincount(fold)
+    assert len(counts) == n_folds and used == n_used and np.ptp(counts) <= 1
+    assert counts[:used].sum() >= min(n, cross_fitting.MAX_RESIDUALS) - 1
+    assert (cross_fitting.assign_folds(n, seed=4)[0] != fold).any()
+
+
+def test_folds_are_trained_as_the_model_was():
+    X, Y = made()
+    rounds = {"n_estimators": 60, "validation_fraction": 0.25, "early_stopping_rounds": 3}
+    model, plain = (
+        fitted(X, Y, learning_rate=0.3, **rounds),
+        fitted(X, Y, False, learning_rate=0.3, **rounds),
+    )
+    assert model.best_iteration_ == plain.best_iteration_ < 55
+    assert np.all(np.abs(shifts(model, plain, X)[[0, 2]]) > 0.01)
+    scheduled = {"callbacks": [LearningRateScheduler(lambda round: 0.3 if round < 5 else 0.01)]}
+    scheduled, constant = fitted(X, Y, **scheduled), fitted(X, Y, learning_rate=0.3)
+    rates = fitted(X, Y, callbacks=[LearningRateScheduler([0.3] * 12)])
+    np.testing.assert_array_equal(rates.predict(X), constant.predict(X))
+    assert not np.allclose(scheduled.model_.target_offset, constant.model_.target_offset)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3},
+        {"multi_strategy": "one_output_per_tree"},
+        {"subsample": 0.5},
+        {"normalize_targets": True},
+        {"base_score": 1.5},
+    ],
+    ids=str,
+)
+def test_every_way_to_train_is_calibrated(how):
+    X, Y = made()
+    found = shifts(fitted(X, Y, **how), fitted(X, Y, False, **how), X)
+    assert found[0] < 0 < found[2] and found[1] == 0
+
+
+def test_shifts_scale_with_targets():
+    X, Y = made()
+    unit = np.array([1e6, 1e-3])
+    model, large = (fitted(X, y, normalize_targets=True) for y in (Y, Y * unit))
+    np.testing.assert_allclose(
+        large.predict(X) / np.repeat(unit, 3), model.predict(X), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_continued_training_equals_the_uninterrupted_one(tmp_path):
+    X, Y = made()
+    whole = fitted(X, Y)
+    start = fitted(X, Y, n_estimators=7)
+    start.save_model(tmp_path / "start.polyleaf")
+    loaded = load_model(tmp_path / "start.polyleaf")
+    np.testing.assert_array_equal(loaded.predict(X), start.predict(X))
+    later = PolyleafRegressor(**SMALL | {"n_estimators": 5}).fit(X, Y, init_model=loaded)
+    np.testing.assert_array_equal(later.predict(X), whole.predict(X))
+    plain = PolyleafRegressor(**SMALL | {"n_estimators": 5, "calibrate_quantiles": False})
+    np.testing.assert_array_equal(
+        plain.fit(X, Y, init_model=start).predict(X), fitted(X, Y, False).predict(X)
+    )
+
+
+@pytest.mark.parametrize(
+    "how", [{"quantile_alpha": 0.5}, {"objective": "absolute_error"}, {"objective": "huber"}]
+)
+def test_medians_and_other_losses_are_not_shifted(how, monkeypatch):
+    monkeypatch.setattr("polyleaf.estimators.base.quantile_shifts", None)
+    X, Y = made()
+    assert fitted(X, Y, **how).model_.target_scale is None
+
+
+def test_few_rows():
+    X, Y = made(3, 1)
+    model = fitted(X, Y[:, 0], min_child_samples=1)
+    predicted = model.predict(X)
+    assert np.isfinite(predicted).all() and (np.diff(predicted, axis=1) >= 0).all()
+
+
+def test_a_target_known_in_one_fold_only_is_not_shifted():
+    X, Y = made(60)
+    Y[1:, 1] = np.nan
+    model, plain = (fitted(X, Y, on, missing_targets="ignore") for on in (True, False))
+    found = shifts(model, plain, X)
+    assert found[0] < 0 < found[2] and found[3] == found[5] == 0
+
+
+def test_ctrl_c_while_folds_are_trained_keeps_the_model(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polyleaf.estimators.base.quantile_shifts", interrupted)
+    X, Y = made()
+    model = PolyleafRegressor(**SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), fitted(X, Y, False).predict(X))

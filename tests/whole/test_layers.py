@@ -1,0 +1,105 @@
+"""Every folder imports only from folders in layers below it, in Python and in the core."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "cpp"
+
+# A folder includes from itself and from those before it.
+LAYERS = (
+    "base",
+    "data",
+    "quantised_gradients",
+    "split_gain",
+    "grower",
+    "leaves",
+    "search",
+    "losses",
+    "sketch",
+    "forest",
+    "explain",
+    "device",
+)
+
+# What a kernel may include: nothing of these leaves a template to the linker, which could carry
+# AVX-512 code onto a machine without it.
+KERNEL_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h", "type_traits", "utility"}
+
+
+def includes(path):
+    """Headers of the core and headers of others that a file includes, as they are written."""
+    text = path.read_text("utf-8")
+    return re.findall(r'#include "([^"]+)"', text), re.findall(r"#include <([^>]+)>", text)
+
+
+def list_files(folder):
+    return [p for p in sorted(folder.rglob("*")) if p.suffix in (".h", ".cpp")]
+
+
+def test_imports_of_the_package_point_downwards(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)  # the contracts are in pyproject.toml
+    failed = lint_imports(config_filename="pyproject.toml", no_cache=True)
+    assert not failed and "2 kept, 0 broken" in capsys.readouterr().out
+
+
+def imports_dynamically(call):
+    """Whether a call imports a module by a name of the package, or by a name that is computed."""
+    function = ast.unparse(call.func)
+    if function not in ("importlib.import_module", "import_module", "__import__") or not call.args:
+        return False
+    name = call.args[0]
+    is_foreign = isinstance(name, ast.Constant) and not name.value.startswith(("polyleaf", "."))
+    return not is_foreign
+
+
+def test_no_module_imports_the_package_dynamically():
+    """The import contracts do not see such imports; packages may load their own modules lazily."""
+    package = ROOT / "src" / "polyleaf"
+    found = [
+        str(path.relative_to(package))
+        for path in sorted(package.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and imports_dynamically(node)
+    ]
+    assert set(found) <= {"__init__.py", "inspection/__init__.py"}
+
+
+def test_every_folder_of_the_core_has_a_layer():
+    assert {p.name for p in CORE.iterdir() if p.is_dir()} == set(LAYERS)
+
+
+@pytest.mark.parametrize("folder", LAYERS)
+def test_includes_of_the_core_point_downwards(folder):
+    below = LAYERS[: LAYERS.index(folder) + 1]
+    for path in list_files(CORE / folder):
+        for header in includes(path)[0]:
+            assert (CORE / header).is_file(), f"{path}: {header} is not named from cpp/"
+            assert header.split("/")[0] in below, f"{path} includes {header}, which is above it"
+
+
+def test_headers_of_the_core_have_no_cycles():
+    graph = {str(p.relative_to(CORE)): includes(p)[0] for p in list_files(CORE)}
+    done = set()
+
+    def visit(header, path):
+        assert header not in path, f"a cycle: {' -> '.join([*path, header])}"
+        if header not in done:
+            for other in graph[header]:
+                visit(other, [*path, header])
+            done.add(header)
+
+    for header in graph:
+        visit(header, [])
+
+
+@pytest.mark.parametrize("folder", LAYERS)
+def test_kernels_leave_no_template_to_the_linker(folder):
+    for path in list_files(CORE / folder / "kernels"):
+        if path.suffix == ".cpp":
+            assert set(includes(path)[1]) <= KERNEL_HEADERS, path
+            assert "POLYLEAF_ISA_NAMESPACE" in path.read_text("utf-8"), path
