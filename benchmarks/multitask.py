@@ -215,8 +215,14 @@ def _table(figure: str) -> Table:
         figure,
         title,
         tuple(
-            Subject(  # type: ignore[arg-type]
-                name, unit, better, digits, name, figure, needs=(name,)
+            Subject(
+                name,
+                unit,
+                better,
+                digits,
+                name,
+                figure,
+                needs=(name,),  # type: ignore[arg-type]
             )
             for name in SETS
         ),

@@ -215,9 +215,7 @@ def test_plain_functions_are_callbacks():
     "function", [lambda env: None, lambda: True, lambda model, epoch, log, more: True]
 )
 def test_functions_of_other_signatures_are_refused_when_they_are_set(function):
-    with pytest.raises(
-        TypeError, match=r"\(model, epoch, evals_log\), and ends .* <lambda>\(.* does not take"
-    ):
+    with pytest.raises(TypeError, match=r"\(model, epoch, evals_log\), and ends .* <lambda>"):
         as_callbacks([function])
     assert (
         len(as_callbacks([lambda *arguments: None, lambda model, epoch, log, more=1: None, print]))

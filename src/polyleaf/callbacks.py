@@ -24,7 +24,6 @@ import math
 import re
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +34,7 @@ import numpy as np
 from polyleaf.inputs.validation import describe_signature_mismatch
 from polyleaf.metrics import Metric, get_metric
 from polyleaf.runtime.temporary_files import remove_temporary_files
+from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = [
     "Callback",
@@ -248,11 +248,10 @@ class EarlyStopping(Callback):
     def after_training(self, model: Model) -> None:
         if self.best_iteration is None:
             if self._first_round is not None:
-                warnings.warn(
-                    f"Early stopping had no effect, because the metric {self._metric!r} was NaN in "
-                    "every round. Check the evaluation set ('auc' needs both classes, 'r2' needs "
-                    "targets that vary), or use another metric.",
-                    stacklevel=2,
+                warn_user(
+                    f"Early stopping had no effect, because the metric {self._metric!r} was NaN in every "
+                    "round. Check the evaluation set ('auc' needs both classes, 'r2' needs targets that "
+                    "vary), or use another metric."
                 )
             return
         if (
@@ -260,12 +259,11 @@ class EarlyStopping(Callback):
             and self._best_layer is None
             and self._last_round > self._first_round
         ):
-            warnings.warn(
-                f"The metric {self._metric!r} was best at round {self._first_round}, the first "
-                f"one. It is assumed that {'larger' if self._sign == 1 else 'smaller'} is better: "
-                "a function can return (name, value, greater_is_better), and EarlyStopping takes "
-                "maximize=. Or the learning rate is too high.",
-                stacklevel=2,
+            warn_user(
+                f"The metric {self._metric!r} was best at round {self._first_round}, the first one. It is "
+                f"assumed that {'larger' if self._sign == 1 else 'smaller'} is better: a function can "
+                "return (name, value, greater_is_better), and EarlyStopping takes maximize=. Or the "
+                "learning rate is too high."
             )
         if self._best_layer is not None:
             tree, leaves = self._best_layer

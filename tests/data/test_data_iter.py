@@ -214,12 +214,12 @@ def test_lazy_frames_are_refused():
 
 def test_text_that_differs_everywhere_is_told_once():
     X = pd.DataFrame({"name": [f"row {i}" for i in range(40)], "x": np.arange(40.0)})
-    with pytest.warns(UserWarning, match="differs in every row") as told:
+    with pytest.warns(UserWarning, match="differs in every row") as printed:
         Dataset.from_batches(cut(5, X))
-    assert len(told) == 1
+    assert len(printed) == 1
 
 
-# ---- in a file ---------------------------------------------------------------------------------------
+# ---- in a file ----------------------------------------------------------------------------------
 
 
 def numbers(n=2500, n_features=19, seed=0):
@@ -355,7 +355,7 @@ print(4 * N * F / allowed)
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does")
 def test_four_times_the_memory_trains_from_a_file(tmp_path):
     """The table takes 880 MiB as float32, and 220 are allowed besides the program."""
-    # Freed memory goes back at once: how much of it glibc keeps otherwise differs by 50 MiB from run to run.
+    # Return freed memory at once: otherwise what glibc keeps varies by 50 MiB between runs.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "1048576"}
 
     def run(*folder):

@@ -1,4 +1,4 @@
-"""Features of more than 255 categories: the columns in their place, in every kind of table, file and fit."""
+"""High-cardinality features: derived columns in every kind of table, file and fit."""
 
 import json
 import pickle
@@ -38,14 +38,14 @@ def model(data):
     return regressor().fit(*data)
 
 
-# ---- as good as the best of other libraries ------------------------------------------------------------
+# ---- as good as the best of other libraries -----------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("n_categories", "least"), [(100, 0.89), (400, 0.89), (1000, 0.89), (3000, 0.866)]
 )
 def test_more_than_255_categories(n_categories, least):
-    """15,000 rows; the figures of the best of the other libraries stood at .893, .880, .887 and .866."""
+    """15,000 rows; the best other libraries reach .893, .880, .887 and .866."""
     X, y = effects(20_000, n_categories)
     model = regressor(n_estimators=100).fit(X[:15_000], y[:15_000])
     assert r2(y[15_000:], model.predict(X[15_000:])) > least
@@ -70,7 +70,7 @@ def test_categories_that_say_nothing_do_no_harm():
 
 
 def test_missing_values_that_training_never_saw_are_worth_what_unseen_categories_are(data, model):
-    """A data frame whose categories are those of the training data has NaN where a new one comes."""
+    """A frame with the training dtype has NaN in place of unseen categories."""
     unseen, missing = (np.array([[value, 0.0, 0.0]]) for value in (12345.0, np.nan))
     assert not model.model_.mapper.derived_columns_.features[0].missing_seen
     assert (
@@ -92,7 +92,7 @@ def test_files_that_do_not_say_whether_values_were_missing_have_seen_some(model)
         BinMapper.from_state(meta, arrays)
 
 
-# ---- columns ----------------------------------------------------------------------------------------------
+# ---- columns ------------------------------------------------------------------------------------
 
 
 def test_up_to_255_categories_stay_as_they_are():
@@ -196,7 +196,7 @@ def test_few_bins(data, max_bins):
     assert Model.from_bytes(model.model_.to_bytes()).to_bytes() == model.model_.to_bytes()
 
 
-# ---- files -------------------------------------------------------------------------------------------------
+# ---- files --------------------------------------------------------------------------------------
 
 
 def test_files_hold_the_columns_as_version_3(data, model, tmp_path):
@@ -274,7 +274,7 @@ def test_state_goes_through_json(model):
     }
 
 
-# ---- data sets, further rounds, evaluation -----------------------------------------------------------------
+# ---- data sets, further rounds, evaluation ------------------------------------------------------
 
 
 def test_a_dataset_without_target_makes_its_columns_when_it_is_trained_on(data, model):
@@ -349,7 +349,7 @@ def test_cross_validation_learns_the_columns_of_each_fold_anew():
     )  # the categories say nothing, and no fold has seen the others' targets
 
 
-# ---- targets and leaves ------------------------------------------------------------------------------------
+# ---- targets and leaves -------------------------------------------------------------------------
 
 
 def test_kinds_of_targets(data):
@@ -410,7 +410,7 @@ def test_two_wide_features_and_a_narrow_one():
     assert r2(y, model.predict(X)) > 0.8
 
 
-# ---- what goes with a model -------------------------------------------------------------------------------
+# ---- what goes with a model ---------------------------------------------------------------------
 
 
 def test_contributions_are_those_of_the_features_of_x(data, model):
@@ -440,7 +440,7 @@ def test_formats_without_a_table_of_categories_refuse(model):
     from polyleaf.export.ir import build_ir
     from polyleaf.inspection.shap_interop import export_shap_trees
 
-    with pytest.raises(ValueError, match="no format holds the table"):
+    with pytest.raises(ValueError, match="no export format"):
         build_ir(model)
     with pytest.raises(ValueError, match="columns made of very many categories"):
         export_shap_trees(model)

@@ -1,4 +1,4 @@
-"""What is learned of categories: against its definition, and that no row learns from its own target."""
+"""Target statistics equal their definition, and no row sees its own target."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def learned(category, y, weight=None, numeric=(), target=None, n_threads=1):
     return made.features[0], training[0]
 
 
-def folds_of(category):
+def assign_folds(category):
     return target_encoding._assign_folds(
         np.unique(category, return_inverse=True)[1], np.arange(len(category))
     )
@@ -30,7 +30,7 @@ def test_statistics_are_means_drawn_to_the_common_one_by_a_prior():
     X, y = effects(2000, 300, noise=2.0)
     category = X[:, 0]
     wide, training = learned(category, y)
-    z, fold = (y - y.mean()) / y.std(), folds_of(category)
+    z, fold = (y - y.mean()) / y.std(), assign_folds(category)
     index = np.unique(category, return_inverse=True)[1]
     sums, counts = np.bincount(index, z), np.bincount(index)
     n, groups = len(y), len(counts)
@@ -48,7 +48,7 @@ def test_statistics_are_means_drawn_to_the_common_one_by_a_prior():
 
 def test_rows_of_a_category_are_dealt_out_evenly():
     category = np.repeat([0, 1, 2, 3], [1, 4, 50, 5])
-    fold = folds_of(category)
+    fold = assign_folds(category)
     for c, size in enumerate([1, 4, 50, 5]):
         counts = np.bincount(fold[category == c], minlength=5)
         assert counts.sum() == size and counts.max() - counts.min() <= 1

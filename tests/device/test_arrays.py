@@ -1,4 +1,4 @@
-"""Arrays that lie on a card are trained on and predicted where they lie, to the bytes of arrays in memory.
+"""GPU arrays are trained on and predicted in place, with the bytes of arrays on the CPU.
 
 The card is this machine, as `host_device` has it.
 """

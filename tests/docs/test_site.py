@@ -79,10 +79,10 @@ def test_every_page_is_in_the_contents():
     for page in pages():
         for block in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
             names = [line for line in block.splitlines() if line and not line.startswith(":")]
-            listed |= {page.parent / f"{name}.md" for name in names}
+            listed |= {(page.parent / f"{name}.md").resolve() for name in names}
     missing = [str(page.relative_to(ROOT)) for page in pages() if page not in listed]
     assert not missing, (
-        f"{missing}: name it in a toctree (docs/methods.md, docs/how-to/index.md, ...)"
+        f"{missing}: name it in a toctree (docs/guide.md, docs/how-to/index.md, ...)"
     )
     unknown = [path for path in listed if not path.is_file() and path.parent.name not in GENERATED]
     assert not unknown

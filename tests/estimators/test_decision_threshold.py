@@ -129,7 +129,7 @@ def test_choosing_afterwards_with_labels_and_without():
     )
     with pytest.raises(ValueError, match="by must be"):
         model.choose_threshold(X, Y, by="accuracy")
-    with pytest.raises(ValueError, match="X has 900 rows, y has 3"):
+    with pytest.raises(ValueError, match="X has 900 rows"):
         model.choose_threshold(X, Y[:3])
 
 

@@ -116,9 +116,7 @@ def test_columns_whose_labels_are_numbers_are_refused_in_another_order():
             match=r"X has the columns of the training data in another order: column number 0 is \d",
         ):
             use(turned)
-    with pytest.raises(
-        ValueError, match=r"y of 'validation_0' .* another order, '1', '0' for '0', '1'"
-    ):
+    with pytest.raises(ValueError, match=r"y of 'validation_0' .* another order"):
         model.fit(frame, y, eval_set=[(frame, y[[1, 0]])])
     np.testing.assert_array_equal(model.predict(frame), model.predict(X))
     np.testing.assert_array_equal(

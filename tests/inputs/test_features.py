@@ -163,13 +163,13 @@ def test_rows_of_what_is_known_stay_rows_and_say_the_same(dtype):
     assert isinstance(rows.sparse[0], SparseRows) and isinstance(columns.sparse[0], SparseBlock)
     only = np.arange(30) % 7 == 2
     for first, second in ((rows, columns), (rows.rows(11, 40), columns.rows(11, 40))):
-        for wanted in (only, np.zeros(30, bool)):
+        for needed in (only, np.zeros(30, bool)):
             found, expected = (
-                mapper.transform(table, only=wanted)[wanted] for table in (first, second)
+                mapper.transform(table, only=needed)[needed] for table in (first, second)
             )
             np.testing.assert_array_equal(found, expected)
             np.testing.assert_array_equal(
-                first.get_raw_values(wanted), second.get_raw_values(wanted)
+                first.get_raw_values(needed), second.get_raw_values(needed)
             )
         np.testing.assert_array_equal(mapper.transform(first), mapper.transform(second))
         np.testing.assert_array_equal(first.get_raw_values(), second.get_raw_values())

@@ -1,4 +1,4 @@
-"""Frames: every way of reading one gives the same numbers, and the work grows no faster than the columns."""
+"""All ways to read a frame give the same numbers, with work linear in the columns."""
 
 import cProfile
 import decimal
@@ -33,7 +33,7 @@ def mixed(k=12):
     return data
 
 
-def with_nulls():
+def add_nulls():
     """Integers, floats and booleans with nulls, beside those without."""
     numbers = list(range(N))
     return {
@@ -58,7 +58,7 @@ KINDS = {
 }
 
 
-def numbers_of(X):
+def read_numbers(X):
     """What bins are made of, which are those of the numbers as float64: {feature: values}."""
     return {
         int(feature): block.values[:, i].astype(np.float64)
@@ -69,7 +69,7 @@ def numbers_of(X):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_column_is_read_with_its_own_values(kind):
-    found, data = numbers_of(KINDS[kind](mixed())), mixed()
+    found, data = read_numbers(KINDS[kind](mixed())), mixed()
     assert sorted(found) == list(range(len(data)))
     for i, values in enumerate(data.values()):
         np.testing.assert_array_equal(found[i], values.astype(np.float64))
@@ -77,7 +77,7 @@ def test_every_column_is_read_with_its_own_values(kind):
 
 @pytest.mark.parametrize("kind", ["polars", "arrow", "arrow chunks"])
 def test_nulls_are_nan_where_they_are_and_nowhere_else(kind):
-    found = numbers_of(KINDS[kind](with_nulls()))
+    found = read_numbers(KINDS[kind](add_nulls()))
     np.testing.assert_array_equal(found[1], np.arange(N))
     for feature, row in ((0, 0), (2, 1), (3, 1)):
         assert np.flatnonzero(np.isnan(found[feature])).tolist() == [row]
@@ -122,17 +122,17 @@ def test_numbers_of_any_types_and_nulls_are_read_together_as_what_they_are(seed,
 def test_halves_of_arrow_are_read_too():
     halves = pa.table({"a": pa.array(np.array([1.5, np.nan], np.float16)), "b": [1, 2]})
     for X in (halves, pa.concat_tables([halves] * 20)):
-        np.testing.assert_array_equal(numbers_of(X)[0][:2], [1.5, np.nan])
-        np.testing.assert_array_equal(numbers_of(X)[1][:2], [1, 2])
+        np.testing.assert_array_equal(read_numbers(X)[0][:2], [1.5, np.nan])
+        np.testing.assert_array_equal(read_numbers(X)[1][:2], [1, 2])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_large_frames_are_read_column_by_column_to_the_same_numbers(kind, monkeypatch):
-    expected = numbers_of(KINDS[kind](mixed()))
+    expected = read_numbers(KINDS[kind](mixed()))
     monkeypatch.setattr(frames, "_MAX_COPIED_BYTES", 0)
     X = KINDS[kind](mixed())
     assert frames.as_frame(X).blocks() == []
-    for feature, values in numbers_of(X).items():
+    for feature, values in read_numbers(X).items():
         np.testing.assert_array_equal(values, expected[feature])
 
 

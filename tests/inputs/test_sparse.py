@@ -1,4 +1,4 @@
-"""csr.py: one canonical form, whatever order and however often entries are stored; inputs do not change."""
+"""Canonical CSR does not depend on the order of entries; inputs do not change."""
 
 import numpy as np
 import pytest

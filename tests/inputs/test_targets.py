@@ -1,4 +1,4 @@
-"""Targets: every container, label type, weight shape and missing value that people have, and the errors."""
+"""Targets: containers, label types, weight shapes, missing values and errors."""
 
 import json
 

@@ -17,7 +17,7 @@ def numbers(n=60):
     return [float(i) / 4 for i in range(n)]
 
 
-def with_stray(cell="oops", row=5):
+def add_stray(cell="oops", row=5):
     values = numbers()
     return [*values[:row], cell, *values[row + 1 :]]
 
@@ -36,7 +36,7 @@ FRAMES = {
 
 @pytest.mark.parametrize("kind", FRAMES)
 def test_a_number_column_with_one_text_cell_is_refused_with_row_column_cell_and_way_out(kind):
-    X = FRAMES[kind](with_stray())
+    X = FRAMES[kind](add_stray())
     with pytest.raises(
         ValueError, match=r"Column 'x' of X .* row 5 .* 'oops'.*missing.*categorical_features"
     ):
@@ -44,7 +44,7 @@ def test_a_number_column_with_one_text_cell_is_refused_with_row_column_cell_and_
 
 
 def test_the_ways_out_of_the_message_are_ways_out():
-    X = FRAMES["pandas objects"](with_stray())
+    X = FRAMES["pandas objects"](add_stray())
     assert read_features(X, categorical_features=["x"]).is_categorical.tolist() == [False, True]
     assert read_features(
         X.astype({"x": str}).astype({"x": "category"})
@@ -54,7 +54,7 @@ def test_the_ways_out_of_the_message_are_ways_out():
 
 
 def test_a_spelled_number_among_numbers_is_no_stray_text():
-    table = read_features(FRAMES["pandas text"](with_stray("12.5")))
+    table = read_features(FRAMES["pandas text"](add_stray("12.5")))
     assert table.is_categorical.tolist() == [False, True]  # all text: what its type says
 
 

@@ -1,4 +1,4 @@
-"""Data that compiled code below would trust: corrupt sparse matrices, masks, dates, too many columns."""
+"""Validation: corrupt sparse matrices, masks, dates, too many columns."""
 
 import numpy as np
 import pandas as pd

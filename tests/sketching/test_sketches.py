@@ -1,4 +1,4 @@
-"""Sketches: the core equals the reference implementation bit for bit; distances are kept; what comes of them in training."""
+"""Sketches equal the reference implementation, preserve distances, and train models."""
 
 import pickle
 from dataclasses import FrozenInstanceError, replace
@@ -60,7 +60,7 @@ def same_bits(a, b):
     np.testing.assert_array_equal(a, b)
 
 
-# ----------------------------------------------------------------------------------------- core against reference
+# ---- core against reference ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n", "k", "d"), SHAPES)
@@ -97,7 +97,7 @@ def test_count_sketch_of_csr_equals_dense(d, n_threads):
     g[5] = matrix(1, 900)  # a row longer than what is hashed at once
     g[6] = 0
     dense = core.sketch_count(g, d, 77, 1.5, n_threads)
-    sparse = core.LabelGradients(*csr_arrays(g), 900, n_threads)
+    sparse = core.SparseGradients(*csr_arrays(g), 900, n_threads)
     same_bits(sparse.count_sketch(d, 77, 1.5, n_threads), dense)
     object_ = CountSketch(d)
     same_bits(object_.sketch_labels(sparse, 3, 9, n_threads), object_.sketch(g, None, 3, 9, 1)[0])
@@ -110,7 +110,7 @@ def test_count_sketch_of_csr_equals_dense(d, n_threads):
 def test_any_shape_equals_the_reference(n, k, d, seed):
     g = sparse_matrix(n, k, 0.5, seed % 1000)
     same_bits(core.sketch_signs(g, d, seed, 1.0, 2), reference.signed_projection(g, d, seed, 1.0))
-    sparse = core.LabelGradients(*csr_arrays(g), k, 1)
+    sparse = core.SparseGradients(*csr_arrays(g), k, 1)
     same_bits(sparse.count_sketch(d, seed, 1.0, 2), reference.count_sketch(g, d, seed, 1.0))
 
 
@@ -141,7 +141,7 @@ def test_same_bits_for_any_instruction_set():
     assert len(set(run_on_each_isa(_HASH_OF_ALL))) == 1
 
 
-# ------------------------------------------------------------------------------------------------- properties
+# ---- properties ---------------------------------------------------------------------------------
 
 
 def distances(a):
@@ -152,7 +152,7 @@ def distances(a):
 
 @pytest.mark.parametrize("name", ["random_projection", "random_sampling", "count_sketch"])
 def test_squared_distances_are_unbiased(name):
-    """The mean over many seeds lies within four standard errors of the distance, for every pair of rows."""
+    """The mean over seeds is within four standard errors of every pair's distance."""
     g = matrix(6, 40, rank=3)
     rounds = np.array(
         [distances(SKETCHES[name](5).sketch(g, None, 0, seed, 1)[0]) for seed in range(3000)]
@@ -231,7 +231,7 @@ def test_sketches_are_small_values():
         hash(sketch)
 
 
-# --------------------------------------------------------------------------------------------- the parameter
+# ---- the parameter ------------------------------------------------------------------------------
 
 
 def test_get_sketch():
@@ -262,7 +262,7 @@ def test_get_sketch_refuses(sketch, dim, message):
     ("settings_", "message"),
     [
         (dict(sketch="auto", multi_strategy="one_output_per_tree"), "stands for many outputs"),
-        (dict(sketch="auto", hessian="diagonal"), "curvature of each output"),
+        (dict(sketch="auto", hessian="diagonal"), "Hessian of each output"),
         (dict(sketch_dim=4), "without a sketch"),
     ],
 )
@@ -313,10 +313,10 @@ def test_the_core_checks_what_memory_safety_needs(call, message):
 def test_broken_csr_is_refused(indptr):
     arrays = np.array(indptr, np.int64), np.zeros(3, np.int32), np.zeros(3, np.float32)
     with pytest.raises(ValueError, match="indptr"):
-        core.LabelGradients(*arrays, 1, 1)
+        core.SparseGradients(*arrays, 1, 1)
 
 
-# --------------------------------------------------------------------------------------------------- training
+# ---- training -----------------------------------------------------------------------------------
 
 
 def labels(n=400, k=50, seed=0):
@@ -343,7 +343,7 @@ def test_a_sketched_model_learns(name):
 
 
 def test_the_structure_is_that_of_the_sketch_and_the_leaves_are_of_all_outputs():
-    """A sketch by hand: the first output alone decides the tree, all get their least-squares leaves."""
+    """A custom sketch: the first output decides the splits, all get leaf values."""
     X, Y = labels(k=3)
     Y = Y.astype(np.float32)
     first = lambda g, h, round, seed, n_threads: (g[:, :1], None)  # noqa: E731
@@ -378,7 +378,7 @@ def test_an_identity_sketch_changes_nothing():
 def test_gains_keep_their_unit():
     """Gains are averaged over outputs with and without a sketch.
 
-    The best of many noisy gains is above the true one, but not by the factor K / d = 4.3 of a wrong scale.
+    The best of many noisy gains exceeds the true one, but not by the factor K / d = 4.3.
     """
     X, Y = labels(n=1000, k=60)
     root = lambda m: m.model_.forest.tree(0).gain[0]  # noqa: E731

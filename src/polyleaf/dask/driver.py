@@ -11,7 +11,6 @@ import queue
 import threading
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
@@ -39,6 +38,7 @@ from polyleaf.data.partitions import merge_summaries
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.training.distributed import can_replay
 
 __all__ = ["LazyEvalSet", "Restart", "WorkersLostError", "fit"]
@@ -214,9 +214,8 @@ class RetryLoop:
             self._wait_for_partitions(wait_for_workers)
             n_rounds = 0 if self.resume_from is None else self.resume_from.n_rounds
             self.restarts.append(Restart(n_rounds, tuple(lost), time.monotonic() - seen_at))
-            warnings.warn(
-                f"Lost {', '.join(lost) or 'a worker'}: training continues from round {n_rounds}.",
-                stacklevel=6,
+            warn_user(
+                f"Lost {', '.join(lost) or 'a worker'}: training continues from round {n_rounds}."
             )
 
     def _attempt(self) -> tuple[FitResult | None, list[str], float]:

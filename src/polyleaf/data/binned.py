@@ -127,7 +127,7 @@ class Codes:
         return Codes(len(rows), self.n_features, dense, sparse)
 
     def write(self, first: int, codes: NDArray[np.uint8], n_threads: int) -> None:
-        """Set the codes (n_features, m) of rows ``first``, ``first + 1``, ...; no sparse columns."""
+        """Set the codes (n_features, m) of rows from ``first`` on; no sparse columns."""
         self.dense[:, first : first + codes.shape[1]] = codes
 
     def to_memmap(

@@ -172,7 +172,8 @@ def read_batches(
     if folder is not None and mapper.high_cardinality_features_:
         name = _describe_feature(mapper.spec_, mapper.high_cardinality_features_[0])
         raise ValueError(
-            f"Column {name} of X has more than 255 categories, which are encoded in memory once the "
+            f"Column {name} of X has more than 255 categories, which are encoded in memory once "
+            "the "
             "target is known: leave out cache_dir and memory_limit, or the column."
         )
     codes, features, high_cardinality = _encode(

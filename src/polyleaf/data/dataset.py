@@ -363,7 +363,8 @@ class Dataset:
         if self._high_cardinality or mapper.derived_columns_ is not None:
             raise ValueError(
                 "memory_limit requires bins in a file, but there are columns of more than 255 "
-                "categories, which are encoded in memory once the target is known: raise the limit, "
+                "categories, which are encoded in memory once the target is known: raise the "
+                "limit, "
                 "or leave out these columns."
             )
         kinds = mapper.n_bins_, mapper.is_categorical_
@@ -378,7 +379,8 @@ class Dataset:
         """Return `features`, or raise a ValueError if they are not kept."""
         if self.features is None:
             raise ValueError(
-                "Linear leaves need the features themselves, but this Dataset holds only their bins: "
+                "Linear leaves need the features themselves, but this Dataset holds only their "
+                "bins: "
                 "make it with keep_features=True, or pass X instead."
             )
         return self.features
@@ -452,7 +454,8 @@ class Dataset:
         columns = derived.expand(self._make_category_table(None), statistics)
         if derived.n_columns > _core.MAX_FEATURES:
             raise ValueError(
-                f"With columns derived from high-cardinality features there are {derived.n_columns} "
+                "With columns derived from high-cardinality features there are "
+                f"{derived.n_columns} "
                 f"columns, but trees support {_core.MAX_FEATURES} at most: leave out some features."
             )
         mapper = self.mapper
@@ -541,7 +544,8 @@ class Dataset:
         return {**self.__dict__, "_bins": None}
 
     def __repr__(self) -> str:
-        return f"Dataset({self.n_rows} rows, {self.n_features} features, {self.nbytes / 2**20:.1f} MiB)"
+        size = f"{self.nbytes / 2**20:.1f} MiB"
+        return f"Dataset({self.n_rows} rows, {self.n_features} features, {size})"
 
 
 def _check_n_features(n_features: int) -> None:

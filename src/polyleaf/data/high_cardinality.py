@@ -86,12 +86,12 @@ class HighCardinalityFeature:
     def lookup_statistics(self, column: CategoryColumn) -> NDArray[np.float32]:
         """Return the statistics of rows: NaN for missing values, 0 for unseen categories."""
         unseen = len(self.categories)
-        codes = [self._code_of.get(category, unseen) for category in column.categories]
+        codes = [self._codes.get(category, unseen) for category in column.categories]
         positions = np.array([*codes, unseen + 1], np.int64)  # the last is for missing values
         return self._lookup[positions[column.index]]
 
     @cached_property
-    def _code_of(self) -> dict[Category, int]:
+    def _codes(self) -> dict[Category, int]:
         return dict(zip(self.categories, range(len(self.categories)), strict=True))
 
     @cached_property

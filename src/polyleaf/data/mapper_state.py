@@ -143,7 +143,8 @@ def _read_categories(
             is_valid = isinstance(group, list) and all(is_category(c) for c in group)
             _require(
                 is_valid,
-                f"has categories of feature {feature} that are not text, finite numbers or booleans",
+                f"has categories of feature {feature} that are not text, finite numbers or "
+                "booleans",
             )
         together = entry["kept"] + entry["rare"]
         _require(len(set(together)) == len(together), f"repeats a category of feature {feature}")

@@ -69,7 +69,7 @@ class MemoryBudget:
     def from_params(
         memory_limit: int | str | None, cache_dir: str | os.PathLike[str] | None
     ) -> MemoryBudget:
-        """Make a budget from the user's parameters; the default folder is that of temporary files."""
+        """Make a budget from parameters; the default folder is that of temporary files."""
         folder = None if cache_dir is None else os.fspath(cache_dir)
         if memory_limit is None:
             return MemoryBudget(None, folder)

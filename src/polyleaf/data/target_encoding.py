@@ -352,7 +352,7 @@ class _Slopes(NamedTuple):
         return float(prior), share, excess / noise / np.sqrt(2.0 * squares)
 
 
-# ---- the target --------------------------------------------------------------------------------------------
+# ---- the target ---------------------------------------------------------------------------------
 
 
 class _Outputs:
@@ -448,7 +448,7 @@ def _hash_outputs(values: Any) -> NDArray[np.float32]:
     return columns
 
 
-# ---- rows and categories -----------------------------------------------------------------------------------
+# ---- rows and categories ------------------------------------------------------------------------
 
 
 def _get_weighted_index(column: CategoryColumn, weight: Array | None) -> NDArray[np.int32]:
@@ -499,7 +499,7 @@ def _sum_by_category(
 def _compute_residual(
     bins: Sequence[NDArray[np.int64]], rows: NDArray[np.intp], output: _Output
 ) -> _Output:
-    """Return the residual of an additive model of other features, whose bins in `rows` are given."""
+    """Return the residual of an additive model of other features, given by bins in `rows`."""
     values, weight = output.values[rows], None if output.weight is None else output.weight[rows]
     for codes in [*bins] * _N_PASSES:
         sums, counts = _sum_by_category(codes, values, weight, 256)
@@ -539,7 +539,7 @@ def _standardise_ranks(feature: FeatureCodes) -> Array:
     return table[feature.codes]
 
 
-# ---- sums in one order -------------------------------------------------------------------------------------
+# ---- sums in one order --------------------------------------------------------------------------
 
 
 def _sum_in_order(values: Array) -> float:

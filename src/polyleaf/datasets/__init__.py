@@ -24,8 +24,8 @@ class SmallData:
     X : ndarray of shape (n, n_features), float32
         Features without missing values.
     y : ndarray
-        energy: float32 (n, 2), heating and cooling load in kWh per square metre; letter: str (n,), "A" to
-        "Z"; emotions: uint8 (n, 6), 1 where the emotion applies.
+        energy: float32 (n, 2), heating and cooling load in kWh per square metre; letter: str (n,),
+        "A" to "Z"; emotions: uint8 (n, 6), 1 where the emotion applies.
     feature_names, output_names : tuple of str
         Names of the features, and of the targets, classes or labels.
     train, test : ndarray of int64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import warnings
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from polyleaf.model.metadata import ESTIMATOR
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training.auto_n_estimators import RoundSearchResult, find_n_estimators
@@ -234,4 +234,4 @@ def store_result(estimator: Any, result: BoostResult, encoding: TargetEncoding) 
             raise KeyboardInterrupt(
                 f'{message} by the estimator (on_interrupt="keep" returns them).'
             )
-        warnings.warn(f"{message}.", stacklevel=5)
+        warn_user(f"{message}.")

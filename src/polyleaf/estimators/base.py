@@ -41,7 +41,6 @@ __all__ = ["PolyleafEstimator"]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-# Typed, so that type checkers know what `fit` returns.
 _checks_parameters: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=True)
 
 
@@ -218,8 +217,6 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         self.best_score_ = model.best_score
         if encoding.classes is not None:
             self.classes_ = encoding.classes
-
-    # --- files ---
 
     @overload
     def save_model(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from polyleaf.export.import_trees import (
 from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir
 from polyleaf.model import Model
 from polyleaf.model.serialize import TextDestination, as_path, format_source, write_text
+from polyleaf.runtime.user_warnings import warn_user
 
 # ---- export --------------------------------------------------------------------------------
 
@@ -313,10 +313,9 @@ def _apply_estimator_settings(model: Model, estimator: Any) -> None:
         model.truncate(int(best) + 1)
     missing = getattr(estimator, "missing", None)
     if missing is not None and not np.isnan(missing):
-        warnings.warn(
+        warn_user(
             f"The XGBoost estimator treats {missing} as missing (missing={missing}), which is not "
-            "part of the model: replace it by NaN in the data.",
-            stacklevel=3,
+            "part of the model: replace it by NaN in the data."
         )
 
 

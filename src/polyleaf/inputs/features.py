@@ -161,7 +161,7 @@ class _Reader:
         return 1 if self.spec is None else 0
 
     def matches_training(self, X: Any, names: Sequence[Any] | None, table: FeatureTable) -> bool:
-        """Whether names, or their number, equal those of training, without scikit-learn's checks."""
+        """Whether names, or their number, equal those of training."""
         if self.reset or self.spec is None:
             return False
         if self.spec.feature_names is not None:
@@ -372,7 +372,8 @@ def _check_shape(n_rows: int, n_features: int, min_rows: int) -> None:
     for count, minimum, unit in ((n_rows, min_rows, "sample"), (n_features, 1, "feature")):
         if count < minimum:
             raise ValueError(
-                f"Found array with {count} {unit}(s) (shape={(n_rows, n_features)}) while a minimum "
+                f"Found array with {count} {unit}(s) (shape={(n_rows, n_features)}) while a "
+                "minimum "
                 "of 1 is required."
             )
     if n_rows > MAX_ROWS:
@@ -562,8 +563,10 @@ def check_text_columns(texts: Iterable[TextColumnSummary]) -> None:
             stray = np.flatnonzero(is_stray & (text.counts > 0)).tolist()
             first = min(stray, key=text.first.__getitem__)
             raise ValueError(
-                f"Column {text.name} of X holds numbers, but row {int(text.first[first])} holds the "
-                f"text {text.categories[first]!r}, which would make all of them categories. Correct "
+                f"Column {text.name} of X holds numbers, but row {int(text.first[first])} holds "
+                "the "
+                f"text {text.categories[first]!r}, which would make all of them categories. "
+                "Correct "
                 'the cell, or make it missing (pandas.to_numeric with errors="coerce"); if they '
                 f"are categories, give the column a categorical dtype, or list {text.name} in "
                 "categorical_features."

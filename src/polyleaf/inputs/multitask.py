@@ -60,7 +60,8 @@ class TaskColumns:
             )
         if self.names is None:
             raise ValueError(
-                f"{self.name} is {type(self.columns).__name__} without column names: pass a data frame, or "
+                f"{self.name} is {type(self.columns).__name__} without column names: pass a data "
+                "frame, or "
                 "a dict from task names to arrays."
             )
 
@@ -213,7 +214,8 @@ class TaskEncodings(TargetEncoding):
             parts = key if isinstance(key, tuple) else (key,)
             if not all(isinstance(part, (str, int)) for part in parts):
                 raise ValueError(
-                    f"The task name {key!r} cannot be written to a model file: use text or integers."
+                    f"The task name {key!r} cannot be written to a model file: use text or "
+                    "integers."
                 )
         return {
             "kind": self.kind,
@@ -263,7 +265,7 @@ class TaskTarget(Target):
         return targets[0].get_row_classes() if len(targets) == 1 else None
 
     def to_indicators(self) -> np.ndarray:
-        """Return outputs, labels and class indicators; numbers of several tasks are standardised."""
+        """Return outputs, labels and class indicators; several tasks are standardised."""
         targets = self.split_tasks()
         blocks = []
         for target in targets:

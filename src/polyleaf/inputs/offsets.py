@@ -67,7 +67,8 @@ class OffsetReader:
         if columns.shape[1] == 1 and n_columns > 1:
             if self.encoding.kind == "multiclass":
                 raise ValueError(
-                    f"{name} has one value per row, which is added to the scores of all classes and "
+                    f"{name} has one value per row, which is added to the scores of all classes "
+                    "and "
                     f"so has no effect: pass one per class, of shape (n_rows, {self.n_scores}), in "
                     "the order of classes_."
                 )
@@ -106,7 +107,8 @@ def check_all_or_none(names: Sequence[str], have: Sequence[bool], is_continued: 
     for name, has in zip(names[1:], have[1:], strict=True):
         if has != have[0]:
             raise ValueError(
-                f"The training rows have {'an' if have[0] else 'no'} offset, but the evaluation set "
+                f"The training rows have {'an' if have[0] else 'no'} offset, but the evaluation "
+                "set "
                 f"{name!r} has {'one' if has else 'none'}: pass offset and eval_offset "
                 "(offset_val), or neither. A column of zeros stands for no offset."
             )

@@ -137,7 +137,7 @@ def check_column_order(
 
 
 def check_related_names(data: Any, known: tuple[str, ...] | None, name: str) -> None:
-    """Check the names of weights or offsets: own names are allowed, names of y in its order only."""
+    """Check the names of weights or offsets: names of y must have its order."""
     names = None if data is None else get_given_names(data)
     if names is not None and known is not None and set(names) & set(known):
         check_column_order(names, known, name)

@@ -64,7 +64,8 @@ def to_canonical_csr(
         rows.sum_duplicates()
         if rows.nnz < n_stored and repeated == "raise":
             raise ValueError(
-                f"{name} stores {n_stored - rows.nnz} entries twice: call sum_duplicates() on it if "
+                f"{name} stores {n_stored - rows.nnz} entries twice: call sum_duplicates() on it "
+                "if "
                 "they should be added."
             )
         rows.eliminate_zeros()

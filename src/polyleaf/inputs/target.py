@@ -117,9 +117,11 @@ class TargetEncoding:
             check_related_names(sample_weight, self.output_names, f"sample_weight of {name}")
 
     def check_offset_names(self, offset: Any, name: str) -> None:
-        """Raise a ValueError for offsets with the columns of y, or the classes, in another order."""
+        """Raise a ValueError if offsets have columns of y, or classes, in another order."""
         has_classes = self.kind == "multiclass" and self.classes is not None
-        known = tuple(map(str, self.classes.tolist())) if has_classes else self.output_names  # type: ignore[union-attr]
+        known = self.output_names
+        if has_classes:
+            known = tuple(map(str, self.classes.tolist()))  # type: ignore[union-attr]
         check_related_names(offset, known, name)
 
     def _check_shape(self, shape: tuple[int, ...], name: str) -> None:
@@ -169,12 +171,14 @@ class TargetEncoding:
         ValueError
             For class labels of a type that JSON cannot hold.
         """
-        has_labels = self.classes is not None and self.kind != "multilabel"
+        classes = None
+        if self.classes is not None and self.kind != "multilabel":
+            classes = _labels_to_json(self.classes)
         return {
             "kind": self.kind,
             "n_outputs": self.n_outputs,
             "one_dimensional": self.one_dimensional,
-            "classes": _labels_to_json(self.classes) if has_labels else None,  # type: ignore[arg-type]
+            "classes": classes,
             "output_names": None if self.output_names is None else list(self.output_names),
             "offset": None if self.offset is None else self.offset.tolist(),
             "scale": None if self.scale is None else self.scale.tolist(),
@@ -436,7 +440,8 @@ def _check_n_classes(classes: np.ndarray, n_rows: int) -> None:
     if len(classes) > SMALL_N_CLASSES and 2 * len(classes) > n_rows:
         examples = ", ".join(map(repr, classes[:3].tolist()))
         raise ValueError(
-            f"y has {len(classes)} different labels ({examples}, ...) in {n_rows} rows, too many to "
+            f"y has {len(classes)} different labels ({examples}, ...) in {n_rows} rows, too many "
+            "to "
             "learn. Use PolyleafRegressor for numbers; a stray cell of text turns numbers into "
             "labels, so correct it. If they are classes, keep those with several rows."
         )

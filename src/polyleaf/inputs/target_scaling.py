@@ -1,4 +1,4 @@
-"""Offset and scale of regression targets, and checks that float32 sums neither over- nor underflow."""
+"""Offset and scale of regression targets, and checks of the range of float32 sums."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ def check_total_weight(weight: np.ndarray) -> None:
     if total > _MAX_SUM:
         raise ValueError(
             f"sample_weight is too large: its sum is {total:.3g}, but must not exceed "
-            f"{_MAX_SUM:.0e}, because sums of weighted gradients are squared in float32. Divide the "
+            f"{_MAX_SUM:.0e}, because sums of weighted gradients are squared in float32. Divide "
+            "the "
             "weights by a constant; a mean of 1 is usual."
         )
 

@@ -27,7 +27,6 @@ from polyleaf.objectives.elementwise import (
 )
 from polyleaf.objectives.multiclass import Exponential, ExponentialMargin, Softmax
 from polyleaf.objectives.registry import (
-    AnyObjective,
     UnregisteredObjectiveError,
     auto_objective_name,
     distribution_names,
@@ -40,7 +39,6 @@ from polyleaf.objectives.registry import (
 
 __all__ = [
     "AbsoluteError",
-    "AnyObjective",
     "BoundObjective",
     "Custom",
     "Exponential",

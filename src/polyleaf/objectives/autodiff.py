@@ -8,7 +8,6 @@ outputs. JAX uses its own threads, or its own device.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from polyleaf.objectives._utils import (
     unpack,
 )
 from polyleaf.objectives.base import Array, BoundObjective, Objective
+from polyleaf.runtime.user_warnings import warn_user
 
 # Entries of Hessians (float64) in a chunk.
 _CHUNK_ENTRIES = 1 << 20
@@ -521,14 +521,13 @@ class _DerivativeCheck:
         if kinked.any():
             i = int(np.argmax(kinked))
             row, output = divmod(i, len(self.outputs))
-            warnings.warn(
+            warn_user(
                 f"The loss has a kink: its slope jumps by {defect[i]:.6g} at the value "
                 f"{low[i]:.6g} of "
                 f"score {self.outputs[output]} of row {self.rows[row]}, which its second "
                 "derivative does "
                 'not show. If training is poor, smooth the loss, or set hessian="none" and '
-                'leaf_hessian="none".',
-                stacklevel=2,
+                'leaf_hessian="none".'
             )
 
     def _intervals(self, kind: str, n: int) -> tuple[Array, Array]:

@@ -200,6 +200,7 @@ def _decode_array(data: Buffer, like: NDArray[Any]) -> NDArray[Any]:
     received = np.frombuffer(data, like.dtype)
     if received.size != like.size:
         raise RuntimeError(
-            f"Ranks are out of sync: one sent {received.size} numbers, but this one has {like.size}."
+            f"Ranks are out of sync: one sent {received.size} numbers, but this one has "
+            f"{like.size}."
         )
     return received.reshape(like.shape)

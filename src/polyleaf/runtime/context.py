@@ -1,4 +1,4 @@
-"""`Context`: number of threads, communicator and device of a training; the meaning of ``n_jobs``."""
+"""`Context`: threads, communicator and device of a training; the meaning of ``n_jobs``."""
 
 from __future__ import annotations
 

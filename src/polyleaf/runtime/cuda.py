@@ -61,7 +61,8 @@ def _get_cuda_device() -> _core.Device:
     version = device.driver_version // 1000
     if version < _MIN_CUDA_VERSION:
         raise _core.DeviceError(
-            f'device="cuda" needs a driver for CUDA {_MIN_CUDA_VERSION} or later, but the driver of '
+            f'device="cuda" needs a driver for CUDA {_MIN_CUDA_VERSION} or later, but the driver '
+            "of "
             f"{device.name} is for CUDA {version}: update it. {_CPU_HINT}"
         )
     nvrtc = find_nvrtc(version)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 import warnings
+from types import FrameType
 
 __all__ = ["warn_user"]
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the first calling frame outside of the package."""
+    """Warn at the first calling frame outside of Polyleaf and scikit-learn."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None:
-        module = frame.f_globals.get("__name__", "")
-        # scikit-learn wraps `fit`.
-        if module.partition(".")[0] != "polyleaf" and module != "sklearn.base":
-            break
+    # scikit-learn wraps `fit`, and calls it from pipelines and searches.
+    while frame.f_back is not None and _get_package(frame) in ("polyleaf", "sklearn"):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def _get_package(frame: FrameType) -> str:
+    return frame.f_globals.get("__name__", "").partition(".")[0]

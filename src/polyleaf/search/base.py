@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
@@ -25,6 +24,7 @@ from polyleaf.model.decision_threshold import get_decision_thresholds, set_decis
 from polyleaf.model.ensemble_average import average_models
 from polyleaf.objectives import objective_class
 from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.search import optuna_search, results
 from polyleaf.search.budgeted_halving import BudgetedHalving
 from polyleaf.search.cv_splits import (
@@ -567,10 +567,7 @@ class SearchMixin(_Base):
         return print if is_verbose else lambda line: None
 
     def _warn_time_limit(self, what: str) -> None:
-        warnings.warn(
-            f"time_limit={self.time_limit} was too short: {what}. Increase time_limit.",
-            stacklevel=5,
-        )
+        warn_user(f"time_limit={self.time_limit} was too short: {what}. Increase time_limit.")
 
     def _report_interrupt(self, search: SuccessiveHalving) -> None:
         message = (
@@ -580,7 +577,7 @@ class SearchMixin(_Base):
         )
         if self.on_interrupt == "raise":
             raise KeyboardInterrupt(f'{message} (on_interrupt="keep" returns it).')
-        warnings.warn(f"{message}.", stacklevel=3)
+        warn_user(f"{message}.")
 
 
 def _drop_n_estimators(parameters: Parameters) -> Parameters:

@@ -7,10 +7,10 @@ import difflib
 import functools
 import inspect
 import re
-import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
+
+from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = [
     "FOREIGN_ATTRIBUTES",
@@ -277,24 +277,11 @@ def warn_one_vs_rest(objective: object, name: str, n_classes: int, prefix: str =
         Beginning of the message.
     """
     if isinstance(objective, str) and objective.lower() != name:
-        warnings.warn(
-            f"{prefix}objective={objective!r} is {name!r} here, which learns each of the "
-            f'{n_classes} classes against the rest. Use objective="softmax" for exclusive classes, '
-            f'or objective="{name}" to keep one-vs-rest.',
-            UserWarning,
-            stacklevel=_get_caller_level(),
+        warn_user(
+            f"{prefix}objective={objective!r} is {name!r} here, which learns each of the {n_classes} "
+            'classes against the rest. Use objective="softmax" for exclusive classes, or '
+            f'objective="{name}" to keep one-vs-rest.'
         )
-
-
-def _get_caller_level() -> int:
-    """Return the stack level, for a warning of the calling function, of the nearest user code."""
-    level = 1
-    while sys._getframe(level).f_globals.get("__name__", "").partition(".")[0] in (
-        "polyleaf",
-        "sklearn",
-    ):
-        level += 1
-    return level
 
 
 def raise_unknown_parameters(
@@ -353,11 +340,9 @@ class _WarnIfCalledOnInstance:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             found = method(*args, **kwargs)
             name = method.__name__
-            warnings.warn(
-                f"{name} returns a new estimator and leaves the one that it is called on "
-                f"unchanged. Use m = {owner.__name__}.{name}(path).",
-                UserWarning,
-                stacklevel=_get_caller_level(),
+            warn_user(
+                f"{name} returns a new estimator and leaves the one that it is called on unchanged. "
+                f"Use m = {owner.__name__}.{name}(path)."
             )
             return found
 

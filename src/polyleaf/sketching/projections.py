@@ -31,7 +31,7 @@ import polyleaf._core as _core
 from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
 
-__all__ = ["PROJECTIONS", "Projection", "Projector", "explain_numeric_only"]
+__all__ = ["PROJECTIONS", "Projection", "Projector"]
 
 PROJECTIONS = ("gaussian", "pca", "leml", "columns")
 
@@ -190,7 +190,8 @@ class Projector:
             columns = np.sort(columns[order[: self.max_columns]])
         if len(columns) == 0:
             raise ValueError(
-                f"No column of X has values in at least {self.min_rows} of the {rows.shape[0]} rows: "
+                f"No column of X has values in at least {self.min_rows} of the {rows.shape[0]} "
+                "rows: "
                 "lower min_rows."
             )
         return columns.astype(np.int32)
@@ -257,7 +258,8 @@ class Projection:
         rows = to_canonical_csr(X, "X", allow_empty=True, nan_hint=explain_numeric_only(self.kind))
         if rows.shape[1] != self.n_features:
             raise ValueError(
-                f"X has {rows.shape[1]} features, but the projection was fitted on {self.n_features}."
+                f"X has {rows.shape[1]} features, but the projection was fitted on "
+                f"{self.n_features}."
             )
         rows = self._select_and_weight(rows)
         return rows if self.matrix is None else self._project(rows, n_threads)
@@ -326,7 +328,8 @@ class Projection:
         matrix = arrays.get("matrix")
         if (matrix is None) != (kind == "columns"):
             raise ValueError(
-                f"A projection of kind {kind!r} {'has no' if matrix is not None else 'needs a'} matrix."
+                f"A projection of kind {kind!r} {'has no' if matrix is not None else 'needs a'} "
+                "matrix."
             )
         dim = None
         if matrix is not None:
@@ -358,7 +361,8 @@ def explain_numeric_only(kind: str) -> str:
     """Return advice for cells of X that are not numbers, to complete an error message."""
     return (
         f' projection="{kind}" needs a number in each cell: impute missing values '
-        "(sklearn.impute.SimpleImputer), encode categories (sklearn.preprocessing.OneHotEncoder), or "
+        "(sklearn.impute.SimpleImputer), encode categories (sklearn.preprocessing.OneHotEncoder), "
+        "or "
         "use no projection, since trees accept both."
     )
 
@@ -522,7 +526,7 @@ class _Leml:
         self.W = _float32(W @ rotation.T)
 
     def _regress(self, W: Array, target: Array, weight: NDArray[np.float64], n_steps: int) -> Array:
-        """Take steps to solve (weight_j X'X + reg) w_j = target_j for all j; overwrites W and target."""
+        """Take steps to solve (weight_j X'X + reg) w_j = target_j; overwrites W and target."""
         reg, columns = np.float32(self.settings.reg), weight.astype(np.float32)
         squares = self.X.squared_column_norms()[:, None]
         inverse = (1.0 / (squares * weight + self.settings.reg)).astype(np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from polyleaf.data.binning import BinMapper
 from polyleaf.inputs.validation import get_feature_index
 from polyleaf.model import Model, storage
 from polyleaf.objectives import Objective
+from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = [
     "InteractionConstraints",
@@ -191,20 +191,18 @@ def check_monotone_constraints(directions: np.ndarray, objective: Objective, mod
     """Warn if predictions may violate monotone constraints (n_columns, K) despite them."""
     softmax_scores = [p.scores for p in objective.tasks if p.task.objective.link == "softmax"]
     if objective.link == "softmax" or any(directions[:, s].any() for s in softmax_scores):
-        warnings.warn(
+        warn_user(
             "monotone_constraints apply to the scores of classes. Probabilities may violate them, "
             "since the "
             "probability of a class falls if the score of another class rises more. For monotone "
             "probabilities, give y as one column of 0 and 1 per class: labels are learned "
-            "independently.",
-            stacklevel=2,
+            "independently."
         )
     if not satisfies_constraints(model, directions):
-        warnings.warn(
+        warn_user(
             "Trees of init_model violate monotone_constraints, so predictions may violate them, "
             "too; new "
-            "trees do not.",
-            stacklevel=2,
+            "trees do not."
         )
 
 

@@ -3,7 +3,6 @@ evaluation sets."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -32,6 +31,7 @@ from polyleaf.inputs.validation import (
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.runtime.device_arrays import as_device_array, is_device_array
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only
 from polyleaf.training.evaluation import EvalSet
@@ -431,11 +431,10 @@ def _warn_ignored_parameters(p: SharedParameters, X: Dataset) -> None:
         ("categorical_features", _differs_in_categories(p.categorical_features, X)),
     ):
         if is_ignored:
-            warnings.warn(
+            warn_user(
                 f"{name}={getattr(p, name)!r} has no effect: the Dataset is binned already. Make "
                 "it with this "
-                "parameter.",
-                stacklevel=6,
+                "parameter."
             )
 
 

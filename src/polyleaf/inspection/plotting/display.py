@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
@@ -12,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
+from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = [
     "Display",
@@ -108,10 +108,9 @@ def resolve_offset(estimator: Any, X: Any, y: Any, offset: Any) -> Any:
     given = X.offset if offset is None and isinstance(X, Dataset) else offset
     if given is not None or not model.metadata.get(HAS_OFFSETS):
         return given
-    warnings.warn(
+    warn_user(
         "The model was trained with an offset, but these rows have none, so it is evaluated "
-        "without: pass offset (zeros to silence this warning).",
-        stacklevel=4,
+        "without: pass offset (zeros to silence this warning)."
     )
     return None if model.objective.tasks else zero_offset(model, np.shape(y)[0])
 

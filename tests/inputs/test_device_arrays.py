@@ -1,4 +1,4 @@
-"""Arrays of other libraries: those in memory are read, those on a card are refused with a remedy."""
+"""Arrays of other libraries are read on the CPU and raise on a GPU."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ y = X[:, 0] + X[:, 1]
 SMALL = {"n_estimators": 3, "max_leaves": 4}
 
 
-class OnCard:
+class GpuArray:
     """What all arrays on a card have, of whatever library."""
 
     def __init__(self, values):
@@ -30,8 +30,8 @@ class OnCard:
         raise TypeError("Implicit conversion is not allowed.")
 
 
-def of_library(name, values):
-    return type("ndarray", (OnCard,), {"__module__": f"{name}.core"})(values)
+def make_library(name, values):
+    return type("ndarray", (GpuArray,), {"__module__": f"{name}.core"})(values)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def of_library(name, values):
     ],
 )
 def test_features_on_a_card_are_refused_with_a_remedy(library, way):
-    there, model = of_library(library, X), PolyleafRegressor(**SMALL)
+    there, model = make_library(library, X), PolyleafRegressor(**SMALL)
     with pytest.raises(TypeError, match=f"X is an array in GPU memory.*pass {way}"):
         model.fit(there, y)
     with pytest.raises(TypeError, match="X is an array in GPU memory"):
@@ -57,13 +57,13 @@ def test_features_on_a_card_are_refused_with_a_remedy(library, way):
 def test_targets_weights_and_offsets_on_a_card_are_refused():
     for estimator, target in ((PolyleafRegressor, y), (PolyleafClassifier, (y > 0).astype(int))):
         with pytest.raises(TypeError, match="y is an array in GPU memory"):
-            estimator(**SMALL).fit(X, of_library("cupy", target))
+            estimator(**SMALL).fit(X, make_library("cupy", target))
     with pytest.raises(
         TypeError, match=r"sample_weight is an array in GPU memory.*sample_weight\.get\(\)"
     ):
-        PolyleafRegressor(**SMALL).fit(X, y, sample_weight=of_library("cupy", np.abs(y)))
+        PolyleafRegressor(**SMALL).fit(X, y, sample_weight=make_library("cupy", np.abs(y)))
     with pytest.raises(TypeError, match="offset is an array in GPU memory"):
-        PolyleafRegressor(**SMALL).fit(X, y, offset=of_library("cupy", y))
+        PolyleafRegressor(**SMALL).fit(X, y, offset=make_library("cupy", y))
 
 
 def test_arrays_of_jax_in_memory_are_read_as_any():
@@ -76,7 +76,7 @@ def test_arrays_of_jax_in_memory_are_read_as_any():
 
 
 class Tensor:
-    """As a tensor of PyTorch in memory: DLPack and `__array__`, and the attribute of cards raises."""
+    """Like a PyTorch tensor on the CPU: DLPack and `__array__`; the GPU attribute raises."""
 
     def __init__(self, values):
         self._values, self.shape, self.ndim = values, values.shape, values.ndim
