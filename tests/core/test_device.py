@@ -503,7 +503,10 @@ def test_derivatives_of_softmax(n_classes, curvature):
 
 def test_what_a_device_does_not_know_is_left_to_the_processor():
     label = np.array([0, 1, 2, 1], np.int32)
-    assert get_objective("exponential", n_classes=3).bind(label, None).make_device_loss(device()) is None
+    assert (
+        get_objective("exponential", n_classes=3).bind(label, None).make_device_loss(device())
+        is None
+    )
 
 
 # --- errors ------------------------------------------------------------------------------------------
