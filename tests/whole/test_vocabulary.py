@@ -42,7 +42,15 @@ PREPOSITIONS = (
 )
 
 # Names of other libraries, and functions that stored benchmark results are keyed by.
-ALLOWED = {"with_traceback", "on_all_rows", "by_size", "by_threads"}
+ALLOWED = {
+    "with_traceback",
+    "with_target",
+    "with_derived_columns",
+    "is_extension_of",
+    "on_all_rows",
+    "by_size",
+    "by_threads",
+}
 MAX_COLUMNS = 100
 SUFFIXES = (".py", ".h", ".cpp", ".cu")
 
