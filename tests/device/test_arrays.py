@@ -196,10 +196,10 @@ class FailingExport(ByDLPack):
     [
         (ByDLPack(X[:, 0]), ValueError, "Expected 2D array, got 1D array"),
         (ByDLPack(X[None]), ValueError, "dim 3"),
-        (ByInterface(X[:, :3].astype(np.float16)), TypeError, "X holds float16.*float32"),
-        (ByInterface(X.astype(">f8")), TypeError, "X holds >f8"),
+        (ByInterface(X[:, :3].astype(np.float16)), TypeError, "X has dtype float16.*float32"),
+        (ByInterface(X.astype(">f8")), TypeError, "X has dtype >f8"),
         (ByInterface(X, mask=object()), ValueError, "X has a mask"),
-        (FailingExport(X), ValueError, "X is not handed over.*require gradient"),
+        (FailingExport(X), ValueError, "X cannot be shared.*require gradient"),
         (ByDLPack(np.where(X == X[4, 2], np.inf, X)), ValueError, "infinity"),
         (ByDLPack(X[:100]), ValueError, "inconsistent numbers of samples"),
     ],
@@ -239,9 +239,7 @@ def test_features_that_need_cpu_memory_are_rejected():
     model = PolyleafRegressor(**SMALL).fit(X, Y)
     with pytest.raises(TypeError, match='make the predictor with device="cuda"'):
         model.predictor()(there)
-    with pytest.raises(
-        ValueError, match=r"must be an array \(n_rows, 11\), and these are \(700, 4\)"
-    ):
+    with pytest.raises(ValueError, match=r"rows must have shape \(n_rows, 11\); got \(700, 4\)"):
         model.predictor(device="cuda")(ByDLPack(X[:, :4]))
     with pytest.raises(ValueError, match="expecting 11 features"):
         model.predict(ByDLPack(X[:, :4]))
